@@ -171,7 +171,7 @@ class Settings:
         job: dict[str, Any]
         if isinstance(what, Chase):
             size, pages, seconds = self.chase_bytes, what.pages, 2 * self.seconds
-            job = {**common, "kind": "chase", "threads": 1}
+            job = {**common, "kind": "chase", "threads": 1, "order": "random"}
         else:
             size, pages, seconds = RANGE_BYTES, "huge", self.seconds
             job = {

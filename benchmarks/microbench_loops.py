@@ -46,7 +46,7 @@ def _every_job(what: Cell | Chase) -> dict[str, dict[str, Any]]:
     if isinstance(what, Chase):
         common: dict[str, Any] = {"name": "job", "target": what.pages, "threads": 1}
         return {
-            "ours": {**common, "kind": "chase"},
+            "ours": {**common, "kind": "chase", "order": "random"},
             "multichase": {**common, "kind": "multichase"},
         }
     common = {

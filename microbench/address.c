@@ -156,6 +156,7 @@ static inline __attribute__((always_inline)) void turn(char **ring, uint64_t cou
     }
 }
 
+#if defined(__x86_64__)
 __attribute__((target("avx512f,prefer-vector-width=512"))) static void
 turn_avx512(char **ring, uint64_t count, char *base, uint64_t range, uint64_t distance)
 {
@@ -167,15 +168,18 @@ turn_avx2(char **ring, uint64_t count, char *base, uint64_t range, uint64_t dist
 {
     turn(ring, count, base, range, distance);
 }
+#endif
 
 static void turn_ring(struct mb_cursor *cursor)
 {
     uint64_t range = slots_of(cursor) * cursor->access_bytes, distance = random_offset(cursor);
+#if defined(__x86_64__)
     if (mb_cpu.isa[MB_AVX512])
         turn_avx512(cursor->ring, cursor->ring_count, cursor->base, range, distance);
     else if (mb_cpu.isa[MB_AVX2])
         turn_avx2(cursor->ring, cursor->ring_count, cursor->base, range, distance);
     else
+#endif
         turn(cursor->ring, cursor->ring_count, cursor->base, range, distance);
 }
 

@@ -37,6 +37,7 @@ static void find_caches(void)
     }
 }
 
+#if defined(__x86_64__)
 #include <cpuid.h>
 
 static bool has_bit(uint32_t word, int bit)
@@ -48,7 +49,7 @@ static void find_abilities(void)
 {
     uint32_t a, b = 0, c = 0, d = 0;
     __builtin_cpu_init();
-    mb_cpu.isa[MB_SSE2] = true;
+    mb_cpu.isa[MB_SSE2] = __builtin_cpu_supports("sse4.1"); /* movntdqa of its ntload */
     mb_cpu.isa[MB_AVX2] = __builtin_cpu_supports("avx2");
     mb_cpu.isa[MB_AVX512] = __builtin_cpu_supports("avx512f");
     mb_cpu.flush[MB_NO_FLUSH] = true;
@@ -64,6 +65,19 @@ static void find_abilities(void)
 
 #define ADD "add %1, %0\n\t"
 
+#else
+
+static void find_abilities(void)
+{
+    mb_cpu.isa[MB_NEON] = true;
+    for (int i = 0; i < MB_FLUSHES; i++)
+        mb_cpu.flush[i] = true;
+    mb_cpu.invariant_clock = true; /* the architecture's counter */
+}
+
+#define ADD "add %0, %0, %1\n\t"
+
+#endif
 
 /* Each to the result of the one before; a register's value: newer cores add constants for nothing. */
 static void add_chain(uint64_t rounds)

@@ -41,6 +41,7 @@ MB_ALWAYS_INLINE uintptr_t mb_line_of(const void *at)
     return (uintptr_t)at & ~(uintptr_t)(MB_LINE - 1);
 }
 
+#if defined(__x86_64__)
 #include <emmintrin.h>
 
 MB_ALWAYS_INLINE void mb_store_write(void *to, const void *from, size_t bytes)
@@ -94,6 +95,54 @@ MB_ALWAYS_INLINE void mb_store_fence(void)
     __asm__ volatile("sfence" ::: "memory");
 }
 
+#elif defined(__aarch64__)
+
+MB_ALWAYS_INLINE void mb_store_write(void *to, const void *from, size_t bytes)
+{
+    for (size_t done = 0; done < bytes; done += MB_WORD) {
+        uint64_t word;
+        memcpy(&word, (const char *)from + done, sizeof word);
+        __asm__ volatile("str %1, %0" : "=m"(*(char(*)[8])((char *)to + done)) : "r"(word));
+    }
+}
+
+/* arm64 has pairs with a non-temporal hint. */
+MB_ALWAYS_INLINE void mb_ntstore_write(void *to, const void *from, size_t bytes)
+{
+    size_t done = 0;
+    for (; done + 16 <= bytes; done += 16) {
+        uint64_t words[2];
+        memcpy(words, (const char *)from + done, sizeof words);
+        __asm__ volatile("stnp %1, %2, [%3]"
+                         : "=m"(*(char(*)[16])((char *)to + done))
+                         : "r"(words[0]), "r"(words[1]), "r"((char *)to + done));
+    }
+    mb_store_write((char *)to + done, (const char *)from + done, bytes - done);
+}
+
+/* clwb: to the point of persistence (DC CVAP, by its number so that any assembler takes it);
+ * the hint of stnp promises nothing, so that its lines are cleaned as well. */
+MB_ALWAYS_INLINE void mb_clwb_flush(const void *at, size_t bytes)
+{
+    for (uintptr_t line = mb_line_of(at); line < (uintptr_t)at + bytes; line += MB_LINE)
+        __asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"(line) : "memory");
+}
+
+MB_ALWAYS_INLINE void mb_clflush_flush(const void *at, size_t bytes)
+{
+    for (uintptr_t line = mb_line_of(at); line < (uintptr_t)at + bytes; line += MB_LINE)
+        __asm__ volatile("dc civac, %0" ::"r"(line) : "memory");
+}
+#define mb_clflushopt_flush mb_clflush_flush
+
+MB_ALWAYS_INLINE void mb_store_fence(void)
+{
+    __asm__ volatile("dsb sy" ::: "memory");
+}
+
+#else
+#error "microbench knows x86-64 and arm64"
+#endif
 
 /* Nothing to flush: the stores went past the caches, or the caches are durable (eADR). */
 MB_ALWAYS_INLINE void mb_no_flush(const void *at, size_t bytes)
@@ -110,7 +159,12 @@ static const struct mb_medium mb_medium_clflushopt = {
     "clflushopt", mb_store_write, mb_clflushopt_flush, mb_store_fence};
 static const struct mb_medium mb_medium_clflush = {
     "clflush", mb_store_write, mb_clflush_flush, mb_store_fence};
+#if defined(__x86_64__)
 static const struct mb_medium mb_medium_ntstore = {
     "ntstore", mb_ntstore_write, mb_no_flush, mb_store_fence};
+#else
+static const struct mb_medium mb_medium_ntstore = {
+    "ntstore", mb_ntstore_write, mb_clwb_flush, mb_store_fence};
+#endif
 
 #endif

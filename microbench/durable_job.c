@@ -11,12 +11,21 @@ static const char *const names[] = {
 bool mb_durable_read(struct mb_job *job, int usual_flush, struct tb_error *error)
 {
     struct mb_durable *durable = job->params;
-    if (!tb_read_word(job->given, "flush", names, usual_flush, &durable->flush, error))
+    if (!mb_sampler_read(job, &durable->sampler, error) ||
+        !tb_read_word(job->given, "flush", names, usual_flush, &durable->flush, error))
         return false;
     if (durable->flush == MB_MEDIUM_NTSTORE || mb_cpu.flush[durable->flush])
         return true;
     return tb_fail(error, "flush: this processor has no %s (%s)", names[durable->flush],
                    mb_cpu.model);
+}
+
+bool mb_durable_prepare(struct mb_job *job, struct tb_error *error)
+{
+    struct mb_durable *durable = job->params;
+    (void)error;
+    mb_sampler_prepare(&durable->sampler, MB_SSE2, job->base);
+    return true;
 }
 
 bool mb_durable_persists(const struct mb_job *job, struct mb_persist *persist)
@@ -35,6 +44,7 @@ void mb_durable_report(const struct mb_job *job, json_t *facts)
 {
     const struct mb_durable *durable = job->params;
     json_object_set_new(facts, "flush", json_string(names[durable->flush]));
+    mb_sampler_report(&durable->sampler, facts);
 }
 
 char *mb_random_bytes(struct mb_thread *thread, size_t bytes)

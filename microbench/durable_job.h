@@ -1,11 +1,13 @@
 /*
- * What jobs that make bytes durable have in common: their medium (key "flush").
+ * What jobs that make bytes durable have in common: their medium (key "flush"), and which
+ * operations are timed alone (key "sample_every").
  */
 #ifndef MICROBENCH_DURABLE_JOB_H
 #define MICROBENCH_DURABLE_JOB_H
 
 #include "durable.h"
 #include "kernel.h"
+#include "timer_overhead.h"
 
 enum {
     MB_MEDIUM_NONE = MB_NO_FLUSH,
@@ -14,12 +16,15 @@ enum {
     MB_MEDIUM_CLFLUSH = MB_CLFLUSH,
     MB_MEDIUM_NTSTORE = MB_FLUSHES,
 };
+#define MB_DURABLE_KEYS "flush", "sample_every"
 
-/* The first member of such a job's params; `persists` is of its kernel. */
+/* The first member of such a job's params; `prepare` and `persists` are of its kernel. */
 struct mb_durable {
     int flush;
+    struct mb_sampler sampler;
 };
 bool mb_durable_read(struct mb_job *job, int usual_flush, struct tb_error *error);
+bool mb_durable_prepare(struct mb_job *job, struct tb_error *error);
 bool mb_durable_persists(const struct mb_job *job, struct mb_persist *persist);
 void mb_durable_report(const struct mb_job *job, json_t *facts);
 /* Whole words, drawn by the thread. */

@@ -24,7 +24,8 @@ static int64_t huge_by_smaps(const struct mb_target *target)
             inside = begin < last && end > first;
         else if (inside && (sscanf(line, "AnonHugePages: %" SCNu64, &kib) == 1 ||
                             sscanf(line, "FilePmdMapped: %" SCNu64, &kib) == 1 ||
-                            sscanf(line, "ShmemPmdMapped: %" SCNu64, &kib) == 1))
+                            sscanf(line, "ShmemPmdMapped: %" SCNu64, &kib) == 1 ||
+                            sscanf(line, "Private_Hugetlb: %" SCNu64, &kib) == 1))
             huge += kib * MB_KIB;
     }
     if (!file)

@@ -28,7 +28,7 @@ struct mb_target {
     const char *name;
     enum mb_target_kind { MB_DRAM, MB_FILE, MB_DEVDAX } kind;
     int node;                                       /* DRAM: -1 any */
-    enum mb_pages { MB_BASE, MB_HUGE } pages; /* DRAM */
+    enum mb_pages { MB_BASE, MB_HUGE, MB_GIGANTIC } pages; /* DRAM */
     const char *path;                               /* file or directory, device */
     enum mb_sync { MB_SYNC_REQUIRED, MB_SYNC_PREFERRED, MB_SYNC_OFF } sync; /* MAP_SYNC */
     bool overwrite; /* a file that is there, or a device: its content may go */
@@ -44,6 +44,12 @@ struct mb_target {
     uint64_t touch_faults; /* page faults that touching took: one a page, of whatever size */
 };
 
+/* How fast each thread may go; both 0: as fast as it can. */
+struct mb_pace {
+    uint64_t bytes_per_second; /* of each thread */
+    uint64_t pause_ns;         /* after each operation */
+};
+
 struct mb_job {
     const struct mb_spec *spec;
     const char *name;
@@ -56,7 +62,7 @@ struct mb_job {
     uint32_t first_thread; /* of its measurement's: threads of jobs before it */
     uint64_t offset_bytes, range_bytes; /* what it touches of the target */
     uint64_t operations; /* all threads together; 0: until the measurement ends */
-    uint64_t bytes_per_second; /* how fast each thread may go; 0: as fast as it can */
+    struct mb_pace pace;
     char *base;          /* the range's first byte */
     uint64_t seed;       /* of this measurement and job */
     void *params;        /* the kind's own, from its `read`; freed after its `release` */

@@ -27,8 +27,8 @@
 
 /* ---- words ---------------------------------------------------------------------------- */
 
-enum mb_isa { MB_SSE2, MB_AVX2, MB_AVX512, MB_ISAS };
-enum mb_access { MB_LOAD, MB_STORE, MB_NTSTORE, MB_EMPTY, MB_ACCESSES };
+enum mb_isa { MB_SSE2, MB_AVX2, MB_AVX512, MB_NEON, MB_ISAS };
+enum mb_access { MB_LOAD, MB_NTLOAD, MB_STORE, MB_NTSTORE, MB_EMPTY, MB_ACCESSES };
 enum mb_flush { MB_NO_FLUSH, MB_CLWB, MB_CLFLUSHOPT, MB_CLFLUSH, MB_FLUSHES };
 enum mb_fence { MB_NO_FENCE, MB_SFENCE, MB_MFENCE, MB_FENCES };
 
@@ -137,8 +137,12 @@ extern const char *const mb_flush_names[MB_FLUSHES + 1];
 extern const char *const mb_fence_names[MB_FENCES + 1];
 
 /* What loops/ has by this name for an instruction set. */
+#if defined(__x86_64__)
 #define MB_BY_ISA(isa, name) \
     ((isa) == MB_AVX512 ? name##_avx512 : (isa) == MB_AVX2 ? name##_avx2 : name##_sse2)
+#else
+#define MB_BY_ISA(isa, name) ((void)(isa), name##_neon)
+#endif
 
 struct mb_cpu {
     char model[128];
@@ -172,10 +176,13 @@ struct mb_operation {
     enum mb_fence fence;
     bool flush_each_line;       /* store, flush, store, flush …; else all stores, then all flushes */
     uint64_t bytes;             /* of one access, a multiple of 64 */
+    uint64_t fence_every_bytes; /* = bytes: after each access */
 };
+/* isa, operation, access_bytes, flush, fence, flush_when, fence_every_bytes */
 bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
                        struct tb_error *error);
-#define MB_OPERATION_KEYS "isa", "operation", "access_bytes", "flush", "fence", "flush_when"
+#define MB_OPERATION_KEYS \
+    "isa", "operation", "access_bytes", "flush", "fence", "flush_when", "fence_every_bytes"
 
 /*
  * Is what this flush and fence wrote durable on this target? "yes", "eADR" (only because
@@ -257,6 +264,7 @@ struct mb_span mb_cursor_next(struct mb_cursor *cursor, uint64_t wanted);
  * (mfence), nothing of what follows has begun (lfence). End: likewise; the mfence waits
  * until flushed lines and non-temporal stores have left the core's buffers.
  */
+#if defined(__x86_64__)
 static inline uint64_t mb_clock_read(void)
 {
     uint32_t low, high, processor;
@@ -265,6 +273,18 @@ static inline uint64_t mb_clock_read(void)
 }
 static inline void mb_full_fence(void) { __asm__ volatile("mfence" ::: "memory"); }
 static inline void mb_load_fence(void) { __asm__ volatile("lfence" ::: "memory"); }
+#elif defined(__aarch64__)
+static inline uint64_t mb_clock_read(void)
+{
+    uint64_t cycles;
+    __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(cycles)::"memory");
+    return cycles;
+}
+static inline void mb_full_fence(void) { __asm__ volatile("dsb sy" ::: "memory"); }
+static inline void mb_load_fence(void) { __asm__ volatile("dsb ld\n\tisb" ::: "memory"); }
+#else
+#error "microbench knows x86-64 and arm64"
+#endif
 static inline uint64_t mb_clock_begin(void)
 {
     mb_full_fence();

@@ -63,9 +63,13 @@ MB_ALWAYS_INLINE uint64_t mb_set_bits(const void *words, size_t bytes)
     for (size_t at = 0; at < bytes; at += MB_WORD) {
         uint64_t word;
         memcpy(&word, (const char *)words + at, sizeof word);
+#if defined(__x86_64__)
         /* Older than clflush's successors: every processor that is measured here has it. */
         __asm__("popcntq %1, %0" : "=r"(word) : "r"(word) : "cc");
         bits += word;
+#else
+        bits += (uint64_t)__builtin_popcountll(word);
+#endif
     }
     return bits;
 }

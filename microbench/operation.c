@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-const char *const mb_isa_names[MB_ISAS + 1] = {"sse2", "avx2", "avx512", NULL};
-const char *const mb_access_names[MB_ACCESSES + 1] = {"load", "store", "ntstore", "empty", NULL};
+const char *const mb_isa_names[MB_ISAS + 1] = {"sse2", "avx2", "avx512", "neon", NULL};
+const char *const mb_access_names[MB_ACCESSES + 1] = {"load",    "ntload", "store",
+                                                      "ntstore", "empty",  NULL};
 const char *const mb_flush_names[MB_FLUSHES + 1] = {"none", "clwb", "clflushopt", "clflush",
                                                     NULL};
 const char *const mb_fence_names[MB_FENCES + 1] = {"none", "sfence", "mfence", NULL};
@@ -22,7 +23,7 @@ bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct tb_error *er
             return true;
         }
     }
-    return tb_fail(error, "isa: must be one of \"auto\", \"avx512\", \"avx2\", \"sse2\"");
+    return tb_fail(error, "isa: must be one of \"auto\", \"avx512\", \"avx2\", \"sse2\", \"neon\"");
 }
 
 static bool read_flush(const struct mb_job *job, enum mb_flush *flush, struct tb_error *error)
@@ -58,16 +59,25 @@ static bool read_access(const struct mb_job *job, struct mb_operation *operation
                    mb_access_names[operation->access]);
 }
 
+static bool divides(uint64_t a, uint64_t b)
+{
+    return a % b == 0 || b % a == 0;
+}
+
 bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
                        struct tb_error *error)
 {
     *operation = (struct mb_operation){.bytes = 0};
     if (!mb_isa_read(job, &operation->isa, error) || !read_access(job, operation, error) ||
-        !mb_read_bytes(job->given, "access_bytes", TB_REQUIRED, &operation->bytes, error))
+        !mb_read_bytes(job->given, "access_bytes", TB_REQUIRED, &operation->bytes, error) ||
+        !mb_read_bytes(job->given, "fence_every_bytes", operation->bytes,
+                       &operation->fence_every_bytes, error))
         return false;
     if (operation->bytes > job->range_bytes / job->partitions)
         return tb_fail(error, "access_bytes: a partition of the range has only %llu bytes",
                        (unsigned long long)(job->range_bytes / job->partitions));
+    if (!divides(operation->bytes, operation->fence_every_bytes))
+        return tb_fail(error, "fence_every_bytes: must be a multiple or a divisor of access_bytes");
     return true;
 }
 

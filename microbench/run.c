@@ -30,7 +30,11 @@
 
 static void relax(void)
 {
+#if defined(__x86_64__)
     __builtin_ia32_pause();
+#else
+    __asm__ volatile("yield");
+#endif
 }
 
 static void wait_until(uint64_t due_ns)
@@ -52,7 +56,8 @@ static bool pin(struct mb_worker *worker)
 
 static bool paced(const struct mb_worker *worker)
 {
-    return worker->thread.job->bytes_per_second > 0;
+    const struct mb_pace *pace = &worker->thread.job->pace;
+    return pace->bytes_per_second || pace->pause_ns;
 }
 
 static uint64_t moved_bytes(const struct mb_counts *done)
@@ -64,9 +69,12 @@ static uint64_t moved_bytes(const struct mb_counts *done)
 static void adapt_step(struct mb_worker *worker, uint64_t took_ns)
 {
     const struct mb_counts *done = &worker->thread.done;
-    if (paced(worker)) {
+    const struct mb_pace *pace = &worker->thread.job->pace;
+    if (pace->pause_ns)
+        worker->step = 1;
+    else if (paced(worker)) {
         double bytes = (double)moved_bytes(done) / (double)done->operations;
-        double budget = (double)worker->thread.job->bytes_per_second * PACED_STEP_NS / 1e9;
+        double budget = (double)pace->bytes_per_second * PACED_STEP_NS / 1e9;
         worker->step = bytes > 0 && bytes < budget ? (uint64_t)(budget / bytes) : 1;
     } else if (took_ns < STEP_NS / 2 && worker->step < MOST_STEP)
         worker->step *= 2;
@@ -78,9 +86,14 @@ static void adapt_step(struct mb_worker *worker, uint64_t took_ns)
 static uint64_t keep_pace(const struct mb_worker *worker, uint64_t due, uint64_t moved,
                           uint64_t now)
 {
-    due += (uint64_t)((double)moved * 1e9 / (double)worker->thread.job->bytes_per_second);
-    if (due + PACE_CATCH_UP_NS < now)
-        due = now - PACE_CATCH_UP_NS;
+    const struct mb_pace *pace = &worker->thread.job->pace;
+    if (pace->pause_ns)
+        due = now + pace->pause_ns;
+    else {
+        due += (uint64_t)((double)moved * 1e9 / (double)pace->bytes_per_second);
+        if (due + PACE_CATCH_UP_NS < now)
+            due = now - PACE_CATCH_UP_NS;
+    }
     wait_until(due);
     return due;
 }

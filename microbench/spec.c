@@ -89,6 +89,22 @@ char *mb_second_part(const struct mb_thread *thread, const struct mb_second *sec
     return second->target->base + second->offset_bytes + partition * *bytes;
 }
 
+static bool read_pace(struct mb_job *job, struct tb_error *error)
+{
+    static const char *const keys[] = {"bytes_per_second", "pause_ns", NULL};
+    const json_t *given = json_object_get(job->given, "pace");
+    if (!given || json_is_null(given))
+        return true;
+    if (!tb_only_keys(given, keys, NULL, error))
+        return false;
+    json_int_t rate = json_integer_value(json_object_get(given, "bytes_per_second"));
+    json_int_t pause = json_integer_value(json_object_get(given, "pause_ns"));
+    if (json_object_size(given) != 1 || rate < 0 || pause < 0 || rate + pause == 0)
+        return tb_fail(error, "pace: set either bytes_per_second or pause_ns, > 0");
+    job->pace = (struct mb_pace){(uint64_t)rate, (uint64_t)pause};
+    return true;
+}
+
 /* The n-th processor that the program may use, in turn. */
 static int nth_allowed(const cpu_set_t *allowed, uint32_t n)
 {
@@ -123,16 +139,14 @@ static bool read_cpus(struct mb_job *job, struct tb_error *error)
 
 static bool read_threads(struct mb_job *job, struct tb_error *error)
 {
-    int64_t threads, partitions, operations, pace;
+    int64_t threads, partitions, operations;
     if (!tb_read_integer(job->given, "threads", 1, MOST_THREADS, 1, &threads, error) ||
         !tb_read_integer(job->given, "partitions", 0, MOST_THREADS, 1, &partitions, error) ||
-        !tb_read_integer(job->given, "operations", 1, INT64_MAX, 0, &operations, error) ||
-        !tb_read_integer(job->given, "pace", 1, INT64_MAX, 0, &pace, error))
+        !tb_read_integer(job->given, "operations", 1, INT64_MAX, 0, &operations, error))
         return false;
     job->threads = (uint32_t)threads;
     job->partitions = (uint32_t)(partitions ? partitions : threads);
     job->operations = (uint64_t)operations;
-    job->bytes_per_second = (uint64_t)pace;
     if (job->threads % job->partitions != 0)
         return tb_fail(error, "partitions: must divide threads evenly (%u threads, %u partitions)",
                        job->threads, job->partitions);
@@ -158,7 +172,7 @@ static bool read_job(struct mb_job *job, struct tb_error *error)
     if (!job->target)
         return no_such_target(job->spec, "target", target, error);
     return read_range(job->given, job->target, &job->offset_bytes, &job->range_bytes, error) &&
-           read_threads(job, error) && job->kernel->read(job, error);
+           read_threads(job, error) && read_pace(job, error) && job->kernel->read(job, error);
 }
 
 static bool read_name(const json_t *given, const char **name, struct tb_error *error)

@@ -13,6 +13,8 @@ bool mb_target_read(struct mb_target *target, const char *name, const json_t *gi
 /* Maps it, and touches each page, by several threads. */
 bool mb_target_map(struct mb_target *target, struct tb_error *error);
 void mb_target_unmap(struct mb_target *target);
+/* What the calling thread allocates from now on lies on the target's node, if it names one. */
+bool mb_target_allocate_there(const struct mb_target *target, struct tb_error *error);
 /* What it turned out to be: page sizes, nodes, file system …, as printed. */
 json_t *mb_target_facts(const struct mb_target *target);
 

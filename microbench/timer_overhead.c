@@ -21,7 +21,7 @@ void mb_timer_overhead_measure(struct mb_timer_overhead *overhead, enum mb_isa i
     uint64_t *cycles = tb_allocate(SAMPLES, sizeof *cycles);
     double sum = 0, ns = 1e9 / mb_cpu.clock_hz;
     for (int round = 0; round < 2; round++) /* the first one warms up */
-        mb_timed_loop_of(&nothing)(&timed, cycles);
+        mb_timed_loop_of(&nothing, false)(&timed, cycles);
     qsort(cycles, SAMPLES, sizeof *cycles, mb_by_cycles);
     for (int i = 0; i < SAMPLES; i++)
         sum += (double)cycles[i];
@@ -36,4 +36,21 @@ void mb_timer_overhead_report(const struct mb_timer_overhead *overhead, json_t *
     json_object_set_new(facts, "empty_body_ns", json_real(overhead->p50));
     json_object_set_new(facts, "empty_body_least_ns", json_real(overhead->least));
     json_object_set_new(facts, "empty_body_mean_ns", json_real(overhead->mean));
+}
+
+bool mb_sampler_read(const struct mb_job *job, struct mb_sampler *sampler, struct tb_error *error)
+{
+    return tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &sampler->every, error);
+}
+
+void mb_sampler_prepare(struct mb_sampler *sampler, enum mb_isa isa, char *base)
+{
+    if (sampler->every > 0)
+        mb_timer_overhead_measure(&sampler->overhead, isa, base);
+}
+
+void mb_sampler_report(const struct mb_sampler *sampler, json_t *facts)
+{
+    if (sampler->every > 0)
+        mb_timer_overhead_report(&sampler->overhead, facts);
 }

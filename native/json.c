@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 json_t *tb_integer(uint64_t value)
 {
@@ -128,10 +129,23 @@ bool tb_fail_within(struct tb_error *error, const char *format, ...)
     return false;
 }
 
+static FILE *output; /* of the result, where it is kept apart */
+
+bool tb_keep_output(struct tb_error *error)
+{
+    if (output)
+        return true;
+    int own = fflush(stdout) == 0 ? dup(STDOUT_FILENO) : -1;
+    if (own >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
+        output = fdopen(own, "w");
+    return output || tb_fail(error, "stdout: %s", strerror(errno));
+}
+
 bool tb_print(json_t *document, const char *program)
 {
-    bool printed = json_dumpf(document, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF &&
-                   fflush(stdout) == 0;
+    FILE *to = output ? output : stdout;
+    bool printed = json_dumpf(document, to, JSON_COMPACT) == 0 && putc('\n', to) != EOF &&
+                   fflush(to) == 0;
     if (!printed)
         fprintf(stderr, "%s: cannot write the result: %s\n", program, strerror(errno));
     json_decref(document);

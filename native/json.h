@@ -41,6 +41,9 @@ bool tb_only_keys(const json_t *object, const char *const *keys, const char *con
 bool tb_fail_within(struct tb_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* What else is printed on stdout from now on goes to stderr, the document alone to stdout. */
+bool tb_keep_output(struct tb_error *error);
+
 /* Prints the document on one line of stdout and releases it; false, with a message, on failure. */
 bool tb_print(json_t *document, const char *program);
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,8 +20,10 @@ from harness.execution.environment import command_environment
 from harness.execution.run import ResolvedRun
 from harness.execution.run_list import last_attempts
 from harness.micro.host_capacity import variables_here
+from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
+from harness.micro.perma_result import memory_of, perma_results
 from harness.micro.protocol import Planned
 from harness.micro.runner import ResolvedSuite, SuiteRequest, other_program, suite_plan
 from harness.micro.suite import (
@@ -40,6 +43,7 @@ from harness.yamlfile import Document
 app = typer.Typer(help="List and show suites of microbenchmarks.", no_args_is_help=True)
 
 SuiteArgument = Annotated[str, typer.Argument(help="A suite's name, or a file.")]
+_FORMATS = ("table", "perma")
 
 
 @app.command("suites")
@@ -110,6 +114,9 @@ class MicroOptions(CommonOptions):
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Overwrite the content of a raw device.")
     ] = False
+    format_: Annotated[
+        str, typer.Option("--format", help="table, or perma (PerMA-Bench's JSON).")
+    ] = "table"
 
 
 def run_micro(options: MicroOptions) -> None:
@@ -117,15 +124,25 @@ def run_micro(options: MicroOptions) -> None:
     requests = _requests(options)
     with command_environment(options.host, options.emulate or [], options.quiet) as env:
         plan, suites = suite_plan(requests, env)
+        if options.format_ == "perma":
+            _check_perma(suites)
         listing = partial(_print_plan, suites, options.json_)
         finished = execute(plan, options, env, True, suites, listing)
     if finished is None:
         return
-    _print(last_attempts(finished), options.json_)
+    _print(last_attempts(finished), suites, options)
     show.exit_for(finished)
 
 
 def _requests(options: MicroOptions) -> list[SuiteRequest]:
+    if options.format_ not in _FORMATS:
+        raise UsageError(
+            f"--format {options.format_}",
+            "no such format",
+            f"one of {', '.join(_FORMATS)}; --json for the run itself",
+        )
+    if options.format_ == "perma" and options.json_:
+        raise UsageError("--json with --format perma", "both print JSON", "leave one of them out")
     if not options.tier:
         raise UsageError(
             "run micro", "no tier is named", "add --tier dram, say (harness doctor lists the tiers)"
@@ -158,6 +175,14 @@ def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
     return suite_name(path), load_documents(path)
 
 
+def _check_perma(resolved: Sequence[ResolvedSuite]) -> None:
+    for one in resolved:
+        if one.program.name != NAME or not all(m.source for m in one.scaled.measurements):
+            raise UsageError(
+                "--format perma", f"{one.suite.name} is no suite of PerMA-Bench's", "use --json"
+            )
+
+
 def _print_plan(
     suites: Sequence[ResolvedSuite], json_: bool, steps: Sequence[ResolvedRun], earlier: Store
 ) -> None:
@@ -187,19 +212,35 @@ def _time(planned: Planned) -> str:
     return f"{measuring} and {planned.extra}"
 
 
-def _print(finished: Sequence[StoredRun], json_: bool) -> None:
+def _print(
+    finished: Sequence[StoredRun], resolved: Sequence[ResolvedSuite], options: MicroOptions
+) -> None:
     from reports.formatting import stand_in_text  # reports are loaded where they are needed
     from reports.run_configuration import stand_ins
 
-    if json_:
+    if options.json_:
         print_json({"runs": [stored.run for stored in finished]})
         return
+    perma = options.format_ == "perma"
+    if perma:
+        pairs = zip(finished, resolved, strict=True)
+        print_json([entry for stored, one in pairs for entry in _perma(stored, one)])
     for stored in finished:
+        out = sys.stderr if perma else sys.stdout  # no part of that JSON
         notes = (stand_in_text(stand_ins(stored.run)), "resumed" * bool(stored.run["resumed"]))
         marks = filter(None, notes)
-        print("  ".join([stored.run_id, stored.run["status"], *marks]))
-        print_figures(stored.run)
+        print("  ".join([stored.run_id, stored.run["status"], *marks]), file=out)
+        if not perma:
+            print_figures(stored.run)
         for entry in stored.run["uncontrolled"]:
-            print(f"warning: {RunWarning.from_json(entry)}")
+            print(f"warning: {RunWarning.from_json(entry)}", file=out)
         for line in show.problems(stored.run):
-            print(line)
+            print(line, file=out)
+
+
+def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:
+    kept = stored.artifact("microbench")
+    if kept is None:  # it failed
+        return []
+    result = SuiteResult.read(resolved.scaled.measurements, resolved.repeats, kept["result"])
+    return perma_results(result, memory_of(resolved.tier), stored.run["uncontrolled"])

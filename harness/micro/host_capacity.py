@@ -36,6 +36,7 @@ class HostCapacity:
     ``page_cached``: its mapped files are the page cache. ``near_node``: which node's memory goes
     with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
     or the tier's is not known: then ``dram_unbound``, Linux chooses a node for each page of DRAM.
+    ``gigantic_free``: free pages of 1 GiB; None if unknown.
     """
 
     near: tuple[int, ...]
@@ -48,6 +49,7 @@ class HostCapacity:
     near_node: int | None = None
     near_free_bytes: int | None = None
     dram_unbound: bool = False
+    gigantic_free: Mapping[Place, int] | None = None
 
 
 def capacity_of(
@@ -77,7 +79,17 @@ def capacity_of(
         near_node=node,
         near_free_bytes=None if node is None else _of_nodes([node], every, memory),
         dram_unbound=node is None and sum(one.memory_bytes > 0 for one in every) > 1,
+        gigantic_free={
+            "tier": _gigantic_free(tier.claim.nodes[0] if kind == "numa" else None, kernel),
+            "dram": _gigantic_free(node, kernel),
+        },
     )
+
+
+def _gigantic_free(node: int | None, kernel: Kernel) -> int:
+    """Pages of 1 GiB that are reserved and free, of a node or of all."""
+    folder = "kernel/mm" if node is None else f"devices/system/node/node{node}"
+    return kernel.read_int(f"/sys/{folder}/hugepages/hugepages-1048576kB/free_hugepages") or 0
 
 
 def _of_nodes(wanted: Iterable[int], every: list[Node], memory: int) -> int:

@@ -29,11 +29,11 @@ IDLE = "idle"
 UNLIMITED = "unlimited"
 #: The program counts in 63 bits.
 _LARGEST = 1 << 62
-_ACCESSES = ("load", "store", "ntstore", "empty")
+_ACCESSES = ("load", "ntload", "store", "ntstore", "empty")
 _STORES = ("store", "ntstore")
 _FLUSHES = ("clwb", "clflushopt", "clflush")
 _FENCES = ("sfence", "mfence")
-_PACES = "2GB/s, unlimited, idle"
+_PACES = "2GB/s, {pause: 100ns}, unlimited, idle"
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,15 @@ class _Kernel:
 class _Pace:
     values = _PACES
 
-    def parse(self, name: str, value: Any) -> str | int:
-        """Read ``idle``, ``unlimited``, or bytes per second of all threads."""
+    def parse(self, name: str, value: Any) -> str | dict[str, int]:
+        """Read ``idle``, ``unlimited``, bytes per second of all threads, or a thread's pause."""
         if value in (IDLE, UNLIMITED):
             return str(value)
+        if isinstance(value, dict) and list(value) == ["pause"]:
+            return {"pause_ns": Time(1).parse(name, value["pause"]).ns}
         if not isinstance(value, str) or not value.endswith("/s"):
             raise UsageError(name, "not a pace", f"write one of {_PACES}")
-        return Size().parse(name, value.removesuffix("/s"))
+        return {"bytes_per_second": Size().parse(name, value.removesuffix("/s"))}
 
 
 #: The table's types of values: their name in docs, and the kind.

@@ -57,6 +57,8 @@ class Thread:
     minor_faults: int
     major_faults: int
     operations: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,10 @@ class Window:
 
 @dataclass(frozen=True)
 class JobRepeat:
-    """One repeat of one job. ``durable``: yes, no, eADR, or None where it writes nothing."""
+    """One repeat of one job. ``durable``: yes, no, eADR, or None where it writes nothing.
+
+    ``duration_ns``: from the first begin of a thread to the last end of one, as what was done.
+    """
 
     kind: str
     window: Window
@@ -77,6 +82,10 @@ class JobRepeat:
     target: str = ""
     operations_per_second: float = 0.0
     bandwidth_bytes_per_second: float = 0.0
+    duration_ns: int = 0
+    operations: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
     latency_hdr: str | None = None
     durable: str | None = None
     durable_why: str | None = None
@@ -184,9 +193,10 @@ def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
         if kind in kinds:
             rates = (getattr(repeat, name) for repeat in one.repeats)
             yield sampled(name, unit, "higher", rates)
-    if kind == "chase":  # each load waits for the one before it; threads go side by side
+    if kind == "chase":  # each load waits for the one before it in its chain
+        side_by_side = one.job.threads * int(one.job.keys.get("chains", 1))
         windows = [repeat.window for repeat in one.repeats]
-        times = (one.job.threads * w.duration_ns / max(1, w.operations) for w in windows)
+        times = (side_by_side * w.duration_ns / max(1, w.operations) for w in windows)
         yield sampled("latency_ns", "ns", "lower", times)
     encoded = [repeat.latency_hdr for repeat in one.repeats if repeat.latency_hdr]
     if encoded and hdr.decode(merged := hdr.merge_encoded(encoded)).total:
@@ -198,7 +208,8 @@ def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
     empty = [r.facts["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r.facts]
     if empty:
         yield sampled("empty_body_ns", "ns", "none", empty)
-    for name in _COUNTED if kind == "index" else ():
+    ours = kind == "index" and "library" not in one.job.keys
+    for name in _COUNTED if ours else ():
         yield sampled(name, "1", "lower", (repeat.facts[name] for repeat in one.repeats))
 
 
@@ -239,7 +250,8 @@ def _pace_label(measurement: Measurement, job: Job) -> dict[str, str]:
 
 
 def _pace_text(job: Job) -> str:
-    return str(job.pace) if job.pace else UNLIMITED
+    """``4000000000``, ``unlimited``; ``paused`` after each operation."""
+    return str(job.pace.get("bytes_per_second", "paused")) if job.pace else UNLIMITED
 
 
 def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
@@ -262,9 +274,11 @@ def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
 
 
 def pages_of(target: Target) -> str:
-    """Return the pages of a target as measured: huge, base or mixed; file in the page cache."""
+    """Return the pages of a target as measured: huge, base, mixed, 1g; file in the page cache."""
     if target.huge_bytes is None or (target.kind == "file" and not target.map_sync):
         return target.kind
+    if target.pages == "1g":
+        return "1g"
     share = target.huge_bytes / target.size_bytes
     return "huge" if share > 0.95 else "base" if share < 0.05 else "mixed"
 

@@ -12,7 +12,7 @@ from harness.store.spec import JsonObject
 #: The measured tier, or DRAM in addition to it.
 Place = Literal["tier", "dram"]
 Numa = Literal["near", "far"]
-Pages = Literal["huge", "base"]
+Pages = Literal["huge", "base", "1g"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Job:
     ``keys``: the kind's own, as in the program's spec (keys.Key.field). ``dram_share``: of the
     accesses, how many go to ``dram_range_bytes`` of DRAM in addition to the tier. ``partitions``: 0
     is one a thread. ``operations``: where the job is bounded by a count, of all its threads.
-    ``pace``: bytes per second of all its threads; None: as fast as it can.
+    ``pace``: None as fast as it can, or ``{"bytes_per_second": …}``.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Job:
     dram_share: float = 0.0
     chain: tuple[ChainOperation, ...] = ()
     operations: int | None = None
-    pace: int | None = None
+    pace: Mapping[str, Any] | None = None
 
     @property
     def largest_access_bytes(self) -> int:
@@ -67,9 +67,9 @@ class Measurement:
     """One configuration of a measurement of a suite.
 
     ``name``: in the suite; ``axes``: what distinguishes its configurations.
-    ``duration_ns``: None where counts bound its jobs. ``prefaulted``: the suite does not ask for
-    page faults. ``needed``: a host where it cannot be measured is an error, else it is left out and
-    said. ``origin``: where it stands in the file.
+    ``duration_ns``: None where counts bound its jobs. ``source``: of PerMA-Bench's files the
+    configurations of its jobs (perma_config.PermaConfig). ``needed``: a host where it cannot be
+    measured is an error, else it is left out and said. ``origin``: where it stands in the file.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Measurement:
     duration_ns: int | None = None
     warm_up_ns: int = 0
     needed: bool = False
-    prefaulted: bool = True
+    source: tuple[Any, ...] = ()
     origin: str = ""
 
     @property

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,15 +42,20 @@ from harness.micro.scaling import ScaledSuite, job_source, scale, target_sizes
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.store.result import Check, CheckStatus
+from harness.store.spec import JsonObject
 from harness.supervise import programs
 from harness.supervise.conversation import converse
+from harness.supervise.credentials import run_unprivileged
 from harness.supervise.failures import ending, log_tail
+from harness.supervise.user_files import read_bytes, refuse_writable
 from harness.tiers.discovery import nearest_existing
 from harness.tiers.linux.model import Tier
 from harness.units import GIB, counted
 
 NAME = "microbench"
 _TIMEOUT_S = 60
+#: Of a library, for its digest.
+_MOST_BYTES = 1 << 30
 #: How the program begins what it says of one measurement, by the name that it has in the spec.
 _OF_MEASUREMENT = re.compile(rf"^measurement \d+{BLOCK}\d+: ")
 #: Suite keys by the names that the program has for them.
@@ -69,19 +77,27 @@ _START_NS, _TOUCH_GIB_NS = 700_000_000, 250_000_000
 _THREADS_NS, _EMPTY_BODY_NS, _LOG_GIB_NS, _PAGES_NS = 1_000_000, 4_000_000, 25_000_000, 50_000_000
 #: A record of an index: to load it, and to look it up after the recovery.
 _RECORD_NS = 2_500
-#: Laying out a node of a chase among this many, growing with this power of their number, since each
-#: node is a line that is in no cache.
-_NODE_NS, _NODES, _NODE_POWER = 12, 1 << 24, 0.37
+#: Laying out a node of a chase: in turn; at random among this many, growing with this power of
+#: their number, since each node is a line that is in no cache.
+_NODE_NS, _RANDOM_NODE_NS, _RANDOM_NODES, _RANDOM_POWER = 4.3, 12, 1 << 24, 0.37
 
 
 @dataclass(frozen=True)
 class Microbench(MeasuringProgram):
-    """The program with a suite, scaled to what a host has for a tier."""
+    """The program with a suite, scaled to what a host has for a tier.
+
+    ``library_digest``: SHA-256 of an index library.
+    """
 
     suite: Suite
     scaled: ScaledSuite
     capacity: HostCapacity
+    library_digest: str = ""
     name = NAME
+
+    @property
+    def in_spec(self) -> JsonObject:
+        return {"index_library": self.library_digest} if self.library_digest else {}
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
         """Plan each configuration once in every block of repeats."""
@@ -124,21 +140,59 @@ def prepare(
             f"it would write into the raw device {tier.claim.device}, whatever is on it",
             "add --overwrite if its content may go",
         )
+    if limits.index_library:
+        _check_library(Path(limits.index_library), tier, env)
     capacity = capacity_of(tier, env, limits)
     scaled = scale(suite, capacity, limits)
-    refuse(scaled, tier, capacity)
-    return Microbench(suite, scaled, capacity)
+    refuse(scaled, tier, capacity, env)
+    digest = _digest(scaled.library, env) if scaled.library else ""
+    return Microbench(suite, scaled, capacity, digest)
 
 
-def refuse(suite: ScaledSuite, tier: Tier, capacity: HostCapacity) -> None:
-    """Raise, in the suite's words, what the program refuses; nothing is measured."""
+def _check_library(library: Path, tier: Tier, env: Environment) -> None:
+    if tier.facts.kind == "devdax":
+        raise UsageError(
+            f"--index-library {library}",
+            "only root opens a raw device, and a library is never loaded as root",
+            "measure it on memory, or on a file system of that device",
+        )
+    if env.credentials is None or native_programs.readable_to(library, env.credentials):
+        return
+    try:  # root copies it
+        refuse_writable(library.parent)
+    except PermissionError as error:
+        raise UsageError(
+            f"--index-library {library}",
+            f"{env.credentials.name} may not read it, and {error.strerror}",
+            f"let that user read it, or make {library.parent} root's alone",
+        ) from error
+
+
+def _digest(library: Path, env: Environment) -> str:
+    with env.readable(library) as file:
+        return hashlib.sha256(read_bytes(file, env.credentials, _MOST_BYTES)).hexdigest()
+
+
+def refuse(
+    suite: ScaledSuite, tier: Tier, capacity: HostCapacity, env: Environment | None = None
+) -> None:
+    """Raise, in the suite's words, what the program refuses; nothing is measured.
+
+    ``env``: where the suite has a library, whose code runs when it is loaded.
+    """
     there = nearest_existing(Path(tier.claim.path or "/"))
     spec = spec_json(suite.measurements, tier, there, capacity, seed=0, repeats=1)
-    command = [str(native_programs.microbench_program()), "--check"]
-    done = programs.run(command, stdin=json.dumps(spec), timeout_s=_TIMEOUT_S)
+    library = suite.library
+    done = _check_with_library(spec, library, env) if library else _check(spec)
     if done.returncode == 0:
         return
     words = done.stderr.strip().removeprefix("microbench: ")
+    if library and (done.returncode not in (0, 2) or "library: " in words):
+        raise UsageError(
+            f"--index-library {library}",
+            words.rpartition("library: ")[2] or ending(done.returncode),
+            "name a shared library with PiBench's create_tree (docs/microbench.md)",
+        )
     if (of := _REFUSED.match(words)) is None:
         raise UsageError("measure with microbench", words, "see docs/microbench.md")
     raise UsageError(
@@ -148,15 +202,53 @@ def refuse(suite: ScaledSuite, tier: Tier, capacity: HostCapacity) -> None:
     )
 
 
+def _check(spec: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+    command = [str(native_programs.microbench_program()), "--check"]
+    return programs.run(command, stdin=json.dumps(spec), timeout_s=_TIMEOUT_S)
+
+
+def _check_with_library(
+    spec: dict[str, Any], library: Path, env: Environment | None
+) -> subprocess.CompletedProcess[str]:
+    """Check as the unprivileged user, since a library's code runs when it is loaded."""
+    assert env is not None, "a library is loaded in an environment"
+    with env.scratch() as scratch, env.readable(library) as file:
+        program = native_programs.microbench_for(env.credentials, scratch)
+        stdin = json.dumps(_loading(spec, file))
+        try:
+            return run_unprivileged([str(program), "--check"], stdin=stdin, timeout_s=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise UsageError(
+                f"--index-library {library}",
+                f"it was not loaded within {_TIMEOUT_S} s",
+                "load it with another program to see why",
+            ) from None
+
+
+def _loading(spec: dict[str, Any], library: Path) -> dict[str, Any]:
+    """Name the library in the spec by a path from which the unprivileged user can read it."""
+    for measurement in spec["measurements"]:
+        for job in measurement["jobs"]:
+            if "library" in job:
+                job["library"] = str(library)
+    return spec
+
+
 def _result_of(
     spec: dict[str, Any], work: MicroContext, scaled: ScaledSuite, label: str
 ) -> dict[str, Any]:
     """Return one result of all measurements, also of those that an earlier attempt finished."""
+    env = work.env
     every = [one["name"] for one in spec["measurements"]]
     results = {name: found for name in every if (found := work.finished(name))}
     left = [one for one in spec["measurements"] if one["name"] not in results]
     program = native_programs.microbench_for(_user(work), work.scratch)
-    with work.env.progress.task(label, len(left)) as task:
+    with (
+        env.readable(scaled.library) if scaled.library else nullcontext() as library,
+        env.progress.task(label, len(left)) as task,
+    ):
+        if library:
+            _loading(spec, library)
         under_way = UnderWay(scaled, spec, work, task, results)
         try:
             if left:
@@ -323,12 +415,14 @@ def estimate(measurements: Sequence[Measurement], capacity: HostCapacity, repeat
 
 def _setup_ns(job: Job) -> int:
     if job.kind == "chase":
-        nodes = job.range_bytes // LINE_BYTES
-        return round(nodes * _NODE_NS * math.pow(nodes / _NODES, _NODE_POWER))
+        nodes = job.range_bytes // int(job.keys.get("node_bytes", LINE_BYTES))
+        if job.keys.get("order", "random") != "random":
+            return round(nodes * _NODE_NS)
+        return round(nodes * _RANDOM_NODE_NS * math.pow(nodes / _RANDOM_NODES, _RANDOM_POWER))
+    dependent = job.kind == "latency" or job.keys.get("mode") == "dependent"
+    stamps = _EMPTY_BODY_NS if dependent or job.keys.get("sample_every") else 0
     if job.kind == "log":
-        return round(job.range_bytes / GIB * _LOG_GIB_NS)
+        return stamps + round(job.range_bytes / GIB * _LOG_GIB_NS)
     if job.kind == "index":
-        return job.range_bytes // int(job.keys.get("bytes_per_record", 256)) * _RECORD_NS
-    if job.kind == "latency" or job.keys.get("mode") == "dependent":
-        return _EMPTY_BODY_NS  # of operations that are timed alone
-    return _PAGES_NS if job.kind == "page" else 0
+        return stamps + job.range_bytes // int(job.keys.get("bytes_per_record", 256)) * _RECORD_NS
+    return stamps + (_PAGES_NS if job.kind == "page" else 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.errors import UsageError, nearest
@@ -51,6 +52,17 @@ class _Cpus:
         return parse_cpus(str(value))
 
 
+@dataclass(frozen=True)
+class _Library:
+    values = "FILE.so"
+
+    def parse(self, name: str, value: Any) -> str:
+        path = Path(str(value)).resolve()
+        if path.is_file():
+            return str(path)
+        raise UsageError(f"{name} {value}", "there is no such file", "name a shared library")
+
+
 #: Of a parameter that leaves the suite as it is.
 _SUITES: Mapping[str, Any] = {"default_text": "the suite's"}
 
@@ -83,8 +95,16 @@ class MicroParams(Parameters):
     range_bytes: int | None = parameter(
         Size(), name="range", help="Largest range of a job.", **_SUITES
     )
-    pages: Pages | None = parameter(Choice(("huge", "base")), help="Pages of DRAM.", **_SUITES)
+    pages: Pages | None = parameter(
+        Choice(("huge", "base", "1g")), help="Pages of DRAM.", **_SUITES
+    )
     isa: str | None = parameter(KEYS["isa"].kind, help="Instruction set.", **_SUITES)
+    index_library: str | None = parameter(
+        _Library(),
+        help="Library that replaces each index.",
+        option="--index-library",
+        **_SUITES,
+    )
 
 
 def chosen(

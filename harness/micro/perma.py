@@ -19,7 +19,7 @@ from typing import Any
 from harness.errors import UsageError, unknown
 from harness.micro.chains import PERSIST, SAMPLE_EVERY
 from harness.micro.model import Axis, Job, Measurement
-from harness.micro.perma_config import PermaConfig, check, read_value
+from harness.micro.perma_config import PermaConfig, check, is_of_cxl_bench, read_value
 from harness.units import NS_PER_S
 from harness.yamlfile import Document, Where
 
@@ -53,7 +53,44 @@ def parse_perma(document: Document) -> list[PermaConfiguration]:
     """Return the configurations of a file in its order; UsageError has file and line."""
     if not isinstance(document.value, dict) or not document.value:
         raise UsageError(document.at(()), "no benchmark in it", "write NAME: {args: {…}}")
+    _refuse_cxl_bench(document)
     return [one for name in document.value for one in _benchmark(document, str(name))]
+
+
+def _refuse_cxl_bench(document: Document) -> None:
+    """UsageError for a file of CXL-Bench, which has the same form with other keys."""
+    found = [
+        (str(key), (*where, part, key))
+        for where in _bodies(document.value)
+        for part in ("args", "matrix")
+        for key in _mapping(document.value, (*where, part))
+        if is_of_cxl_bench(str(key))
+    ]
+    if found:
+        names = ", ".join(dict.fromkeys(key for key, _ in found))
+        raise UsageError(
+            document.at(found[0][1]),
+            "the file is a workload of CXL-Bench, whose memory regions and thread placement are "
+            f"not supported: {names}",
+            "write a suite with schema: 1 (docs/micro.md): --tier names the memory, and its keys "
+            "threads and numa the placement",
+        )
+
+
+def _bodies(benchmarks: Mapping[str, Any]) -> Iterator[Where]:
+    """Yield the place of each ``{matrix, args}`` of a file."""
+    for name in benchmarks:
+        parts = _mapping(benchmarks, (name, "parallel_benchmark"))
+        yield from ((name, "parallel_benchmark", part) for part in parts)
+        if not parts:
+            yield (name,)
+
+
+def _mapping(value: Any, where: Where) -> Mapping[Any, Any]:
+    """Return the mapping at a place of a document; an empty one where there is none."""
+    for key in where:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def _benchmark(document: Document, name: str) -> Iterator[PermaConfiguration]:
@@ -145,7 +182,7 @@ def _measured(one: PermaConfiguration) -> Iterator[Measurement]:
         run_time * NS_PER_S if run_time else None,
         WARM_UP_NS,
         needed=True,
-        prefaulted=all(config.prefault_file for config in one.configs),
+        source=one.configs,
         origin=one.origin,
     )
     yield rated

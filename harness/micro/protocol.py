@@ -14,7 +14,7 @@ from harness.execution.environment import Environment
 from harness.micro.model import Measurement
 from harness.native_programs import find_native
 from harness.store.checkpoint import Checkpoint
-from harness.store.spec import Json
+from harness.store.spec import Json, JsonObject
 from harness.tiers.linux.model import Tier
 from harness.workload import Outcome
 
@@ -111,6 +111,11 @@ class MeasuringProgram:
     def executable(self) -> str | None:
         """Return the program's file; None where it is missing."""
         return str(find_native(self.name) or "") or shutil.which(self.name)
+
+    @property
+    def in_spec(self) -> JsonObject:
+        """What the run's spec has of it, in addition to the suite."""
+        return {}
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
         """Plan the measurements; without a tier, as if there were all the room."""

@@ -225,6 +225,7 @@ def _resolved(
             "overwrite": request.overwrite,
             "requested": dict(request.params),
             "configurations": len(scaled.measurements) or None,
+            **program.in_spec,
         },
         emulate=request.emulate,
         seed=request.seed,

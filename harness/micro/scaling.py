@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
@@ -13,11 +15,17 @@ from harness.micro.keys import VECTORED
 from harness.micro.model import Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.params import MicroParams, chosen
 from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, warnings_of
-from harness.units import MIB, format_bytes
+from harness.units import GIB, MIB, format_bytes
 from harness.warnings import RunWarning
 
 #: A target of the program: a place, and for DRAM its pages.
 TargetKey = tuple[Place, Pages]
+#: Keys of an index job that have no meaning for a library's index.
+_OF_OUR_INDEXES = ("flush", "fence", "discipline")
+
+
+def _key(key: str, job: Job) -> Any:
+    return job.keys.get(key)
 
 
 #: What swept keys say of a job, and the host or the command line may change.
@@ -28,7 +36,7 @@ _CHANGED: Mapping[str, Callable[[Job], Any]] = {
     **dict.fromkeys(("chunk", "min_io_chunk_size"), lambda job: job.keys.get("chunk_bytes")),
     **dict.fromkeys(("count", "number_operations"), lambda job: job.operations),
     "pages": lambda job: job.pages,
-    "isa": lambda job: job.keys.get("isa"),
+    **{key: partial(_key, key) for key in ("isa", "index", *_OF_OUR_INDEXES)},
 }
 
 
@@ -38,6 +46,12 @@ class ScaledSuite:
 
     measurements: tuple[Measurement, ...]
     warnings: tuple[RunWarning, ...]
+
+    @property
+    def library(self) -> Path | None:
+        """Return the library that replaces its indexes."""
+        named = (job.keys.get("library") for one in self.measurements for job in one.jobs)
+        return next((Path(name) for name in named if name), None)
 
 
 def target_of(job: Job, capacity: HostCapacity) -> TargetKey:
@@ -72,10 +86,19 @@ def target_sizes(
 def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSuite:
     """Scale the suite to this host; UsageError where nothing of it is left, or nothing fits."""
     requested = _requested(suite, capacity, limits)
+    if limits.index_library and not any(job.kind == "index" for job in suite.jobs()):
+        raise UsageError(
+            f"suite {suite.name} with --index-library",
+            "it measures no index",
+            "leave the library out, or name a suite such as bento/fig2",
+        )
+    if limits.index_library:  # which has its own memory or files
+        halves: dict[Place, int] = {place: n // 2 for place, n in capacity.bytes_free.items()}
+        capacity = replace(capacity, bytes_free=halves)
     _, limited, threaded, sized = _fitted(requested, capacity, limits)
     unique: dict[str, Measurement] = {}
     for one in sized:  # what differed in what was changed is called the same now: the first stands
-        unique.setdefault(one.configuration, one)
+        unique.setdefault(_done(one) if limits.index_library else one.configuration, one)
     kept = list(unique.values())
     left_out = {
         numa: sum(any(job.numa == numa for job in one.jobs) for one in requested)
@@ -90,7 +113,13 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
             "; ".join(f"{one.problem}: {one.context}" for one in warnings),
         )
     _refuse_cached(steps, capacity)
+    _refuse_gigantic(*_gigantic(kept, capacity), capacity)
     return ScaledSuite(tuple(kept), warnings)
+
+
+def _done(one: Measurement) -> str:
+    """Return a text that is equal where the same is done under other names."""
+    return repr((*(replace(job, name="") for job in one.jobs), one.duration_ns, one.warm_up_ns))
 
 
 _Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[Measurement]]
@@ -120,6 +149,16 @@ def _requested(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> lis
     return chosen(
         near, limits.only or (), lambda one: (one.name, one.configuration, here[one.configuration])
     )
+
+
+def _gigantic(
+    measurements: Sequence[Measurement], capacity: HostCapacity
+) -> tuple[dict[Place, int], str]:
+    """Return the bytes on pages of 1 GiB by place, and the first measurement that needs them."""
+    found = [one for one in measurements if any(p == "1g" for _, p in targets_of(one, capacity))]
+    sizes = target_sizes(found, capacity)
+    first = f"{found[0].origin}, {found[0].configuration}" if found else ""
+    return {place: size for (place, pages), size in sizes.items() if pages == "1g"}, first
 
 
 def _with_processors(
@@ -177,12 +216,23 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
         )
         for job in one.jobs
     )
+    if limits.index_library:
+        jobs = tuple(_with_library(job, limits.index_library) for job in jobs)
     return replace(
         one,
         jobs=jobs,
         duration_ns=limits.duration.ns if limits.duration else one.duration_ns,
         warm_up_ns=one.warm_up_ns if limits.warm_up is None else limits.warm_up.ns,
     )
+
+
+def _with_library(job: Job, library: str) -> Job:
+    """Put the index of a library in place of ours; it allocates by itself, on base pages."""
+    if job.kind != "index":
+        return job
+    keys = {key: value for key, value in job.keys.items() if key not in _OF_OUR_INDEXES}
+    keys |= {"index": "library", "library": library}
+    return replace(job, pages="base", keys=dict(sorted(keys.items())))
 
 
 def _threads(one: Measurement, capacity: HostCapacity) -> Measurement:
@@ -323,6 +373,28 @@ def _refuse_cached(steps: Steps, capacity: HostCapacity) -> None:
                         "free some space; or measure the cache with a small range: "
                         f"-p range={max(1, left // MIB)}MiB",
                     )
+
+
+def _refuse_gigantic(sizes: Mapping[Place, int], origin: str, capacity: HostCapacity) -> None:
+    """UsageError where too few pages of 1 GiB are free.
+
+    ``sizes``: bytes on them, by place; ``origin``: the first measurement that needs them. Memory
+    that has no node of its own shares one pool.
+    """
+    free = capacity.gigantic_free
+    if free is None:
+        return
+    wanted = {place: -(-size // GIB) for place, size in sizes.items()}
+    if capacity.near_node is None and wanted:
+        wanted = {next(iter(wanted)): sum(wanted.values())}
+    for place, pages in wanted.items():
+        if pages > free[place]:
+            raise UsageError(
+                f"{origin}, pages: 1g",
+                f"{pages} of these pages are needed, {free[place]} are free",
+                "reserve them (nr_hugepages in /sys/kernel/mm/hugepages/hugepages-1048576kB, or in "
+                "that of the node), take a smaller range, or pages: huge",
+            )
 
 
 def job_source(one: Measurement, job: str) -> str:

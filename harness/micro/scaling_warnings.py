@@ -112,7 +112,9 @@ def warnings_of(
         "addresses-in-memory": _addresses(steps.kept, capacity),
         "dram-unbound": _unbound(steps.kept, capacity),
         "range-in-cache": _in_cache(steps.kept, capacity),
-        "prefault-ignored": _names(steps.kept, lambda one: not one.prefaulted),
+        "prefault-ignored": _names(
+            steps.kept, lambda one: not all(config.prefault_file for config in one.source)
+        ),
         "page-cache": "a mapped file on a tier without DAX" if capacity.page_cached else "",
     }
     return (

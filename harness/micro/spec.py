@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def measurement_name(index: int, block: int) -> str:
 
 
 def _target_name(key: TargetKey) -> str:
-    return f"{key[0]}_{key[1]}"
+    return f"{key[0]}_{key[1]}".replace("1g", "gigantic")
 
 
 def _target(
@@ -126,8 +126,7 @@ def _job(
         "range_bytes": job.range_bytes,
         "partitions": job.partitions,
         "operations": job.operations,
-        # Of each thread; a suite's is that of all of them.
-        "pace": max(1, job.pace // job.threads) if job.pace else None,
+        "pace": _pace(job),
         **{name: value for name, value in job.keys.items() if name != "mode"},
     }
     taken[key] = taken.get(key, 0) + job.range_bytes
@@ -143,6 +142,13 @@ def _job(
         }
         taken[second] = taken.get(second, 0) + job.dram_range_bytes
     return document
+
+
+def _pace(job: Job) -> Mapping[str, Any] | None:
+    """Return the pace of each thread; a suite's is that of all of them."""
+    if job.pace is None or "bytes_per_second" not in job.pace:
+        return job.pace
+    return {"bytes_per_second": max(1, job.pace["bytes_per_second"] // job.threads)}
 
 
 def _chain(job: Job) -> dict[str, Any]:

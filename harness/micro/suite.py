@@ -365,7 +365,7 @@ def _text(given: Any, read: Any) -> str:
         return str(read)
     if isinstance(given, bool):
         return "yes" if given else "no"
-    return str(given)
+    return f"pause {given['pause']}" if isinstance(given, dict) else str(given)
 
 
 def _built(name: str, values: Mapping[str, Any]) -> Job:

@@ -18,6 +18,9 @@ struct mb_index {
     struct mb_arena arena;
     const struct mb_policy *policy;
     struct mb_sharing *sharing; /* NULL: one thread */
+    /* Of a library; and the file where it is to keep the tree, or NULL: in memory. */
+    void *tree;
+    const char *pool_path;
 };
 
 struct mb_index_kind {
@@ -34,8 +37,13 @@ struct mb_index_kind {
     bool (*update)(struct mb_index *index, uint64_t key, uint64_t value);
     bool (*read)(const struct mb_index *index, uint64_t key, uint64_t *value);
     bool (*remove)(struct mb_index *index, uint64_t key);
+    void (*close)(struct mb_index *index); /* NULL: it has nothing but its arena */
 };
 
 extern const struct mb_index_kind mb_level_hash, mb_fast_fair, mb_woart;
+
+/* The index of a shared library (library.c); one library for the whole program. */
+extern const struct mb_index_kind mb_library;
+bool mb_library_load(const char *path, struct tb_error *error);
 
 #endif

@@ -24,7 +24,9 @@ static inline void mb_wait_for_lock(unsigned tries)
 {
     if (tries % MB_SPINS == MB_SPINS - 1)
         sched_yield();
+#if defined(__x86_64__)
     __builtin_ia32_pause();
+#endif
 }
 
 static inline bool mb_try_lock(_Atomic uint32_t *lock)

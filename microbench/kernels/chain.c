@@ -49,8 +49,7 @@ struct chain {
     struct mb_pattern pattern;
     struct mb_second second;
     struct mb_counts each; /* what a chain moves */
-    int64_t sample_every;
-    struct mb_timer_overhead overhead;
+    struct mb_sampler sampler;
 };
 
 struct thread_chain {
@@ -170,7 +169,7 @@ static bool read(struct mb_job *job, struct tb_error *error)
                               "false (they overlap: throughput)");
     chain->dependent = json_is_true(dependent);
     return read_steps(job, chain, error) && mb_isa_read(job, &chain->isa, error) &&
-           tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &chain->sample_every, error) &&
+           mb_sampler_read(job, &chain->sampler, error) &&
            read_pattern(job, &chain->pattern, error) &&
            mb_second_read(job, &chain->second, error) && fits(job, chain, error);
 }
@@ -179,8 +178,7 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     struct chain *chain = job->params;
     (void)error;
-    if (chain->sample_every > 0)
-        mb_timer_overhead_measure(&chain->overhead, chain->isa, job->base);
+    mb_sampler_prepare(&chain->sampler, chain->isa, job->base);
     return true;
 }
 
@@ -210,7 +208,7 @@ static void begin(struct mb_thread *thread)
         mb_cursor_init(&own->cursors[i], thread, &chain->pattern, step->bytes, base + skip, room,
                        i);
     }
-    own->until_sample = (uint64_t)chain->sample_every;
+    own->until_sample = (uint64_t)chain->sampler.every;
 }
 
 /* Draws the addresses of the next chains' reads; returns their number, at most `wanted`. */
@@ -249,9 +247,7 @@ static void run_timed(struct mb_thread *thread, const struct chain *chain,
 {
     uint64_t from = mb_clock_begin();
     mb_used(run_chain(chain, own, n, 0));
-    uint64_t taken = mb_clock_end() - from;
-    if (thread->recording)
-        tb_hdr_record(&thread->latency, mb_ns(taken), 1);
+    mb_sample_end(thread, from);
 }
 
 static void run_batch(struct mb_thread *thread, uint64_t chains)
@@ -260,8 +256,7 @@ static void run_batch(struct mb_thread *thread, uint64_t chains)
     struct thread_chain *own = thread->own;
     uint64_t value = 0;
     for (uint64_t n = 0; n < chains; n++) {
-        if (own->until_sample > 0 && --own->until_sample == 0) {
-            own->until_sample = (uint64_t)chain->sample_every;
+        if (mb_sample_due(&chain->sampler, &own->until_sample)) {
             run_timed(thread, chain, own, n);
             continue;
         }
@@ -302,9 +297,8 @@ static void report(const struct mb_job *job, json_t *facts)
     json_object_set_new(facts, "chains",
                         json_string(chain->dependent ? "dependent: latency"
                                                      : "independent: throughput"));
-    json_object_set_new(facts, "sample_every", json_integer(chain->sample_every));
-    if (chain->sample_every > 0)
-        mb_timer_overhead_report(&chain->overhead, facts);
+    json_object_set_new(facts, "sample_every", json_integer(chain->sampler.every));
+    mb_sampler_report(&chain->sampler, facts);
 }
 
 /* The weakest of its writes decides. */

@@ -1,93 +1,79 @@
 /*
  * Dependent loads: each one's address is what the load before it brought.
  *
- *   {"name": "chase", "kind": "chase", "target": "t0", "threads": 1}
+ *   {"name": "chase", "kind": "chase", "target": "t0", "threads": 1,
+ *    "order": "random", "node_bytes": 64, "chains": 1}
  *
  * The latency of a load without any overlap, stamp or fence: duration / operations. The walk
- * goes through every line of the range before it comes back to one, so that a range much
- * larger than the caches misses them always. Together with throughput jobs in
+ * goes through every node of the range before it comes back to one, so that a range much
+ * larger than the caches misses them always. `node_bytes`: distance of two nodes (multichase's
+ * -s); `locality_bytes`: size of the blocks that are walked one after the other (its -T; by
+ * default the whole range). `chains`: concurrent walks of one thread, each from
+ * another place: how many misses the core bears at a time. Together with throughput jobs in
  * the same measurement: loaded latency (FAST'20, Figure 6).
  *
  * The histogram is of means over `hops_a_sample` loads, not of single loads.
  *
  * Threads that share a partition walk the same cycle from different places.
  */
+#include "chase_cycle.h"
 #include "kernel.h"
 #include "support.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- one cycle through all lines of a range ---- */
-
-/*
- * The order is drawn as a shuffle of the lines' numbers, uniform over all orders; walking it
- * around is one cycle by construction (what Sattolo's algorithm draws directly). Each line's first
- * word holds the address of the next one. It takes 4 bytes a line next to the range.
- *
- * Order and range are too big for the caches. The shuffle's swaps are random accesses, but
- * their places are known ahead and are fetched ahead; the pointers are then written in the
- * order of the walk, each to a place known ahead too.
- */
-enum { AHEAD = 32 };
-
-/* Fisher and Yates, with the draws AHEAD of the swaps. */
-static void shuffle(uint32_t *numbers, uint64_t count, struct tb_random *random)
-{
-    uint32_t drawn[AHEAD];
-    for (uint64_t i = 0; i < count + AHEAD; i++) {
-        if (i >= AHEAD) {
-            uint64_t last = count - 1 - (i - AHEAD), other = drawn[i % AHEAD];
-            uint32_t number = numbers[last];
-            numbers[last] = numbers[other];
-            numbers[other] = number;
-        }
-        if (i < count) {
-            uint64_t bound = count - i;
-            drawn[i % AHEAD] = (uint32_t)(((__uint128_t)tb_random_next(random) * bound) >> 64);
-            __builtin_prefetch(&numbers[drawn[i % AHEAD]], 1);
-        }
-    }
-}
-
-static void write_cycle(char *base, uint64_t lines, struct tb_random *random)
-{
-    uint32_t *order = tb_allocate(lines, sizeof *order);
-    for (uint64_t i = 0; i < lines; i++)
-        order[i] = (uint32_t)i;
-    shuffle(order, lines, random);
-    for (uint64_t i = 0; i < lines; i++) {
-        if (i + AHEAD < lines)
-            __builtin_prefetch(base + order[i + AHEAD] * MB_LINE, 1);
-        char *next = base + order[i + 1 < lines ? i + 1 : 0] * MB_LINE;
-        *(char **)(void *)(base + order[i] * MB_LINE) = next;
-    }
-    free(order);
-}
-
-/* ---- the job ---- */
-
-enum { HOPS = 256 };
+enum { HOPS = 256, MOST_CHAINS = 8 };
 
 struct chase {
-    uint64_t lines; /* of each partition */
+    struct mb_cycle cycle; /* of each partition */
+    int64_t chains;
 };
 
 struct walk {
-    char *at;
+    char *at[MOST_CHAINS];
 };
+
+static bool read_cycle(const struct mb_job *job, struct mb_cycle *cycle, struct tb_error *error)
+{
+    static const char *const orders[] = {"random", "sequential", "strided", NULL};
+    uint64_t range = mb_part_bytes(job, job->range_bytes);
+    int order;
+    if (!tb_read_word(job->given, "order", orders, MB_CHASE_RANDOM, &order, error) ||
+        !mb_read_bytes(job->given, "node_bytes", MB_LINE, &cycle->node_bytes, error) ||
+        !mb_read_bytes(job->given, "stride_bytes", cycle->node_bytes, &cycle->stride_bytes, error) ||
+        !mb_read_bytes(job->given, "locality_bytes", range, &cycle->locality_bytes, error))
+        return false;
+    cycle->order = (enum mb_chase_order)order;
+    cycle->nodes = range / cycle->node_bytes;
+    if (cycle->stride_bytes % cycle->node_bytes != 0)
+        return tb_fail(error, "stride_bytes: must be a multiple of node_bytes (%" PRIu64 ")",
+                       cycle->node_bytes);
+    if (order != MB_CHASE_STRIDED && cycle->stride_bytes != cycle->node_bytes)
+        return tb_fail(error, "stride_bytes: only with \"order\": \"strided\"");
+    if (order != MB_CHASE_RANDOM && cycle->locality_bytes != range)
+        return tb_fail(error, "locality_bytes: only with \"order\": \"random\"");
+    if (cycle->locality_bytes < cycle->node_bytes)
+        return tb_fail(error, "locality_bytes: must be at least a node of %" PRIu64 " bytes",
+                       cycle->node_bytes);
+    return true;
+}
 
 static bool read(struct mb_job *job, struct tb_error *error)
 {
     struct chase *chase = job->params = tb_allocate(1, sizeof *chase);
-    uint64_t walks = job->threads / job->partitions;
-    chase->lines = mb_part_bytes(job, job->range_bytes) / MB_LINE;
-    if (chase->lines < 2 || chase->lines < walks)
-        return tb_fail(error, "range_bytes: a partition has %" PRIu64 " lines; one for each thread is "
-                              "required, at least two", chase->lines);
-    if (chase->lines > UINT32_MAX)
-        return tb_fail(error, "range_bytes: a partition has %" PRIu64 " lines, more than the %"
-                              PRIu32 " of a cycle; use more partitions", chase->lines, UINT32_MAX);
+    if (!read_cycle(job, &chase->cycle, error) ||
+        !tb_read_integer(job->given, "chains", 1, MOST_CHAINS, 1, &chase->chains, error))
+        return false;
+    uint64_t walks = job->threads / job->partitions * (uint64_t)chase->chains;
+    if (chase->cycle.nodes < 2 || chase->cycle.nodes < walks)
+        return tb_fail(error, "range_bytes: a partition has %" PRIu64 " nodes of %" PRIu64 " "
+                              "bytes; one for each walk is required, at least two",
+                       chase->cycle.nodes, chase->cycle.node_bytes);
+    if (chase->cycle.nodes > UINT32_MAX)
+        return tb_fail(error, "node_bytes: a partition has %" PRIu64 " nodes, more than the %"
+                              PRIu32 " of a cycle; use larger nodes or more partitions",
+                       chase->cycle.nodes, UINT32_MAX);
     return true;
 }
 
@@ -137,7 +123,7 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
     for (uint32_t i = 0; i < job->partitions; i++) {
         struct tb_random random;
         tb_random_seed(&random, job->seed, i);
-        write_cycle(job->base + i * mb_part_bytes(job, job->range_bytes), chase->lines, &random);
+        mb_cycle_write(job->base + i * mb_part_bytes(job, job->range_bytes), &chase->cycle, &random);
     }
     return true;
 }
@@ -147,11 +133,17 @@ static void begin(struct mb_thread *thread)
 {
     const struct chase *chase = thread->job->params;
     struct walk *walk = thread->own = tb_allocate(1, sizeof *walk);
-    int64_t line = tb_random_between(&thread->random, 0, (int64_t)chase->lines - 1);
-    walk->at = thread->base + (uint64_t)line * MB_LINE;
+    for (int64_t i = 0; i < chase->chains; i++) {
+        int64_t node = tb_random_between(&thread->random, 0, (int64_t)chase->cycle.nodes - 1);
+        walk->at[i] = thread->base + (uint64_t)node * chase->cycle.node_bytes;
+    }
 }
 
+#if defined(__x86_64__)
 #define HOP(at) __asm__ volatile("movq (%0), %0" : "+r"(at)::"memory");
+#else
+#define HOP(at) __asm__ volatile("ldr %0, [%0]" : "+r"(at)::"memory");
+#endif
 #define HOP8(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at)
 
 static char *chase_one(char *at, uint64_t hops)
@@ -165,18 +157,51 @@ static char *chase_one(char *at, uint64_t hops)
     return at;
 }
 
-/* An operation is one load. */
+/* In registers: a place that went through memory would make each hop longer. */
+#define CHASE_MANY(chains, hop_all)                                \
+    static void chase_##chains(struct walk *walk, uint64_t hops)   \
+    {                                                              \
+        char *a = walk->at[0], *b = walk->at[1], *c = walk->at[2], \
+             *d = walk->at[3], *e = walk->at[4], *f = walk->at[5], \
+             *g = walk->at[6], *h = walk->at[7];                   \
+        for (uint64_t hop = 0; hop < hops; hop++) {                \
+            hop_all                                                \
+        }                                                          \
+        *walk = (struct walk){{a, b, c, d, e, f, g, h}};           \
+    }
+CHASE_MANY(2, HOP(a) HOP(b))
+CHASE_MANY(3, HOP(a) HOP(b) HOP(c))
+CHASE_MANY(4, HOP(a) HOP(b) HOP(c) HOP(d))
+CHASE_MANY(5, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e))
+CHASE_MANY(6, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e) HOP(f))
+CHASE_MANY(7, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e) HOP(f) HOP(g))
+CHASE_MANY(8, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e) HOP(f) HOP(g) HOP(h))
+
+static void (*const many[MOST_CHAINS + 1])(struct walk *, uint64_t) = {
+    [2] = chase_2, [3] = chase_3, [4] = chase_4, [5] = chase_5,
+    [6] = chase_6, [7] = chase_7, [8] = chase_8,
+};
+
+/* An operation is one load; with several chains each of them counts. */
 static void work(struct mb_thread *thread, uint64_t operations)
 {
+    const struct chase *chase = thread->job->params;
     struct walk *walk = thread->own;
-    uint64_t hops;
-    for (uint64_t left = operations; left > 0; left -= hops) {
-        hops = left < HOPS ? left : HOPS;
+    uint64_t chains = (uint64_t)chase->chains, hops;
+    for (uint64_t left = operations; left > 0; left -= hops * chains) {
+        hops = left / chains < HOPS ? left / chains : HOPS;
+        if (hops == 0) { /* fewer than one for each chain: by the first alone */
+            walk->at[0] = chase_one(walk->at[0], left);
+            break;
+        }
         uint64_t from = mb_clock_read();
-        walk->at = chase_one(walk->at, hops);
+        if (chains == 1)
+            walk->at[0] = chase_one(walk->at[0], hops);
+        else
+            many[chains](walk, hops);
         uint64_t taken = mb_clock_read() - from;
         if (thread->recording)
-            tb_hdr_record(&thread->latency, (mb_ns(taken) + hops / 2) / hops, hops);
+            tb_hdr_record(&thread->latency, (mb_ns(taken) + hops / 2) / hops, hops * chains);
     }
     thread->done.operations += operations;
     thread->done.read_bytes += operations * MB_LINE;
@@ -185,11 +210,12 @@ static void work(struct mb_thread *thread, uint64_t operations)
 static void report(const struct mb_job *job, json_t *facts)
 {
     const struct chase *chase = job->params;
-    json_object_set_new(facts, "nodes", json_integer((json_int_t)chase->lines));
+    json_object_set_new(facts, "nodes", json_integer((json_int_t)chase->cycle.nodes));
     json_object_set_new(facts, "hops_a_sample", json_integer(HOPS));
 }
 
-static const char *const keys[] = {NULL};
+static const char *const keys[] = {"order", "node_bytes", "stride_bytes", "locality_bytes",
+                                   "chains", NULL};
 
 const struct mb_kernel mb_chase = {
     .name = "chase",

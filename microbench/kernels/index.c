@@ -4,7 +4,7 @@
  *
  *   {"name": "level", "kind": "index", "target": "t0", "threads": 1, "index": "level_hash",
  *    "workload": "a", "bytes_per_record": 256, "flush": "clwb", "fence": "sfence",
- *    "discipline": "designed"}
+ *    "discipline": "designed", "sample_every": 0}
  *
  * Workloads: a (half reads, half updates), b (95 % reads, 5 % updates), both by Zipf's law, d (95 %
  * reads of what the thread inserted last, 5 % inserts), insert (new keys alone). The threads of a
@@ -16,17 +16,26 @@
  * After a repeat every index is recovered as after a restart and must have each record, with a
  * value that was written for it. Then some more operations are counted: flushes, fences, and
  * flushes of a line in which nothing was stored since its last one (`redundant`).
+ *
+ * With "index": "library", "library": "/path/of.so" it is another program's (indexes/library.c), in
+ * memory that the library allocates, or in its file `pool_path`: no restart, no counts.
  */
 #include "../indexes/index.h"
 #include "clock.h"
 #include "durable_job.h"
 #include "param_table.h"
 #include "support.h"
+#include "target.h"
 #include "zipfian.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum { CHUNK_BYTES = 64 * 1024, RECORD_BYTES = 16, COUNTED = 10000, SEEN_LINES = 4096,
@@ -36,8 +45,9 @@ enum workload { WORKLOAD_A, WORKLOAD_B, WORKLOAD_D, WORKLOAD_INSERT, WORKLOADS }
 static const char *const workload_names[] = {"a", "b", "d", "insert", NULL};
 static const char *const discipline_names[] = {"designed", "ff",      "sff",
                                                "optimized", "unaware", NULL};
-static const char *const index_names[] = {"level_hash", "fast_fair", "woart", NULL};
-static const struct mb_index_kind *const index_kinds[] = {&mb_level_hash, &mb_fast_fair, &mb_woart};
+static const char *const index_names[] = {"level_hash", "fast_fair", "woart", "library", NULL};
+static const struct mb_index_kind *const index_kinds[] = {&mb_level_hash, &mb_fast_fair,
+                                                          &mb_woart, &mb_library};
 /* What of 100 operations changes something. */
 static const unsigned changing[WORKLOADS] = {50, 5, 5, 100};
 
@@ -70,8 +80,10 @@ struct user {
     struct mb_index *index, own; /* the first of its users has it */
     uint32_t place;              /* among them */
     struct tb_zipfian latest;
+    char pool_path[PATH_MAX];   /* of a library's index in a directory */
     uint64_t records;           /* of this user there now: its numbers 0 … records - 1 */
     uint64_t writes;            /* so far; a value's upper half */
+    uint64_t until_sample;
     bool warm;
     struct request {
         uint64_t key;
@@ -102,6 +114,8 @@ static uint64_t number_of(const struct indexed *indexed, const struct user *user
 {
     return record * indexed->users_each + user->place;
 }
+
+static bool is_library(const struct indexed *indexed) { return indexed->kind == &mb_library; }
 
 static bool put_in(const struct indexed *indexed, struct user *user, uint64_t key)
 {
@@ -137,13 +151,31 @@ static void limit(struct mb_job *job)
         job->operations = most;
 }
 
+/* Last of all: loading runs its code. Which flushes there are is the library's. */
+static bool load(struct mb_job *job, struct tb_error *error)
+{
+    const char *path = json_string_value(json_object_get(job->given, "library"));
+    if (!path || json_object_get(job->given, "flush") || json_object_get(job->given, "fence"))
+        return tb_fail(error, "library: set its path, and neither flush nor fence");
+    struct stat found;
+    bool own_memory = job->target->kind == MB_DRAM && job->target->pages == MB_BASE;
+    bool own_file = job->target->kind == MB_FILE && stat(job->target->path, &found) == 0 &&
+                    S_ISDIR(found.st_mode);
+    if (!own_memory && !own_file)
+        return tb_fail(error, "target: a library allocates by itself: measure it in a node's "
+                              "memory (kind dram, base pages) or in a directory");
+    return mb_durable_read(job, MB_MEDIUM_NONE, error) && mb_library_load(path, error);
+}
+
 static bool read(struct mb_job *job, struct tb_error *error)
 {
     struct indexed *indexed = job->params = tb_allocate(1, sizeof *indexed);
     if (!tb_params_read(params, TB_COUNT(params), job->given, indexed, error))
         return false;
     indexed->kind = index_kinds[indexed->index];
-    if (!mb_durable_read(job, MB_MEDIUM_CLWB, error))
+    if (!is_library(indexed) && json_object_get(job->given, "library"))
+        return tb_fail(error, "library: set index to library, too");
+    if (is_library(indexed) ? !load(job, error) : !mb_durable_read(job, MB_MEDIUM_CLWB, error))
         return false;
     indexed->policy.flush = (enum mb_flush)indexed->durable.flush;
     indexed->records = mb_thread_bytes(job) / (uint64_t)indexed->bytes_per_record;
@@ -156,8 +188,11 @@ static bool read(struct mb_job *job, struct tb_error *error)
     return true;
 }
 
-static void discard(struct user *user)
+static void discard(const struct indexed *indexed, struct user *user)
 {
+    if (user->own.tree)
+        indexed->kind->close(&user->own);
+    user->own.tree = NULL;
     free(user->own.sharing);
     user->own.sharing = NULL;
 }
@@ -166,7 +201,7 @@ static void release(struct mb_job *job)
 {
     struct indexed *indexed = job->params;
     for (uint32_t i = 0; indexed->users && i < job->threads; i++) /* what an error left */
-        discard(&indexed->users[i]);
+        discard(indexed, &indexed->users[i]);
     free(indexed->users);
 }
 
@@ -178,7 +213,31 @@ static struct user *user_of(const struct mb_thread *thread)
 
 static void full(struct mb_thread *thread)
 {
-    tb_fail(&thread->error, "range_bytes: %" PRIu64 " records fill it", user_of(thread)->records);
+    uint64_t records = user_of(thread)->records;
+    if (!is_library(thread->job->params))
+        tb_fail(&thread->error, "range_bytes: %" PRIu64 " records fill it", records);
+    else if (records == 0)
+        tb_fail(&thread->error, "library: it takes no record: is it of another tree_api.hpp?");
+    else
+        tb_fail(&thread->error, "library: %" PRIu64 " records fill it", records);
+}
+
+/* A file of its own in the target's directory; or the node where it will allocate. */
+static bool place_library(struct mb_thread *thread, struct user *user)
+{
+    const struct mb_target *target = thread->job->target;
+    if (target->kind == MB_DRAM)
+        return (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0 || /* base pages, as the target's */
+                tb_fail(&thread->error, "target: %s", strerror(errno))) &&
+               mb_target_allocate_there(target, &thread->error);
+    int length = snprintf(user->pool_path, sizeof user->pool_path, "%s/index-%" PRIu32,
+                          target->path, thread->job->first_thread + thread->index);
+    user->own.pool_path = user->pool_path;
+    if (length >= (int)sizeof user->pool_path)
+        return tb_fail(&thread->error, "target: its path is too long");
+    struct stat found;
+    return lstat(user->pool_path, &found) != 0 ||
+           tb_fail(&thread->error, "target: %s is there already", user->pool_path);
 }
 
 /* By the first of its users, while the others wait. */
@@ -192,6 +251,8 @@ static void load_index(struct mb_thread *thread, struct user *user, uint64_t rec
                                          .size_bytes = size * indexed->users_each,
                                          .chunk_bytes = CHUNK_BYTES},
                                .policy = &quick};
+    if (is_library(indexed) && !place_library(thread, user))
+        return;
     bool room = indexed->kind->open(index);
     uint64_t loaded = 0;
     for (; room && loaded < records * indexed->users_each; loaded += room)
@@ -216,7 +277,8 @@ static void begin(struct mb_thread *thread)
     *user = (struct user){.index = &indexed->users[thread->index - place].own,
                           .place = place,
                           .records = records,
-                          .writes = 1};
+                          .writes = 1,
+                          .until_sample = (uint64_t)indexed->durable.sampler.every};
     if (place == 0)
         load_index(thread, user, records);
     if (indexed->workload == WORKLOAD_D)
@@ -291,7 +353,11 @@ static void work(struct mb_thread *thread, uint64_t operations)
     draw(indexed, user, &thread->random, operations, changes);
     thread->done.excluded_ns += tb_monotonic_ns() - drawing_ns;
     for (bool done = true; done && i < operations; i++) {
+        bool timed = mb_sample_due(&indexed->durable.sampler, &user->until_sample);
+        uint64_t from = timed ? mb_clock_begin() : 0;
         done = do_one(indexed, user, &user->requests[i]);
+        if (timed)
+            mb_sample_end(thread, from);
         if (!done && user->requests[i].changes && inserts(indexed))
             full(thread);
         else if (!done)
@@ -366,6 +432,19 @@ static void count(const struct indexed *indexed, struct user *user, struct tb_ra
 
 static void end(struct mb_thread *thread) { free_requests(user_of(thread)); }
 
+/* Does the library's file hold the records, or are they elsewhere? */
+static bool holds(const struct user *user, struct tb_error *error)
+{
+    struct stat found = {0};
+    if (!user->own.pool_path)
+        return true;
+    stat(user->pool_path, &found);
+    uint64_t bytes = (uint64_t)found.st_blocks * 512, least = user->records * RECORD_BYTES;
+    return bytes >= least ||
+           tb_fail(error, "library: %" PRIu64 " bytes are in its pool_path, the records have %"
+                          PRIu64 ": it keeps them elsewhere", bytes, least);
+}
+
 static bool has_records(const struct indexed *indexed, const struct mb_index *index,
                         const struct user *user)
 {
@@ -385,7 +464,7 @@ static bool check(const struct mb_job *job, struct tb_error *error)
         struct user *users = &indexed->users[i];
         struct tb_random random;
         tb_random_seed(&random, job->seed, i);
-        for (uint32_t j = 0; j < indexed->users_each; j++)
+        for (uint32_t j = 0; j < indexed->users_each && !is_library(indexed); j++)
             count(indexed, &users[j], &random);
         struct mb_index index = users[0].own;
         index.sharing = NULL;
@@ -395,7 +474,10 @@ static bool check(const struct mb_job *job, struct tb_error *error)
         if (!right)
             return tb_fail(error, "after recovery %s of thread %" PRIu32 " lacks a record",
                            indexed->kind->name, i);
-        discard(users);
+        bool there = holds(users, error);
+        discard(indexed, users);
+        if (!there)
+            return false;
     }
     return true;
 }
@@ -416,6 +498,10 @@ static void report(const struct mb_job *job, json_t *facts)
     double changes = sum.changes ? (double)sum.changes : 1;
     json_object_set_new(facts, "records", json_integer((json_int_t)records));
     json_object_set_new(facts, "indexes", tb_integer(job->threads / indexed->users_each));
+    if (is_library(indexed)) {
+        mb_sampler_report(&indexed->durable.sampler, facts);
+        return;
+    }
     mb_durable_report(job, facts);
     json_object_set_new(facts, "flushes_per_write", json_real((double)sum.flushes / changes));
     json_object_set_new(facts, "fences_per_write", json_real((double)sum.fences / changes));
@@ -426,18 +512,22 @@ static void report(const struct mb_job *job, json_t *facts)
 static bool persists(const struct mb_job *job, struct mb_persist *persist)
 {
     const struct indexed *indexed = job->params;
+    if (is_library(indexed) && job->target->kind == MB_FILE)
+        return false; /* not known */
     *persist = (struct mb_persist){.flush = indexed->policy.flush, .fence = indexed->policy.fence};
     return true;
 }
 
-static const char *const keys[] = {"index", "workload", "bytes_per_record", "fence", "discipline",
-                                   "flush", NULL};
+static const char *const keys[] = {"index", "library", "workload", "bytes_per_record", "fence",
+                                   "discipline", MB_DURABLE_KEYS, NULL};
 
 const struct mb_kernel mb_index = {
     .name = "index",
     .keys = keys,
+    .has_latency = true,
     .read = read,
     .release = release,
+    .prepare = mb_durable_prepare,
     .begin = begin,
     .work = work,
     .end = end,

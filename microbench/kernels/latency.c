@@ -3,14 +3,15 @@
  *
  *   {"name": "persist a line", "kind": "latency", "target": "t0", "threads": 1,
  *    "operation": "store", "flush": "clwb", "fence": "sfence", "access_bytes": 64,
- *    "pattern": "random", "isa": "auto", "before": "loaded"}
+ *    "pattern": "random", "isa": "auto", "lane": "vector", "before": "loaded"}
  *
- * operation × flush × {64, 128, 256 B} × {sequential, random} are LATTester's basic kernels (FAST'20,
- * Figures 2 and 12). Its stamps wait for the operation, so a fence of the operation's own costs what
- * it costs on top.
+ * operation × flush × {64, 128, 256 B} × {sequential, random} × lane are LATTester's basic
+ * kernels (FAST'20, Figures 2 and 12); lane "words" moves 8 bytes at a time. Its stamps wait
+ * for the operation, so a fence of the operation's own costs what it costs on top.
  * "before": the state of the lines: "flushed" for what goes past or misses the cache (default
  * of loads and of ntstore), "loaded" (default of stores), "none", and "written": read after write.
- * There each operation first writes its lines ("written_by") and then times reading them.
+ * There each operation first writes its lines ("written_by") and then times those that were
+ * written "distance" operations earlier, 0: these very lines.
  * Overwriting a hot spot (Figure 3): "none", "sequential", over a small range_bytes.
  * Which writes the device combines (Figure 9's XPBuffer): "strided", stride_bytes 256, 128 B:
  * first halves of N blocks, then their second halves.
@@ -22,14 +23,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 1024 };
+enum { SAMPLES = 1024, DISTANCE_MOST = 1 << 20 };
 
 struct latency {
     struct mb_operation operation;
     struct mb_pattern pattern;
+    bool words;
     enum mb_before before;
     enum mb_access written_by;
     enum mb_flush written_flush;
+    int64_t distance;
     mb_timed_loop *loop;
     struct mb_timer_overhead overhead;
 };
@@ -42,9 +45,9 @@ struct samples {
 
 static const char *const befores[] = {"none", "loaded", "flushed", "written", NULL};
 
-mb_timed_loop *mb_timed_loop_of(const struct mb_operation *operation)
+mb_timed_loop *mb_timed_loop_of(const struct mb_operation *operation, bool words)
 {
-    return MB_BY_ISA(operation->isa, mb_timed)(operation);
+    return MB_BY_ISA(operation->isa, mb_timed)(operation, words);
 }
 
 static bool read_before(const struct mb_job *job, struct latency *latency, struct tb_error *error)
@@ -57,7 +60,8 @@ static bool read_before(const struct mb_job *job, struct latency *latency, struc
     int usual = access == MB_EMPTY ? MB_AS_IS : access == MB_STORE ? MB_LOADED : MB_FLUSHED;
     int before, writer;
     if (!tb_read_word(job->given, "before", befores, usual, &before, error) ||
-        !tb_read_word(job->given, "written_by", writers, 0, &writer, error))
+        !tb_read_word(job->given, "written_by", writers, 0, &writer, error) ||
+        !tb_read_integer(job->given, "distance", 0, DISTANCE_MOST, 0, &latency->distance, error))
         return false;
     latency->before = (enum mb_before)before;
     latency->written_by = writer == 0 ? MB_NTSTORE : MB_STORE;
@@ -65,22 +69,31 @@ static bool read_before(const struct mb_job *job, struct latency *latency, struc
     if (!mb_cpu.flush[latency->written_flush])
         return tb_fail(error, "written_by: this processor has no %s (%s)", writers[writer],
                        mb_cpu.model);
-    if (before == MB_WRITTEN && access != MB_LOAD)
-        return tb_fail(error, "before: \"written\" is only for load");
-    if (before != MB_WRITTEN && writer > 0)
-        return tb_fail(error, "written_by: only with \"before\": \"written\"");
+    if (before == MB_WRITTEN && access != MB_LOAD && access != MB_NTLOAD)
+        return tb_fail(error, "before: \"written\" is only for load and ntload");
+    if (before != MB_WRITTEN && (latency->distance > 0 || writer > 0))
+        return tb_fail(error, "distance, written_by: only with \"before\": \"written\"");
     return true;
 }
 
 static bool read(struct mb_job *job, struct tb_error *error)
 {
+    static const char *const lanes[] = {"vector", "words", NULL};
     struct latency *latency = job->params = tb_allocate(1, sizeof *latency);
+    int lane;
     if (!mb_operation_read(job, &latency->operation, error) ||
         !mb_pattern_read(job, latency->operation.bytes, &latency->pattern, error) ||
-        !read_before(job, latency, error))
+        !tb_read_word(job->given, "lane", lanes, 0, &lane, error) || !read_before(job, latency, error))
         return false;
-    latency->loop = mb_timed_loop_of(&latency->operation);
-    return true;
+    latency->words = lane == 1;
+    if (latency->operation.fence_every_bytes != latency->operation.bytes)
+        return tb_fail(error, "fence_every_bytes: must be access_bytes: an operation timed alone "
+                              "has one fence");
+    latency->loop = mb_timed_loop_of(&latency->operation, latency->words);
+    if (!latency->loop)
+        tb_fail(error, "lane: \"words\" is only for load and store (got %s)",
+                mb_access_names[latency->operation.access]);
+    return latency->loop != NULL;
 }
 
 static bool prepare(struct mb_job *job, struct tb_error *error)
@@ -103,7 +116,13 @@ static void begin(struct mb_thread *thread)
         .before = latency->before,
         .written_by = latency->written_by,
         .written_flush = latency->written_flush,
+        .distance = (uint64_t)latency->distance,
     };
+    if (latency->distance > 0) { /* until they are written: where the thread begins */
+        samples->timed.written = tb_allocate((size_t)latency->distance, sizeof(char *));
+        for (int64_t i = 0; i < latency->distance; i++)
+            samples->timed.written[i] = samples->cursor.base;
+    }
 }
 
 static void work(struct mb_thread *thread, uint64_t operations)
@@ -118,7 +137,7 @@ static void work(struct mb_thread *thread, uint64_t operations)
             tb_hdr_record(&thread->latency, mb_ns(samples->cycles[i]), 1);
     }
     thread->done.operations += operations;
-    if (access == MB_LOAD)
+    if (access == MB_LOAD || access == MB_NTLOAD)
         thread->done.read_bytes += operations * latency->operation.bytes;
     else if (access != MB_EMPTY)
         thread->done.written_bytes += operations * latency->operation.bytes;
@@ -128,12 +147,14 @@ static void end(struct mb_thread *thread)
 {
     struct samples *samples = thread->own;
     mb_cursor_free(&samples->cursor);
+    free(samples->timed.written);
 }
 
 static void report(const struct mb_job *job, json_t *facts)
 {
     const struct latency *latency = job->params;
-    json_object_set_new(facts, "isa", json_string(mb_isa_names[latency->operation.isa]));
+    const char *isa = latency->words ? "words" : mb_isa_names[latency->operation.isa];
+    json_object_set_new(facts, "isa", json_string(isa));
     json_object_set_new(facts, "before", json_string(befores[latency->before]));
     mb_timer_overhead_report(&latency->overhead, facts);
 }
@@ -150,8 +171,8 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     return operation->access == MB_STORE || operation->access == MB_NTSTORE;
 }
 
-static const char *const keys[] = {MB_OPERATION_KEYS, MB_PATTERN_KEYS, "before", "written_by",
-                                   NULL};
+static const char *const keys[] = {MB_OPERATION_KEYS, MB_PATTERN_KEYS, "lane", "before",
+                                   "written_by", "distance", NULL};
 
 const struct mb_kernel mb_latency = {
     .name = "latency",

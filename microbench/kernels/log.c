@@ -3,7 +3,7 @@
  * each durable before the next.
  *
  *   {"name": "commit", "kind": "log", "target": "t0", "threads": 1, "writer": "zero",
- *    "padded": true, "entry_bytes": 64, "flush": "clwb"}
+ *    "padded": true, "entry_bytes": 64, "flush": "clwb", "sample_every": 0}
  *
  * Writers: classic, header (libpmemlog's), dancing, zero (log_writer.h). Every thread has a log
  * of its own: an equal part of its partition. A full log starts again: it is filled with zeros, as
@@ -38,6 +38,7 @@ struct logged {
 struct writer {
     struct mb_log log;
     char *payloads; /* PAYLOADS of them, in the cache: what the transaction has just made */
+    uint64_t until_sample;
 };
 
 static bool read(struct mb_job *job, struct tb_error *error)
@@ -84,6 +85,7 @@ static void begin(struct mb_thread *thread)
     struct logged *logged = thread->job->params;
     struct writer *writer = thread->own = tb_allocate(1, sizeof *writer);
     writer->payloads = mb_random_bytes(thread, PAYLOADS * logged->stored_bytes);
+    writer->until_sample = (uint64_t)logged->durable.sampler.every;
     atomic_store(&logged->zeroing_ns, 0);
     atomic_store(&logged->laps, 0);
     start_log(thread);
@@ -110,8 +112,14 @@ MB_ALWAYS_INLINE void append_do(struct mb_thread *thread, const struct mb_medium
     const size_t bytes = logged->stored_bytes;
     for (uint64_t i = 0; i < entries; i++) {
         const char *payload = writer->payloads + i % PAYLOADS * bytes;
-        while (!mb_log_append(&writer->log, medium, payload, bytes))
+        bool timed = mb_sample_due(&logged->durable.sampler, &writer->until_sample);
+        uint64_t from = timed ? mb_clock_begin() : 0;
+        while (!mb_log_append(&writer->log, medium, payload, bytes)) {
             next_lap(thread);
+            from = timed ? mb_clock_begin() : 0;
+        }
+        if (timed)
+            mb_sample_end(thread, from);
     }
 }
 
@@ -159,13 +167,15 @@ static void report(const struct mb_job *job, json_t *facts)
     json_object_set_new(facts, "recovered_entries", json_integer((json_int_t)entries));
 }
 
-static const char *const keys[] = {"writer", "padded", "entry_bytes", "flush", NULL};
+static const char *const keys[] = {"writer", "padded", "entry_bytes", MB_DURABLE_KEYS, NULL};
 
 const struct mb_kernel mb_log = {
     .name = "log",
     .keys = keys,
+    .has_latency = true,
     .read = read,
     .release = release,
+    .prepare = mb_durable_prepare,
     .begin = begin,
     .work = work,
     .end = end,

@@ -3,7 +3,7 @@
  * durable memory, each so that a crash leaves its old content or its new one.
  *
  *   {"name": "evict", "kind": "page", "target": "t0", "threads": 1, "method": "hybrid",
- *    "page_bytes": 16384, "dirty_lines": 32, "flush": "ntstore"}
+ *    "page_bytes": 16384, "dirty_lines": 32, "flush": "ntstore", "sample_every": 0}
  *
  * Methods: cow, cow_dirty, cow_invalidate, mulog (page_flush.h), and hybrid, which takes mulog for pages with
  * few dirty lines and cow for the others. Its cost model is two straight lines, measured by each
@@ -19,7 +19,6 @@
 #include "durable_job.h"
 #include "page_flush.h"
 #include "support.h"
-#include "timer_overhead.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -42,7 +41,7 @@ struct flusher {
     char *dram; /* dram_pages, random content */
     uint32_t dram_pages;
     struct mb_dirty *dirty; /* DRAWS of them */
-    uint64_t flushed;
+    uint64_t until_sample, flushed;
     double crossing;
     /* Trials of the hybrid: cow, mulog with few lines, mulog with half of them. */
     uint64_t trial;
@@ -125,6 +124,7 @@ static void begin(struct mb_thread *thread)
     flusher->half = flusher->few + 1;
     draw_dirty(flusher->few, lines, lines > 8 ? 4 : 1, &thread->random);
     draw_dirty(flusher->half, lines, (lines + 1) / 2, &thread->random);
+    flusher->until_sample = (uint64_t)paged->durable.sampler.every;
 }
 
 MB_ALWAYS_INLINE void flush_one(struct mb_thread *thread, const struct mb_medium *medium,
@@ -186,7 +186,11 @@ MB_ALWAYS_INLINE void flush_do(struct mb_thread *thread, const struct mb_medium 
             }
             method = dirty->count < flusher->crossing ? MB_PAGE_ULOG : MB_PAGE_COW;
         }
+        bool timed = mb_sample_due(&paged->durable.sampler, &flusher->until_sample);
+        uint64_t from = timed ? mb_clock_begin() : 0;
         flush_one(thread, medium, method, dirty);
+        if (timed)
+            mb_sample_end(thread, from);
     }
 }
 
@@ -235,13 +239,15 @@ static void report(const struct mb_job *job, json_t *facts)
         json_object_set_new(facts, "hybrid_below_lines", json_real(sum / job->threads));
 }
 
-static const char *const keys[] = {"method", "page_bytes", "dirty_lines", "flush", NULL};
+static const char *const keys[] = {"method", "page_bytes", "dirty_lines", MB_DURABLE_KEYS, NULL};
 
 const struct mb_kernel mb_page = {
     .name = "page",
     .keys = keys,
+    .has_latency = true,
     .read = read,
     .release = release,
+    .prepare = mb_durable_prepare,
     .begin = begin,
     .work = work,
     .end = end,

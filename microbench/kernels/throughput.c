@@ -25,10 +25,12 @@ struct params {
     struct mb_second second;
     double share[SORTS]; /* of [reads, writes] on the target, [reads, writes] on the second */
     mb_loop loops[2];    /* reads, writes */
+    struct mb_shape shapes[2];
 };
 
 struct own {
     struct mb_cursor cursors[2]; /* of the target, and of the second */
+    uint64_t since[SORTS];       /* pieces after the last fence */
     uint64_t done[SORTS], rounds;
     uint64_t left[SORTS];        /* of the round under way */
 };
@@ -39,11 +41,24 @@ static mb_loop loop_of(const struct mb_operation *op)
     return (*loops)[op->access][op->flush][op->flush_each_line][op->fence];
 }
 
+static struct mb_shape shape_of(const struct mb_operation *op)
+{
+    uint64_t every = op->fence == MB_NO_FENCE ? op->bytes : op->fence_every_bytes;
+    uint64_t piece = every < op->bytes ? every : op->bytes;
+    return (struct mb_shape){
+        .piece_bytes = piece, .pieces = op->bytes / piece, .group = every / piece};
+}
+
+static bool is_load(enum mb_access access)
+{
+    return access == MB_LOAD || access == MB_NTLOAD;
+}
+
 static bool read_mix(const struct mb_job *job, struct params *params, struct tb_error *error)
 {
     const char *word = json_string_value(json_object_get(job->given, "operation"));
     params->mixed = word && word[0] == 'm';
-    double reads = params->operation.access == MB_LOAD ? 1 : 0;
+    double reads = is_load(params->operation.access) ? 1 : 0;
     if (params->mixed && !tb_read_number(job->given, "read_share", 0, 1, 0.5, &reads, error))
         return false;
     double on_second = params->second.target ? params->second.share : 0;
@@ -57,14 +72,16 @@ static bool read_mix(const struct mb_job *job, struct params *params, struct tb_
 static bool choose_loops(struct params *params, struct tb_error *error)
 {
     const struct mb_operation *op = &params->operation;
-    if (op->access == MB_EMPTY || (params->mixed && op->access == MB_LOAD))
+    if (op->access == MB_EMPTY || (params->mixed && is_load(op->access)))
         return tb_fail(error, "%s: \"%s\" moves no bytes",
                        params->mixed ? "store" : "operation", mb_access_names[op->access]);
     struct mb_operation load = *op;
     if (params->mixed)
         load = (struct mb_operation){.isa = op->isa, .access = MB_LOAD, .bytes = op->bytes};
     params->loops[READS] = loop_of(&load);
+    params->shapes[READS] = shape_of(&load);
     params->loops[WRITES] = loop_of(op);
+    params->shapes[WRITES] = shape_of(op);
     return true;
 }
 
@@ -110,7 +127,8 @@ static void access_some(struct mb_thread *thread, int sort, uint64_t count)
     int writes = sort % 2;
     for (uint64_t left = count; left > 0;) {
         struct mb_span span = mb_cursor_next(&own->cursors[sort / 2], left);
-        params->loops[writes](&span, params->operation.bytes);
+        own->since[sort] =
+            params->loops[writes](&span, &params->shapes[writes], own->since[sort]);
         left -= span.count;
     }
     uint64_t bytes = count * params->operation.bytes;
@@ -170,6 +188,7 @@ static struct mb_ceiling ceiling(const struct mb_job *job)
         [MB_SSE2] = {.load = 3 * 16, .store = 2 * 16}, /* ports times bytes, of any core sold */
         [MB_AVX2] = {.load = 3 * 32, .store = 2 * 32},
         [MB_AVX512] = {.load = 2 * 64, .store = 64},
+        [MB_NEON] = {.load = 4 * 16, .store = 2 * 16},
     };
     return of[((const struct params *)job->params)->operation.isa];
 }
@@ -191,6 +210,10 @@ static void report(const struct mb_job *job, json_t *facts)
     const struct params *params = job->params;
     const struct mb_operation *op = &params->operation;
     json_object_set_new(facts, "isa", json_string(mb_isa_names[op->isa]));
+    if (op->access == MB_NTLOAD)
+        json_object_set_new(facts, "note",
+                            json_string("a non-temporal load of write-back memory is an "
+                                        "ordinary load to this processor"));
 }
 
 static const char *const keys[] = {

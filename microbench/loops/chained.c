@@ -8,6 +8,7 @@
 
 #include "ops.h"
 
+#if defined(__x86_64__)
 #if MB_VECTOR == 64
 #define MB_OR "vporq %1, %0, %0"
 #elif MB_VECTOR == 32
@@ -24,6 +25,19 @@ MB_INLINE void or_line(mb_vector strands[4], const char *line)
                          : "+" MB_REGISTER(strands[i % 4])
                          : "m"(((const mb_vector *)line)[i]));
 }
+#else
+MB_INLINE void or_line(mb_vector strands[4], const char *line)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < MB_VECTORS_A_LINE; i++) {
+        mb_vector value;
+        __asm__ volatile("ldr %q0, %1"
+                         : "=" MB_REGISTER(value)
+                         : "m"(((const mb_vector *)line)[i]));
+        strands[i % 4] |= value;
+    }
+}
+#endif
 
 static uint64_t MB_FOR(chained_read)(char *at, uint64_t bytes, uint64_t value)
 {

@@ -20,17 +20,26 @@ struct mb_link {
 struct mb_links {
     mb_link_do *read, *write[4]; /* none, cache, cacheinv, nocache */
 };
-extern const struct mb_links mb_links_sse2, mb_links_avx2, mb_links_avx512;
+extern const struct mb_links mb_links_sse2, mb_links_avx2, mb_links_avx512, mb_links_neon;
 
 static inline const struct mb_links *mb_links_of(enum mb_isa isa)
 {
+#if defined(__x86_64__)
     return isa == MB_AVX512 ? &mb_links_avx512 : isa == MB_AVX2 ? &mb_links_avx2 : &mb_links_sse2;
+#else
+    (void)isa;
+    return &mb_links_neon;
+#endif
 }
 
 /* `at`, but only once `value` is there: it is added as the zero that it is not known to be. */
 static inline char *mb_depend(char *at, uint64_t value)
 {
+#if defined(__x86_64__)
     __asm__ volatile("andq $0, %0" : "+r"(value)::"cc"); /* unlike xor: it waits for its operand */
+#else
+    __asm__ volatile("and %0, %0, xzr" : "+r"(value));
+#endif
     return at + value;
 }
 

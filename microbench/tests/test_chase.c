@@ -1,20 +1,22 @@
-/* The order is one cycle through all lines, and random. */
-#define mb_chase chase_here /* the program has it as well */
-#include "../kernels/chase.c"
+/* Every order is one cycle through all nodes; the random one is random. */
+#include "../chase_cycle.h"
 #include "check.h"
+#include "support.h"
 
-enum { BYTES = 1 << 20, LINES = BYTES / 64 };
+#include <stdlib.h>
+
+enum { BYTES = 1 << 20 };
 
 static char *range;
 
-/* Steps from base until it is reached again; 0: a pointer leaves the lines, or there are more. */
-static uint64_t length_of(const char *base, uint64_t lines)
+/* Steps from base until it is reached again; 0: a pointer leaves the nodes, or there are more. */
+static uint64_t length_of(const char *base, const struct mb_cycle *cycle)
 {
     const char *at = base;
-    for (uint64_t steps = 1; steps <= lines; steps++) {
+    for (uint64_t steps = 1; steps <= cycle->nodes; steps++) {
         at = *(char *const *)(const void *)at;
         uint64_t offset = (uint64_t)(at - base);
-        if (at < base || offset >= lines * MB_LINE || offset % MB_LINE)
+        if (at < base || offset >= cycle->nodes * cycle->node_bytes || offset % cycle->node_bytes)
             return 0;
         if (at == base)
             return steps;
@@ -22,15 +24,26 @@ static uint64_t length_of(const char *base, uint64_t lines)
     return 0;
 }
 
-static void every_line_once(void)
+static void one_cycle(struct mb_cycle cycle, size_t number)
 {
-    for (uint64_t lines = 2; lines <= LINES; lines = lines * 3 + 1) {
-        struct tb_random random;
-        tb_random_seed(&random, 1, lines);
-        memset(range, 0xff, BYTES);
-        write_cycle(range, lines, &random);
-        CHECK_CASE(length_of(range, lines) == lines, lines);
+    struct tb_random random;
+    tb_random_seed(&random, 1, number);
+    memset(range, 0xff, BYTES);
+    mb_cycle_write(range, &cycle, &random);
+    CHECK_CASE(length_of(range, &cycle) == cycle.nodes, number);
+}
+
+static void every_node_once(void)
+{
+    for (uint64_t bytes = 64, number = 0; bytes <= 4096; bytes *= 2) {
+        uint64_t nodes = BYTES / bytes - number % 3;
+        one_cycle((struct mb_cycle){nodes, bytes, MB_CHASE_RANDOM, bytes, BYTES}, number++);
+        one_cycle((struct mb_cycle){nodes, bytes, MB_CHASE_RANDOM, bytes, 8192}, number++);
+        one_cycle((struct mb_cycle){nodes, bytes, MB_CHASE_SEQUENTIAL, bytes, BYTES}, number++);
+        one_cycle((struct mb_cycle){nodes, bytes, MB_CHASE_STRIDED, 4 * bytes, BYTES}, number++);
     }
+    one_cycle((struct mb_cycle){2, 64, MB_CHASE_RANDOM, 64, BYTES}, 100);
+    one_cycle((struct mb_cycle){BYTES / 64, 64, MB_CHASE_RANDOM, 64, 64}, 101);
 }
 
 static uint64_t step(const char *at)
@@ -38,38 +51,56 @@ static uint64_t step(const char *at)
     return (uint64_t)(*(char *const *)(const void *)at - range);
 }
 
-static void the_order_is_random(void)
+static void orders_are_what_they_say(void)
 {
+    struct mb_cycle strided = {BYTES / 64, 64, MB_CHASE_STRIDED, 256, BYTES};
     struct tb_random random;
-    double sum = 0;
     tb_random_seed(&random, 1, 1);
-    write_cycle(range, LINES, &random);
-    for (uint64_t i = 0; i < LINES; i++)
-        sum += (double)llabs((int64_t)step(range + i * 64) - (int64_t)(i * 64));
-    /* A random step goes a third of the range on average. */
-    CHECK(sum / LINES > 0.32 * BYTES && sum / LINES < 0.35 * BYTES);
+    mb_cycle_write(range, &strided, &random);
+    CHECK(step(range) == 256 && step(range + BYTES - 256) == 64);
+    CHECK(step(range + BYTES - 64) == 0);
+
+    /* A random step goes a third of the range on average, within a block a third of that. */
+    for (uint64_t locality = BYTES; locality >= 16384; locality /= 8) {
+        struct mb_cycle cycle = {BYTES / 64, 64, MB_CHASE_RANDOM, 64, locality};
+        double sum = 0;
+        uint64_t inside = 0;
+        mb_cycle_write(range, &cycle, &random);
+        for (uint64_t i = 0; i < cycle.nodes; i++) {
+            int64_t far = (int64_t)step(range + i * 64) - (int64_t)(i * 64);
+            if (i * 64 / locality != step(range + i * 64) / locality)
+                continue;
+            sum += (double)llabs(far);
+            inside++;
+        }
+        CHECK(inside >= cycle.nodes - BYTES / locality);
+        CHECK(sum / (double)inside > 0.30 * (double)locality);
+        CHECK(sum / (double)inside < 0.36 * (double)locality);
+    }
 }
 
 static void a_broken_cycle_is_seen(void)
 {
+    struct mb_cycle cycle = {BYTES / 64, 64, MB_CHASE_RANDOM, 64, BYTES};
     struct tb_random random;
     tb_random_seed(&random, 1, 1);
-    write_cycle(range, LINES, &random);
+    mb_cycle_write(range, &cycle, &random);
     *(char **)(void *)(range + step(range)) = range;
-    CHECK(length_of(range, LINES) == 2);
+    CHECK(length_of(range, &cycle) == 2);
     *(char **)(void *)(range + 640) = range + 1;
     *(char **)(void *)range = range + 640;
-    CHECK(length_of(range, LINES) == 0);
+    CHECK(length_of(range, &cycle) == 0);
 }
 
 static void one_seed_one_order(void)
 {
+    struct mb_cycle cycle = {BYTES / 64, 64, MB_CHASE_RANDOM, 64, BYTES};
     char *copy = tb_allocate(1, BYTES);
     struct tb_random random;
     for (uint64_t seed = 1; seed <= 2; seed++) {
         for (int again = 0; again < 2; again++) {
             tb_random_seed(&random, seed, 0);
-            write_cycle(range, LINES, &random);
+            mb_cycle_write(range, &cycle, &random);
             bool same = memcmp(copy, range, BYTES) == 0;
             CHECK_CASE(same == (again == 1), seed);
             memcpy(copy, range, BYTES);
@@ -81,8 +112,8 @@ static void one_seed_one_order(void)
 int main(void)
 {
     range = aligned_alloc(4096, BYTES);
-    every_line_once();
-    the_order_is_random();
+    every_node_once();
+    orders_are_what_they_say();
     a_broken_cycle_is_seen();
     one_seed_one_order();
     free(range);

@@ -58,6 +58,8 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
     ]
     params = run.run["spec"]["params"]
     requested = {k: v for k, v in params.get("requested", {}).items() if k not in _WITHOUT_EFFECT}
+    if "index_library" in params:  # its digest: of a path, another build is another program
+        requested["index_library"] = params["index_library"]
     if not found and not requested:
         return Settings()
     # Of several jobs side by side each has its labels, and what the others do is in none.

@@ -54,6 +54,7 @@ AXES = {
     "entry_bytes": ("log entry", "bytes"),
     "dirty_lines": ("dirty cache lines of a page", ""),
     "read_share": ("share of reads", ""),
+    "fence_every_bytes": ("bytes between fences", "bytes"),
     "load_bytes_per_second": ("bandwidth requested of the concurrent load", "B/s"),
     "pace_bytes_per_second": ("requested bandwidth", "B/s"),
     "zipf_exponent": ("exponent of the Zipf distribution", ""),

@@ -76,7 +76,7 @@ def test_labels_say_what_was_done(quick):
         "persistent": "no",
     }.items() <= (one["labels"].items())
     assert one["labels"]["range_bytes"] == str(16 << 20)
-    assert one["labels"]["isa"] in ("avx512", "avx2", "sse2")
+    assert one["labels"]["isa"] in ("avx512", "avx2", "sse2", "neon")
 
 
 def test_latencies_are_histograms_beside_the_cost_of_an_empty_body(quick):
@@ -122,18 +122,54 @@ def test_a_place_may_be_named_for_what_stands_in(harness):
     assert run["emulated"] == [{"tier": "pmem", "by": f"tmpfs at {place}"}]
 
 
-def test_a_file_of_perma_benchs_is_run_as_it_is(harness, tmp_path):
+def test_a_file_of_perma_benchs_is_run_as_it_is_and_told_in_its_own_form(harness, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(PERMA)
-    done = harness.microbench("--suite", file, "--tier", "dram", "--json", "-q")
-    (run,) = done.json["runs"]
-    told = {
-        (m["labels"]["measurement"], m["labels"].get("job"), m["name"]): m for m in run["metrics"]
-    }
-    assert min(told["writes", None, "bandwidth_bytes_per_second"]["samples"]) > 0
-    assert ("update", None, "operation_duration_ns") in told
-    jobs = {job for measurement, job, _ in told if measurement == "beside"}
-    assert jobs == {"log", "index"}
+    done = harness.microbench("--suite", file, "--tier", "dram", "--format", "perma", "-q")
+    assert done.code == 0, done.err
+    writes, update, beside = done.json
+    assert (writes["bm_name"], writes["bm_type"]) == ("writes", "single")
+    assert writes["matrix_args"] == ["number_threads", "persist_instruction"]
+    config = writes["benchmarks"][0]["config"]
+    assert (config["access_size"], config["persist_instruction"]) == (256, "cache")
+    results = writes["benchmarks"][0]["results"]
+    assert results["accessed_bytes"] == 128 << 20
+    assert results["bandwidth"] > 0
+    assert len(results["threads"]) == config["number_threads"]
+    latency = update["benchmarks"][0]["results"]["latency"]
+    assert latency["min"] <= latency["median"] <= latency["percentile_999"] <= latency["max"]
+    assert update["benchmarks"][0]["results"]["num_operations"] == 20000
+    assert beside["sub_bm_names"] == ["log", "index"]
+    (both,) = beside["benchmarks"]
+    assert both["results"]["index"]["results"]["bandwidth"] > 0
+    assert both["config"]["index"]["dram_operation_ratio"] == 1
+
+
+def test_perma_benchs_form_has_one_base_what_was_run_and_what_is_to_be_known(harness, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "mine:\n  matrix: {number_threads: [1, 2]}\n"
+        "  args: {exec_mode: random, operation: read, memory_range: 128M, run_time: 10}"
+    )
+    done = harness.microbench("--suite", file, "--tier", "pmem", "--emulate", "pmem",
+                              "--format", "perma", "-q", "--threads", "1", *BRIEF)  # fmt: skip
+    assert done.code == 0, done.err
+    (mine,) = done.json
+    (entry,) = mine["benchmarks"]
+    config, results = entry["config"], entry["results"]
+    (thread,) = results["threads"]
+    assert results["bandwidth"] == results["thread_bandwidth_avg"] == thread["bandwidth"]
+    assert results["thread_bandwidth_std_dev"] == 0
+    assert thread["bandwidth"] * thread["execution_time"] * 2**30 == pytest.approx(
+        thread["accessed_bytes"]
+    )
+    assert (config["run_time"], config["memory_range"]) == (0.1, 16 << 20)
+    assert "number_operations" not in config
+    assert config["memory_type"] == "dram"
+    assert config["emulated"].startswith("EMULATED: pmem by tmpfs at /dev/shm/")
+    assert "equal-configurations" in [one["code"] for one in mine["uncontrolled"]]
+    assert "EMULATED pmem by tmpfs at /dev/shm/" in done.err
+    assert "warning: equal-configurations: " in done.err
 
 
 def test_a_plan_is_printed_and_nothing_is_run(harness):
@@ -170,13 +206,14 @@ def test_a_stored_suite_is_repeated_from_what_is_stored(harness, quick):
         (["--suite", "quick", "--tier", "dram", "-p", "durtion=1s"], "did you mean 'duration'"),
         (["--suite", "quick", "--tier", "dram", "--engine", "duckdb"], "--engine is an option of"),
         (["--suite", "quick", "--tier", "dram", "--scale", "1"], "--scale is an option of tpch"),
+        (["--suite", "quick", "--tier", "dram", "--format", "perma"], "no suite of PerMA-Bench's"),
         (["--suite", "quick", "--tier", "dram", "--threads", "1", "-p", "threads=2"],
          "threads is given twice"),
         (["--suite", "nvm-for-databases", "--tier", "ssd"], "name one of them"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_anything_is_done(harness, argv, words):
-    done = harness("run", "micro", *argv, "-q")
+    done = harness("run", "micro", *argv, "-q")  # --json excludes --format
     assert done.code == 2
     assert words in done.err
     assert "Traceback" not in done.err
@@ -198,6 +235,15 @@ def test_what_was_done_in_no_time_is_no_rate_of_nothing(harness, tmp_path):
     assert len(told) >= 13
     assert {c["status"] for c in told.values()} == {"unknown"}
     assert "give it more time" in told["chase"]["detail"]
+
+
+def test_perma_benchs_form_has_no_rate_of_nothing_either(harness, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("w: {args: {operation: write, memory_range: 128M, run_time: 1}}")
+    done = harness("run", "micro", "--suite", file, "--tier", "dram", "--format", "perma", "-q",
+                   "-p", "duration=1ns", "-p", "warm_up=1ns")  # fmt: skip
+    (told,) = done.json
+    assert list(told["benchmarks"][0]["results"]) == ["error"]
 
 
 def test_a_processor_that_others_had_is_told(harness, tmp_path):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+LIBRARY = Path(__file__).parents[1] / "microbench" / "index_library.c"
 
 SUITE = """
 schema: 1
@@ -37,3 +41,28 @@ def test_it_ends_before_it_begins(harness: Any, args: str, found: str, dry: bool
     assert f"{file}:8, bad: " in done.err and found in done.err, done.err
     assert "docs/microbench.md" in done.err
     assert not list(harness.results.glob("runs/*"))
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_an_index_library_is_loaded_by_the_unprivileged_user_alone(
+    harness: Any, loaded: bool
+) -> None:
+    """Also from where that user cannot read it; what it cannot load is refused."""
+    folder = harness.root / "closed"
+    folder.mkdir(mode=0o700)
+    file = folder / "tree.so"
+    extra = ["-DREFUSES_ROOT"] if loaded else ["-DOTHER_NAME=create"]
+    subprocess.run(["gcc", "-shared", "-fPIC", *extra, LIBRARY, "-o", file], check=True)
+    limits = ("-p", "range=1MiB", "-p", "operations=1000")
+    done = harness(
+        "run", "micro", "--suite", "bento/fig1", "--tier", "dram", "--index-library", file, *limits,
+        "--json", "-q", "--repeats", "1",
+    )  # fmt: skip
+    if not loaded:
+        assert done.code == 2 and f"--index-library {file}: " in done.err
+        assert not list(harness.results.glob("runs/*"))
+        return
+    run = done.run
+    assert {one["labels"]["index"] for one in run["metrics"] if "index" in one["labels"]} == {
+        "library"
+    }

@@ -41,12 +41,13 @@ def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
     assert large > 5 * loads
 
 
-def test_a_node_of_a_chase_costs_more_where_it_is_larger():
+def test_a_random_chase_costs_more_than_one_in_turn_and_more_a_node_where_it_is_larger():
     def chase(more: str) -> int:
         base = "  c: {args: {kind: chase, range: 128}}"
         args = f"  c: {{args: {{kind: chase, {more}}}}}"
         return setup_ns(args, repeats=100) - setup_ns(base, repeats=100)
 
+    assert chase("range: 1GiB") > 2 * chase("range: 1GiB, order: sequential")
     assert chase("range: 4GiB") > 5 * chase("range: 1GiB")
 
 
@@ -84,8 +85,8 @@ def test_each_measurement_takes_its_threads():
             "kind: chain, chain: r_64, mode: dependent",
         ),
         (
-            "kernel: load, access: 64, pattern: random",
-            "kind: latency, kernel: load, access: 64, pattern: random",
+            "kind: log, writer: zero, entry: 64",
+            "kind: log, writer: zero, entry: 64, sample_every: 9",
         ),
     ],
 )

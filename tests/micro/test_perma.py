@@ -99,12 +99,18 @@ def test_suffixes_of_sizes_are_1024_based(text, size):
         ("access_size: 96", "power of two"),
         ("access_size: 1.5K", "a number of bytes"),
         ("access_size: 4KB", "a number of bytes"),
+        ("memory_range: 100M", "multiple of min_io_chunk_size"),
         ("number_operations: 5M, exec_mode: random", "not a whole number"),
         ("number_operations: 1000000", "once over its range"),
-        ("number_threads: 0", "1 or more"),
+        ("number_operations: 262144, exec_mode: random", "more than 262144"),
+        ("number_threads: 0", "from 1"),
+        ("number_threads: 6, number_partitions: 4", "multiple of number_partitions"),
+        ("number_threads: 16, memory_range: 512M", "each thread needs"),
         ("persist_instruction: clwb", "choose nocache"),
         ("exec_mode: randm", "did you mean 'random'"),
+        ("dram_operation_ratio: 0.5", "random only"),
         ("dram_operation_ratio: 0.5, exec_mode: random", "set dram_memory_range"),
+        ("exec_mode: custom", "custom_operations"),
         ("custom_operations: r_64", "exec_mode custom only"),
         ("latency_sample_frequency: 10", "exec_mode custom only"),
         ("exec_mode: custom, custom_operations: rd_64", "set dram_memory_range"),
@@ -136,6 +142,29 @@ def test_a_file_of_another_shape_is_refused(text, words):
 def test_a_value_of_the_matrix_that_is_wrong_is_named_by_its_line():
     error = refusal("b:\n  matrix:\n    access_size:\n      - 64\n      - 65\n  args: {}\n")
     assert error.problem == "bench.yaml:5"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "keys"),
+    [
+        (
+            "b:\n  matrix:\n    access_size: [64]\n    memory_region_size: [16G]\n"
+            "  args:\n    numa_task_nodes: [1]\n    device_path: /dev/dax2.0\n",
+            6, ("memory_region_size", "numa_task_nodes", "device_path"),
+        ),
+        (
+            "p:\n  parallel_benchmark:\n    near: {args: {access_size: 64}}\n"
+            "    far: {args: {secondary_numa_memory_nodes: [1]}}\n",
+            4, ("secondary_numa_memory_nodes",),
+        ),
+        ("b: {args: {memory_range: 2G, flush_instruction: cache}}", 1, ("flush_instruction",)),
+    ],
+)  # fmt: skip
+def test_a_file_of_cxl_bench_is_refused_as_such_with_all_of_its_keys(text, line, keys):
+    error = refusal(text)
+    assert error.problem == f"bench.yaml:{line}"
+    assert "CXL-Bench" in error.context
+    assert [key for key in keys if key not in error.context] == []
 
 
 def test_a_file_of_ours_says_which_schema_it_has():

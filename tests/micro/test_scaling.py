@@ -229,7 +229,7 @@ def test_the_rate_of_a_load_is_that_of_all_its_threads_together():
         " pattern: sequential, threads: 3, pace: 3GB/s}}}}"
     )
     spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=1)
-    assert spec["measurements"][0]["jobs"][1]["pace"] == 10**9
+    assert spec["measurements"][0]["jobs"][1]["pace"] == {"bytes_per_second": 10**9}
 
 
 def test_of_chains_that_wait_for_each_other_few_are_stamped_and_of_others_none():
@@ -258,3 +258,29 @@ def test_a_chain_goes_to_the_tier_and_to_dram_beside_it():
         ("read", "second", 64), ("read", "first", 128), ("write", "first", 64)]  # fmt: skip
     assert job["steps"][2]["persist"] == "cache"
     assert job["second"]["target"] != job["target"]
+
+
+def test_a_library_replaces_every_index_and_equal_measurements_become_one(tmp_path):
+    library = tmp_path / "tree.so"
+    library.touch()
+    requested = suite(
+        "  vanilla: {matrix: {index: [woart, fast_fair], flush: [clwb, clflush]},"
+        " args: {kind: index, workload: a}}\n"
+        "  manual: {args: {kind: index, index: woart, workload: a, discipline: ff}}\n"
+        f"  loads: {{{RANDOM}}}"
+    )
+    scaled = scale(requested, capacity(), overrides(index_library=library))
+    assert names(scaled) == ["vanilla/index=library", "loads"]
+    (job,) = scaled.measurements[0].jobs
+    assert job.pages == "base"
+    assert job.keys == {"index": "library", "library": str(library), "workload": "a"}
+    assert scaled.library == library
+    small = scale(requested, capacity(tier=GIB), overrides(index_library=library))
+    assert small.measurements[0].jobs[0].range_bytes == GIB // 2  # the rest is the library's
+
+
+def test_a_library_for_a_suite_without_an_index_is_refused(tmp_path):
+    library = tmp_path / "tree.so"
+    library.touch()
+    with pytest.raises(UsageError, match="--index-library"):
+        scale(suite(f"  m: {{{RANDOM}}}"), capacity(), overrides(index_library=library))

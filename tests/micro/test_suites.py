@@ -160,7 +160,7 @@ def test_without_load_it_does_not_matter_which_load_there_would_be():
     assert len(loaded.measurements) == 5
     assert {one.duration_ns for one in loaded.measurements} == {2 * 10**9}
     paces = [one.jobs[1].pace for one in loaded.measurements if len(one.jobs) == 2]
-    assert paces == [2 * 10**9, None] * 2
+    assert paces == [{"bytes_per_second": 2 * 10**9}, None] * 2
 
 
 def test_a_kernel_in_words_is_store_flush_and_fence():

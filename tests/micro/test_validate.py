@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from micro_suites import DRAM, capacity, overrides, perma, suite
+from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 
 from harness.errors import UsageError
 from harness.micro import native
@@ -32,6 +32,7 @@ UNREADABLE = [
     ("duration", f"{ACCESSES}, duration: 0s"),
     ("duration", "duration: 1"),
     ("count", f"{ACCESSES}, count: 0"),
+    ("pace", f"{ACCESSES}, pace: {{pause: 0ns}}"),
     ("pace", f"{ACCESSES}, pace: 0GB/s"),
     ("dram_share", f"{ACCESSES}, dram_share: -0.5"),
     ("read_share", "kernel: mixed+store, read_share: 1.5, access: 64, pattern: random"),
@@ -39,6 +40,7 @@ UNREADABLE = [
     ("access", "access: -64"),
     ("access", "access: 0"),
     ("range", "range: -1GiB"),
+    ("node", "kind: chase, node: 3"),
 ]
 
 
@@ -81,6 +83,7 @@ REFUSED_BY_PROGRAM = [
     ("count", f"{ACCESSES}, threads: 2, count: 1"),
     ("partitions", f"{ACCESSES}, threads: 1, partitions: 2"),
     ("zipf_exponent", f"{ACCESSES}, zipf_exponent: -1"),
+    ("fence_every", f"{ACCESSES}, fence_every: 320"),
     ("dram_range", f"{ACCESSES}, dram_share: 0.5, dram_range: 128"),
     ("hotspot", "kernel: load, access: 64, pattern: hotspot, hotspot: 64GiB"),
     ("hotspot", "kernel: load, access: 256, pattern: hotspot, hotspot: 64"),
@@ -89,10 +92,17 @@ REFUSED_BY_PROGRAM = [
     ("flush", "kernel: mixed+ntstore+clflush, read_share: 0.5, access: 64, pattern: random"),
     ("kernel", "kernel: empty, access: 64, pattern: random"),
     ("before", "kind: latency, kernel: store, access: 64, pattern: random, before: written"),
+    ("distance", "kind: latency, kernel: load, access: 64, pattern: random, distance: 9"),
+    ("lane", "kind: latency, kernel: ntstore, access: 64, pattern: random, lane: words"),
+    ("stride", "kind: chase, stride: 128"),
+    ("stride", "kind: chase, order: strided, node: 128, stride: 192"),
+    ("locality", "kind: chase, order: sequential, locality: 4KiB"),
+    ("chains", "kind: chase, chains: 9"),
     ("range", "kind: chase, range: 64"),
     ("entry", "kind: log, writer: zero, entry: 2MiB"),
     ("dirty_lines", "kind: page, method: cow, page: 16KiB, dirty_lines: 257"),
     ("page", "kind: page, method: cow, page: 128KiB, dirty_lines: 1"),
+    ("isa", f"{ACCESSES}, isa: neon"),
 ]
 
 
@@ -115,7 +125,7 @@ def test_what_the_program_refuses_is_refused_by_the_suites_key(key, args):
         "kernel: load, access: 64, pattern: hotspot, hotspot: 1GiB",
         "kernel: mixed+store+clwb, read_share: 1.0, access: 64, pattern: random",
         "kind: latency, kernel: empty, access: 64, pattern: random",
-        f"{ACCESSES}, threads: 4, count: 4, partitions: 2, warm_up: 0s",
+        f"{ACCESSES}, threads: 4, count: 4, partitions: 2, warm_up: 0s, fence_every: 512",
         f"{ACCESSES}, range: = llc / 100000",
     ],
 )
@@ -167,6 +177,29 @@ def test_memory_beside_the_tier_is_not_moved_into_the_cache_either():
     )
     with pytest.raises(UsageError, match="range: 64 MiB, and no more"):
         scale(requested, capacity(tier=200 * MIB, dram=200 * MIB), overrides())
+
+
+def test_pages_of_1_gib_are_refused_where_too_few_are_free():
+    requested = suite(f"  m: {{{RANDOM.replace('{', '{range: 3GiB, pages: 1g, ')}}}")
+    here = replace(capacity(), gigantic_free={"tier": 2, "dram": 9}, near_node=1)
+    with pytest.raises(
+        UsageError, match=r"mine.yml:6, m, pages: 1g: 3 of these pages are needed, 2 are free"
+    ):
+        scale(requested, here, overrides())
+    assert scale(
+        requested, replace(here, gigantic_free={"tier": 3, "dram": 0}), overrides()
+    ).measurements
+
+
+def test_memory_without_nodes_of_its_own_shares_the_pages_of_1_gib():
+    requested = perma(
+        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 2G,"
+        " memory_range: 2G}}"
+    )
+    here = replace(capacity(), gigantic_free={"tier": 3, "dram": 3})
+    with pytest.raises(UsageError, match=r"pages: 1g: 4 of these pages are needed, 3 are free"):
+        scale(requested, here, overrides(pages="1g"))
+    assert scale(requested, replace(here, near_node=1), overrides(pages="1g")).measurements
 
 
 def test_a_suite_whose_file_is_not_there_is_said_as_such():

@@ -104,7 +104,8 @@ def test_a_sequential_lap_stores_every_line(written, isa: str, access: int):
         {"flush": "clwb", "fence": "mfence", "flush_when": "line"},
         {"flush": "clflushopt", "fence": "sfence", "flush_when": "line"},
         {"flush": "clflush"},
-        {"fence": "sfence"},
+        {"fence": "sfence", "fence_every_bytes": 256},
+        {"fence": "sfence", "fence_every_bytes": 4096},
         {"pattern": "sequential_desc"},
         {"threads": 2},
         {"threads": 2, "partitions": 0},
@@ -228,11 +229,14 @@ def test_jobs_of_a_measurement_run_at_the_same_time(microbench: Run):
     assert met
 
 
-def test_a_pace_is_not_gone_beyond(microbench: Run):
+@pytest.mark.parametrize(
+    ("pace", "most"),
+    [({"bytes_per_second": 10_000_000}, 10_000_000), ({"pause_ns": 10_000}, 100_000 * LINE)],
+)
+def test_a_pace_is_not_gone_beyond(microbench: Run, pace: dict[str, int], most: int):
     """A fifth of a second at that pace, and longer where somebody else has the processor."""
-    most = 10_000_000
     operations = most // LINE // 5
-    job = only_job(microbench(DRAM, {"jobs": [throughput(pace=most, operations=operations)]}))
+    job = only_job(microbench(DRAM, {"jobs": [throughput(pace=pace, operations=operations)]}))
     assert job["operations"] == operations
     assert 0 < job["bandwidth_bytes_per_second"] <= most * 1.02
 

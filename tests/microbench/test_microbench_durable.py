@@ -62,8 +62,16 @@ def test_every_nth_chain_is_timed(microbench: Run):
         assert timed.get_total_count() == 2000 // every
 
 
-def test_what_the_stamps_take_is_told_where_there_are_some(microbench: Run):
-    job = chain("r_64,w_64_cache", dependent=True)
+@pytest.mark.parametrize(
+    "job",
+    [
+        chain("r_64,w_64_cache", dependent=True),
+        {"kind": "log", "writer": "zero", "entry_bytes": 64},
+        {"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 3},
+    ],
+    ids=lambda job: job["kind"],
+)
+def test_what_the_stamps_take_is_told_where_there_are_some(microbench: Run, job: dict[str, Any]):
     timed, plain = jobs(microbench(TARGETS, measured({**job, "sample_every": 7}), measured(job)))
     assert 0 < timed["facts"]["empty_body_least_ns"] <= timed["facts"]["empty_body_ns"]
     assert "empty_body_ns" not in plain["facts"]
@@ -120,12 +128,13 @@ def test_a_restart_finds_every_entry_of_a_log(microbench: Run, writer: str):
 
 
 def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench: Run):
-    log = {"kind": "log", "writer": "zero", "entry_bytes": 64}
+    log = {"kind": "log", "writer": "zero", "entry_bytes": 64, "sample_every": 10}
     (job,) = jobs(microbench(TARGETS, measured({**log, "range_bytes": 65536}, 5000)))
     entries = (65536 - 4096) // 128
     assert job["facts"]["laps"] == 5000 // entries
     assert job["facts"]["recovered_entries"] == 5000 % entries
     assert job["facts"]["zeroing_ns"] > 0
+    assert HdrHistogram.decode(job["latency_hdr"]).get_total_count() == 500
     (thread,) = job["threads"]
     ran = thread["end_ns"] - thread["begin_ns"] - job["facts"]["zeroing_ns"]
     assert job["operations_per_second"] == pytest.approx(5000 * 1e9 / ran)
@@ -138,12 +147,13 @@ def test_a_restart_finds_every_page_as_it_was_flushed_last(microbench: Run, meth
         TARGETS,
         *(
             measured({"kind": "page", "method": method, "page_bytes": 4096, "dirty_lines": dirty,
-                      "flush": flush, "threads": 2})
+                      "flush": flush, "threads": 2, "sample_every": 50})
             for flush, dirty in asked
         ),
     )  # fmt: skip
     for (_, dirty), job in zip(asked, jobs(result), strict=True):
         assert job["operations"] == 2000
+        assert HdrHistogram.decode(job["latency_hdr"]).get_total_count() > 0
         if method == "mulog":
             assert job["written_bytes"] == 2000 * 2 * 64 * dirty
         elif method != "hybrid":

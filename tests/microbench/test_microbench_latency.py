@@ -15,19 +15,23 @@ from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
-from microbench_build import Run, best_rate, execute, jobs, latency, measured, spec_of
+from microbench_build import Run, best_rate, execute, jobs, latency, measured, repeated, spec_of
 
 MIB = 1 << 20
 DRAM = {"t0": {"kind": "dram", "size_bytes": 64 * MIB, "pages": "base"}}
 SMALL = {"t0": {"kind": "dram", "size_bytes": MIB, "pages": "base"}}
-#: FAST'20's LATTester: six kernels of three sizes, and one with nothing between its stamps.
+#: FAST'20's LATTester: ten kernels of three sizes, and one with nothing between its stamps.
 KERNELS: dict[str, dict[str, str]] = {
     "load": {"operation": "load"},
+    "ntload": {"operation": "ntload"},
     "store": {"operation": "store"},
     "store+clflush": {"operation": "store", "flush": "clflush"},
     "store+clwb": {"operation": "store", "flush": "clwb"},
     "store+clflushopt": {"operation": "store", "flush": "clflushopt"},
     "ntstore": {"operation": "ntstore"},
+    "store, words": {"operation": "store", "lane": "words"},
+    "store+clflush, words": {"operation": "store", "flush": "clflush", "lane": "words"},
+    "load, words": {"operation": "load", "lane": "words"},
 }
 BASIC = [
     {"kind": "latency", "access_bytes": size, **kernel, "flush_when": "line"}
@@ -45,15 +49,17 @@ def p50(job: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("pattern", ["sequential", "random"])
-def test_lattesters_kernels_time_every_operation(microbench: Run, pattern: str):
+def test_lattesters_31_kernels_time_every_operation(microbench: Run, pattern: str):
+    assert len(BASIC) == 31
     result = microbench(SMALL, *(measured({**job, "pattern": pattern}, 200) for job in BASIC))
     for asked, job in zip(BASIC, jobs(result), strict=True):
         assert job["operations"] == 200
         assert histogram(job).get_total_count() == 200
         moved = 0 if asked["operation"] == "empty" else 200 * asked["access_bytes"]
         assert job["read_bytes"] + job["written_bytes"] == moved
-        assert (job["durable"] is None) == (asked["operation"] in ("load", "empty"))
+        assert (job["durable"] is None) == (asked["operation"] in ("load", "ntload", "empty"))
         assert job["facts"]["empty_body_ns"] > 0
+        assert job["facts"]["isa"] == asked.get("lane", job["facts"]["isa"])
 
 
 def test_an_operation_of_many_seconds_is_told_with_its_whole_length(release_build: Path):
@@ -122,9 +128,10 @@ def test_what_was_flushed_is_read_from_memory(released: Run):
     assert p50(flushed) > 1.5 * p50(loaded)
 
 
-def test_read_after_write_reads_what_was_written(microbench: Run):
+def test_read_after_write_reads_what_was_written_so_long_ago(microbench: Run):
     raw = [
-        latency(operation="load", before="written", written_by=by)
+        latency(operation="load", before="written", distance=distance, written_by=by)
+        for distance in (0, 1, 7, 500)
         for by in ("ntstore", "clwb", "clflushopt", "clflush", "store")
     ]
     for job in jobs(microbench(SMALL, *(measured(one, 1500) for one in raw))):
@@ -151,6 +158,11 @@ def test_halves_of_blocks_are_written_in_two_rounds(microbench: Run):
     "keys",
     [
         {},
+        {"node_bytes": 256},
+        {"locality_bytes": 65536},
+        {"order": "sequential"},
+        {"order": "strided", "stride_bytes": 4096},
+        {"chains": 5},
         {"threads": 2},
         {"threads": 2, "partitions": 2},
     ],
@@ -173,9 +185,16 @@ def test_a_chase_through_memory_waits_longer_than_one_through_the_cache(released
     assert p50(far) > 5 * p50(near)
 
 
+def test_several_chases_at_once_overlap(released: Run):
+    one, four = released(
+        DRAM, *(repeated({"kind": "chase", "chains": chains}) for chains in (1, 4))
+    )["measurements"]
+    assert best_rate(four) > 1.5 * best_rate(one)
+
+
 def test_a_chase_beside_a_load_is_a_point_of_the_loaded_latency_curve(released: Run):
     beside = {"kind": "throughput", "operation": "load", "access_bytes": 4096,
-              "pattern": "sequential", "pace": 500_000_000,
+              "pattern": "sequential", "pace": {"bytes_per_second": 500_000_000},
               "range_bytes": 32 * MIB, "offset_bytes": 32 * MIB}  # fmt: skip
     jobs = [{"kind": "chase", "range_bytes": 32 * MIB}, {"name": "load", **beside}]
     measurement = {"duration_ns": 100_000_000, "repeats": 10, "jobs": jobs}

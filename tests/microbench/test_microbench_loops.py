@@ -19,7 +19,7 @@ VECTOR = {"sse2": 16, "avx2": 32, "avx512": 64}
 REGISTER = {"sse2": "%xmm", "avx2": "%ymm", "avx512": "%zmm"}
 ORDINARY = {"sse2": "movdqa", "avx2": "vmovdqa", "avx512": "vmovdqa64"}
 STREAMED = {"sse2": "movntdq", "avx2": "vmovntdq", "avx512": "vmovntdq"}
-LOADS = ("load",)
+LOADS = ("load", "ntload")
 FLUSHES = ("clwb", "clflushopt", "clflush")
 #: Ways of walking (addresses computed, or from the ring).
 WAYS = 2
@@ -94,10 +94,11 @@ def counted(function: list[Instruction], isa: str) -> dict[str, int]:
 
 def lines_of_loops(access: str, rest: Sequence[str]) -> tuple[int, ...]:
     """Lines a round without a branch between them: of accesses of one line (in a row where they
-    have no fence), of as many as are straight, of any multiple of two or eight, of any size."""
+    have no fence), of as many as are straight, of any multiple of two or eight, of any size, and
+    of those that are fenced within or after several."""
     fenced = rest and rest[-1] in ("sfence", "mfence")
     straight, step = (range(2, 17), 2) if access in LOADS else ((2, 4), 8)
-    return (*((1,) if fenced else (IN_A_ROW, 1)), *straight, step, 1)
+    return (*((1,) if fenced else (IN_A_ROW, 1)), *straight, step, 1, 1)
 
 
 @pytest.fixture(scope="module")

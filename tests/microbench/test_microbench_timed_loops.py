@@ -20,11 +20,15 @@ from test_microbench_loops import (
     looped,
 )  # fmt: skip
 
+WORDS = LINE // 8
 TIMED = [
     f"{access}{fence}"
     for access in (
-        "empty", "load", "store", "ntstore",
-        *(f"store_{flush}{each}" for flush in FLUSHES for each in ("", "_line")),
+        "empty", "load", "ntload", "store", "ntstore", "load_words", "store_words",
+        *(
+            f"store_{flush}{each}{words}"
+            for flush in FLUSHES for each in ("", "_line") for words in ("", "_words")
+        ),
     )
     for fence in ("", "_sfence", "_mfence")
 ]  # fmt: skip
@@ -84,7 +88,9 @@ def test_between_two_stamps_stands_the_operation_and_nothing_else(timed, isa: st
     del counts[None]
     access, *rest = stem.split("_")
     expected = Counter({"mfence": 1})  # the second stamp's own
-    if access != "empty":
+    if "words" in rest:
+        expected[f"{access}_words"] = WORDS
+    elif access != "empty":
         expected[access] = LINE // VECTOR[isa]
     expected.update(word for word in rest if word in FLUSHES)
     if fence:

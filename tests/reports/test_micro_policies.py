@@ -59,6 +59,11 @@ def test_a_policy_without_labels_is_the_kernels_default(tmp_path: Path) -> None:
     assert row.alike == ("designed+clwb+sfence",)
 
 
+def test_nothing_is_said_of_the_policy_of_a_library(tmp_path: Path) -> None:
+    found = _findings(tmp_path, _index("mine", 1e6, {}, index="library"))
+    assert not any(question.startswith("Persistence policy") for question in found)
+
+
 @pytest.mark.parametrize(
     ("times", "outcome"),
     [

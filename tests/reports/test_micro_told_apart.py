@@ -229,21 +229,22 @@ def test_what_a_suite_says_of_its_loads_is_in_their_labels() -> None:
     schema: 1
     name: mine
     description: d
-    defaults: {range: 1GiB, duration: 1s}
+    defaults: {range: 1GiB, duration: 1s, lane: words}
     measurements:
       after_write:
-        matrix: {written_by: [clwb, store]}
-        args: {kind: latency, kernel: load, access: 64, pattern: random, before: written}
+        matrix: {distance: [1, 16]}
+        args: {kind: latency, kernel: load, access: 64, pattern: random, before: written,
+               written_by: clwb}
     """
     suite = suite_of("mine", [parse_yaml(dedent(text), "mine.yml")], {"cpus": 4.0})
     targets = {"t": Target("dram", 1 << 30, "huge", None, None)}
     repeat = JobRepeat("latency", Window(1), (), target="t")
     labels = [labels_of(JobResults(one, one.jobs[0], (repeat,)), targets)
               for one in suite.measurements]  # fmt: skip
-    assert [(one["written_by"], one["before"]) for one in labels] == [
-        ("clwb", "written"),
-        ("store", "written"),
-    ]
+    assert [one["distance"] for one in labels] == ["1", "16"]
+    assert {(one["lane"], one["written_by"], one["before"]) for one in labels} == {
+        ("words", "clwb", "written")
+    }
 
 
 def test_readers_beside_other_writers_are_other_readers(tmp_path: Path) -> None:

@@ -1,0 +1,229 @@
+"""A run's result as PerMA-Bench writes it (``--format perma``): the shape its own tools read.
+
+Bandwidths are in GiB/s, times in seconds, as there. A repeat stands for all: that with the
+median rate, since PerMA-Bench knows no repeats. Independent chains give the rates, dependent
+ones the latency.
+
+Each rate is, as there (BenchmarkResult of its benchmark.cpp), all that was done over the time
+in which it was done: of a thread from its own begin to its own end, of all threads from the
+first begin to the last end. So each can be computed again from the two numbers next to it. The
+metrics of the stored run are of another time, that in which all threads ran. Average and
+deviation are those of the threads' rates; PerMA-Bench's average is the total divided by the
+threads, which is another where they do not end together.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness import hdr
+from harness.later import np
+from harness.micro.metrics import NOTHING_DONE, JobRepeat, JobResults, SuiteResult, Thread
+from harness.micro.model import Job, Measurement
+from harness.micro.perma_config import PermaConfig
+from harness.tiers.linux.model import Tier
+from harness.units import GIB, NS_PER_S
+
+#: Kinds of tiers that are persistent memory, mapped as such.
+_DAX = ("fsdax", "devdax")
+_PERCENTILES = {
+    "median": 50.0,
+    "lower_quartile": 25.0,
+    "upper_quartile": 75.0,
+    "percentile_90": 90.0,
+    "percentile_95": 95.0,
+    "percentile_99": 99.0,
+    "percentile_999": 99.9,
+    "percentile_9999": 99.99,
+}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What was measured, in the configurations' words: ``memory_type``, and whether it stands in.
+
+    ``emulated``: empty, or the mark of a tier that is not what it is called.
+    """
+
+    memory_type: str
+    emulated: str = ""
+
+
+def memory_of(tier: Tier) -> Memory:
+    """Return a tier's memory; ``pmem`` is DAX that nothing emulates."""
+    kind = tier.facts.kind
+    if kind in _DAX and not tier.emulated:
+        return Memory("pmem")
+    in_dram = kind in ("numa", "tmpfs", *_DAX)
+    mark = f"EMULATED: {tier.name} by {kind} at {tier.claim.path or tier.claim.device}"
+    return Memory("dram" if in_dram else "page cache", mark if tier.emulated else "")
+
+
+def perma_results(
+    result: SuiteResult, memory: Memory, uncontrolled: Sequence[Mapping[str, str]] = ()
+) -> list[dict[str, Any]]:
+    """Return all benchmarks of the result of a suite of PerMA-Bench's.
+
+    ``uncontrolled``: the run's warnings; they follow each benchmark's name, where
+    PerMA-Bench's reader passes it by.
+    """
+    jobs: dict[str, list[JobResults]] = {}
+    for one in result.jobs():
+        jobs.setdefault(one.measurement.configuration, []).append(one)
+    benchmarks: dict[str, list[Measurement]] = {}
+    for measurement in result.measurements:
+        benchmarks.setdefault(measurement.name, []).append(measurement)
+    return [
+        _benchmark(same, jobs, memory) | {"uncontrolled": list(uncontrolled)}
+        for same in benchmarks.values()
+    ]
+
+
+def _benchmark(
+    same: Sequence[Measurement], jobs: Mapping[str, Sequence[JobResults]], memory: Memory
+) -> dict[str, Any]:
+    rated = [one for one in same if not _timed(one)]
+    latencies = {_key(one): one for one in same if _timed(one)}
+    first = rated[0]
+    swept = {
+        job.name: sorted(a.key for a in first.axes if a.job in ("", job.name)) for job in first.jobs
+    }
+    single = len(first.jobs) == 1
+    document: dict[str, Any] = {"bm_name": first.name}
+    if not single:
+        document["sub_bm_names"] = list(swept)
+    document["bm_type"] = "single" if single else "parallel"
+    document["matrix_args"] = next(iter(swept.values())) if single else swept
+    document["benchmarks"] = []
+    for one in rated:
+        timed = latencies.get(_key(one))
+        of_timed = jobs[timed.configuration] if timed else [None] * len(one.jobs)
+        pairs = zip(one.source, jobs[one.configuration], of_timed, strict=True)
+        parts = {
+            job.job.name: (_config(config, job, memory), _result(job, latency))
+            for config, job, latency in pairs
+        }
+        if single:
+            ((config, results),) = parts.values()
+            document["benchmarks"].append({"config": config, "results": results})
+        else:
+            document["benchmarks"].append(
+                {
+                    "config": {name: config for name, (config, _) in parts.items()},
+                    "results": {name: {"results": results} for name, (_, results) in parts.items()},
+                }
+            )
+    return document
+
+
+def _timed(one: Measurement) -> bool:
+    return any(job.keys.get("mode") == "dependent" for job in one.jobs)
+
+
+def _key(one: Measurement) -> str:
+    """Return what the two measurements of one configuration have in common."""
+    return repr([(axis.job, axis.key, axis.text) for axis in one.axes if axis.key != "chain"])
+
+
+def _config(config: PermaConfig, one: JobResults, memory: Memory) -> dict[str, Any]:
+    """Return a configuration as it was measured: with its threads, ranges and bounds.
+
+    Without ``number_operations`` where no count ended it; a sequential one has it where that
+    is not once over its range.
+    """
+    job = one.job
+    document = _fitted(config, job).to_json(memory.memory_type)
+    if memory.emulated:
+        document["emulated"] = memory.emulated
+    once = job.range_bytes // config.access_size
+    if job.operations and (config.counted or job.operations != once):
+        document["number_operations"] = job.operations
+    if duration := one.measurement.duration_ns:
+        seconds, rest = divmod(duration, NS_PER_S)
+        document["run_time"] = duration / NS_PER_S if rest else seconds
+    return document
+
+
+def _fitted(config: PermaConfig, job: Job) -> PermaConfig:
+    sizes = (
+        {"dram_memory_range": job.range_bytes}
+        if config.dram_operation_ratio == 1
+        else {"memory_range": job.range_bytes, "dram_memory_range": job.dram_range_bytes}
+    )
+    sizes["min_io_chunk_size"] = job.keys.get("chunk_bytes", config.min_io_chunk_size)
+    return replace(config, number_threads=job.threads, number_partitions=job.partitions, **sizes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Sort:
+    """How PerMA-Bench calls a rate and what it is of; ``unit`` of the rate, in those."""
+
+    rate: str
+    amount: str
+    keys: tuple[str, ...]
+    unit: float
+
+    def of(self, done: JobRepeat | Thread) -> int:
+        """Return how much was done, by a thread or by all."""
+        return sum(int(getattr(done, key)) for key in self.keys)
+
+
+_ACCESSED = _Sort("bandwidth", "accessed_bytes", ("read_bytes", "written_bytes"), GIB)
+_CHAINED = _Sort("ops_per_second", "num_operations", ("operations",), 1.0)
+
+
+def _result(one: JobResults, latency: JobResults | None) -> dict[str, Any]:
+    """Return figures, or ``{"error": …}`` where there are none: zeros would be read as some."""
+    if one.idle:
+        return {"error": NOTHING_DONE}
+    sort = _CHAINED if one.job.kind == "chain" else _ACCESSED
+    figures = [_figures(sort, repeat) for repeat in one.repeats]
+    middle = statistics.median_low(one[sort.rate] for one in figures)
+    document = next(one for one in figures if one[sort.rate] == middle)
+    timed = latency.repeats if latency and not latency.idle else ()
+    encoded = [repeat.latency_hdr for repeat in timed if repeat.latency_hdr]
+    if encoded:
+        document["latency"] = _latency(hdr.decode(hdr.merge_encoded(encoded)))
+    return document
+
+
+def _figures(sort: _Sort, repeat: JobRepeat) -> dict[str, Any]:
+    """Return the figures of one repeat: of all threads, of each, and how far they are apart."""
+    threads = [_rated(sort, thread, thread.end_ns - thread.begin_ns) for thread in repeat.threads]
+    rates = [thread[sort.rate] for thread in threads]
+    return {
+        **_rated(sort, repeat, repeat.duration_ns),
+        f"thread_{sort.rate}_avg": statistics.fmean(rates),
+        f"thread_{sort.rate}_std_dev": statistics.stdev(rates) if len(rates) > 1 else 0.0,
+        "threads": threads,
+    }
+
+
+def _rated(sort: _Sort, done: JobRepeat | Thread, wall_ns: int) -> dict[str, Any]:
+    """Return what was done, in how many seconds, and the one over the other."""
+    amount, seconds = sort.of(done), max(1, wall_ns) / NS_PER_S
+    return {
+        sort.rate: amount / sort.unit / seconds,
+        "execution_time": seconds,
+        sort.amount: amount,
+    }
+
+
+def _latency(times: hdr.Histogram) -> dict[str, Any]:
+    low, high = times.layout.bounds()
+    middles = (low + (high - low + 1) // 2).astype(np.float64)
+    mean = times.mean
+    variance = float((times.counts * (middles - mean) ** 2).sum()) / max(1, times.total)
+    used = np.flatnonzero(times.counts)
+    document = {
+        "max": times.max,
+        "avg": mean,
+        "min": int(low[used[0]]) if len(used) else 0,
+        "std_dev": math.sqrt(variance),
+    }
+    percentiles = times.percentiles(list(_PERCENTILES.values()))
+    return document | dict(zip(_PERCENTILES, percentiles, strict=True))
