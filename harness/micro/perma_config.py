@@ -6,6 +6,7 @@ the published program), with its own words for values. Sizes are 1024-based.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -14,7 +15,7 @@ from typing import Any
 from harness.errors import UsageError, unknown
 from harness.micro.chains import LINE_BYTES, PERSIST, Chain, ChainOperation, chain_text
 from harness.units import GIB, KIB, MIB
-from harness.workloads.parameters import Choice, Count, Kind, Number
+from harness.workloads.parameters import Choice, Kind
 
 _SIZE = re.compile(r"^(\d+)([kKmMgG]?)$")
 _FACTORS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
@@ -108,6 +109,30 @@ class _Size:
         return int(match.group(1)) * _FACTORS[match.group(2).lower()]
 
 
+class _Whole:
+    values = "100000000"
+
+    def parse(self, name: str, value: Any) -> int:
+        """Read a whole number without a suffix."""
+        if isinstance(value, bool) or not str(value).isdecimal():
+            raise UsageError(name, "not a whole number", "a number without a suffix: 100000000")
+        return int(value)
+
+
+class _Fraction:
+    values = "0.9"
+
+    def parse(self, name: str, value: Any) -> float:
+        """Read a number, also one that YAML takes for a text (``1e-1``)."""
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if math.isnan(number):
+            raise UsageError(name, "not a number", "write 0.9")
+        return number
+
+
 class _Flag:
     values = "true, false"
 
@@ -128,7 +153,7 @@ _KINDS: Mapping[str, Kind] = {
         ("access_size", "memory_range", "dram_memory_range", "min_io_chunk_size"), _Size()
     ),
 }
-_BY_TYPE: Mapping[type, Kind] = {int: Count(1 << 62, 0), float: Number(0), bool: _Flag()}
+_BY_TYPE: Mapping[type, Kind] = {int: _Whole(), float: _Fraction(), bool: _Flag()}
 _DEFAULTS = {field.name: field.default for field in fields(PermaConfig)}
 KEYS = tuple(_DEFAULTS)
 
