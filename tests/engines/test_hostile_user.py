@@ -106,9 +106,9 @@ class Own:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB has no option for it, and starts at once or never."""
-    seconds = TIMEOUT_S / 2
+def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """DuckDB has no option for it, and starts at once or never; VoltDB starts slowly."""
+    seconds = TIMEOUTS_S["voltdb"] if "voltdb" in request.node.name else TIMEOUT_S / 2
     monkeypatch.setenv(silence.VARIABLE, f"start={seconds},stop={seconds}")
 
 

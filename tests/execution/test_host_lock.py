@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from narrowed import present
+from patience import eventually
 
 from harness.errors import RunFailed
 from harness.execution import host_lock
@@ -244,6 +245,8 @@ def test_whoever_waits_is_told_command_process_and_since_when(shared):
 def test_a_command_line_cannot_write_to_the_terminal(shared):
     escape = subprocess.Popen(["\x1b[2Jsleep", "1000"], executable="/bin/sleep")
     try:
+        # Linux shows a process's arguments a moment after it has started the program.
+        assert eventually(lambda: host_lock._command(escape.pid) != "")
         assert host_lock._command(escape.pid) == "?[2Jsleep 1000"
     finally:
         escape.kill()
