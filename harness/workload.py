@@ -151,6 +151,9 @@ class Session:
     #: Directories of redo log and temporary files: a large empty log, always cold, would
     #: hide data that are not.
     apart: Sequence[Path] = ()
+    #: Directories of modelled tiers: what is evicted is the model of their page cache, and the
+    #: file system below reads from memory, which costs less than on any modelled device.
+    modelled: Sequence[Path] = ()
     #: Who may change the engine's files (harness.supervise.user_files); None: we alone.
     user: Credentials | None = None
     #: Checks whether the engine's processes are where they should be.
@@ -298,17 +301,17 @@ class Session:
 
     def evict(self, label: str) -> None:
         """Evict the stopped engine's files, and note what of its data is still cached."""
-        files = self.engine.files()
+        real = [path for path in self.engine.files() if not _below(path, self.modelled)]
         if self.timed_io is not None:
             self.timed_io.evict()
-        evict(files, self.user)
-        found = residency(files, self.apart, self.user)
+        evict(real, self.user)
+        found = residency(real, self.apart, self.user)
         note = found.note
         if self.drop_caches and _cold(found) is False:
             # fadvise leaves pages that are mapped or under way; only root may do more.
             # Not done at first: it slows the whole host and makes a binary's own pages cold.
-            evict(files, self.user, drop=True)
-            found = residency(files, self.apart, self.user)
+            evict(real, self.user, drop=True)
+            found = residency(real, self.apart, self.user)
             note = "; ".join(text for text in (found.note, "drop_caches was needed") if text)
         self.residency.append(
             {
@@ -324,6 +327,10 @@ class Session:
                 if found.resident_bytes is not None
                 else f"{label}: not known ({found.note})"
             )
+
+
+def _below(path: Path, folders: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def _cold(found: Residency) -> bool | None:

@@ -286,6 +286,7 @@ class _EngineAtWork:
         record.part_bytes = part_bytes(places, env.credentials)
         record.data_bytes = data_bytes(record.part_bytes)
         session.apart = [places[part] for part in DIRECTORY_PARTS if part not in _HOLDING]
+        session.modelled = [places[part] for part in self.resolved.models]
         # The copies just made are in the page cache, charged to the harness: warm runs
         # under a memory limit would read from there what the limit should not hold.
         session.evict("start")
@@ -357,7 +358,8 @@ def data_bytes(parts: Mapping[Part, int]) -> int:
 def _page_cached(resolved: EngineRun) -> bool:
     """Whether the engine reads tables and indexes through the page cache."""
     holding = [tier for part, tier in resolved.tiers.items() if part in _HOLDING]
-    return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
+    past = [t.model or t.facts.dax or t.facts.kind == "tmpfs" for t in holding]
+    return bool(holding) and not any(past)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 
 from harness.counters import difference
 from harness.engine import Engine
-from harness.host.page_cache import evict
+from harness.host.page_cache import evict, resident_bytes
 from harness.host.working_set import Footprint
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
@@ -56,6 +56,19 @@ def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
         one.evict("q1")
     assert one.residency[0]["total_bytes"] == MIB
     assert one.not_cold == [f"q1: {MIB} of {MIB} bytes resident"]
+
+
+def test_the_files_below_a_modelled_tier_stay_in_memory(disk: Path):
+    """The model's page cache is emptied; the disk in memory below it has no latency."""
+    for name in ("modelled", "real"):
+        (disk / name).mkdir()
+        (disk / name / "table").write_bytes(os.urandom(MIB))
+    files = [disk / "modelled", disk / "real"]
+    one = session(SimpleNamespace(files=lambda: files), modelled=files[:1])
+    one.evict("q1")
+    assert resident_bytes(files[:1]) == MIB
+    assert (one.residency[0]["resident_bytes"], one.residency[0]["total_bytes"]) == (0, MIB)
+    assert one.not_cold == []
 
 
 def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(
