@@ -68,11 +68,11 @@ class Fio(FioParams, MeasuringProgram):
                 Measurement(
                     one.configuration,
                     (Job("", self.name, one.threads, self.size_bytes),),
-                    duration_ns=(one.duration or self.duration).ns,
+                    duration_ns=self.duration.ns,
                 )
                 for one in self.jobs
             ],
-            repeats * sum((job.duration or self.duration).ns for job in self.jobs),
+            repeats * len(self.jobs) * self.duration.ns,
             f"the writing of a file of {format_bytes(self.size_bytes)}",
         )
 
@@ -139,7 +139,7 @@ def job_file(job: IoJob, params: FioParams, past_cache: bool, seed: int) -> str:
         "iodepth": job.queue_depth,
         "direct": int(_direct(job, past_cache)),
         "numjobs": job.threads,
-        "runtime": f"{(job.duration or params.duration).ns // 1_000_000}ms",
+        "runtime": f"{params.duration.ns // 1_000_000}ms",
         "randseed": seed,
         "refill_buffers": 1,
         "lat_percentiles": 1,

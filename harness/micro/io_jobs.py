@@ -11,8 +11,7 @@
         random_read: {operation: read, pattern: random, access: 4KiB, queue_depth: [1, 2, 4]}
         wal: {operation: write, pattern: sequential, access: 4KiB, sync: fdatasync}
 
-A list stands for each of its values in turn. ``duration`` of a measurement
-replaces the suite's. ``appends: true``: each thread makes a file of
+A list stands for each of its values in turn. ``appends: true``: each thread makes a file of
 its own longer, as a log does that reuses none, until the time is over or all files together have
 ``size``. ``direct: auto`` goes past the page cache where
 the file system can (a DAX file system has none); ``sync: none`` waits for the write call
@@ -76,7 +75,6 @@ class IoKeys(Parameters):
     )
     direct: Direct = parameter(_Direct(), "auto", help="past the page cache")
     appends: bool = parameter(Flag(), False, help="to a new file of each thread")
-    duration: Duration | None = parameter(Time(1_000_000), help="in place of the suite's")
 
     def resolve(self) -> Self:
         """Refuse keys that are incomplete or contradict each other."""
@@ -131,7 +129,6 @@ class IoJob(IoKeys):
             "threads": str(self.threads),
             "sync": self.sync,
             **({"appends": "yes"} if self.appends else {}),
-            **({"duration": str(self.duration)} if self.duration else {}),
         }
 
     @property

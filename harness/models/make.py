@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import yaml
@@ -23,7 +22,7 @@ from harness.models.device import (
 from harness.models.table import PROBABILITIES
 from harness.store.runs import StoredRun
 from harness.supervise.user_files import make_own, replacing
-from harness.units import KIB, MIB, parse_duration_ns
+from harness.units import KIB, MIB
 
 SUITE = "device-model"
 #: Measurements of the suite by what they are of, with the metric that has the durations.
@@ -33,10 +32,10 @@ MEASURED = {
     "sync": "fdatasync_duration_ns",
     GROWN: "fdatasync_duration_ns",
 }
-#: A device bursts where it is faster than its bandwidth by this share after a pause.
-_BURST_SHARE = 0.2
 #: Calls that move more than this share of the bandwidth wait for a throttle.
 _LIMITED_SHARE = 0.8
+#: Of these, calls that take so many times the median waited for the throttle.
+_WAITED = 4
 #: With fewer calls that did not wait for a throttle, durations of a size are not known.
 _LEAST_SHARE = 0.03
 #: Tier kinds whose files are buffered in the page cache.
@@ -63,7 +62,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     (tier,) = run.manifest["tiers"]
     metrics = run.run["metrics"]
     bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
-    bursts = {way: _burst_bytes(metrics, way, bandwidth[way]) for way in bandwidth}
+    bursts = {way: _burst_bytes(durations_of(run, way), bandwidth[way]) for way in bandwidth}
     points = {
         operation: tuple(_points(run, operation, bandwidth, bursts)) for operation in MEASURED
     }
@@ -109,7 +108,7 @@ def _points(
         transfer_ns = size_bytes / bandwidth[direction] * 1e9
         limit_ns = None
         if bursts[direction] and histogram.mean * _LIMITED_SHARE <= transfer_ns:
-            limit_ns = transfer_ns / 2
+            limit_ns = max(transfer_ns / 2, _WAITED * histogram.percentile(50))
         if quantiles := _quantiles(histogram, limit_ns):
             yield Point(size_bytes, quantiles)
 
@@ -121,10 +120,7 @@ def _quantiles(
 
     None where hardly any call was shorter than the limit.
     """
-    share = 1.0
-    if limit_ns is not None:
-        every = histogram.percentiles(range(1, 101))
-        share = sum(duration_ns < limit_ns for duration_ns in every) / 100
+    share = 1.0 if limit_ns is None else _share_below(histogram, limit_ns)
     if share < _LEAST_SHARE:
         return None
     durations = histogram.percentiles([share * percent for percent in PROBABILITIES])
@@ -146,14 +142,24 @@ def _bandwidth(metrics: list[dict[str, Any]], measurements: tuple[str, ...]) -> 
     return round(_largest(metrics, "bandwidth_bytes_per_second", measurements) / 1e6) * 10**6
 
 
-def _burst_bytes(metrics: list[dict[str, Any]], way: str, rate: int) -> int:
-    """Return the bytes that pass at once after a pause; 0 where the rate is hardly higher then."""
-    for metric in _of(metrics, "bandwidth_bytes_per_second", f"burst_{way}"):
-        seconds = parse_duration_ns(metric["labels"]["duration"]) / 1e9
-        more = median(metric["samples"]) - rate
-        if more > _BURST_SHARE * rate:
-            return round(float(more) * seconds / 1e6) * 10**6
-    return 0
+def _burst_bytes(by_size: Mapping[int, hdr.Histogram], rate: int) -> int:
+    """Return the bytes that pass at once after a pause; 0 of a device without a throttle.
+
+    A throttle lets requests pass until their bytes are used up, and then one waits: they are as
+    many bytes as requests on one that waits.
+    """
+    size_bytes, histogram = max(by_size.items())
+    transfer_ns = size_bytes / rate * 1e9
+    passed = _share_below(histogram, transfer_ns / 2)
+    limited = histogram.mean * _LIMITED_SHARE <= transfer_ns
+    if not limited or not 0.5 < passed < 1:
+        return 0
+    return round(size_bytes / (1 - passed) / 1e6) * 10**6
+
+
+def _share_below(histogram: hdr.Histogram, limit_ns: float) -> float:
+    every = histogram.percentiles([percent / 10 for percent in range(1, 1001)])
+    return sum(duration_ns < limit_ns for duration_ns in every) / len(every)
 
 
 def _parallel(metrics: list[dict[str, Any]]) -> int:
