@@ -16,7 +16,7 @@ import typer
 
 from harness import registry
 from harness.cli.common import print_json, stand_ins
-from harness.cli.curve import CurveOptions, curve
+from harness.cli.curve import NOT_OF_PLANNED_RUNS, CurveOptions, curve
 from harness.cli.options import option_text, workload_commands
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import execute_experiment
@@ -39,18 +39,6 @@ _LOOKS = 2
 #: What a run takes in addition to its phases: restoring data, starting, checking, stopping.
 _OTHER_S = 8.0
 _SHORTEST_S, _LONGEST_S = 3.0, 120.0
-_WITHOUT = (
-    "placement",
-    "repeats",
-    "plant",
-    "observe",
-    "dsn",
-    "label",
-    "listen",
-    "name",
-    "load_curve",
-    "arm",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,5 +214,5 @@ app = workload_commands(
     AdviseOptions,
     advise,
     "Measure what moving each part gains; the first line is the answer.",
-    _WITHOUT,
+    (*NOT_OF_PLANNED_RUNS, "repeats"),
 )

@@ -41,9 +41,9 @@ if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.response import PointOfCurve, ResponseCurve
 
 _REPEATS = 3
-_WITHOUT = (
+#: Options of a run that commands without placements of the user's leave out.
+NOT_OF_PLANNED_RUNS = (
     "placement",
-    "model",
     "plant",
     "observe",
     "dsn",
@@ -296,5 +296,5 @@ app = workload_commands(
     CurveOptions,
     curve,
     "Measure a response curve of the workload.",
-    _WITHOUT,
+    (*NOT_OF_PLANNED_RUNS, "model"),
 )

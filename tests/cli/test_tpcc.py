@@ -137,7 +137,7 @@ def test_what_cannot_work_is_refused_before_anything_is_started(harness, argv, w
 def test_what_was_committed_survives_a_kill(loaded, engine):
     argv = [engine if word == "postgres" else word for word in POSTGRES]
     run = loaded(*argv, *SHORT, "--test", "durability", "--rate", "200", "--json").run
-    # New-Orders that the clients were told of, and Payments.
+    # New-Orders that the server has confirmed to clients, and Payments.
     committed = values(run, "journal_committed_count", "transaction")
     assert committed["new_order"] > 0 and committed["payment"] > 0
     # Of the window; a timer is never early.

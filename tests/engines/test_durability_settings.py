@@ -28,7 +28,7 @@ RISKY = {
 }
 
 
-def told(lab: Any, name: str, golden: Path, settings: dict[str, str]) -> set[str]:
+def warned_settings(lab: Any, name: str, golden: Path, settings: dict[str, str]) -> set[str]:
     """Names of the settings that a server of the engine tells on restored data."""
     engine = lab.started(name, golden, settings)
     found = engine.lost_without_power()
@@ -43,8 +43,8 @@ def test_defaults_keep_acknowledged_commits_and_risks_are_reported(
     lab: Any, empty_engines: Any, name: str
 ) -> None:
     golden = empty_engines.data(name)
-    assert told(lab, name, golden, {}) == set()
-    assert told(lab, name, golden, RISKY[name]) == set(RISKY[name]) - {"log_bin"}
+    assert warned_settings(lab, name, golden, {}) == set()
+    assert warned_settings(lab, name, golden, RISKY[name]) == set(RISKY[name]) - {"log_bin"}
 
 
 @pytest.mark.parametrize(

@@ -154,15 +154,15 @@ def test_percentiles_are_those_of_fio(work: MicroContext) -> None:
 
     plan = Fio.from_mapping(TINY | {"duration": DURATION, "measurements": {"r": READ}})
     document, _ = fio._fio(work, fio.job_file(plan.jobs[0], plan, past_cache=False, seed=1))
-    told = document["jobs"][0]["read"]["lat_ns"]
+    reported = document["jobs"][0]["read"]["lat_ns"]
     ours = hdr.decode(sample_of(document, plan.jobs[0]).latencies)
-    assert ours.total == told["N"]
+    assert ours.total == reported["N"]
     ranks = ours.counts.cumsum()
-    for percent, value in told["percentile"].items():  # fio rounds ranks up, hdr to the nearest
+    for percent, value in reported["percentile"].items():  # fio rounds ranks up, hdr to the nearest
         rank = math.ceil(Fraction(float(percent)) * ours.total / 100)  # exact: 99.9 is a bit more
         at = int(ranks.searchsorted(rank))
         assert int(ours.layout.bounds()[1][at]) == pytest.approx(value, rel=0.002)
-    assert ours.mean == pytest.approx(told["mean"], rel=0.02)
+    assert ours.mean == pytest.approx(reported["mean"], rel=0.02)
 
 
 def test_bins_keep_their_counts() -> None:
@@ -288,8 +288,8 @@ def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Micro
     resident = resident_bytes(work.files / "data")
     (duration,) = _by_configuration(measured, "operation_duration_ns").values()
     assert duration.labels["direct"] == "no"
-    told = measured.artifacts["fio"]["jobs"][duration.labels["configuration"]]
-    assert "invalidate=0" in told
+    reported = measured.artifacts["fio"]["jobs"][duration.labels["configuration"]]
+    assert "invalidate=0" in reported
     assert 7 * MIB <= resident <= 8 * MIB  # the kernel may take clean pages back
 
 
@@ -377,9 +377,9 @@ def test_a_missing_program_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(UsageError, match=f"{name} is not installed") as told:
+    with pytest.raises(UsageError, match=f"{name} is not installed") as reported:
         external_tools.require(name, ["--version"])
-    assert f"apt install {name}" in told.value.hint
+    assert f"apt install {name}" in reported.value.hint
 
 
 def test_an_old_fio_is_refused() -> None:

@@ -492,7 +492,7 @@ class SimulatedKernel(Kernel):
 
 
 def new_host(root: Path, ghost: tuple[str, str, str] | None = None) -> SimulatedHost:
-    """region0 without labels, so with a raw namespace; region1 with somebody's mounted ext4."""
+    """region0 without labels, so with a raw namespace; region1 with another user's mounted ext4."""
     host = SimulatedHost(root)
     host.shows_through = ghost or host.shows_through
     host.regions = {"region0": Region_("region0", labelled=False), "region1": Region_("region1")}

@@ -1,6 +1,6 @@
 """The wording of each page and the numbers behind it, from stored example runs: a golden file each.
 
-After a change of the wording, `.venv/bin/python tests/reports/test_golden.py` writes the pages anew
+After a change of the wording, `.venv/bin/python tests/reports/test_golden.py` writes the pages
 (with ``--runs`` the example runs too); read the difference before committing it.
 """
 

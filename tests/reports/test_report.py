@@ -47,7 +47,7 @@ def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
     assert {row[0] for row in tiers} == {"ssd", "pmem"}
     settings = shown["postgres 18.4: settings given, and those that decide durability"].rows
     assert ("shared_buffers", "1024MB", "1024MB") in settings
-    assert ("fsync", "–", "on") in settings  # though nobody gave it
+    assert ("fsync", "–", "on") in settings  # which no user has set
     assert f"harness repro {runs[0].run_id}" in html
     markdown = files.markdown.read_text(encoding="utf-8")
     for path in files.figures:

@@ -61,7 +61,7 @@ def measured(window_ns: int = 10 * 10**9, **seen: Any) -> Outcome:
     return outcome_of(DriverResult("ycsb", "", window_ns, reads, **seen))
 
 
-def told(outcome: Outcome) -> set[str]:
+def warning_codes(outcome: Outcome) -> set[str]:
     return {finding.code for finding in outcome.uncontrolled}
 
 
@@ -70,7 +70,7 @@ def test_a_window_with_counters_of_its_own_tells_them():
     metrics = {metric.name: metric.value for metric in outcome.metrics}
     assert metrics["window_cpu_ns"] == 200_000_000
     assert metrics["server_cpu_per_operation_ns"] == 200_000
-    assert "window-too-short" not in told(outcome)
+    assert "window-too-short" not in warning_codes(outcome)
 
 
 def test_counters_that_were_read_too_late_are_told_nowhere_and_that_is_said():
@@ -79,11 +79,11 @@ def test_counters_that_were_read_too_late_are_told_nowhere_and_that_is_said():
     assert "operations_per_second" in names
     assert {name for name in names if name.startswith("window_")} == {"window_duration_ns"}
     assert "server_cpu_per_operation_ns" not in names
-    assert "window-counters-late" in told(outcome)
+    assert "window-counters-late" in warning_codes(outcome)
 
 
 def test_a_window_that_is_shorter_than_asked_for_is_told():
-    assert "window-too-short" in told(measured(window_ns=8_300_000_000))
+    assert "window-too-short" in warning_codes(measured(window_ns=8_300_000_000))
 
 
 def histogram(count: int) -> str:
@@ -112,7 +112,7 @@ def test_operations_beyond_those_that_were_asked_for_are_told():
     for done, told_so in ((10, False), (18, True)):
         driven = DriverResult("loadgen", "", 10**7, {"read": Operation(done)})
         outcome = outcome_of(driven, asked)
-        assert ("too-many-operations" in told(outcome)) == told_so
+        assert ("too-many-operations" in warning_codes(outcome)) == told_so
 
 
 def test_processor_time_of_an_engine_inside_is_not_told_by_operation_where_starts_are_awaited():
