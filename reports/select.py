@@ -1,6 +1,4 @@
-"""Which runs a person means: a run, an experiment, or a selector such as
-``placement=ssd-both,engine=postgres``.
-"""
+"""Which runs a selector means: ``placement=ssd-both engine=postgres or RUN`` (docs/results.md)."""
 
 from __future__ import annotations
 
@@ -33,24 +31,62 @@ _FIELDS: dict[str, _Field] = {
     "experiment": lambda run: str(run.head["experiment"]["name"]),
     "host": lambda run: str(run.head["host"]["hostname"]) if run.head["host"] else "unknown",
 }
-#: Longer names of spec facts, by the short one.
-_SHORT = {"cache": "params.cache", "scale": "params.scale"}
 
 
-def select(store: Store, text: str, among: Sequence[StoredRun] | None = None) -> list[StoredRun]:
-    """The finished runs that ``text`` means, oldest first.
+def select(store: Store, *words: str, among: Sequence[StoredRun] | None = None) -> list[StoredRun]:
+    """The finished runs that a selector means, oldest first.
 
-    ``text``: a run (id, unique beginning or end, path), an experiment (``name`` or
-    ``name@hash``), or ``key=value,…`` over the fields above, ``params.<name>`` and
-    ``settings.<name>``. Runs with planted delays only by their id or ``plant=…``. ``among``: the
-    runs that fields select from (all). UsageError where nothing matches, with what there is.
+    Conditions ``key=value`` (over the fields above, ``params.<name>`` and ``settings.<name>``)
+    restrict: a run meets all of them. Names (a run's id, its unique beginning or end, or its path;
+    an experiment, ``name`` or ``name@hash``) list: a run has one of them. The word ``or`` begins
+    another selector. Runs with planted delays only by their id or ``plant=…``. ``among``: the runs
+    that conditions without a name select from (all). UsageError where nothing matches, with what
+    there is.
     """
-    if store.has(text) or (Path(text) / "run.json").exists():
-        return [store.run(text)]
+    found: dict[str, StoredRun] = {}
+    for own in _alternatives(store, words):
+        found |= {run.run_id: run for run in _matching(store, own, among)}
+    return [found[run_id] for run_id in sorted(found)]
+
+
+def _alternatives(store: Store, words: Sequence[str]) -> list[list[str]]:
+    """The names and conditions of each selector; blanks and commas in a word separate them, too."""
+    found: list[list[str]] = [[]]
+    for word in words:
+        for piece in [word] if _is_run(store, word) else word.replace(",", " ").split():
+            if piece == "or":
+                found.append([])
+            else:
+                found[-1].append(piece)
+    if not all(found):
+        raise UsageError(
+            f"runs {' '.join(words)!r}",
+            "a selector is missing",
+            "name runs or experiments, or give conditions such as engine=postgres, around each or",
+        )
+    return found
+
+
+def _is_run(store: Store, text: str) -> bool:
+    return store.has(text) or (Path(text) / "run.json").exists()
+
+
+def _matching(
+    store: Store, pieces: Sequence[str], among: Sequence[StoredRun] | None
+) -> list[StoredRun]:
+    names = [one for one in pieces if _is_run(store, one) or "=" not in one]
+    conditions = ",".join(one for one in pieces if one not in names)
     runs = store.runs()
-    if "=" in text:
-        return _by_fields(list(runs if among is None else among), text)
-    return _of_experiment(runs, text) or [store.run(text)]
+    if names:
+        named = {run.run_id: run for one in names for run in _named(store, runs, one)}
+        return _by_fields(list(named.values()), conditions, named=True)
+    return _by_fields(list(runs if among is None else among), conditions)
+
+
+def _named(store: Store, runs: Sequence[StoredRun], name: str) -> list[StoredRun]:
+    if _is_run(store, name):
+        return [store.run(name)]
+    return _of_experiment(runs, name) or [store.run(name)]
 
 
 def experiment(store: Store, text: str) -> list[StoredRun]:
@@ -81,10 +117,13 @@ def unplanted(runs: Iterable[StoredRun]) -> list[StoredRun]:
     return [run for run in runs if not run.head["spec"].get("plant")]
 
 
-def _by_fields(runs: list[StoredRun], text: str) -> list[StoredRun]:
-    facts = {fact for run in runs for fact in spec_facts(run)}
+def _by_fields(runs: list[StoredRun], text: str, named: bool = False) -> list[StoredRun]:
+    """The runs that meet all conditions; those with planted delays if they are ``named``."""
+    if not text:
+        return runs
+    facts = {f for run in runs for f in spec_facts(run) if f.startswith(("params.", "settings."))}
     pairs = _pairs(text, facts)
-    runs = every = runs if "plant" in pairs else unplanted(runs)
+    runs = every = runs if named or "plant" in pairs else unplanted(runs)
     for key, value in pairs.items():
         present = sorted({_field(run, key) for run in runs})
         runs = [run for run in runs if _field(run, key) == value]
@@ -105,16 +144,10 @@ def _same_name(runs: Iterable[StoredRun], key: str, value: str, present: Iterabl
     return nearest(value, list(present))
 
 
-def _meant(key: str, facts: Iterable[str]) -> str:
-    """A parameter or setting of that name, or else the field that is nearest."""
-    longer = [f"{kind}.{key}" for kind in ("params", "settings") if f"{kind}.{key}" in facts]
-    return f" (did you mean {longer[0]!r}?)" if longer else nearest(key, [*_FIELDS, *_SHORT])
-
-
 def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
     """``key=value`` items; a placement's own commas (``data=ssd,wal=pmem``) stay its own.
 
-    ``facts``: those that the runs have, for who has forgotten the first half of a name.
+    ``facts``: the parameters and settings that runs have; they need no ``params.``.
     """
     pairs: dict[str, str] = {}
     for item in text.split(","):
@@ -122,12 +155,21 @@ def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
         if separator and key in PARTS and "placement" in pairs:
             pairs["placement"] += f",{item.strip()}"
             continue
-        known = key in _FIELDS or key in _SHORT or key.startswith(("params.", "settings."))
+        longer = (f"{kind}.{key}" for kind in ("params", "settings"))
+        key = key if key in _FIELDS else next((name for name in longer if name in facts), key)
+        known = key in _FIELDS or key.startswith(("params.", "settings."))
         if not separator or not known:
+            names = [*_FIELDS, *sorted(fact.partition(".")[2] for fact in facts)]
             raise UsageError(
                 f"runs with {text!r}",
-                f"{key!r} is not a field{_meant(key, facts)}",
-                f"fields: {', '.join([*_FIELDS, *_SHORT])}, params.<name>, settings.<name>",
+                f"{key!r} is not a field{nearest(key, names)}",
+                f"fields: {', '.join(_FIELDS)}, and each parameter and setting by its name",
+            )
+        if pairs.get(key, value) != value:
+            raise UsageError(
+                f"runs with {text!r}",
+                f"no run has both {key}={pairs[key]} and {key}={value}",
+                f"for the runs with either: {key}={pairs[key]} or {key}={value}",
             )
         pairs[key] = value
     if "memory_limit" in pairs and pairs["memory_limit"] != "none":
@@ -138,4 +180,4 @@ def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
 def _field(run: StoredRun, key: str) -> str:
     if key in _FIELDS:
         return _FIELDS[key](run)
-    return spec_facts(run).get(_SHORT.get(key, key), "none")
+    return spec_facts(run).get(key, "none")

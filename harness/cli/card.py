@@ -11,6 +11,7 @@ from harness.cli.common import (
     JsonOption,
     OutOption,
     ResultsOption,
+    SelectorArgument,
     chosen_runs,
     print_json,
     store,
@@ -19,10 +20,7 @@ from harness.errors import UsageError
 
 
 def card(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(help="Run ids or selectors [all microbenchmark runs]."),
-    ] = None,
+    runs: SelectorArgument = None,
     out: OutOption = Path("card"),
     title: Annotated[
         str, typer.Option("--title", help="Title of the card.")
@@ -42,7 +40,7 @@ def card(
     from reports.micro.report import write_cards
 
     where = store(results)
-    chosen = chosen_runs(where, runs or []) or [run for run in where.runs() if is_micro(run)]
+    chosen = chosen_runs(where, runs, [run for run in where.runs() if is_micro(run)])
     if not chosen:
         raise UsageError(
             "a card",

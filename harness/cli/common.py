@@ -34,6 +34,13 @@ RetriesOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
 ]
+SelectorArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SELECTOR]",
+        help="Runs: engine=postgres placement=ssd-both, an id, an experiment; `or` adds [all].",
+    ),
+]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="Output folder.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 EmulateOption = Annotated[
@@ -140,10 +147,11 @@ def metric_value(run: Mapping[str, Any], name: str, **labels: str) -> float | No
 
 
 def chosen_runs(
-    where: Store, selectors: Sequence[str], among: Sequence[StoredRun] | None = None
+    where: Store, words: Sequence[str] | None, among: Sequence[StoredRun] | None = None
 ) -> list[StoredRun]:
-    """The runs that any of the selectors names (by fields: ``among`` these), by run id."""
+    """The finished runs that a selector means (by conditions: ``among`` these); all without one."""
     from reports.select import select
 
-    found = {run.run_id: run for text in selectors for run in select(where, text, among)}
-    return [found[run_id] for run_id in sorted(found)]
+    if not words:
+        return list(where.runs() if among is None else among)
+    return select(where, *words, among=among)

@@ -15,6 +15,7 @@ from harness.cli.common import (
     OutOption,
     QuietOption,
     ResultsOption,
+    SelectorArgument,
     chosen_runs,
     print_json,
     store,
@@ -31,8 +32,12 @@ from harness.warnings import RunWarning, warn
 
 
 def compare(
-    a: Annotated[str, typer.Argument(help="Run id, experiment, or placement=…,engine=…")],
-    b: Annotated[str, typer.Argument(help="The same, for the other side.")],
+    a: Annotated[str, typer.Argument(help="Selector of runs: placement=ssd-both, an experiment.")],
+    b: Annotated[str, typer.Argument(help="Selector of the other side.")],
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SELECTOR]", help="Conditions of both sides: engine=postgres."),
+    ] = None,
     over: Annotated[
         list[str] | None, typer.Option("--over", help="What may differ: placement, engine …")
     ] = None,
@@ -68,7 +73,7 @@ def compare(
 
     above = parse_share(fail_above) if fail_above is not None else None
     where = store(results)
-    sides = select(where, a), select(where, b)
+    sides = select(where, a, *(runs or ())), select(where, b, *(runs or ()))
     blocks = {_block(stored) for side in sides for stored in side}
     neighbours = [stored for stored in where.runs() if _block(stored) in blocks]
     if above is not None and all(stored.run["status"] == "failed" for stored in sides[1]):
@@ -95,7 +100,7 @@ def _block(stored: StoredRun) -> tuple[str, int]:
 
 
 def explain(
-    runs: Annotated[list[str] | None, typer.Argument(help="Run ids or selectors.")] = None,
+    runs: SelectorArgument = None,
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="Placement that the others are compared with.")
     ] = None,
@@ -117,7 +122,7 @@ def explain(
     where = store(results)
     every = where.runs()
     of_engines = [stored for stored in every if not is_micro(stored)]
-    chosen = chosen_runs(where, runs, of_engines) if runs else unplanted(of_engines)
+    chosen = chosen_runs(where, runs, of_engines if runs else unplanted(of_engines))
     chosen = [stored for stored in chosen if not is_micro(stored)]
     made = panels(chosen, "placement", baseline, anyway) if chosen else []
     rows = explained(made, Evidence.of(every, ScoreStore(where.root).all()))
@@ -135,9 +140,7 @@ def explain(
 
 
 def conclusions(
-    runs: Annotated[
-        list[str] | None, typer.Argument(help="Run ids or selectors [all runs].")
-    ] = None,
+    runs: SelectorArgument = None,
     paper: Annotated[str | None, typer.Option("--paper", help="Of this paper only.")] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
@@ -152,7 +155,7 @@ def conclusions(
         context = "no conclusions of such a paper"
         raise unknown(f"--paper {paper}", context, paper, PAPERS, "one of {}")
     where = store(results)
-    chosen = chosen_runs(where, runs) if runs else where.runs()
+    chosen = chosen_runs(where, runs)
     if not chosen:
         raise UsageError(
             "conclusions on all runs",
@@ -167,7 +170,7 @@ def conclusions(
 
 
 def report(
-    runs: Annotated[list[str] | None, typer.Argument(help="Run ids or selectors.")] = None,
+    runs: SelectorArgument = None,
     experiment: Annotated[
         str | None, typer.Option("--experiment", "-e", help="All runs of an experiment.")
     ] = None,
@@ -268,12 +271,10 @@ def _check_compared(engines: bool, given: Mapping[str, str | None]) -> None:
 def _chosen(where: Store, names: list[str], experiment: str | None) -> list[StoredRun]:
     from reports.select import unplanted
 
-    chosen = chosen_runs(where, names)
+    chosen = chosen_runs(where, names, where.runs() if names else unplanted(where.runs()))
     if experiment is not None:
         known = {stored.run_id for stored in chosen}
-        chosen += [run for run in _of_experiment(where, experiment) if run.run_id not in known]
-    elif not names:
-        chosen = unplanted(where.runs())
+        chosen = [run for run in _of_experiment(where, experiment) if run.run_id in known]
     if not chosen:
         raise UsageError(
             f"report on {experiment or ', '.join(names) or 'all runs'}",

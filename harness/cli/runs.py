@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from harness.cli import show
 from harness.cli.common import (
     JsonOption,
     ResultsOption,
+    SelectorArgument,
     chosen_runs,
     confirm,
     print_json,
@@ -36,10 +37,12 @@ app = typer.Typer(help="List, show, remove, export and import runs.", no_args_is
 
 
 @app.command("list")
-def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
-    """List every run with its status."""
+def list_(
+    runs: SelectorArgument = None, results: ResultsOption = None, json_: JsonOption = False
+) -> None:
+    """List runs with their status; without a selector the unfinished ones, too."""
     where = store(results)
-    finished, unfinished = where.runs(), where.unfinished()
+    finished, unfinished = chosen_runs(where, runs), [] if runs else where.unfinished()
     if json_:
         _print_json(finished, [path.name for path in unfinished])
         return
@@ -108,16 +111,29 @@ def _state(unfinished: Path) -> str:
 
 @app.command("show")
 def show_(
-    run: Annotated[str, typer.Argument(help="Run id, its beginning or end, or a directory.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="SELECTOR", help="Run id, its beginning or end, or a selector."),
+    ],
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """One run: its metrics, checks and what it ran on."""
-    stored = store(results).run(run)
+    """Show each run: its metrics, checks and what it ran on."""
+    chosen = chosen_runs(store(results), runs)
     if json_:
-        print_json({"run": stored.run, "manifest": stored.manifest})
+        print_json(_documents(chosen) if len(chosen) > 1 else _document(chosen[0]))
         return
-    _print_run(stored)
+    for number, stored in enumerate(chosen):
+        print("\n" * (number > 0), end="")
+        _print_run(stored)
+
+
+def _document(stored: StoredRun) -> dict[str, Any]:
+    return {"run": stored.run, "manifest": stored.manifest}
+
+
+def _documents(chosen: Sequence[StoredRun]) -> dict[str, Any]:
+    return {"runs": [_document(stored) for stored in chosen]}
 
 
 def _print_run(stored: StoredRun) -> None:
@@ -232,9 +248,7 @@ def rm(
 
 @app.command("export")
 def export(
-    runs: Annotated[
-        list[str] | None, typer.Argument(help="Run ids or selectors [all finished].")
-    ] = None,
+    runs: SelectorArgument = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", help=".csv, .json, .tar.gz, or .yaml for Apache Otava")
     ] = Path("runs.csv"),
@@ -277,7 +291,7 @@ def export(
 
 
 def _chosen(where: Store, selectors: list[str] | None, problem: str) -> list[StoredRun]:
-    chosen = chosen_runs(where, selectors) if selectors else where.runs()
+    chosen = chosen_runs(where, selectors)
     if not chosen:
         raise UsageError(problem, f"no finished run in {where.root}", "run something first")
     return chosen
@@ -289,9 +303,7 @@ def sql(
         str,
         typer.Argument(help="A SELECT over runs, metrics, samples, histograms and series."),
     ],
-    runs: Annotated[
-        list[str] | None, typer.Argument(help="Run ids or selectors [all finished].")
-    ] = None,
+    runs: SelectorArgument = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -345,8 +357,7 @@ def _export_otava(chosen: list[StoredRun], out: Path) -> None:
 
 
 def _export_json(chosen: list[StoredRun], out: Path) -> None:
-    document = {"runs": [{"run": r.run, "manifest": r.manifest} for r in chosen]}
-    _write(out, json.dumps(document, indent=1, ensure_ascii=False))
+    _write(out, json.dumps(_documents(chosen), indent=1, ensure_ascii=False))
 
 
 def _without_trees(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -408,4 +408,13 @@ def test_selecting_runs(tmp_path: Path) -> None:
     assert {r.run_id for r in experiment(store, "demo")} == {r.run_id for r in runs}
     with pytest.raises(UsageError, match=r"did you mean 'demo'"):
         experiment(store, "demmo")
-    assert select(store, "engine=postgres", [split]) == [split]
+    assert select(store, "engine=postgres", among=[split]) == [split]
+    # Conditions restrict, names list, and `or` begins another selector.
+    assert len(select(store, "engine=duckdb", "placement=ssd-both")) == 2
+    assert len(select(store, "engine=duckdb placement=ssd-both or other")) == 3
+    assert len(select(store, runs[0].run_id, runs[1].run_id)) == 2
+    assert select(store, "demo", "other", "placement=data=ssd,wal=pmem") == [split]
+    with pytest.raises(UsageError, match="no run has both"):
+        select(store, "engine=duckdb", "engine=postgres")
+    with pytest.raises(UsageError):
+        select(store, "demo", "or")
