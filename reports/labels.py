@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from harness import jsonfile
+from harness.errors import UsageError
 from harness.store.runs import StoredRun
-from harness.units import format_bytes
+from harness.units import format_bytes, format_ns, parse_duration_ns
 from reports.run_configuration import Dimension, facts
 
 #: Facts a reader looks for first, as prefixes; the others follow in the order of the facts.
@@ -74,6 +76,8 @@ _NOT_GIVEN: Mapping[str, tuple[str | None, ...]] = {
     "no_monitors": (None, "[]"),
 }
 
+#: A duration as parameters print it.
+_DURATION = re.compile(r"[0-9.]+(ns|us|ms|s|m|h)")
 #: The number of queries that are named one by one; all of TPC-H's need no ends named.
 _FEW_QUERIES, _ALL_QUERIES = 5, 22
 
@@ -138,7 +142,39 @@ def in_words(fact: str, value: str | None) -> str:
 def parameter_words(name: str) -> str:
     """``ramp up`` of ``params.ramp_up`` or ``ramp_up``; ``records`` of ``recordcount``."""
     bare = name.removeprefix("params.")
-    return _WORDS.get(bare, bare.replace("_", " "))
+    return _WORDS.get(bare, bare.replace("_", " ").removesuffix(" bytes"))
+
+
+def number_of(value: str | None) -> tuple[float, str] | None:
+    """The number that a fact is, with its unit: ``ns`` of a duration; None for any other fact."""
+    text = plain_text(value or "")
+    try:
+        if _DURATION.fullmatch(text):
+            return parse_duration_ns(text), "ns"
+        return float(text), ""
+    except (ValueError, UsageError):
+        return None
+
+
+def at_value(fact: str, value: float, unit: str) -> str:
+    """``8 users``, ``1 user``, ``scale 0.1``, ``memory limit 4 GiB``, ``duration 3 s``."""
+    words = parameter_words(fact)
+    if fact == "memory_limit_bytes":
+        return f"{words} {format_bytes(value)}"
+    if unit == "ns" or not words.endswith("s"):
+        return f"{words} {format_ns(value) if unit else f'{value:,.10g}'}"
+    return f"{value:,.10g} {words.removesuffix('s') if value == 1 else words}"
+
+
+def varied_numbers(sets: Sequence[Mapping[str, str]]) -> list[str]:
+    """The numbers in which the sets differ, without seeds and what follows from others."""
+    return [
+        name
+        for name in leading(differing(sets), sets)
+        if name.startswith(("params.", "threads", "memory_limit_bytes"))
+        and "seed" not in name
+        and all(number_of(one.get(name)) is not None for one in sets)
+    ]
 
 
 def _number_or_word(text: str) -> str:

@@ -208,10 +208,10 @@ def _pairs(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> list[_Pair]:
 
     Where a plan was executed more than once, each run is paired with the nearest in time.
     """
-    blocks = dict.fromkeys(_block_of(run) for run in a)
+    blocks = dict.fromkeys(block_of(run) for run in a)
     found: list[_Pair] = []
     for block in blocks:
-        a_side, b_side = ([run for run in side if _block_of(run) == block] for side in (a, b))
+        a_side, b_side = ([run for run in side if block_of(run) == block] for side in (a, b))
         used: set[str] = set()
         for one, other in sorted(product(a_side, b_side), key=_starts_apart):
             if not used & {one.run_id, other.run_id}:
@@ -263,13 +263,14 @@ def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:
     """The durations of the runs of its plan and block added up, each spec once."""
     took: dict[str, int] = {}
     for other in every:
-        if _block_of(other) == _block_of(run):
+        if block_of(other) == block_of(run):
             spec = other.run["spec_hash"]
             took[spec] = max(took.get(spec, 0), other.run["duration_ns"])
     return sum(took.values())
 
 
-def _block_of(run: StoredRun) -> tuple[str, int]:
+def block_of(run: StoredRun) -> tuple[str, int]:
+    """The plan of a run, and its block there."""
     return _plan(run), run.run["spec"]["block"]
 
 

@@ -330,7 +330,7 @@ def _compared(
     is one arm at two values.
     """
     parameter, _, other = second.partition("=")
-    if parameter == sweep.parameter and other.isdigit():
+    if f"params.{parameter}" == sweep.parameter and other.isdigit():
         yield from ((line, line, int(other)) for line in sweep.meant_by(first))
     else:
         over, under = (sweep.meant_by(arm) for arm in (first, second))

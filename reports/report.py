@@ -68,6 +68,7 @@ from reports.formatting import (
     utc,
     verdict_text,
 )
+from reports.gains import gain_lines
 from reports.history import history_section
 from reports.metric_registry import metric_title
 from reports.money import money, money_section
@@ -190,6 +191,10 @@ class Report:
         """Every comparison with the baseline, by the panel's title."""
         return [(p.title_with_workload, group) for p in self.comparable for group in p.groups]
 
+    @property
+    def _gains(self) -> list[str]:
+        return list(gain_lines([group for panel in self.comparable for group in panel.groups]))
+
     @cached_property
     def _driven(self) -> list[Panel]:
         return self.panels if self._over == DRIVER else driven_by_several(self.runs)
@@ -226,7 +231,8 @@ class Report:
 
     @property
     def lines(self) -> Iterator[str]:
-        """For a terminal: one for each comparison, then one for each run that failed."""
+        """For a terminal: where most is gained, each comparison, and each run that failed."""
+        yield from self._gains
         for where, group in self.answers:
             row, which = group.deciding, f"{group.b.marked_name} against {group.a.marked_name}"
             found = row.note if row else "no single result stands for the whole"
@@ -266,6 +272,7 @@ class Report:
         """The page: the answers, then sections that are closed at first."""
         yield self._about()
         yield from banner(emulations(self.runs))
+        yield from (Paragraph(f"{text}.") for text in self._gains)
         yield from self._answers()
         yield from self._singles()
         for one in self.agreements:

@@ -171,7 +171,9 @@ def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Conte
     """Sort by workload and engine in the order given, then by what distinguishes the panels."""
     places = list(dict.fromkeys((r.run["spec"]["workload"], r.run["spec"]["engine"]) for r in runs))
     workloads = list(dict.fromkeys(workload for workload, _ in places))
-    ordered = sorted(found, key=lambda one: natural(str(sorted(one.own.items()))))
+    sets = [one.own for one in found]
+    telling = by_relevance(leading(differing(sets), sets))
+    ordered = sorted(found, key=lambda one: [natural(one.own.get(fact, "")) for fact in telling])
     return sorted(
         ordered,
         key=lambda one: (

@@ -12,18 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from harness.store.runs import StoredRun
 from reports.arm import Arm
 from reports.headline import main_operation
 from reports.labels import (
     FOLLOWING,
+    at_value,
     by_relevance,
     differing,
     in_words,
     leading,
+    number_of,
     parameter_words,
+    varied_numbers,
 )
 from reports.metric_registry import essential_parameters, load_of, metric_info
 from reports.run_configuration import marked, spec_facts
@@ -34,7 +36,7 @@ from reports.values import Measured, Quantity, Summary, in_order
 
 @dataclass(frozen=True)
 class Swept:
-    """A metric and the parameter that it is shown over.
+    """A metric and the parameter that it is shown over, as a fact of the spec.
 
     ``place``: another parameter, whose values have a place of their own each, side by side;
     ``percentiles``: which of a histogram's. ``share``: a metric with the same labels that says
@@ -52,12 +54,12 @@ class Swept:
 
 
 SWEPT = (
-    Swept("new_orders_per_minute", "users"),
-    Swept("operations_per_second", "threadcount", "workload"),
-    Swept("operation_duration_ns", "threadcount", "workload", ("50", "99")),
-    Swept("transaction_duration_ns", "rate_per_s", "", ("99",), offered=True),
-    Swept("operation_duration_ns", "target", "workload", ("99",), offered=True),
-    Swept("query_duration_ns", "q6_dates", share="query_selected_fraction"),
+    Swept("new_orders_per_minute", "params.users"),
+    Swept("operations_per_second", "params.threadcount", "params.workload"),
+    Swept("operation_duration_ns", "params.threadcount", "params.workload", ("50", "99")),
+    Swept("transaction_duration_ns", "params.rate_per_s", "", ("99",), offered=True),
+    Swept("operation_duration_ns", "params.target", "params.workload", ("99",), offered=True),
+    Swept("query_duration_ns", "params.q6_dates", share="query_selected_fraction"),
 )
 #: Of two lines of a paper: ``pmem-both over ssd-both``, under the metric's name with this.
 RATIO = "_ratio"
@@ -79,7 +81,7 @@ class Line:
     emulated: tuple[str, ...]
     unknown: bool
     settings: Mapping[str, str]
-    points: Mapping[int, Summary]
+    points: Mapping[float, Summary]
 
     @property
     def marked_name(self) -> str:
@@ -94,7 +96,7 @@ class Sweep:
     ``one``: the quantity with its unit and direction. ``shared``: what all of its runs share
     and must be known. ``place``: name and value of the parameter that other sweeps of the
     quantity have other values of; empty without one. ``per_cent``: whether values are shares;
-    ``offered``: whether they are rates.
+    ``offered``: whether they are rates. ``x_unit``: of the parameter, empty for counts.
     """
 
     engine_title: str
@@ -106,6 +108,7 @@ class Sweep:
     place: tuple[str, str] = ("", "")
     per_cent: bool = False
     offered: bool = False
+    x_unit: str = ""
 
     @property
     def title(self) -> str:
@@ -132,11 +135,11 @@ class Sweep:
     def over(self) -> str:
         return "share of rows selected" if self.per_cent else parameter_words(self.parameter)
 
-    def at(self, value: int) -> str:
-        """``1 client thread``, ``48 client threads``, ``15 % of rows selected``."""
+    def at(self, value: float) -> str:
+        """``1 client thread``, ``scale 0.1``, ``15 % of rows selected``."""
         if self.per_cent:
             return f"{value} % of rows selected"
-        return f"{value} {self.over.removesuffix('s') if value == 1 else self.over}"
+        return at_value(self.parameter, value, self.x_unit)
 
     @property
     def place_name(self) -> str:
@@ -145,7 +148,7 @@ class Sweep:
         return in_words(f"params.{name}", value) if name else ""
 
     @property
-    def values(self) -> tuple[int, ...]:
+    def values(self) -> tuple[float, ...]:
         """Every value of the parameter that some line has a point at."""
         return tuple(sorted({value for line in self.lines for value in line.points}))
 
@@ -178,7 +181,7 @@ class _Part:
     """One arm of one panel: a point of a line."""
 
     arm: Arm
-    value: int
+    value: float
     summary: Summary
     one: Measured
     facts: Mapping[str, str]
@@ -187,7 +190,7 @@ class _Part:
 def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
     """Those of every engine that has the metric, a single value of the parameter included."""
     found: list[Sweep] = []
-    for swept in SWEPT:
+    for swept in [*SWEPT, *_others(panels)]:
         for title in dict.fromkeys(panel.engine for panel in panels):
             own = [panel for panel in panels if panel.engine == title]
             parts = [part for panel in own for part in _parts(panel, swept)]
@@ -195,6 +198,19 @@ def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
                 alike = [part for part in parts if part.one.quantity == quantity]
                 found += _by_place(own[0], swept, alike)
     return found
+
+
+def _others(panels: Sequence[Panel]) -> Iterator[Swept]:
+    """The headline over each other number in which panels of one engine and workload differ."""
+    known = {swept.parameter for swept in SWEPT}
+    own = grouped(((panel.engine, panel.workload), panel) for panel in panels)
+    found: dict[Swept, None] = {}
+    for alike in own.values():
+        facts = [spec_facts(arm.usable[0]) for panel in alike for arm in panel.arms if arm.usable]
+        heads = [arm.headline for panel in alike for arm in panel.arms if arm.headline]
+        for fact in varied_numbers(facts):
+            found |= {Swept(q.name, fact): None for q in heads if fact not in known}
+    yield from found
 
 
 def side_by_side(found: Sequence[Sweep]) -> list[list[Sweep]]:
@@ -222,23 +238,22 @@ def _is_main(workload: str, runs: Sequence[StoredRun], quantity: Quantity) -> bo
     return load is not None and quantity.label(load.noun) == main_operation(load, runs)
 
 
-def _value(arm: Arm, swept: Swept, quantity: Quantity) -> int | None:
+def _value(arm: Arm, swept: Swept, quantity: Quantity) -> float | None:
     """Of the parameter, or the share in per cent that it stands for."""
-    spec: Mapping[str, Any] = arm.usable[0].run["spec"]
-    value = spec["params"].get(swept.parameter)
+    text = spec_facts(arm.usable[0]).get(swept.parameter)
     if not swept.share:
-        return value if isinstance(value, int) else None
+        number = number_of(text)
+        return number[0] if number else None
     share = arm.summaries(swept.share).get(Quantity(swept.share, quantity.labels))
-    return int(100 * share.median + 1e-6) if value is not None and share else None
+    return int(100 * share.median + 1e-6) if text is not None and share else None
 
 
 def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sweep]:
-    fact = f"params.{swept.place}"
-    places = grouped((part.facts.get(fact, ""), part) for part in parts)
-    names = [name for name in essential_parameters(panel.workload) if name != swept.parameter]
+    places = grouped((part.facts.get(swept.place, ""), part) for part in parts)
+    names = [f"params.{name}" for name in essential_parameters(panel.workload)]
     for value in sorted(places):
         own = places[value]
-        shared = [f"params.{name}" for name in names if name != swept.place]
+        shared = [fact for fact in names if fact not in (swept.parameter, swept.place)]
         shared = [f for f in shared if len({part.facts.get(f) for part in parts}) == 1]
         words = (in_words(f, own[0].facts.get(f)) for f in shared if f in own[0].facts)
         yield Sweep(
@@ -248,15 +263,23 @@ def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sw
             swept.parameter,
             tuple(_lines(own, swept.parameter)),
             tuple(filter(None, words)),
-            (swept.place, value) if swept.place else ("", ""),
+            (swept.place.removeprefix("params."), value) if swept.place else ("", ""),
             bool(swept.share),
             swept.offered,
+            _x_unit(swept, own),
         )
+
+
+def _x_unit(swept: Swept, parts: Sequence[_Part]) -> str:
+    if swept.parameter == "memory_limit_bytes":
+        return "bytes"
+    number = number_of(parts[0].facts.get(swept.parameter))
+    return number[1] if number and not swept.share else ""
 
 
 def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
     """Parts that agree in all but the parameter and what follows from it."""
-    names = [f"params.{parameter}", *FOLLOWING.get(f"params.{parameter}", ())]
+    names = [parameter, *FOLLOWING.get(parameter, ())]
     leaders = leading(names, [part.facts for part in parts])
     free = {name for name in names if name not in leaders[1:]}
     grouped = _grouped(parts, free)

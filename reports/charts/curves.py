@@ -316,7 +316,7 @@ def _swept(sweep: Sweep, published: Sequence[PublishedSeries]) -> Plot:
     return Plot(
         sweep.place_name,
         sweep.over + (", %" if sweep.per_cent else ""),
-        "",
+        sweep.x_unit,
         sweep.measure,
         sweep.unit,
         (*own, *papers),

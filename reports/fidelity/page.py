@@ -34,7 +34,7 @@ from reports.published import (
     published_table,
     read_published,
 )
-from reports.run_configuration import emulations
+from reports.run_configuration import emulations, spec_facts
 from reports.sections import (
     Block,
     Lines,
@@ -278,7 +278,7 @@ def _published_speed_up(
     swept = next((s for s in SWEPT if quantity and s.metric == quantity.name), None)
     if quantity is None or swept is None or swept.place or swept.percentiles or swept.share:
         return None
-    x = str(panel.runs[0].run["spec"]["params"].get(swept.parameter))
+    x = spec_facts(panel.runs[0]).get(swept.parameter)
     a, b = group.a.value, group.b.value
     found = {
         (one.arm, one.metric): point.y_base

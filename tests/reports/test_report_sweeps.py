@@ -56,7 +56,8 @@ def tpcc(
 
 
 def over_users(runs: Sequence[StoredRun]) -> Sweep:
-    (found,) = sweeps(panels(runs, "placement", None))
+    made = sweeps(panels(runs, "placement", None))
+    (found,) = (one for one in made if one.parameter == "params.users")
     return found
 
 
@@ -116,6 +117,34 @@ def test_connections_that_are_varied_by_themselves_stay_apart(tmp_path: Path) ->
         "ssd-both, connections 32": 500,
         "ssd-both, connections 16": 400,
     }
+
+
+def test_any_number_that_varies_is_a_curve_of_the_headline(tmp_path: Path) -> None:
+    runs = [
+        tpcc(tmp_path, placement, 8, per_minute * warehouses, params={"warehouses": warehouses})
+        for placement, per_minute in (("ssd-both", 100.0), ("pmem-both", 200.0))
+        for warehouses in (1, 2, 4)
+    ]
+    (sweep,) = (one for one in sweeps(panels(runs, "placement", None)) if one.varies)
+    assert sweep.parameter == "params.warehouses" and sweep.values == (1, 2, 4)
+    assert [sweep.at(value) for value in (1, 4)] == ["1 warehouse", "4 warehouses"]
+    assert {line.name: line.points[4].median for line in sweep.lines} == {
+        "ssd-both": 400, "pmem-both": 800,
+    }  # fmt: skip
+
+
+def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
+    """PMem gains 2, 4 and 2.1 times at 1, 8 and 32 users: the largest gain is shown."""
+    noise = [1, 1.01, 0.99, 1.02, 0.98, 1.03, 0.97, 1.04]
+    runs = [
+        tpcc(tmp_path, placement, users, 1000 * more * noise[block], block=block)
+        for block in range(8)
+        for users, gain in ((1, 2.0), (8, 4.0 + block / 100), (32, 2.1))
+        for placement, more in (("ssd-both", 1.0), ("pmem-both", gain))
+    ]
+    first = next(iter(Report(runs).lines))
+    assert "pmem-both gains most at 8 users" in first
+    assert "more than at 32 users (2.10×), 1 user (2.00×)" in first
 
 
 def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path) -> None:
@@ -259,7 +288,7 @@ def test_a_load_curve_is_one_picture_of_the_main_operations_99th_percentile(
         for rate in rates
     ]  # fmt: skip
     (sweep,) = sweeps(panels(runs, "placement", None))
-    assert sweep.offered and sweep.parameter == "rate_per_s"
+    assert sweep.offered and sweep.parameter == "params.rate_per_s"
     labels = (("transaction", "new_order"), ("percentile", "99"))
     assert sweep.one.quantity == Quantity("transaction_duration_ns", labels)
     assert {line.name: [*line.points] for line in sweep.lines} == {
