@@ -1,8 +1,9 @@
 """A paper's own figures (``published.csv`` next to a profile), to lie next to what was measured.
 
 Columns: figure, series (``engine/arm``), x, y, unit, read_off_error, metric where the
-values are no query times, and note where a number was not plainly printed. They were printed
-or read off a figure of another machine: context, never part of a comparison.
+values are no query times, note where a number was not plainly printed, and derived where a
+microbenchmark's value is no single metric. The values were printed or read off a figure of another
+machine: context, never part of a comparison.
 
 Of stored query plans, whose times are those of the profiled execution, papers print:
 
@@ -58,11 +59,15 @@ _RATES = {
 
 @dataclass(frozen=True)
 class PublishedPoint:
-    """One point; ``y_base`` and ``error_base`` in ns, bytes, or the unit as it is."""
+    """One point; ``y_base`` and ``error_base`` in ns, bytes, or the unit as it is.
+
+    ``derived``: how the local value is read off a microbenchmark (reports.micro.derived).
+    """
 
     x: str
     y_base: float
     error_base: float
+    derived: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,9 @@ def read_published(path: Path, figures: Sequence[str] = ()) -> list[PublishedSer
     for line, text in enumerate(rows, start=2):
         row = _row(text, f"{path}:{line}")
         factor, base_unit = _base(row["unit"])
-        point = PublishedPoint(row["x"], row["y"] * factor, row["read_off_error"] * factor)
+        point = PublishedPoint(
+            row["x"], row["y"] * factor, row["read_off_error"] * factor, row["derived"]
+        )
         key = (row["figure"], row["series"], base_unit, row["metric"], row["note"])
         found.setdefault(key, []).append(point)
     return [
@@ -108,7 +115,9 @@ def _engine_and_arm(series: str) -> tuple[str, str]:
 
 
 def _row(text: dict[str, Any], source: str) -> dict[str, Any]:
-    row = {"metric": _TIMES, "note": ""} | {str(key): value for key, value in text.items()}
+    row = {"metric": _TIMES, "note": "", "derived": ""} | {
+        str(key): value for key, value in text.items()
+    }
     for column in ("y", "read_off_error"):
         try:
             row[column] = float(row.get(column) or "")

@@ -8,7 +8,7 @@ have several thread counts, each has its best. FAST'20's practices are those of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from harness.units import format_bytes
 from reports.conclusions.comparisons import Compared, SpeedUp
 from reports.conclusions.model import Evidence, Test
+from reports.micro.derived import threads_of
 from reports.micro.pairs import (
     Having,
     PairQuery,
@@ -36,7 +37,6 @@ from reports.micro.points import (
 from reports.micro.practices import practices
 from reports.micro.prices import price_of
 from reports.micro.questions import INSTRUCTIONS, kind_of, largest
-from reports.micro.ratios import UNFLUSHED_LOGS, threads_of, unflushed_chain, unflushed_index
 from reports.statistics import Missing
 from reports.trials import Trial, best_first, tested
 
@@ -125,6 +125,34 @@ def _trial(what: str, ratio: PointRatio, bound: float, device: Device) -> Trial:
     return Trial(what, ratio.tested(bound), device.emulated)
 
 
+#: What an operation is of, besides its flushes: a log's writer, or an index.
+_WORK = ("writer", "entry_bytes", "index", "workload", "discipline", "fence")
+
+
+def _work(point: Point) -> str:
+    """``log zero, 4 threads``."""
+    names = (point["measurement"].replace("_", " "), *(point[label] for label in _WORK))
+    return f"{' '.join(filter(None, names))}, {threads_of(point)}"
+
+
+def _unflushed_chain(chain: str) -> PairQuery:
+    """Operations without flushes over the same with them, of each thread count."""
+    return PairQuery(
+        OPERATIONS,
+        {"mode": "independent"},
+        over={"chain": chain.replace("_cache", "_none")},
+        under={"chain": chain},
+        each=_work,
+    )
+
+
+def _unflushed(flush: str, labels: Having, where: Callable[[Point], bool]) -> PairQuery:
+    """The same of each way to write a log, or of each index, that flushes in this way."""
+    return PairQuery(
+        OPERATIONS, labels, {"flush": "none"}, {"flush": flush}, where=where, each=_work, every=True
+    )
+
+
 @dataclass(frozen=True)
 class Unflushed(Test):
     """Tests operations with flushes over the same without (PVLDB 15(11), Figure 12)."""
@@ -137,9 +165,13 @@ class Unflushed(Test):
             chains = dict.fromkeys(p["chain"] for p in points if "_cache" in p["chain"])
             flushes = dict.fromkeys(p["flush"] for p in points if p["index"])
             queries = [
-                *map(unflushed_chain, chains),
-                UNFLUSHED_LOGS,
-                *(unflushed_index(flush) for flush in flushes if flush != "none"),
+                *map(_unflushed_chain, chains),
+                _unflushed("clwb", {"measurement": "log"}, bool),
+                *(
+                    _unflushed(flush, {}, lambda point: bool(point["index"]))
+                    for flush in flushes
+                    if flush != "none"
+                ),
             ]
             for query in queries:
                 for one in _ratios(query, device, device):

@@ -1,187 +1,404 @@
-"""Figures that papers read off a curve, read off the local one: where it peaks, where two cross.
+"""The local number next to a paper's, as the column ``derived`` of its published.csv says.
 
-Each is of the largest experiment that measured the curve (reports.micro.questions); ratios
-of two sides are in reports.micro.ratios. What cannot be derived says what is missing.
+The column has the name of a function of ``_READERS`` and what it reads, as ``name=value``: labels
+of points (``numa=|near``: one of two values; ``instructions=store+clwb``: without a fence), labels
+of one side of a ratio (``over.numa=far``), and options:
+
+=============  ==============================================================================
+``of``         the metric; of curves bandwidth where there is none
+``sides``      the devices of a ratio (``_SIDES``), else both are the row's device
+``each``       the name of the ratio that a point belongs to (``_NAMES``, or a label)
+``apart``      labels in which the sides may differ, ``varied``: of which each has its best
+``threads``    the threads required, of ratios
+``every``      each pair is a ratio of its own
+``loads``      loads alone, or stores alone; of a mix its ends
+``show``       of ratios: ``largest``; of curves the label that is read off
+``note``       what is said of all the ratios (``_NOTES``)
+``by``         what makes a curve of its own (``_NAMES``, or a label): else its instructions
+``choose``     the points of a curve whose labels are shown (``_CHOICES``)
+=============  ==============================================================================
+
+Both sides are of one experiment and of the same accesses (reports.micro.pairs), a curve is of the
+largest experiment (reports.micro.questions). Where a paper's sentence leaves something open, every
+value that it could mean is shown; what cannot be derived says what is missing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from harness.hdr import Histogram
-from harness.units import format_bytes
-from reports.micro import ratios
-from reports.micro.pairs import UnderivedError, one_experiment
+from harness.units import counted, format_bytes
+from reports.formatting import TIMES
+from reports.micro.pairs import (
+    PAGES,
+    PairQuery,
+    PointRatio,
+    UnderivedError,
+    differ_in,
+    numbers_text,
+    of_dimms,
+    one_experiment,
+    tiers,
+)
 from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
-from reports.micro.questions import INSTRUCTIONS, beyond_caches, by_kind
-from reports.micro.ratios import PaperRow
+from reports.micro.questions import INSTRUCTIONS, beyond_caches, flushed_line, kind_of, of_kind
 from reports.micro.saturation import NEAR
-from reports.published import Cell, Numbers
+from reports.published import Cell, Number, Numbers
 from reports.sequences import grouped
 from reports.statistics import Missing
 
-#: What the papers call the size that is best, by what they sweep: FAST'20's Figures 5 and 13,
-#: PerMA-Bench's Figure 5b.
-_SWEEPS = {"knee": "access_size", "peak": "fence_interval", "best": "sequential_writes"}
 _SIZE = "access_size_bytes"
+_OPTIONS = frozenset(
+    [
+        "of",
+        "sides",
+        "each",
+        "apart",
+        "varied",
+        "threads",
+        "every",
+        "loads",
+        "show",
+        "note",
+        "by",
+        "choose",
+    ]
+)
 _WRITE_BACK = re.compile(r"^rp_(\d+),wp_\1_(cache|nocache)$")
 #: FAST'20, Section 3.3, has no bound for its outliers; this is the one that its text names.
 _OUTLIER_NS = 50_000
-Read = Callable[[PaperRow], Numbers]
+_FROM_FAR = "the same accesses from a far node"
 
 
-def derived(row: PaperRow) -> Cell:
+@dataclass(frozen=True)
+class PaperRow:
+    """One row of published.csv in the column of one device. ``words``: those of ``derived``.
+
+    ``others``: all devices of the report, with what they have of suites that repeat the figure,
+    as ``device``.
+    """
+
+    words: Mapping[str, str]
+    arm: str
+    x: str
+    device: Device
+    others: Sequence[Device] = ()
+
+    def option(self, name: str) -> str:
+        """The value of an option, empty where it is absent."""
+        return self.words.get(name, "")
+
+    def options(self, name: str) -> tuple[str, ...]:
+        """The values of an option that is a list."""
+        return tuple(filter(None, self.option(name).split(",")))
+
+    def labels(self, side: str = "") -> dict[str, str | tuple[str, ...]]:
+        """The labels of points: of both sides of a ratio, or of one in addition."""
+        found: dict[str, str | tuple[str, ...]] = {}
+        for key, value in self.words.items():
+            of_side, _, name = key.rpartition(".")
+            if of_side == side and key not in _OPTIONS:
+                kind = of_kind(value) if name == "instructions" else {name: (*value.split("|"),)}
+                found.update(kind)
+        return found
+
+    def fits(self, point: Point) -> bool:
+        """Whether it is one of the loads, or of the stores, that are required."""
+        if not (loads := self.option("loads")):
+            return True
+        if point["operation"] == "mixed":
+            return point["read_share"] == ("1" if loads == "yes" else "0")
+        return (point["operation"] == "load") == (loads == "yes")
+
+    def number(
+        self, value: float | None, unit: str, name: str = "", high: float | None = None
+    ) -> Number:
+        """One number of this device."""
+        return Number(value, unit, self.device.emulated, name, high)
+
+    def ratios(self, found: Iterable[PointRatio], *conditions: str) -> Numbers:
+        """A number for each name; its range where several ratios have it."""
+        named = grouped((one.name, one.value) for one in found)
+        return Numbers(
+            tuple(self.number(min(same), TIMES, name, max(same)) for name, same in named.items()),
+            conditions,
+        )
+
+
+def derived(words: str, arm: str, x: str, device: Device, others: Sequence[Device]) -> Cell:
     """The device's own value, or why there is none."""
+    reader, _, rest = words.partition(" ")
+    if not reader or reader == "needs":
+        return Missing("needs", rest) if reader else Missing("not-derived")
+    pairs = dict(word.split("=", 1) for word in rest.split())
     try:
-        for rule in _RULES:
-            if row.metric in rule.metrics and re.search(rule.arm, row.arm):
-                found = rule.read(row)
-                return found if found.numbers else Missing("no-counterpart")
+        found = _READERS[reader](PaperRow(pairs, arm, x, device, others))
     except UnderivedError as error:
         return error.missing
-    return Missing("not-derived")
+    return found if found.numbers else Missing("no-counterpart")
 
 
-def _needs(what: str) -> Read:
-    """What nothing here measures."""
-
-    def read(row: PaperRow) -> Numbers:
-        raise UnderivedError("needs", what)
-
-    return read
+# Names of ratios and of curves --------------------------------------------------------
 
 
-def _rates(device: Device, measurement: str, *varied: str, far: bool = False) -> Sequence[Point]:
-    numa: Sequence[str] = ("far",) if far else NEAR_NODES
-    points = beyond_caches(device, device.select(RATE, measurement=measurement, numa=numa))
-    return one_experiment((p for p in points if p[_SIZE] and not p["job"]), *INSTRUCTIONS, *varied)
+def _store(point: Point) -> str:
+    """Which store it is, of a mix the one in it; of loads there is one."""
+    if point["operation"] == "mixed":
+        return "" if point["read_share"] == "1" else point["store"]
+    return "" if point["operation"] == "load" else kind_of(point)
 
 
-def _best_threads(row: PaperRow) -> Numbers:
-    """Of a kind of access; of DaMoN'19's Figure 5, which names none, each way to flush a page."""
-    curves = _pages(row.device) if row.x == "threads" else _threads(row)
+def _size(point: Point) -> str:
+    return format_bytes(point.number(_SIZE))
+
+
+def threads_of(point: Point) -> str:
+    """``4 threads``."""
+    return counted(int(point.number("threads")), "thread")
+
+
+_NAMES: Mapping[str, Callable[[Point], str]] = {
+    "": lambda p: "",
+    "all": lambda p: "",
+    "store": _store,
+    "measured_store": lambda p: f"{p['measurement']} {_store(p)}".strip(),
+    "chain": lambda p: "update" if "w" in p["chain"] else "lookup",
+    "workload": lambda p: ", ".join((kind_of(p), p["pattern"], _size(p), threads_of(p))),
+    "threads": threads_of,
+    _SIZE: _size,
+}
+
+
+def _names(word: str) -> Callable[[Point], str]:
+    return _NAMES.get(word, lambda point: point[word])
+
+
+# Two sides ----------------------------------------------------------------------------
+
+
+def _ratio(row: PaperRow) -> Numbers:
+    """One point over another that is alike."""
+    over, under = _SIDES[row.option("sides")](row)
+    query = PairQuery(
+        row.option("of"),
+        row.labels(),
+        row.labels("over"),
+        row.labels("under"),
+        row.options("apart"),
+        row.fits,
+        _names(row.option("each")),
+        row.options("varied"),
+        int(row.option("threads")) if row.option("threads") else None,
+        bool(row.option("every")),
+    )
+    for side in (query.over, query.under):
+        if side.get("numa") == ("far",) and not query.points(over, side):
+            raise UnderivedError("needs", _FROM_FAR)
+    found = query.ratios(over, under)
+    if row.option("each") == _SIZE:
+        found.sort(key=lambda one: one.over.number(_SIZE))
+    if row.option("show") == "largest":
+        found = [max(found, key=lambda one: one.value)]
+        return row.ratios([replace(found[0], name="")], found[0].name)
+    return row.ratios(found, *_NOTES[row.option("note") or row.option("sides")](row, found))
+
+
+def _tiers(row: PaperRow) -> tuple[Device, Device]:
+    over, _, under = row.arm.partition(" over ")
+    return tiers(over, under, row.device, row.others)
+
+
+def _dimms(row: PaperRow) -> tuple[Device, Device]:
+    """``apache_256 6 over 1 dimms``."""
+    _, over, _, under, _ = row.arm.split()
+    a, b = (of_dimms(row.others, row.device.host, int(count)) for count in (over, under))
+    return a, b
+
+
+_PREFETCHERS = "prefetchers"
+#: The state of what a host did not let the harness read.
+_UNREADABLE = "unreadable"
+
+
+def _prefetchers(row: PaperRow) -> tuple[Device, Device]:
+    """With prefetchers, and without: below 1 they cost bandwidth (PVLDB 15(11), Figure 13)."""
+    others = (one for one in row.others if differ_in(_PREFETCHERS, one, row.device))
+    states = {one.state.get(_PREFETCHERS, _UNREADABLE): one for one in (row.device, *others)}
+    if set(states) <= {_UNREADABLE}:
+        readable = "prefetchers whose state can be read (root, module msr, no VM)"
+        raise UnderivedError("needs", readable)
+    if missing := [state for state in ("enabled", "disabled") if state not in states]:
+        other = f"a run of this tier with prefetchers {' and '.join(missing)}"
+        raise UnderivedError("needs", other)
+    return states["enabled"], states["disabled"]
+
+
+_SIDES: Mapping[str, Callable[[PaperRow], tuple[Device, Device]]] = {
+    "": lambda row: (row.device, row.device),
+    "tiers": _tiers,
+    "dimms": _dimms,
+    _PREFETCHERS: _prefetchers,
+}
+
+
+def _other_pages(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
+    both = (pair for one in found for pair in one.pairs)
+    pages = dict.fromkeys((a[PAGES], b[PAGES]) for a, b in both if a[PAGES] != b[PAGES])
+    return [f"pages: {a or 'unknown'} over {b or 'unknown'}" for a, b in pages]
+
+
+def _best_of_threads(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
+    counts = numbers_text((a for one in found for a, _ in one.pairs), "threads")
+    return [f"best of {counts} threads"]
+
+
+def _entry_sizes(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
+    sizes = sorted(one.over.number("entry_bytes") for one in found)
+    ends = dict.fromkeys(map(format_bytes, (sizes[0], sizes[-1])))
+    return [f"entries of {' to '.join(ends)}"]
+
+
+def _flushed_line(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
+    """The cause of a gain in operations."""
+    causes = {"kept": ["clwb keeps the line"], "evicted": ["clwb evicts the line"]}
+    line = flushed_line(row.device)
+    return causes.get(line.outcome, []) if line else []
+
+
+_NOTES: Mapping[str, Callable[[PaperRow, Sequence[PointRatio]], Sequence[str]]] = {
+    "": lambda row, found: (),
+    "dimms": lambda row, found: (),
+    _PREFETCHERS: lambda row, found: (),
+    "tiers": _other_pages,
+    "threads": _best_of_threads,
+    "entry_bytes": _entry_sizes,
+    "flushed_line": _flushed_line,
+}
+
+
+def _over_peak(row: PaperRow) -> Numbers:
+    """The best of random reads of a size over that of all sequential ones (PVLDB 15(11), 4.2.2)."""
+    held = {}
+    for name in ("random_reads", "sequential_reads"):
+        points = row.device.select(RATE, measurement=name, operation="load", job="")
+        held[name] = one_experiment(beyond_caches(row.device, points), _SIZE, "threads")
+        if not held[name]:
+            raise UnderivedError("needs", f"{name.replace('_', ' ')} as well")
+    reads = [p for p in held["random_reads"] if p[_SIZE] == row.x]
+    if not reads:
+        raise UnderivedError("one-sided")
+    return row.ratios([PointRatio(best(reads), best(held["sequential_reads"]))])
+
+
+def _double_flush(row: PaperRow) -> Numbers:
+    """A line written and flushed twice over once, by instruction (PVLDB 15(11), Figures 7, 8).
+
+    The paper's sentence takes the single flush of Figure 7, which is of 256 bytes: it is shown
+    next to that of the same line.
+    """
+    found: list[PointRatio] = []
+    for size, of in ((row.x, ""), ("256", "Figure 7's ")):
+        for word in ("cache", "cacheinv", "nocache"):
+            line = f"wp_{row.x}_{word}"
+            twice, once = f"rp_{row.x},{line},{line}", f"rp_{size},wp_{size}_{word}"
+            query = PairQuery(
+                DURATION,
+                {"mode": "dependent"},
+                over={"measurement": "double_flush_latency", "chain": twice},
+                under={"measurement": "operation_latency", "chain": once},
+                threads=16,
+            )
+            name = f"{word} over {of}{size} B"
+            found += (replace(one, name=name) for one in query.ratios(row.device, row.device))
+    return row.ratios(found)
+
+
+def _dirty_lines(row: PaperRow) -> Numbers:
+    """By dirty lines, which of CoW and µLog flushes more pages a second (DaMoN'19, Figure 5)."""
+    found = PairQuery(
+        OPERATIONS,
+        {"measurement": "dirty_lines"},
+        {"method": "cow"},
+        {"method": "mulog"},
+        varied=("dirty_lines",),
+        threads=int(row.x),
+        every=True,
+    ).ratios(row.device, row.device)
+    ahead = sorted((one.over.number("dirty_lines"), one.value > 1) for one in found)
+    spans = [
+        (cow, [lines for lines, _ in same]) for cow, same in groupby(ahead, key=lambda one: one[1])
+    ]
+    if len(spans) > 2:
+        places = ", ".join(f"{lines[0]:g}" for _, lines in spans[1:])
+        raise UnderivedError("ambiguous", f"which is ahead changes at {places} lines")
     return Numbers(
         tuple(
-            row.number(best(same).number("threads"), "threads", name if name != row.x else "")
-            for name, same in curves.items()
+            row.number(lines[0], "lines", "CoW" if cow else "µLog", lines[-1])
+            for cow, lines in spans
         )
     )
 
 
-def _pages(device: Device) -> Mapping[str, list[Point]]:
-    points: Sequence[Point] = device.select(OPERATIONS, measurement="threads", kind="page")
-    points = one_experiment(beyond_caches(device, points), "method", "threads")
-    return grouped((point["method"], point) for point in points)
+# Curves -------------------------------------------------------------------------------
 
 
-def _threads(row: PaperRow) -> Mapping[str, list[Point]]:
-    # FAST'20, Figure 5, is of access sizes; Section 5.4 has far threads, and names no store.
-    swept = ("access_size", _SIZE) if row.figure == "fig5" else ("threads",)
-    far = row.arm.endswith(" far")
-    kinds = by_kind(_rates(row.device, swept[0], *swept[1:], "threads", far=far))
-    if far and not kinds:
-        raise UnderivedError("needs", "the same accesses from a far node")
-    return {
-        kind: same
-        for kind, same in kinds.items()
-        if (kind != "load" if row.x == "write" else kind == row.x)
-    }
+def _curve(row: PaperRow) -> Numbers:
+    """A label of chosen points of each curve; none where it has no such point."""
+    labels = {"numa": NEAR_NODES, "job": "", **row.labels()}
+    points = row.device.select(row.option("of") or RATE, **labels)
+    points = [*map(_written_back, filter(row.fits, beyond_caches(row.device, points)))]
+    points = [*one_experiment(points, *INSTRUCTIONS, *row.options("varied"))]
+    if not points and labels["numa"] == ("far",):
+        raise UnderivedError("needs", _FROM_FAR)
+    name = _names(row.option("by")) if row.option("by") else kind_of
+    show = row.option("show")
+    unit = "threads" if show == "threads" else "bytes"
+    found: list[Number] = []
+    for kind, same in grouped((name(p), p) for p in points).items():
+        called = kind if kind != row.x else ""
+        chosen = [p.number(show) for p in _CHOICES[row.option("choose")](same)]
+        found += [row.number(n, unit, called) for n in chosen] or [row.number(None, unit, called)]
+    return Numbers(tuple(found))
 
 
-def _sizes(row: PaperRow, found: Mapping[str, Sequence[Point]]) -> Numbers:
-    """The sizes of points by kind; none of a kind that has no point."""
-    return Numbers(
-        tuple(
-            row.number(size, "bytes", kind)
-            for kind, points in found.items()
-            for size in ([p.number(_SIZE) for p in points] if points else [None])
-        )
-    )
-
-
-def _best_access_size(row: PaperRow) -> Numbers:
-    """``knee``: the smallest size near the best of the best thread count; else the best one."""
-    if row.x not in _SWEEPS:
-        raise UnderivedError("not-derived")
-    points = _rates(row.device, _SWEEPS[row.x], _SIZE, "threads", "flush_when")
-    if row.x == "peak":
-        points = [p for p in points if p["flush_when"] == "write"]
-    found = {}
-    for kind, same in by_kind(points).items():
-        top = best(same)
-        near = [p for p in _at_threads_of(top, same) if p.median >= NEAR * top.median]
-        found[kind] = [min(near, key=lambda p: p.number(_SIZE)) if row.x == "knee" else top]
-    return _sizes(row, found)
+def _written_back(point: Point) -> Point:
+    """FAST'20, Figure 14: an object read and written back whole is an access of its size."""
+    if not (match := _WRITE_BACK.match(point["chain"])):
+        return point
+    operation = "ntstore" if match[2] == "nocache" else "store"
+    return replace(point, labels={**point.labels, _SIZE: match[1], "operation": operation})
 
 
 def _at_threads_of(top: Point, points: Sequence[Point]) -> list[Point]:
     return [p for p in points if p["threads"] == top["threads"]]
 
 
-def _peak_access_size(row: PaperRow) -> Numbers:
-    """Sizes of writes with a peak in bandwidth (FAST'20, Section 5.3)."""
-    found = _outstanding(row.device, 1)
-    return _sizes(row, {kind: points for kind, points in found.items() if kind != "load"})
+def _knee(points: Sequence[Point]) -> Sequence[Point]:
+    """The smallest size near the best of the best thread count."""
+    top = best(points)
+    near = [p for p in _at_threads_of(top, points) if p.median >= NEAR * top.median]
+    return [min(near, key=lambda p: p.number(_SIZE))]
 
 
-def _outstanding(device: Device, sign: int) -> Mapping[str, Sequence[Point]]:
-    """Points whose repeats all lie above (-1: below) those of both neighbouring sizes, by kind.
+def _outstanding(points: Sequence[Point], sign: int) -> Sequence[Point]:
+    """Sizes whose repeats all lie above (-1: below) those of both neighbouring sizes.
 
-    Each curve is of its best thread count.
+    Of the best thread count.
     """
-    found = {}
-    for kind, same in by_kind(_rates(device, "access_size", _SIZE, "threads")).items():
-        curve = sorted(_at_threads_of(best(same), same), key=lambda p: p.number(_SIZE))
-        ends = [sorted(sign * sample for sample in p.samples) for p in curve]
-        found[kind] = [
-            curve[i]
-            for i in range(1, len(curve) - 1)
-            if ends[i][0] > max(ends[i - 1][-1], ends[i + 1][-1])
-        ]
-    return found
+    curve = sorted(_at_threads_of(best(points), points), key=lambda p: p.number(_SIZE))
+    ends = [sorted(sign * sample for sample in p.samples) for p in curve]
+    return [
+        curve[i]
+        for i in range(1, len(curve) - 1)
+        if ends[i][0] > max(ends[i - 1][-1], ends[i + 1][-1])
+    ]
 
 
-def _worst_access_size(row: PaperRow) -> Numbers:
-    """From which size on flushing after the write is slower than at each line.
-
-    ``dip`` (FAST'20, Figure 5): sizes with less bandwidth than both neighbouring ones.
-    """
-    if row.x == "dip":
-        return _sizes(row, _outstanding(row.device, -1))
-    points = by_kind(_rates(row.device, "fence_interval", _SIZE, "flush_when"))
-    found = {
-        kind: _leads_from(same, lambda p: p["flush_when"] == "line")
-        for kind, same in points.items()
-    }
-    return _sizes(row, found)
-
-
-def _crossover(row: PaperRow) -> Numbers:
-    """From which size on ntstore is the best of all."""
-    device = row.device
-    if row.x == "latency":
-        points: Sequence[Point] = device.select(DURATION, measurement="persist_latency")
-        points = one_experiment(beyond_caches(device, points), *INSTRUCTIONS, _SIZE)
-    elif row.x == "write-back":
-        points = [*_written_back(device)]
-    else:
-        points = _rates(device, "persist_size", _SIZE)
-    first = {"": _leads_from(points, lambda p: p["operation"] == "ntstore")}
-    return _sizes(row, first if points else {})
-
-
-def _written_back(device: Device) -> Iterator[Point]:
-    """FAST'20, Figure 14: objects read and written back whole, as accesses of their size."""
-    points = device.select(DURATION, measurement="write_back", mode="dependent")
-    for point in one_experiment(beyond_caches(device, points), "chain"):
-        if match := _WRITE_BACK.match(point["chain"]):
-            operation = "ntstore" if match[2] == "nocache" else "store"
-            yield replace(point, labels={**point.labels, _SIZE: match[1], "operation": operation})
-
-
-def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> list[Point]:
+def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> Sequence[Point]:
     """The best of the smallest size from which on a leading point is the best at every size."""
     sizes = sorted({p.number(_SIZE) for p in points})
     tops = [best([p for p in points if p.number(_SIZE) == size]) for size in sizes]
@@ -189,7 +406,17 @@ def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> li
     return tops[first : first + 1]
 
 
-def _outlier_share(row: PaperRow) -> Numbers:
+_CHOICES: Mapping[str, Callable[[Sequence[Point]], Sequence[Point]]] = {
+    "best": lambda points: [best(points)],
+    "knee": _knee,
+    "peaks": lambda points: _outstanding(points, 1),
+    "dips": lambda points: _outstanding(points, -1),
+    "ntstore_leads": lambda points: _leads_from(points, lambda p: p["operation"] == "ntstore"),
+    "line_flush_leads": lambda points: _leads_from(points, lambda p: p["flush_when"] == "line"),
+}
+
+
+def _outliers(row: PaperRow) -> Numbers:
     """FAST'20, Figure 3: the share of overwrites that take longest, at the size with most."""
     points = row.device.select(DURATION, measurement="overwrite_tail", hotspot_bytes="")
     found = [
@@ -213,51 +440,11 @@ def _share_above(histogram: Histogram, ns: int) -> float:
     return float(above) / histogram.total if histogram.total else 0.0
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """How rows of these metrics are read whose arm matches ``arm``."""
-
-    arm: str
-    read: Read
-    metrics: tuple[str, ...]
-
-
-_RATIOS = ("bandwidth_ratio", "latency_ratio", "operations_ratio", "operation_duration_ratio")
-_TIMES_AND_RATES = ("bandwidth_ratio", "operation_duration_ratio")
-_OPERATIONS = ("operations_ratio",)
-#: By quantity and by what the paper compares, the first that fits.
-_RULES = (
-    _Rule("^nova", _needs("NOVA, which the harness lacks"), _TIMES_AND_RATES),
-    _Rule(r"^\w+ over \w+$", ratios.across, _RATIOS),
-    _Rule(" near over far$", ratios.near_over_far, ("bandwidth_ratio",)),
-    _Rule(r" \d+ over \d+ dimms$", ratios.over_dimms, ("bandwidth_ratio",)),
-    _Rule(r" \d+ over \d+ threads$", ratios.thread_counts, ("bandwidth_ratio",)),
-    _Rule(" random over sequential$", ratios.random_over_sequential, _TIMES_AND_RATES),
-    _Rule(" far over near$", ratios.far_over_near, _TIMES_AND_RATES),
-    _Rule(" (none|nocache) over cache$", ratios.persist_instructions, ("bandwidth_ratio",)),
-    _Rule(r"^\S+ [a-z+]+ over [a-z+]+$", ratios.kinds, ("bandwidth_ratio",)),
-    _Rule(" double over single flush$", ratios.double_flush, ("operation_duration_ratio",)),
-    _Rule(r" manual\w* over vanilla", ratios.policies, _OPERATIONS),
-    _Rule("", ratios.policies, ("flushes_per_write_ratio",)),
-    _Rule(" (padded over naive|zero over classic)$", ratios.logs, _OPERATIONS),
-    _Rule(" pvn over invalidation$", ratios.versions_over_invalidation, _OPERATIONS),
-    _Rule(" none over cache$", ratios.none_over_cache, _OPERATIONS),
-    _Rule(" disabled over enabled$", _needs("Viper, which the harness lacks"), _OPERATIONS),
-    _Rule(" far over near$", _needs("PMemKV, which the harness lacks"), _OPERATIONS),
-    _Rule(
-        "persistent_memtable",
-        _needs("RocksDB with FLEX and with a persistent memtable, which the harness lacks"),
-        _OPERATIONS,
-    ),
-    _Rule("", _needs("HyMem, which the harness lacks"), ("transactions_per_second",)),
-    _Rule("", _best_threads, ("best_threads",)),
-    _Rule("", _best_access_size, ("best_access_size",)),
-    _Rule("", _worst_access_size, ("worst_access_size",)),
-    _Rule("", _peak_access_size, ("peak_access_size",)),
-    _Rule("", ratios.prefetched_reads, ("slower_access_size",)),
-    _Rule("", _crossover, ("crossover_bytes",)),
-    _Rule("", ratios.crossover_dirty_lines, ("crossover_dirty_lines",)),
-    _Rule("", _outlier_share, ("operation_outlier_share",)),
-    # What only the DIMM's own counters report: nothing that the processor sees.
-    _Rule("", _needs("ipmctl/ipmwatch counters"), ("effective_write_ratio", "xpbuffer_bytes")),
-)
+_READERS: Mapping[str, Callable[[PaperRow], Numbers]] = {
+    "ratio": _ratio,
+    "over_peak": _over_peak,
+    "double_flush": _double_flush,
+    "dirty_lines": _dirty_lines,
+    "curve": _curve,
+    "outliers": _outliers,
+}

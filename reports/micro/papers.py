@@ -20,21 +20,9 @@ from reports.formatting import quantity_text
 from reports.micro.derived import derived
 from reports.micro.figures import AXES
 from reports.micro.pairs import UnderivedError, check_dimms, clear
-from reports.micro.points import (
-    DURATION,
-    LATENCY,
-    MEAN,
-    NEAR_NODES,
-    OPERATIONS,
-    RATE,
-    Device,
-    Point,
-    best,
-    points_of,
-)
+from reports.micro.points import NEAR_NODES, Device, Point, best, points_of
 from reports.micro.prices import price_of
-from reports.micro.questions import FLUSHES_PER_WRITE, beyond_caches, varying_labels
-from reports.micro.ratios import PaperRow
+from reports.micro.questions import beyond_caches, varying_labels
 from reports.prices import PriceList
 from reports.published import (
     Cell,
@@ -46,16 +34,6 @@ from reports.published import (
 )
 from reports.statistics import Missing
 
-#: What a run stores; everything else is read off it, or is not.
-_MEASURED = (
-    RATE,
-    OPERATIONS,
-    DURATION,
-    LATENCY,
-    MEAN,
-    FLUSHES_PER_WRITE,
-    "fences_per_write",
-)
 #: The quantity of PerMA-Bench's Table 2, and where it stands in a report.
 _PRICED = "price_performance"
 #: What the columns of the local devices are.
@@ -205,12 +183,11 @@ def _measured(
     every: Sequence[Device],
 ) -> Cell:
     """The device's own value of the same metric and labels at the same place."""
+    if point.derived:
+        return derived(point.derived, series.arm, point.x, device, every)
     match = _METRIC.match(series.metric)
     if match is None:
         return Missing("no-counterpart")
-    if match[1] not in _MEASURED:
-        row = PaperRow(paper, series.figure, match[1], series.arm, point.x, device, every)
-        return derived(row)
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
     labels.setdefault("job", "")  # what runs alongside something else is no figure of its own

@@ -222,7 +222,7 @@ def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
     assert page[arm, "load"]["pmem"] == (0.6, "best of 1, 4 threads")  # 12/20
     assert page[arm, "store"]["pmem"] == ({"ntstore": 0.75}, "best of 1, 4 threads")  # 6/8
     times = page["pmem far over near, operation_duration_ratio", "random"]["pmem"]
-    assert times == Missing("needs", "times of far accesses")
+    assert times == Missing("needs", "the same accesses from a far node")
 
 
 def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) -> None:
