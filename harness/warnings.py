@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from harness.terminal import say
+
 
 @dataclass(frozen=True)
 class RunWarning:
@@ -53,4 +55,4 @@ def unique(warnings: Iterable[RunWarning]) -> list[RunWarning]:
 @cache
 def warn(warning: RunWarning) -> None:
     """Print a warning on stderr, once per process."""
-    print(f"warning: {warning}", file=sys.stderr)
+    say(f"warning: {warning}", file=sys.stderr)

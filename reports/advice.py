@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.store.runs import StoredRun
-from harness.units import counted
-from reports.basis import Fact
+from reports.answers import not_controlled, ratio_text
 from reports.compare import Group, compare
 from reports.explain.causes import cause, parts_text
-from reports.formatting import interval_text, stand_in_mark, times
 from reports.money import money
 from reports.series import panels
 
@@ -105,19 +103,6 @@ def _value(group: Group) -> float:
     return row.estimate.value if row and row.estimate else 0.0
 
 
-def ratio_text(group: Group) -> str:
-    """Return ``3.1× [2.8, 3.5] New-Orders per minute (8 pairs)``; what is missing without one."""
-    row = group.deciding
-    if row is None or row.estimate is None:
-        return "no result"
-    pairs = counted(row.estimate.repeats, "pair" if group.pairing == "paired" else "repeat")
-    mark = stand_in_mark(group.emulated)
-    marked = f", {mark}" if mark else ""
-    return (
-        f"{times(row.estimate.value)} {interval_text(row.estimate)} {row.title} ({pairs}{marked})"
-    )
-
-
 def _move(today: Trial, trial: Trial, group: Group, every: Sequence[StoredRun]) -> Answer:
     why = [text for text in (cause(today.runs, trial.runs),) if text]
     sentence = f"Move {trial.what} to {trial.tier}: {ratio_text(group)}."
@@ -171,17 +156,12 @@ def _price(today: Trial, trial: Trial, every: Sequence[StoredRun]) -> str:
     return f"Pays below {price.value:.3g} {table.currency}/GB of {price.tier}." if price else ""
 
 
-def not_controlled(found: Sequence[Answer]) -> list[Fact]:
-    """Return what the certainty of the first answer rests on, but for the number of pairs."""
-    return [fact for fact in found[0].group.rests_on if fact.code not in ("pairs", "repeats")]
-
-
 def lines(found: Sequence[Answer]) -> Iterator[str]:
     """Return the sentences, most important first, and what was not controlled."""
     for answer in found:
         yield answer.sentence
-    if rest := not_controlled(found):
-        yield f"Not controlled: {'; '.join(fact.text for fact in rest)}."
+    if rest := not_controlled([found[0].group]):
+        yield f"Not controlled: {'; '.join(rest)}."
 
 
 def trials_of(

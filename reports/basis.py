@@ -58,7 +58,7 @@ def apart(
     named: Iterable[tuple[str, Sequence[Fact]]],
 ) -> tuple[str, dict[str, list[str]]]:
     """Return what all comparisons rest on, and what only some do, with their names."""
-    every = [(name, tuple(_one_by_one(facts))) for name, facts in named]
+    every = [(name, tuple(one_by_one(facts))) for name, facts in named]
     shared = [f for f in every[0][1] if all(f in own for _, own in every)] if every else []
     more: dict[str, list[str]] = {}
     for name, own in every:
@@ -67,7 +67,7 @@ def apart(
     return _together(shared), more
 
 
-def _one_by_one(facts: Iterable[Fact]) -> Iterator[Fact]:
+def one_by_one(facts: Iterable[Fact]) -> Iterator[Fact]:
     """Make each warning a fact of its own."""
     for fact in facts:
         if fact.values and fact.code == "warnings":

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.warnings import RunWarning
+from reports.answers import answer_blocks
 from reports.arm import Arm
 from reports.compare import Comparison, Group
 from reports.compared_rows import Row
@@ -16,13 +17,13 @@ from reports.formatting import (
     p_text,
     quantity_text,
     significant,
-    stand_in_mark,
     times,
     verdict_text,
 )
 from reports.headline import SetRate
 from reports.json_form import as_json, attributes
 from reports.labels import in_words, value_text
+from reports.parameter_table import what_was_run
 from reports.sections import (
     Block,
     Cell,
@@ -117,80 +118,90 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def comparison_page(comparison: Comparison, everything: bool = False) -> Iterator[Block]:
-    """Yield the blocks that ``harness compare`` prints.
+def comparison_page(
+    comparison: Comparison,
+    everything: bool = False,
+    usual: Mapping[str, str] | None = None,
+    following: str = "",
+) -> Iterator[Block]:
+    """Yield the blocks that ``harness compare`` prints, the answers first.
 
-    ``everything``: counters and operator times, too.
+    ``everything``: counters and operator times, too. ``usual``: values that are not shown
+    (:func:`what_was_run`). ``following``: the command that comes next.
     """
-    for group in comparison.groups:
-        yield from _group_blocks(group, everything)
+    titles = [_context(group) for group in comparison.groups]
+    several = len(titles) > 1
+    groups = zip(titles, comparison.groups, strict=True)
+    answers = [(title if several else "", group) for title, group in groups]
+    yield from answer_blocks(answers, following)
     for difference in comparison.differences:
         yield Paragraph(f"also differs: {difference}", "warning")
     for run, why in comparison.excluded.items():
         yield Paragraph(f"not compared, failed: {run} ({why})")
     for left in comparison.unmatched:
         yield Paragraph(f"not compared, without a counterpart: {left}")
+    for title, group in zip(titles, comparison.groups, strict=True):
+        yield from _group_blocks(title, group, everything, usual)
     yield note(
-        "Median of a percentile: of the repeats' percentiles. Interval: of each row, 95 % or the "
-        "most the repeats allow. p: Holm over the headlines of an experiment, or its rows of a "
-        f"metric; a difference is resolved at p ≤ {comparison.alpha}."
+        "Values are medians; of a percentile, of the repeats' percentiles. Interval: of each row, "
+        "95 % or the most the repeats allow. p: Holm over the headlines of an experiment, or its "
+        f"rows of a metric; a difference is resolved at p ≤ {comparison.alpha}."
     )
 
 
-def _group_blocks(group: Group, everything: bool) -> Iterator[Block]:
-    a, b = group.a.marked_name, group.b.marked_name
-    context = ", ".join(
+def _context(group: Group) -> str:
+    return ", ".join(
         in_words(f, v) if f.startswith("params.") else value_text(f, v)
         for f, v in group.context.items()
         if v != "null"
     )
-    yield Paragraph(f"verdict, {b} against {a}: {verdict_text(group.verdict)}", "title")
-    for name, row in (
-        ("headline", group.deciding),
-        ("second", group.row(group.headline.second)),
-        ("largest worsening", group.worsening),
-        ("largest gain", group.gain),
-    ):
-        if row:
-            ratio = f"{times(row.ratio)} {interval_text(row.estimate)}, " if row.estimate else ""
-            yield Paragraph((f"{name}: {row.title}: {ratio}", *verdict_cell(row, notes=False)))
+
+
+def _group_blocks(
+    title: str, group: Group, everything: bool, usual: Mapping[str, str] | None
+) -> Iterator[Block]:
+    a, b = group.a.marked_name, group.b.marked_name
     if group.headline.rate:
         yield Paragraph(
             f"The rate was set by {group.headline.rate.by}: latency is compared instead of "
             f"throughput. {rate_text(group)}"
         )
-    yield Paragraph(f"rests on: {'; '.join(fact.text for fact in group.rests_on)}")
     if group.pairing == "unpaired":
         yield Paragraph(f"unpaired: {group.why_unpaired}", "caution")
     yield Lines("items", [str(warning) for warning in group.warnings])
     if group.left_out:
         yield Paragraph(f"left out, without a pair: {', '.join(group.left_out)}")
     for side in (group.a, group.b):
-        if side.emulated:
-            mark, emulated = stand_in_mark(side.emulated), ", ".join(side.emulated)
-            yield Paragraph(f"{mark}: {side.name} ({emulated})", "banner")
         if side.unknown:
             yield Paragraph(f"† answers not checked: {', '.join(side.unknown)}", "caution")
-    head = ("metric", f"{a}, median", f"{b}, median", "B is better by", "interval", "p", "n")
+    shown = [r for r in group.rows if everything or r.info.role in ("headline", "detail")]
+    first = [group.deciding, group.row(group.headline.second)]
+    shown.sort(key=lambda row: first.index(row) if row in first else len(first))
     yield Table(
-        f"{context}: {b} against {a}",
-        (*head, "verdict"),
-        [_cells(r) for r in group.rows if everything or r.info.role in ("headline", "detail")],
+        f"{title}: {b} against {a}",
+        ("metric", a, b, "B is better by", "p", "n", "verdict"),
+        [_cells(row) for row in shown if row.estimate],
         "numbers",
     )
-    yield Section("What was run", [Facts(group.what)], kind="sub")
+    without = [f"{row.title} ({row.note or 'no ratio'})" for row in shown if not row.estimate]
+    if without:
+        yield note(f"Not compared: {'; '.join(without)}.")
+    facts = what_was_run([(side.name, side.runs) for side in (group.a, group.b)], usual)
+    more = "; -v prints every parameter" if usual else ""
+    yield Section(f"What was run{more}", [Facts(facts)], kind="sub")
 
 
 def _cells(row: Row) -> list[Cell]:
+    assert row.estimate is not None and row.decision is not None
     medians = [
         quantity_text(side.median, row.unit, row.info.resolution) if side else NOTHING
         for side in (row.a, row.b)
     ]
-    compared = ["", "", "", ""]
-    if row.estimate and row.decision:
-        p = p_text(row.decision.adjusted_p) if row.has_verdict else NOTHING
-        compared = [times(row.ratio), interval_text(row.estimate), p, _repeats(row.estimate)]
-    return [row.title, *medians, *compared, verdict_cell(row, notes=False)]
+    better = f"{times(row.ratio)} {interval_text(row.estimate)}"
+    p = p_text(row.decision.adjusted_p) if row.has_verdict else NOTHING
+    verdict: list[str | Span] = [badge(row.verdict)] if row.has_verdict else []
+    verdict += [f"; {text}" for text in remarks(row)]
+    return [row.title, *medians, better, p, repeats_text(row), tuple(verdict)]
 
 
 def comparison_table(title: str, found: Iterable[tuple[str, Group]]) -> Table:
@@ -239,13 +250,18 @@ def verdict_cell(row: Row, notes: bool = True) -> tuple[str | Span, ...]:
         if row.verdict == "not resolvable" and row.decision:
             n = row.estimate.repeats
             parts.append(f" ({n} of {row.decision.repeats_needed} repeats)")
-        if row.contrary:
-            parts.append("; the medians point the other way")
-        if row.ready_made and not notes:
-            parts.append("; one side is ready-made by its driver")
+        parts += [f"; {text}" for text in remarks(row, notes)]
     if row.note and (notes or not row.estimate):
         parts.append(f"; {row.note}" if parts else row.note)
     return tuple(parts)
+
+
+def remarks(row: Row, notes: bool = False) -> Iterator[str]:
+    """What must be known of a row's verdict, but for its own note, which ``notes`` shows."""
+    if row.has_verdict and row.contrary:
+        yield "the medians point the other way"
+    if row.has_verdict and row.ready_made and not notes:
+        yield "one side is ready-made by its driver"
 
 
 def repeats_text(row: Row) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -33,9 +33,6 @@ from reports.sections import (
     plain,
     spans,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _TEMPLATES = Path(__file__).parent / "templates"
 Form = Literal["html", "md"]
@@ -78,49 +75,40 @@ def render(title: str, blocks: Sequence[Block], form: Form) -> str:
 #: By the kind of a paragraph.
 _STYLES = {
     "title": "bold",
-    "banner": "bold red",
-    "warning": "bold red",
+    "banner": "red",
+    "warning": "red",
     "caution": "yellow",
     "note": "dim",
 }
 
 
-def print_blocks(blocks: Iterable[Block], console: Console) -> None:
+def print_blocks(blocks: Iterable[Block]) -> None:
     """Blocks on a terminal, without charts."""
     for block in blocks:
         match block:
             case Paragraph():
-                _put(console, plain(block.text), block.kind)
+                _say(plain(block.text), _STYLES.get(block.kind, ""))
             case Section():
-                _put(console, block.title, "title")
-                print_blocks(block.blocks, console)
+                _say(block.title, "bold")
+                print_blocks(block.blocks)
             case Lines():
                 for row in block.rows:
-                    if block.kind == "commands":  # to be copied whole
-                        console.print(f"  {plain(row)}", soft_wrap=True)
+                    if block.kind == "commands":
+                        terminal.say_command(plain(row))
                     else:
-                        _put(console, plain(row), "warning")
+                        _say(plain(row), "red")
             case Facts():
                 for name, value in block.rows:
-                    _put(console, f"{name}: {value}")
+                    _say(f"  {name}: {value}")
             case Table():
-                _print_table(block, console)
+                right = range(1, len(block.head) - 1) if block.kind == "numbers" else ()
+                rows = [list(map(plain, row)) for row in block.rows]
+                terminal.print_table(block.head, rows, block.title, right)
 
 
-def _print_table(table: Table, console: Console) -> None:
-    if not table.records:
-        right = range(1, len(table.head) - 1) if table.kind == "numbers" else ()
-        rows = [list(map(plain, row)) for row in table.rows]
-        console.print(terminal.table(table.head, rows, table.title, right))
-        return
-    for first, *cells in table.rows:
-        _put(console, plain(first), "title")
-        for name, cell in zip(table.head[1:], cells, strict=True):
-            _put(console, f"{name}: {plain(cell)}")
-
-
-def _put(console: Console, text: str, kind: str = "") -> None:
-    console.print(" ".join(text.split()), style=_STYLES.get(kind), markup=False, highlight=False)
+def _say(text: str, style: str = "") -> None:
+    indent = text[: len(text) - len(text.lstrip(" "))]
+    terminal.say(indent + " ".join(text.split()), style)
 
 
 def _verbatim(text: object) -> Markup:

@@ -34,15 +34,25 @@ _NAMES: Mapping[str, str] = {
 _ELSEWHERE = ("engine", "emulate", "models")
 
 
-def what_was_run(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> tuple[ShownFact, ...]:
+def what_was_run(
+    sides: Sequence[tuple[str, Sequence[StoredRun]]], usual: Mapping[str, str] | None = None
+) -> tuple[ShownFact, ...]:
     """Every fact that was decided before the runs of these sides, which are named.
 
     A value that all sides share stands by itself; others each after the name of their side.
+    ``usual``: facts that are left out where all runs have this value, but for those without which
+    a number of the workload means nothing.
     """
     known = [(name, [_decided(run) for run in runs]) for name, runs in sides]
     names = dict.fromkeys(fact for _, held in known for one in held for fact in one)
     shown: list[ShownFact] = []
+    workloads = {run.spec.workload for _, runs in sides for run in runs}
+    essential = {fact for workload in workloads for fact in essential_facts(workload, ())}
     for fact in _ordered(list(names)):
+        found = {one.get(fact) for _, held in known for one in held}
+        default = {usual[fact]} if usual and fact in usual else {None, "null", "[]"}
+        if usual and fact not in essential and found <= default:
+            continue
         values = [(side, _values(fact, held)) for side, held in known]
         alike = len({value for _, value in values}) == 1
         text = values[0][1] if alike else "; ".join(f"{side}: {value}" for side, value in values)

@@ -21,6 +21,7 @@ from reports.agreement import (
     agreements,
     driven_by_several,
 )
+from reports.answers import answer_blocks
 from reports.arm import Arm
 from reports.basis import apart
 from reports.charts import draw_panel
@@ -49,7 +50,6 @@ from reports.conditions import (
     troubles,
     uncontrolled,
 )
-from reports.explain.causes import cause
 from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
 from reports.explain.devices import Evidence
@@ -64,9 +64,7 @@ from reports.formatting import (
     interval_text,
     quantity_text,
     range_text,
-    times,
     utc,
-    verdict_text,
 )
 from reports.gains import gain_lines
 from reports.history import history_section
@@ -124,14 +122,14 @@ _METHOD = (
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """Where the report is, and its answer in lines."""
+    """Where the report is, and its answers."""
 
     html: Path
     markdown: Path
     csv: Path
     queries_csv: Path | None
     figures: tuple[Path, ...]
-    lines: tuple[str, ...] = ()
+    answers: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -229,23 +227,16 @@ class Report:
             if (known := ceilings(arm.usable)) is not None
         ]
 
-    @property
-    def lines(self) -> Iterator[str]:
-        """For a terminal: where most is gained, each comparison, and each run that failed."""
-        yield from self._gains
-        for where, group in self.answers:
-            row, which = group.deciding, f"{group.b.marked_name} against {group.a.marked_name}"
-            found = row.note if row else "no single result stands for the whole"
-            if row is not None and row.estimate is not None:
-                repeats = counted(row.estimate.repeats, "repeat")
-                ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
-                found = f"{verdict_text(group.verdict)}: {ratio} by {row.title}, {repeats}"
-            yield f"{where}: {which}: {found}"
-            if why := cause(group.a.usable, group.b.usable):
-                yield f"  why: {why}"
+    def answer_blocks(self, following: str = "") -> Iterator[Block]:
+        """For a terminal: where most is gained, each verdict with its cause, each failed run.
+
+        ``following``: the command that comes next where all is decided.
+        """
+        yield from (Paragraph(line, "title") for line in self._gains)
+        yield from answer_blocks(self.answers, following)
         for run_id, status, reason in troubles(self.runs):
             if status == "failed":
-                yield f"failed: {run_id}: {reason}"
+                yield Paragraph(f"failed: {run_id}: {reason}", "warning")
 
     def write(self, out: Path) -> ReportFiles:
         """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
@@ -263,7 +254,7 @@ class Report:
             out / "report.csv",
             out / "queries.csv" if queries else None,
             figures,
-            tuple(self.lines),
+            tuple(self.answer_blocks()),
         )
 
     # What the page shows, from its top to its end -----------------------------------

@@ -55,13 +55,12 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """``kind``: how columns are aligned. ``records``: a terminal prints a line for each cell."""
+    """``kind``: how columns are aligned."""
 
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     kind: Literal["words", "numbers", "answers"] = "words"
-    records: bool = False
 
 
 @dataclass(frozen=True)

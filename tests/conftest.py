@@ -202,3 +202,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """For the workers, who have no terminal."""
     for line in sorted(_left_out):
         terminalreporter.write_line(line, yellow=True)
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of commands are read whole; tests of the width set their own."""
+    monkeypatch.setenv("COLUMNS", "10000")

@@ -89,9 +89,11 @@ def _ended_by(error: BaseException) -> int:
 
 def _print_error(problem: str, context: str, hint: str = "", type: str = "Interrupted") -> None:
     """On stderr; as JSON on stdout too where --json was given."""
-    print(f"harness: {problem}: {context}", file=sys.stderr)
+    from harness.terminal import say
+
+    say(f"harness: {problem}: {context}", file=sys.stderr)
     if hint:
-        print(f"  {hint}", file=sys.stderr)
+        say(f"  {hint}", file=sys.stderr)
     if "--json" in sys.argv:
         import json
 

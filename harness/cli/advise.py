@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Annotated
 import typer
 
 from harness import registry
-from harness.cli.common import print_json, stand_ins
+from harness.cli.common import given, print_json, stand_ins
 from harness.cli.curve import NOT_OF_PLANNED_RUNS, CurveOptions, curve
 from harness.cli.options import option_text, workload_commands
 from harness.cli.run import RunOptions, plan_of
@@ -26,6 +25,7 @@ from harness.experiment.placement import TIER_NAME
 from harness.experiment.sequential import Goal
 from harness.models.device import find_model
 from harness.store.runs import StoredRun
+from harness.terminal import say, say_command
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import parse_duration_ns
 from harness.workloads.parameters import Parameters
@@ -182,12 +182,14 @@ def _print(
         print_json({"answers": documents, "ended": ended, "experiment": options.name})
         return
     for line in lines(found):
-        print(textwrap.fill(line, 80, break_long_words=False, break_on_hyphens=False))
-    where = f" --results {shlex.quote(str(options.results))}" if options.results else ""
+        say(line)
+    where = given(options.results)
     if any(answer.undecided for answer in found):
         pairs = max(1, min(len(trial.runs) for trial in trials))
-        print(f"Not all is decided: `{_again(options, pairs)}` adds to these runs.")
-    print(f"ended: {ended}; `harness report -e {options.name}{where}` draws it")
+        say("Not all is decided. This adds to these runs:")
+        say_command(_again(options, pairs))
+    say(f"ended: {ended}. A report with charts:")
+    say_command(f"harness report -e {options.name}{where}")
 
 
 def _again(options: AdviseOptions, pairs: int) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,8 +19,8 @@ from harness.execution.run_list import last_attempts_of
 from harness.experiment.selection import pairs_of, twice
 from harness.store.calibrations import Calibration, CalibrationStore
 from harness.store.runs import StoredRun
-from harness.terminal import print_table
-from harness.units import parse_share
+from harness.terminal import print_table, say
+from harness.units import counted, parse_share
 from harness.workloads.parameters import Parameters
 
 _PAIRS = 10
@@ -96,6 +96,8 @@ def _print(found: Sequence[Calibration], resolve: float | None, json_: bool) -> 
         print_json({"calibrations": documents})
         return
     for one, document in zip(found, documents, strict=True):
+        for line in _answer(one, document):
+            say(line)
         print_table(
             ("result", "noise", *(f"{n} repeats" for n in noise.REPEATS)),
             [
@@ -106,21 +108,36 @@ def _print(found: Sequence[Calibration], resolve: float | None, json_: bool) -> 
                 )
                 for metric, entry in zip(one.metrics, document["metrics"], strict=True)
             ],
-            title=f"{one.spec.engine} {one.spec.where}: noise between identical runs "
-            f"({len(one.run_ids)} pairs), and the difference that repeats show (power 80 %)",
+            title="Noise between identical runs, and the difference that repeats show (power 80 %)",
+            right=range(1, 2 + len(noise.REPEATS)),
         )
-        if one.deciding is None:
-            print("no result stands for the whole: there is no headline")
-        elif document["arms_differ"]:
-            print(
-                f"arms-differ: a difference in {noise.title_of(one.deciding)} is shown between "
-                "identical runs; by accident, this happens in 5 % of calibrations. Repeat it; "
-                "if it stays, look at what is not controlled:"
-            )
-            for warning in one.warnings:
-                print(f"  {warning}")
-        if (wanted := document.get("resolve")) is not None:
-            print(_needed(wanted["difference"], wanted["repeats"], wanted["duration_ns"]))
+
+
+def _answer(one: Calibration, document: Mapping[str, Any]) -> Iterator[str]:
+    """How large the noise is, and what repeats show; what makes it doubtful."""
+    from reports import noise
+
+    where, pairs = f"{one.spec.engine} {one.spec.where}", counted(len(one.run_ids), "pair")
+    if one.deciding is None:
+        yield f"{where}: no result stands for the whole: there is no headline ({pairs})"
+    else:
+        entry = document["metrics"][one.headline or 0]
+        shown = [
+            f"{repeats} repeats show {each['difference']:.1%}"
+            for repeats, each in zip(noise.REPEATS, entry["resolutions"], strict=True)
+            if each["difference"] is not None
+        ]
+        differ = f"{where}: identical runs differ by {entry['noise']:.1%}"
+        yield f"{differ} in {noise.title_of(one.deciding)} ({pairs}). {'; '.join(shown)}."
+    if (wanted := document.get("resolve")) is not None:
+        yield _needed(wanted["difference"], wanted["repeats"], wanted["duration_ns"])
+    if one.deciding is not None and document["arms_differ"]:
+        yield (
+            f"arms-differ: a difference in {noise.title_of(one.deciding)} is shown between "
+            "identical runs; by accident, this happens in 5 % of calibrations. Repeat it; "
+            "if it stays, look at what is not controlled:"
+        )
+        yield from (f"  {warning}" for warning in one.warnings)
 
 
 def _share(difference: float | None) -> str:

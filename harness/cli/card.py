@@ -17,6 +17,7 @@ from harness.cli.common import (
     store,
 )
 from harness.errors import UsageError
+from harness.terminal import say
 
 
 def card(
@@ -51,4 +52,4 @@ def card(
     if json_:
         print_json({"card": files.to_json()})
     else:
-        print(f"card of {', '.join(files.devices)}: {files.html.absolute()}")
+        say(f"card of {', '.join(files.devices)}: {files.html.absolute()}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from harness import paths
+from harness import paths, registry
 from harness.errors import UsageError
 from harness.models.tier import model_requests
 from harness.store.runs import Store, StoredRun
+from harness.store.spec import JsonObject, RunSpec, canonical_json
 
 if TYPE_CHECKING:
     from harness.workloads.parameters import Parameters
@@ -42,6 +44,9 @@ SelectorArgument = Annotated[
     ),
 ]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="Output folder.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print every parameter, defaults too.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 EmulateOption = Annotated[
     list[str] | None,
@@ -85,6 +90,42 @@ def print_json(document: Any) -> None:
 def stand_ins(emulate: Sequence[str] | None, model: Sequence[str] | None) -> list[str]:
     """Return the tiers that --emulate and --model request, in one form."""
     return [*(emulate or ()), *model_requests(key_values(model, "--model"))]
+
+
+def given(results: Path | None) -> str:
+    """The option ``--results`` as a command has it, to be appended to another one."""
+    return f" --results {shlex.quote(str(results))}" if results else ""
+
+
+def default_params(spec: RunSpec) -> JsonObject:
+    """A workload's parameters where nothing is set but those that others follow from."""
+    from reports.labels import FOLLOWING
+
+    leaders = [fact.removeprefix("params.") for fact in FOLLOWING]
+    led = {name: spec.params[name] for name in leaders if spec.params.get(name) is not None}
+    with suppress(UsageError):  # an extension that is not installed here
+        return registry.parameters(spec.workload).from_mapping(led).to_json()
+    return {}
+
+
+def set_params(spec: RunSpec) -> JsonObject:
+    """The parameters of a run that say something: those a number needs, and those that were set."""
+    from reports.metric_registry import essential_parameters
+
+    usual, needed = default_params(spec), essential_parameters(spec.workload)
+    return {
+        name: value
+        for name, value in spec.params.items()
+        if name in needed or canonical_json(value) != canonical_json(usual.get(name))
+    }
+
+
+def usual_facts(spec: RunSpec) -> dict[str, str]:
+    """What a run like this has where nothing is set: its facts as reports have them."""
+    from reports.run_configuration import facts_of_spec
+
+    usual = RunSpec(spec.workload, "", None, default_params(spec))
+    return facts_of_spec(usual.to_json(), "Default")
 
 
 def short_phases(parameters: type[Parameters], given: Mapping[str, str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from harness.models.curve import (
 from harness.models.score import CONTRADICTED
 from harness.models.tier import refuse_modelled
 from harness.store.runs import Store, StoredRun
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.units import counted, format_ns
 from harness.workloads.parameters import Parameters
 from reports.formatting import MODELLED, interval_text, times
@@ -126,7 +126,7 @@ def _print_plan(
         print_json({"plan": rows, "runs": count, "estimated_duration_ns": total_ns})
         return
     about = f", about {hours(total_ns)} without loading data" if total_ns else ""
-    print(
+    say(
         f"{counted(count, 'run')} in {counted(options.repeats or _REPEATS, 'block')}{about}: "
         f"today's tier, and {len(FACTORS)} modelled ones of {' and '.join(parts)}; no run is "
         "started"
@@ -207,13 +207,13 @@ def _print(
         print_json({**document, "chart": str(chart), **only})
         return
     if len(found) > 1 or left_out:
-        print(_which_first(found))
+        say(_which_first(found))
     for one in sorted(found, key=lambda curve: -curve.ceiling.value):
-        print(_answer(one))
+        say(_answer(one))
         _print_curve(one)
     for part, why in left_out.items():
-        print(f"{part}: no curve: {why}")
-    print(f"chart: {chart}")
+        say(f"{part}: no curve: {why}")
+    say(f"chart: {chart}")
 
 
 def _which_first(found: Sequence[ResponseCurve]) -> str:
@@ -274,7 +274,7 @@ def _print_curve(one: ResponseCurve) -> None:
     ]
     columns = (f"{one.operation} of {one.part}", one.unit, "of today's", "interval", "")
     print_table(columns, rows)
-    print(_check_of_today(one))
+    say(_check_of_today(one))
 
 
 def _check_of_today(one: ResponseCurve) -> str:

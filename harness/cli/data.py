@@ -15,7 +15,7 @@ from harness.execution.environment import dataset_stores
 from harness.progress import Progress, progress_on_stderr
 from harness.store.datasets import Dataset, remove_datasets
 from harness.supervise.user_files import regular_bytes
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.units import format_bytes
 
 app = typer.Typer(help="List, remove and verify datasets.", no_args_is_help=True)
@@ -91,7 +91,7 @@ def rm(
     targets = _directories(names, host)
     for directory in targets:
         size = format_bytes(regular_bytes(directory, None))
-        print(f"remove {directory} ({size})", file=sys.stderr)
+        say(f"remove {directory} ({size})", file=sys.stderr)
     if dry_run or not targets:
         return
     confirm(f"permanently remove {len(targets)} datasets", yes)
@@ -119,6 +119,6 @@ def verify(
         print_json({"data": [{"name": n, "problems": found} for n, found in problems.items()]})
     else:
         for name, found in problems.items():
-            print(f"{name}: {'ok' if not found else '; '.join(found)}")
+            say(f"{name}: {'ok' if not found else '; '.join(found)}")
     if any(problems.values()):
         raise typer.Exit(1)

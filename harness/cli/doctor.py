@@ -19,7 +19,7 @@ from harness.monitors._guarded import GuardedMonitor
 from harness.native_programs import loadgen_backends, missing_packages
 from harness.supervise import programs
 from harness.supervise.credentials import shared_user_warnings, unprivileged
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.tiers.discovery import find_tiers_and_problems
 from harness.tiers.linux.model import Tier
 from harness.units import format_bytes
@@ -51,30 +51,34 @@ def doctor(
 def _print(found: dict[str, Any]) -> None:
     facts = found["host"]
     cpu = facts["cpu"]
-    print(
+    say(
         f"host     {facts['hostname']}: {cpu['model']}, {cpu['threads']} threads, "
         f"{format_bytes(facts['memory_bytes'])} memory, "
-        f"Linux {facts['kernel']['release']}"
+        f"Linux {facts['kernel']['release']}",
+        hanging=9,
     )
-    print(f"mode     {found['mode']['mode']}: {found['mode']['evidence']}")
+    say(f"mode     {found['mode']['mode']}: {found['mode']['evidence']}", hanging=9)
     for group, names in found["instructions"].items():
-        print(f"CPU      {group}: {_split(names)}")
+        say(f"CPU      {group}: {_split(names)}", hanging=9)
     user = found["servers_user"]
-    print(f"servers  run as {user['name']}")
+    say(f"servers  run as {user['name']}", hanging=9)
     for entry in user["warnings"]:
-        print(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
+        say(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
     cap = found["memory_cap"]
-    print(f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}")
+    say(
+        f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}", hanging=9
+    )
     for monitor in found["monitors"]:
-        print(f"monitor  {monitor['name']}: {_availability(monitor)}")
+        say(f"monitor  {monitor['name']}: {_availability(monitor)}", hanging=9)
     native = found["native_client"]
     lacking = f"; for the others install {', '.join(native['missing'])}"
-    print(
+    say(
         f"client   loadgen for {', '.join(native['backends']) or 'no engine'}"
-        f"{lacking if native['missing'] else ''}"
+        f"{lacking if native['missing'] else ''}",
+        hanging=9,
     )
     for line in _clients(found["official_ycsb"], found["microbenchmarks"]):
-        print(line)
+        say(line, hanging=9)
     print()
     print_table(
         ("tier", "kind", "where", "kernel's finding"),
@@ -82,9 +86,9 @@ def _print(found: dict[str, Any]) -> None:
     )
     for tier in found["tiers"]:
         for warning in tier["warnings"]:
-            print(f"  {tier['name']}: {warning}")
+            say(f"  {tier['name']}: {warning}")
     for problem in found["tier_problems"]:
-        print(f"  {problem['problem']}: {problem['context']}\n    {problem['hint']}")
+        say(f"  {problem['problem']}: {problem['context']}\n    {problem['hint']}")
     print()
     print_table(
         ("engine", "version", "from"),
@@ -100,11 +104,11 @@ def _print(found: dict[str, Any]) -> None:
     )
     print()
     if not found["uncontrolled"]:
-        print("Everything that affects results is controlled.")
+        say("Everything that affects results is controlled.")
         return
-    print("Not controlled (each makes numbers less repeatable):")
+    say("Not controlled (each makes numbers less repeatable):")
     for entry in found["uncontrolled"]:
-        print(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
+        say(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
 
 
 def _version(text: str | None) -> str:

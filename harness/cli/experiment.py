@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from harness.experiment.profile import find_profile, known_profiles, load_profil
 from harness.experiment.run_time import Estimator
 from harness.experiment.selection import only
 from harness.experiment.sequential import Goal
+from harness.terminal import say
 from harness.units import counted, parse_duration_ns, parse_share
 from harness.yamlfile import scalar
 
@@ -131,14 +131,14 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
     for row in rows:
         time_ns = row["estimated_duration_ns"]
         about = f", about {hours(time_ns)}" if time_ns else ""
-        print(f"{row['name']}: {row['workload']}, {counted(row['runs'], 'run')}{about}")
-        print(textwrap.indent(textwrap.fill(" ".join(row["description"].split()), 76), "  "))
+        say(f"{row['name']}: {row['workload']}, {counted(row['runs'], 'run')}{about}")
+        say(f"  {' '.join(row['description'].split())}", hanging=0)
 
 
 def show(options: ExperimentOptions) -> None:
     """Describe a profile, and print its runs here with their time and space; run nothing."""
     if not options.json_:
-        print(" ".join(load_profile(find_profile(options.profile)).description.split()))
+        say(" ".join(load_profile(find_profile(options.profile)).description.split()))
     run(replace(options, dry_run=True))
 
 

@@ -14,7 +14,7 @@ from harness.errors import HarnessError, RunFailed, UsageError
 from harness.progress import progress_on_stderr
 from harness.provision.modes import MODES, Action, Mode, find_mode, playbook_for
 from harness.provision.playbook import HostOutcome, PlaybookRun, run_playbook
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.yamlfile import parse_yaml
 
 app = typer.Typer(
@@ -167,7 +167,7 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
             }
         )
         if error:
-            print(f"harness: {error}", file=sys.stderr)
+            say(f"harness: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code if error else 0)
     for outcome in outcomes:
         _print(outcome, request.check or action == "verify", len(outcomes) > 1)
@@ -178,21 +178,21 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
 def _print(outcome: HostOutcome, planned: bool, several_hosts: bool) -> None:
     fact = outcome.provisioning
     if not outcome.steps and not outcome.refusals and not outcome.failures:
-        print(f"{outcome.host}: nothing to do")
+        say(f"{outcome.host}: nothing to do")
     elif outcome.steps:
         count = f"{len(outcome.steps)} step{'' if len(outcome.steps) == 1 else 's'}"
-        print(f"{outcome.host}: {count}{', nothing is changed' if planned else ''}")
+        say(f"{outcome.host}: {count}{', nothing is changed' if planned else ''}")
         print_table(
             ("do", "object", "why"),
             [(s.get("do"), s.get("object"), s.get("why")) for s in outcome.steps],
         )
     for note in fact.get("notes", ()):
-        print(f"note: {note}")
+        say(f"note: {note}")
     if planned and fact.get("destroy"):
         options = consent_options(fact["destroy"], outcome.host if several_hosts else None)
-        print(f"destroys data; to confirm: {options}")
+        say(f"destroys data; to confirm: {options}")
     for missing in fact.get("missing", ()):
-        print(f"missing: {missing['what']}: {missing['found']}\n  {missing['do']}")
+        say(f"missing: {missing['what']}: {missing['found']}\n  {missing['do']}")
 
 
 def consent_options(names: Sequence[str], host: str | None) -> str:

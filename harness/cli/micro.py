@@ -34,7 +34,7 @@ from harness.micro.suite import (
     suite_name,
 )
 from harness.store.runs import Store, StoredRun
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.tiers.discovery import stand_in_names
 from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
@@ -78,7 +78,7 @@ def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
         named = {"name": loaded.name, "description": loaded.description}
         print_json({"suite": named | {"configurations": [one.configuration for one in found]}})
         return
-    print(f"{loaded.name}: {loaded.description}")
+    say(f"{loaded.name}: {loaded.description}")
     _print_configurations(found)
 
 
@@ -200,7 +200,7 @@ def _print_plan(
             f"{count} × {one.repeats}{_time(planned)}; {state}",
         )
         for warning in one.scaled.warnings:
-            print(f"warning: {warning}")
+            say(f"warning: {warning}")
 
 
 def _time(planned: Planned) -> str:
@@ -229,13 +229,13 @@ def _print(
         out = sys.stderr if perma else sys.stdout  # no part of that JSON
         notes = (stand_in_text(stand_ins(stored.run)), "resumed" * bool(stored.run["resumed"]))
         marks = filter(None, notes)
-        print("  ".join([stored.run_id, stored.run["status"], *marks]), file=out)
+        say("  ".join([stored.run_id, stored.run["status"], *marks]), file=out)
         if not perma:
             print_figures(stored.run)
         for entry in stored.run["uncontrolled"]:
-            print(f"warning: {RunWarning.from_json(entry)}", file=out)
+            say(f"warning: {RunWarning.from_json(entry)}", file=out)
         for line in show.problems(stored.run):
-            print(line, file=out)
+            say(line, file=out)
 
 
 def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:

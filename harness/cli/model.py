@@ -24,7 +24,7 @@ from harness.models.device import ZERO, DeviceModel, Point, find_model, known_mo
 from harness.models.score import Score, ScoreStore
 from harness.models.table import quantile_ns
 from harness.store.runs import Store, StoredRun
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.tiers.discovery import stand_in_names
 from harness.units import format_bytes, format_ns
 
@@ -93,9 +93,9 @@ def show(
     if scores:
         _print_scores(scores)
     else:
-        print("not scored: `harness model verify` compares it with a tier that it is of")
+        say("not scored: `harness model verify` compares it with a tier that it is of")
     if chart:
-        print(f"chart: {chart}")
+        say(f"chart: {chart}")
 
 
 def _chart(model: DeviceModel, out: Path) -> Path:
@@ -110,11 +110,11 @@ def _chart(model: DeviceModel, out: Path) -> Path:
 
 
 def _print_model(model: DeviceModel) -> None:
-    print(f"{model.name}: {model.description}")
-    print(f"{model.basis}; {model.source}" if model.source else model.basis)
+    say(f"{model.name}: {model.description}")
+    say(f"{model.basis}; {model.source}" if model.source else model.basis)
     files = "buffered in the page cache" if model.page_cache else "no page cache (DAX)"
     limits = [f"{way} {rate / 1e6:,.0f} MB/s" for way, rate in model.bandwidth.items()]
-    print(", ".join([files, f"serves {model.parallel} at once", *limits]))
+    say(", ".join([files, f"serves {model.parallel} at once", *limits]))
     rows = [
         (
             operation,
@@ -128,7 +128,7 @@ def _print_model(model: DeviceModel) -> None:
     if rows:
         print_table(("call", "size", *(f"p{p:g}" for p in _SHOWN), "source"), rows)
     for gap in model.gaps():
-        print(f"not stated: {gap}: a run that needs it is refused")
+        say(f"not stated: {gap}: a run that needs it is refused")
 
 
 def _point(point: Point) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def make(options: MakeOptions) -> None:
             print_json(plan_json(steps, earlier))
         else:
             about = format_ns(planned.known_ns)
-            print(f"{name}: {count} measurements of {options.tier}, about {about}")
+            say(f"{name}: {count} measurements of {options.tier}, about {about}")
 
     with command_environment(options.host, options.emulate or [], options.quiet) as env:
         plan, suites = suite_plan([request], env)
@@ -195,7 +195,7 @@ def make(options: MakeOptions) -> None:
     if options.json_:
         print_json({"model": _entry(model), "path": str(path), "run": run.run_id})
     else:
-        print(f"{path}\n`harness model show {name}` prints it; --model fast={name} runs on it")
+        say(f"{path}\n`harness model show {name}` prints it; --model fast={name} runs on it")
 
 
 _UNUSED = ("cpus", "seed", "monitor", "no_monitor")

@@ -27,7 +27,7 @@ from harness.paper.plan import (
     run_cells,
     with_looks,
 )
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.units import counted, parse_duration_ns
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _write(
             for one in page.figures
         ],
     )
-    print(f"page: {files['html'].absolute()}")
+    say(f"page: {files['html'].absolute()}")
 
 
 def _reasons(one: FigureView) -> str:

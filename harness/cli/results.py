@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,9 +17,12 @@ from harness.cli.common import (
     QuietOption,
     ResultsOption,
     SelectorArgument,
+    VerboseOption,
     chosen_runs,
+    given,
     print_json,
     store,
+    usual_facts,
 )
 from harness.errors import RunFailed, UsageError, unknown
 from harness.experiment.profile import published_of
@@ -26,7 +30,7 @@ from harness.models.score import ScoreStore
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO
-from harness.terminal import console
+from harness.terminal import say
 from harness.units import parse_share
 from harness.warnings import RunWarning, warn
 
@@ -61,6 +65,7 @@ def compare(
         Path | None,
         typer.Option(metavar="FILE", help="Write a JUnit file: a test for each comparison."),
     ] = None,
+    verbose: VerboseOption = False,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -82,7 +87,9 @@ def compare(
     if json_:
         print_json(to_json(found, above))
     else:
-        print_blocks(comparison_page(found, all_), console())
+        usual = None if verbose else usual_facts(sides[0][0].spec)
+        following = f"harness explain {shlex.quote(a)} {shlex.quote(b)}{given(results)}"
+        print_blocks(comparison_page(found, all_, usual, following))
     failed = {stored.run_id for stored in sides[1]} & found.excluded.keys()
     failures = failures_of(found, above, inconclusive == "fail") if above is not None else {}
     if junit is not None:
@@ -136,7 +143,8 @@ def explain(
     if json_:
         print_json(to_json(view))
     else:
-        print_blocks(explain_page(view), console())
+        answers = [(panel.title_with_workload, group) for panel in made for group in panel.groups]
+        print_blocks(explain_page(view, answers))
 
 
 def conclusions(
@@ -166,7 +174,7 @@ def conclusions(
     if json_:
         print_json({"conclusions": [one.to_json() for one in found]})
         return
-    print_blocks(conclusions_page(found), console())
+    print_blocks(conclusions_page(found))
 
 
 def report(
@@ -208,6 +216,7 @@ def report(
     from reports.explain.devices import Evidence
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
+    from reports.page import print_blocks
     from reports.prices import read_prices
     from reports.published import read_published
     from reports.report import Report
@@ -239,7 +248,7 @@ def report(
         ).write(out)
     cards = write_cards(micro, out, prices=prices) if micro else None
     if cards and not json_:
-        print(f"card of {', '.join(cards.devices)}: {cards.html.absolute()}")
+        say(f"card of {', '.join(cards.devices)}: {cards.html.absolute()}")
     if files is None:
         if cards and json_:
             print_json({"report": None, "card": cards.to_json()})
@@ -252,9 +261,8 @@ def report(
         }
         print_json({"report": written} | ({"card": cards.to_json()} if cards else {}))
     else:
-        for line in files.lines:
-            print(line)
-        print(f"report: {files.html.absolute()}")
+        print_blocks(files.answers)
+        say(f"report: {files.html.absolute()}")
 
 
 def _check_compared(engines: bool, given: Mapping[str, str | None]) -> None:
@@ -350,6 +358,7 @@ def repro(
         from reports.formatting import stand_in_text
         from reports.run_configuration import emulations
 
-        print("\n".join(filter(None, [stand_in_text(emulations([verdict.again])), verdict.text()])))
+        for text in filter(None, [stand_in_text(emulations([verdict.again])), verdict.text()]):
+            say(text)
     if not verdict.agrees:
         raise typer.Exit(1)

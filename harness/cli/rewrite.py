@@ -12,7 +12,7 @@ from harness.cli.common import JsonOption, print_json
 from harness.errors import UsageError
 from harness.rewrite import rewrite as rewrite_program
 from harness.rewrite.rules import RULES, read_rule
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 
 _FENCES = {"added": "{0} added", "follows": "one follows", "none": ""}
 
@@ -56,4 +56,4 @@ def rewrite(
             for one in done.sites
         ],
     )
-    print(f"{output}: {len(done.sites)} flushes replaced ({done.way})")
+    say(f"{output}: {len(done.sites)} flushes replaced ({done.way})")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from harness.cli import show
-from harness.cli.common import print_json, store
+from harness.cli.common import print_json, set_params, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, command_environment
 from harness.execution.host_lock import working_ns
@@ -31,7 +31,7 @@ from harness.experiment.sequential import (
 from harness.store.calibrations import CalibrationStore, latest_of
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, canonical_json
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning, warn
 
@@ -208,25 +208,6 @@ def _print_sequence(
         title=f"ended: {ended}"
         + (f"; intervals and verdicts are corrected for {looks} looks" if looks > 1 else ""),
     )
-    for line in _basis(found):
-        print(line)
-
-
-def _basis(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What the comparisons rest on: first what all of them do."""
-    from reports.basis import Fact, apart
-
-    shared, more = apart(
-        (
-            f"{one['context'].get('engine', '')} {one['b']} against {one['a']}".strip(),
-            [Fact(**fact) for fact in one["rests_on"]],
-        )
-        for one in found
-    )
-    if shared:
-        yield f"each rests on: {shared}"
-    for text, compared in more.items():
-        yield f"{', '.join(compared)}: {text}"
 
 
 def print_run_list(
@@ -279,13 +260,13 @@ def print_run_list(
         f"{_how_long(rows, total_ns)}; no run is started",
     )
     for text in filter(None, (repeats.text, *(one.text for one in expected))):
-        print(text)
+        say(text)
     if within is not None:
-        print(f"the budget allows about {counted(within, 'repeat')}")
+        say(f"the budget allows about {counted(within, 'repeat')}")
     if len(counts) > 1:
-        print(f"results decide after {', '.join(map(str, counts))} repeats; listed are the first")
+        say(f"results decide after {', '.join(map(str, counts))} repeats; listed are the first")
     if shared := _shared([step.spec for step in steps]):
-        print(f"all runs: {shared}")
+        say(f"all runs: {shared}")
 
 
 def list_rows(steps: Sequence[ResolvedRun], earlier: Store) -> list[dict[str, Any]]:
@@ -368,8 +349,8 @@ def hours(duration_ns: int) -> str:
 
 
 def _shared(specs: Sequence[RunSpec]) -> str:
-    """The parameters that all runs of the plan share."""
-    documents = [dict(spec.params) for spec in specs]
+    """The parameters that all runs of the plan share, but for defaults."""
+    documents = [set_params(spec) for spec in specs]
     names = [
         name
         for name in dict.fromkeys(name for one in documents for name in one)

@@ -18,9 +18,11 @@ from harness.cli.common import (
     JsonOption,
     ResultsOption,
     SelectorArgument,
+    VerboseOption,
     chosen_runs,
     confirm,
     print_json,
+    set_params,
     store,
 )
 from harness.cli.micro_table import print_figures
@@ -29,7 +31,7 @@ from harness.store.checkpoint import steps_kept, under_way
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO, NATIVE
 from harness.supervise.user_files import replacing
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.units import format_bytes, format_ns, parse_size
 from harness.warnings import RunWarning
 
@@ -115,6 +117,7 @@ def show_(
         list[str],
         typer.Argument(metavar="SELECTOR", help="Run id, its beginning or end, or a selector."),
     ],
+    verbose: VerboseOption = False,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -125,7 +128,7 @@ def show_(
         return
     for number, stored in enumerate(chosen):
         print("\n" * (number > 0), end="")
-        _print_run(stored)
+        _print_run(stored, verbose)
 
 
 def _document(stored: StoredRun) -> dict[str, Any]:
@@ -136,36 +139,37 @@ def _documents(chosen: Sequence[StoredRun]) -> dict[str, Any]:
     return {"runs": [_document(stored) for stored in chosen]}
 
 
-def _print_run(stored: StoredRun) -> None:
+def _print_run(stored: StoredRun, verbose: bool) -> None:
     from reports.formatting import stand_in_text  # reports are loaded where they are needed
     from reports.run_configuration import emulations
 
     run, manifest = stored.run, stored.manifest
-    print(f"{stored.run_id}  {run['status']}  {show.where(stored)}")
+    say(f"{stored.run_id}  {run['status']}  {show.where(stored)}")
     if found := emulations([stored]):
-        print(stand_in_text(found))
+        say(stand_in_text(found))
     for cut in run.get("resumed", ()):
-        print(f"RESUMED after {cut['after_step']}: {cut['kept_steps']} earlier steps reused")
+        say(f"RESUMED after {cut['after_step']}: {cut['kept_steps']} earlier steps reused")
     if manifest:
         engine = manifest["engine"]
-        print(f"engine   {engine['name']} {engine['version']} ({engine['source']})")
+        say(f"engine   {engine['name']} {engine['version']} ({engine['source']})", hanging=9)
         for tier in manifest["tiers"]:
-            print(f"tier     {tier['name']}: {_tier_text(tier)}")
+            say(f"tier     {tier['name']}: {_tier_text(tier)}", hanging=9)
     spec = stored.spec
-    print(f"workload {spec.workload} by {spec.driver}: {_params_text(spec.params)}")
+    params = spec.params if verbose else set_params(spec)
+    say(f"workload {spec.workload} by {spec.driver}: {_params_text(params)}", hanging=9)
     if run["data_bytes"] is not None and run["memory_bytes"]:
         ratio = run["data_bytes"] / run["memory_bytes"]
-        print(f"data     {format_bytes(run['data_bytes'])}: {ratio:.2g} × memory")
+        say(f"data     {format_bytes(run['data_bytes'])}: {ratio:.2g} × memory", hanging=9)
     if spec.workload == MICRO:
         print_figures(run)
     else:
         _print_metrics(run)
     for entry in run["uncontrolled"]:
-        print(f"warning  {RunWarning.from_json(entry)}")
+        say(f"warning  {RunWarning.from_json(entry)}", hanging=9)
     passed = sum(check["status"] == "passed" for check in run["checks"])
-    print(f"checks   {passed} of {len(run['checks'])} passed")
+    say(f"checks   {passed} of {len(run['checks'])} passed", hanging=9)
     for line in show.problems(run):
-        print(line)
+        say(line)
     if run["error"]:
         print(run["error"].get("traceback", ""), end="")
 
@@ -194,7 +198,7 @@ def _tier_text(tier: Mapping[str, Any]) -> str:
 
 
 def _params_text(params: Mapping[str, Any]) -> str:
-    """``warehouses 1, users 4, ramp_up 5s, …``: all parameters that have a value."""
+    """``warehouses 1, users 4, ramp_up 5s, …``: parameters that have a value."""
     return ", ".join(
         f"{name} {show.parameter_text(value, ',')}"
         for name, value in params.items()
@@ -238,7 +242,7 @@ def rm(
     if not targets and not unfinished:
         raise UsageError("runs rm", "no run is named", "name runs, or pass --unfinished")
     for target in targets:
-        print(f"remove {target}", file=sys.stderr)
+        say(f"remove {target}", file=sys.stderr)
     if dry_run or not targets:
         return
     confirm(f"remove {len(targets)} runs permanently", yes)
@@ -267,7 +271,7 @@ def export(
         if json_:
             print_json({"files": list(map(str, files)), "runs": [r.run_id for r in chosen]})
         else:
-            print(f"{len(chosen)} runs in {parquet}: {', '.join(file.name for file in files)}")
+            say(f"{len(chosen)} runs in {parquet}: {', '.join(file.name for file in files)}")
         return
     writers = {
         ".csv": _export_csv,
@@ -287,7 +291,7 @@ def export(
     if json_:
         print_json({"file": str(out), "runs": [stored.run_id for stored in chosen]})
     else:
-        print(f"{len(chosen)} runs in {out}")
+        say(f"{len(chosen)} runs in {out}")
 
 
 def _chosen(where: Store, selectors: list[str] | None, problem: str) -> list[StoredRun]:
@@ -393,6 +397,6 @@ def import_(
         new = [stored.run_id for stored in done.new]
         print_json({"imported": new, "known": list(done.known)})
         return
-    print(f"{len(done.new)} runs imported, {len(done.known)} already present")
+    say(f"{len(done.new)} runs imported, {len(done.known)} already present")
     for stored in done.new:
-        print(f"  {stored.run_id}  {stored.run['status']}")
+        say(f"  {stored.run_id}  {stored.run['status']}")

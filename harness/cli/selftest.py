@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Annotated
@@ -12,6 +13,7 @@ from harness.cli.common import JsonOption, QuietOption, print_json
 from harness.errors import UsageError
 from harness.progress import Progress, progress_on_stderr
 from harness.selftest import Case, results
+from harness.terminal import say
 
 _GROUPS = ("statistics", "faults", "effects")
 #: Trials of each planted effect.
@@ -37,14 +39,15 @@ def selftest(
         for result in results(_cases(chosen, quick, progress, stack)):
             found.append(result)
             if not json_:
-                print(result, flush=True)
+                say(str(result))
+                sys.stdout.flush()
     failed = sum(not one.passed for one in found)
     passed = len(found) - failed
     if json_:
         cases = [one.to_json() for one in found]
         print_json({"selftest": {"passed": passed, "failed": failed, "cases": cases}})
     else:
-        print(f"{passed} passed, {failed} failed")
+        say(f"{passed} passed, {failed} failed")
     if failed:
         raise typer.Exit(1)
 

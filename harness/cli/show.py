@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import typer
 
-from harness import hdr
-from harness.cli.common import metric_value, print_json
+from harness import hdr, paths
+from harness.cli.common import given, metric_value, print_json
 from harness.errors import UsageError
 from harness.execution.run_list import last_attempts
 from harness.store.runs import StoredRun
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 from harness.units import format_ns
 
 
@@ -21,28 +23,29 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     if json_:
         print_json({"runs": [stored.run for stored in finished]})
         return
-    for line in _verdicts(finished):
-        print(line)
+    _print_answers(finished)
     _print_headlines(finished)
     _print_figures(finished)
     if len({stored.spec.driver for stored in finished}) > 1:
         agreement(finished)
     for stored in finished:
         for line in problems(stored.run):
-            print(f"{stored.run_id}: {line}")
+            say(f"{stored.run_id}: {line}")
 
 
-def _verdicts(finished: Sequence[StoredRun]) -> Sequence[str]:
-    """Return a line for each comparison, and its cause; none where nothing is compared."""
-    from reports.report import Report  # reports are loaded where they are needed
+def _print_answers(finished: Sequence[StoredRun]) -> None:
+    """Print each verdict, its cause and what was not controlled, where something is compared."""
+    from reports.page import print_blocks  # reports are loaded where they are needed
+    from reports.report import Report
 
     usable = [stored for stored in finished if stored.run["status"] != "failed"]
     if len({(stored.spec.where, stored.spec.label) for stored in usable}) < 2:
-        return ()
-    try:
-        return list(Report(usable).lines)
-    except UsageError:  # runs that are not comparable
-        return ()
+        return
+    name, root = usable[0].head["experiment"]["name"], usable[0].results
+    own = root.resolve() == paths.results_root(None).resolve()
+    following = f"harness report -e {shlex.quote(str(name))}{given(None if own else root)}"
+    with suppress(UsageError):  # runs that are not comparable
+        print_blocks(Report(usable).answer_blocks(following))
 
 
 def problems(run: Mapping[str, Any]) -> Iterator[str]:
@@ -149,9 +152,9 @@ def agreement(finished: Sequence[StoredRun]) -> None:
     for one in agreements(driven_by_several([r for r in finished if r.run["status"] != "failed"])):
         a, b = one.group.a.marked_name, one.group.b.marked_name
         verdict = verdict_text(one.row.verdict)
-        print(f"{one.where}: {b} has {one.ratio:.3g}x of {a} in {one.row.title}: {verdict}")
+        say(f"{one.where}: {b} has {one.ratio:.3g}x of {a} in {one.row.title}: {verdict}")
         for spread in one.spreads:
-            print(f"  {spread.title}, {spread.rows} rows: {spread.low:.3g}x to {spread.high:.3g}x")
+            say(f"  {spread.title}, {spread.rows} rows: {spread.low:.3g}x to {spread.high:.3g}x")
 
 
 def _note(stored: StoredRun) -> str:

@@ -253,7 +253,8 @@ def lost_without_power(engine: Engine) -> Iterator[RunWarning]:
     if risks:
         yield RunWarning(
             code="commits-not-durable",
-            problem="a loss of power can lose acknowledged commits",
+            problem="commits do not wait for the log: a loss of power can lose them, and a faster "
+            "log gains little",
             context="; ".join(f"{setting}: {meaning}" for setting, meaning in risks.items()),
             hint="compare with runs of the same settings only, or leave them at their defaults",
         )

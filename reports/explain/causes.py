@@ -62,4 +62,6 @@ def _waiting(runs: Sequence[StoredRun], parts: Sequence[str]) -> str:
     one = found.of(devices) if found and devices else None
     if found is None or one is None or not one.latency_ns:
         return ""
-    return f"{percent(round(one.direct_ns / one.latency_ns, 2))} of a {found.noun} waits for it"
+    article = "an" if found.noun == "operation" else "a"
+    share = percent(round(one.direct_ns / one.latency_ns, 2))
+    return f"{share} of {article} {found.noun} waits for it"

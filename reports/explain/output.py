@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from harness.models.make import SUITE
 from harness.units import counted
-from reports.basis import apart
-from reports.compare_output import rests_on_all, rests_on_others
+from reports.answers import Answer, answer_blocks
 from reports.explain.ceilings import Ceiling, Ceilings
 from reports.explain.comparisons import Explained
 from reports.formatting import (
@@ -77,11 +76,6 @@ class ExplainedView:
         named = (f" --tier {name}" + f" --emulate {name}" * bool(by) for name, by, _ in tiers)
         return f"harness run micro --suite {SUITE}{''.join(named)}" if tiers else ""
 
-    @property
-    def rests_on(self) -> tuple[str, Mapping[str, list[str]]]:
-        """What all comparisons rest on; and what else, with those that do."""
-        return apart((f"{row.where}, {row.b} against {row.a}", row.rests_on) for row in self.rows)
-
 
 def _correlated(
     of: Literal["device", "modelled"], cells: Sequence[tuple[Value | Missing, Value | Missing]]
@@ -120,20 +114,17 @@ def to_json(view: ExplainedView) -> dict[str, Any]:
     }
 
 
-def explain_page(view: ExplainedView) -> list[Block]:
-    """Return the blocks that ``harness explain`` prints."""
-    return [
-        *explained_blocks(view),
-        *rests_on_all(view.rests_on[0]),
-        *rests_on_others(*view.rests_on),
-    ]
+def explain_page(view: ExplainedView, answers: Sequence[Answer]) -> Iterator[Block]:
+    """Yield the blocks that ``harness explain`` prints. ``answers``: the comparisons."""
+    yield from answer_blocks(answers)
+    yield from explained_blocks(view)
 
 
 def explained_blocks(view: ExplainedView) -> Iterator[Block]:
     """The comparisons, with the command that measures missing figures and how good models were."""
     head = ("engine and workload", "compared", "ceiling", "device", "modelled", "measured", "error")
     rows = [_explained_cells(row) for row in view.rows]
-    yield Table("Device and engine", head, rows, records=True)
+    yield Table("Device and engine", head, rows)
     yield note(
         "Ceiling: by the waits on the baseline. Device: how much faster it serves, alone, the "
         "operation that takes most of the sessions' time. Modelled: by runs on models of the "

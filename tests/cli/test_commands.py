@@ -38,7 +38,7 @@ def test_a_list_of_runs_has_repeats_in_one_row_and_parameters_in_words(harness):
     done = harness(*RUN, "--repeats", "5", "--dry-run")
     assert done.code == 0, done.err
     assert (done.out.count("ssd-both"), done.out.count("pmem-both")) == (2, 2)
-    assert "plans yes" in done.out and "True" not in done.out
+    assert "queries 6 15" in done.out and "plans" not in done.out and "True" not in done.out
 
 
 def test_a_list_of_numbers_is_a_sweep(harness):

@@ -12,12 +12,12 @@ import math
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from harness import hdr
 from harness.errors import RunFailed
@@ -286,7 +286,8 @@ def csv_rows(path: Path) -> list[dict[str, str]]:
 def printed(comparison: Comparison) -> str:
     """A comparison as a terminal shows it."""
     stream = io.StringIO()
-    print_blocks(comparison_page(comparison), Console(width=300, file=stream))
+    with redirect_stdout(stream):
+        print_blocks(comparison_page(comparison))
     return stream.getvalue()
 
 

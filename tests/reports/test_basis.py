@@ -49,7 +49,7 @@ def test_a_comparison_says_what_it_rests_on(tmp_path: Path) -> None:
     facts = {fact.code: fact.values for fact in group.rests_on}
     assert facts["pairs"] == (6,)
     assert facts["emulated"] == ("pmem by tmpfs",)
-    assert "rests on: 6 pairs" in printed(found)
+    assert "(6 pairs, EMULATED)" in printed(found) and "EMULATED pmem by tmpfs" in printed(found)
     assert [one["code"] for one in to_json(found)["groups"][0]["rests_on"]] == [*facts]
 
 

@@ -142,7 +142,7 @@ def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
         for users, gain in ((1, 2.0), (8, 4.0 + block / 100), (32, 2.1))
         for placement, more in (("ssd-both", 1.0), ("pmem-both", gain))
     ]
-    first = next(iter(Report(runs).lines))
+    first = str(next(Report(runs).answer_blocks()))
     assert "pmem-both gains most at 8 users" in first
     assert "more than at 32 users (2.10×), 1 user (2.00×)" in first
 

@@ -206,7 +206,8 @@ def test_the_terminal_has_what_comparisons_rest_on(
     run_list._print_sequence(sequence, made, ended, False)
     (found,) = results(sequence, made)
     printed = capsys.readouterr().out
-    assert found["rests_on"] and all(fact["text"] in printed for fact in found["rests_on"])
+    facts = [fact["text"] for fact in found["rests_on"] if fact["code"] != "warnings"]
+    assert len(facts) > 2 and all(text in printed for text in facts)
 
 
 def test_one_comparison_within_a_budget_is_not_looked_at() -> None:

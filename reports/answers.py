@@ -1,0 +1,105 @@
+"""The first lines of every command that compares: each verdict with its cause, what was not
+controlled, and the command that comes next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.store.runs import StoredRun
+from harness.units import counted
+from harness.warnings import RunWarning
+from reports.basis import one_by_one
+from reports.compare import Group
+from reports.explain.causes import cause
+from reports.formatting import interval_text, stand_in_mark, times, verdict_text
+from reports.sections import Block, Lines, Paragraph
+
+#: A comparison, and the engine and workload that it is of.
+Answer = tuple[str, Group]
+
+
+def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Block]:
+    """Verdict and cause of each comparison, what was not controlled, and the next command.
+
+    ``following``: the command that comes next where all is decided.
+    """
+    for where, group in answers:
+        yield Paragraph(verdict_line(where, group), "title")
+        if why := cause(group.a.usable, group.b.usable):
+            yield Paragraph(f"Why: {why}.")
+    groups = [group for _, group in answers]
+    if rest := not_controlled(groups):
+        yield Paragraph(f"Not controlled: {'; '.join(rest)}.")
+    if more := more_repeats(groups):
+        yield Paragraph("Not all is decided. More repeats:")
+        yield Lines("commands", [more])
+    elif following and answers:
+        yield Paragraph("Next:")
+        yield Lines("commands", [following])
+
+
+def verdict_line(where: str, group: Group) -> str:
+    """``postgres 18.4: pmem-both against ssd-both: faster: 3.1× [2.8, 3.5] …``."""
+    which = f"{group.b.marked_name} against {group.a.marked_name}"
+    return ": ".join(filter(None, [where, which, verdict_text(group.verdict), ratio_text(group)]))
+
+
+def ratio_text(group: Group) -> str:
+    """``3.1× [2.8, 3.5] New-Orders per minute (8 pairs)``; what is missing without one."""
+    row = group.deciding
+    if row is None or row.estimate is None:
+        return row.note if row else "no single result stands for the whole"
+    repeats, noun = row.estimate.repeats, "pair" if group.pairing == "paired" else "repeat"
+    of = f"{repeats} of " if row.verdict == "not resolvable" and row.decision else ""
+    needed = row.decision.repeats_needed if of and row.decision else repeats
+    mark = stand_in_mark(group.emulated)
+    marked = f", {mark}" if mark else ""
+    ratio = f"{times(row.estimate.value)} {interval_text(row.estimate)} {row.title}"
+    return f"{ratio} ({of}{counted(needed, noun)}{marked})"
+
+
+def not_controlled(groups: Sequence[Group]) -> list[str]:
+    """What the certainty of comparisons rests on, but for their repeats; warnings with words."""
+    words = {one.code: one.problem for group in groups for one in _warnings(group)}
+    found: dict[str, None] = {}
+    warnings: dict[str, None] = {}
+    for fact in one_by_one(fact for group in groups for fact in group.rests_on):
+        if fact.code == "warnings" and fact.values:
+            code = str(fact.values[0])
+            warnings[f"{words[code]} ({code})" if words.get(code) else code] = None
+        elif fact.code not in ("pairs", "repeats", "warnings"):
+            found[fact.text] = None
+    return [*found, *warnings]
+
+
+def _warnings(group: Group) -> Iterator[RunWarning]:
+    yield from group.warnings
+    for run in (*group.a.runs, *group.b.runs):
+        yield from map(RunWarning.from_json, run.run["uncontrolled"])
+
+
+def more_repeats(groups: Sequence[Group]) -> str:
+    """The command that adds the repeats which undecided comparisons need; empty without any."""
+    needed = [
+        (row.decision.repeats_needed, group.b.runs[0])
+        for group in groups
+        if group.verdict == "not resolvable" and (row := group.deciding) and row.decision
+    ]
+    repeats, run = max(needed, key=lambda one: one[0], default=(0, None))
+    return _again(run, repeats) if run and repeats else ""
+
+
+def _again(run: StoredRun, repeats: int) -> str:
+    """The command that made a run, with this number of repeats; empty where it has another way."""
+    words = [str(word) for word in run.manifest.get("argv", ())] if run.manifest else []
+    several = words[1:2] == ["run"] or words[1:3] == ["experiment", "run"]
+    if not several or {"--resolve", "--budget"} & {word.partition("=")[0] for word in words}:
+        return ""
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if before != "--repeats" and word.partition("=")[0] not in ("--repeats", "--json")
+    ]
+    return shlex.join([Path(kept[0]).name, *kept[1:], "--repeats", str(repeats)])
