@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from harness import paths, registry
-from harness.cli.common import JsonOption, QuietOption, available, print_json
+from harness.cli.common import JsonOption, QuietOption, available, key_values, print_json
 from harness.errors import RunFailed
 from harness.progress import progress_on_stderr
+from harness.store import verified
 from harness.terminal import print_table
 
 app = typer.Typer(help="List engines; install pinned versions.", no_args_is_help=True)
@@ -31,6 +32,7 @@ def engine_rows() -> list[dict[str, Any]]:
                 "version": found.version if found else None,
                 "source": found.source if found else None,
                 "missing": missing,
+                "verified": bool(found and verified.verified(name, found)),
             }
         )
     return rows
@@ -49,7 +51,7 @@ def list_(json_: JsonOption = False) -> None:
             (
                 r["name"],
                 ", ".join(r["kinds"]),
-                r["version"] or "missing",
+                (r["version"] or "missing") + (", verified" if r["verified"] else ""),
                 r["source"] or r["missing"],
                 ", ".join(r["parts"]),
             )
@@ -83,3 +85,46 @@ def install(
         )
     if failed:
         raise failed[0]
+
+
+@app.command("verify")
+def verify(
+    name: Annotated[str, typer.Argument(help="ENGINE, as in `harness engines list`.")],
+    dsn: Annotated[str | None, typer.Option(help="An external server, in place of ours.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the engine.")
+    ] = None,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Try what an engine claims: answers, recovery, placement, trace, restore, refusals."""
+    from harness.selftest import results
+    from harness.selftest.conformance import Conformance
+    from harness.selftest.lab import open_lab
+
+    options = {**key_values(option or [], "--option"), **({"dsn": dsn} if dsn else {})}
+    factory = registry.engine(name)
+    found = []
+    with progress_on_stderr(quiet or json_) as progress, open_lab(progress) as lab:
+        subject = Conformance(lab, factory, options)
+        version = subject.version
+        for result in results(subject.cases()):
+            found.append(result)
+            if not json_:
+                print(result, flush=True)
+    failed = sum(one.result == "failed" for one in found)
+    if not failed:
+        verified.record(name, version, [one.to_json() for one in found])
+    if json_:
+        print_json(
+            {
+                "engine": name,
+                "version": version.version,
+                "checks": [one.to_json() for one in found],
+            }
+        )
+    else:
+        passed = sum(one.passed for one in found)
+        print(f"{factory.title} {version.version}: {passed} passed, {failed} failed")
+    if failed:
+        raise typer.Exit(1)

@@ -1,7 +1,8 @@
 """``harness selftest``: plant effects and faults of a known size, and look whether they are found.
 
 A file for each group of cases: ``noise`` (statistics on made-up noise), ``effects`` (planted delays
-in a real engine), ``faults`` (planted wrong answers, and parts that fail).
+in a real engine), ``faults`` (planted wrong answers, and parts that fail). The cases of
+``conformance`` are about one engine (``harness engines verify``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from math import comb
-from typing import Any
+from typing import Any, Literal
 
 from harness.errors import HarnessError, interruption
 
@@ -20,6 +21,13 @@ _FALSE_ALARMS = 0.01
 
 class NotMetError(Exception):
     """A case does not have the result that it must have; ``str()`` has the result."""
+
+
+class NotApplicableError(Exception):
+    """A case asks for what its subject does not claim to do; ``str()`` has the reason."""
+
+
+Outcome = Literal["passed", "failed", "not-applicable"]
 
 
 @dataclass(frozen=True)
@@ -35,17 +43,21 @@ class Result:
     """How a case ended."""
 
     name: str
-    passed: bool
+    result: Outcome
     detail: str
     duration_ns: int
 
+    @property
+    def passed(self) -> bool:
+        return self.result == "passed"
+
     def __str__(self) -> str:
         """Its line."""
-        status = "passed" if self.passed else "FAILED"
+        status = "FAILED" if self.result == "failed" else self.result
         return f"{status}  {self.name}: {self.detail} ({self.duration_ns / 1e9:.1f} s)"
 
     def to_json(self) -> dict[str, Any]:
-        """``{name, passed, detail, duration_ns}``."""
+        """``{name, result, detail, duration_ns}``."""
         return asdict(self)
 
 
@@ -53,17 +65,21 @@ def results(cases: Iterable[Case]) -> Iterator[Result]:
     """Check one case after the other. A case that breaks has failed."""
     for case in cases:
         started = time.monotonic_ns()
+        result: Outcome = "failed"
         try:
-            passed, detail = True, case.check()
+            detail = case.check()
+            result = "passed"
         except NotMetError as error:
-            passed, detail = False, str(error)
+            detail = str(error)
+        except NotApplicableError as error:
+            detail, result = str(error), "not-applicable"
         except Exception as error:
             if (cause := interruption(error)) is not None:
                 raise cause from None
-            passed, detail = False, f"{type(error).__name__}: {error}"
+            detail = f"{type(error).__name__}: {error}"
             if isinstance(error, HarnessError):
                 detail = f"{error}; {error.hint}".removesuffix("; ")
-        yield Result(case.name, passed, detail, time.monotonic_ns() - started)
+        yield Result(case.name, result, detail, time.monotonic_ns() - started)
 
 
 def expect(condition: bool, detail: str) -> str:

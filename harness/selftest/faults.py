@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from harness.drivers.loadgen.processes import StalledError
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.errors import RunFailed
 from harness.selftest import Case, NotMetError, expect
-from harness.selftest.lab import TIER, YCSB, Lab
+from harness.selftest.lab import TIER, YCSB, Lab, replaced
 from harness.store.runs import StoredRun
 from harness.tiers.discovery import find_tiers
 from harness.tiers.verify import WrongKindError
@@ -49,8 +49,6 @@ _ONE_ROW = """
 DELETE FROM lineitem WHERE rowid =
 (SELECT min(rowid) FROM lineitem WHERE l_shipdate < DATE '1998-01-01')
 """
-
-Value = TypeVar("Value")
 
 
 def cases(lab: Lab) -> Iterator[Case]:
@@ -99,7 +97,7 @@ class _Spoiling(Loadgen):
 
 
 def _wrong_balance(lab: Lab) -> str:
-    with _replaced(tpcc.DRIVERS, "loadgen", cast("Callable[..., Any]", _Spoiling)):
+    with replaced(tpcc.DRIVERS, "loadgen", cast("Callable[..., Any]", _Spoiling)):
         return _ended(lab.run("tpcc", _TPCC, retries=0), "failed", "consistency")
 
 
@@ -119,7 +117,7 @@ def _stalls(lab: Lab) -> str:
 def _dying_monitor(lab: Lab) -> str:
     folder = str(Path(__file__).parent / "planted")
     paths = [folder, *filter(None, [os.environ.get("HARNESS_MONITOR_PATH")])]
-    with _replaced(os.environ, "HARNESS_MONITOR_PATH", ":".join(paths)):
+    with replaced(os.environ, "HARNESS_MONITOR_PATH", ":".join(paths)):
         runs = lab.run("ycsb", {**YCSB, "monitors": ["dying"]})
     found = [(one["code"], one["what"]) for one in runs[0].run["uncontrolled"]]
     if not any(code == "monitor-failed" and "dying" in what for code, what in found):
@@ -163,18 +161,3 @@ def _ended(
         if status == "failed":
             return detail
     return f"{', '.join(run.spec.engine for run in runs)}: {status}"
-
-
-@contextmanager
-def _replaced(table: Mapping[str, Value], key: str, value: Value) -> Iterator[None]:
-    """Another value until the end."""
-    changed = cast("dict[str, Value]", table)
-    previous = changed.get(key)
-    changed[key] = value
-    try:
-        yield
-    finally:
-        if previous is None:
-            del changed[key]
-        else:
-            changed[key] = previous

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from harness import paths
 from harness.errors import UsageError
 from harness.execution.data import loaded_dataset
 from harness.execution.environment import Environment, open_environment
 from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
-from harness.experiment.preflight import prepare_all
+from harness.experiment.preflight import EngineRun, prepare_all
 from harness.experiment.profile import Plan, expand
 from harness.progress import Progress
 from harness.store.datasets import Dataset, DatasetStore, digest_files
@@ -21,10 +21,15 @@ from harness.store.documents import write_json_atomically
 from harness.store.runs import Store, StoredRun
 from harness.supervise import workdirs
 from harness.supervise.user_files import make_passable
+from harness.tiers.discovery import store_tier
 from harness.yamlfile import Document
+
+Value = TypeVar("Value")
 
 #: A directory on /dev/shm: no device's noise is between a planted effect and its measurement.
 TIER = "selftest_ram"
+#: A directory next to the datasets, on another file system than the first wherever there is a disk.
+DISK = "selftest_disk"
 #: One client thread, so that each operation waits for its own I/O only. No memtable is flushed. A
 #: number of operations, not a time: on a busy host a thread may stand still for a second.
 YCSB: Mapping[str, Any] = {
@@ -83,10 +88,14 @@ class Lab:
                 " · ".join(dict.fromkeys(one.hint for one in problems)),
             )
 
+    def prepared(self, workload: str, fixed: Mapping[str, Any]) -> EngineRun:
+        """One such run, checked; UsageError for what cannot work."""
+        (prepared,) = prepare_all(_plan(workload, fixed).runs, self.environment)
+        return prepared
+
     def dataset(self, workload: str, fixed: Mapping[str, Any]) -> Dataset:
         """What such runs are restored from, loaded first where it is missing."""
-        (prepared,) = prepare_all(_plan(workload, fixed).runs, self.environment)
-        return loaded_dataset(prepared, self.environment)
+        return loaded_dataset(self.prepared(workload, fixed), self.environment)
 
     def record_again(self, dataset: Dataset) -> None:
         """Take the files of a dataset, which a fault was planted in, for those that were made."""
@@ -126,7 +135,24 @@ def open_lab(progress: Progress) -> Iterator[Lab]:
         root = journal.register_directory(workdirs.fresh(parent, "selftest"), mode=0o755)
         try:
             datasets, source = (DatasetStore(root / kind, journal) for kind in ("golden", "source"))
-            environment = replace(own, datasets=datasets, source=source)
+            disk = store_tier(root / "disk")
+            tiers = {**own.tiers, DISK: replace(disk, claim=replace(disk.claim, name=DISK))}
+            environment = replace(own, datasets=datasets, source=source, tiers=tiers)
             yield Lab(root, environment, Store(root / "results"))
         finally:
             journal.remove_directory(root)
+
+
+@contextmanager
+def replaced(table: Mapping[str, Value], key: str, value: Value) -> Iterator[None]:
+    """Another value until the end."""
+    changed = cast("dict[str, Value]", table)
+    previous = changed.get(key)
+    changed[key] = value
+    try:
+        yield
+    finally:
+        if previous is None:
+            del changed[key]
+        else:
+            changed[key] = previous

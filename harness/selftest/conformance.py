@@ -1,0 +1,332 @@
+"""Conformance of one engine: whether what it claims to do holds when it is tried.
+
+Each run has all of the data on one tier and every other part that the engine can place on another,
+so a run shows placement and trace, too. Data are small, windows short: a case tells right from
+wrong, and measures nothing. What an engine does not claim is not applicable, with its own reason.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from harness.drivers.result import DriverResult, WindowCallbacks
+from harness.engine import DataDirectories, Engine, EngineFactory, EngineVersion
+from harness.errors import HarnessError, RunFailed, UsageError
+from harness.execution.data import make_engine
+from harness.execution.environment import work_directory
+from harness.experiment.placement import DIRECTORY_PARTS, Part
+from harness.iotrace.intervals import COMPLETE_SHARE
+from harness.iotrace.trace import LIBRARY
+from harness.native_programs import find_native
+from harness.selftest import Case, NotApplicableError, NotMetError, expect
+from harness.selftest.lab import DISK, TIER, Lab, replaced
+from harness.store.runs import StoredRun
+from harness.supervise.user_files import walk
+from harness.units import counted
+from harness.workload import Session
+from harness.workloads.ycsb import workload as ycsb
+from harness.workloads.ycsb.loadgen import Loadgen
+
+#: By workload, the parameters of its run; every check of the workload must pass.
+_PARAMS: Mapping[str, Mapping[str, Any]] = {
+    "tpch": {"scale": 0.01, "plans": False},
+    "tpcc": {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "3s"},
+    "ycsb": {
+        "recordcount": 2000,
+        "threadcount": 2,
+        "readproportion": 0.5,
+        "updateproportion": 0.5,
+        "ramp_up": "0s",
+        "duration": "2s",
+    },
+}
+#: TPC-H with its refresh functions, so that the log is written; or, where the engine has none.
+_TPCH_TESTS: Sequence[Mapping[str, Any]] = (
+    {"test": "power", "cache": "cold-per-run"},
+    {"cache": "cold-per-run"},
+    {"cache": "warm"},
+)
+#: Below it, what a process writes to its client's socket may be more than a part's bytes.
+_ENOUGH_BYTES = 1 << 20
+_NO_SUCH_SETTING = "harness_no_such_setting"
+#: Rows that are committed one by one before the kill.
+_ROWS = 20
+#: Into a window of two seconds.
+_KILL_AFTER_S = 1.0
+
+
+@dataclass
+class Conformance:
+    """The cases of one engine, and the runs that they share."""
+
+    lab: Lab
+    factory: EngineFactory
+    options: Mapping[str, str]
+    _runs: dict[str, StoredRun] = field(default_factory=dict)
+
+    def cases(self) -> Iterator[Case]:
+        """Yield them in the order of the life of an engine."""
+        for name, check in {
+            "tpch-answers": partial(self._sound, "tpch", "answer"),
+            "tpcc-conditions": partial(self._sound, "tpcc", "consistency"),
+            "ycsb-records": partial(self._sound, "ycsb", "records"),
+            "kill-and-recovery": self._kill,
+            "placement": self._placement,
+            "io-trace": self._trace,
+            "restore": self._restore,
+            "refusals": self._refusals,
+        }.items():
+            yield Case(name, check)
+
+    @property
+    def version(self) -> EngineVersion:
+        """What is verified; UsageError where it is missing."""
+        return self.factory.available(self.options, self.lab.environment.engines_prefix)
+
+    @property
+    def _external(self) -> bool:
+        return not self.factory.supported_parts(self.options)
+
+    def _workloads(self) -> list[str]:
+        return [name for name in _PARAMS if name in self.factory.workloads]
+
+    def _fixed(self, workload: str, **params: Any) -> dict[str, Any]:
+        """The profile's ``fixed``: data on one tier, every other part on the other."""
+        fixed: dict[str, Any] = {
+            "engine": self.factory.name,
+            "params": {**_PARAMS[workload], **params},
+            "engine_options": {self.factory.name: dict(self.options)},
+        }
+        apart = self._apart()
+        if not self._external:
+            fixed["placement"] = ",".join([f"data={DISK}", *(f"{part}={TIER}" for part in apart)])
+        return fixed
+
+    def _apart(self) -> list[Part]:
+        parts = self.factory.supported_parts(self.options)
+        return [part for part in DIRECTORY_PARTS if part in parts and part != "data"]
+
+    def _run(self, workload: str, **params: Any) -> StoredRun:
+        """One such run; RunFailed with the reason where it did not end well."""
+        (run,) = self.lab.run(workload, self._fixed(workload, **params), retries=0)
+        failed = [one for one in run.run["checks"] if one["status"] == "failed"]
+        if failed:
+            raise NotMetError("; ".join(f"{one['name']}: {one['detail']}" for one in failed))
+        if error := run.run["error"]:
+            raise RunFailed(error["problem"], error["context"], error["hint"])
+        return run
+
+    def _sound(self, workload: str, check: str) -> str:
+        """Every check of a run's answers, conditions or records has passed."""
+        if workload not in self.factory.workloads:
+            raise NotApplicableError(f"{self.factory.title} runs no {workload}")
+        params = self._tpch_test() if workload == "tpch" else {}
+        run = self._runs[workload] = self._run(workload, **params)
+        found = [one for one in run.run["checks"] if one["name"] == check]
+        unknown = [one["detail"] for one in found if one["status"] == "unknown"]
+        passed = len(found) - len(unknown)
+        detail = f"{passed} of {counted(len(found), check)} passed"
+        return expect(passed > 0 and not unknown, "; ".join([detail, *unknown[:1]]))
+
+    def _tpch_test(self) -> Mapping[str, Any]:
+        """The first test that this engine does not refuse."""
+        for test in _TPCH_TESTS[:-1]:
+            with suppress(UsageError):
+                self.lab.prepared("tpch", self._fixed("tpch", **test))
+                return test
+        return _TPCH_TESTS[-1]
+
+    def _shared(self) -> StoredRun:
+        """The run that writes most of those that ended well."""
+        for workload in ("tpcc", "ycsb", "tpch"):
+            if workload in self._runs:
+                return self._runs[workload]
+        raise NotMetError("no run of a workload ended well")
+
+    # Kill and recovery --------------------------------------------------------------
+
+    def _kill(self) -> str:
+        if self._external:
+            raise NotApplicableError("the harness may kill only servers of its own")
+        workload = self._workloads()[0]
+        engine = self.factory.create(
+            self.lab.prepared(workload, self._fixed(workload)).context(
+                self.lab.environment, self.lab.environment.supervisor, Path("/nonexistent")
+            )
+        )
+        if engine.lost_when_killed:
+            raise NotApplicableError(f"{engine.lost_when_killed} is lost, by design")
+        if "tpcc" in self.factory.workloads:
+            run = self._run("tpcc", test="durability")
+            details = [one["detail"] for one in run.run["checks"] if one["name"] == "durability"]
+            return expect(bool(details), details[0].partition(" (")[0] if details else "no check")
+        if engine.inside_client:
+            return self._kill_client()
+        return self._kill_between_statements(workload)
+
+    def _kill_client(self) -> str:
+        """What an engine inside its client had acknowledged dies with that: all else is there."""
+        with replaced(ycsb.DRIVERS, "loadgen", cast("Callable[..., Any]", _KilledOnce)):
+            run = self._run("ycsb")
+        found = [one["detail"] for one in run.run["checks"] if one["name"] == "records"]
+        return f"reopened after a kill under way: {found[0] or 'every record is whole'}"
+
+    def _kill_between_statements(self, workload: str) -> str:
+        with self._at_work(workload) as (engine, _):
+            engine.start()
+            with closing(engine.connect()) as connection:
+                connection.execute("CREATE TABLE harness_verify (k INTEGER)")
+                for key in range(_ROWS):
+                    connection.execute(f"INSERT INTO harness_verify VALUES ({key})")
+                engine.kill()
+            engine.start()
+            with closing(engine.connect()) as connection:
+                rows = connection.execute("SELECT count(*) FROM harness_verify").rows
+            engine.stop()
+        count = int(str(rows[0][0]))
+        return expect(count == _ROWS, f"{count} of {_ROWS} committed rows are there")
+
+    # Placement, trace, restore ------------------------------------------------------
+
+    def _placement(self) -> str:
+        """The files of each part lie on its tier, by size and, of what is written, by the trace."""
+        self._refuse_external("its owner decides where its data are")
+        run = self._shared()
+        sizes: Mapping[str, int] = run.run["part_bytes"]
+        moved = {cell["part"] for cell in run.artifact("io-operations") or () if cell["bytes"]}
+        used = [part for part in ("data", *self._apart()) if sizes.get(part) or part in moved]
+        unused = [part for part in ("data", *self._apart()) if part not in used]
+        missing = [part for part in unused if part in ("data", "wal")]
+        detail = f"used on the tier of each: {', '.join(used)}"
+        if unused:
+            detail += f"; nothing was written to {', '.join(unused)}"
+        return expect(not missing, detail)
+
+    def _trace(self) -> str:
+        """The trace saw what the engine's processes moved by system calls."""
+        self._refuse_external("the harness does not start its processes")
+        run = self._shared()
+        if find_native(LIBRARY) is None:
+            raise NotMetError(f"{LIBRARY} was not built")
+        codes = [one["code"] for one in run.run["uncontrolled"]]
+        if "io-not-traced" in codes:
+            raise NotApplicableError(f"{self.factory.title} is not started with the trace")
+        moved: Counter[str] = Counter()
+        for cell in run.artifact("io-operations") or ():
+            moved[cell["part"]] += cell["bytes"]
+        shares = {
+            metric["labels"]["part"]: metric["value"]
+            for metric in run.run["metrics"]
+            if metric["name"] == "io_trace_coverage_share"
+        }
+        if shares and not any(shares.values()):
+            raise NotMetError("no process of the engine has loaded the library")
+        enough = {part: share for part, share in shares.items() if moved[part] >= _ENOUGH_BYTES}
+        if not enough:
+            raise NotApplicableError("the engine moved too few bytes in the run")
+        detail = ", ".join(f"{part} {share:.1%}" for part, share in sorted(enough.items()))
+        return expect(min(enough.values()) >= COMPLETE_SHARE, f"seen of the bytes moved: {detail}")
+
+    def _restore(self) -> str:
+        """A run leaves nothing in the dataset, and none of it to the next one."""
+        self._refuse_external("its files belong to its owner")
+        workload = self._workloads()[0]
+        dataset = self.lab.dataset(workload, self._fixed(workload))
+        listings = []
+        for _ in range(2):
+            with self._at_work(workload) as (engine, places):
+                listings.append(self._files(places))
+                engine.start()
+                if engine.sql_folder is not None:
+                    with closing(engine.connect()) as connection:
+                        connection.execute("CREATE TABLE harness_verify (k INTEGER PRIMARY KEY)")
+                engine.stop()
+        first, second = listings
+        different = sorted(
+            name for name in first.keys() | second.keys() if first.get(name) != second.get(name)
+        )
+        if different:
+            raise NotMetError(f"two restores differ in {', '.join(different[:3])}")
+        if problems := dataset.verify(self.lab.environment.progress):
+            raise NotMetError(f"a run changed the dataset: {'; '.join(problems[:3])}")
+
+        return f"{counted(len(first), 'file')} restored twice alike"
+
+    def _files(self, places: DataDirectories) -> dict[str, int]:
+        """Return part and path of every file, with its size."""
+        user = self.lab.environment.credentials
+        return {
+            f"{part}/{path.relative_to(places[part])}": facts.st_size
+            for part in DIRECTORY_PARTS
+            for path, facts in walk([places[part]], user)
+            if path != places[part]
+        }
+
+    @contextmanager
+    def _at_work(self, workload: str) -> Iterator[tuple[Engine, DataDirectories]]:
+        """Restore the workload's dataset as a run does; the engine is not started."""
+        env = self.lab.environment
+        resolved = self.lab.prepared(workload, self._fixed(workload))
+        dataset = self.lab.dataset(workload, self._fixed(workload))
+        with ExitStack() as stack:
+            directories = {
+                part: stack.enter_context(
+                    env.directory(work_directory(resolved.tiers[part], "verify", part))
+                )
+                for part in DIRECTORY_PARTS
+            }
+            engine = make_engine(resolved, env, stack, env.supervisor)
+            places = DataDirectories(directories)
+            engine.restore(dataset.content, places)
+            yield engine, places
+
+    # Refusals -----------------------------------------------------------------------
+
+    def _refusals(self) -> str:
+        """What cannot work is refused before anything is made."""
+        refused = []
+        for workload in self._workloads()[:1]:
+            fixed = self._fixed(workload)
+            wrong: dict[str, dict[str, Any]] = {
+                f"setting {_NO_SUCH_SETTING}": {"settings": {_NO_SUCH_SETTING: "1"}}
+            }
+            parts = self.factory.supported_parts(self.options)
+            for part in () if self._external else DIRECTORY_PARTS:
+                if part not in parts:
+                    placement = f"{fixed['placement']},{part}={TIER}"
+                    wrong[f"{part} on its own"] = {"placement": placement}
+            for what, change in wrong.items():
+                with suppress(UsageError):
+                    self.lab.prepared(workload, {**fixed, **change})
+                    raise NotMetError(f"{what} was accepted")
+                refused.append(what)
+        return ", ".join(refused)
+
+    def _refuse_external(self, reason: str) -> None:
+        if self._external:
+            raise NotApplicableError(reason)
+
+
+class _KilledOnce(Loadgen):
+    """The native client, killed under way with the engine in it; then it offers the load again."""
+
+    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
+        kill = threading.Timer(_KILL_AFTER_S, session.engine.kill)
+        begun = WindowCallbacks(on_measuring=kill.start)
+        try:
+            super().drive(session, begun)
+        except HarnessError:
+            pass
+        else:
+            raise NotMetError("the client outlived its kill")
+        finally:
+            kill.cancel()
+        session.engine.start()
+        return super().drive(session, drives)

@@ -1,0 +1,138 @@
+"""``harness engines verify``: every engine passes, and what is wrong with one is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from typer.testing import CliRunner
+
+from engines.duckdb.engine import DuckDB
+from harness import paths, registry
+from harness.cli.app import app
+from harness.drivers.result import DriverResult, WindowCallbacks
+from harness.progress import Progress
+from harness.selftest import Result, results
+from harness.selftest.conformance import Conformance
+from harness.selftest.lab import Lab, open_lab
+from harness.store.verified import verified
+from harness.supervise.supervisor import Supervisor
+from harness.workloads.tpcc import workload as tpcc
+from harness.workloads.tpcc.loadgen import Loadgen
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("engine", sorted(registry.engines()))
+def test_every_engine_of_the_registry_passes(
+    engine: str, harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in harness.environment.items():
+        monkeypatch.setenv(name, value)
+    done = CliRunner().invoke(app, ["engines", "verify", engine, "--json"])
+    document = json.loads(done.stdout)
+    found = {check["name"]: check for check in document["checks"]}
+    assert done.exit_code == 0, [c for c in found.values() if c["result"] == "failed"]
+    assert {"restore", "refusals", "placement", "kill-and-recovery"} <= found.keys()
+    assert sum(check["result"] == "passed" for check in found.values()) >= 4
+    assert verified(engine, registry.engine(engine).available({}, paths.engines_prefix()))
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with open_lab(Progress()) as opened:
+        yield opened
+
+
+def _found(lab: Lab, engine: str, *names: str) -> list[Result]:
+    subject = Conformance(lab, registry.engine(engine), {})
+    return list(results(case for case in subject.cases() if case.name in names))
+
+
+def test_a_wrong_answer_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    import duckdb
+
+    def without_a_row(engine: DuckDB) -> None:
+        with closing(duckdb.connect(str(engine._database))) as database:
+            database.execute("DELETE FROM lineitem WHERE rowid = (SELECT min(rowid) FROM lineitem)")
+
+    _after_restore(monkeypatch, without_a_row)
+    (answers,) = _found(lab, "duckdb", "tpch-answers")
+    assert answers.result == "failed"
+
+
+def test_a_lost_commit_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill = DuckDB.kill
+
+    def forget(engine: DuckDB) -> None:
+        if engine._worker is not None:
+            with suppress(Exception), closing(engine.connect()) as connection:
+                connection.execute("DELETE FROM harness_verify WHERE k = 0")
+        kill(engine)
+
+    monkeypatch.setattr(DuckDB, "kill", forget)
+    (recovery,) = _found(lab, "duckdb", "kill-and-recovery")
+    assert recovery.result == "failed"
+
+
+def test_a_part_that_is_not_placed_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DuckDB, "_wal_apart", property(lambda engine: False))
+    answers, placement = _found(lab, "duckdb", "tpch-answers", "placement")
+    assert (answers.result, placement.result) == ("passed", "failed")
+
+
+def test_a_trace_that_is_not_loaded_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn = Supervisor.spawn
+
+    def untraced(supervisor: Supervisor, *args: Any, **options: Any) -> Any:
+        return spawn(supervisor, *args, **{**options, "traced": False})
+
+    monkeypatch.setattr(Supervisor, "spawn", untraced)
+    answers, trace = _found(lab, "duckdb", "tpch-answers", "io-trace")
+    assert (answers.result, trace.result) == ("passed", "failed")
+
+
+def test_a_restore_that_leaves_a_file_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+
+    def leave(engine: DuckDB) -> None:
+        for earlier in made:
+            (engine._database.parent / earlier.name).touch()
+        made.append(Path(f"of-run-{len(made)}"))
+
+    _after_restore(monkeypatch, leave)
+    (restore,) = _found(lab, "duckdb", "restore")
+    assert restore.result == "failed"
+
+
+def test_a_broken_condition_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Spoiling(Loadgen):
+        def drive(
+            self, session: Any, drives: WindowCallbacks, journal: Path | None = None
+        ) -> DriverResult:
+            driven = super().drive(session, drives, journal)
+            with closing(session.engine.connect()) as connection:
+                connection.execute("UPDATE warehouse SET w_ytd = w_ytd + 1")
+            return driven
+
+    monkeypatch.setitem(cast("dict[str, Any]", tpcc.DRIVERS), "loadgen", Spoiling)
+    (conditions,) = _found(lab, "mariadb", "tpcc-conditions")
+    assert conditions.result == "failed"
+
+
+def _after_restore(monkeypatch: pytest.MonkeyPatch, plant: Callable[[DuckDB], None]) -> None:
+    restore = DuckDB.restore
+
+    def restored(engine: DuckDB, *args: Any) -> None:
+        restore(engine, *args)
+        plant(engine)
+
+    monkeypatch.setattr(DuckDB, "restore", restored)
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    assert CliRunner().invoke(app, ["engines", "verify", "oracle"]).exit_code != 0
