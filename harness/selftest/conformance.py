@@ -73,7 +73,7 @@ class Conformance:
 
     def cases(self) -> Iterator[Case]:
         """Yield them in the order of the life of an engine."""
-        for name, check in {
+        checks: Mapping[str, Callable[[], str]] = {
             "tpch-answers": partial(self._sound, "tpch", "answer"),
             "tpcc-conditions": partial(self._sound, "tpcc", "consistency"),
             "ycsb-records": partial(self._sound, "ycsb", "records"),
@@ -82,7 +82,8 @@ class Conformance:
             "io-trace": self._trace,
             "restore": self._restore,
             "refusals": self._refusals,
-        }.items():
+        }
+        for name, check in checks.items():
             yield Case(name, check)
 
     @property
