@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Generic
 
@@ -30,10 +31,12 @@ def total_bytes(files: Mapping[str, Sequence[Path]]) -> int:
     return sum(path.stat().st_size for paths in files.values() for path in paths)
 
 
-def has_header(file: Path, columns: Sequence[str]) -> bool:
-    """Return whether the first line of a CSV file names the table's columns."""
-    with file.open("rb") as stream:
-        return stream.readline().decode().strip().lower().split(",") == list(columns)
+def columns_in(file: Path, columns: Sequence[str]) -> list[str]:
+    """Return the names in the first line of a CSV file, spelled as those of the table."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        names = next(csv.reader(stream), [])
+    spelled = {name.lower(): name for name in columns}
+    return [spelled.get(name.lower(), name) for name in names]
 
 
 def verify_counts(
@@ -45,6 +48,18 @@ def verify_counts(
     for table, rows in expected.items():
         if (found := loaded.get(table, 0)) != rows:
             raise RunFailed(f"load {rows} rows into {table}", f"{found} were loaded", hint)
+
+
+@contextmanager
+def loading(file: Path) -> Iterator[None]:
+    """Name the file in an error of a statement in it."""
+    try:
+        yield
+    except RunFailed as error:
+        raise RunFailed(f"load {file.name}", f"{error.problem}: {error.context}") from error
+    except UnicodeDecodeError as error:
+        hint = "dump binary columns as hexadecimal numbers (mysqldump --hex-blob)"
+        raise RunFailed(f"load {file.name}", f"not UTF-8: {error}", hint) from error
 
 
 class FileLoad(Generic[Connection]):
@@ -99,8 +114,13 @@ class Loader(ABC, Generic[Connection]):
         folder: Path,
         files: Mapping[str, Sequence[Path]],
         task: Task,
+        dumps: Sequence[Path] = (),
     ) -> Mapping[str, int]:
         """Load all files, then run ``final_jobs``; returns the rows loaded by table."""
+
+    @abstractmethod
+    def run_dump(self, dump: Path) -> None:
+        """Run a script, on a connection of its own."""
 
     @abstractmethod
     def final_jobs(
@@ -111,6 +131,23 @@ class Loader(ABC, Generic[Connection]):
     @abstractmethod
     def run(self, connection: Connection, sql: str, table: str = "") -> None:
         """Execute one statement, on behalf of ``table`` if one is given."""
+
+    def _dump_jobs(
+        self, dumps: Sequence[Path], tables: Iterable[str], task: Task
+    ) -> list[Job[Connection]]:
+        """Return jobs for scripts, one at a time: they may contain rows of any table."""
+
+        def job(dump: Path) -> Job[Connection]:
+            size = dump.stat().st_size
+
+            def run(_: Connection) -> None:
+                with loading(dump):
+                    self.run_dump(dump)
+                task.advance(size, note=dump.name)
+
+            return Job(1, frozenset(tables), False, size, run)
+
+        return [job(dump) for dump in dumps]
 
     def _statement_jobs(
         self,
@@ -143,14 +180,15 @@ class Loader(ABC, Generic[Connection]):
         files: Mapping[str, Sequence[Path]],
         row_counts: Mapping[str, int],
         progress: Progress,
+        dumps: Sequence[Path] = (),
     ) -> None:
         """See Engine.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
-        total = total_bytes(files)
+        total = total_bytes({**files, "": dumps})
         with (
             self.empty_tables(folder, total) as workers,
             progress.task("loading tables", total, "B") as task,
         ):
-            verify_counts(self.load_files(workers, folder, files, task), row_counts)
+            verify_counts(self.load_files(workers, folder, files, task, dumps), row_counts)
 
     def fill(
         self,

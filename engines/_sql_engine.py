@@ -57,6 +57,7 @@ class SqlEngine(CallsSql, Generic[Connection]):
     """Runs, loads and natively calls the SQL in ``sql/<workload>/``."""
 
     load_format = "csv"
+    loads_dumps = True
     threads: int
 
     def __init__(self) -> None:
@@ -78,13 +79,14 @@ class SqlEngine(CallsSql, Generic[Connection]):
 
     def bulk_load(
         self,
-        workload: str,
+        schema: Path,
         files: Mapping[str, Sequence[Path]],
         row_counts: Mapping[str, int],
         progress: Progress,
+        dumps: Sequence[Path] = (),
     ) -> None:
         """Load schema, files in parallel, keys, indexes, statistics; verify row counts."""
-        self._loader().load(self.sql_folder / workload, files, row_counts, progress)
+        self._loader().load(schema, files, row_counts, progress, dumps)
 
     def native_load(
         self,

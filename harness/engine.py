@@ -252,6 +252,10 @@ class Engine:
     sql_folder: Path | None = None
     #: Format of the files that ``bulk_load`` takes; None: it loads none.
     load_format: LoadFormat | None = None
+    #: Whether ``bulk_load`` takes dumps, too: scripts of the engine's own dump program.
+    loads_dumps: bool = False
+    #: Whether a backslash escapes in its strings (harness.sql_script).
+    backslash_escapes: bool = False
 
     def sql(self, workload: str) -> Path:
         """Return the folder of its SQL for a workload; UsageError where it runs no SQL."""
@@ -267,15 +271,17 @@ class Engine:
 
     def bulk_load(
         self,
-        workload: str,
+        schema: Path,
         files: Mapping[str, Sequence[Path]],
         row_counts: Mapping[str, int],
         progress: Progress,
+        dumps: Sequence[Path] = (),
     ) -> None:
-        """Create the workload's schema from ``sql/<workload>/``, load, index, analyse.
+        """Create the tables of a folder as ``sql/<workload>/``, load, index, analyse.
 
-        ``files``: for each table its chunk files; loaded in parallel. ``row_counts``
-        are verified afterwards; a difference is RunFailed.
+        ``files``: for each table, as SQL names it, its chunk files; loaded in parallel. They name
+        their columns. ``row_counts`` are verified afterwards; a difference is RunFailed. ``dumps``:
+        scripts with rows of any tables.
         """
         raise self._lacks("load", "the engine has no bulk load")
 

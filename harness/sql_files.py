@@ -17,14 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.sql_script import split
 from harness.store.spec import JsonObject
 
 if TYPE_CHECKING:  # most commands need none
     from jinja2 import Environment
 
-_COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^\\ir (?P<path>\S+)[ \t]*\n", re.MULTILINE)
-_END = re.compile(r";[ \t]*(?:--.*)?(?:\n|$)")
 _CREATED = re.compile(r"^create (?P<kind>table|function|procedure) (?P<name>\w+)", re.M | re.I)
 _HEAD_LENGTH = 200
 
@@ -35,15 +34,16 @@ def text_of(file: Path) -> str:
     return _INCLUDE.sub(lambda line: text_of(file.parent / line["path"]), text)
 
 
-def statements(folder: Path, stem: str, params: JsonObject | None = None) -> list[str]:
+def statements(
+    folder: Path, stem: str, params: JsonObject | None = None, *, backslash: bool = False
+) -> list[str]:
     """The statements of ``<stem>.sql`` without comments; empty if there is no such file.
 
-    ``<stem>.sql.j2`` is rendered with ``params``. A statement ends with a semicolon at the end
-    of a line.
+    ``<stem>.sql.j2`` is rendered with ``params``. ``backslash``: see harness.sql_script.
     """
     for path in (folder / f"{stem}.sql", folder / f"{stem}.sql.j2"):
         if path.exists():
-            return _split(_COMMENT.sub("", _rendered(path, params or {})))
+            return split(_rendered(path, params or {}), backslash)
     return []
 
 
@@ -64,7 +64,8 @@ def calls(folder: Path, params: JsonObject) -> dict[str, str | list[str]]:
     found: dict[str, str | list[str]] = {}
     for path in sorted((folder / "calls").iterdir()) if (folder / "calls").is_dir() else ():
         text = _rendered(path, params).strip()
-        found[path.name.partition(".")[0]] = _split(text) if text.endswith(";") else text
+        name = path.name.partition(".")[0]
+        found[name] = split(text, backslash=False) if text.endswith(";") else text
     return found
 
 
@@ -80,15 +81,14 @@ def _templates() -> Environment:
     return Environment(undefined=StrictUndefined, trim_blocks=True)
 
 
-def _split(text: str) -> list[str]:
-    return [piece.strip() for piece in _END.split(text) if piece.strip()]
-
-
 def tables_of(statement: str, tables: Iterable[str]) -> list[str]:
-    """The ``tables`` that the statement names, in the order of their first mention."""
-    names = set(tables)
+    """The ``tables`` that the statement names, in the order of their first mention.
+
+    ``tables``: as SQL names them (``orders``, ``public."Orders"``).
+    """
+    names = {re.findall(r"\w+", table.lower())[-1]: table for table in tables}
     words = re.findall(r"\w+", statement.lower())
-    return list(dict.fromkeys(word for word in words if word in names))
+    return [names[word] for word in dict.fromkeys(words) if word in names]
 
 
 def head(sql: str, length: int = _HEAD_LENGTH) -> str:

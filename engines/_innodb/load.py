@@ -24,7 +24,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -33,12 +33,13 @@ from engines import _loading
 from engines._innodb.connection import MySqlConnection, server_error
 from engines._innodb.installation import Flavour
 from engines._innodb.wire import LazyResult
-from engines._loading import FileLoad, has_header, readable_by
+from engines._loading import FileLoad, columns_in, readable_by
 from engines._managed import AnyServer
 from engines._workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Task
 from harness.sql_files import head, statements
+from harness.sql_script import dumped
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 
@@ -177,6 +178,7 @@ class Loader(_loading.Loader[MySqlConnection]):
         folder: Path,
         files: Mapping[str, Sequence[Path]],
         task: Task,
+        dumps: Sequence[Path] = (),
     ) -> Mapping[str, int]:
         """One file at a time per connection: the largest table first, its files in order."""
         for connection in workers.connections:
@@ -197,8 +199,15 @@ class Loader(_loading.Loader[MySqlConnection]):
             for table, paths in files.items()
             for path in paths
         ]
+        jobs += self._dump_jobs(dumps, files, task)
         workers.run([*jobs, *self.final_jobs(folder, load.bytes, task)])
         return load.rows
+
+    def run_dump(self, dump: Path) -> None:
+        with closing(self._connect()) as connection, dump.open(encoding="utf-8", newline="\n") as f:
+            connection.run(_SESSION)
+            for statement in dumped(f, backslash=True):
+                connection.run(statement.text)
 
     @contextmanager
     def empty_tables(
@@ -210,9 +219,10 @@ class Loader(_loading.Loader[MySqlConnection]):
             first = workers.connections[0]
             if without_redo:
                 first.run("ALTER INSTANCE DISABLE INNODB REDO_LOG")
-            tables = statements(folder, "10_tables", params)
-            for text in (*tables, *statements(folder, "20_keys")):
-                first.run(text)
+            with closing(self._connect()) as creating:  # what they set ends with the session
+                for stem in ("10_tables", "20_keys"):
+                    for text in statements(folder, stem, params, backslash=True):
+                        creating.run(text)
             yield workers
             if without_redo:
                 first.run("ALTER INSTANCE ENABLE INNODB REDO_LOG")
@@ -223,8 +233,8 @@ class Loader(_loading.Loader[MySqlConnection]):
         """No statement shares a table."""
         analyse = statements(folder, f"50_analyze_{self._flavour}")
         stages = [
-            (2, combined(statements(folder, "30_indexes")), False),
-            (3, combined(statements(folder, "40_foreign_keys")), False),
+            (2, combined(statements(folder, "30_indexes", backslash=True)), False),
+            (3, combined(statements(folder, "40_foreign_keys", backslash=True)), False),
             (4, analyse or [f"ANALYZE TABLE {t}" for t in weights], False),
         ]
         # Foreign keys are quick, and two at a time often deadlock in MySQL's data dictionary.
@@ -252,15 +262,18 @@ class Loader(_loading.Loader[MySqlConnection]):
 def load_file(
     connection: MySqlConnection, table: str, path: Path, columns: Sequence[str], by_server: bool
 ) -> int:
-    """LOAD DATA of one CSV file; returns its rows. RunFailed for an error or a warning."""
+    """LOAD DATA of one CSV file; returns its rows. RunFailed for an error or a warning.
+
+    ``columns``: of the table; the file's first line has the names of its own.
+    """
     local = "" if by_server else "LOCAL "
-    header = " IGNORE 1 LINES" if has_header(path, columns) else ""
+    names = ", ".join(f"`{name.replace('`', '``')}`" for name in columns_in(path, columns))
     connection.raw.local_file = None if by_server else os.fsencode(path)
     try:
         result = connection.run(
             f"LOAD DATA {local}INFILE {_literal(path)} INTO TABLE {table} CHARACTER SET utf8mb4 "
             "FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '\"' ESCAPED BY '' "
-            rf"LINES TERMINATED BY '\n'{header}"
+            rf"LINES TERMINATED BY '\n' IGNORE 1 LINES ({names})"
         )
     except RunFailed as error:
         hint = error.hint

@@ -35,6 +35,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     """SQL abilities over ``_open``, which returns a new connection (see wire.py)."""
 
     sql_folder: Path = Path(__file__).parent / "sql"
+    backslash_escapes = True
     #: MariaDB's Connector/C, which connects to both servers.
     native_backend = "innodb"
     flavour: Flavour

@@ -85,10 +85,10 @@ class PostgresConnection(SqlConnection):
                 columns = tuple(column.name for column in cursor.description or ())
         except psycopg.errors.QueryCanceled as error:
             if timeout_s is None:
-                raise _failed(sql, error) from error
+                raise failed(sql, error) from error
             raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s") from error
         except psycopg.Error as error:
-            raise _failed(sql, error) from error
+            raise failed(sql, error) from error
         return SqlResult(columns, rows, started, duration)
 
     @property
@@ -119,7 +119,8 @@ class PostgresConnection(SqlConnection):
             self._timeout_ms = milliseconds
 
 
-def _failed(sql: str, error: psycopg.Error) -> RunFailed:
+def failed(sql: str, error: psycopg.Error) -> RunFailed:
+    """A RunFailed for the error of a statement."""
     diagnosis = error.diag
     context = diagnosis.message_primary or str(error).strip() or type(error).__name__
     if diagnosis.message_detail:

@@ -14,7 +14,7 @@ reads the files itself where it may. Keys of one table are built while another i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ import psycopg
 from psycopg import sql
 
 from engines import _loading
-from engines._loading import FileLoad, has_header, readable_by
+from engines._loading import FileLoad, columns_in, readable_by
 from engines._managed import AnyServer
 from engines._workers import Job, Workers
-from engines.postgres.connection import PostgresConnection
+from engines.postgres.connection import PostgresConnection, failed
 from harness.errors import RunFailed
 from harness.progress import Task
 from harness.sql_files import statements
+from harness.sql_script import dumped
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 
@@ -39,6 +40,13 @@ _PIECE_BYTES = 1 << 20
 _SPREAD_FACTOR = 3
 _DEFAULT_MAINTENANCE_BYTES = 512 * MIB
 _SPARE_CONNECTIONS = 20
+#: Statements that drop each foreign key, and that add it.
+_FOREIGN_KEYS = """
+SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname),
+       format('ALTER TABLE %s ADD CONSTRAINT %I %s', conrelid::regclass, conname,
+              pg_get_constraintdef(pg_constraint.oid))
+FROM pg_constraint JOIN pg_namespace ON pg_namespace.oid = connamespace
+WHERE contype = 'f' AND conparentid = 0 AND nspname = ANY (current_schemas(false))"""
 
 
 def loading_settings(threads: int, memory_bytes: int | None) -> dict[str, str]:
@@ -86,12 +94,38 @@ class Loader(_loading.Loader[PostgresConnection]):
         folder: Path,
         files: Mapping[str, Sequence[Path]],
         task: Task,
+        dumps: Sequence[Path] = (),
     ) -> Mapping[str, int]:
         """One table per connection, or one file for tables that would delay the others."""
         load = FileLoad[PostgresConnection](files, task)
         copies = copy_jobs(load, self._connections, readable_by(self._server, files))
-        workers.run([*copies, *self.final_jobs(folder, load.bytes, task)])
+        keys = self._without_foreign_keys()
+        final = [
+            *self._dump_jobs(dumps, files, task),
+            *self.final_jobs(folder, load.bytes, task),
+            *self._statement_jobs([(4, keys, False)], load.bytes, task),
+        ]
+        workers.run([*copies, *final])
         return load.rows
+
+    def run_dump(self, dump: Path) -> None:
+        with closing(self._connect()) as connection, dump.open(encoding="utf-8", newline="\n") as f:
+            for statement in dumped(f, backslash=False):
+                if statement.rows is None:
+                    connection.execute(statement.text)
+                else:
+                    _copy_rows(connection, statement.text, statement.rows)
+
+    def _without_foreign_keys(self) -> list[str]:
+        """Drop the foreign keys that the tables were created with; returns what adds them again.
+
+        Tables are loaded in any order, and one that is referenced cannot be truncated.
+        """
+        with closing(self._connect()) as connection:
+            found = connection.raw.execute(_FOREIGN_KEYS).fetchall()
+            for drop, _ in found:
+                connection.execute(drop)
+        return [add for _, add in found]
 
     @contextmanager
     def empty_tables(
@@ -101,9 +135,15 @@ class Loader(_loading.Loader[PostgresConnection]):
         if self._server is not None:
             settings = loading_settings(self._connections, self._server.memory_bytes)
             self._server.restart_for_loading(settings)
-        with Workers(self._connect, self._connections) as workers:
+        with closing(self._connect()) as creating:  # what they set ends with the session
             for statement in statements(folder, "10_tables", params):
-                workers.connections[0].execute(statement)
+                creating.execute(statement)
+            if self._index_tablespace is not None:  # those of keys in CREATE TABLE
+                creating.execute(
+                    "ALTER INDEX ALL IN TABLESPACE pg_default "
+                    f"SET TABLESPACE {self._index_tablespace}"
+                )
+        with Workers(self._connect, self._connections) as workers:
             if self._index_tablespace is not None:
                 for connection in workers.connections:
                     connection.raw.execute(f"SET default_tablespace = {self._index_tablespace}")
@@ -134,6 +174,8 @@ def copy_jobs(
     """
     limit = _SPREAD_FACTOR * sum(load.bytes.values()) / connections
     for table, paths in load.files.items():
+        if not paths:
+            continue
         spread = load.bytes[table] > limit and len(paths) > 1
         for group in [[path] for path in paths] if spread else [paths]:
             copy = partial(_copy, load.task, table, group, by_server, not spread)
@@ -154,7 +196,7 @@ def _copy(
     try:
         with raw.transaction():
             if whole:
-                raw.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier(table)))
+                raw.execute(f"TRUNCATE {table}")
             for path in paths:
                 rows += _copy_file(raw, table, path, by_server, freeze=whole)
                 task.advance(path.stat().st_size, note=table)
@@ -170,10 +212,13 @@ def _copy_file(
 ) -> int:
     """COPY one CSV file; returns its rows."""
     source = sql.Literal(str(path)) if by_server else sql.SQL("STDIN")
-    command = sql.SQL("COPY {} FROM {} WITH (FORMAT csv, HEADER {}, FREEZE {})").format(
-        sql.Identifier(table),
+    columns = columns_in(path, _columns(raw, table))
+    command = sql.SQL(
+        "COPY {} ({}) FROM {} WITH (FORMAT csv, HEADER, NULL 'NULL', FREEZE {})"
+    ).format(
+        sql.SQL(table),
+        sql.SQL(", ").join(map(sql.Identifier, columns)),
         source,
-        sql.Literal(_has_header(raw, table, path)),
         sql.Literal(freeze),
     )
     with raw.cursor() as cursor:
@@ -186,7 +231,16 @@ def _copy_file(
         return cursor.rowcount
 
 
-def _has_header(raw: psycopg.Connection[Any], table: str, path: Path) -> bool:
-    query = sql.SQL("SELECT * FROM {} LIMIT 0").format(sql.Identifier(table))
-    columns = [c.name for c in raw.execute(query).description or ()]
-    return has_header(path, columns)
+def _columns(raw: psycopg.Connection[Any], table: str) -> list[str]:
+    description = raw.execute(f"SELECT * FROM {table} LIMIT 0").description
+    return [column.name for column in description or ()]
+
+
+def _copy_rows(connection: PostgresConnection, command: str, rows: Iterator[str]) -> None:
+    """COPY the rows of a dump."""
+    try:
+        with connection.raw.cursor() as cursor, cursor.copy(command) as copy:
+            for row in rows:
+                copy.write(row)
+    except psycopg.Error as error:
+        raise failed(command, error) from error

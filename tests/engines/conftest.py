@@ -118,6 +118,6 @@ def innodb(request: pytest.FixtureRequest, tpch_csv: Source, empty_engines: Empt
     with open_lab() as lab:
         settings = {"innodb_buffer_pool_size": "134217728"}
         engine = lab.started(request.param, empty_engines.data(request.param), settings)
-        engine.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+        engine.bulk_load(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
         yield engine
         engine.kill()

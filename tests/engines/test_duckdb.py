@@ -246,7 +246,9 @@ def test_values_survive_the_pipe(value: Any) -> None:
 
 
 def test_load_and_plan(started: Any, tpch_parquet: Any) -> None:
-    started.bulk_load("tpch", tpch_parquet.files, tpch_parquet.row_counts, SilentProgress())
+    started.bulk_load(
+        started.sql("tpch"), tpch_parquet.files, tpch_parquet.row_counts, SilentProgress()
+    )
     connection = started.connect()
     rows = connection.execute("select count(*), max(l_shipdate) from lineitem").rows
     assert rows == [(tpch_parquet.row_counts["lineitem"], date(1998, 11, 29))]
@@ -270,4 +272,4 @@ def test_load_and_plan(started: Any, tpch_parquet: Any) -> None:
 def test_wrong_row_count_is_a_failure(started: Any, tpch_parquet: Any) -> None:
     counts = tpch_parquet.row_counts | {"nation": 26}
     with pytest.raises(RunFailed, match="load 26 rows into nation: 25 were loaded"):
-        started.bulk_load("tpch", tpch_parquet.files, counts, SilentProgress())
+        started.bulk_load(started.sql("tpch"), tpch_parquet.files, counts, SilentProgress())

@@ -52,7 +52,7 @@ def test_it_loads_tpch_and_answers_like_duckdb(
         engine = lab.engine(name)
         engine.initialise(lab.places())
         engine.start()
-        engine.bulk_load("tpch", source.files, source.row_counts, SilentProgress())
+        engine.bulk_load(engine.sql("tpch"), source.files, source.row_counts, SilentProgress())
         connection = engine.connect()
         for query in (1, 6, 12):
             sql = query_sql(query, parameters(query, None, 0.01), engine.sql_folder / "tpch")

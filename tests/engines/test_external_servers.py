@@ -85,7 +85,7 @@ def test_data_are_loaded_once_and_found_by_their_mark(
     assert (external.kind, server.kind) == ("external", "managed")
     assert external.prepared(KEY) is None
     external.prepare(KEY)
-    external.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    external.bulk_load(external.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
     assert external.prepared(KEY) is None, "incomplete data count as missing"
     external.mark_prepared(KEY, {"rows": tpch_csv.row_counts})
     again = lab.engine(server.name, options=ENV)

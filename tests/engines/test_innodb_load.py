@@ -126,7 +126,7 @@ def test_values_arrive_as_they_are_in_the_file(elsewhere: Any, lab: Any) -> None
     folder = lab.directory("csv")
     folder.chmod(0o755)
     file = folder / "it's.1.csv"
-    file.write_text('1,"a, ""b""",back\\slash\n2,,\n')
+    file.write_text('I,b,a\n1,back\\slash,"a, ""b"""\n2,"",NULL\n')
     connection = elsewhere()
     connection.execute("create table t (i integer primary key, a varchar(20), b varchar(20))")
     for by_server in (True, False):
@@ -134,7 +134,7 @@ def test_values_arrive_as_they_are_in_the_file(elsewhere: Any, lab: Any) -> None
         assert load_file(connection, "t", file, ["i", "a", "b"], by_server) == 2
         assert connection.execute("select * from t order by i").rows == [
             (1, 'a, "b"', "back\\slash"),
-            (2, "", ""),
+            (2, None, ""),
         ]
     connection.close()
 
@@ -177,7 +177,7 @@ def locking(elsewhere: Callable[[], MySqlConnection], *statements: str) -> Itera
 
 def test_no_file_waits_for_a_lock_on_the_whole_empty_table(elsewhere: Any, tmp_path: Path) -> None:
     """Two that would both wait for it deadlock. Any lock of rows intends to lock the table."""
-    (file := tmp_path / "t.1.csv").write_text("1\n2\n")
+    (file := tmp_path / "t.1.csv").write_text("i\n1\n2\n")
     with closing(elsewhere()) as connection:
         connection.execute("create table t (i integer primary key)")
         connection.execute(_SESSION)
@@ -199,7 +199,7 @@ def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(
     (folder := tmp_path / "sql").mkdir()
     (folder / "10_tables.sql").write_text("create table t (i integer not null);")
     (folder / "20_keys.sql").write_text("alter table t add primary key (i);")
-    (file := tmp_path / "t.1.csv").write_text("1\n2\n3\n")
+    (file := tmp_path / "t.1.csv").write_text("i\n1\n2\n3\n")
     many = ", ".join(f"({number})" for number in range(2, 1000))
     loader = Loader(elsewhere, innodb.flavour, threads=1)
     loaded: dict[str, int] = {}

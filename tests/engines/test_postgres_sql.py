@@ -20,7 +20,7 @@ from harness.progress import SilentProgress
 @pytest.fixture(scope="module")
 def loaded(module_lab: Any, tpch_csv: Any, empty_cluster: Path) -> Iterator[Any]:
     engine = module_lab.started("postgres", empty_cluster, {"min_parallel_table_scan_size": "0"})
-    engine.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    engine.bulk_load(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
     yield engine
     engine.kill()
 
@@ -65,7 +65,7 @@ def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(
     assert engine.format_options()["default_statistics_target"] == "20"
     engine.initialise(lab.places())
     engine.start()
-    engine.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    engine.bulk_load(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
     bounds = engine.connect().execute(
         "select max(cardinality(histogram_bounds::text::text[])) from pg_stats "
         "where tablename = 'lineitem' and attname in ('l_orderkey', 'l_extendedprice')"
@@ -98,7 +98,9 @@ def test_a_bad_row_names_table_and_line(lab: Any, tpch_csv: Any, empty_cluster: 
     bad.parent.chmod(0o755)
     engine = lab.started("postgres", empty_cluster)
     with pytest.raises(RunFailed, match="load table nation: invalid input syntax") as caught:
-        engine.bulk_load("tpch", tpch_csv.files | {"nation": [bad]}, {}, SilentProgress())
+        engine.bulk_load(
+            engine.sql("tpch"), tpch_csv.files | {"nation": [bad]}, {}, SilentProgress()
+        )
     assert "line 2" in caught.value.hint
 
 

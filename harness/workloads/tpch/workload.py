@@ -64,7 +64,8 @@ class Tpch(Workload[TpchParams]):
         if loading.source is None:
             raise RunFailed("load TPC-H", "its source data are not there", "run again")
         made = data.read_source(loading.source)
-        loading.engine.bulk_load(self.name, made.files, made.row_counts, loading.progress)
+        schema = loading.engine.sql(self.name)
+        loading.engine.bulk_load(schema, made.files, made.row_counts, loading.progress)
         return self.data_key(params) | {"row_counts": dict(made.row_counts)}
 
     def measure(self, params: TpchParams, session: Session) -> Outcome:

@@ -1,0 +1,159 @@
+r"""The statements of SQL scripts that others wrote: a user's files, dumps of databases.
+
+A script is read line by line, since a dump may be larger than memory. Comments are left out,
+except those that a server reads (``/*! … */``, ``/*+ … */``). A dump of PostgreSQL has the rows of
+``COPY … FROM stdin`` after the statement, up to a line with ``\.``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from harness.errors import UsageError
+
+_COPY = re.compile(r"copy\b.*\bfrom\s+stdin\b", re.IGNORECASE | re.DOTALL)
+_DELIMITER = re.compile(r"delimiter\s+(\S+)", re.IGNORECASE)
+#: psql's commands in dumps of PostgreSQL that say nothing to a server.
+_PSQL = re.compile(r"\\(un)?restrict\b")
+#: Statements about owners, rights and limits of the server that a dump was made on.
+_OF_ORIGIN = re.compile(
+    r"alter\b[^']*\bowner\s+to\b|alter\s+default\s+privileges\b|grant\b|revoke\b|set\s+\w+_timeout\b",
+    re.IGNORECASE,
+)
+_READ_COMMENT = re.compile(r"/\*(!|\+|M!(?!999999))")
+_NEXT = {
+    True: re.compile(r"""--(?=\s|$)|#|/\*|'(?:[^'\\]|\\.|'')*'|['"`]|""", re.DOTALL),
+    False: re.compile(r"""--|/\*|(?<!\w)[eE]'|'(?:[^']|'')*'|['"]|\$(?:[A-Za-z_]\w*)?\$|"""),
+}
+_CLOSING = {
+    "'": re.compile("''|(')"),
+    '"': re.compile('""|(")'),
+    "`": re.compile("``|(`)"),
+    "*/": re.compile(r"(\*/)"),
+    "\\'": re.compile(r"\\.|''|(')", re.DOTALL),
+    '\\"': re.compile(r'\\.|""|(")', re.DOTALL),
+}
+
+
+@dataclass(frozen=True)
+class ScriptStatement:
+    """One statement without its end; ``rows``: of a COPY, to be read before the next statement."""
+
+    text: str
+    rows: Iterator[str] | None = None
+
+
+class _Reader:
+    """The state between two lines. ``backslash``: MySQL's strings, comments and DELIMITER."""
+
+    def __init__(self, backslash: bool) -> None:
+        self.backslash = backslash
+        self.end = ";"
+        #: What closes the string or comment that is open.
+        self.inside = ""
+        self.dropping = False
+        self.kept: list[str] = []
+        self._set_end(";")
+
+    def _set_end(self, end: str) -> None:
+        self.end = end
+        of_style = _NEXT[self.backslash]
+        self._next = re.compile(f"{of_style.pattern}({re.escape(end)})", of_style.flags)
+
+    def take(self) -> str:
+        text, self.kept = "".join(self.kept).strip(), []
+        return text
+
+    def command(self, line: str) -> bool:
+        """Return whether a line between two statements is one for the client, not the server."""
+        if self.inside or "".join(self.kept).strip():
+            return False
+        if self.backslash and (found := _DELIMITER.match(line)):
+            self._set_end(found[1])
+            return True
+        return not self.backslash and _PSQL.match(line) is not None
+
+    def read(self, line: str) -> Iterator[str]:
+        """Yield the statements that end in this line."""
+        position = 0
+        while position < len(line):
+            if self.inside:
+                position = self._close(line, position)
+                continue
+            found = self._next.search(line, position)
+            if found is None:
+                self.kept.append(line[position:])
+                return
+            token = found[0]
+            self.kept.append(line[position : found.start()])
+            position = found.end()
+            if found[1]:
+                if text := self.take():
+                    yield text
+            elif token in ("--", "#"):
+                self.kept.append("\n")
+                return
+            elif token == "/*":
+                self.inside, self.dropping = "*/", not _READ_COMMENT.match(line, found.start())
+                self.kept += [] if self.dropping else [token]
+            else:
+                self.kept.append(token)
+                self.inside = self._closing(token)
+
+    def _closing(self, token: str) -> str:
+        if token[0] == "$":
+            return token
+        if len(token) > 1 and token[0] == "'":  # a whole string
+            return ""
+        escaped = token in ("e'", "E'") or (self.backslash and token != "`")
+        return f"\\{token[-1]}" if escaped else token
+
+    def _close(self, line: str, position: int) -> int:
+        """Read to the end of the string or comment, or of the line; return where that is."""
+        closing = _CLOSING.get(self.inside) or re.compile(f"({re.escape(self.inside)})")
+        found = closing.search(line, position)
+        while found is not None and not found[1]:
+            found = closing.search(line, found.end())
+        end = len(line) if found is None else found.end()
+        self.kept += [" "] if self.dropping else [line[position:end]]
+        if found is not None:
+            self.inside, self.dropping = "", False
+        return end
+
+
+def script(lines: Iterable[str], backslash: bool) -> Iterator[ScriptStatement]:
+    """Yield the statements of a script.
+
+    ``backslash``: whether a backslash escapes in strings, as on MySQL.
+    """
+    reader, source = _Reader(backslash), iter(lines)
+    for line in source:
+        if reader.command(line):
+            continue
+        for text in reader.read(line):
+            yield ScriptStatement(text, _rows(source) if _COPY.match(text) else None)
+    if reader.inside and not reader.dropping:
+        raise UsageError("SQL script", f"its end is inside of a string: no closing {reader.inside}")
+    if text := reader.take():
+        yield ScriptStatement(text)
+
+
+def dumped(lines: Iterable[str], backslash: bool) -> Iterator[ScriptStatement]:
+    """Yield the statements of a dump that another server can execute, see :func:`script`."""
+    for statement in script(lines, backslash):
+        if not _OF_ORIGIN.match(statement.text):
+            yield statement
+
+
+def split(text: str, backslash: bool) -> list[str]:
+    """The texts of the statements of a short script."""
+    return [statement.text for statement in script(text.splitlines(keepends=True), backslash)]
+
+
+def _rows(source: Iterator[str]) -> Iterator[str]:
+    for line in source:
+        if line.rstrip("\r\n") == r"\.":
+            return
+        yield line

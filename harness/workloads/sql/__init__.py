@@ -1,0 +1,1 @@
+"""The user's own queries over the user's own data (docs/your-own-workload.md)."""

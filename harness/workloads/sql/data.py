@@ -1,0 +1,267 @@
+"""The data of a user's folder: copied, rewritten for an engine's loader, loaded.
+
+What a folder contains is decided when it is checked (folder.py); the source data are a copy whose
+digests are those. They may be secret: only root and the servers' user can read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import jsonfile
+from harness.engine import Engine
+from harness.errors import RunFailed, UsageError
+from harness.experiment.placement import Part
+from harness.progress import Progress, SilentProgress
+from harness.sql_script import dumped
+from harness.store.datasets import Dataset
+from harness.store.documents import write_json_atomically
+from harness.supervise import programs
+from harness.supervise.credentials import unprivileged
+from harness.supervise.user_files import Credentials, make_directory, remove_tree, take_over
+from harness.units import GIB, MIB
+from harness.workloads.sql.folder import DUMP, LOAD, SqlFolder, opened_file, read_folder
+
+_RECORD = "source.json"
+_SCHEMA, _ROWS, _COPIES = "schema", "rows", "copies"
+_BLOCK = 1 << 20
+_LATER = (
+    ("30_indexes", re.compile(r"create\s+(unique\s+)?index\b", re.I)),
+    ("40_foreign_keys", re.compile(r"alter\s+table\b.*\bforeign\s+key\b", re.I | re.S)),
+    ("20_keys", re.compile(r"alter\s+table\b.*\badd\b.*\b(primary\s+key|unique)\b", re.I | re.S)),
+)
+
+
+@dataclass(frozen=True)
+class SqlSource:
+    """Source data: the folder of the schema, files of rows by table, dumps."""
+
+    schema: Path
+    files: Mapping[str, tuple[Path, ...]]
+    dumps: tuple[Path, ...]
+
+
+def check_loadable(folder: SqlFolder, engine: Engine) -> None:
+    """UsageError where the engine cannot load the folder."""
+    if engine.load_format is None:
+        raise UsageError(
+            f"folder {folder.path} on {engine.name}",
+            "the engine has no bulk load",
+            "choose another engine",
+        )
+    if engine.kind == "external":
+        raise UsageError(
+            f"folder {folder.path} on an external server",
+            "its statements could change other data of that server",
+            "leave --dsn out: the harness starts a server of its own",
+        )
+    dumps = [file.name for file in folder.load if file.format == DUMP]
+    if dumps and not engine.loads_dumps:
+        raise UsageError(
+            f"{folder.path}/{LOAD}/{dumps[0]}",
+            f"{engine.name} loads no dumps",
+            "export the tables as CSV or Parquet",
+        )
+    stages(folder.tables_sql, engine.backslash_escapes)
+
+
+def stages(text: str, backslash: bool) -> dict[str, list[str]]:
+    """The statements of ``tables.sql`` by what is done when, in files as those of an engine.
+
+    Indexes are built, and keys and foreign keys added, after the rows are loaded, and what comes
+    after the first of them (triggers …) last. UsageError for a statement with rows.
+    """
+    found: dict[str, list[str]] = {"10_tables": []}
+    for statement in (one.text for one in dumped(text.splitlines(keepends=True), backslash)):
+        stage = next((name for name, form in _LATER if form.match(statement)), "")
+        stage = stage or ("10_tables" if len(found) == 1 else "40_foreign_keys")
+        found.setdefault(stage, []).append(statement)
+    return found
+
+
+def source_name(data_digest: str, engine: Engine) -> str:
+    """``sql-0123456789abcdef-csv``, of the digest of the data."""
+    style = "-backslash" if engine.backslash_escapes else ""
+    return f"sql-{data_digest}-{engine.load_format}{style}"
+
+
+def source_bytes(load_bytes: int) -> int:
+    """Upper estimate of what :func:`generate` writes: a copy of the files, and another form."""
+    return MIB + 4 * load_bytes
+
+
+def estimate_bytes(load_bytes: int) -> dict[Part, int]:
+    """Upper estimate of the bytes in each part.
+
+    Compressed Parquet grows several times in rows of a server; no estimate knows by how much.
+    """
+    fixed = 64 * MIB
+    return {
+        "data": fixed + 4 * load_bytes,
+        "index": 2 * load_bytes,
+        "wal": min(fixed + load_bytes, 4 * GIB),
+        "temp": fixed + load_bytes,
+    }
+
+
+def generate(
+    path: Path, data_digest: str, engine: Engine, target: Path, progress: Progress
+) -> None:
+    """Copy what the folder loads into ``target`` and rewrite it as the engine loads it.
+
+    RunFailed where the folder no longer has the data of that digest, or a file is malformed.
+    """
+    folder, user = read_folder(path), unprivileged()
+    if folder.data_digest != data_digest:
+        raise _changed(path)
+    for name in (_SCHEMA, _ROWS, _COPIES):
+        _make_private(target / name, user)
+    for stage, statements in stages(folder.tables_sql, engine.backslash_escapes).items():
+        text = "".join(f"{statement}\n;\n" for statement in statements)
+        (target / _SCHEMA / f"{stage}.sql").write_text(text, encoding="utf-8")
+    with progress.task(f"copy {path.name}", folder.load_bytes, "B") as task:
+        for file in folder.load:
+            copy = target / (_ROWS if file.format == DUMP else _COPIES) / file.name
+            if (
+                _copied(path, f"{LOAD}/{file.name}", copy, user)
+                != folder.digests[f"{LOAD}/{file.name}"]
+            ):
+                raise _changed(path)
+            task.advance(file.size_bytes, note=file.name)
+    files: dict[str, list[str]] = {table: [] for table in folder.tables}
+    pairs: list[tuple[Path, str]] = []
+    for file in folder.load:
+        if file.format != DUMP:
+            name = f"{file.name.removesuffix(file.format)}{engine.load_format}"
+            files[file.table].append(name)
+            pairs.append((target / _COPIES / file.name, name))
+    _convert(pairs, target / _ROWS, user, progress)
+    remove_tree(target / _COPIES)
+    dumps = [file.name for file in folder.load if file.format == DUMP]
+    write_json_atomically(target / _RECORD, {"files": files, "dumps": dumps})
+
+
+def read_source(folder: Path) -> SqlSource:
+    """What :func:`generate` made in ``folder``; RunFailed if it has changed since."""
+    if (dataset := Dataset.read(folder.parent)) is not None:
+        dataset.require_intact(SilentProgress())
+    try:
+        record = jsonfile.read(folder / _RECORD)
+    except (OSError, ValueError) as error:
+        raise RunFailed(
+            f"source data in {folder}", f"not whole: {error}", "remove it and run again"
+        ) from error
+    rows = folder / _ROWS
+    files = {
+        table: tuple(rows / name for name in names) for table, names in record["files"].items()
+    }
+    return SqlSource(folder / _SCHEMA, files, tuple(rows / name for name in record["dumps"]))
+
+
+def load(source: Path | None, engine: Engine, progress: Progress) -> None:
+    """Load the source data into the started, empty engine."""
+    if source is None:
+        raise RunFailed("load the folder", "its source data are not there", "run again")
+    made = read_source(source)
+    engine.bulk_load(made.schema, made.files, {}, progress, made.dumps)
+
+
+def _changed(path: Path) -> RunFailed:
+    return RunFailed(
+        f"copy {path}", "its files changed after they were checked", "run again when they rest"
+    )
+
+
+def _make_private(folder: Path, user: Credentials | None) -> None:
+    """A directory of ours that only the servers' user can enter besides."""
+    make_directory(folder, None, 0o700)
+    if user is not None:
+        os.chown(folder, -1, user.gid)
+        folder.chmod(0o750)
+
+
+def _copied(path: Path, name: str, target: Path, user: Credentials | None) -> str:
+    """Copy one file of the folder; returns the digest of the copy."""
+    digest = hashlib.blake2b(digest_size=16)
+    with opened_file(path, name) as reader, target.open("xb") as writer:
+        while block := reader.read(_BLOCK):
+            digest.update(block)
+            writer.write(block)
+        os.fchmod(writer.fileno(), 0o640)
+        if user is not None:
+            os.fchown(writer.fileno(), -1, user.gid)
+    return digest.hexdigest()
+
+
+def _convert(
+    pairs: Sequence[tuple[Path, str]], target: Path, user: Credentials | None, progress: Progress
+) -> None:
+    """Rewrite each copy as a file of that name in ``target``, in a process of the servers' user.
+
+    Nothing that the process leaves but regular files becomes ours.
+    """
+    if not pairs:
+        return
+    folder = target.parent / "converting"
+    make_directory(folder, None)
+    if user is not None:
+        os.chown(folder, user.uid, user.gid)
+    request = {
+        "user": None if user is None else [user.uid, user.gid],
+        "folder": str(folder),
+        "files": [[str(source), str(folder / name)] for source, name in pairs],
+    }
+    with progress.task("rewriting files", len(pairs)) as task:
+        for number, line in enumerate(_run(request)):
+            if "error" in line:
+                words = [text for text in str(line["error"]).splitlines() if text.strip()]
+                raise RunFailed(
+                    f"read {LOAD}/{pairs[number][0].name}",
+                    "; ".join(words[:3]),
+                    "CSV: comma separated, texts in double quotes where needed, names of columns "
+                    "in the first line",
+                )
+            task.advance(note=pairs[number][0].name)
+    try:
+        take_over(folder, user)
+        for _, name in pairs:
+            if (made := folder / name).is_symlink() or not made.is_file():
+                raise OSError(f"{name} is not a regular file")
+            if user is not None:
+                os.chown(made, -1, user.gid)
+            made.chmod(0o640)
+            made.rename(target / name)
+    except OSError as error:
+        raise RunFailed("rewrite files", str(error), "run again") from error
+    remove_tree(folder)
+
+
+def _run(request: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """Yield a line for each file that is done, or for the error that ended it."""
+    process = programs.start(
+        [sys.executable, "-X", "utf8", "-m", "harness.workloads.sql.convert"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin and process.stdout and process.stderr
+    try:
+        process.stdin.write(json.dumps(request).encode())
+        process.stdin.close()
+        for text in process.stdout:
+            yield jsonfile.parse(text)
+        words = process.stderr.read().decode(errors="replace").strip()[-2000:]
+        if process.wait() != 0 and words:
+            raise RunFailed("rewrite files", f"exit status {process.returncode}: {words}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -1,0 +1,282 @@
+"""A user's folder: tables, files to load, queries, expected answers, a check.
+
+::
+
+    tables.sql          CREATE TABLE …, keys, indexes, foreign keys
+    load/orders.csv     rows of the table orders: CSV or Parquet; several files: orders.1.csv
+    load/shop.sql       a dump with rows of any tables
+    queries/top.sql     one query
+    answers/top.csv     its expected rows
+    check.sql           queries that must return no rows
+
+Whoever owns the folder may change it at any time. So it is opened once, no link in it is
+followed, and what is loaded is a copy that has the digest of what was checked (data.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from harness.errors import UsageError, nearest
+from harness.store.spec import content_hash
+from harness.supervise.user_files import open_regular
+
+TABLES, CHECK = "tables.sql", "check.sql"
+LOAD, QUERIES, ANSWERS = "load", "queries", "answers"
+#: The files of rows by their extension, and dumps.
+ROWS, DUMP = ("csv", "parquet"), "sql"
+#: Of a file that is read as a whole.
+_MOST_BYTES = 16 << 20
+_BLOCK = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_NUMBER = re.compile(r"\.\d+$")
+#: ``public."Order lines"``, ``orders``
+_PART = r'(?:\w+|"[^"\n]+"|`[^`\n]+`)'
+_CREATE = re.compile(
+    r"^\s*create\s+(?:(?:unlogged|global|local|or\s+replace)\s+)*(?:foreign\s+)?table\s+"
+    rf"(?:if\s+not\s+exists\s+)?(?P<name>(?:{_PART}\.)?(?P<last>{_PART}))",
+    re.IGNORECASE | re.MULTILINE,
+)
+#: Digests by file: inode, size and times, which a change of the file changes.
+_digests: dict[Path, tuple[tuple[int, ...], str]] = {}
+
+
+@dataclass(frozen=True)
+class LoadFile:
+    """A file below ``load/``; ``table``: as ``tables.sql`` names it, empty of a dump."""
+
+    name: str
+    table: str
+    format: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class SqlFolder:
+    """What a folder had when it was read.
+
+    ``tables``: names as in CREATE TABLE, in that order. ``queries`` and ``answers``: texts by the
+    query's name, in the order of names.
+    """
+
+    path: Path
+    tables_sql: str
+    tables: tuple[str, ...]
+    load: tuple[LoadFile, ...]
+    queries: Mapping[str, str]
+    answers: Mapping[str, str]
+    check: str
+    digests: Mapping[str, str] = field(repr=False)
+
+    @property
+    def data_digest(self) -> str:
+        """Digest of what is loaded: ``tables.sql`` and ``load/``."""
+        return content_hash(dict(self.digests))
+
+    @property
+    def content(self) -> str:
+        """Digests of the data, and of queries, answers and check."""
+        texts = {"queries": dict(self.queries), "answers": dict(self.answers), "check": self.check}
+        others = content_hash(texts)
+        return f"{self.data_digest}-{others}"
+
+    @property
+    def load_bytes(self) -> int:
+        """Size of the files to load."""
+        return sum(file.size_bytes for file in self.load)
+
+
+def read_folder(path: Path) -> SqlFolder:
+    """Read a folder; UsageError names the first file that cannot be used."""
+    with _Opened(path) as opened:
+        tables_sql = opened.text(TABLES)
+        if tables_sql is None:
+            raise UsageError(
+                f"folder {path}",
+                f"it has no {TABLES}",
+                "write CREATE TABLE statements into it, or `pg_dump --schema-only`; "
+                f"`harness workload init {path.name or 'shop'}/` writes an example",
+            )
+        tables = _tables(path, tables_sql)
+        load = tuple(_load_file(path, name, tables, opened) for name in opened.names(LOAD))
+        digests = {TABLES: hashlib.blake2b(tables_sql.encode(), digest_size=16).hexdigest()}
+        digests |= {f"{LOAD}/{file.name}": opened.digest(f"{LOAD}/{file.name}") for file in load}
+        queries = opened.texts(QUERIES, "sql")
+        answers = opened.texts(ANSWERS, "csv")
+        for name in answers.keys() - queries.keys():
+            raise UsageError(
+                f"{path}/{ANSWERS}/{name}.csv",
+                f"there is no query {name}{nearest(name, list(queries))}",
+                f"name it as a file of {QUERIES}/, or remove it",
+            )
+        check = opened.text(CHECK) or ""
+        return SqlFolder(path, tables_sql, tuple(tables), load, queries, answers, check, digests)
+
+
+@contextmanager
+def opened_file(path: Path, name: str) -> Iterator[BinaryIO]:
+    """Open ``load/orders.csv`` of a folder to be read; UsageError as of :func:`read_folder`."""
+    with _Opened(path) as opened, opened.file(name) as stream:
+        yield stream
+
+
+class _Opened:
+    """A folder that is open: its names are looked up in the same directory to the end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptors: dict[str, int] = {}
+
+    def __enter__(self) -> _Opened:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        try:
+            top = self._descriptors[""] = os.open(self._path, flags)
+            for name in (LOAD, QUERIES, ANSWERS):
+                with suppress(FileNotFoundError):
+                    self._descriptors[name] = os.open(name, flags | os.O_NOFOLLOW, dir_fd=top)
+        except OSError as error:
+            self.__exit__()
+            raise self._refused(error.filename or str(self._path), error) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    def names(self, folder: str) -> list[str]:
+        """Files of ``load``, ``queries`` or ``answers``, hidden ones left out."""
+        if (descriptor := self._descriptors.get(folder)) is None:
+            return []
+        found = (path.name for path in Path(f"/proc/self/fd/{descriptor}").iterdir())
+        return sorted(name for name in found if not name.startswith("."))
+
+    @contextmanager
+    def file(self, name: str) -> Iterator[BinaryIO]:
+        folder, _, last = name.rpartition("/")
+        if folder not in self._descriptors:
+            raise self._refused(name, FileNotFoundError(2, os.strerror(2)))
+        try:
+            way = Path(f"/proc/self/fd/{self._descriptors[folder]}/{last}")
+            descriptor = open_regular(way, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._refused(name, error) from error
+        with os.fdopen(descriptor, "rb") as stream:
+            yield stream
+
+    def text(self, name: str) -> str | None:
+        """Return a file's text; None where there is no such file."""
+        try:
+            with self.file(name) as stream:
+                content = stream.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
+                raise UsageError(
+                    f"{self._path}/{name}",
+                    f"it is larger than {_MOST_BYTES >> 20} MiB",
+                    f"rows belong into files of {LOAD}/ (pg_dump --data-only, mysqldump "
+                    "--no-create-info)",
+                )
+            return content.decode()
+        except UsageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{self._path}/{name}", f"not UTF-8: {error}") from error
+
+    def texts(self, folder: str, extension: str) -> dict[str, str]:
+        """Return the texts of ``queries/*.sql`` or ``answers/*.csv``, by name."""
+        found = {}
+        for name in self.names(folder):
+            stem, dot, last = name.rpartition(".")
+            if not dot or last != extension or not _NAME.fullmatch(stem):
+                raise UsageError(
+                    f"{self._path}/{folder}/{name}",
+                    f"not a name of letters, digits, - and _ with the extension .{extension}",
+                    "rename it, or remove it",
+                )
+            text = self.text(f"{folder}/{name}")
+            if text is not None:
+                found[stem] = text
+        return found
+
+    def digest(self, name: str) -> str:
+        """Digest of a file, computed once as long as its inode, size and times are the same."""
+        with self.file(name) as stream:
+            facts = os.fstat(stream.fileno())
+            stamp = (
+                facts.st_dev,
+                facts.st_ino,
+                facts.st_size,
+                facts.st_mtime_ns,
+                facts.st_ctime_ns,
+            )
+            kept = _digests.get(self._path / name)
+            if kept is None or kept[0] != stamp:
+                digest = hashlib.blake2b(digest_size=16)
+                while block := stream.read(_BLOCK):
+                    digest.update(block)
+                kept = _digests[self._path / name] = (stamp, digest.hexdigest())
+            return kept[1]
+
+    def size(self, name: str) -> int:
+        with self.file(name) as stream:
+            return os.fstat(stream.fileno()).st_size
+
+    def _refused(self, name: str, error: OSError) -> UsageError:
+        with suppress(OSError):
+            if stat.S_ISLNK((self._path / name).lstat().st_mode):
+                return UsageError(
+                    f"{self._path / name}", "it is a symbolic link", "copy the file itself there"
+                )
+        return UsageError(f"{self._path / name}", error.strerror or str(error), "correct the path")
+
+
+def _tables(path: Path, text: str) -> dict[str, str]:
+    """Names as SQL has them, with their last part in plain letters."""
+    found = {match["name"]: match["last"].strip('"`').lower() for match in _CREATE.finditer(text)}
+    if not found:
+        raise UsageError(
+            f"{path}/{TABLES}", "no statement in it creates a table", "add CREATE TABLE statements"
+        )
+    return found
+
+
+def _load_file(path: Path, name: str, tables: Mapping[str, str], opened: _Opened) -> LoadFile:
+    extension = name.rpartition(".")[2]
+    problem = f"{path}/{LOAD}/{name}"
+    if extension not in (*ROWS, DUMP):
+        raise UsageError(
+            problem,
+            f"unknown extension{nearest(extension, [*ROWS, DUMP])}",
+            "load .csv (comma separated, names of columns in the first line), .parquet, or .sql "
+            "(a dump)",
+        )
+    size_bytes = opened.size(f"{LOAD}/{name}")
+    if extension == DUMP:
+        return LoadFile(name, "", DUMP, size_bytes)
+    stem = name.removesuffix(f".{extension}")
+    stem = _NUMBER.sub("", stem)
+    named = [table for table, plain in tables.items() if stem.lower() in (plain, _spoken(table))]
+    if len(named) != 1:
+        known = ", ".join(dict.fromkeys(tables.values()))
+        raise UsageError(
+            problem,
+            f"{TABLES} creates {'several tables' if named else 'no table'} {stem!r}"
+            f"{nearest(stem, list(tables.values()))}",
+            f"name the file after its table: {known}",
+        )
+    return LoadFile(name, named[0], extension, size_bytes)
+
+
+def _spoken(table: str) -> str:
+    """``public.orders`` of ``"public".orders``."""
+    return re.sub(r'["`]', "", table).lower()
