@@ -21,7 +21,7 @@ from harness.cli import micro
 from harness.cli.common import ModelOption, key_values, names, stand_ins, store
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import execute, execute_experiment
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown
 from harness.execution.environment import command_environment
 from harness.execution.run_list import last_attempts, plan_steps
 from harness.experiment.capacity import SHARES, capacity_of
@@ -34,8 +34,9 @@ from harness.yamlfile import Document, scalar
 
 #: Kinds of parameters of which a list is a sweep.
 _NUMBERS = (Count, Number, Time)
+_MOST_THREADS = 100_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-#: The options that arms may differ in, with the field that each sets.
+#: The options that arms may differ in, in addition to the workload's; with the field of each.
 _ARM_OPTIONS = {
     "--set": "set_",
     "--option": "option",
@@ -43,6 +44,7 @@ _ARM_OPTIONS = {
     "--threads": "threads",
     "--cpus": "cpus",
     "--memory-limit": "memory_limit",
+    "--param": "pairs",
     "-p": "pairs",
 }
 #: The experiment of runs without a name.
@@ -72,10 +74,12 @@ class RunOptions(CommonOptions):
         ),
     ] = None
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads or parallel workers of the engine.")
+        str | None,
+        typer.Option(metavar="N", help="Threads or parallel workers of the engine."),
     ] = None
     memory_limit: Annotated[
-        str | None, typer.Option(help="Cap on the engine and its page cache: 4GiB.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Cap on the engine and its page cache: 4GiB."),
     ] = None
     tuning: Annotated[str, typer.Option(help="Tuning profile: computed, paper, or a file.")] = (
         "computed"
@@ -134,7 +138,8 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
     if rate is not None and (options.load_curve or given.endswith("%")):
         plan = _at_shares(parameters, options, rate.name, given)
     else:
-        plan = _of_arms([_plan_with_sweeps(parameters, one) for one in _arms(options)])
+        arms = _arms(parameters, options)
+        plan = _of_arms([_plan_with_sweeps(parameters, one) for one in arms])
     if plan is not None:
         execute_experiment(plan, options, again=True)
         if not (options.quiet or options.dry_run) and (hint := _next_command(plan, options)):
@@ -146,34 +151,50 @@ def _plan_with_sweeps(parameters: type[Parameters], options: RunOptions) -> Plan
     return plan_of(parameters, replace(options, pairs=rest), swept)
 
 
-def _arms(options: RunOptions) -> list[RunOptions]:
+def _arms(parameters: type[Parameters], options: RunOptions) -> list[RunOptions]:
     """Return the options of each arm; without ``--arm``, those of the command."""
     if not options.arm:
         return [options]
     found: dict[str, RunOptions] = {}
     for text in options.arm:
         name, colon, own = text.partition(":")
-        problem = f"--arm {text}"
-        if not colon or not _NAME.fullmatch(name) or name in found:
-            context = (
-                "the name is given twice" if name in found else "not of the form NAME:'OPTIONS'"
-            )
-            raise UsageError(problem, context, "write --arm candidate:'--set jit=off'")
-        words = shlex.split(own)
-        given: dict[str, Any] = {"arm": None, "label": name}
-        for option, value in zip(words[::2], words[1::2], strict=False):
-            field = _ARM_OPTIONS.get(option, "")
-            if field == "pairs":
-                pairs = given.get(field, options.pairs)
-                given[field] = {**pairs, **key_values([value], option)}
-            elif field in ("set_", "option"):
-                given[field] = [*(given.get(field) or getattr(options, field) or ()), value]
-            elif field:
-                given[field] = int(value) if field == "threads" else value
-        if len(words) % 2 or set(words[::2]) - _ARM_OPTIONS.keys():
-            raise UsageError(problem, "not options of an arm", f"use {', '.join(_ARM_OPTIONS)}")
-        found[name] = replace(options, **given)
+        hint = "write --arm release: --arm candidate:'--set jit=off'"
+        if not colon or not _NAME.fullmatch(name):
+            raise UsageError(f"--arm {text}", "not of the form NAME:'OPTIONS'", hint)
+        if name in found:
+            raise UsageError(f"--arm {text}", "the name is given twice", hint)
+        found[name] = replace(options, arm=None, label=name, **_of_arm(parameters, options, own))
     return list(found.values())
+
+
+def _of_arm(parameters: type[Parameters], options: RunOptions, text: str) -> dict[str, Any]:
+    """Return the fields that an arm's own options set."""
+    names = {one.option: one.name for one in parameters.options().values()}
+    given: dict[str, Any] = {}
+    try:
+        words = [
+            word
+            for item in shlex.split(text)
+            for word in (item.split("=", 1) if item.startswith("--") else [item])
+        ]
+    except ValueError as error:
+        raise UsageError(f"--arm …:{text}", str(error), "close the quotes") from error
+    if len(words) % 2:
+        raise UsageError(f"--arm …:{text}", f"{words[-1]} has no value", "write --option value")
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        field = "pairs" if option in names else _ARM_OPTIONS.get(option, "")
+        if not field:
+            known = [*dict.fromkeys((*names, *_ARM_OPTIONS))]
+            context = f"{option} is not an option of an arm"
+            raise unknown(f"--arm …:{text}", context, option, known, "use {}")
+        if field == "pairs":
+            own = {names[option]: value} if option in names else key_values([value], option)
+            given[field] = {**given.get(field, options.pairs), **own}
+        elif field in ("set_", "option"):
+            given[field] = [*given.get(field, getattr(options, field) or ()), value]
+        else:
+            given[field] = value
+    return given
 
 
 def _of_arms(plans: Sequence[Plan]) -> Plan:
@@ -224,7 +245,7 @@ def _at_shares(
         raise UsageError(
             f"--load-curve with --rate {given}", "it has rates of its own", "leave one of them out"
         )
-    shares = SHARES if options.load_curve else (parse_share(given),)
+    shares = SHARES if options.load_curve else tuple(map(parse_share, given.split(",")))
     pairs = {key: value for key, value in options.pairs.items() if key != name}
     curve = "load-curve" if options.load_curve else None
     options = replace(options, pairs=pairs, name=options.name or curve)
@@ -275,6 +296,11 @@ def plan_of(
         axes["driver"] = list(parameters.drivers) if options.driver == "both" else [options.driver]
     if varied:
         axes["params"] = varied
+    if options.threads is not None:
+        threads = options.threads.split(",")
+        axes["threads"] = [Count(_MOST_THREADS).parse("--threads", scalar(n)) for n in threads]
+    if options.memory_limit is not None:
+        axes["memory_limit"] = options.memory_limit.split(",")
     if options.placement:
         axes["placement"] = list(dict.fromkeys(options.placement))
     fixed = {
@@ -284,9 +310,7 @@ def plan_of(
         "tuning": options.tuning,
         "seed": options.seed,
         "emulate": stand_ins(options.emulate, options.model),
-        "threads": options.threads,
         "cpus": options.cpus,
-        "memory_limit": options.memory_limit,
         "label": options.label,
         "listen": options.listen,
         "plant": options.plant,

@@ -263,6 +263,8 @@ def print_run_list(
         say(text)
     if within is not None:
         say(f"the budget allows about {counted(within, 'repeat')}")
+    elif sequence and sequence.goal.budget_ns is not None:
+        say("what the budget allows is known after one repeat: there are no earlier runs of these")
     if len(counts) > 1:
         say(f"results decide after {', '.join(map(str, counts))} repeats; listed are the first")
     if shared := _shared([step.spec for step in steps]):

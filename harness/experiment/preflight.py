@@ -22,6 +22,7 @@ from harness.execution.monitoring import check_monitors
 from harness.execution.observing import check_observers
 from harness.execution.run import ResolvedRun, host_conditions
 from harness.experiment.placement import DIRECTORY_PARTS, Part
+from harness.experiment.profile import LEAST_MEMORY
 from harness.experiment.run_time import Estimator, RunTime
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
@@ -39,12 +40,11 @@ from harness.store.spec import Json, RunSpec, content_hash
 from harness.tiers.discovery import store_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_space, resolve
-from harness.units import MIB, NS_PER_S, format_bytes
+from harness.units import NS_PER_S, format_bytes
 from harness.warnings import RunWarning, warn
 from harness.workload import Workload
 from harness.workloads.parameters import Outline, Parameters
 
-_LEAST_MEMORY = 128 * MIB
 #: For tuning profiles, where no duration bounds the window.
 _ASSUMED_WINDOW_NS = 60 * NS_PER_S
 #: Scratch of an engine that is made to be checked and never started.
@@ -393,9 +393,9 @@ def _check_memory_limit(resolved: EngineRun, env: Environment) -> None:
             "the harness does not run it and cannot cap it",
             "leave --memory-limit out",
         )
-    least, most = format_bytes(_LEAST_MEMORY), format_bytes(env.memory_bytes)
+    least, most = format_bytes(LEAST_MEMORY), format_bytes(env.memory_bytes)
     of_profile = "for a profile that computes it from its size, use a"
-    if limit < _LEAST_MEMORY:
+    if limit < LEAST_MEMORY:
         raise UsageError(
             f"memory limit {format_bytes(limit)}",
             f"less than any engine needs to start ({least})",

@@ -34,7 +34,7 @@ from harness.iotrace.plant import parse_plant
 from harness.models.tier import requested_model
 from harness.paths import data_folder
 from harness.store.spec import JsonObject, RunSpec, content_hash
-from harness.units import parse_size
+from harness.units import MIB, parse_size
 from harness.warnings import RunWarning, warn
 from harness.workloads.parameters import ParameterError, Parameters
 from harness.yamlfile import Document, Where, load_yaml
@@ -47,6 +47,12 @@ _PUBLISHED = "published.csv"
 #: Folders of profiles/ that hold other things: hosts, settings, prices, microbenchmarks.
 _NO_PROFILES = ("hosts", "tuning", "prices", "micro", "fidelity", "devices")
 _FOLDER = data_folder("profiles")
+
+
+#: No engine starts with less.
+LEAST_MEMORY = 128 * MIB
+#: Of the search for the smallest size of a profile.
+_MOST_SIZE, _HALVINGS = 1e6, 12
 
 
 @dataclass(frozen=True)
@@ -95,11 +101,14 @@ class Plan:
         try:
             yield
         except UsageError as error:
-            where = _quoted(self.document, error) if self.document else None
-            if self.document is None or where is None:
+            if self.document is None:
                 raise
+            amended = _with_smallest_size(self.document, error)
+            where = _quoted(self.document, error)
+            if where is None:
+                raise amended from error
             with _blaming(self.document, where):
-                raise
+                raise amended from error
 
 
 def known_profiles() -> dict[str, Path]:
@@ -165,7 +174,43 @@ def load_profile(
         fixed = {**fixed, "monitors": added}
         document = replace(document, value={**document.value, "fixed": fixed})
     published = path.with_name(_PUBLISHED)
-    return expand(document, published if published.exists() else None, emulate)
+    try:
+        return expand(document, published if published.exists() else None, emulate)
+    except UsageError as error:
+        raise _with_smallest_size(document, error) from error
+
+
+def _with_smallest_size(document: Document, error: UsageError) -> UsageError:
+    """The error, with the smallest size where the profile's is too small."""
+    size = document.value.get("size")
+    if size is None or _fits(document):
+        return error
+    refused, fitting = float(size), float(size)
+    while not _fits(_resized(document, fitting)):
+        refused, fitting = fitting, fitting * 2
+        if fitting > _MOST_SIZE:
+            return error
+    for _ in range(_HALVINGS):
+        middle = math.sqrt(refused * fitting)
+        refused, fitting = (
+            (refused, middle) if _fits(_resized(document, middle)) else (middle, fitting)
+        )
+    step = 10.0 ** (math.floor(math.log10(fitting)) - 1)
+    rounded = (float(f"{count * step:.2g}") for count in (fitting // step, fitting // step + 1))
+    smallest = next((one for one in rounded if _fits(_resized(document, one))), fitting)
+    context = f"{error.context}; the smallest --size is {smallest:g}"
+    return UsageError(error.problem, context, error.hint)
+
+
+def _fits(document: Document) -> bool:
+    """Whether the sizes of data and memory that follow from the profile's size are accepted."""
+    try:
+        once = {**document.value, "repeats": 1, "published": ()}
+        runs = expand(replace(document, value=once)).runs
+    except UsageError:
+        return False
+    limits = (spec.memory_limit_bytes for spec in runs)
+    return all(limit is None or limit >= LEAST_MEMORY for limit in limits)
 
 
 def _resized(document: Document, size: float) -> Document:

@@ -221,7 +221,9 @@ class _Figures:
 
     def _step(self, plan: Plan, spec: RunSpec) -> ResolvedRun:
         try:
-            (step,) = plan_steps(replace(plan, runs=(spec,)), self.env, self.store, enough=_ENOUGH)
+            with plan.blaming():
+                own = replace(plan, runs=(spec,))
+                (step,) = plan_steps(own, self.env, self.store, enough=_ENOUGH)
         except UsageError as error:
             return ResolvedRun(spec, None, str(error))
         return step
@@ -309,7 +311,8 @@ def choose(cells: Sequence[Cell], budget_ns: int, times: Estimator) -> Chosen:
             continue
         cost = fresh.estimate_ns(times)
         if spent + (cost or 0) > budget_ns:
-            why = f"does not fit into the budget of {format_ns(budget_ns)}"
+            takes = format_ns(cost or 0)
+            why = f"takes about {takes}: does not fit into the budget of {format_ns(budget_ns)}"
             left_out[cell.entry, cell.turn] = why
             continue
         spent += cost or 0

@@ -44,6 +44,10 @@ def test_a_list_of_runs_has_repeats_in_one_row_and_parameters_in_words(harness):
 def test_a_list_of_numbers_is_a_sweep(harness):
     swept = harness("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both",
                     "--users", "1,2,4", "-p", "warehouses=1,2", "--dry-run", "--json")  # fmt: skip
+    of_engine = harness("run", "tpch", "--engine", "postgres", "--placement", "ssd-both",
+                        "--scale", "0.01,0.1", "--threads", "1,2", "--memory-limit", "1GiB,2GiB",
+                        "--dry-run", "--json")  # fmt: skip
+    assert len({one["spec_hash"] for one in of_engine.json["plan"]}) == 8
     assert swept.code == 0, swept.err
     params = [run["params"] for run in swept.json["plan"]]
     found = sorted((one["users"], one["warehouses"]) for one in params)
@@ -54,13 +58,11 @@ def test_a_list_of_numbers_is_a_sweep(harness):
 
 def test_arms_take_turns_with_options_of_their_own(harness):
     run = ("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--repeats", "2")
-    done = harness(
-        *run, "--arm", "a:", "--arm", "b:--set jit=off -p users=2", "--dry-run", "--json"
-    )
+    done = harness(*run, "--arm", "a:", "--arm", "b:--set jit=off --users=2", "--dry-run", "--json")
     assert done.code == 0, done.err
     users = [(one["block"], one["params"]["users"]) for one in done.json["plan"]]
     assert users == [(0, 8), (0, 2), (1, 2), (1, 8)]
-    for wrong in ("a", "a:--set", "a:--users 2", "A:"):
+    for wrong in ("a", "a:--set", "a:--user 2", "a:--threads x", "a:'", "A:"):
         assert harness(*run, "--arm", wrong).code == 2
 
 

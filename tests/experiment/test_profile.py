@@ -230,6 +230,17 @@ def test_another_size_scales_all_that_depends_on_it(tmp_path):
         load_profile(file, size=0.5)
 
 
+def test_a_size_that_is_too_small_is_refused_with_the_smallest(tmp_path):
+    """Half a GiB of memory for each unit of size: 128 MiB is a quarter of one."""
+    file = tmp_path / "profile.yml"
+    file.write_text(PROFILE)
+    with pytest.raises(UsageError, match=r"smallest --size is 0\.25$"):
+        load_profile(file, size=1e-9)
+    plan = load_profile(file, size=0.24)
+    with pytest.raises(UsageError, match=r"smallest --size is 0\.25$"), plan.blaming():
+        raise UsageError("memory limit", "less than any engine needs", "more")
+
+
 def test_a_parameter_of_the_command_line_applies_to_all_runs_unless_it_is_an_axis(tmp_path):
     file = tmp_path / "p.yml"
     file.write_text(PROFILE)

@@ -36,7 +36,7 @@ _STEP = 10_000  # suppliers per unit of scale: the coarsest table's
 
 
 @dataclass(frozen=True)
-class _Scale:
+class _Scale(Number):
     values = f"{_SMALLEST_SCALE} to {_LARGEST_SCALE:,}"
 
     def parse(self, name: str, value: Any) -> int | float:
