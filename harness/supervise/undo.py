@@ -47,13 +47,15 @@ _MEMBERS = {
     "supervisor": _IDENTITY,
     "process": _IDENTITY,
     "directory": {"path", "seq"},
+    "made": {"of", "inode", "mount"},
+    "setting": {"path", "value", "seq"},
     "cgroup": {"path", "seq"},
     "unit": {"name", "seq"},
     "released": {"of"},
     "done": {"of"},
 }
-_NUMBERS = {*_IDENTITY, "of", "seq"}
-_TEXTS = {"boot_id", "hostname", "machine_id", "name", "path"}
+_NUMBERS = {*_IDENTITY, "inode", "of", "seq"}
+_TEXTS = {"boot_id", "hostname", "machine_id", "name", "path", "value"}
 #: A line of which only the beginning was written.
 _CUT_OFF = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} (\{.*)?(?<!\})")
 _CGROUP_S = 1.0

@@ -339,6 +339,20 @@ def test_of_a_damaged_journal_the_rest_is_undone_and_the_damage_reported(
     assert [work.exists() for work in works] == [line == 3, line == 7]
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"kind": "setting", "seq": 1, "path": "/proc/sys/vm/swappiness"},
+        {"kind": "setting", "seq": 1, "path": "/proc/sys/vm/swappiness", "value": 60},
+        {"kind": "made", "of": 1, "inode": 2},
+    ],
+)
+def test_an_entry_that_lacks_a_member_is_damage(journal, state, entry):
+    path = left_by(journal)
+    appended(path, entry)
+    assert f"{path} is damaged" in recover(state)[0].failures[0]
+
+
 def test_what_is_no_journal_blocks_no_other(journal, state, tmp_path):
     work = journal.register_directory(tmp_path / "work")
     left_by(journal)
