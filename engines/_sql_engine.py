@@ -17,12 +17,12 @@ from harness.sql_files import calls
 from harness.store.spec import JsonObject
 
 
-class Monitor:
+class Monitor(ABC):
     """A connection that reads the counters of one server start."""
 
+    @abstractmethod
     def read(self) -> Mapping[str, float]:
         """Return cumulative counters, without those that the server does not have."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Close; no error if the server no longer runs."""

@@ -15,6 +15,7 @@ DSN: they cannot be placed, and say so. An engine overrides what it can do; each
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -148,12 +149,12 @@ class CannotExplain(Exception):
     """This release does not report how it executed a statement; the text names one that does."""
 
 
-class SqlConnection:
+class SqlConnection(ABC):
     """A connection that executes SQL text and times it."""
 
+    @abstractmethod
     def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
         """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Close; no error when the server is gone."""
@@ -192,7 +193,7 @@ class YcsbBinding:
     libraries: Sequence[Path] = ()
 
 
-class Engine:
+class Engine(ABC):
     """One engine of one run; a subclass overrides what it can do."""
 
     name: str
@@ -201,9 +202,9 @@ class Engine:
 
     # Every engine that can be placed ---------------------------------------------
 
+    @abstractmethod
     def version(self) -> EngineVersion:
         """Return the release and build, without starting a server."""
-        raise NotImplementedError
 
     def format_options(self) -> Mapping[str, str]:
         """Return settings that change the data's format (page size …), for the dataset's key."""

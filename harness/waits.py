@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -72,7 +73,7 @@ class Observation:
     thread: Thread | None = None
 
 
-class WaitObserver:
+class WaitObserver(ABC):
     """An engine's view of its foreground sessions. It survives restarts of the engine."""
 
     #: The resource that each event waits for; of ``type:event``, the type where that is not known.
@@ -82,9 +83,9 @@ class WaitObserver:
         """The resource that an event waits for."""
         return self.events.get(event) or self.events.get(event.partition(":")[0]) or "other"
 
+    @abstractmethod
     def observe(self) -> Sequence[Observation]:
         """Foreground sessions and background tasks now; an exception where it does not answer."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Close what it opened; no error where the engine is gone."""

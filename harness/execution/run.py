@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import harness
-from harness.errors import HarnessError, RunFailed, as_failure, interruption
+from harness.errors import HarnessError, RunFailed, UsageError, as_failure, interruption
 from harness.execution.engine_state import host_facts_of_run
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
@@ -86,7 +86,7 @@ class ResolvedRun:
 
     def conditions(self, env: Environment) -> Mapping[str, Any]:
         """What decides its result and is not in its spec, which has names for it only."""
-        raise NotImplementedError(self.why)
+        raise UsageError(f"run of {self.spec.workload}", self.why)
 
     def resume_conditions(self) -> Mapping[str, Any]:
         """What else must be the same to resume an interrupted run."""
@@ -94,7 +94,7 @@ class ResolvedRun:
 
     def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:
         """Measure and store it, or resume an interrupted one; a failed run is returned, too."""
-        raise NotImplementedError(self.why)
+        raise UsageError(f"run of {self.spec.workload}", self.why)
 
 
 def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ class Planned:
         return (self.measuring_ns or 0) + (self.setup_ns or 0)
 
 
-class MeasuringProgram:
+class MeasuringProgram(ABC):
     """What measures a suite on a tier; made with its parameters, which are checked."""
 
     #: As in a suite.
@@ -117,13 +118,13 @@ class MeasuringProgram:
         """What the run's spec has of it, in addition to the suite."""
         return {}
 
+    @abstractmethod
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
         """Plan the measurements; without a tier, as if there were all the room."""
-        raise NotImplementedError
 
+    @abstractmethod
     def measure(self, work: MicroContext) -> ProgramOutcome:
         """Measure every configuration on the tier."""
-        raise NotImplementedError
 
 
 def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:

@@ -7,6 +7,7 @@ lists those that come along.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class MonitorContext:
     io_trace: Callable[[], IoTrace | None] | None = None
 
 
-class Monitor:
+class Monitor(ABC):
     """One monitor of one run. Its life: preflight → start → (totals …) → stop → series.
 
     A monitor never fails a run: what it cannot read is left out, and an exception becomes the
@@ -72,9 +73,9 @@ class Monitor:
         """
         return {}
 
+    @abstractmethod
     def series(self) -> Mapping[str, Any]:
         """Return the samples, as stored: ``{interval_s, clock, samples: [{monotonic_ns, …}]}``."""
-        raise NotImplementedError
 
     def metrics(self) -> Sequence[Metric]:
         """Return the figures of the measured phase as a whole, once it has stopped."""

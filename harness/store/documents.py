@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -74,15 +75,15 @@ def _from_json(kind: Any, value: Any) -> Any:
     return value
 
 
-class Document:
+class Document(ABC):
     """Base of dataclasses that are stored as documents of the schema ``schema``."""
 
     schema: ClassVar[str]
 
     @property
+    @abstractmethod
     def document_name(self) -> str:
         """The name of its file, without the extension."""
-        raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
         version = schemas.schema(self.schema)["properties"]["schema"]["const"]

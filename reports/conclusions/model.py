@@ -8,6 +8,7 @@ with the command that measures it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,7 +50,7 @@ class Evidence:
         return {run.directory: facts(run) for run in self.of_engines}
 
 
-class Test:
+class Test(ABC):
     """A test of a conclusion, as data: which runs it takes, and from them its ratios.
 
     ``needs``: the runs or tiers without which there is no ratio.
@@ -57,9 +58,9 @@ class Test:
 
     needs: ClassVar[str] = ""
 
+    @abstractmethod
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """Yield the ratios that can be formed."""
-        raise NotImplementedError
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Yield what the runs lack of its needs."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from idle_engine import IdleEngine
 
 from harness.drivers.hammerdb.dialect import Target, drivable, target, target_of
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.script import Timed, build_script, timed_script, whole_minutes
-from harness.engine import Engine
 from harness.errors import UsageError
 
 SECRET = "0123secret"
@@ -129,7 +129,7 @@ def test_a_missing_tcl_package_is_known_beforehand(replay):
     assert "docs/hammerdb.md" in missing.value.hint
 
 
-class Stranger(Engine):
+class Stranger(IdleEngine):
     """An engine that HammerDB does not know."""
 
     name = "sqlite"

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from idle_engine import IdleEngine
 
 from harness.drivers import result as module
 from harness.drivers.result import DriverResult, WindowCounters
@@ -17,7 +18,6 @@ from harness.drivers.validity import (
     late_counters,
     load_warnings,
 )
-from harness.engine import Engine
 
 S = 10**9
 
@@ -25,7 +25,7 @@ S = 10**9
 class Session:
     """Its engine is a server that does nothing."""
 
-    engine = Engine()
+    engine = IdleEngine()
 
     def counters(self, moment: str = "after") -> dict[str, float]:
         return {"cpu_ns": 0}

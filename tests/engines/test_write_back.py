@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from idle_engine import IdleEngine
 
 from engines._innodb.counters import write_back_warnings as of_innodb
 from engines.postgres.counters import write_back_warnings as of_postgres
 from engines.rocksdb.background import write_back_warnings as of_rocksdb
 from harness.drivers.result import DriverResult, WindowCounters
 from harness.drivers.validity import write_back_warnings
-from harness.engine import Engine
 from harness.warnings import RunWarning
 
 S = 10**9
@@ -112,7 +112,7 @@ def test_rocksdb_flushes_and_compacts_what_is_written(flushed_mb, compacted_mb, 
     assert [warning.code for warning in of_rocksdb(window)] == codes
 
 
-class Writer(Engine):
+class Writer(IdleEngine):
     """An engine that counts what it does, and has seen what it is given."""
 
     def __init__(self) -> None:

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from idle_engine import IdleEngine
 
 from harness.counters import difference
-from harness.engine import Engine
 from harness.host.page_cache import evict, resident_bytes
 from harness.host.working_set import Footprint
 from harness.monitors import MonitorContext
@@ -141,7 +141,7 @@ def test_an_observer_follows_queries_and_windows():
     """First readings begin nothing, and neither does what is never timed."""
     marks: list[str] = []
     observed = SimpleNamespace(begin=lambda: marks.append("("), end=lambda: marks.append(")"))
-    engine = Engine()
+    engine = IdleEngine()
     one = session(engine, observed=observed)
     for moment in ("before", "after", "before untimed", "after untimed"):
         one.counters(moment)

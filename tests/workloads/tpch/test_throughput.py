@@ -7,10 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from idle_engine import IdleEngine
 from patience import PATIENCE_S, eventually
 from toy_session import ToySession
 
-from harness.engine import Engine, QueryTimeout, SqlConnection, SqlResult
+from harness.engine import QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.store.documents import as_json
 from harness.workloads.tpch.params import TpchParams
@@ -24,7 +25,7 @@ PARAMS = TpchParams.from_mapping(
 
 
 @dataclass
-class Toy(Engine):
+class Toy(IdleEngine):
     """Answers at once; what one thread does can be made to wait for, or to break."""
 
     kind = "embedded"

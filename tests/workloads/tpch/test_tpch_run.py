@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from idle_engine import IdleEngine
 from toy_session import ToySession
 
-from harness.engine import Engine, QueryTimeout, SqlResult
+from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, Operator
 from harness.store.result import run_status
@@ -26,7 +27,7 @@ SCALE = 0.01
 
 
 @dataclass
-class Toy(Engine):
+class Toy(IdleEngine):
     """An engine that notes what is done with it."""
 
     views: Any

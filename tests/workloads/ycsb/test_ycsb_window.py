@@ -8,9 +8,9 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from idle_engine import IdleEngine
 
 from harness.drivers.result import DriverResult, Operation
-from harness.engine import Engine
 from harness.hdr import Histogram, Layout
 from harness.store.result import Check
 from harness.workload import Outcome
@@ -42,7 +42,7 @@ class Session:
     """Its processes use up 200 ms from one reading to the next."""
 
     driver = "seen"
-    engine = Engine()
+    engine = IdleEngine()
     cpu_ns = 0
 
     def counters(self, moment: str = "after") -> Mapping[str, float]:
