@@ -18,7 +18,7 @@ from reports.series import panels
 
 
 @dataclass(frozen=True)
-class Trial:
+class PlannedArm:
     """An arm of the plan: the parts that are on another tier than today, and their tier.
 
     ``runs``: without failed ones, at least one.
@@ -66,13 +66,15 @@ class Answer:
         }
 
 
-def answers(today: Trial, trials: Sequence[Trial], every: Sequence[StoredRun]) -> list[Answer]:
+def answers(
+    today: PlannedArm, trials: Sequence[PlannedArm], every: Sequence[StoredRun]
+) -> list[Answer]:
     """Answer what should move, most important first.
 
     ``every``: all runs of the experiment, which say how long its blocks took.
     """
 
-    def between(a: Trial, b: Trial) -> Group:
+    def between(a: PlannedArm, b: PlannedArm) -> Group:
         return compare(a.runs, b.runs, ["placement"], neighbours=every).groups[0]
 
     gains = {trial.placement: between(today, trial) for trial in trials}
@@ -103,7 +105,7 @@ def _value(group: Group) -> float:
     return row.estimate.value if row and row.estimate else 0.0
 
 
-def _move(today: Trial, trial: Trial, group: Group, every: Sequence[StoredRun]) -> Answer:
+def _move(today: PlannedArm, trial: PlannedArm, group: Group, every: Sequence[StoredRun]) -> Answer:
     why = [text for text in (cause(today.runs, trial.runs),) if text]
     sentence = f"Move {trial.what} to {trial.tier}: {ratio_text(group)}."
     if why:
@@ -113,7 +115,7 @@ def _move(today: Trial, trial: Trial, group: Group, every: Sequence[StoredRun]) 
     return Answer(f"What should move from {today.tier}?", sentence, group, tuple(why))
 
 
-def _stay(today: Trial, trial: Trial, group: Group) -> Answer:
+def _stay(today: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
     ratio = ratio_text(group)
     sentence = {
         "slower": f"Leave {trial.what} on {today.tier}: {trial.tier} is slower, {ratio}.",
@@ -130,7 +132,7 @@ def _stay(today: Trial, trial: Trial, group: Group) -> Answer:
     )
 
 
-def _as_well(chosen: Trial, trial: Trial, group: Group) -> Answer:
+def _as_well(chosen: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
     more = parts_text([part for part in trial.parts if part not in chosen.parts])
     verdict = {"faster": "gains more", "slower": "loses some of it"}.get(
         group.verdict, "adds nothing shown"
@@ -139,13 +141,13 @@ def _as_well(chosen: Trial, trial: Trial, group: Group) -> Answer:
     return Answer(f"Should {more} move as well?", sentence, group)
 
 
-def _alone(trial: Trial, group: Group) -> Answer:
+def _alone(trial: PlannedArm, group: Group) -> Answer:
     verdict = {"faster": "gains less", "slower": "loses"}.get(group.verdict, "gains nothing shown")
     sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {ratio_text(group)}."
     return Answer(f"What does {trial.what} alone gain on {trial.tier}?", sentence, group)
 
 
-def _price(today: Trial, trial: Trial, every: Sequence[StoredRun]) -> str:
+def _price(today: PlannedArm, trial: PlannedArm, every: Sequence[StoredRun]) -> str:
     """Return up to which price it pays; empty without prices."""
     made = panels([*today.runs, *trial.runs], "placement", today.placement)
     table = money(made)
@@ -166,7 +168,7 @@ def lines(found: Sequence[Answer]) -> Iterator[str]:
 
 def trials_of(
     runs: Sequence[StoredRun], arms: Mapping[str, tuple[tuple[str, ...], str]]
-) -> list[Trial]:
+) -> list[PlannedArm]:
     """Return the arms that have runs; ``arms``: by placement, the parts that move and the tier."""
     usable: dict[str, list[StoredRun]] = {}
     for run in runs:
@@ -174,7 +176,7 @@ def trials_of(
         if run.run["status"] != "failed" and placement is not None:
             usable.setdefault(placement.name, []).append(run)
     return [
-        Trial(name, parts, tier, tuple(usable[name]))
+        PlannedArm(name, parts, tier, tuple(usable[name]))
         for name, (parts, tier) in arms.items()
         if name in usable
     ]

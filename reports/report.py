@@ -52,7 +52,7 @@ from reports.conditions import (
 )
 from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
-from reports.explain.devices import Evidence
+from reports.explain.devices import TierSources
 from reports.explain.output import (
     ExplainedView,
     ceiling_table,
@@ -102,7 +102,7 @@ from reports.tables import PanelTables, sweep_table
 _MOST_OVER_TIME = 6
 #: More warnings and ceilings than these are below the verdicts only.
 _MOST_WARNINGS, _MOST_CEILINGS = 6, 4
-NO_EVIDENCE = Evidence()
+NO_TIER_SOURCES = TierSources()
 _UPDATES = {
     "read-modify-write": "reads, changes and writes the record; no concurrent update is lost",
     "blind": "writes a new record and reads nothing",
@@ -140,7 +140,7 @@ class Report:
     arm that the others are compared with (found if None: real before emulated, block devices
     first); ``force``: also compare runs that differ in more; ``published``: a paper's numbers;
     ``prices``: in place of those recorded with the runs; ``conclusions``: those of papers;
-    ``calibrations``: the noise of workloads on this and other hosts; ``evidence``: of their
+    ``calibrations``: the noise of workloads on this and other hosts; ``sources``: of their
     devices; ``card``: whether a card of the devices is in the same folder, to be linked.
     UsageError where there is no run, or an option fits none.
     """
@@ -154,7 +154,7 @@ class Report:
     prices: PriceList | None = None
     conclusions: Sequence[Checked] = ()
     calibrations: Sequence[Calibration] = ()
-    evidence: Evidence = NO_EVIDENCE
+    sources: TierSources = NO_TIER_SOURCES
     card: bool = False
 
     def __post_init__(self) -> None:
@@ -423,7 +423,7 @@ class Report:
         if self.ceilings:
             arms = [(p.title_with_workload, a.marked_name, found) for p, a, found in self.ceilings]
             yield from ceiling_table(arms)
-        rows = [row for row in explained(self.comparable, self.evidence) if row.moved]
+        rows = [row for row in explained(self.comparable, self.sources) if row.moved]
         cells = [one for row in rows for one in (row.ceiling, row.device, row.modelled)]
         if not all(isinstance(one, Missing) for one in cells):
             yield from explained_blocks(ExplainedView(tuple(rows)))

@@ -166,11 +166,11 @@ def _print(
     runs: Sequence[StoredRun],
     ended: str,
 ) -> None:
-    from reports.advice import Trial, answers, lines, trials_of
+    from reports.advice import PlannedArm, answers, lines, trials_of
 
     base = f"{options.from_}-both"
     today, *trials = trials_of(runs, {base: ((), options.from_), **arms}) or [
-        Trial(base, (), options.from_, ())
+        PlannedArm(base, (), options.from_, ())
     ]
     if today.placement != base or not trials:
         context = f"runs are complete of {today.placement if today.runs else 'no placement'} alone"

@@ -119,7 +119,7 @@ def explain(
 ) -> None:
     """Compare waits, devices, models and measurement of each comparison of placements."""
     from reports.explain.comparisons import explained
-    from reports.explain.devices import Evidence
+    from reports.explain.devices import TierSources
     from reports.explain.output import ExplainedView, explain_page, to_json
     from reports.micro.points import is_micro
     from reports.page import print_blocks
@@ -132,7 +132,7 @@ def explain(
     chosen = chosen_runs(where, runs, of_engines if runs else unplanted(of_engines))
     chosen = [stored for stored in chosen if not is_micro(stored)]
     made = panels(chosen, "placement", baseline, anyway) if chosen else []
-    rows = explained(made, Evidence.of(every, ScoreStore(where.root).all()))
+    rows = explained(made, TierSources.of(every, ScoreStore(where.root).all()))
     if not rows:
         raise UsageError(
             f"explain {', '.join(runs) if runs else 'all runs'}",
@@ -213,7 +213,7 @@ def report(
     """
     from reports.conclusions.catalogue import OF_ENGINES, conclusions_of
     from reports.conclusions.model import check_all
-    from reports.explain.devices import Evidence
+    from reports.explain.devices import TierSources
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
     from reports.page import print_blocks
@@ -243,7 +243,7 @@ def report(
             prices=read_prices(prices) if prices else None,
             conclusions=conclusions,
             calibrations=CalibrationStore(where.root).all(),
-            evidence=Evidence.of(where.runs(), ScoreStore(where.root).all()),
+            sources=TierSources.of(where.runs(), ScoreStore(where.root).all()),
             card=bool(micro),
         ).write(out)
     cards = write_cards(micro, out, prices=prices) if micro else None

@@ -39,7 +39,7 @@ _MISSED = 0.1
 
 
 @dataclass(frozen=True)
-class Trial:
+class PlantedTrial:
     """One comparison; ``truth``: B's speed relative to A's, computed from the delays."""
 
     truth: float
@@ -73,7 +73,7 @@ class Effects:
 
     lab: Lab
     trials: int
-    _done: dict[float, list[Trial]] = field(default_factory=dict)
+    _done: dict[float, list[PlantedTrial]] = field(default_factory=dict)
 
     def cases(self) -> Iterator[Case]:
         """Coverage of each truth, and whether the largest effect is always found."""
@@ -100,19 +100,19 @@ class Effects:
         found = sum(one.found for one in done)
         return expect(found >= (1 if self.trials == 1 else len(done)), self._text(found, done))
 
-    def _of(self, effect: float) -> list[Trial]:
+    def _of(self, effect: float) -> list[PlantedTrial]:
         own = self._done.setdefault(effect, [])
         while len(own) < self.trials:
             own.append(trial(self.lab, effect))
         return own
 
-    def _text(self, number: int, done: Sequence[Trial]) -> str:
+    def _text(self, number: int, done: Sequence[PlantedTrial]) -> str:
         more = len(done) - self.trials
         repeated = f" ({more} more, since {self.trials} did not do)" if more else ""
         return f"{number} of {counted(len(done), 'trial')}{repeated}, such as {done[-1]}"
 
 
-def trial(lab: Lab, effect: float, updates: int = _UPDATES) -> Trial:
+def trial(lab: Lab, effect: float, updates: int = _UPDATES) -> PlantedTrial:
     """Arms with the base delay and with the effect on top of it, in interleaved blocks.
 
     ``effect``: a share of the base delay; ``updates``: of a run.
@@ -128,7 +128,7 @@ def trial(lab: Lab, effect: float, updates: int = _UPDATES) -> Trial:
     base, planted = (by_arm.get(tuple(arm["plant"]), {}) for arm in arms)
     row = _compared(base, planted)
     time_ns = median(map(_time_per_operation_ns, base.values()))
-    return Trial(time_ns / (time_ns + effect * _BASE_NS), row)
+    return PlantedTrial(time_ns / (time_ns + effect * _BASE_NS), row)
 
 
 def _compared(base: Mapping[int, StoredRun], planted: Mapping[int, StoredRun]) -> Row:

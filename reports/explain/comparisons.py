@@ -19,7 +19,7 @@ from reports.explain.devices import (
     PARTS,
     Call,
     Devices,
-    Evidence,
+    TierSources,
     devices_of,
     longest_call,
     tiers_of,
@@ -78,9 +78,9 @@ class Explained:
         return Value(self.modelled.value / self.measured.value - 1)
 
 
-def explained(panels: Sequence[Panel], evidence: Evidence) -> list[Explained]:
+def explained(panels: Sequence[Panel], sources: TierSources) -> list[Explained]:
     """Explain every comparison with a baseline."""
-    return [row for panel in panels for row in _Models(panel, evidence).rows()]
+    return [row for panel in panels for row in _Models(panel, sources).rows()]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class _Models:
     """The arms of a panel with the tiers that they stand for."""
 
     panel: Panel
-    evidence: Evidence
+    sources: TierSources
 
     def rows(self) -> Iterator[Explained]:
         """Explain each comparison, but not that of a model with its own tier."""
@@ -123,7 +123,7 @@ class _Models:
     @cached_property
     def _stands(self) -> Mapping[str, Mapping[str, str]]:
         """By arm, part → tier."""
-        return {name: self.evidence.stands_for(arm.usable[0]) for name, arm in self._arms.items()}
+        return {name: self.sources.stands_for(arm.usable[0]) for name, arm in self._arms.items()}
 
     def _is_model(self, *names: str) -> bool:
         return any(modelled_tiers(self._arms[name].usable[0].run) for name in names)
@@ -135,7 +135,7 @@ class _Models:
             return Missing("no trace")
         if self._is_model(a.name, b.name):
             return Missing("modelled")
-        on_a, on_b = (self.evidence.service_ns(arm.usable[0], call) for arm in (a, b))
+        on_a, on_b = (self.sources.service_ns(arm.usable[0], call) for arm in (a, b))
         if not on_a or not on_b:
             pairs = ((a, on_a), (b, on_b))
             lacking = (devices_of(arm.usable[0])[call.part] for arm, ns in pairs if not ns)

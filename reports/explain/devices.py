@@ -103,7 +103,7 @@ def longest_call(runs: Sequence[StoredRun], parts: Collection[str]) -> Call | No
 
 
 @dataclass(frozen=True)
-class Evidence:
+class TierSources:
     """What the other runs of a store say of the tiers of hosts.
 
     ``figures``: by host and tier, the newest run of the suite that device models are made of.
@@ -114,7 +114,7 @@ class Evidence:
     models: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, runs: Sequence[StoredRun], scores: Sequence[Score]) -> Evidence:
+    def of(cls, runs: Sequence[StoredRun], scores: Sequence[Score]) -> TierSources:
         """Return what runs of the suite and scores of models in a store say."""
         models = {(score.host_id, score.digest): score.tier for score in scores}
         figures = {}

@@ -22,7 +22,7 @@ from reports.conclusions.comparisons import having
 from reports.conclusions.model import check_all
 from reports.explain import output as explain_output
 from reports.explain.comparisons import explained
-from reports.explain.devices import Evidence
+from reports.explain.devices import TierSources
 from reports.explain.output import ExplainedView
 from reports.micro.points import is_micro
 from reports.micro.report import write_cards
@@ -44,7 +44,7 @@ def pages(folder: Path) -> dict[str, str]:
     card = write_cards([run for run in runs if is_micro(run)], folder / "pages")
     files = {"report.md": report.markdown, "report.csv": report.csv, "card.md": card.markdown}
     ssd, pmem = (having(engines, {"placement": place}) for place in ("ssd-both", "pmem-both"))
-    rows = tuple(explained(panels(engines, "placement", None), Evidence.of(runs, ())))
+    rows = tuple(explained(panels(engines, "placement", None), TierSources.of(runs, ())))
     documents = {
         "compare.json": compare_output.to_json(compare(ssd, pmem), 0.05),
         "explain.json": explain_output.to_json(ExplainedView(rows)),

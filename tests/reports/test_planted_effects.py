@@ -12,7 +12,7 @@ import pytest
 from report_runs import Case, metric, write
 
 from harness.selftest import NotMetError, effects
-from harness.selftest.effects import EFFECTS, REPEATS, Effects, Trial, trial
+from harness.selftest.effects import EFFECTS, REPEATS, Effects, PlantedTrial, trial
 from harness.store.runs import StoredRun
 
 BASE_NS = 50e6
@@ -86,11 +86,11 @@ def ended(
     """Trials that cover their effect and find it, or do neither; and those that are left."""
     left = list(outcomes)
 
-    def made(*_: object) -> Trial:
+    def made(*_: object) -> PlantedTrial:
         good = left.pop(0)
         estimate = SimpleNamespace(low=0.7 if good else 0.95, high=1.1, confidence=0.96)
         row: Any = SimpleNamespace(estimate=estimate, verdict="slower" if good else "no difference")
-        return Trial(0.8, row)
+        return PlantedTrial(0.8, row)
 
     monkeypatch.setattr(effects, "trial", made)
     lab: Any = None

@@ -13,7 +13,7 @@ from harness.models.make import as_yaml, model_of
 from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.runs import Store
 from reports.explain.comparisons import Explained, explained
-from reports.explain.devices import Call, Evidence
+from reports.explain.devices import Call, TierSources
 from reports.explain.output import ExplainedView, to_json
 from reports.micro.points import is_micro
 from reports.select import unplanted
@@ -24,8 +24,8 @@ from reports.statistics import Missing, Value
 def rows(root: Path, baseline: str | None = None) -> list[Explained]:
     every = Store(root).runs()
     chosen = [run for run in unplanted(every) if not is_micro(run)]
-    evidence = Evidence.of(every, ScoreStore(root).all())
-    return explained(panels(chosen, "placement", baseline), evidence)
+    sources = TierSources.of(every, ScoreStore(root).all())
+    return explained(panels(chosen, "placement", baseline), sources)
 
 
 def moved(root: Path, to: str = "pmem-both", gain: float = 1.5, blocks: int = 6) -> None:
@@ -77,7 +77,7 @@ def test_what_was_measured_above_its_ceiling_is_marked(
 
 def test_the_ceiling_of_planted_delays_is_that_of_their_part(tmp_path: Path) -> None:
     runs = [tpcc(tmp_path), tpcc(tmp_path, rate=30_000, plant=("wal.sync=+400us",))]
-    (row,) = explained(panels(runs, "placement", "ssd-both PLANTED wal.sync=+400us"), Evidence())
+    (row,) = explained(panels(runs, "placement", "ssd-both PLANTED wal.sync=+400us"), TierSources())
     assert row.moved == ("wal",)
     assert known(row.measured).value == pytest.approx(2.0)
     assert known(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
