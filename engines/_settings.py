@@ -21,6 +21,8 @@ from harness.yamlfile import load_yaml
 #: A home directory of programs that need none.
 NOWHERE = Path("/nonexistent")
 TIMEOUT_S = 60
+#: Before the name of a setting that not every release has.
+LOOSE = "loose_"
 _RESERVED = "reserved for the harness (directories, sockets, access, data format)"
 
 
@@ -85,6 +87,19 @@ class SettingTable:
     def is_secret(self, name: str) -> bool:
         """Return whether a setting of that name is left out of the record."""
         return any(part in name for part in self.secret)
+
+
+def applied(settings: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Return the settings for a release: ``loose_X`` becomes X, or is dropped if there is no X.
+
+    The prefix is MySQL's own: one tuning profile serves releases with different settings.
+    """
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        plain = name.removeprefix(LOOSE)
+        if plain == name or plain in known:
+            found[plain] = value
+    return found
 
 
 def run_with_file(

@@ -100,7 +100,7 @@ say "installing Python packages into .venv"
 .venv/bin/python -m pip install -q --disable-pip-version-check -e ".$extra"
 .venv/bin/harness engines install postgres
 if [ "$what" = dev ]; then
-  for engine in mysql mariadb rocksdb voltdb; do
+  for engine in mysql mariadb rocksdb voltdb mysql=8.0.15 postgres=17.6; do
     install_engine "$engine" || say "$engine is not installed: its tests cannot pass"
   done
 else

@@ -11,7 +11,7 @@ from pathlib import Path
 from engines._innodb.cluster import Cluster
 from engines._innodb.installation import Installation
 from engines._innodb.values import ReadSettings, accepted, same_value
-from engines._settings import SettingTable, run_with_file
+from engines._settings import LOOSE, SettingTable, applied, run_with_file
 from engines._tls import Listening
 from harness.engine import EngineContext
 from harness.errors import UsageError, nearest
@@ -30,7 +30,6 @@ _BY_OPTION: Mapping[str, str] = {"innodb_page_size": "page_size"}
 #: The redo log's size, as one number or per file: the first that the release has decides.
 _REDO_SIZE = ("innodb_redo_log_capacity", "innodb_log_file_size")
 _REDO_FILES = ("innodb_log_file_size", "innodb_log_files_in_group")
-_LOOSE = "loose_"
 #: A line of the error log, before and since MySQL 8.
 _ERROR = re.compile(r"^\S+(?: \S+)? \d+ \[ERROR\] (?:\[MY-\d+\] \[\w+\] )?(.*)$")
 #: Consequences of an error that the log names before them.
@@ -85,20 +84,6 @@ def _encrypted(listening: Listening, known: Collection[str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if name in known}
 
 
-def applied(installation: Installation, settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings for this release: ``loose_X`` becomes X, or is dropped if there is no X.
-
-    The prefix is that of the servers: one tuning profile serves releases with different settings.
-    """
-    known = known_settings(installation)
-    found: dict[str, str] = {}
-    for name, value in settings.items():
-        plain = name.removeprefix(_LOOSE)
-        if plain == name or plain in known:
-            found[plain] = value
-    return found
-
-
 def init_file(context: EngineContext) -> Path:
     """Where the statements of a first start are written."""
     return context.scratch / "first_start.sql"
@@ -111,7 +96,7 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
     by its own rules; nothing is started. A value that the server would adjust is an error too:
     the run would not be the requested one.
     """
-    names = {given: _plain(given).removeprefix(_LOOSE) for given in settings}
+    names = {given: _plain(given).removeprefix(LOOSE) for given in settings}
     options = [_BY_OPTION[plain] for plain in names.values() if plain in _BY_OPTION]
     hint = "remove it; --placement decides where the parts are"
     if options:
@@ -119,7 +104,7 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
     SETTINGS.refuse_fixed(installation.title, names, hint)
     known = known_settings(installation)
     _check_redo_size(installation.title, settings, known)
-    settings = applied(installation, settings)
+    settings = applied(settings, known)
     for name in settings:
         # The server accepts abbreviations and dashes; runs are compared by exact names.
         if _plain(name) != name or name not in known:
@@ -154,7 +139,7 @@ def _check_redo_size(title: str, settings: Mapping[str, str], known: Collection[
     """
     capacity = _REDO_SIZE[0]
     given = [name for name in _REDO_FILES if name in settings]
-    if capacity in known and given and {capacity, _LOOSE + capacity} & set(settings):
+    if capacity in known and given and {capacity, LOOSE + capacity} & set(settings):
         raise UsageError(
             f"{title}: setting {', '.join(given)}",
             f"this release ignores it in favour of {capacity}",

@@ -21,7 +21,6 @@ from engines._innodb.configuration import (
     CHARACTERS,
     SETTINGS,
     SOCKET,
-    applied,
     check_settings,
     configured,
     init_file,
@@ -42,7 +41,7 @@ from engines._innodb.verify import (
 from engines._innodb.wire import LazyConnection
 from engines._installation import workloads_in
 from engines._managed import ManagedServer
-from engines._settings import choice_of
+from engines._settings import applied, choice_of
 from harness.engine import (
     Credentials,
     DataDirectories,
@@ -92,7 +91,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
         self.hammerdb_database = {"mysql": "mysql", "mariadb": "maria"}[flavour]
         installation = choose(flavour, context.options, context.engines_prefix)
         check_settings(installation, context.settings)
-        self._manage(installation, context, applied(installation, context.settings))
+        self._manage(installation, context, applied(context.settings, known_settings(installation)))
         self._doublewrite = _part_of_doublewrite(installation, context.options)
         self._format = {"innodb_page_size": _page_size(context.options)}
         self._password = secrets.token_hex(16)

@@ -17,7 +17,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
 import secrets
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,8 +28,7 @@ from engines.postgres.installation import Installation
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
-from harness.supervise.failures import log_tail
-from harness.supervise.user_files import acting_as, make_directory, read_text
+from harness.supervise.user_files import acting_as, make_directory, open_regular
 
 #: The superuser that the harness uses.
 ROLE = "harness"
@@ -46,7 +47,18 @@ _INITDB_OPTIONS = (
     *("--no-sync", "--no-instructions"),
 )
 _SINGLE_USER_OPTIONS = ("--exit_on_error=on", "--shared_buffers=16MB", "--huge_pages=off")
-#: The state that pg_controldata reports after a clean shutdown.
+#: ``DBState`` of every release, the fourth field of pg_control.
+_STATES = (
+    "starting up",
+    "shut down",
+    "shut down in recovery",
+    "shutting down",
+    "in crash recovery",
+    "in archive recovery",
+    "in production",
+)
+_STATE = struct.Struct("=16xI")
+#: The state after a clean shutdown.
 CLEAN = "shut down"
 
 
@@ -92,15 +104,16 @@ class Cluster(DataFolders[Installation]):
         )
 
     def state(self) -> str:
-        """``Database cluster state`` as reported by pg_controldata (``CLEAN``)."""
-        log = self.context.scratch / "pg_controldata.log"
+        """Return the cluster's state in the words of pg_controldata (``CLEAN``)."""
+        file = self.data / "global" / "pg_control"
         with acting_as(self._user):
-            log.unlink(missing_ok=True)
-        self._run("pg_controldata", "--pgdata", str(self.data))
-        for line in read_text(log, self._user).splitlines():
-            if line.startswith("Database cluster state:"):
-                return line.split(":", 1)[1].strip()
-        raise RunFailed(f"state of {self.data}", log_tail(log, self._user))
+            descriptor = open_regular(file, os.O_RDONLY)
+        with os.fdopen(descriptor, "rb") as control:
+            content = control.read(_STATE.size)
+        try:
+            return _STATES[_STATE.unpack(content)[0]]
+        except (struct.error, IndexError) as error:
+            raise RunFailed(f"state of {self.data}", f"{file} is damaged: {error}") from error
 
     def assert_clean(self, problem: str) -> None:
         """RunFailed unless the cluster was shut down cleanly."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from engines._settings import NOWHERE, TIMEOUT_S, SettingTable, run_with_file
+from engines._settings import LOOSE, NOWHERE, TIMEOUT_S, SettingTable, applied, run_with_file
 from engines._tls import Listening
 from engines.postgres.cluster import CLIENT_ROLE, DATABASE, ROLE, TEMP_TABLESPACE
 from engines.postgres.installation import Installation
@@ -99,7 +99,8 @@ def check_settings(
     MiB, which the server checks only when it starts.
     """
     hint = "remove it; --placement decides where the parts are"
-    SETTINGS.refuse_fixed("PostgreSQL", {name: name for name in settings}, hint)
+    SETTINGS.refuse_fixed("PostgreSQL", {name: name.removeprefix(LOOSE) for name in settings}, hint)
+    settings = applied(settings, known_settings(installation))
     done = _read(installation, tuple(settings.items()), "shared_buffers")
     if done.returncode == 0:
         _check_wal_sizes(installation, settings, segment_mb)

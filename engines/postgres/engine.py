@@ -21,7 +21,7 @@ import psycopg
 from engines._cluster import TIMEOUTS
 from engines._installation import workloads_in
 from engines._managed import ManagedServer
-from engines._settings import choice_of
+from engines._settings import applied, choice_of
 from engines.postgres import external
 from engines.postgres.cluster import (
     CLEAN,
@@ -38,6 +38,7 @@ from engines.postgres.configuration import (
     SETTINGS,
     check_settings,
     check_tls,
+    known_settings,
     verify_settings,
     write_configuration,
 )
@@ -100,7 +101,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
     def __init__(self, context: EngineContext) -> None:
         super().__init__()
         installation = choose(context.options, context.engines_prefix)
-        self._manage(installation, context, context.settings)
+        self._manage(installation, context, applied(context.settings, known_settings(installation)))
         self._initdb_options = _initdb_options(context.options, installation)
         segment_mb = int(context.options.get("wal_segment_size_mb") or SEGMENT_MB)
         check_settings(installation, context.settings, segment_mb)

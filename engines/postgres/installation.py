@@ -1,7 +1,7 @@
 """Selection of the PostgreSQL to run: the machine's own, or one of the private prefix.
 
-An installation is a folder that contains ``postgres``, ``initdb``, ``pg_ctl`` and
-``pg_controldata``. Only the binaries of an installed service are used, on directories of the run.
+An installation is a folder that contains ``postgres`` and ``initdb``. Only the binaries of an
+installed service are used, on directories of the run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.engine import EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.install import installed
 
-NEEDED = ("postgres", "initdb", "pg_ctl", "pg_controldata")
+NEEDED = ("postgres", "initdb")
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*)")
 
 

@@ -41,7 +41,7 @@ SECRET = "what only root may read"
 #: Names that root uses in directories of the servers' user.
 NAMES = {
     "postgres": (
-        "server.log", "pg_hba.conf", "pg_ident.conf", "postgresql.conf", "pg_controldata.log",
+        "server.log", "pg_hba.conf", "pg_ident.conf", "postgresql.conf", "pg_control",
         "single-user.log", "postmaster.pid", ".s.PGSQL.5432", "pg_wal", "16384", "pgdata",
         "tblspc",
     ),
