@@ -1,7 +1,7 @@
 """``tuning: paper`` gives what the releases of the VLDB 2023 paper had by default.
 
-``paper_defaults.csv``: defaults of PostgreSQL 13.2 and MySQL 8.0.23 (of a buffer pool below 1 GiB) by
-their manuals, as the server writes them. What a later release has no setting for is in
+``paper_defaults.csv``: defaults of PostgreSQL 13.2 and MySQL 8.0.23 (of a buffer pool below 1 GiB)
+by their manuals, as the server writes them. What a later release has no setting for is in
 docs/papers.md. The paper itself turns the binary log off.
 """
 
@@ -18,9 +18,7 @@ import pytest
 from harness.experiment.tuning import settings_for
 from harness.units import GIB
 
-HOST = {
-    "memory": 2.0 * GIB, "cores": 2.0, "scale": 1.0, "connections": 8.0, "window": 60.0, "data": 0.0,
-}  # fmt: skip
+HOST = {"memory": 2.0 * GIB, "cores": 2.0, "scale": 1.0, "connections": 8.0, "window": 60.0}
 SHOW = {"postgres": "SHOW ALL", "mysql": "SHOW GLOBAL VARIABLES"}
 
 
