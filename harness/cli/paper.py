@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -152,7 +152,14 @@ def _print_plan(
             rows.append(_row(figures, cell, times, _state(cell, chosen.left_out)))
     if json_:
         estimated_ns = None if chosen.unknown else chosen.estimated_ns
-        print_json({"paper": found.name, "plan": rows, "estimated_duration_ns": estimated_ns})
+        print_json(
+            {
+                "paper": found.name,
+                "captions": [asdict(one) for one in found.captions()],
+                "plan": rows,
+                "estimated_duration_ns": estimated_ns,
+            }
+        )
         return
     own = [[row for row in rows if row["figure"] == one.entry.figure] for one in figures]
     unknown = f", {chosen.unknown} of them without an estimate" if chosen.unknown else ""

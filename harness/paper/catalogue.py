@@ -6,10 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from harness.errors import unknown
 from harness.paths import data_folder
 from harness.yamlfile import load_yaml
+
+
+#: What papers number.
+_KINDS = ("Fig", "Table")
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,27 @@ class Entry:
         """``fig4`` of ``Fig 4: selectivity``, as commands name it."""
         return re.sub(r"\W", "", self.figure.partition(":")[0]).lower()
 
+    @property
+    def captions(self) -> list[str]:
+        """``Fig 5``, ``Fig 6`` of ``Fig 5 and 6a: sequential writes``; none of a section."""
+        kind, _, numbers = self.figure.partition(":")[0].partition(" ")
+        return [f"{kind} {one}" for one in re.findall(r"\d+", numbers)] if kind in _KINDS else []
+
+
+CaptionState = Literal["measured", "stand-in", "impossible here"]
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A figure or table of a paper's text (``Fig 4``), and what the project has of it.
+
+    ``why``: what differs, or why nothing repeats it.
+    """
+
+    name: str
+    state: CaptionState
+    why: str = ""
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -46,6 +72,14 @@ class Paper:
     entries: tuple[Entry, ...]
     published: Path | None = None
 
+    def captions(self) -> list[Caption]:
+        """Return each figure and table that the entries name, once; the best of its entries."""
+        entries: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            for name in entry.captions:
+                entries.setdefault(name, []).append(entry)
+        return [_caption(name, entries[name]) for name in sorted(entries, key=_in_text)]
+
     def only(self, keys: Sequence[str]) -> Paper:
         """Return the paper with these figures alone; UsageError lists those that there are."""
         known = list(dict.fromkeys(entry.key for entry in self.entries))
@@ -55,6 +89,19 @@ class Paper:
                     f"figure {key!r}", f"not one of {self.name}", key, known, "figures: {}"
                 )
         return replace(self, entries=tuple(one for one in self.entries if one.key in keys))
+
+
+def _caption(name: str, entries: Sequence[Entry]) -> Caption:
+    repeated = [one for one in entries if not one.missing]
+    if any(not one.differs for one in repeated):
+        return Caption(name, "measured")
+    why = "; ".join(dict.fromkeys(one.differs or one.missing for one in repeated or entries))
+    return Caption(name, "stand-in" if repeated else "impossible here", why)
+
+
+def _in_text(name: str) -> tuple[str, int]:
+    kind, _, number = name.partition(" ")
+    return kind, int(number)
 
 
 def known_papers() -> dict[str, Path]:
