@@ -16,6 +16,7 @@ from harness.micro.chains import chain_text
 from harness.micro.keys import LABELS, UNLIMITED
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import BLOCK, measurement_name
+from harness.monitors.dimm_media import MediaReader, effective_write_ratio
 from harness.store.documents import from_members
 from harness.store.result import Better, Metric
 
@@ -182,6 +183,29 @@ def metrics_of(result: SuiteResult) -> Iterator[Metric]:
     for one in result.jobs():
         if not one.idle:
             yield from _metrics(one, labels_of(one, result.targets))
+
+
+def media_metrics(
+    result: SuiteResult, moved: Mapping[str, Mapping[str, int]], reader: MediaReader | None
+) -> Iterator[Metric]:
+    """Yield the effective write ratio of each configuration, and what idle modules write.
+
+    ``moved``: by the names of measurements in the spec. A ratio is that of all jobs together.
+    """
+    if reader is None:
+        return
+    drift = reader.idle_write_bytes_per_s
+    yield Metric("idle_media_write_bytes_per_second", "B/s", "none", value=drift)
+    for index, measurement in enumerate(result.measurements):
+        names = [measurement_name(index, block) for block in range(result.repeats)]
+        ratios = [effective_write_ratio(moved[name]) for name in names if name in moved]
+        samples = tuple(ratio for ratio in ratios if ratio is not None)
+        if len(samples) == result.repeats:
+            repeats = tuple(result.by_name[name].jobs[0] for name in names)
+            first = JobResults(measurement, measurement.jobs[0], repeats)
+            labels = labels_of(first, result.targets)
+            labels.pop("job", None)
+            yield Metric("effective_write_ratio", "1", "higher", labels, samples=samples)
 
 
 def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:

@@ -9,7 +9,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from harness.micro.metrics import (
     NOTHING_DONE,
     SuiteResult,
     Target,
+    media_metrics,
     metrics_of,
     pages_of,
     read_targets,
@@ -53,6 +54,8 @@ from harness.tiers.linux.model import Tier
 from harness.units import GIB, counted
 
 NAME = "microbench"
+#: Before a measurement's name: the step with what modules moved during it.
+_MEDIA = "media "
 _TIMEOUT_S = 60
 #: Of a library, for its digest.
 _MOST_BYTES = 1 << 30
@@ -114,10 +117,12 @@ class Microbench(MeasuringProgram):
             seed=work.seed,
             repeats=work.repeats,
         )
-        document = _result_of(spec, work, scaled, f"{self.suite.name} on {work.tier.name}")
+        media: dict[str, dict[str, int]] = {}
+        label = f"{self.suite.name} on {work.tier.name}"
+        document = _result_of(spec, work, scaled, label, media)
         result = SuiteResult.read(scaled.measurements, work.repeats, document)
         return ProgramOutcome(
-            metrics=list(metrics_of(result)),
+            metrics=[*metrics_of(result), *media_metrics(result, media, work.media)],
             checks=[
                 _plausible(result),
                 *_on_node(spec, result.targets),
@@ -235,12 +240,20 @@ def _loading(spec: dict[str, Any], library: Path) -> dict[str, Any]:
 
 
 def _result_of(
-    spec: dict[str, Any], work: MicroContext, scaled: ScaledSuite, label: str
+    spec: dict[str, Any],
+    work: MicroContext,
+    scaled: ScaledSuite,
+    label: str,
+    media: dict[str, dict[str, int]],
 ) -> dict[str, Any]:
-    """Return one result of all measurements, also of those that an earlier attempt finished."""
+    """Return one result of all measurements, also of those that an earlier attempt finished.
+
+    ``media``: receives what the tier's modules moved during each, by its name in the spec.
+    """
     env = work.env
     every = [one["name"] for one in spec["measurements"]]
     results = {name: found for name in every if (found := work.finished(name))}
+    media |= {name: found for name in results if (found := work.finished(_MEDIA + name))}
     left = [one for one in spec["measurements"] if one["name"] not in results]
     program = native_programs.microbench_for(_user(work), work.scratch)
     with (
@@ -249,7 +262,7 @@ def _result_of(
     ):
         if library:
             _loading(spec, library)
-        under_way = UnderWay(scaled, spec, work, task, results)
+        under_way = UnderWay(scaled, spec, work, task, results, media)
         try:
             if left:
                 _run(program, {**spec, "measurements": left}, work, under_way.receive)
@@ -302,7 +315,8 @@ def _run(
 class UnderWay:
     """Which configuration is being measured: for progress, and for what fails meanwhile.
 
-    ``results``: of the finished measurements, by the names that they have in the spec.
+    ``results``: of the finished measurements, by the names that they have in the spec; ``media``:
+    what the modules moved during them, with what was prepared for them.
     """
 
     scaled: ScaledSuite
@@ -310,13 +324,22 @@ class UnderWay:
     work: MicroContext
     task: Task
     results: dict[str, dict[str, Any]]
+    media: dict[str, dict[str, int]] = field(default_factory=dict)
     said: str = ""
+
+    def __post_init__(self) -> None:
+        """What the modules moved before counts for no measurement."""
+        if self.work.media is not None:
+            self.work.media.moved()
 
     def receive(self, event: str, counts: dict[str, Any]) -> None:
         """Report that a measurement begins, or store a finished one."""
         if event == "measured":
             self._refuse_other_memory(counts)
             (one,) = counts["measurements"]
+            if self.work.media is not None:  # before the result, without which it is made again
+                moved = self.media[one["name"]] = self.work.media.moved()
+                self.work.finish(_MEDIA + one["name"], dict(moved))
             self.work.finish(one["name"], counts)
             self.results[one["name"]] = counts
             return

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from harness.errors import RunFailed
 from harness.execution.environment import Environment
 from harness.micro.model import Measurement
+from harness.monitors.dimm_media import MediaReader
 from harness.native_programs import find_native
 from harness.store.checkpoint import Checkpoint
 from harness.store.spec import Json, JsonObject
@@ -36,6 +37,8 @@ class MicroContext:
     seed: int
     repeats: int
     checkpoint: Checkpoint | None = None
+    #: Counters of the tier's Optane modules; None where there are none, or they are excluded.
+    media: MediaReader | None = None
 
     def step(self, name: str, measure: Callable[[], Json]) -> Any:
         """Return a step's result: that of an earlier attempt, else measured now and stored."""

@@ -37,6 +37,7 @@ from harness.micro.scaling import ScaledSuite
 from harness.micro.suite import cpus_and_more, suite_of
 from harness.models.tier import refuse_modelled
 from harness.monitors import MonitorContext
+from harness.monitors.dimm_media import DimmMediaMonitor, MediaReader
 from harness.store.checkpoint import Attempt
 from harness.store.runs import RunFolder, Store, StoredRun
 from harness.store.spec import MICRO, Json, RunSpec, content_hash
@@ -50,6 +51,8 @@ _OTHERS: Mapping[str, type[Fio | Ioping]] = {one.workload: one for one in (Fio, 
 _UNSCALED = ScaledSuite((), ())
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
 _BLOCK_KINDS = ("block", "sector", "fs-nodax")
+#: Where bytes may be those of Optane modules, whose media count.
+_PMEM_KINDS = ("fsdax", "devdax", "sector", "fs-nodax")
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,18 @@ class ResolvedSuite(ResolvedRun):
             if tier.facts.kind in DIRECTORY_KINDS:
                 place = work_directory(tier, run.run_id, "data")
                 directory = stack.enter_context(env.directory(place))
-            yield MicroContext(tier, env, directory, scratch, seed, self.repeats, run.checkpoint)
+            excluded = DimmMediaMonitor.name in self.spec.no_monitors
+            on_modules = tier.facts.kind in _PMEM_KINDS and not excluded
+            yield MicroContext(
+                tier,
+                env,
+                directory,
+                scratch,
+                seed,
+                self.repeats,
+                run.checkpoint,
+                MediaReader.here() if on_modules else None,
+            )
 
 
 # Preparation -------------------------------------------------------------------

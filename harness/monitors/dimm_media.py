@@ -77,13 +77,13 @@ class DimmMediaMonitor(Monitor):
 
     def start(self) -> None:
         """Read the counters, and again after an idle second."""
-        self._idle = self._read()
+        self._idle = _read(self._run)
         time.sleep(self._idle_s)
-        self._ends = [self._read()]
+        self._ends = [_read(self._run)]
 
     def stop(self) -> None:
         if self._ends:
-            self._ends.append(self._read())
+            self._ends.append(_read(self._run))
 
     def series(self) -> Mapping[str, Any]:
         """``samples``: the ends, bytes by module; ``idle_bytes_per_s``: the drift by module."""
@@ -108,18 +108,11 @@ class DimmMediaMonitor(Monitor):
                 Metric(f"phase_{name}", "B", "none", labels, value=float(value))
                 for name, value in moved.items()
             ]
-            if moved["media_write_bytes"] > 0:
-                ratio = moved["request_write_bytes"] / moved["media_write_bytes"]
+            if (ratio := effective_write_ratio(moved)) is not None:
                 metrics.append(
                     Metric("phase_effective_write_ratio", "1", "none", labels, value=ratio)
                 )
         return metrics
-
-    def _read(self) -> _Reading:
-        begin = time.monotonic_ns()
-        modules = media_counters(self._run())
-        end = time.monotonic_ns()
-        return _Reading((begin + end) // 2, (end - begin + 1) // 2, modules)
 
     def _drift(self) -> Mapping[str, Mapping[str, float]]:
         if self._idle is None or not self._ends:
@@ -129,6 +122,49 @@ class DimmMediaMonitor(Monitor):
             module: {name: value * 1e9 / passed_ns for name, value in moved.items()}
             for module, moved in _moved(self._idle, self._ends[0]).items()
         }
+
+
+@dataclass
+class MediaReader:
+    """Reads the modules' counters between the configurations of a suite.
+
+    ``idle_write_bytes_per_s``: what all modules wrote by themselves in an idle second.
+    """
+
+    run: Callable[[], str]
+    idle_write_bytes_per_s: float = 0.0
+    _last: _Reading | None = None
+
+    @classmethod
+    def here(cls, run: Callable[[], str] | None = None, idle_s: float = 1.0) -> MediaReader | None:
+        """Return a reader that has measured the drift; None where no module is counted."""
+        reader = cls(run or _ipmctl)
+        try:
+            if not media_counters(reader.run()):
+                return None
+        except (OSError, subprocess.SubprocessError):
+            return None
+        reader.moved()
+        time.sleep(idle_s)
+        begin = reader._last
+        written = reader.moved()["media_write_bytes"]
+        assert begin is not None and reader._last is not None
+        passed_ns = reader._last.monotonic_ns - begin.monotonic_ns
+        reader.idle_write_bytes_per_s = written * 1e9 / max(1, passed_ns)
+        return reader
+
+    def moved(self) -> dict[str, int]:
+        """Return the bytes of all modules since the last call, by counter."""
+        before, after = self._last, _read(self.run)
+        self._last = after
+        every = _moved(before, after).values() if before else ()
+        return {name: sum(by[name] for by in every) for name in _COUNTERS}
+
+
+def effective_write_ratio(moved: Mapping[str, int]) -> float | None:
+    """Return requested over written bytes (FAST'20, Section 5.1); None where none were written."""
+    written = moved["media_write_bytes"]
+    return moved["request_write_bytes"] / written if written > 0 else None
 
 
 def media_counters(printed: str) -> Counts:
@@ -145,6 +181,13 @@ def media_counters(printed: str) -> Counts:
         for module, found in modules.items()
         if found.keys() >= set(_COUNTERS.values())
     }
+
+
+def _read(run: Callable[[], str]) -> _Reading:
+    begin = time.monotonic_ns()
+    modules = media_counters(run())
+    end = time.monotonic_ns()
+    return _Reading((begin + end) // 2, (end - begin + 1) // 2, modules)
 
 
 def _moved(before: _Reading, after: _Reading) -> Counts:

@@ -12,7 +12,6 @@ from harness.errors import unknown
 from harness.paths import data_folder
 from harness.yamlfile import load_yaml
 
-
 #: What papers number.
 _KINDS = ("Fig", "Table")
 

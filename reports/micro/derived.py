@@ -343,6 +343,15 @@ def _dirty_lines(row: PaperRow) -> Numbers:
     )
 
 
+def _counted(row: PaperRow) -> Numbers:
+    """What modules counted of the points with these labels, from the least to the most."""
+    points = row.device.select(row.option("of"), **row.labels())
+    if not points:
+        raise UnderivedError("needs", "counters of the modules: ipmctl, as root")
+    values = [point.median for point in points]
+    return Numbers((row.number(min(values), TIMES, "", max(values)),))
+
+
 # Curves -------------------------------------------------------------------------------
 
 
@@ -384,6 +393,12 @@ def _knee(points: Sequence[Point]) -> Sequence[Point]:
     return [min(near, key=lambda p: p.number(_SIZE))]
 
 
+def _held(points: Sequence[Point]) -> Sequence[Point]:
+    """The largest range that is near the best one."""
+    near = [p for p in points if p.median >= NEAR * best(points).median]
+    return [max(near, key=lambda p: p.number("range_bytes"))]
+
+
 def _outstanding(points: Sequence[Point], sign: int) -> Sequence[Point]:
     """Sizes whose repeats all lie above (-1: below) those of both neighbouring sizes.
 
@@ -409,6 +424,7 @@ def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> Se
 _CHOICES: Mapping[str, Callable[[Sequence[Point]], Sequence[Point]]] = {
     "best": lambda points: [best(points)],
     "knee": _knee,
+    "held": _held,
     "peaks": lambda points: _outstanding(points, 1),
     "dips": lambda points: _outstanding(points, -1),
     "ntstore_leads": lambda points: _leads_from(points, lambda p: p["operation"] == "ntstore"),
@@ -445,6 +461,7 @@ _READERS: Mapping[str, Callable[[PaperRow], Numbers]] = {
     "over_peak": _over_peak,
     "double_flush": _double_flush,
     "dirty_lines": _dirty_lines,
+    "counted": _counted,
     "curve": _curve,
     "outliers": _outliers,
 }

@@ -22,6 +22,7 @@ from reports.micro.points import (
     MEAN,
     OPERATIONS,
     RATE,
+    WRITE_RATIO,
     Device,
     Point,
     best,
@@ -41,7 +42,7 @@ from reports.micro.questions import (
 from reports.micro.saturation import curves as loaded_curves
 from reports.sections import Drawing
 from reports.sequences import grouped
-from reports.values import natural
+from reports.values import Summary, natural
 
 #: Swept axes with their titles and units, the first that is swept is taken where several
 #: have as many values.
@@ -66,6 +67,7 @@ _TITLES = {
     DURATION: "time of an operation",
     LATENCY: "time of a dependent load",
     MEAN: "mean time of a call",
+    WRITE_RATIO: "effective write ratio",
 }
 #: Labels that are shown together, as instructions.
 _INSTRUCTIONS = "instructions"
@@ -78,6 +80,7 @@ _LOAD = "load_bytes_per_second"
 _MEANS = re.compile(r"^mean_latency_of_(\d+)_loads_ns$")
 #: What a row is called where nothing else distinguishes it.
 _CONFIGURATION = "configuration"
+_MEASUREMENT = "measurement"
 _Row = tuple[str, ...]
 #: Of histograms: what a table has next to the middle.
 _PERCENTS = (50.0, 99.0, 99.9, 99.99)
@@ -135,12 +138,29 @@ def _card_plots(device: Device) -> Iterator[Plot]:
             ),
             x_log=False,
         )
+    yield from _write_ratios(device)
     yield from _plot(
         queue_depths(device, "random_read"),
         "queue_depth",
         lambda p: "read",
         "4 KiB reads at random places",
     )
+
+
+def _write_ratios(device: Device) -> Iterator[Plot]:
+    """Bandwidth over the effective write ratio, where modules count (FAST'20, Figure 8)."""
+    by_store: dict[str, list[tuple[float, Summary]]] = {}
+    for ratio in device.select(WRITE_RATIO):
+        same = {name: ratio[name] for name in (_MEASUREMENT, _CONFIGURATION)}
+        for point in device.select(RATE, **same):
+            at = (ratio.median, point.summary)
+            by_store.setdefault(sequence_of(point).title, []).append(at)
+    curves = tuple(
+        Curve(name, tuple(sorted(at, key=lambda one: one[0]))) for name, at in by_store.items()
+    )
+    if curves:
+        title, x_title = "Every configuration that writes", "effective write ratio"
+        yield Plot(title, x_title, "", _TITLES[RATE], "B/s", curves[:MOST_LINES], x_log=False)
 
 
 def _plot(

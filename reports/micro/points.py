@@ -32,6 +32,7 @@ DURATION = "operation_duration_ns"
 LATENCY = "latency_ns"
 MEAN = "operation_mean_duration_ns"
 EMPTY = "empty_body_ns"
+WRITE_RATIO = "effective_write_ratio"
 #: The label ``numa`` of accesses from near processors.
 NEAR_NODES = ("", "near")
 _MAIN_MEMORY = "main memory"

@@ -185,6 +185,12 @@ def flushes(measurement: str, per_write: float, **labels: Any) -> dict[str, Any]
                    samples=[per_write] * 6)  # fmt: skip
 
 
+def write_ratio(measurement: str, ratio: float, **labels: Any) -> dict[str, Any]:
+    """The effective write ratio of a configuration, the same in each repeat."""
+    return _metric("effective_write_ratio", "1", "higher", measurement, labels,
+                   samples=[ratio] * 6)  # fmt: skip
+
+
 def _metrics(model: Model, repeats: int, far: bool, most: int) -> Iterator[dict[str, Any]]:
     def of_kind(measurement: str, value: float, kind: str, **labels: Any) -> dict[str, Any]:
         return rate(measurement, value, repeats, **KINDS[kind], **labels)

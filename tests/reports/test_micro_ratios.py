@@ -19,6 +19,7 @@ from micro_runs import (
     rate,
     tier_facts,
     with_suite,
+    write_ratio,
 )
 
 from harness.store.runs import StoredRun
@@ -498,3 +499,23 @@ def test_each_pair_is_a_ratio_of_its_own_where_a_query_says_so(tmp_path: Path) -
     assert [(one.name, one.value) for one in best.ratios(over, under)] == [
         ("ntstore", 3.0), ("store", 3.0),
     ]  # fmt: skip
+
+
+def test_effective_write_ratios_are_those_that_the_modules_counted(tmp_path: Path) -> None:
+    """FAST'20, Section 5.1 and Figure 9: small random stores, and the XPBuffer's 16 KiB."""
+    small = [
+        write_ratio("access_size", ratio, **KINDS["ntstore"], threads=1, access_size_bytes=size)
+        for size, ratio in ((64, 0.25), (256, 0.97))
+    ]
+    regions = [
+        write_ratio("xpbuffer", ratio, **KINDS["ntstore"], threads=1, range_bytes=size)
+        for size, ratio in ((1024, 1.0), (16384, 0.99), (65536, 0.5))
+    ]
+    page = paper_cells(
+        _of(tmp_path, [*small, *regions], "empirical-guide", "fig5", "fig9", "fig12")
+    )
+    assert page["pmem, effective_write_ratio", "64"]["pmem"] == 0.25
+    assert page["pmem, effective_write_ratio", "256"]["pmem"] == 0.97
+    assert page["pmem, xpbuffer_bytes", "knee"]["pmem"] == {"ntstore": 16384}
+    uncounted = page["pmem, effective_write_ratio", "store"]["pmem"]
+    assert uncounted == Missing("needs", "counters of the modules: ipmctl, as root")
