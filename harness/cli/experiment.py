@@ -70,7 +70,7 @@ class ExperimentOptions(CommonOptions):
         list[str] | None, typer.Option(help="Only this placement of the profile; may repeat.")
     ] = None
     driver: Annotated[
-        list[str] | None, typer.Option(help="Only this driver of the profile; may repeat.")
+        list[str] | None, typer.Option(help="This driver in place of the profile's; may repeat.")
     ] = None
     skip_missing: Annotated[
         bool, typer.Option("--skip-missing", help="Leave out engines that are not installed.")
@@ -97,6 +97,7 @@ def run(options: ExperimentOptions) -> None:
         {name: scalar(value) for name, value in options.pairs.items()},
         options.repeats,
         names(options.monitor),
+        names(options.driver),
     )
     plan = only(
         plan, {key: names(getattr(options, key)) for key in ("engine", "placement", "driver")}

@@ -62,6 +62,9 @@ class PaperOptions(CommonOptions):
             "--param", "-p", help="Override a parameter of its workloads, else of its suites."
         ),
     ] = None
+    driver: Annotated[
+        str, typer.Option(help="In place of the profiles' own: hammerdb, ycsb [theirs].")
+    ] = ""
     out: OutOption = Path("paper")
     model: ModelOption = None
 
@@ -77,7 +80,9 @@ def run_paper(options: PaperOptions) -> None:
         found = found.only(options.figures)
     budget_ns = parse_duration_ns(options.budget)
     requests = stand_ins(options.emulate, options.model)
-    request = PaperRequest(options.size, options.repeats, options.pairs, tuple(requests))
+    request = PaperRequest(
+        options.size, options.repeats, options.pairs, tuple(requests), options.driver
+    )
     into = store(options.results)
     with command_environment(options.host, requests, options.quiet) as env:
         figures = figures_of(found, request, env, into)

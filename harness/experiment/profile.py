@@ -155,17 +155,20 @@ def load_profile(
     params: JsonObject | None = None,
     repeats: int | None = None,
     monitors: Sequence[str] = (),
+    drivers: Sequence[str] = (),
 ) -> Plan:
     """Read, validate and expand a profile file.
 
     ``emulate`` and ``monitors`` add to the profile's own; ``size``, ``params`` and ``repeats``
-    override them.
+    override them, and ``drivers`` a fixed driver.
     """
     document = load_yaml(path, "profile")
     if size is not None:
         document = _resized(document, size)
     if params:
         document = _with_params(document, params)
+    if drivers:
+        document = _with_drivers(document, drivers)
     if repeats is not None:
         document = replace(document, value={**document.value, "repeats": repeats})
     if monitors:
@@ -226,19 +229,48 @@ def _resized(document: Document, size: float) -> Document:
 
 
 def _with_params(document: Document, params: JsonObject) -> Document:
-    """The profile with these workload parameters fixed, whatever it says of them itself."""
+    """The profile with these workload parameters, whatever it says of them itself.
+
+    An axis has this value alone; of configurations, those that have it are left.
+    """
     profile = document.value
-    together = [entry.get("params", {}) for entry in profile["axes"].get("configuration", ())]
-    for name in params:
-        if any(name in choices for choices in (profile["axes"].get("params", {}), *together)):
-            raise UsageError(
-                f"{name} {params[name]!r} in all runs of {document.path}",
-                f"{name!r} is an axis of this profile",
-                "leave it out here, or take the axis out of the profile",
-            )
-    fixed = profile.get("fixed", {})
-    fixed = {**fixed, "params": {**fixed.get("params", {}), **params}}
-    return replace(document, value={**profile, "fixed": fixed})
+    axes = dict(profile["axes"])
+    over = {name: [params[name]] for name in axes.get("params", {}) if name in params}
+    if over:
+        axes["params"] = {**axes["params"], **over}
+    fixed = {name: value for name, value in params.items() if name not in over}
+    for name, value in params.items():
+        values = [
+            e["params"][name] for e in axes.get("configuration", ()) if name in e.get("params", {})
+        ]
+        if values:
+            fixed.pop(name)
+            if value not in values:
+                known = list(dict.fromkeys(map(str, values)))
+                raise unknown(
+                    f"{name} {value!r} of {document.path}",
+                    "no configuration of this profile has it",
+                    str(value),
+                    known,
+                    "its values: {}",
+                )
+            axes["configuration"] = [
+                e for e in axes["configuration"] if e.get("params", {}).get(name, value) == value
+            ]
+    kept = profile.get("fixed", {})
+    kept = {**kept, "params": {**kept.get("params", {}), **fixed}}
+    return replace(document, value={**profile, "axes": axes, "fixed": kept})
+
+
+def _with_drivers(document: Document, drivers: Sequence[str]) -> Document:
+    """The profile with these drivers in place of its fixed one; an axis of drivers stays."""
+    profile = document.value
+    together = profile["axes"].get("configuration", ())
+    if "driver" in profile["axes"] or any("driver" in entry for entry in together):
+        return document
+    fixed = {key: value for key, value in profile.get("fixed", {}).items() if key != "driver"}
+    axes = {**profile["axes"], "driver": list(drivers)}
+    return replace(document, value={**profile, "axes": axes, "fixed": fixed})
 
 
 def expand(

@@ -48,6 +48,13 @@ class PaperRequest:
     repeats: int | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     emulate: tuple[str, ...] = ()
+    #: In place of the drivers that profiles fix, where their workload has it; empty: theirs.
+    driver: str = ""
+
+    def drivers(self, workload: str) -> Sequence[str]:
+        """Return the driver that replaces that of a profile of this workload, if one does."""
+        known = registry.parameters(workload).drivers
+        return [self.driver] if self.driver in known else []
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,7 @@ def figures_of(paper: Paper, request: PaperRequest, env: Environment, store: Sto
     or modelled.
     """
     check_stand_ins(paper, request.emulate)
+    _check_driver(paper, request)
     return _Figures(paper, request, env, store).all()
 
 
@@ -138,6 +146,15 @@ def check_stand_ins(paper: Paper, requests: Sequence[str]) -> None:
         if name not in tiers:
             context = f"no figure of {paper.name} uses such a tier"
             raise _unknown(" ".join(stand_in_option(request)), context, name, tiers)
+
+
+def _check_driver(paper: Paper, request: PaperRequest) -> None:
+    """UsageError where no profile of the paper has a workload with the requested driver."""
+    workloads = {_workload(entry) for entry in paper.entries if entry.profile}
+    if request.driver and not any(map(request.drivers, workloads)):
+        known = {name for one in workloads for name in registry.parameters(one).drivers}
+        context = f"no workload of {paper.name} has it"
+        raise _unknown(f"--driver {request.driver}", context, request.driver, known)
 
 
 def _unknown(problem: str, context: str, name: str, known: Collection[str]) -> UsageError:
@@ -195,7 +212,10 @@ class _Figures:
         params = {name: text for name, text in request.params.items() if name in known}
         values = {name: scalar(text) for name, text in params.items()}
         path = find_profile(entry.profile)
-        plan = load_profile(path, request.emulate, request.size, values, request.repeats)
+        drivers = request.drivers(_workload(entry))
+        plan = load_profile(
+            path, request.emulate, request.size, values, request.repeats, drivers=drivers
+        )
         cells = tuple(self._cells(number, plan))
         return Figure(entry, plan.figures or entry.published, cells, params=params)
 
@@ -264,8 +284,11 @@ class _Figures:
 
 
 def _workload_parameters(entry: Entry) -> Collection[str]:
-    workload = load_yaml(find_profile(entry.profile), "profile").value["workload"]
-    return registry.parameters(workload).declared()
+    return registry.parameters(_workload(entry)).declared()
+
+
+def _workload(entry: Entry) -> str:
+    return str(load_yaml(find_profile(entry.profile), "profile").value["workload"])
 
 
 def _varied(plan: Plan) -> list[str]:

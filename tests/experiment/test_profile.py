@@ -241,14 +241,24 @@ def test_a_size_that_is_too_small_is_refused_with_the_smallest(tmp_path):
         raise UsageError("memory limit", "less than any engine needs", "more")
 
 
-def test_a_parameter_of_the_command_line_applies_to_all_runs_unless_it_is_an_axis(tmp_path):
+def test_a_parameter_of_the_command_line_applies_to_all_runs_and_selects_on_an_axis(tmp_path):
     file = tmp_path / "p.yml"
     file.write_text(PROFILE)
     runs = load_profile(file, params={"scale": 0.1}).runs
     assert {run.params["scale"] for run in runs} == {0.1}
     file.write_text(TOGETHER)
-    with pytest.raises(UsageError, match="'queries' is an axis"):
+    assert {run.engine for run in load_profile(file, params={"queries": [2]}).runs} == {"duckdb"}
+    with pytest.raises(UsageError, match="no configuration"):
         load_profile(file, params={"queries": [1]})
+    users = "papers/nvm-for-databases/fig5"
+    runs = load_profile(find_profile(users), params={"users": 8}).runs
+    assert {run.params["users"] for run in runs} == {8}
+
+
+def test_a_driver_of_the_command_line_replaces_the_profile_s():
+    path = find_profile("papers/nvm-for-databases/fig5")
+    assert {run.driver for run in load_profile(path).runs} == {"loadgen"}
+    assert {run.driver for run in load_profile(path, drivers=["hammerdb"]).runs} == {"hammerdb"}
 
 
 def test_a_profile_names_the_figures_that_it_repeats(tmp_path):
