@@ -367,6 +367,7 @@ _DISTINCTIVE = (
     "driver",
     "tuning",
     "settings",
+    "engine_options",
     "threads",
     "cpus",
     "listen",

@@ -12,6 +12,7 @@ Keys that belong together (a placement and the host mode it needs) form one axis
 
 from __future__ import annotations
 
+import copy
 import csv
 import itertools
 import math
@@ -41,6 +42,8 @@ from harness.yamlfile import Document, Where, load_yaml
 
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.
 _Key = tuple[str, ...]
+#: How many keys lead to a value, where it is not one.
+_DEPTHS = {"params": 2, "settings": 2, "engine_options": 3}
 
 #: A paper's own numbers, next to its profiles.
 _PUBLISHED = "published.csv"
@@ -335,10 +338,7 @@ def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[st
     for key, values in axes.items():
         if key == "configuration":
             continue
-        paths: list[_Key] = [(key,)]
-        if isinstance(values, Mapping):
-            paths = [(key, name) for name in values]
-        for path in paths:
+        for path, _ in _leaves((key,), values):
             seen[path] = ("axes", *path)
             if _is_in(fixed, path):
                 raise UsageError(
@@ -357,16 +357,33 @@ def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[st
 
 
 def _is_in(fixed: Mapping[str, Any], path: _Key) -> bool:
-    return path[-1] in (fixed.get(path[0], {}) if len(path) > 1 else fixed)
+    for key in path[:-1]:
+        fixed = fixed.get(key, {})
+    return path[-1] in fixed
+
+
+def _leaves(path: _Key, value: Any) -> Iterator[tuple[_Key, Any]]:
+    """A key with its value; of parameters, settings and engine options each one."""
+    if len(path) < _DEPTHS.get(path[0], 1):
+        for name, inner in value.items():
+            yield from _leaves((*path, name), inner)
+    else:
+        yield path, value
 
 
 def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> None:
     fixed, axes = profile.get("fixed", {}), profile["axes"]
     together = [e["engine"] for e in axes.get("configuration", ()) if "engine" in e]
     engines = axes.get("engine") or together or [fixed.get("engine", "")]
-    for engine in fixed.get("engine_options", {}):
+    parts: dict[Where, Mapping[str, Any]] = {("fixed",): fixed, ("axes",): axes}
+    for position, entry in enumerate(axes.get("configuration", ())):
+        parts["axes", "configuration", position] = entry
+    found = [
+        (at, engine) for at, part in parts.items() for engine in part.get("engine_options", {})
+    ]
+    for at, engine in found:
         if engine not in engines:
-            where = document.at(("fixed", "engine_options", engine))
+            where = document.at((*at, "engine_options", engine))
             context = f"options of {engine!r}, which is no engine of this profile"
             raise unknown(where, context, engine, engines, "its engines: {}")
 
@@ -390,8 +407,7 @@ def _choices(axes: Mapping[str, Any]) -> Iterator[dict[_Key, tuple[Any, Where]]]
         if key == "configuration":
             axis.append([_configuration(i, entry) for i, entry in enumerate(given)])
             continue
-        for name, choices in given.items() if isinstance(given, Mapping) else [(None, given)]:
-            path = (key,) if name is None else (key, name)
+        for path, choices in _leaves((key,), given):
             axis.append([{path: (value, ("axes", *path, i))} for i, value in enumerate(choices)])
     for combination in itertools.product(*axis):
         yield dict(pair for choice in combination for pair in choice.items())
@@ -402,10 +418,7 @@ def _configuration(position: int, entry: Mapping[str, Any]) -> dict[_Key, tuple[
     at: Where = ("axes", "configuration", position)
     found: dict[_Key, tuple[Any, Where]] = {}
     for key, value in entry.items():
-        if isinstance(value, Mapping):
-            found |= {(key, name): (inner, (*at, key, name)) for name, inner in value.items()}
-        else:
-            found[(key,)] = (value, (*at, key))
+        found |= {path: (inner, (*at, *path)) for path, inner in _leaves((key,), value)}
     return found
 
 
@@ -440,15 +453,12 @@ def _point(
     choice: Mapping[_Key, tuple[Any, Where]],
 ) -> _Point:
     """Fixed values and one choice of the axes, expressions of ``size`` evaluated."""
-    values: dict[str, Any] = {
-        key: dict(value) if isinstance(value, Mapping) else value
-        for key, value in profile.get("fixed", {}).items()
-    }
+    values: dict[str, Any] = copy.deepcopy(dict(profile.get("fixed", {})))
     for path, (value, _) in choice.items():
-        if len(path) == 1:
-            values[path[0]] = value
-        else:
-            values.setdefault(path[0], {})[path[1]] = value
+        inner = values
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = value
     chosen = {path: where for path, (_, where) in choice.items()}
     point = _Point(profile["workload"], values, chosen)
     variables = {"size": float(profile["size"])} if "size" in profile else {}

@@ -315,3 +315,26 @@ def test_more_repeats_keep_the_runs_that_are_there():
     once, more = (load_profile(path, repeats=n) for n in (1, 3))
     assert len(more.runs) == 3 * len(once.runs)
     assert [spec.hash() for spec in more.runs[: len(once.runs)]] == [s.hash() for s in once.runs]
+
+
+def test_options_of_an_engine_are_an_axis_and_go_together(tmp_path):
+    axes = """\
+axes:
+  engine_options: {mysql: {page_size: [4, 16]}}
+  configuration:
+    - {placement: ssd-both, engine_options: {mysql: {start_timeout_s: 5}}}
+    - {placement: pmem-both}
+fixed: {engine: mysql, engine_options: {mysql: {stop_timeout_s: 9}}}
+"""
+    head = "schema: 1\nname: pages\ndescription: page sizes\nworkload: tpch\n"
+    found = [dict(run.engine_options) for run in plan_of(head + axes).runs]
+    stop = {"stop_timeout_s": 9}
+    assert found == [
+        stop | {"page_size": 4, "start_timeout_s": 5},
+        stop | {"page_size": 4},
+        stop | {"page_size": 16, "start_timeout_s": 5},
+        stop | {"page_size": 16},
+    ]
+    for old, new in (("stop_timeout_s", "page_size"), ("{mysql: {start", "{mysq: {start")):
+        with pytest.raises(UsageError):
+            plan_of(head + axes.replace(old, new))
