@@ -141,6 +141,13 @@ def _cores_first(cpus: Iterable[int], kernel: Kernel) -> tuple[int, ...]:
     return tuple(sorted(cpus, key=place))
 
 
+def cores_here(kernel: Kernel = LIVE) -> int:
+    """Return how many cores the processors of this process belong to."""
+    usable = os.sched_getaffinity(0)
+    named = (kernel.read(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") for cpu in usable)
+    return len({one or str(cpu) for cpu, one in zip(usable, named, strict=True)})
+
+
 def llc_bytes(kernel: Kernel = LIVE) -> int:
     """Return the bytes of the first processor's last-level cache; 0 if unknown."""
     found: dict[int, int] = {}
@@ -155,4 +162,5 @@ def llc_bytes(kernel: Kernel = LIVE) -> int:
 def variables_here(kernel: Kernel = LIVE) -> dict[str, float]:
     """Return the variables of suites' expressions on this host."""
     cpus = len(os.sched_getaffinity(0))
-    return cpus_and_more(cpus, llc_bytes(kernel), kernel.meminfo().get("MemTotal", 0))
+    memory = kernel.meminfo().get("MemTotal", 0)
+    return cpus_and_more(cpus, cores_here(kernel), llc_bytes(kernel), memory)

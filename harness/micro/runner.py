@@ -28,7 +28,7 @@ from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, RunTime
 from harness.micro import native
 from harness.micro.fio import Fio
-from harness.micro.host_capacity import llc_bytes
+from harness.micro.host_capacity import cores_here, llc_bytes
 from harness.micro.ioping import Ioping
 from harness.micro.model import Suite
 from harness.micro.params import MicroParams
@@ -209,7 +209,7 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     given, _ = MicroParams.from_text(request.params)
     limits = MicroParams.from_mapping({} if other else given)
     threads = min(env.cores, limits.threads or env.cores)
-    variables = cpus_and_more(threads, llc_bytes(), env.memory_bytes)
+    variables = cpus_and_more(threads, cores_here(), llc_bytes(), env.memory_bytes)
     suite = suite_of(request.suite, list(request.documents), variables)
     if other is None:
         own = native.prepare(suite, tier, env, limits, request.overwrite)

@@ -381,6 +381,14 @@ def _built(name: str, values: Mapping[str, Any]) -> Job:
     return Job(name=name, **{"threads": 1, **of_job}, keys=keys)
 
 
-def cpus_and_more(cpus: int, llc_bytes: int, memory_bytes: int) -> dict[str, float]:
-    """Return what the expressions of a suite may name; sizes in bytes."""
-    return {"cpus": float(cpus), "llc": float(llc_bytes), "memory": float(memory_bytes)}
+def cpus_and_more(cpus: int, cores: int, llc_bytes: int, memory_bytes: int) -> dict[str, float]:
+    """Return what the expressions of a suite may name; sizes in bytes.
+
+    ``cpus``: logical processors, of which ``cores`` are one of each core.
+    """
+    return {
+        "cpus": float(cpus),
+        "cores": float(min(cpus, cores)),
+        "llc": float(llc_bytes),
+        "memory": float(memory_bytes),
+    }

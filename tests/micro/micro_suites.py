@@ -12,7 +12,7 @@ from harness.yamlfile import parse_yaml
 
 DRAM = Tier(TierClaim("dram", "numa", nodes=(0,)), TierFacts("numa"))
 RANDOM = "args: {kernel: load, access: 64, pattern: random}"
-HERE = {"cpus": 4.0, "llc": 32.0 * MIB, "memory": 64.0 * GIB}
+HERE = {"cpus": 4.0, "cores": 2.0, "llc": 32.0 * MIB, "memory": 64.0 * GIB}
 
 
 def capacity(

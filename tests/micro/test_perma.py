@@ -35,6 +35,22 @@ def one(args: str) -> PermaConfig:
     return config
 
 
+def test_the_paper_s_listing_1_is_taken_as_printed() -> None:
+    listing = """
+hash_index_update:
+  matrix:
+    number_threads: [ 1, 4, 16 ]
+  args:
+    custom_operations:
+      "r_256,w_64_cache_128,w_64_cache_-128"
+    total_memory_range: 10G
+    number_operations: 100000000
+"""
+    found = [config for one in configurations(listing) for config in one.configs]
+    assert [config.number_threads for config in found] == [1, 4, 16]
+    assert {(config.exec_mode, config.memory_range) for config in found} == {("custom", 10 << 30)}
+
+
 def refusal(text: str) -> UsageError:
     with pytest.raises(UsageError) as refused:
         configurations(text)
@@ -116,7 +132,7 @@ def test_numbers_may_be_texts():
         ("dram_operation_ratio: 0.5", "random only"),
         ("dram_operation_ratio: 0.5, exec_mode: random", "set dram_memory_range"),
         ("exec_mode: custom", "custom_operations"),
-        ("custom_operations: r_64", "exec_mode custom only"),
+        ("exec_mode: random, custom_operations: r_64", "exec_mode custom only"),
         ("latency_sample_frequency: 10", "exec_mode custom only"),
         ("exec_mode: custom, custom_operations: rd_64", "set dram_memory_range"),
     ],

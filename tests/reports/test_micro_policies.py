@@ -100,7 +100,7 @@ def _page(root: Path, *metrics: Metric) -> dict[tuple[str, ...], Any]:
 
 
 def test_a_gain_by_clwb_names_its_cause(tmp_path: Path) -> None:
-    rates = [_index("vanilla", 2e6, VANILLA), _index("manual", 2.3e6, MANUAL)]
+    rates = [_index("vanilla", 2e6, VANILLA), _index("manual_mfence", 2.3e6, MANUAL)]
     row = ("level_hash manual over vanilla", "operations_ratio", "a")
     assert _page(tmp_path / "a", *rates)[row] == 1.15
     kept = _page(tmp_path / "b", *rates, *_line(30, 40, 140))
@@ -117,7 +117,7 @@ def test_updates_in_place_are_no_inserts_of_fast_fair(tmp_path: Path) -> None:
         *(_index(name, per_s, {**policy, **unaware}, workload=workload)
           for workload in ("a", "d")
           for name, per_s, policy in (("vanilla_unaware", 1e6, VANILLA),
-                                      ("manual_unaware", 1.2e6, MANUAL))),
+                                      ("manual_mfence_unaware", 1.2e6, MANUAL))),
     )  # fmt: skip
     row = ("fast_fair manual_unaware over vanilla_unaware", "operations_ratio")
     assert page[*row, "d"] == 1.2
