@@ -21,7 +21,7 @@ class Entry:
     """A figure with the profile, or the suite and its tiers, that repeats it: names, or files.
 
     ``published``: its figures in published.csv, where neither names them; ``missing``: why nothing
-    repeats it.
+    repeats it. ``dimms``: whether the paper's PMem was ``one`` DIMM or ``interleaved``.
     """
 
     figure: str
@@ -31,6 +31,7 @@ class Entry:
     published: tuple[str, ...] = ()
     differs: str = ""
     missing: str = ""
+    dimms: str = ""
 
     @property
     def key(self) -> str:

@@ -32,6 +32,7 @@ def figure_runs(
             tuple(_left_out(figure, left_out, failed)),
             figure.entry.differs,
             figure.why,
+            figure.entry.dimms,
         )
         for figure in figures
     ]
@@ -81,6 +82,7 @@ def _command(figure: Figure, request: PaperRequest) -> str:
     else:
         return ""
     words += [word for k, v in figure.params.items() for word in ("-p", f"{k}={v}")]
+    words += ["--driver", request.driver] if request.driver and entry.profile else []
     words += ["--repeats", str(request.repeats)] if request.repeats else []
     words += [word for one in options if entry.profile or one[0] == "--emulate" for word in one]
     return shlex.join(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from micro_runs import KINDS, micro_run, rate, shown, with_suite
+from micro_runs import KINDS, micro_run, numa_tier, rate, shown, tier_facts, with_suite
 from narrowed import of_kind
 from report_runs import EMULATED, Case, metric, write
 
@@ -117,3 +117,15 @@ def test_numbers_of_a_modelled_tier_name_the_model_and_its_score(tmp_path: Path)
     assert f"100,000 1/min (MODELLED {mark})" in text
     outcomes = {one.conclusion.number: one.why for one in page.conclusions}
     assert outcomes["7.1 (vii)"] == "modelled"
+
+
+def test_other_dimms_than_the_papers_are_a_note(tmp_path: Path) -> None:
+    """TPC-C on one DIMM in the paper, here on six that are interleaved."""
+    facts = tier_facts("fsdax", interleave_ways=6)
+    tiers = [numa_tier("pmem") | {"kind": "fsdax", "facts": facts}]
+    run = tpcc(tmp_path, "pmem-both", 1e5, manifest_changes={"tiers": tiers})
+    notes = {}
+    for dimms in ("one", "interleaved", ""):
+        (figure,) = page_of(PAPER, "The paper", [table5(run, dimms=dimms)]).figures
+        notes[dimms] = figure.notes
+    assert notes["interleaved"] == notes[""] == notes["one"][:-1]
