@@ -373,6 +373,10 @@ class Engine(ABC):
         """Return the path of the server's own network; None where it has the host's."""
         return None
 
+    def exposed(self) -> str:
+        """Return what other users of this host reach of the started engine; empty: nothing."""
+        return ""
+
     def native_connection(self) -> JsonObject:
         """Return ``connection`` of the client's spec: place and user of the started engine's data.
 
@@ -472,7 +476,7 @@ class EngineFactory:
     would run; UsageError if there is none. ``path_separators``: characters that its settings
     cannot have in a path. ``settings_of_file``: settings of the file of the engine's own form that
     an engine option names, over the tuning profile's and under the command line's; UsageError names
-    file and line. ``external`` and ``external_version``: of an engine with the option ``dsn``,
+    file and line. ``note``: what its user should know before a run. ``external`` and ``external_version``: of an engine with the option ``dsn``,
     which names an external server; UsageError if the server does not answer.
     """
 
@@ -487,6 +491,7 @@ class EngineFactory:
     not_placeable: Mapping[Part, str] = field(default_factory=dict)
     path_separators: str = ""
     settings_of_file: Callable[[EngineOptions, Path], FileSettings] = lambda *_: FileSettings()
+    note: str = ""
     external: Callable[[EngineContext], Engine] | None = None
     external_version: Callable[[EngineOptions], EngineVersion] | None = None
 

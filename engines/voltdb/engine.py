@@ -74,6 +74,10 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{1}: %m%n
 """
 #: Of the deployment as the server reports it: what every run has, or is no setting.
 _NOT_REPORTED = ("voltdbroot", "adminport", "httpport")
+_EXPOSED = (
+    "the ports of its ZooKeeper and of other servers of a cluster have no password: whoever reaches "
+    "them can log in as its administrator and run Java code with the rights of its user"
+)
 _LOST = "is lost when the server's process ends: the community edition keeps no log"
 
 
@@ -153,6 +157,9 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
 
     def network(self) -> str | None:
         return network_of(self._process.pid) if self._process is not None else None
+
+    def exposed(self) -> str:
+        return "" if self.network() else _EXPOSED
 
     def native_connection(self) -> JsonObject:
         """The port on the loopback address of the server's network."""
@@ -334,6 +341,7 @@ ENGINE = EngineFactory(
         **TIMEOUTS,
     },
     workloads=workloads_in(ManagedVoltDb.sql_folder),
+    note="without root, other users of this host can take the server over (docs/voltdb.md)",
     placeable=ManagedVoltDb.supported_parts,
     not_placeable={
         "wal": "the community edition has no command log; what is durable are its snapshots, "

@@ -12,7 +12,7 @@ from harness.cli.common import JsonOption, QuietOption, available, key_values, p
 from harness.errors import RunFailed
 from harness.progress import progress_on_stderr
 from harness.store import verified
-from harness.terminal import print_table
+from harness.terminal import print_table, say
 
 app = typer.Typer(help="List engines; install pinned versions.", no_args_is_help=True)
 
@@ -32,6 +32,7 @@ def engine_rows() -> list[dict[str, Any]]:
                 "version": found.version if found else None,
                 "source": found.source if found else None,
                 "missing": missing,
+                "note": factory.note,
                 "verified": bool(found and verified.verified(name, found)),
             }
         )
@@ -58,6 +59,9 @@ def list_(json_: JsonOption = False) -> None:
             for r in rows
         ],
     )
+    for row in rows:
+        if row["note"]:
+            say(f"{row['name']}: {row['note']}")
 
 
 @app.command("install")

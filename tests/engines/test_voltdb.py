@@ -109,6 +109,7 @@ def test_it_listens_on_the_loopback_alone(server: Any) -> None:
 def test_root_s_server_is_in_a_network_that_no_other_user_reaches(server: Any) -> None:
     """Its internal port and its ZooKeeper take anyone, and hold what a login sends."""
     assert (server.network() is not None) == (os.geteuid() == 0)
+    assert bool(server.exposed()) == (server.network() is None)
     if server.network() is None:
         return
     for port in server.ports.values():
