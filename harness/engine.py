@@ -476,8 +476,9 @@ class EngineFactory:
     would run; UsageError if there is none. ``path_separators``: characters that its settings
     cannot have in a path. ``settings_of_file``: settings of the file of the engine's own form that
     an engine option names, over the tuning profile's and under the command line's; UsageError names
-    file and line. ``note``: what its user should know before a run. ``external`` and ``external_version``: of an engine with the option ``dsn``,
-    which names an external server; UsageError if the server does not answer.
+    file and line. ``note``: what its user should know before a run. ``external`` and
+    ``external_version``: of an engine with the option ``dsn``, which names an external server;
+    UsageError if the server does not answer.
     """
 
     name: str

@@ -75,8 +75,8 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{1}: %m%n
 #: Of the deployment as the server reports it: what every run has, or is no setting.
 _NOT_REPORTED = ("voltdbroot", "adminport", "httpport")
 _EXPOSED = (
-    "the ports of its ZooKeeper and of other servers of a cluster have no password: whoever reaches "
-    "them can log in as its administrator and run Java code with the rights of its user"
+    "the ports of its ZooKeeper and of other servers of a cluster have no password: whoever "
+    "reaches them can log in as its administrator and run Java code with the rights of its user"
 )
 _LOST = "is lost when the server's process ends: the community edition keeps no log"
 
