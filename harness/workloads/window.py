@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from harness import hdr
@@ -50,6 +50,10 @@ class Driver(ABC):
     @abstractmethod
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load and return the result; RunFailed if the client failed."""
+
+    def warnings(self, engine: Engine) -> Iterable[RunWarning]:
+        """Return the warnings about this driver on the engine, whatever the window was like."""
+        return ()
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
         """Read back what the load has written; empty for a driver that cannot."""
@@ -194,6 +198,7 @@ def window_outcome(
         [
             *load_warnings(driven, nouns, closed=closed, inside=inside),
             *warnings,
+            *driver.warnings(engine),
             *host_warnings(engine, driven, counted, outline.client_hosts, driver.unseeded),
             *(unaccounted({"": waits}) if waits else ()),
         ],

@@ -11,6 +11,7 @@ from harness.drivers.hammerdb.dialect import Target, drivable, target, target_of
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.script import Timed, build_script, timed_script, whole_minutes
 from harness.errors import UsageError
+from harness.supervise.credentials import unprivileged
 
 SECRET = "0123secret"
 
@@ -106,11 +107,36 @@ def test_where_it_comes_from_is_said(monkeypatch, tmp_path):
         find()
 
 
-@pytest.mark.parametrize(("version", "said"), [("v5.0", "Tcl 9"), ("v6.0", "6.0"), ("v3.2", "3.2")])
-def test_other_major_versions_are_refused(replay, version, said):
-    with pytest.raises(UsageError, match=said) as refused:
+@pytest.mark.parametrize("version", ["v3.2", "v7.0"])
+def test_other_major_versions_are_refused(replay, version):
+    with pytest.raises(UsageError, match=version[1:]) as refused:
         replay("postgres-15.18-timed.log", version=version)
-    assert "4.x is driven" in refused.value.hint
+    assert "releases 4 to 6" in refused.value.hint
+
+
+def test_releases_from_5_on_run_on_tcl_9(replay):
+    assert replay("postgres-15.18-timed.log", version="v5.0").argv[0].endswith("bin/tclsh9.0")
+
+
+def test_a_folder_with_only_an_executable_is_release_5_or_later(single_executable):
+    hammerdb = single_executable("")
+    assert hammerdb.version == (6, 0)
+    assert hammerdb.argv == [str(hammerdb.home / "hammerdbcli"), "tcl", "auto"]
+    hammerdb.check("pg", unprivileged())
+
+
+def test_an_executable_that_does_not_run_is_named_as_release_5_or_later(tmp_path, monkeypatch):
+    (tmp_path / "hammerdbcli").write_bytes(b"\x7fELF of another machine")
+    monkeypatch.setenv("HAMMERDB_HOME", str(tmp_path))
+    with pytest.raises(UsageError) as refused:
+        find()
+    assert "package" not in f"{refused.value.problem} {refused.value.context}"
+
+
+def test_a_package_that_an_executable_lacks_is_known_beforehand(single_executable):
+    hammerdb = single_executable("", lacks="echo lacks Pgtcl: no libpq.so.5")
+    with pytest.raises(UsageError, match=r"Pgtcl: no libpq.so.5"):
+        hammerdb.check("pg", unprivileged())
 
 
 def test_its_version_is_read(replay):
@@ -122,7 +148,7 @@ def test_a_missing_tcl_package_is_known_beforehand(replay):
     """The stand-in Tcl says what the real one says of each package that it does not find."""
     hammerdb = replay(
         "postgres-15.18-timed.log",
-        before="""echo "Pgtcl: can't find package Pgtcl"; exit 0""",
+        before="""echo "lacks Pgtcl: can't find package Pgtcl"; exit 0""",
     )
     with pytest.raises(UsageError, match="can't find package Pgtcl") as missing:
         hammerdb.check("pg", None)

@@ -21,6 +21,8 @@ _USER = re.compile(r"Vuser (\d+):(.*)")
 _RESULT = re.compile(r"TEST RESULT : System achieved (\d+) NOPM from (\d+) .*TPM")
 _VERSION = re.compile(r"DBVersion:(.+)")
 _ACTIVE = re.compile(r"(\d+) Active Virtual Users configured")
+#: Release 6 looks at what the database has, and calls that.
+_ROUTINES = re.compile(r"Auto-switching pg_storedprocs to (true|false)")
 _PROFILE = re.compile(r"Writing timing data to (.+)")
 _ERROR = re.compile(
     r"Error in Virtual User \d+: ?(?P<user>.*)"
@@ -45,7 +47,8 @@ class Words:
     """The state that HammerDB's lines describe; ``failure_complete``: all its lines are read.
 
     ``refused``: transactions that the server wanted retried and HammerDB gave up, by the
-    server's error number. ``customers``, ``orders``: districts that a build has filled.
+    server's error number. ``switched``: it calls functions, or procedures, though the other was
+    set. ``customers``, ``orders``: districts that a build has filled.
     """
 
     failure: str | None = None
@@ -58,6 +61,7 @@ class Words:
     profile: str | None = None
     profile_complete: bool = True
     refused: Counter[str] = field(default_factory=Counter)
+    switched: str | None = None
     customers: int = 0
     orders: int = 0
     built: bool = False
@@ -121,6 +125,8 @@ class Words:
             self.users = int(found[1])
         elif found := _VERSION.match(said):
             self.database_version = found[1].strip()
+        elif found := _ROUTINES.search(said):
+            self.switched = "procedures" if found[1] == "true" else "functions"
         elif found := _PROFILE.search(said):
             self.profile = found[1].strip()
         elif said.startswith(("ERROR:Timing", "WARNING:Timing")):

@@ -64,7 +64,7 @@ def build(
                 task.advance(filled - done)
                 done = filled
         talk.expect(talk.words.built and talk.words.complete, "it ended without a schema")
-    return {"driver": hammerdb.name, "warehouses": warehouses, "stored_procedures": True}
+    return {"driver": hammerdb.name, "warehouses": warehouses, "routines": "procedures"}
 
 
 def measure(
@@ -108,7 +108,10 @@ def measure(
             client_cpu_ns=window.cpu_ns,
             client_threads=options.users,
             retried_by_code=dict(words.refused),
-            notes={"database_version": words.database_version},
+            notes={
+                "database_version": words.database_version,
+                "routines": words.switched or "procedures",
+            },
             reported_per_minute={
                 "new_orders_per_minute": words.new_orders_per_minute,
                 "database_transactions_per_minute": words.transactions_per_minute or 0,

@@ -6,7 +6,7 @@ not the workload's; its response times are percentiles over ramp-up and window t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from harness.drivers.hammerdb.script import Timed, whole_minutes
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.engine import Engine
 from harness.supervise.credentials import unprivileged
+from harness.warnings import RunWarning
 from harness.workload import Loading, Session
 from harness.workloads.tpcc.params import TpccParams
 from harness.workloads.window import Driver
@@ -30,6 +31,32 @@ _LOADGEN_ONLY = (
     "stall_timeout",
     "isolation",
     "data_seed",
+)
+
+
+_INNODB = ("mysql", "maria")
+#: Differences of its stored procedures from the specification, by its word for the server: up to
+#: which major release, clause, and text. Others, of all releases: docs/hammerdb.md.
+_DIFFERENCES: tuple[tuple[tuple[str, ...], int, str, str], ...] = (
+    (("pg",), 5, "2.4.2.2", "New-Order adds quantity and price, where OL_AMOUNT is their product"),
+    (
+        ("pg",),
+        6,
+        "2.5.2.2",
+        "Payment by last name takes the customer at half of the matches, rounded down",
+    ),
+    (
+        (*_INNODB,),
+        6,
+        "2.5.2.2",
+        "Payment by last name takes the customer after the middle one",
+    ),
+    (
+        ("pg", *_INNODB),
+        6,
+        "2.6.2.2",
+        "Order-Status by last name takes the customer after the middle one",
+    ),
 )
 
 
@@ -57,6 +84,22 @@ class HammerDbDriver(Driver):
     def key(self) -> Mapping[str, Any]:
         """Return HammerDB's version: its schema and procedures are data."""
         return {"builder": find().name}
+
+    def warnings(self, engine: Engine) -> Iterator[RunWarning]:
+        """Warn about transactions that are not the specification's."""
+        dialect, release = drivable(engine), find()
+        differences = [
+            f"{text} (clause {clause})"
+            for dialects, last, clause, text in _DIFFERENCES
+            if dialect in dialects and release.version[0] <= last
+        ]
+        if differences:
+            yield RunWarning(
+                code="differs-from-specification",
+                problem=f"{release.name}'s transactions differ from the specification",
+                context="; ".join(differences),
+                hint="compare runs of one driver and release only, or use --driver loadgen",
+            )
 
     def load(self, loading: Loading) -> dict[str, Any]:
         """Have HammerDB build its schema."""

@@ -110,7 +110,7 @@ class TpccParams(Parameters):
     smaller = "fewer --warehouses"
     drivers: ClassVar[Mapping[str, str]] = {
         "loadgen": "native client",
-        "hammerdb": "HammerDB 4.x, with its own schema and procedures",
+        "hammerdb": "HammerDB 4 to 6, with its own schema and procedures",
     }
     aliases: ClassVar[Mapping[str, str]] = {
         "scale": "warehouses",
