@@ -358,6 +358,8 @@ class Engine(ABC):
     native_backend: str = ""
     #: HammerDB's word for it (``dbset db``); empty: HammerDB does not drive it.
     hammerdb_database: str = ""
+    #: sysbench's driver for it (``pgsql``, which pgbench speaks, too, or ``mysql``); empty: none.
+    sysbench_driver: str = ""
     #: Whether clients on other hosts reach its server: through a tunnel, or where it listens
     #: (``EngineContext.listen``) with TLS alone, never while data are loaded.
     takes_remote_clients: bool = False
@@ -365,6 +367,10 @@ class Engine(ABC):
     #: ``start`` and ``stop`` only prepare it and clean up, memory cap, processors and memory policy
     #: are the client's, and one process at a time can have the database open.
     inside_client: bool = False
+
+    def client_program(self, name: str) -> Path | None:
+        """Return a client program of its own installation, such as ``pgbench``; None without."""
+        return None
 
     def host(self, process: ProcessId) -> None:
         """Note that a client process contains the engine from now on, until it ends."""

@@ -17,7 +17,7 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 # package:file — a package is there when its file or command is.
 needed=(python3-venv:ensurepip gcc:gcc libc6-dev:/usr/include/stdio.h make:make)
 useful=(
-  fio:fio ioping:ioping numactl:numactl
+  fio:fio ioping:ioping numactl:numactl sysbench:sysbench
   # The certificate of a server that listens for clients on other hosts.
   openssl:openssl
   # The native programs, and the client's back ends for PostgreSQL and for MySQL and MariaDB.

@@ -11,13 +11,14 @@ from harness import registry
 
 ROOT = Path(__file__).parents[1]
 #: Names of something else than an engine: TPC-H's reference answers are computed with DuckDB's
-#: library, HammerDB has a word of its own for each database, and the self-test's runs are, as a
-#: user's, of some engine.
+#: library, HammerDB and sysbench have words of their own for databases, and the self-test's runs
+#: are, as a user's, of some engine.
 _OTHERS = {
     "harness/execution/run.py": {"duckdb"},
     "harness/workloads/tpch/reference.py": {"duckdb"},
     "harness/workloads/tpch/source_database.py": {"duckdb"},
     "harness/drivers/hammerdb/dialect.py": {"mysql"},
+    "harness/drivers/sysbench.py": {"mysql"},
     "harness/selftest/faults.py": {"duckdb", "postgres"},
     "harness/selftest/lab.py": {"rocksdb"},
 }

@@ -38,6 +38,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     backslash_escapes = True
     #: MariaDB's Connector/C, which connects to both servers.
     native_backend = "innodb"
+    sysbench_driver = "mysql"
     flavour: Flavour
     #: (9, 7, 4) of "9.7.4", of a managed server.
     version_tuple: tuple[int, ...] = ()

@@ -137,6 +137,10 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
         return self._open_database(MAINTENANCE_DATABASE), DATABASE
 
+    def client_program(self, name: str) -> Path | None:
+        program = self._installation.bin / name
+        return program if program.is_file() else None
+
     def native_connection(self) -> JsonObject:
         return {
             "host": str(self._context.scratch),

@@ -52,6 +52,7 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
     """SQL abilities over ``_open``, which returns a new psycopg connection."""
 
     native_backend = "postgres"
+    sysbench_driver = "pgsql"
     sql_folder: Path = Path(__file__).parent / "sql"
     #: The owner of the directory that contains the server's socket.
     _user: Credentials | None = None

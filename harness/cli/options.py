@@ -95,9 +95,11 @@ def callback(
         pairs = key_values(given.get("param"), "--param")
         for one in own.values():
             value = given.pop(_OWN + one.field)
-            if value is None:
+            if value is None or value == []:
                 continue
             text = str(value).lower() if isinstance(value, bool) else value
+            if one.repeats:
+                text = ",".join(value)
             if one.name in pairs:
                 raise UsageError(
                     f"{one.option} {text} and --param {one.name}={pairs[one.name]}",
@@ -133,7 +135,7 @@ def _annotation(one: Parameter) -> Any:
         return Annotated[bool | None, typer.Option(f"{one.option}/{negated}", help=_help(one))]
     words = one.kind.words if isinstance(one.kind, Choice) else ()
     return Annotated[
-        str | None,
+        list[str] | None if one.repeats else str | None,
         typer.Option(
             one.option,
             help=_help(one),
@@ -144,7 +146,8 @@ def _annotation(one: Parameter) -> Any:
 
 
 def _help(one: Parameter) -> str:
-    return f"{one.help.removesuffix('.')} [{one.default_text}]."
+    several = "; may repeat" if one.repeats else ""
+    return f"{one.help.removesuffix('.')}{several} [{one.default_text}]."
 
 
 def _metavar(one: Parameter) -> str:

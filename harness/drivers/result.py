@@ -25,7 +25,8 @@ class Operation:
     or only read. ``rolled_back_count``: those that the workload wants rolled back; not in
     ``count``. ``skipped_count``: of ``count``, those that had less to do than belongs to
     them. ``not_found_count``: of ``count``, those that found no record of their key.
-    ``retried_count``: attempts undone by the server and made again. ``unfinished_count``:
+    ``retried_count``: attempts undone by the server and made again. ``failed_count``: given up
+    after such attempts, and not in ``count``. ``unfinished_count``:
     begun in the window, never answered. ``duration_hdr``: HdrHistogram V2 compressed,
     base64, of nanoseconds; ``percentiles_ns``: by percentile (``"95"``), from a driver that
     reports no histogram; ``called_count``: calls from the client's start on, from one that
@@ -37,6 +38,7 @@ class Operation:
     skipped_count: int | None = None
     not_found_count: int | None = None
     retried_count: int | None = None
+    failed_count: int | None = None
     unfinished_count: int | None = None
     duration_hdr: str | None = None
     percentiles_ns: Mapping[str, float] = field(default_factory=dict)

@@ -224,7 +224,8 @@ class Parameter:
     ``derive``: the default from the parameters declared before this one and all without
     ``derive``; ``default_text`` describes it. ``option``: of the command line, empty for none.
     ``omit_unset``: whether to leave it out of the JSON while it has no value.
-    ``native``: whether the native client's spec holds it.
+    ``native``: whether the native client's spec holds it. ``repeats``: whether the option may be
+    given several times; its values are then separated by commas.
     """
 
     kind: Kind
@@ -237,6 +238,7 @@ class Parameter:
     field: str = ""
     omit_unset: bool = False
     native: bool = False
+    repeats: bool = False
 
 
 def parameter(
@@ -250,10 +252,13 @@ def parameter(
     name: str = "",
     omit_unset: bool = False,
     native: bool = False,
+    repeats: bool = False,
 ) -> Any:
     """Declare a field of a :class:`Parameters` class; see :class:`Parameter`."""
     text = default_text or _text(default)
-    declared = Parameter(kind, help, default, derive, text, option, name, "", omit_unset, native)
+    declared = Parameter(
+        kind, help, default, derive, text, option, name, "", omit_unset, native, repeats
+    )
     return field(metadata={_METADATA: declared})
 
 

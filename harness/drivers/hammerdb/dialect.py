@@ -13,6 +13,30 @@ from harness.errors import UsageError, unknown
 #: The Tcl package that its virtual users load, by the word of ``dbset db``, with which the keys
 #: of its dictionary begin, too.
 LIBRARIES = {"pg": "Pgtcl", "mysql": "mysqltcl", "maria": "mariatcl"}
+_INNODB = ("mysql", "maria")
+#: Differences of its stored procedures from the specification, by its word for the server: up to
+#: which major release, clause, and text. Others, of all releases: docs/hammerdb.md.
+_DIFFERENCES: tuple[tuple[tuple[str, ...], int, str, str], ...] = (
+    (("pg",), 5, "2.4.2.2", "New-Order adds quantity and price, where OL_AMOUNT is their product"),
+    (
+        ("pg",),
+        6,
+        "2.5.2.2",
+        "Payment by last name takes the customer at half of the matches, rounded down",
+    ),
+    (
+        (*_INNODB,),
+        6,
+        "2.5.2.2",
+        "Payment by last name takes the customer after the middle one",
+    ),
+    (
+        ("pg", *_INNODB),
+        6,
+        "2.6.2.2",
+        "Order-Status by last name takes the customer after the middle one",
+    ),
+)
 #: What goes through HammerDB's scripts unquoted several times, and comes out as it was.
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,~-]+")
 
@@ -92,3 +116,12 @@ def target(dialect: str, connection: Mapping[str, Any]) -> Target:
         database=str(connection["database"]),
         socket=connection.get("socket"),
     )
+
+
+def differences_of(dialect: str, release: int) -> list[str]:
+    """Return the differences of a major release's transactions from the specification."""
+    return [
+        f"{text} (clause {clause})"
+        for dialects, last, clause, text in _DIFFERENCES
+        if dialect in dialects and release <= last
+    ]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harness.drivers.hammerdb.dialect import drivable, target_of
+from harness.drivers.hammerdb.dialect import differences_of, drivable, target_of
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
 from harness.drivers.hammerdb.script import Timed, whole_minutes
@@ -31,32 +31,6 @@ _LOADGEN_ONLY = (
     "stall_timeout",
     "isolation",
     "data_seed",
-)
-
-
-_INNODB = ("mysql", "maria")
-#: Differences of its stored procedures from the specification, by its word for the server: up to
-#: which major release, clause, and text. Others, of all releases: docs/hammerdb.md.
-_DIFFERENCES: tuple[tuple[tuple[str, ...], int, str, str], ...] = (
-    (("pg",), 5, "2.4.2.2", "New-Order adds quantity and price, where OL_AMOUNT is their product"),
-    (
-        ("pg",),
-        6,
-        "2.5.2.2",
-        "Payment by last name takes the customer at half of the matches, rounded down",
-    ),
-    (
-        (*_INNODB,),
-        6,
-        "2.5.2.2",
-        "Payment by last name takes the customer after the middle one",
-    ),
-    (
-        ("pg", *_INNODB),
-        6,
-        "2.6.2.2",
-        "Order-Status by last name takes the customer after the middle one",
-    ),
 )
 
 
@@ -87,13 +61,8 @@ class HammerDbDriver(Driver):
 
     def warnings(self, engine: Engine) -> Iterator[RunWarning]:
         """Warn about transactions that are not the specification's."""
-        dialect, release = drivable(engine), find()
-        differences = [
-            f"{text} (clause {clause})"
-            for dialects, last, clause, text in _DIFFERENCES
-            if dialect in dialects and release.version[0] <= last
-        ]
-        if differences:
+        release = find()
+        if differences := differences_of(drivable(engine), release.version[0]):
             yield RunWarning(
                 code="differs-from-specification",
                 problem=f"{release.name}'s transactions differ from the specification",

@@ -1,0 +1,221 @@
+"""Parameters of scripts that pgbench or sysbench runs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.drivers.script_client import Script
+from harness.errors import UsageError
+from harness.supervise.user_files import read_text
+from harness.workloads.parameters import (
+    SHORTEST_WINDOW_NS,
+    Choice,
+    Count,
+    Duration,
+    Number,
+    Outline,
+    Parameters,
+    Time,
+    parameter,
+)
+
+_USERS_PER_THREAD, _MOST_THREADS = 16, 8
+_NS_PER_S = 10**9
+#: A bundled script of sysbench, or a file of the user's with its weight.
+_BUNDLED = re.compile(r"[a-z][a-z0-9_]*")
+_FILE = re.compile(r"(?P<path>.+\.(?:sql|lua|pgbench))(?:@(?P<weight>\d{1,9}))?")
+_DEFINE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_-]*)=(?P<value>[A-Za-z0-9_.:+-]*)")
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+
+
+def _words(name: str, value: Any) -> list[str]:
+    words = value.split(",") if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not all(isinstance(one, str) for one in words):
+        raise UsageError(f"{name} {value!r}", "not a list of texts", "repeat the option")
+    return [one.strip() for one in words]
+
+
+@dataclass(frozen=True)
+class _Scripts:
+    values = "FILE[@WEIGHT], or a bundled script of sysbench"
+
+    def parse(self, name: str, value: Any) -> tuple[str, ...]:
+        found = []
+        for one in _words(name, value):
+            if _BUNDLED.fullmatch(one):
+                found.append(one)
+            elif match := _FILE.fullmatch(one):
+                found.append(f"{Path(match['path']).absolute()}@{int(match['weight'] or 1)}")
+            else:
+                raise UsageError(
+                    f"{name} {one!r}",
+                    "neither a file with a weight nor a script of sysbench",
+                    "write new_order.sql@10, my.lua or oltp_read_write",
+                )
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Defines:
+    values = "NAME=VALUE"
+
+    def parse(self, name: str, value: Any) -> tuple[str, ...]:
+        words = _words(name, value)
+        for one in words:
+            if not _DEFINE.fullmatch(one):
+                raise UsageError(
+                    f"{name} {one!r}", "not a name and a plain value", "write tables=4"
+                )
+        return tuple(words)
+
+
+@dataclass(frozen=True)
+class _Digest:
+    values = "digest"
+
+    def parse(self, name: str, value: Any) -> str:
+        if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+            raise UsageError(f"{name} {value!r}", "not a digest of scripts", "leave it out")
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientParams(Parameters):
+    """Parameters that take effect with a script alone."""
+
+    script: tuple[str, ...] = parameter(
+        _Scripts(),
+        default_text="none",
+        option="--script",
+        help="Script of --driver pgbench (FILE@WEIGHT) or sysbench (its name, or FILE.lua).",
+        repeats=True,
+        omit_unset=True,
+    )
+    define: tuple[str, ...] = parameter(
+        _Defines(),
+        default_text="none",
+        option="--define",
+        help="Variable of pgbench's scripts, or option of sysbench's: NAME=VALUE.",
+        repeats=True,
+        omit_unset=True,
+    )
+    users: int | None = parameter(
+        Count(10_000),
+        derive=lambda params: 8 if params.script else None,
+        default_text="8",
+        option="--users",
+        help="Connections that run scripts, each in turn (pgbench -c).",
+        omit_unset=True,
+    )
+    client_threads: int | None = parameter(
+        Count(1_024),
+        derive=lambda params: (
+            min(_MOST_THREADS, -(-params.users // _USERS_PER_THREAD)) if params.users else None
+        ),
+        default_text=f"1 per {_USERS_PER_THREAD} users",
+        help="Threads of pgbench (-j); sysbench has one for each user.",
+        omit_unset=True,
+    )
+    rate_per_s: float | None = parameter(
+        Number(open_ended=True, unit="transactions/s"),
+        option="--rate",
+        default_text="none: closed loop",
+        help="Open-loop arrival rate, in transactions per second.",
+        omit_unset=True,
+    )
+    ramp_up: Duration | None = parameter(
+        Time(),
+        derive=lambda params: "1m" if params.script else None,
+        default_text="1m",
+        option="--ramp-up",
+        help="Time before the measurement window.",
+        omit_unset=True,
+    )
+    duration: Duration | None = parameter(
+        Time(SHORTEST_WINDOW_NS),
+        derive=lambda params: "3m" if params.script else None,
+        default_text="3m",
+        option="--duration",
+        help="Length of the measurement window.",
+        omit_unset=True,
+    )
+    protocol: Literal["simple", "extended", "prepared"] | None = parameter(
+        Choice(("simple", "extended", "prepared")),
+        derive=lambda params: "prepared" if params.script else None,
+        default_text="prepared",
+        option="--protocol",
+        help="How statements are sent (pgbench -M).",
+        omit_unset=True,
+    )
+    max_tries: int | None = parameter(
+        Count(1_000_000),
+        derive=lambda params: 1 if params.script else None,
+        default_text="1",
+        option="--max-tries",
+        help="Tries of a transaction with a serialization failure or deadlock (pgbench).",
+        omit_unset=True,
+    )
+    script_digest: str | None = parameter(
+        _Digest(),
+        derive=lambda params: digest(scripts(params)) if params.script else None,
+        default_text="computed",
+        help="Digest of the scripts.",
+        omit_unset=True,
+    )
+
+    def check_scripts(self) -> None:
+        """UsageError for parameters that only scripts have, and for times that are not whole."""
+        for name in ("ramp_up", "duration"):
+            given: Duration | None = getattr(self, name)
+            if given is not None and given.ns % _NS_PER_S:
+                raise UsageError(
+                    f"{name} {given}", "pgbench and sysbench count whole seconds", "round it"
+                )
+        if self.script:
+            return
+        for name in ("users", "rate_per_s", "ramp_up", "duration", "max_tries", "define"):
+            if getattr(self, name):
+                raise UsageError(
+                    f"{name} without a script",
+                    "the harness runs each query of the folder by itself",
+                    "add --driver pgbench --script FILE.sql, or leave it out",
+                )
+
+    def client_outline(self) -> Outline:
+        """The facts of :meth:`outline`, with a script."""
+        assert self.users and self.duration and self.ramp_up
+        return Outline(
+            connections=self.users, ramp_up_ns=self.ramp_up.ns, window_ns=self.duration.ns
+        )
+
+
+def scripts(params: ClientParams) -> list[Script]:
+    """Read the scripts; UsageError for one that cannot be read.
+
+    Two files of one name are distinguished by their number.
+    """
+    found: list[Script] = []
+    for one in params.script or ():
+        path, at, weight = one.rpartition("@")
+        if not at:
+            found.append(Script(one, ""))
+            continue
+        try:
+            text = read_text(Path(path), None)
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"script {path}", str(error), "name a text file") from error
+        stem = Path(path).stem
+        taken = {script.name for script in found}
+        name = stem if stem not in taken else f"{stem}-{len(found) + 1}"
+        found.append(Script(name, text or "\n", int(weight)))
+    return found
+
+
+def digest(found: list[Script]) -> str:
+    """Return a digest of the scripts' texts."""
+    texts = "\0".join(one.text for one in found)
+    return hashlib.blake2b(texts.encode(), digest_size=8).hexdigest()
