@@ -1,22 +1,29 @@
-"""What a device likes, in short: one row for each question that a designer asks.
-
-Rows are values; the words are in reports/micro/card_words.py.
-"""
+"""What a device likes, in short: one row for each question that a designer asks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Literal
 
-from harness import hdr
 from harness.units import counted, format_bytes
-from reports.micro.figures import percentile
+from reports.micro.card_words import (
+    CachedFinding,
+    CallFinding,
+    ChaseFinding,
+    Finding,
+    KneeFinding,
+    LineFinding,
+    LoadedFinding,
+    PersistFinding,
+    PersistRow,
+    Spread,
+    TailFinding,
+    TimesFinding,
+)
 from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, Device, Point, best
 from reports.micro.practices import card_trials
 from reports.micro.questions import (
-    CACHES,
     Instructions,
     beyond_caches,
     flushed_line,
@@ -52,64 +59,7 @@ _OF_THE_TIER = (
     "random_reads",
     "random_writes",
 )
-#: The percentile by which tails are compared.
-TAIL = 99.99
 _FLUSHES = ("clwb", "clflushopt", "clflush")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the card. ``kind``: which words it has, and what its rows are.
-
-    ``empty``: the shortest and longest empty measurement that is in all rows, ns; None where none
-    was measured.
-    """
-
-    question: str
-    kind: Literal["knee", "loaded", "persist", "kept", "times", "chase", "tail", "call", "cached"]
-    rows: tuple[Any, ...]
-    empty: tuple[float, float] | None = None
-
-    def missing(self, *percents: float) -> list[tuple[float, int]]:
-        """Percentiles that a row has too few operations for, and how many they take."""
-        return [(p, hdr.fewest(p)) for p in percents if any(row.at(p) is None for row in self.rows)]
-
-    @property
-    def worst(self) -> Spread | None:
-        """The row with the highest p99.99; None where all have too few operations for one."""
-        found = [row for row in self.rows if row.at(TAIL) is not None]
-        return max(found, key=lambda row: row.at(TAIL), default=None)
-
-    @property
-    def too_few(self) -> int:
-        """How many rows have too few operations for p99.99."""
-        return sum(row.at(TAIL) is None for row in self.rows)
-
-
-@dataclass(frozen=True)
-class PersistRow:
-    """Instructions that persist writes of a size, or an index, with their rates, the fastest first.
-
-    ``alike``: the fastest, and those as fast; ``unsafe``: rates without a flush.
-    """
-
-    name: str
-    unit: str
-    safe: tuple[tuple[str, float], ...]
-    alike: tuple[str, ...]
-    unsafe: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Durations of one configuration, ns."""
-
-    name: str
-    histogram: hdr.Histogram
-
-    def at(self, percent: float) -> float | None:
-        """A percentile; None where there are too few operations for it."""
-        return percentile(self.histogram, percent)
 
 
 def findings(device: Device) -> list[Finding]:
@@ -135,7 +85,7 @@ def findings(device: Device) -> list[Finding]:
 
 def _knees(knees: Sequence[Knee]) -> Iterator[Finding]:
     for knee in (one for one in knees if one.axis == "access_size_bytes"):
-        yield Finding(f"Access size, random {sequence_of(knee.top).title}", "knee", (knee,))
+        yield KneeFinding(f"Access size, random {sequence_of(knee.top).title}", (knee,))
     by_threads = grouped(
         (
             f"{sequence_of(knee.top).title}, {knee.top['access_size_bytes']} B",
@@ -145,19 +95,19 @@ def _knees(knees: Sequence[Knee]) -> Iterator[Finding]:
         if knee.axis == "threads"
     )
     for what, rows in by_threads.items():
-        yield Finding(f"Thread count, {what}", "knee", tuple(rows))
+        yield KneeFinding(f"Thread count, {what}", tuple(rows))
 
 
 def _queues(knees: Sequence[Knee]) -> Iterator[Finding]:
     for knee in (one for one in knees if one.axis == "queue_depth"):
         size = format_bytes(knee.top.number("access_size_bytes"))
         what = f"{knee.top['measurement'].replace('_', ' ')}, {size}"
-        yield Finding(f"Queue depth, {what}", "knee", (knee,))
+        yield KneeFinding(f"Queue depth, {what}", (knee,))
 
 
 def _loaded(knees: Iterable[LoadedKnee]) -> Iterator[Finding]:
     for one in knees:
-        yield Finding(f"Latency during {one.curve.title}", "loaded", (one,))
+        yield LoadedFinding(f"Latency during {one.curve.title}", (one,))
 
 
 def _persist(device: Device) -> Iterator[Finding]:
@@ -171,7 +121,7 @@ def _persist(device: Device) -> Iterator[Finding]:
             for size in sizes
         ]
         if found := tuple(row for row in rows if row is not None):
-            yield Finding(f"Persist instruction, {pattern} writes", "persist", found)
+            yield PersistFinding(f"Persist instruction, {pattern} writes", found)
 
 
 def _policies(device: Device) -> Iterator[Finding]:
@@ -181,9 +131,9 @@ def _policies(device: Device) -> Iterator[Finding]:
         if row := _persisting(workload, points, policy_of):
             held.setdefault(index, []).append(row)
     for index, rows in held.items():
-        yield Finding(f"Persistence policy, {index}", "persist", tuple(rows))
+        yield PersistFinding(f"Persistence policy, {index}", tuple(rows))
     if line := flushed_line(device):
-        yield Finding("A line after clwb", "kept", (line,))
+        yield LineFinding("A line after clwb", (line,))
 
 
 def _persisting(
@@ -216,9 +166,8 @@ def _times(device: Device) -> Iterator[Finding]:
     for kind, found in by_sequence(points):
         same = _of_one_suite(found)
         sizes = dict.fromkeys(p["access_size_bytes"] for p in same)
-        yield Finding(
+        yield TimesFinding(
             f"Latency, {kind.title}, {', '.join(sizes)} B",
-            "times",
             tuple(_spreads(_name_apart(same), same)),
             _empty(device, same),
         )
@@ -274,7 +223,7 @@ def _chased(device: Device) -> Iterator[Finding]:
     points = sorted(points, key=_range)
     if points:
         steps = [b for a, b in pairwise(points) if b.median > 1.5 * a.median]
-        yield Finding("Latency, dependent loads", "chase", (points[0], *steps, points[-1]))
+        yield ChaseFinding("Latency, dependent loads", (points[0], *steps, points[-1]))
 
 
 def _range(point: Point) -> float:
@@ -288,7 +237,7 @@ def _tail(device: Device) -> Iterator[Finding]:
         same = [p for p in points if bool(p["hotspot_bytes"]) == hot]
         found = sorted(largest(same, "range_bytes", "hotspot_bytes"), key=_spot)
         if rows := tuple(_spreads([format_bytes(_spot(p)) for p in found], found)):
-            yield Finding(f"Tail of overwrites {where}", "tail", rows)
+            yield TailFinding(f"Tail of overwrites {where}", rows)
 
 
 def _spot(point: Point) -> float:
@@ -307,10 +256,9 @@ def _calls(device: Device) -> Iterator[Finding]:
         past = ", past the page cache" if point["direct"] == "yes" else ""
         threads = int(point.number("threads") or 1)
         each = f", {counted(threads, 'thread')}" if threads > 1 else ""
-        yield Finding(
+        yield CallFinding(
             f"{point['measurement'].replace('_', ' ')}: {point['pattern']} {call}, "
             f"{point['access_size_bytes']} B{past}{each}",
-            "call",
             (point,),
         )
 
@@ -325,5 +273,4 @@ def _left_out(device: Device) -> Iterator[Finding]:
         if id(p) not in kept
     }
     if small:
-        row = (CACHES, device.llc_bytes, tuple(small))
-        yield Finding("Left out of this card", "cached", (row,))
+        yield CachedFinding("Left out of this card", tuple(small), device.llc_bytes)

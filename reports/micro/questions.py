@@ -10,7 +10,7 @@ experiment alone, that of the most samples, since the best of two is a figure of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -190,12 +190,6 @@ def of_kind(name: str) -> dict[str, str | tuple[str, ...]]:
     return {"operation": operation, "flush": flush or ("", "none")}
 
 
-def by_kind(points: Sequence[Point]) -> Mapping[str, list[Point]]:
-    """By instructions without their fence."""
-    return grouped((kind_of(point), point) for point in points)
-
-
-FLUSHES_PER_WRITE = "flushes_per_write"
 #: What a policy varies.
 _POLICY = ("measurement", "discipline", "flush", "fence")
 _FLUSHED_LINE = "flushed_line"

@@ -18,9 +18,9 @@ from reports.conclusions.model import check_all
 from reports.conclusions.output import conclusion_tables
 from reports.conditions import hosts_and_tiers, names, uncontrolled
 from reports.formatting import NOTHING, utc
-from reports.micro.card_words import answer, figures, practice_title, trials
+from reports.micro.card_words import Finding, practice_title, trials
 from reports.micro.figures import card_drawing, measurements
-from reports.micro.findings import Finding, findings
+from reports.micro.findings import findings
 from reports.micro.papers import paper_rows
 from reports.micro.points import Device, devices
 from reports.micro.practices import BOUND, Practice, card_trials, practices
@@ -76,7 +76,7 @@ class Card:
         """What it likes, and every measurement."""
         yield Paragraph(self._about(), "about")
         if self.findings:
-            rows = [(one.question, answer(one), figures(one)) for one in self.findings]
+            rows = [(one.question, one.answer, one.figures) for one in self.findings]
             yield Table("What it likes", ("", "best", "figures"), rows)
         if drawing := card_drawing(self.device, f"device-{number}"):
             yield drawing
@@ -199,7 +199,7 @@ def _page(
 
 def _side_by_side(cards: Sequence[Card]) -> Section:
     questions = dict.fromkeys(one.question for card in cards for one in card.findings)
-    answers = [{one.question: answer(one) for one in card.findings} for card in cards]
+    answers = [{one.question: one.answer for one in card.findings} for card in cards]
     liked = [[one, *(own.get(one, NOTHING) for own in answers)] for one in questions]
     outcomes = [
         [practice_title(same[0].number), *(one.outcome for one in same)]

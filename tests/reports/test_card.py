@@ -28,6 +28,7 @@ from typer.testing import CliRunner, Result
 from harness.cli.app import app
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
+from reports.micro.card_words import CallFinding, KneeFinding, LoadedFinding
 from reports.micro.figures import measurements
 from reports.micro.findings import findings
 from reports.micro.points import MEAN, devices
@@ -93,7 +94,7 @@ def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path:
 def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path)])
     shown = {one.question: [row.shown for row in one.rows] for one in findings(device)
-             if one.kind in ("knee", "loaded")}  # fmt: skip
+             if isinstance(one, KneeFinding | LoadedFinding)}  # fmt: skip
     # 64 B reach a quarter of the best, 256 B 98 %: both clear in every repeat.
     assert shown["Access size, random ntstore+sfence"] == [True]
     assert shown["Latency during load of 3 threads"] == [True]
@@ -386,7 +387,7 @@ def test_logs_of_one_writer_and_of_several_are_told_apart(tmp_path: Path) -> Non
         for threads in (1, 4)
     ]
     (device,) = devices([micro_run(tmp_path, found, suite="block-io")])
-    assert [one.question for one in findings(device) if one.kind == "call"] == [
+    assert [one.question for one in findings(device) if isinstance(one, CallFinding)] == [
         f"{name}: sequential write+fdatasync, 4096 B{threads}"
         for name in ("wal", "growing wal")
         for threads in ("", ", 4 threads")

@@ -9,8 +9,9 @@ from micro_runs import KINDS, duration, micro_run
 
 from harness import hdr
 from harness.micro.fio_result import histogram
+from reports.micro.card_words import Finding, TailFinding
 from reports.micro.figures import measurements, percentile
-from reports.micro.findings import Finding, findings
+from reports.micro.findings import findings
 from reports.micro.points import Device, devices
 
 _TAIL = "Tail of overwrites around a buffer"
@@ -55,6 +56,7 @@ def test_the_worst_tail_is_of_those_with_operations_enough(
     tmp_path: Path, counts: dict[int, int], worst: str | None, too_few: int
 ) -> None:
     found = _finding(_overwrites(tmp_path, counts), _TAIL)
+    assert isinstance(found, TailFinding)
     assert (found.worst.name if found.worst else None, found.too_few) == (worst, too_few)
     assert found.missing(99.9, 99.99) == ([(99.99, 10_000)] if too_few else [])
 
