@@ -33,7 +33,8 @@ def test_the_table_lists_the_codes_in_the_code():
         code
         for package in ("harness", "engines", "reports")
         for file in (ROOT / package).rglob("*.py")
-        for code in codes(file.read_text("utf-8"))
+        if "RunWarning" in (source := file.read_text("utf-8"))
+        for code in codes(source)
     }
     documented = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/warnings.md").read_text(), re.M)
     assert sorted(documented) == sorted(used)

@@ -43,9 +43,9 @@ def test_no_difference_is_shown_as_none_that_is_shown() -> None:
     assert shown == ["no difference shown", "faster", "not resolvable"]
 
 
-def _texts(file: Path) -> Iterator[str]:
+def _texts(source: str) -> Iterator[str]:
     """The strings of a module that are no docstrings."""
-    tree = ast.parse(file.read_text())
+    tree = ast.parse(source)
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
@@ -55,6 +55,11 @@ def _texts(file: Path) -> Iterator[str]:
 def test_one_function_decides_whether_a_run_is_emulated_or_modelled() -> None:
     """Only the table of tiers, which has the kernel's findings of each, writes a mark itself."""
     folders = [Path(package.__path__[0]) for package in (reports, harness.cli)]
-    files = [file for folder in folders for file in folder.rglob("*.py")]
-    marking = {file.name for file in files if any("EMULATED" in text for text in _texts(file))}
+    marking = {
+        file.name
+        for folder in folders
+        for file in folder.rglob("*.py")
+        if "EMULATED" in (source := file.read_text())
+        and any("EMULATED" in text for text in _texts(source))
+    }
     assert marking == {"formatting.py", "conditions.py"}

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -191,6 +192,10 @@ ALLOWED = {
 }
 
 
+#: What a module that makes a directory has in its text.
+MAKES = re.compile("mkdir|makedirs|mkdtemp|gettempdir|tempfile")
+
+
 def made_directories(node, where=""):
     """The functions that make a directory, or import tempfile."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -211,7 +216,8 @@ def test_every_work_directory_is_made_by_the_helper():
         f"{path.relative_to(ROOT)} {function}"
         for folder in ("harness", "engines", "reports")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for function in made_directories(ast.parse(path.read_text(encoding="utf-8")))
+        if MAKES.search(source := path.read_text(encoding="utf-8"))
+        for function in made_directories(ast.parse(source))
     }
     assert found == set().union(*ALLOWED.values())
 
