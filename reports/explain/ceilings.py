@@ -253,6 +253,8 @@ def upper_share(share: float, moments: float) -> float:
         return 1.0
     i = np.arange(k + 1)
     ways = np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
+    # Ten standard deviations below k there is no more than 1e-21 of the sum.
+    i, ways = i[-10 * math.isqrt(k) - 60 :], ways[-10 * math.isqrt(k) - 60 :]
 
     def at_most(share: float) -> float:
         """The probability of at most ``k`` of ``n`` at this share."""
