@@ -346,14 +346,17 @@ def _how(prefix: str, settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+_as_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+
+
 def _flatten(prefix: str, value: Any) -> Iterable[tuple[str, str]]:
-    if isinstance(value, Mapping) and value:
+    if isinstance(value, str):
+        yield prefix, value
+    elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flatten(f"{prefix}.{key}" if prefix else str(key), inner)
-    elif isinstance(value, str):
-        yield prefix, value
-    elif not isinstance(value, Mapping):
-        yield prefix, json.dumps(value, sort_keys=True, ensure_ascii=False)
+    else:
+        yield prefix, _as_json(value)
 
 
 def _rounded(size_bytes: int | None) -> str:
