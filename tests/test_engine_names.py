@@ -21,6 +21,9 @@ _OTHERS = {
     "harness/drivers/sysbench.py": {"mysql"},
     "harness/selftest/faults.py": {"duckdb", "postgres"},
     "harness/selftest/lab.py": {"rocksdb"},
+    "harness/cli/common.py": {"postgres"},
+    "harness/cli/results.py": {"postgres"},
+    "reports/select.py": {"postgres"},
 }
 
 
