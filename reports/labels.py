@@ -184,12 +184,18 @@ def _number_or_word(text: str) -> str:
     return {"true": "yes", "false": "no"}.get(text, text)
 
 
-def _queries(numbers: Sequence[int]) -> str:
+def query_name(query: str | int) -> str:
+    """``Q6`` of TPC-H; the name of any other query."""
+    return f"Q{query}" if str(query).isdecimal() else str(query)
+
+
+def _queries(queries: Sequence[str | int]) -> str:
     """``Q6``, ``Q1, Q6``, ``22 queries``, ``12 queries (Q1 … Q14)``."""
-    if len(numbers) <= _FEW_QUERIES:
-        return ", ".join(f"Q{number}" for number in numbers)
-    ends = "" if len(numbers) == _ALL_QUERIES else f" (Q{numbers[0]} … Q{numbers[-1]})"
-    return f"{len(numbers)} queries{ends}"
+    names = list(map(query_name, queries))
+    if len(names) <= _FEW_QUERIES:
+        return ", ".join(names)
+    ends = "" if len(names) == _ALL_QUERIES else f" ({names[0]} … {names[-1]})"
+    return f"{len(names)} queries{ends}"
 
 
 def readable(value: str | None) -> str:

@@ -178,6 +178,7 @@ class WorkloadInfo:
 _WORKLOADS: Mapping[str, WorkloadInfo] = {
     "tpch": WorkloadInfo("TPC-H-derived", brief=("scale",)),
     "tpcc": WorkloadInfo("TPC-C-derived", ("warehouses", "users"), ("duration", "rate_per_s")),
+    "sql": WorkloadInfo("own queries", brief=("folder",)),
     "micro": WorkloadInfo("microbenchmarks", ("suite",)),
     "ycsb": WorkloadInfo(
         "YCSB", ("workload", "recordcount", "threadcount"), ("duration", "target")

@@ -17,6 +17,7 @@ from harness.counters import split
 from harness.store.runs import StoredRun
 from harness.waits import BACKGROUND
 from reports.arm import Arm
+from reports.labels import query_name
 from reports.metric_registry import metric_title
 from reports.time_series import NS_PER_S, Interval, Line, MonitorSeries, Strip, monitored, rate
 from reports.values import measured_value
@@ -199,7 +200,7 @@ def _percentiles(
 
 def _spans(entries: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
     for one in entries:
-        name = f"Q{one['query']}" if "query" in one else str(one.get("function", ""))
+        name = query_name(one["query"]) if "query" in one else str(one.get("function", ""))
         lane = f"stream {one['stream']}" if "stream" in one else "queries"
         lane = lane if "query" in one else "refresh"
         if one["submitted_ns"] < one["ended_ns"]:

@@ -19,6 +19,7 @@ from harness.units import format_bytes, format_ns
 from reports.arm import Arm
 from reports.compared_rows import Row
 from reports.formatting import NOTHING, percent, significant
+from reports.labels import query_name
 from reports.sections import Block, Paragraph, Table
 from reports.sequences import grouped
 from reports.series import Panel
@@ -327,7 +328,7 @@ def _cells(row: BreakdownRow) -> list[str]:
     if one.file_pages_unknown:
         remarks.append("file pages unknown")
     return [
-        f"Q{one.query}",
+        query_name(one.query),
         row.arm.marked_name,
         time,
         *shares,

@@ -342,7 +342,7 @@ def factory(flavour: Flavour) -> EngineFactory:
             "doublewrite": "part that holds the doublewrite files, data or wal [data]",
             **TIMEOUTS,
         },
-        workloads=workloads_in(ManagedInnoDB.sql_folder),
+        workloads=(*workloads_in(ManagedInnoDB.sql_folder), "sql"),
         placeable=ManagedInnoDB.supported_parts,
         not_placeable={"index": "InnoDB stores a table and its indexes in one file"},
         # Of innodb_temp_data_file_path and tmpdir.

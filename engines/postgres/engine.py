@@ -306,7 +306,7 @@ ENGINE = EngineFactory(
         "wal_segment_size_mb": "size of a WAL segment file in MiB [16]",
         **TIMEOUTS,
     },
-    workloads=workloads_in(ManagedPostgres.sql_folder),
+    workloads=(*workloads_in(ManagedPostgres.sql_folder), "sql"),
     placeable=ManagedPostgres.supported_parts,
     make=ManagedPostgres,
     external=external.ExternalPostgres,

@@ -25,6 +25,7 @@ _MODULES = {
     "model": "model",
     "curve": "curve",
     "runs": "runs",
+    "workload": "workload",
     "data": "data",
     "explain": "results",
     "repro": "results",

@@ -74,7 +74,7 @@ LIMITS: Mapping[Limited, Limit] = {
     "hello": Limit(60, "a client host does not answer through ssh"),
     "start": Limit(300, "a server is not ready", "engine option start_timeout_s"),
     "stop": Limit(900, "a server does not end after the request", "engine option stop_timeout_s"),
-    "statement": Limit(86_400, "a statement has no answer", "--query-timeout (tpch)"),
+    "statement": Limit(86_400, "a statement has no answer", "--query-timeout (tpch, sql)"),
     "load": Limit(14_400, "a client that loads or verifies reports nothing"),
     "warm-up": Limit(1_800, "a client that opens the engine prints nothing"),
     "measure": Limit(300, "a client that offers the load reports nothing"),

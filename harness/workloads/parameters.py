@@ -283,6 +283,39 @@ STALL_TIMEOUT: Mapping[str, Any] = {
     "omit_unset": True,
 }
 
+#: Arguments of :func:`parameter` that the workloads of queries have in common.
+CACHE: Mapping[str, Any] = {
+    "kind": Choice(("cold-per-query", "cold-per-run", "warm")),
+    "option": "--cache",
+    "help": "Cache state before each query or run (VLDB 2023 §3).",
+}
+QUERY_TIMEOUT: Mapping[str, Any] = {
+    "kind": Number(open_ended=True, unit="s"),
+    "option": "--query-timeout",
+    "help": "Time limit of one query, in seconds; a query over it has no time.",
+}
+PLANS: Mapping[str, Any] = {
+    "kind": Flag(),
+    "option": "--plans",
+    "help": "Explain each query in a second, untimed execution.",
+}
+WARMUPS: Mapping[str, Any] = {
+    "kind": Count(1_000_000, least=0),
+    "derive": lambda params: 1 if params.cache == "warm" else 0,
+    "default_text": "1 if warm, else 0",
+    "help": "Untimed executions before each timed one.",
+}
+
+
+def check_warmups(cache: CacheMode, warmups: int) -> None:
+    """UsageError for a query that would be warmed up before a cold execution."""
+    if warmups and cache != "warm":
+        raise UsageError(
+            f"warmups {warmups} with cache {cache}",
+            "a query that was warmed up is not cold",
+            "leave warmups out, or choose cache warm",
+        )
+
 
 class Parameters:
     """Base of the workloads' parameters: frozen dataclasses whose fields are declared with

@@ -45,10 +45,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from harness.counters import bandwidths, counter_metrics
+from harness.counters import counter_metrics
 from harness.store.result import Metric
-from harness.workloads.tpch.query_runs import Execution
+from harness.workloads.query_runs import Execution, geomean
 from harness.workloads.tpch.refresh import Applied
+from harness.workloads.tpch.statements import Statement
 from harness.workloads.tpch.throughput import Throughput
 
 _HOUR_S = 3600
@@ -56,36 +57,6 @@ _QUERIES = 22
 _NS = 1e9
 #: Clause 5.4.1.4: no query counts for less than the longest one divided by this.
 _LARGEST_RATIO = 1000
-
-
-def query_metrics(executions: Sequence[Execution], timeout_s: float | None) -> list[Metric]:
-    """Time and counters of every query; a query that reached its limit has the limit alone."""
-    metrics = []
-    for execution in executions:
-        labels = execution.statement.labels
-        if execution.duration_ns is None:
-            limit_ns = int((timeout_s or 0) * _NS)
-            metrics.append(Metric("query_timeout_ns", "ns", "none", labels, value=limit_ns))
-            continue
-        metrics.append(
-            Metric("query_duration_ns", "ns", "lower", labels, value=execution.duration_ns)
-        )
-        waits, counters = execution.waits()
-        metrics += waits.metrics("query_", labels) if waits else []
-        moved = bandwidths(counters, execution.duration_ns)
-        metrics += counter_metrics("query_", labels, {**counters, **moved})
-    return metrics
-
-
-def total_metrics(executions: Sequence[Execution]) -> list[Metric]:
-    """Sum and geometric mean; none where a query reached its limit: that is no total."""
-    durations_ns = [e.duration_ns for e in executions if e.duration_ns is not None]
-    if len(durations_ns) < len(executions):
-        return []
-    return [
-        Metric("queries_duration_ns", "ns", "lower", value=sum(durations_ns)),
-        Metric("queries_geomean_ns", "ns", "lower", value=_geomean(durations_ns)),
-    ]
 
 
 def refresh_metrics(refresh: Sequence[Applied]) -> list[Metric]:
@@ -101,7 +72,7 @@ def refresh_metrics(refresh: Sequence[Applied]) -> list[Metric]:
 
 
 def power(
-    executions: Sequence[Execution], refresh: Sequence[Applied], scale: float
+    executions: Sequence[Execution[Statement]], refresh: Sequence[Applied], scale: float
 ) -> float | None:
     """Clause 5.4.1 in queries per hour times scale; None where one of its 24 times is missing."""
     queries_ns = [e.duration_ns for e in executions if e.duration_ns is not None]
@@ -110,7 +81,7 @@ def power(
     least_ns = max(queries_ns) / _LARGEST_RATIO
     intervals_ns = [max(duration, least_ns) for duration in queries_ns]
     intervals_ns += [applied.duration_ns for applied in refresh]
-    return _HOUR_S * scale / (_geomean(intervals_ns) / _NS)
+    return _HOUR_S * scale / (geomean(intervals_ns) / _NS)
 
 
 def power_metrics(value: float | None) -> list[Metric]:
@@ -159,10 +130,5 @@ def composite_metrics(power_figure: float | None, throughput_figure: float | Non
     return [Metric("composite_queries_per_hour", "1/h", "higher", value=value)]
 
 
-def _span_ns(spans: Sequence[Execution] | Sequence[Applied]) -> int:
+def _span_ns(spans: Sequence[Execution[Statement]] | Sequence[Applied]) -> int:
     return max(s.ended_ns for s in spans) - min(s.submitted_ns for s in spans)
-
-
-def _geomean(durations: Sequence[float]) -> float:
-    logs = [math.log(max(1, duration)) for duration in durations]
-    return math.exp(math.fsum(logs) / len(logs))

@@ -10,6 +10,10 @@ from typing import Any, ClassVar, Literal
 from harness.errors import UsageError
 from harness.store.spec import Json
 from harness.workloads.parameters import (
+    CACHE,
+    PLANS,
+    QUERY_TIMEOUT,
+    WARMUPS,
     CacheMode,
     Choice,
     Count,
@@ -17,6 +21,7 @@ from harness.workloads.parameters import (
     Number,
     Outline,
     Parameters,
+    check_warmups,
     is_number,
     parameter,
 )
@@ -153,11 +158,9 @@ class TpchParams(Parameters):
         help="Queries to run, in this order: 1,6.",
     )
     cache: CacheMode = parameter(
-        Choice(("cold-per-query", "cold-per-run", "warm")),
+        **CACHE,
         derive=lambda params: "cold-per-run" if params.test in CONCURRENT else "cold-per-query",
         default_text="cold-per-query; cold-per-run for concurrent streams",
-        option="--cache",
-        help="Cache state before each query or run (VLDB 2023 §3).",
     )
     query_seed: int | None = parameter(
         Count(SEEDS[-1]),
@@ -165,24 +168,13 @@ class TpchParams(Parameters):
         option="--query-seed",
         help="Seed of random query parameters, as in qgen -r SEED.",
     )
-    query_timeout_s: float | None = parameter(
-        Number(open_ended=True, unit="s"),
-        option="--query-timeout",
-        help="Time limit of one query, in seconds; a query over it has no time.",
-    )
+    query_timeout_s: float | None = parameter(**QUERY_TIMEOUT)
     plans: bool = parameter(
-        Flag(),
+        **PLANS,
         derive=lambda params: params.test not in CONCURRENT,
         default_text="true; false for concurrent streams",
-        option="--plans",
-        help="Explain each query in a second, untimed execution.",
     )
-    warmups: int = parameter(
-        Count(1_000_000, least=0),
-        derive=lambda params: 1 if params.cache == "warm" else 0,
-        default_text="1 if warm, else 0",
-        help="Untimed executions before each timed one.",
-    )
+    warmups: int = parameter(**WARMUPS)
     test: Test = parameter(
         Choice(("queries", "power", "throughput", "both")),
         "queries",
@@ -234,12 +226,7 @@ class TpchParams(Parameters):
                 "a query's plan does not show the effect of the queries that run with it",
                 "leave plans out, or choose test power or both",
             )
-        if self.warmups and self.cache != "warm":
-            raise UsageError(
-                f"warmups {self.warmups} with cache {self.cache}",
-                "a query that was warmed up is not cold",
-                "leave warmups out, or choose cache warm",
-            )
+        check_warmups(self.cache, self.warmups)
         self._check_variant()
         # The order of a test's queries is the specification's.
         return self if self.test == "queries" else replace(self, queries=tuple(QUERIES))

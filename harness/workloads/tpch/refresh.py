@@ -22,7 +22,8 @@ from harness.errors import RunFailed
 from harness.store.documents import from_members
 from harness.store.result import Check
 from harness.workload import Session
-from harness.workloads.tpch.query_runs import Execution, named_failure
+from harness.workloads.query_runs import Execution, named_failure
+from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
 from harness.workloads.tpch.refresh_data import (
     RefreshData,
@@ -30,7 +31,7 @@ from harness.workloads.tpch.refresh_data import (
     grouped_rows,
     orders_per_set,
 )
-from harness.workloads.tpch.resume import ResumeCursor
+from harness.workloads.tpch.statements import Statement
 from harness.workloads.tpch.tables import COLUMNS
 
 Function = Literal["RF1", "RF2"]
@@ -211,7 +212,7 @@ def _statements(head: str, items: Sequence[str], between: str, foot: str) -> Ite
 
 
 def seen(
-    execution: Execution, refresh: Sequence[Applied], before: int
+    execution: Execution[Statement], refresh: Sequence[Applied], before: int
 ) -> tuple[tuple[int, ...], bool]:
     """Return the states of the data that ``execution`` may have seen.
 

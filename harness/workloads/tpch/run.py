@@ -13,7 +13,6 @@ and the check of the answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,19 +22,30 @@ from harness.engine import Engine
 from harness.errors import RunFailed
 from harness.store.documents import as_json
 from harness.store.result import Check, Metric
-from harness.waits import Breakdown, unaccounted
+from harness.waits import unaccounted
 from harness.workload import Outcome, Session
+from harness.workloads.query_runs import (
+    Execution,
+    Explained,
+    QueryRuns,
+    finished_checks,
+    plan_artifacts,
+    query_metrics,
+    timeline,
+    total_metrics,
+    waits_of,
+)
+from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch import metrics as run_metrics
 from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
 from harness.workloads.tpch.checks import Answered, check_answers
 from harness.workloads.tpch.params import VARIANT_QUERY, TpchParams
-from harness.workloads.tpch.query_runs import Execution, Explained, QueryRuns
 from harness.workloads.tpch.refresh import Applied, RefreshFunctions, seen
 from harness.workloads.tpch.refresh_data import RefreshData
 from harness.workloads.tpch.refresh_generate import prepare
-from harness.workloads.tpch.resume import ResumeCursor
 from harness.workloads.tpch.source_database import LOADED
 from harness.workloads.tpch.statements import (
+    Statement,
     chosen_statements,
     other_sql,
     power_statements,
@@ -55,7 +65,7 @@ class _Test:
     engine: Engine
     cursor: ResumeCursor
     data: RefreshData | None
-    executions: list[Execution] = field(default_factory=list)
+    executions: list[Execution[Statement]] = field(default_factory=list)
     refresh: list[Applied] = field(default_factory=list)
     throughput: Throughput | None = None
     plans: list[Explained] = field(default_factory=list)
@@ -64,7 +74,7 @@ class _Test:
     data_checks: list[Check] = field(default_factory=list)
 
     @property
-    def all_executions(self) -> list[Execution]:
+    def all_executions(self) -> list[Execution[Statement]]:
         """The executions of the one stream, then of those that ran at the same time."""
         return [*self.executions, *(self.throughput.executions if self.throughput else [])]
 
@@ -80,7 +90,14 @@ class _Test:
             functions = RefreshFunctions(
                 self.session, self.engine, self.data, params.refresh_batch_orders
             )
-        query_runs = QueryRuns(self.session, self.engine, params, cursor)
+        query_runs: QueryRuns[Statement] = QueryRuns(
+            self.session,
+            cursor,
+            "TPC-H queries",
+            cache=params.cache,
+            timeout_s=params.query_timeout_s,
+            warmups=params.warmups,
+        )
         cursor.cold_point("run")
         if params.test == "queries":
             self.executions = query_runs.time(chosen_statements(params, self._sql))
@@ -93,7 +110,7 @@ class _Test:
             )
         cursor.close()
         cursor.cold_point("run-plan")
-        self.plans = query_runs.explain(self.executions)
+        self.plans = query_runs.explain(self.executions) if params.plans else []
         self.unexplained = query_runs.unexplained
         cursor.close()
         self.selected = self._select()
@@ -104,7 +121,7 @@ class _Test:
     def _sql(self) -> Path:
         return self.engine.sql("tpch")
 
-    def _power(self, functions: RefreshFunctions | None, query_runs: QueryRuns) -> None:
+    def _power(self, functions: RefreshFunctions | None, query_runs: QueryRuns[Statement]) -> None:
         """Clause 5.3.3.2: RF1, the query stream, RF2."""
         if functions is not None:
             self.refresh.append(functions.timed("RF1", 1, self.cursor))
@@ -154,18 +171,12 @@ def measure(params: TpchParams, session: Session) -> Outcome:
     with closing(ResumeCursor(session, engine, params.cache, total)) as cursor:
         test = _Test(params, session, engine, cursor, data)
         test.run()
-    checks = [*_finished(test.all_executions, params.query_timeout_s), *test.data_checks]
+    checks = [*finished_checks(test.all_executions, params.query_timeout_s), *test.data_checks]
     checks += check_answers(
         params.scale, engine.name, session.source, _answered(test), session.progress, data
     )
-    warnings = list(unaccounted(_waits(test)))
+    warnings = list(unaccounted(waits_of(test.executions)))
     return Outcome(_metrics(test), checks, _artifacts(test), warnings)
-
-
-def _waits(measured: _Test) -> dict[str, Breakdown]:
-    """Return the parts of each query's time, of queries that ran alone."""
-    found = {execution.statement.name: execution.waits()[0] for execution in measured.executions}
-    return {name: waits for name, waits in found.items() if waits is not None}
 
 
 def _refresh_data(params: TpchParams, session: Session) -> RefreshData | None:
@@ -175,18 +186,6 @@ def _refresh_data(params: TpchParams, session: Session) -> RefreshData | None:
     if session.changes is None:
         raise RunFailed("TPC-H refresh functions", "their sets are not there", "run again")
     return prepare(params.scale, range(1, sets + 1), session.changes, session.progress)
-
-
-def _finished(executions: Sequence[Execution], timeout_s: float | None) -> Iterator[Check]:
-    for execution in executions:
-        if not execution.finished:
-            yield Check(
-                "query-finished",
-                "unknown",
-                f"reached its limit of {timeout_s:g} s and was stopped: it has no time and no "
-                "answer, and the totals are left out",
-                execution.statement.labels,
-            )
 
 
 def _answered(measured: _Test) -> list[Answered]:
@@ -209,9 +208,9 @@ def _answered(measured: _Test) -> list[Answered]:
 
 def _metrics(measured: _Test) -> list[Metric]:
     scale, timeout_s = measured.params.scale, measured.params.query_timeout_s
-    metrics = run_metrics.query_metrics(measured.all_executions, timeout_s)
+    metrics = query_metrics(measured.all_executions, timeout_s)
     if measured.executions:
-        metrics += run_metrics.total_metrics(measured.executions)
+        metrics += total_metrics(measured.executions)
     metrics += measured.selected
     metrics += run_metrics.refresh_metrics(measured.all_refresh)
     power = run_metrics.power(measured.executions, measured.refresh, scale)
@@ -233,17 +232,10 @@ def _artifacts(measured: _Test) -> dict[str, Any]:
         "answers": {_key(e): _answer(e) for e in executions if e.finished},
         "timeline": _timeline(measured),
     }
-    if measured.plans:
-        artifacts["plans"] = {str(plan.query): plan.document for plan in measured.plans}
-        artifacts["accounting"] = {
-            str(plan.query): plan.document["accounting"] for plan in measured.plans
-        }
-    if measured.unexplained:
-        artifacts["unexplained"] = {"why": measured.unexplained}
-    return artifacts
+    return artifacts | plan_artifacts(measured.plans, measured.unexplained)
 
 
-def _key(execution: Execution) -> str:
+def _key(execution: Execution[Statement]) -> str:
     """``6``; ``s2-q6`` where several streams ran."""
     statement = execution.statement
     return str(statement.query) if statement.stream is None else statement.step
@@ -251,10 +243,7 @@ def _key(execution: Execution) -> str:
 
 def _timeline(measured: _Test) -> list[dict[str, Any]]:
     """Return when everything was submitted and ended, on the monotonic clock of its attempt."""
-    queries = [
-        {**e.statement.labels, "submitted_ns": e.submitted_ns, "ended_ns": e.ended_ns}
-        for e in measured.all_executions
-    ]
+    queries = timeline(measured.all_executions)
     refresh = [
         {**a.labels, "submitted_ns": a.submitted_ns, "ended_ns": a.ended_ns, "commits": a.commits}
         for a in measured.all_refresh
@@ -262,7 +251,7 @@ def _timeline(measured: _Test) -> list[dict[str, Any]]:
     return sorted([*queries, *refresh], key=lambda entry: int(str(entry["submitted_ns"])))
 
 
-def _answer(execution: Execution) -> dict[str, Any]:
+def _answer(execution: Execution[Statement]) -> dict[str, Any]:
     shape = SHAPES[execution.statement.query]
     try:
         return Answer.of(shape, execution.rows).to_json(shape)

@@ -34,6 +34,7 @@ from typing import Any
 
 import jinja2
 
+from harness.workloads import query_runs
 from harness.workloads.tpch.answers import SHAPES
 from harness.workloads.tpch.params import VARIANT_QUERY, TpchParams
 from harness.workloads.tpch.qgen import SEEDS, Values, parameters
@@ -97,7 +98,7 @@ def query_order(stream: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Statement(query_runs.Statement):
     """One query of the run.
 
     ``stream``: its query stream where several run at the same time (1 … S), None in a
@@ -119,6 +120,11 @@ class Statement:
     def name(self) -> str:
         """``Q6``, or ``Q6 of stream 2``: for a person."""
         return f"Q{self.query}" + (f" of stream {self.stream}" if self.stream is not None else "")
+
+    @property
+    def title(self) -> str:
+        """``TPC-H query 6 of stream 2``: in errors."""
+        return f"TPC-H query {self.name[1:]}"
 
     @property
     def step(self) -> str:

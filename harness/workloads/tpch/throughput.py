@@ -22,10 +22,10 @@ from harness.engine import Engine, SqlConnection
 from harness.progress import Task
 from harness.store.documents import from_members
 from harness.workload import Session
+from harness.workloads.query_runs import Execution, execute
+from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch.params import TpchParams
-from harness.workloads.tpch.query_runs import Execution, execute
 from harness.workloads.tpch.refresh import FUNCTIONS, Applied, Function, RefreshFunctions
-from harness.workloads.tpch.resume import ResumeCursor
 from harness.workloads.tpch.statements import Statement, power_statements, stream_statements
 
 _STEP = "throughput"
@@ -38,12 +38,12 @@ _CANCEL_WAIT_S = 1.0
 class Throughput:
     """The result of a throughput test: each stream's executions, and its refresh functions."""
 
-    streams: Sequence[Sequence[Execution]]
+    streams: Sequence[Sequence[Execution[Statement]]]
     refresh: Sequence[Applied] = ()
     counters: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def executions(self) -> list[Execution]:
+    def executions(self) -> list[Execution[Statement]]:
         return [execution for stream in self.streams for execution in stream]
 
     @property
@@ -54,7 +54,7 @@ class Throughput:
     @property
     def interval_ns(self) -> int:
         """Clause 5.3.6: first query or refresh function submitted to the last one ended."""
-        spans: list[Execution | Applied] = [*self.executions, *self.refresh]
+        spans: list[Execution[Statement] | Applied] = [*self.executions, *self.refresh]
         return max(s.ended_ns for s in spans) - min(s.submitted_ns for s in spans)
 
     @classmethod
@@ -138,7 +138,7 @@ class _Streams:
         refresh: Sequence[tuple[Function, int]],
     ) -> Throughput:
         """Connect, start together, wait for all."""
-        executions: list[list[Execution]] = [[] for _ in statements]
+        executions: list[list[Execution[Statement]]] = [[] for _ in statements]
         applied: list[Applied] = []
         work: list[Callable[[SqlConnection], None]] = [
             partial(self._query, stream, into)
@@ -194,7 +194,10 @@ class _Streams:
             self._ends.put(None)
 
     def _query(
-        self, stream: Sequence[Statement], into: list[Execution], connection: SqlConnection
+        self,
+        stream: Sequence[Statement],
+        into: list[Execution[Statement]],
+        connection: SqlConnection,
     ) -> None:
         for statement in stream:
             if self._stopped.is_set():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.workloads.tpch.resume import ResumeCursor
+from harness.workloads.resume import ResumeCursor
 
 
 @dataclass

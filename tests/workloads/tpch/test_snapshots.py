@@ -5,7 +5,7 @@ RF1 commits from 10 to 20, RF2 from 30 to 40.
 
 import pytest
 
-from harness.workloads.tpch.query_runs import Execution
+from harness.workloads.query_runs import Execution
 from harness.workloads.tpch.refresh import Applied, seen
 from harness.workloads.tpch.statements import Statement
 

@@ -6,8 +6,8 @@ import pytest
 from narrowed import present
 
 from harness.store.documents import as_json
+from harness.workloads.query_runs import Execution
 from harness.workloads.tpch import metrics
-from harness.workloads.tpch.query_runs import Execution
 from harness.workloads.tpch.refresh import Applied
 from harness.workloads.tpch.statements import Statement
 from harness.workloads.tpch.throughput import Throughput

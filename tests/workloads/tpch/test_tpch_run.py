@@ -34,6 +34,7 @@ class Toy(IdleEngine):
     name: str = "toy"
     sql_folder: Path = Path("/nonexistent")
     calls: list = field(default_factory=list)
+    dies_in: int = 0
     too_slow: set = field(default_factory=set)
     spoil: dict = field(default_factory=dict)
 
@@ -42,7 +43,11 @@ class Toy(IdleEngine):
         return self
 
     def execute(self, sql, *, timeout_s=None):
-        query = self._query(sql)
+        if sql == "SELECT 1" and not self.dies_in:
+            return SqlResult((), [(1,)], 0, 0)
+        query = self._query(sql) if sql != "SELECT 1" else self.dies_in
+        if query == self.dies_in:
+            raise RunFailed("execute SQL", "the server is gone")
         self.calls.append(f"run {query}")
         if query in self.too_slow:
             raise QueryTimeout
@@ -175,10 +180,21 @@ def test_rows_of_the_wrong_shape_fail_the_check_and_keep_the_run(measure, toy):
     assert "malformed" in outcome.artifacts["answers"]["6"]
 
 
-def test_an_sql_error_names_the_query(measure, toy):
+def test_a_query_that_fails_leaves_the_times_of_the_others(measure, toy):
     toy.views.execute("drop view region")
+    outcome = measure(queries="6,5,1")
+    assert [m.labels["query"] for m in metric(outcome, "query_duration_ns")] == ["6", "1"]
+    assert not metric(outcome, "queries_duration_ns") and not metric(outcome, "query_timeout_ns")
+    (check,) = [check for check in outcome.checks if check.name == "query-finished"]
+    assert (check.status, check.labels) == ("unknown", {"query": "5"})
+    assert "region" in check.detail
+    assert "explain 5" not in toy.calls and "explain 1" in toy.calls
+
+
+def test_an_engine_that_no_longer_answers_fails_the_run_with_the_query(measure, toy):
+    toy.dies_in = 5
     with pytest.raises(RunFailed, match="TPC-H query 5"):
-        measure(queries="6,5")
+        measure(queries="6,5,1")
     assert toy.calls[-1] == "close"
 
 

@@ -1,4 +1,4 @@
-"""Resume a TPC-H run: skip the steps that an earlier attempt finished.
+"""Resume a run of queries: skip the steps that an earlier attempt finished.
 
 An interrupted run resumes where it was. What it had measured is kept; what that had
 *left* — changed data, warm caches — is not, since the data are restored and the server is

@@ -1,0 +1,356 @@
+"""The query runs of one session: timed, then explained; their metrics and checks.
+
+Times are the connection's own. Between two timed executions only counters are read and
+what was measured is written down; answers are compared after the last one, and plans come
+from a second pass from the same cache state, because profiling distorts (see harness.query_plan).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from harness.counters import bandwidths, counter_metrics, difference
+from harness.engine import (
+    CannotExplain,
+    Engine,
+    QueryTimeout,
+    Scalar,
+    SqlConnection,
+    SqlResult,
+)
+from harness.errors import RunFailed
+from harness.query_plan import ExecutedPlan, account
+from harness.sql_values import decode, encode
+from harness.store.documents import from_members, members
+from harness.store.result import Check, Metric
+from harness.waits import Breakdown, explain_alone, take
+from harness.workload import Session
+from harness.workloads.parameters import CacheMode
+from harness.workloads.resume import ResumeCursor
+
+_NS_PER_S = 1e9
+
+
+class Statement:
+    """One query of a run; each workload has a class of its own.
+
+    ``sql``: one statement without a semicolon. ``labels``: of its metrics and checks, ``query``
+    among them. ``name`` and ``title``: for a person (``Q6``, ``TPC-H query 6``). ``step``: its name
+    among the steps of a run.
+    """
+
+    sql: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def title(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def step(self) -> str:
+        raise NotImplementedError
+
+
+S = TypeVar("S", bound=Statement)
+
+
+@dataclass(frozen=True)
+class Execution(Generic[S]):
+    """One timed execution.
+
+    ``duration_ns`` None: it reached its time limit, or failed with ``error``, and has neither time
+    nor answer.
+    ``counters``: what it added to the session's counters; empty if others ran concurrently.
+    ``submitted_ns`` and ``ended_ns``: the client's stamps around it, monotonic.
+    """
+
+    statement: S
+    duration_ns: int | None
+    rows: Sequence[tuple[Scalar, ...]] = ()
+    counters: Mapping[str, float] = field(default_factory=dict)
+    submitted_ns: int = 0
+    ended_ns: int = 0
+    error: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ended before its limit, without an error."""
+        return self.duration_ns is not None
+
+    def waits(self) -> tuple[Breakdown | None, dict[str, float]]:
+        """The parts of its time, and the counters without those of waits."""
+        totals, rest = take(self.counters)
+        if totals is None or self.duration_ns is None:
+            return None, rest
+        return explain_alone(totals, self.duration_ns, self.counters.get("cpu_ns")), rest
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document of a run's step: everything but the statement."""
+        return {
+            "duration_ns": self.duration_ns,
+            "rows": [[encode(value) for value in row] for row in self.rows],
+            "counters": dict(self.counters),
+            "submitted_ns": self.submitted_ns,
+            "ended_ns": self.ended_ns,
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, statement: S, document: Mapping[str, Any]) -> Execution[S]:
+        """The inverse of :meth:`to_json` for the execution of ``statement``."""
+        rows = [tuple(decode(value) for value in row) for row in document["rows"]]
+        return cls(statement, **{**document, "rows": rows})
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A query's plan: its metrics, and the document that is stored with the run."""
+
+    query: str
+    metrics: tuple[Metric, ...]
+    document: Mapping[str, Any]
+
+
+def execute(
+    connection: SqlConnection, statement: Statement, timeout_s: float | None
+) -> SqlResult | None:
+    """Run it; None where it reached its limit. RunFailed names the query."""
+    with explained_failure(statement):
+        try:
+            return connection.execute(statement.sql, timeout_s=timeout_s)
+        except QueryTimeout:
+            return None
+
+
+class QueryRuns(Generic[S]):
+    """The query runs of one session, each from the requested cache state.
+
+    ``what``: whose queries they are, for a person.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        cursor: ResumeCursor,
+        what: str,
+        *,
+        cache: CacheMode,
+        timeout_s: float | None,
+        warmups: int,
+    ) -> None:
+        self._session = session
+        self._engine = session.engine
+        self._cursor = cursor
+        self._what = what
+        self._timeout_s = timeout_s
+        self._warmups = warmups
+        #: What a query touches shows only from a cold start of its own.
+        self._footprints = cache == "cold-per-query" and not warmups
+        #: Why requested plans are missing.
+        self.unexplained = ""
+
+    def time(self, todo: Sequence[S]) -> list[Execution[S]]:
+        """Time each query once; those of an earlier attempt are read from their steps."""
+        executions = []
+        with self._session.progress.task(f"run {self._what}", len(todo)) as task:
+            for statement in todo:
+                execution = self._cursor.step(
+                    statement.step,
+                    statement.name,
+                    partial(self._time, statement),
+                    partial(self._again, statement),
+                    partial(Execution.from_json, statement),
+                    query=True,
+                )
+                executions.append(execution)
+                task.advance(note=f"{statement.name} done")
+        return executions
+
+    def _time(self, statement: S) -> Execution[S]:
+        submitted_ns = time.monotonic_ns()
+        try:
+            connection = self._cursor.connection()
+            for _ in range(self._warmups):
+                execute(connection, statement, self._timeout_s)
+            with explained_failure(statement):
+                footprint = self._session.footprint() if self._footprints else None
+                before = dict(self._session.counters("before"))
+            submitted_ns = time.monotonic_ns()
+            result = execute(connection, statement, self._timeout_s)
+        except RunFailed as error:
+            self._survive(error)
+            ended_ns, text = time.monotonic_ns(), f"{error.problem}: {error.context}"
+            return Execution(statement, None, (), {}, submitted_ns, ended_ns, text)
+        if result is None:
+            return Execution(statement, None, (), {}, submitted_ns, time.monotonic_ns())
+        with explained_failure(statement):
+            counters = difference(before, self._session.counters("after"))
+            counters |= footprint.taken() if footprint else {}
+        ended_ns = result.started_ns + result.duration_ns
+        return Execution(
+            statement, result.duration_ns, result.rows, counters, result.started_ns, ended_ns
+        )
+
+    def _survive(self, error: RunFailed) -> None:
+        """Raise the error of a query unless the engine still answers: the others can go on."""
+        try:
+            self._cursor.close()
+            self._cursor.connection().execute("SELECT 1")
+        except RunFailed:
+            raise error from None
+
+    def _again(self, statement: S) -> None:
+        """Execute it for what it leaves in the caches; its failure is known from before."""
+        try:
+            execute(self._cursor.connection(), statement, self._timeout_s)
+        except RunFailed as error:
+            self._survive(error)
+
+    def explain(self, executions: Sequence[Execution[S]]) -> list[Explained]:
+        """Execute each finished query again, with profiling on; nothing if the engine cannot."""
+        todo = [execution for execution in executions if execution.finished]
+        explained = []
+        with self._session.progress.task(f"explain {self._what}", len(todo)) as task:
+            for execution in todo:
+                statement = execution.statement
+                try:
+                    plan = self._cursor.step(
+                        f"{statement.step}-plan",
+                        f"{statement.name}'s plan",
+                        partial(self._explain, self._engine, execution),
+                        partial(self._again, statement),
+                        partial(from_members, Explained),
+                    )
+                except CannotExplain as error:
+                    self.unexplained = str(error)
+                    return []
+                explained.append(plan)
+                task.advance(note=f"{statement.name} done")
+        return explained
+
+    def _explain(self, engine: Engine, execution: Execution[S]) -> Explained:
+        """The plan as executed now, held against the timed execution."""
+        statement = execution.statement
+        assert execution.duration_ns is not None
+        with explained_failure(statement):
+            connection = self._cursor.connection()
+            before = self._session.counters("before untimed")
+            plan = engine.explain(connection, statement.sql)
+            spent = difference(before, self._session.counters("after untimed"))
+            known = execution.counters.get("cpu_ns")
+            accounting = account(plan, execution.duration_ns, spent.get("cpu_ns"), known)
+        document = members(plan) | {"accounting": members(accounting)}
+        return Explained(statement.labels["query"], tuple(_plan_metrics(statement, plan)), document)
+
+
+@contextmanager
+def explained_failure(statement: Statement) -> Iterator[None]:
+    """Name the query in what goes wrong with it."""
+    with named_failure(statement.title):
+        yield
+
+
+@contextmanager
+def named_failure(what: str) -> Iterator[None]:
+    """Begin what goes wrong in here with ``what``."""
+    try:
+        yield
+    except RunFailed as error:
+        if error.problem.startswith(what):
+            raise
+        found = ": ".join(part for part in (error.problem, error.context) if part)
+        raise RunFailed(what, found, error.hint) from error
+
+
+def _plan_metrics(statement: Statement, plan: ExecutedPlan) -> list[Metric]:
+    labels = statement.labels
+    return [
+        Metric("plan_run_duration_ns", "ns", "none", labels, value=plan.duration_ns),
+        *(
+            Metric("plan_operator_ns", "ns", "none", labels | {"operator": kind}, value=time_ns)
+            for kind, time_ns in plan.time_by_kind_ns().items()
+        ),
+    ]
+
+
+def query_metrics(executions: Sequence[Execution[S]], timeout_s: float | None) -> list[Metric]:
+    """Time and counters of every query; one that reached its limit has the limit alone."""
+    metrics = []
+    for execution in executions:
+        labels = execution.statement.labels
+        if execution.error:
+            continue
+        if execution.duration_ns is None:
+            limit_ns = int((timeout_s or 0) * _NS_PER_S)
+            metrics.append(Metric("query_timeout_ns", "ns", "none", labels, value=limit_ns))
+            continue
+        metrics.append(
+            Metric("query_duration_ns", "ns", "lower", labels, value=execution.duration_ns)
+        )
+        waits, counters = execution.waits()
+        metrics += waits.metrics("query_", labels) if waits else []
+        moved = bandwidths(counters, execution.duration_ns)
+        metrics += counter_metrics("query_", labels, {**counters, **moved})
+    return metrics
+
+
+def total_metrics(executions: Sequence[Execution[S]]) -> list[Metric]:
+    """Sum and geometric mean; none where a query has no time: that is no total."""
+    durations_ns = [e.duration_ns for e in executions if e.duration_ns is not None]
+    if len(durations_ns) < len(executions):
+        return []
+    return [
+        Metric("queries_duration_ns", "ns", "lower", value=sum(durations_ns)),
+        Metric("queries_geomean_ns", "ns", "lower", value=geomean(durations_ns)),
+    ]
+
+
+def geomean(durations: Sequence[float]) -> float:
+    """Return the geometric mean of durations, in their unit."""
+    logs = [math.log(max(1, duration)) for duration in durations]
+    return math.exp(math.fsum(logs) / len(logs))
+
+
+def finished_checks(executions: Sequence[Execution[S]], timeout_s: float | None) -> Iterator[Check]:
+    """Yield an unknown check of each query without a time: what it would answer is not known."""
+    for execution in executions:
+        if not execution.finished:
+            reason = execution.error or f"reached its limit of {timeout_s:g} s and was stopped"
+            detail = f"{reason}: it has no time and no answer, and the totals are left out"
+            yield Check("query-finished", "unknown", detail, execution.statement.labels)
+
+
+def waits_of(executions: Sequence[Execution[S]]) -> dict[str, Breakdown]:
+    """Return the parts of each query's time, of queries that ran alone."""
+    found = {execution.statement.name: execution.waits()[0] for execution in executions}
+    return {name: waits for name, waits in found.items() if waits is not None}
+
+
+def timeline(executions: Sequence[Execution[S]]) -> list[dict[str, Any]]:
+    """Return when each was submitted and ended, on the monotonic clock of its attempt."""
+    return [
+        {**e.statement.labels, "submitted_ns": e.submitted_ns, "ended_ns": e.ended_ns}
+        for e in executions
+    ]
+
+
+def plan_artifacts(plans: Sequence[Explained], unexplained: str) -> dict[str, Any]:
+    """Return the artifacts of plans, or of why there are none."""
+    found: dict[str, Any] = {}
+    if plans:
+        found["plans"] = {plan.query: plan.document for plan in plans}
+        found["accounting"] = {plan.query: plan.document["accounting"] for plan in plans}
+    return found | ({"unexplained": {"why": unexplained}} if unexplained else {})

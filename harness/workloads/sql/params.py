@@ -1,0 +1,117 @@
+"""Parameters of the user's own queries."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError, unknown
+from harness.workloads.parameters import (
+    CACHE,
+    PLANS,
+    QUERY_TIMEOUT,
+    WARMUPS,
+    CacheMode,
+    Outline,
+    Parameters,
+    check_warmups,
+    parameter,
+)
+from harness.workloads.sql.folder import read_folder
+
+_CONTENT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class _Folder:
+    values = "FOLDER"
+
+    def parse(self, name: str, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise UsageError(f"{name} {value!r}", "not a path", "name a folder such as shop/")
+        return str(Path(value).absolute())
+
+
+@dataclass(frozen=True)
+class _Queries:
+    values = "names of files in queries/, each once"
+
+    def parse(self, name: str, value: Any) -> tuple[str, ...]:
+        names = [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not names or len({*names}) < len(names):
+            raise UsageError(
+                f"{name} {value!r}", "not a list of queries, each once", "name them: top,by_day"
+            )
+        return tuple(str(one).removesuffix(".sql") for one in names)
+
+
+@dataclass(frozen=True)
+class _Content:
+    values = "digests"
+
+    def parse(self, name: str, value: Any) -> str:
+        if not isinstance(value, str) or not _CONTENT.fullmatch(value):
+            raise UsageError(f"{name} {value!r}", "not digests of a folder", "leave it out")
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlParams(Parameters):
+    """Your own queries over your own data."""
+
+    workload = "sql"
+    smaller = "fewer rows in load/"
+
+    folder: str = parameter(
+        _Folder(),
+        default_text="none: required",
+        option="--folder",
+        help="Folder with tables.sql, load/ and queries/ (docs/your-own-workload.md).",
+    )
+    queries: tuple[str, ...] = parameter(
+        _Queries(),
+        default_text="all",
+        option="--queries",
+        help="Queries to run, in this order: top,by_day.",
+        omit_unset=True,
+    )
+    cache: CacheMode = parameter(**CACHE, default="cold-per-query")
+    query_timeout_s: float | None = parameter(**QUERY_TIMEOUT)
+    plans: bool = parameter(**PLANS, default=True)
+    warmups: int = parameter(**WARMUPS)
+    content: str = parameter(
+        _Content(),
+        derive=lambda params: read_folder(Path(params.folder)).content if params.folder else None,
+        default_text="computed",
+        help="Digests of the folder's data, and of its queries, answers and check.",
+    )
+
+    def resolve(self) -> SqlParams:
+        if not self.folder:
+            raise UsageError(
+                "run sql",
+                "no folder is named",
+                "add --folder shop/; `harness workload init shop/` writes an example",
+            )
+        check_warmups(self.cache, self.warmups)
+        return self
+
+    @property
+    def data_digest(self) -> str:
+        """The part of ``content`` that loaded data depend on."""
+        return self.content.partition("-")[0]
+
+    def outline(self) -> Outline:
+        return Outline(cache=self.cache)
+
+    def chosen(self, known: dict[str, str]) -> dict[str, str]:
+        """Return the queries to run, of those of the folder; UsageError for an unknown one."""
+        for name in self.queries or ():
+            if name not in known:
+                raise unknown(f"query {name!r}", "no such file in queries/", name, list(known))
+        return {name: known[name] for name in self.queries or known}
+
+
+PARAMS = SqlParams

@@ -1,0 +1,133 @@
+"""A user's folder is loaded: the same rows from CSV, Parquet and dumps, keys verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from harness.errors import RunFailed
+from harness.progress import SilentProgress
+from harness.workloads.sql import data
+from harness.workloads.sql.folder import read_folder
+
+DUMPS = Path(__file__).parent / "recordings" / "dumps"
+ENGINES = ("duckdb", "postgres", "mysql", "mariadb")
+TABLES = """
+create table "Thing" (id integer primary key, name varchar(20), price decimal(8, 2), made date);
+create table part (thing integer, name varchar(20), foreign key (thing) references "Thing" (id));
+create index part_of on part (thing);
+"""
+THINGS = [
+    (1, 'a, "b"', Decimal("1.50"), date(2025, 1, 2)),
+    (2, "", None, None),
+    (3, None, Decimal("-7.00"), date(2025, 1, 3)),
+]
+
+
+@contextmanager
+def loaded(lab: Any, name: str, folder: Path) -> Iterator[Any]:
+    """A connection to an engine that has loaded the folder."""
+    engine, read = lab.engine(name), read_folder(folder)
+    source = lab.root / f"source-{lab.made}"
+    source.mkdir(mode=0o755)
+    data.check_loadable(read, engine)
+    data.generate(folder, read.data_digest, engine, source, SilentProgress())
+    engine.initialise(lab.places())
+    engine.start()
+    try:
+        data.load(source, engine, SilentProgress())
+        with closing(engine.connect()) as connection:
+            yield connection
+    finally:
+        engine.kill()
+
+
+@pytest.fixture
+def things(tmp_path: Path) -> Path:
+    (tmp_path / "load").mkdir()
+    (tmp_path / "tables.sql").write_text(TABLES)
+    (tmp_path / "load/thing.1.csv").write_bytes(
+        b'made,ID,name,price\r\n2025-01-02,1,"a, ""b""",1.50\r\n,2,"",\r\n'
+    )
+    (tmp_path / "load/thing.2.csv").write_text("id,name,price,made\n3,,-7,2025-01-03\n")
+    rows = "from (values (1, 'x'), (3, NULL)) as part (thing, name)"
+    duckdb.execute(f"copy ({rows}) to '{tmp_path / 'load/part.parquet'}' (format parquet)")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_rows_are_those_of_the_files(lab: Any, things: Path, name: str) -> None:
+    quote = "`" if name in ("mysql", "mariadb") else '"'
+    tables = TABLES.replace('"', quote)
+    (things / "tables.sql").write_text(tables)
+    with loaded(lab, name, things) as connection:
+        found = connection.execute(f"select * from {quote}Thing{quote} order by id").rows
+        assert found == THINGS
+        parts = connection.execute("select thing, name from part order by thing").rows
+        assert parts == [(1, "x"), (3, None)]
+        with pytest.raises(RunFailed):  # keys and foreign keys hold from now on
+            connection.execute("insert into part values (4, 'none')")
+
+
+@pytest.mark.parametrize("name", ENGINES[1:])
+def test_a_dump_is_loaded_as_it_is(lab: Any, tmp_path: Path, name: str) -> None:
+    (tmp_path / "load").mkdir()
+    (tmp_path / "tables.sql").write_text((DUMPS / f"{name}-tables.sql").read_text())
+    (tmp_path / "load/all.sql").write_text((DUMPS / f"{name}-rows.sql").read_text())
+    with loaded(lab, name, tmp_path) as connection:
+        (last,) = connection.execute("select * from customer where id = 201").rows
+        assert last == (201, "x", None)
+        assert len(connection.execute("select * from customer").rows) == 4
+        assert len(connection.execute("select * from orders").rows) == 3
+        texts = connection.execute("select a from extra where a is not null").rows
+        assert texts == [("it's\n\\tab\t;",)]
+
+
+@pytest.mark.parametrize("name", ["duckdb", "postgres"])
+def test_a_foreign_key_that_the_rows_break_is_an_error(lab: Any, things: Path, name: str) -> None:
+    (things / "load/part.parquet").unlink()
+    (things / "load/part.csv").write_text("thing,name\n99,x\n")
+    with pytest.raises(RunFailed), loaded(lab, name, things):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("part.csv", "thing,name\n1\n", "part.csv"),
+        ("part.csv", "thing,thing\n1,2\n", "does not name each column once"),
+        ("part.csv", "thing,colour\n1,red\n", "colour"),
+        ("part.csv", "thing,name\nmany,red\n", "many"),
+        ("part.parquet", "no Parquet", "part.parquet"),
+    ],
+)
+def test_a_bad_file_is_named(lab: Any, things: Path, name: str, text: str, words: str) -> None:
+    (things / "load/part.parquet").unlink()
+    (things / "load" / name).write_text(text)
+    with pytest.raises(RunFailed) as caught, loaded(lab, "postgres", things):
+        pass
+    assert words in str(caught.value) + caught.value.hint
+
+
+def test_a_folder_that_changes_after_the_check_is_not_loaded(lab: Any, things: Path) -> None:
+    engine, digest = lab.engine("duckdb"), read_folder(things).data_digest
+    (things / "load/thing.2.csv").write_text("id,name,price,made\n4,,-7,2025-01-03\n")
+    (lab.root / "changed").mkdir()
+    with pytest.raises(RunFailed, match="changed"):
+        data.generate(things, digest, engine, lab.root / "changed", SilentProgress())
+
+
+def test_source_data_are_not_for_other_users(lab: Any, things: Path) -> None:
+    (source := lab.root / "private").mkdir(mode=0o755)
+    engine, digest = lab.engine("postgres"), read_folder(things).data_digest
+    data.generate(things, digest, engine, source, SilentProgress())
+    assert [path.name for path in source.iterdir() if path.stat().st_mode & 0o007] == [
+        "source.json"
+    ]
