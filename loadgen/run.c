@@ -74,6 +74,17 @@ bool lg_run_fail(struct lg_run *run, const char *format, ...)
     return first;
 }
 
+/* The latencies since the last second of all loops, encoded; the caller frees it. */
+static char *latencies_since(const struct watch *watch)
+{
+    struct tb_coarse_hdr *sum = tb_allocate(1, sizeof *sum);
+    for (unsigned w = 0; w < watch->run->spec->threads; w++)
+        lg_live_add(watch->workers[w].live, watch->workers[w].live_seen, sum);
+    char *text = tb_coarse_hdr_encode(sum);
+    free(sum);
+    return text;
+}
+
 static void announce(const struct watch *watch, const char *event)
 {
     const struct lg_run *run = watch->run;
@@ -85,7 +96,9 @@ static void announce(const struct watch *watch, const char *event)
                                              memory_order_relaxed);
         json_object_set_new(counts, run->workload->operations[i].name, tb_integer(finished));
     }
-    tb_progress(event, counts);
+    char *latencies = strcmp(event, "second") == 0 ? latencies_since(watch) : NULL;
+    tb_progress_with(event, counts, latencies);
+    free(latencies);
     json_decref(counts);
 }
 
@@ -262,6 +275,8 @@ static void start_workers(struct lg_run *run, struct lg_worker *workers)
         worker->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         worker->tallies = lg_tallies_new(run->workload->operation_count,
                                          run->spec->intervals_per_histogram);
+        worker->live = tb_allocate(1, sizeof *worker->live);
+        worker->live_seen = tb_allocate(TB_COARSE_COUNTERS, sizeof *worker->live_seen);
         int failure = pthread_create(&worker->thread, NULL, lg_worker_main, worker);
         if (failure) {
             fprintf(stderr, "loadgen: thread %u of %u: %s\n", i + 1, run->spec->threads,

@@ -62,6 +62,8 @@ struct lg_worker {
     uint64_t cpu_ns;                     /* of the thread, in the window */
 
     /* Read by the main thread while we write. */
+    struct lg_live *live;
+    unsigned *live_seen;              /* main thread: what it has reported */
     atomic_uint in_flight;            /* calls that are not answered yet */
     atomic_uint_fast64_t reply_ns; /* the last sign of life of the server */
 

@@ -86,6 +86,16 @@ void lg_tally_latencies(const struct lg_tally *tally, size_t stretch, struct tb_
     }
 }
 
+void lg_live_add(const struct lg_live *live, unsigned seen[TB_COARSE_COUNTERS],
+                 struct tb_coarse_hdr *into)
+{
+    for (size_t i = 0; i < TB_COARSE_COUNTERS; i++) {
+        unsigned now = atomic_load_explicit(&live->counts[i], memory_order_relaxed);
+        into->counts[i] += now - seen[i]; /* a counter that wraps around counts on */
+        seen[i] = now;
+    }
+}
+
 void lg_tally_add(struct lg_tally *tally, const struct lg_tally *other)
 {
     tb_hdr_add(&tally->latency, &other->latency);

@@ -39,6 +39,11 @@ struct lg_latencies {
     size_t room;    /* in `begins` */
 };
 
+/* Latencies since the beginning, of all operations of a loop; the main thread reads it meanwhile. */
+struct lg_live {
+    atomic_uint counts[TB_COARSE_COUNTERS];
+};
+
 struct lg_codes {
     size_t count;
     struct {
@@ -52,11 +57,21 @@ struct lg_tally *lg_tallies_new(size_t operations, size_t intervals);
 void lg_tallies_free(struct lg_tally *tallies, size_t operations);
 /* The next operations are of this interval; intervals never decrease. */
 void lg_tally_enter(struct lg_tally *tally, size_t interval);
+/* Adds what was recorded since the call before: `seen` is what that one has left (zeros at first). */
+void lg_live_add(const struct lg_live *live, unsigned seen[TB_COARSE_COUNTERS],
+                 struct tb_coarse_hdr *into);
 /* All but the latencies over time. */
 void lg_tally_add(struct lg_tally *tally, const struct lg_tally *other);
 /* Adds those of one stretch. */
 void lg_tally_latencies(const struct lg_tally *tally, size_t stretch, struct tb_coarse_hdr *into);
 void lg_codes_count(struct lg_codes *codes, const char *code, uint64_t times);
+
+static inline void lg_live_record(struct lg_live *live, uint64_t latency_ns)
+{
+    atomic_uint *count = &live->counts[tb_hdr_index(latency_ns) >> TB_COARSE_SHIFT];
+    unsigned so_far = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, so_far + 1, memory_order_relaxed);
+}
 
 static inline void lg_tally_done(struct lg_tally *tally, size_t interval, uint64_t latency_ns)
 {

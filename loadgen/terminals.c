@@ -290,6 +290,7 @@ void lg_count(struct lg_worker *worker, struct lg_user *user, enum lg_status sta
     if (status != LG_ROLLED_BACK) {
         uint64_t so_far = atomic_load_explicit(&tally->finished, memory_order_relaxed);
         atomic_store_explicit(&tally->finished, so_far + 1, memory_order_relaxed);
+        lg_live_record(worker->live, latency_ns);
         if (run->journal >= 0 && run->workload->journal)
             run->workload->journal(run->work, &user->terminal, result, &worker->journal);
     }

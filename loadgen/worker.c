@@ -293,6 +293,8 @@ void lg_worker_free(struct lg_worker *worker)
     free(worker->users);
     free(worker->own);
     free(worker->journal.bytes);
+    free(worker->live);
+    free(worker->live_seen);
     lg_tallies_free(worker->tallies, worker->run->workload->operation_count);
     close(worker->epoll);
     close(worker->timer);

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #define PROGRESS_FD 3
+/* What a member takes in addition to its text: its name, quotes, the end of the line. */
+#define MEMBER_BYTES 32
 
 static bool opened;
 static int flags; /* as inherited */
@@ -59,11 +61,20 @@ bool tb_progress_whole(const char *event, json_t *counts)
 
 void tb_progress(const char *event, json_t *counts)
 {
+    tb_progress_with(event, counts, NULL);
+}
+
+void tb_progress_with(const char *event, json_t *counts, const char *latency_hdr)
+{
     if (!opened)
         return;
     json_t *line = line_of(event, counts);
     char text[PIPE_BUF];
     size_t length = json_dumpb(line, text, sizeof text - 1, JSON_COMPACT);
+    if (latency_hdr && length + strlen(latency_hdr) + MEMBER_BYTES < sizeof text) {
+        json_object_set_new(line, "latency_hdr", json_string(latency_hdr));
+        length = json_dumpb(line, text, sizeof text - 1, JSON_COMPACT);
+    }
     json_decref(line);
     if (length == 0 || length > sizeof text - 1)
         return;

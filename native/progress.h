@@ -23,6 +23,8 @@ void tb_progress_close(void);
  * may be NULL and stays the caller's.
  */
 void tb_progress(const char *event, json_t *counts);
+/* The same with a histogram as the member "latency_hdr"; without it where the line has no room. */
+void tb_progress_with(const char *event, json_t *counts, const char *latency_hdr);
 /*
  * The same, of any length: it waits for its reader, so only while nothing is measured. False if
  * there is none.

@@ -75,7 +75,7 @@ def _ended_by(error: BaseException) -> int:
 
     cause = interruption(error)
     if cause is not None:
-        _print_error("interrupted", "everything that was started is stopped")
+        _print_error("interrupted", "everything that was started is stopped", _notes(error))
         return cause.code if isinstance(cause, SystemExit) and isinstance(cause.code, int) else 130
     if isinstance(error, OSError):
         # shutil.Error has a line for each file of a tree.
@@ -85,6 +85,15 @@ def _ended_by(error: BaseException) -> int:
         _print_error(**error.to_json())
         return error.exit_code
     raise error
+
+
+def _notes(error: BaseException | None) -> str:
+    """Return the notes of the exceptions that led to it: typer makes an exit of Ctrl-C."""
+    found: list[str] = []
+    while error is not None:
+        found += getattr(error, "__notes__", ())
+        error = error.__context__
+    return "; ".join(found)
 
 
 def _print_error(problem: str, context: str, hint: str = "", type: str = "Interrupted") -> None:

@@ -93,7 +93,7 @@ def run_paper(options: PaperOptions) -> None:
             _print_plan(found, figures, chosen, times, options.json_)
             return
         cells = with_looks(figures, chosen.cells)
-        made, left_out = run_cells(cells, budget_ns, env, into, options.retries)
+        made, left_out = run_cells(found.name, cells, budget_ns, env, into, options.retries)
         done = figures_of(found, request, env, into)
     # Reports are loaded where they are needed.
     from harness.paper.report import figure_runs

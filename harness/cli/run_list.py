@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,9 +14,9 @@ from harness.cli import show
 from harness.cli.common import print_json, set_params, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, command_environment
-from harness.execution.host_lock import working_ns
 from harness.execution.run import ResolvedRun
 from harness.execution.run_list import Retries, expected_ns, plan_steps, run_plan
+from harness.execution.schedule import Schedule
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Budget, Estimator, least_ns
 from harness.experiment.selection import installed
@@ -67,8 +68,17 @@ def execute(
         print_run_list(steps, env, earlier, options.json_)
     else:
         retries = Retries(options.retries)
-        return run_plan(plan, steps, env, into, options.again, retries, after_block)
+        schedule = Schedule(plan, steps, env, into, resumes=_resumes(options), again=again)
+        with schedule.running():
+            return run_plan(
+                plan, steps, env, into, options.again, retries, after_block, schedule=schedule
+            )
     return None
+
+
+def _resumes(options: CommonOptions) -> bool:
+    """Whether the same command, without --again, keeps the runs that it has completed."""
+    return not options.again or "--again" in sys.argv
 
 
 def execute_experiment(
@@ -89,6 +99,7 @@ def execute_experiment(
     """
     restart = options.again
     into = store(options.results)
+    budget = Budget(goal.budget_ns if goal else None)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
         with plan.blaming():
             plan = installed(plan, env, skip_missing)
@@ -109,12 +120,16 @@ def execute_experiment(
         repeats, expected = _forecast(steps, env, into, plan.looks)
         for text in filter(None, (repeats.text, *(one.text for one in expected))):
             env.progress.say(text)
-        with _canary(plan, steps, env, into, goal) if with_canary else nullcontext():
-            budget = Budget(goal.budget_ns if goal else None, working_ns)
+        early, resumes = sequence is not None, _resumes(options)
+        schedule = Schedule(plan, steps, env, into, budget.left_ns, resumes, early, again)
+        with (
+            schedule.running(),
+            _canary(plan, steps, env, into, goal) if with_canary else nullcontext(),
+        ):
             retries = Retries(options.retries, lambda own: budget.refuses(_cost_ns(own, into)))
 
             def run(own: Sequence[ResolvedRun]) -> list[StoredRun]:
-                return run_plan(plan, own, env, into, restart, retries)
+                return run_plan(plan, own, env, into, restart, retries, schedule=schedule)
 
             if sequence is None:
                 finished, ended = run(steps), ""

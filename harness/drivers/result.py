@@ -14,6 +14,7 @@ from typing import Any
 from harness import hdr
 from harness.counters import difference
 from harness.errors import RunFailed
+from harness.units import format_ns
 from harness.workload import Session
 
 
@@ -171,16 +172,37 @@ def _nothing(*_: Any) -> None:
 
 
 @dataclass(frozen=True)
+class Second:
+    """What a driver did in its last second, for the live view.
+
+    ``per_s``: operations; ``latency_hdrs``: of its processes, where it reports them.
+    """
+
+    per_s: float
+    latency_hdrs: Sequence[str] = ()
+
+    def text(self, noun: str) -> str:
+        """``1,234 transactions/s, p99 3.21 ms``."""
+        rate = f"{self.per_s:,.0f} {noun}/s"
+        if not self.latency_hdrs:
+            return rate
+        found = hdr.merge(hdr.decode(text) for text in self.latency_hdrs)
+        return f"{rate}, p99 {format_ns(found.percentile(99))}" if found.total else rate
+
+
+@dataclass(frozen=True)
 class WindowCallbacks:
     """Functions that a driver calls, in the calling thread or another.
 
     ``on_measuring``, ``on_measured``: once, as the measured window begins and ends.
     ``on_counts``: about every second, the operations so far by name (of a load: rows by table).
+    ``on_second``: the last second, with the counts after it.
     """
 
     on_measuring: Callable[[], None] = _nothing
     on_measured: Callable[[], None] = _nothing
     on_counts: Callable[[Mapping[str, int]], None] = _nothing
+    on_second: Callable[[Second], None] = _nothing
 
 
 @dataclass

@@ -18,7 +18,7 @@ import pwd
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -42,13 +42,25 @@ _ATTEMPT_S = 0.02
 _POLL_S = 0.2
 _SHOWN_CHARACTERS = 120
 
-#: How long this process has waited for the lock, time by time.
+#: How long this process has waited for the lock, time by time, and since when it waits now.
 _waits_ns: list[int] = []
+_waiting_since_ns: list[int] = []
 
 
 def working_ns() -> int:
     """The monotonic clock, which stands still while this process waits for the lock."""
-    return time.monotonic_ns() - sum(_waits_ns)
+    return min([time.monotonic_ns(), *_waiting_since_ns]) - sum(_waits_ns)
+
+
+@contextmanager
+def _clock_stopped() -> Iterator[None]:
+    began_ns = time.monotonic_ns()
+    _waiting_since_ns.append(began_ns)
+    try:
+        yield
+    finally:
+        _waiting_since_ns.remove(began_ns)
+        _waits_ns.append(time.monotonic_ns() - began_ns)
 
 
 @dataclass(frozen=True)
@@ -188,22 +200,19 @@ def _waits_until(
     """Wait, naming each holder once; False where it was given up."""
     if free():
         return True
-    began, said = time.monotonic_ns(), None
-    try:
+    said = None
+    with _clock_stopped(), ExitStack() as shown:
         while not free():
             if not patient():
                 return False
             now = holder()
-            if now is not None and now != said:
-                said = now
-                progress.say(f"waiting until another harness has measured: {_named(now)}")
-            elif said is None:
-                said = -1
-                progress.say(f"waiting until another harness has measured ({path} is locked)")
+            if said is None or (now is not None and now != said):
+                said = -1 if now is None else now
+                text = f"{path} is locked" if now is None else _named(now)
+                shown.close()
+                shown.enter_context(progress.waiting(f"waiting for another harness: {text}"))
             time.sleep(_POLL_S)
-        return True
-    finally:
-        _waits_ns.append(time.monotonic_ns() - began)
+    return True
 
 
 def _open(path: Path, mode: int) -> int:
@@ -281,7 +290,7 @@ def _holder_of(status: os.stat_result) -> int | None:
 
 
 def _named(pid: int | None) -> str:
-    """``harness run tpch (process 123 of user bench, since 2026-01-31 14:02:11)``."""
+    """``process 123 of user bench, since 2026-01-31 14:02:11: harness run tpch``."""
     if not pid or not _lives(pid):
         return "its process has ended, its supervisor still cleans up"
     found = process_stat(pid)
@@ -289,7 +298,7 @@ def _named(pid: int | None) -> str:
         return f"process {pid}"
     since = _started(found.id.start_ticks)
     words = f"process {pid} of user {_user_of(pid)}, since {since:%Y-%m-%d %H:%M:%S}"
-    return f"{command} ({words})" if (command := _command(pid)) else words
+    return f"{words}: {command}" if (command := _command(pid)) else words
 
 
 def _lives(pid: int) -> bool:

@@ -15,6 +15,7 @@ from harness.execution import data
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
 from harness.execution.run import ResolvedRun, host_state
+from harness.execution.schedule import Schedule, kept_of_interrupted
 from harness.experiment.preflight import EngineRun, prepare_all
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator
@@ -60,6 +61,8 @@ def plan_steps(
     kept = {}
     if again and resume:
         kept = completed_before_interruption(plan.runs, env, store, plan.name)
+        for stored in kept_of_interrupted(store, plan):
+            kept.setdefault(stored.head["spec_hash"], []).append(stored)
     steps = []
     for run in resolved:
         key = run.spec.hash()
@@ -152,6 +155,8 @@ def run_plan(
     restart: bool = False,
     retries: Retries | None = None,
     after_block: Callable[[int, Sequence[StoredRun]], None] = lambda planned, runs: None,
+    *,
+    schedule: Schedule | None = None,
 ) -> list[StoredRun]:
     """Run what is not done; returns the runs of the whole plan in its order.
 
@@ -160,35 +165,34 @@ def run_plan(
     block, and in the result (:func:`last_attempts`). What can be run in the present host
     mode is run first; then a run that needs another one stops the plan with what to do:
     finished runs stay, and the same command resumes. ``after_block`` receives the number of runs
-    of each block that has ended, and all attempts at them.
+    of each block that has ended, and all attempts at them. ``schedule``: of the command, where
+    these are not all of its runs.
     """
+    if schedule is None:
+        whole = Schedule(plan, steps, env, store)
+        with whole.running():
+            return run_plan(plan, steps, env, store, restart, retries, after_block, schedule=whole)
     runs: list[StoredRun] = []
 
     def attempt(step: ResolvedRun, earlier: StoredRun | None = None) -> StoredRun:
         same = {**_unchanged(step, env, plan.experiment), **step.resume_conditions()}
         env.supervisor.renew()
         own = Attempt(conditions=same, experiment=plan.experiment, restart=restart, failed=earlier)
-        runs.append(stored := step.run(env, store, own))
-        env.progress.say(f"{stored.run_id}: {_result(stored)}")
+        runs.append(stored := schedule.run(step, lambda: step.run(env, store, own)))
         return stored
 
-    _prepare_data(steps, env)
-    with env.progress.task(f"experiment {plan.name}", len(steps)) as task:
-        for _, of_block in groupby(steps, lambda step: step.spec.block):
-            block, first = list(of_block), len(runs)
-            failed: list[tuple[ResolvedRun, StoredRun]] = []
-            for step in block:
-                if step.done:
-                    runs.append(step.done)
-                elif step.runnable:
-                    if (stored := attempt(step)).run["status"] == "failed":
-                        failed.append((step, stored))
-                else:
-                    continue
-                task.advance()
-            if retries is not None:
-                retries.make(failed, attempt, env.progress.say)
-            after_block(len(block), runs[first:])
+    _prepare_data(steps, env, schedule)
+    for _, of_block in groupby(steps, lambda step: step.spec.block):
+        block, first = list(of_block), len(runs)
+        failed: list[tuple[ResolvedRun, StoredRun]] = []
+        for step in block:
+            if step.done:
+                runs.append(step.done)
+            elif step.runnable and (stored := attempt(step)).run["status"] == "failed":
+                failed.append((step, stored))
+        if retries is not None:
+            retries.make(failed, attempt, env.progress.say)
+        after_block(len(block), runs[first:])
     for step in steps:
         if step.done is None and not step.runnable:
             _stop_for(step.spec, env)
@@ -216,7 +220,7 @@ def last_attempts_of(planned: int, runs: Sequence[StoredRun]) -> list[StoredRun]
     return found
 
 
-def _prepare_data(steps: Sequence[ResolvedRun], env: Environment) -> None:
+def _prepare_data(steps: Sequence[ResolvedRun], env: Environment, schedule: Schedule) -> None:
     """Load all datasets before the first run is measured.
 
     Loaded when first needed, the first placement of every engine would be measured
@@ -234,6 +238,7 @@ def _prepare_data(steps: Sequence[ResolvedRun], env: Environment) -> None:
             with (
                 env.supervisor.silence.naming(),
                 one_at_a_time(env.progress, env.supervisor.hold),
+                schedule.loading(resolved),
             ):
                 data.loaded_dataset(resolved, env)
                 data.changes_data(resolved, env)
@@ -263,12 +268,6 @@ def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:
 
 def _modes(spec: RunSpec) -> str:
     return " or ".join((spec.required_host_mode or "any").split("|"))
-
-
-def _result(stored: StoredRun) -> str:
-    """Its status, and why it failed."""
-    status, error = stored.run["status"], stored.run["error"]
-    return f"{status}: {error['problem']}: {error['context']}" if error else status
 
 
 def complete_runs(

@@ -128,7 +128,7 @@ def _observe(resolved: EngineRun, record: Run, name: str) -> None:
             work_directory(resolved.tiers["data"], f"{record.run_id}-observed", "data")
         ),
     )
-    env.progress.say(f"{record.run_id}: second execution under {name}")
+    env.progress.note(f"second execution under {name}")
     try:
         with ExitStack() as stack, silence.phase("prepare"):
             run = _EngineAtWork(resolved, record.scratch(), stack)
@@ -288,7 +288,7 @@ class _EngineAtWork:
         places = self.places = DataDirectories(directories, resolved.memory_policy)
         # A server that still writes would get in the way of removing its directories.
         self.stack.callback(self.engine.kill)
-        env.progress.say(f"{record.run_id}: restoring the dataset")
+        env.progress.note("restoring the dataset")
         with silence.phase("restore"):
             self.engine.restore(dataset.content, places)
         self._trace_io(places)

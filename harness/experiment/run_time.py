@@ -9,6 +9,7 @@ from statistics import median
 from typing import Literal
 
 from harness import registry
+from harness.store.datasets import Dataset
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
 from harness.units import NS_PER_S
@@ -28,6 +29,8 @@ _NEWEST = 20
 #: the server.
 _ASSUMED_BYTES_PER_S = 100_000_000
 _ASSUMED_OVERHEAD_NS = 10 * NS_PER_S
+#: Without a load that was timed: its rate.
+_ASSUMED_LOAD_BYTES_PER_S = 30_000_000
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,15 @@ class Estimator:
         return RunTime(shortest + _ASSUMED_OVERHEAD_NS + copying_ns, "assumptions")
 
 
+def load_ns(datasets: Sequence[Dataset], spec: RunSpec, size_bytes: int) -> int:
+    """How long it takes to load data of this size: by the newest dataset alike, or assumed."""
+    for dataset in sorted(datasets, key=lambda one: -int(one.record["created_unix_ns"])):
+        key, took_ns = dataset.record["key"], dataset.record.get("loaded_in_ns")
+        if took_ns and (key.get("workload"), key.get("engine")) == (spec.workload, spec.engine):
+            return int(took_ns) * size_bytes // max(1, dataset.size_bytes)
+    return size_bytes * NS_PER_S // _ASSUMED_LOAD_BYTES_PER_S
+
+
 def _kind(spec: RunSpec) -> str:
     return f"{spec.workload} on {spec.engine}"
 
@@ -88,12 +100,17 @@ class Budget:
         self._clock = clock
         self._started = clock()
 
+    def left_ns(self) -> int | None:
+        """What is left of it."""
+        if self._budget_ns is None:
+            return None
+        return max(0, self._budget_ns - (self._clock() - self._started))
+
     def refuses(self, cost_ns: int | None) -> str:
         """Why runs of this estimated duration do not fit; empty if they do, or nothing is known."""
-        if self._budget_ns is None:
+        if (left_ns := self.left_ns()) is None:
             return ""
-        left_ns = self._budget_ns - (self._clock() - self._started)
-        if left_ns <= 0:
+        if left_ns == 0:
             return "the budget is spent"
         if cost_ns is not None and cost_ns > left_ns:
             return "does not fit into what is left of the budget"

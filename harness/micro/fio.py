@@ -92,7 +92,7 @@ class Fio(FioParams, MeasuringProgram):
             random.Random(f"{work.seed}/{repeat}").shuffle(order)
             for number, job in enumerate(order, 1):
                 done = f"{repeat + 1} of {work.repeats}, {number} of {len(order)}"
-                work.env.progress.say(f"{work.tier.name}: {job.configuration} ({done})")
+                work.env.progress.note(f"{work.tier.name}: {job.configuration} ({done})")
                 text = job_file(job, self, past_cache, work.seed + repeat)
                 files.setdefault(job.configuration, text)
                 warmed = cached and not job.appends and not _direct(job, past_cache)
@@ -190,7 +190,7 @@ def fill(work: MicroContext, name: str, size_bytes: int, past_cache: bool) -> No
 
     ``size_bytes``: whole MiB.
     """
-    work.env.progress.say(f"{work.tier.name}: writing {format_bytes(size_bytes)}")
+    work.env.progress.note(f"{work.tier.name}: writing {format_bytes(size_bytes)}")
     options = {
         "filename": name,
         "size": size_bytes,

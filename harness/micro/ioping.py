@@ -90,7 +90,7 @@ class Ioping(Parameters, MeasuringProgram):
         for repeat in range(work.repeats):
             for operation, pattern in self.cases:
                 done = f"{repeat + 1} of {work.repeats}"
-                work.env.progress.say(f"{work.tier.name}: ioping {pattern} {operation} ({done})")
+                work.env.progress.note(f"{work.tier.name}: ioping {pattern} {operation} ({done})")
                 argv = _argv(self, operation, pattern, direct, work.seed + repeat)
                 name = f"{_configuration(operation, pattern)} (repeat {done})"
                 found = work.step(name, partial(_times, work, argv, self.requests))

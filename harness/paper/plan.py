@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from harness import registry
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
-from harness.execution.host_lock import working_ns
 from harness.execution.run import ResolvedRun
 from harness.execution.run_list import Retries, expected_ns, plan_steps, run_plan
+from harness.execution.schedule import Schedule
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.run_time import Budget, Estimator
 from harness.experiment.sequential import continued
@@ -372,36 +372,45 @@ def with_looks(figures: Sequence[Figure], cells: Sequence[Cell]) -> list[Cell]:
 
 
 def run_cells(
-    cells: Sequence[Cell], budget_ns: int, env: Environment, store: Store, retries: int = 0
+    name: str,
+    cells: Sequence[Cell],
+    budget_ns: int,
+    env: Environment,
+    store: Store,
+    retries: int = 0,
 ) -> tuple[list[StoredRun], LeftOut]:
-    """The runs that were made, failed ones included, and the cells that were not run.
+    """The runs of a paper that were made, failed ones included, and the cells that were not run.
 
     A complete run is not run again, so the same command resumes what was interrupted and uses the
     next budget for what the last one left.
     """
-    budget = Budget(budget_ns, working_ns)
+    budget = Budget(budget_ns)
     attempts = Retries(
         retries, lambda steps: budget.refuses(expected_ns(steps, Estimator(store.runs())))
     )
     made: list[StoredRun] = []
     left_out: LeftOut = {}
-    for cell in cells:
-        if why := budget.refuses(cell.estimate_ns(Estimator(store.runs()))):
-            left_out[cell.entry, cell.turn] = why
-            continue
-        env.progress.say(f"{cell.what}: {', '.join(part.what for part in cell.to_do)}")
-        try:
-            made += _run(cell, env, store, attempts)
-        except UsageError as error:
-            left_out[cell.entry, cell.turn] = str(error)
+    steps = {part.hash: part.step for cell in cells for part in cell.to_do if part.step}
+    plan = Plan(name, "", tuple(step.spec for step in steps.values()))
+    schedule = Schedule(plan, list(steps.values()), env, store, budget.left_ns)
+    with schedule.running():
+        for cell in cells:
+            if why := budget.refuses(cell.estimate_ns(Estimator(store.runs()))):
+                left_out[cell.entry, cell.turn] = why
+                continue
+            try:
+                made += _run(cell, schedule, attempts)
+            except UsageError as error:
+                left_out[cell.entry, cell.turn] = str(error)
     return made, left_out
 
 
-def _run(cell: Cell, env: Environment, store: Store, retries: Retries) -> list[StoredRun]:
+def _run(cell: Cell, schedule: Schedule, retries: Retries) -> list[StoredRun]:
+    env, store = schedule.env, schedule.store
     assert cell.plan is not None, "there is something to do"
     steps = [part.step for part in cell.to_do if part.step]
     if not cell.alone:  # checked again: the data of others take space, another figure made some
         specs = tuple(step.spec for step in steps)
         steps = plan_steps(replace(cell.plan, runs=specs), env, store, enough=_ENOUGH)
     todo = [step for step in steps if step.done is None]
-    return run_plan(cell.plan, todo, env, store, retries=retries)
+    return run_plan(cell.plan, todo, env, store, retries=retries, schedule=schedule)

@@ -171,6 +171,7 @@ class DatasetBuilder:
     partial: Path
     target: Path
     published: bool = False
+    _began_ns: int = field(default_factory=time.monotonic_ns)
 
     @property
     def content(self) -> Path:
@@ -205,6 +206,7 @@ class DatasetBuilder:
             "key": dict(key),
             "facts": dict(facts),
             "created_unix_ns": time.time_ns(),
+            "loaded_in_ns": time.monotonic_ns() - self._began_ns,
             "files": files,
             **({"load_retries": dict(load_retries)} if load_retries else {}),
         }

@@ -7,6 +7,7 @@
 #include "../timers.h"
 #include "../worker.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -98,6 +99,25 @@ static void many_intervals_are_kept(void)
     for (size_t i = 0; i < MANY; i++)
         CHECK_CASE(in_stretch(tally, i, &sum) == i, i);
     lg_tallies_free(tally, 1);
+}
+
+/* What was seen is not reported again, also where a counter has wrapped around. */
+static void seconds_have_the_latencies_since_the_last_one(void)
+{
+    static struct lg_live live;
+    static unsigned seen[TB_COARSE_COUNTERS];
+    static struct tb_coarse_hdr second, alone;
+    size_t place = tb_hdr_index(3000) >> TB_COARSE_SHIFT;
+    atomic_store(&live.counts[place], UINT_MAX);
+    seen[place] = UINT_MAX;
+    lg_live_record(&live, 3000);
+    lg_live_record(&live, 5);
+    lg_live_add(&live, seen, &second);
+    tb_coarse_hdr_record(&alone, 3000);
+    tb_coarse_hdr_record(&alone, 5);
+    CHECK(memcmp(&second, &alone, sizeof second) == 0);
+    lg_live_add(&live, seen, &second);
+    CHECK(memcmp(&second, &alone, sizeof second) == 0);
 }
 
 static const struct lg_operation buy[] = {
@@ -380,6 +400,7 @@ int main(void)
     codes_beyond_the_table_are_other();
     latencies_are_kept_by_interval();
     many_intervals_are_kept();
+    seconds_have_the_latencies_since_the_last_one();
     names_are_found_where_they_are_names();
     what_a_statement_cannot_have_is_named();
     an_operation_has_the_number_of_statements_it_requires();

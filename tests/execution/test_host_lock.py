@@ -238,7 +238,8 @@ def test_whoever_waits_is_told_command_process_and_since_when(shared):
     holder.communicate()
     waiting.join()
     assert re.search(
-        rf"import pathlib.* \(process {holder.pid} of user \w+, since \d{{4}}-", reports.lines[0]
+        rf"process {holder.pid} of user \w+, since \d{{4}}-[\d: -]+: .*import pathlib",
+        reports.lines[0],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -120,7 +121,7 @@ RUNNING: Any = SimpleNamespace(
     host=FACTS, progress=SilentProgress(), supervisor=SimpleNamespace(renew=lambda: None)
 )
 PLAN = Plan("mine", "", (CXL,))
-NO_STORE: Any = None
+NO_STORE: Any = SimpleNamespace(runs=list, root=Path("/nonexistent"))
 
 
 @pytest.mark.parametrize(("build", "done"), [(7, True), (8, False)])
@@ -144,7 +145,9 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
     unchanged = {"build": 7, "experiment": plan.experiment, "host": "here", "kernel": "6.1"}
     facts = {name: None for name in FACTS if name not in ("host_id", "kernel")}
     before.manifest = {"conditions": unchanged | {"host state": facts}}  # scaled otherwise
-    store: Any = SimpleNamespace(runs=lambda: [before], interrupted=lambda spec: spec == CXL)
+    store: Any = SimpleNamespace(
+        runs=lambda: [before], interrupted=lambda spec: spec == CXL, root=NO_STORE.root
+    )
     later = replace(plan, looks=2)  # the same command once more within a budget
     runs = [_Made(first, build=7), _Made(CXL, build=7)]
     steps = plan_steps(later, HERE, store, again=True, resume=True, resolved=runs)

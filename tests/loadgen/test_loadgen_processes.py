@@ -21,7 +21,7 @@ from scratch import open_directory
 from harness import hdr, native_programs
 from harness.drivers.loadgen.merge_results import journals, merged, split
 from harness.drivers.loadgen.processes import drive
-from harness.drivers.result import WindowCallbacks
+from harness.drivers.result import Second, WindowCallbacks
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_for, loadgen_program
 from harness.supervise import silence
@@ -105,6 +105,21 @@ def test_phases_are_reported_once_and_counts_only_grow(clients):
     assert done == sorted(done)
     assert done[-1] == result["operations"][0]["count"] == 3000
     assert loadgens() == []
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_each_second_has_its_rate_and_latencies(clients, processes):
+    """The seconds' counts are those of the whole; latencies of processes are merged."""
+    seconds: list[Second] = []
+    spec = {**OPEN, "ramp_up_ns": 0, "duration_ns": 3 * S}
+    result = drive(split(spec, processes), clients, WindowCallbacks(on_second=seconds.append))
+    (ping,) = result["operations"]
+    found = [hdr.merge(map(hdr.decode, one.latency_hdrs)) for one in seconds]
+    assert len(seconds) >= 2 * processes
+    assert max(len(one.latency_hdrs) for one in seconds) == processes
+    assert 0 < max(one.total for one in found) <= ping["count"]
+    assert max(one.max for one in found) <= 1.01 * hdr.decode(ping["latency_hdr"]).max
+    assert all(one.text("pings").startswith(f"{one.per_s:,.0f} pings/s") for one in seconds)
 
 
 @pytest.mark.parametrize(

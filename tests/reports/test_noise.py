@@ -21,6 +21,7 @@ from harness.cli.app import app
 from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan, find_profile, known_profiles, load_profile
 from harness.experiment.selection import pairs_of, twice
+from harness.progress import SilentProgress
 from harness.store.calibrations import Calibration, CalibrationStore, latest_of
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
@@ -137,7 +138,7 @@ def test_a_pair_with_a_failed_run_is_left_out(tmp_path: Path) -> None:
 def test_an_interrupted_calibration_has_its_whole_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, kept: int | None
 ) -> None:
-    def run_plan(plan: Plan, steps: Sequence[ResolvedRun], *more: Any) -> None:
+    def run_plan(plan: Plan, steps: Sequence[ResolvedRun], *more: Any, **_: Any) -> None:
         after_block = more[-1]
         results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
         for step in steps[: 2 * blocks : 2]:
@@ -149,7 +150,7 @@ def test_an_interrupted_calibration_has_its_whole_blocks(
             after_block(2, [write(tmp_path, Case(metrics=[one], **changes)) for one in results])
         raise KeyboardInterrupt
 
-    nowhere = SimpleNamespace()
+    nowhere = SimpleNamespace(progress=SilentProgress(), argv=["harness", "calibrate"])
     monkeypatch.setattr(command, "command_environment", lambda *_: nullcontext(nowhere))
     monkeypatch.setattr(
         run_list, "plan_steps", lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]

@@ -7,7 +7,7 @@ with its script, its SQLite files and its logs, which is removed at the end what
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,12 +27,6 @@ from harness.workload import Clients
 
 #: It starts its users one after the other (``vuset delay`` and the threads themselves).
 _START_PER_USER_S = 0.5
-#: Where a timed run is, for a person.
-_PHASES: Mapping[Phase, str] = {
-    "starting": "ramp-up",
-    "measuring": "measuring",
-    "ending": "gathering its result",
-}
 
 
 def build(
@@ -86,8 +80,8 @@ def measure(
     profiled_s = 60.0 * (options.ramp_up_min + options.duration_min)
     script = timed_script(target, options)
     with _Conversation.open(hammerdb, target, clients, script, problem) as talk:
-        with progress.task(f"{hammerdb.name}, {options.users} users", profiled_s, "s") as task:
-            window = _Window(talk, drives, task)
+        with progress.task("warm-up", 60.0 * options.ramp_up_min, "s") as task:
+            window = _Window(talk, drives, task, 60.0 * options.duration_min)
             starting_s = 60.0 * options.ramp_up_min + _START_PER_USER_S * options.users
             window.until("measuring", starting_s + margin_s)
             window.until("ending", 60.0 * options.duration_min + margin_s)
@@ -186,6 +180,7 @@ class _Window:
     talk: _Conversation
     drives: WindowCallbacks
     task: Task
+    window_s: float
     began_ns: int = 0
     ended_ns: int = 0
     cpu_ns: int | None = None
@@ -206,7 +201,7 @@ class _Window:
 
     def _tick(self) -> None:
         now = time.monotonic()
-        self.task.advance(now - self._told, note=_PHASES[self.talk.words.phase])
+        self.task.advance(now - self._told)
         self._told = now
 
     def _enter(self, phase: Literal["measuring", "ending"]) -> None:
@@ -216,10 +211,12 @@ class _Window:
         if phase == "measuring":
             self.began_ns, self.cpu_ns = now, cpu_ns
             self.drives.on_measuring()
+            self.task.enter("measurement", self.window_s)
         else:
             self.ended_ns = now
             self.cpu_ns = None if cpu_ns is None or self.cpu_ns is None else cpu_ns - self.cpu_ns
             self.drives.on_measured()
+            self.task.enter("waiting for HammerDB's result", None)
 
 
 def _awaited(phase: Phase | None) -> str:

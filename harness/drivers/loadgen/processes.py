@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,12 @@ from harness import jsonfile, remote_hosts
 from harness.drivers.client_program import private_folder
 from harness.drivers.loadgen.merge_results import merged, split, summed
 from harness.drivers.loadgen.remote_clients import RemoteClients
-from harness.drivers.result import SERIES_NS, WindowCallbacks, intervals_per_histogram
+from harness.drivers.result import (
+    SERIES_NS,
+    Second,
+    WindowCallbacks,
+    intervals_per_histogram,
+)
 from harness.engine import Credentials, Process
 from harness.errors import RunFailed
 from harness.native_programs import loadgen_for
@@ -65,11 +71,12 @@ class StalledError(RunFailed):
 
 
 def offer(
-    spec: Mapping[str, Any], session: Session, drives: WindowCallbacks, outline: Outline, title: str
+    spec: Mapping[str, Any], session: Session, drives: WindowCallbacks, outline: Outline, noun: str
 ) -> tuple[dict[str, Any], Mapping[str, int]]:
     """Run a spec on client processes; the merged result, and the counts from its beginning on.
 
     ``spec``: without connections, phases and seed, which ``outline`` and ``session`` have.
+    ``noun``: what is offered, for the live view.
     """
     whole = {
         **spec,
@@ -79,17 +86,15 @@ def offer(
         "series_interval_ns": SERIES_NS,
         "seed": session.seed,
     }
-    seconds = None
     if outline.window_ns:
         whole["duration_ns"] = outline.window_ns
         intervals = -(-outline.window_ns // SERIES_NS)
         whole["intervals_per_histogram"] = intervals_per_histogram(intervals)
-        seconds = (outline.ramp_up_ns + outline.window_ns) / NS_PER_S
     if outline.stall_timeout_ns:
         whole["stall_timeout_ns"] = outline.stall_timeout_ns
     hosts = outline.client_hosts
-    with session.progress.task(title, seconds, "s") as task:
-        progress = LoadgenProgress(task, drives)
+    with session.progress.task("warm-up", outline.ramp_up_ns / NS_PER_S, "s") as task:
+        progress = LoadgenProgress(task, drives, outline, noun)
         specs = split(whole, outline.clients)
         remote = RemoteClients(hosts, session.engine) if hosts else None
         result = drive(specs, session.clients(), progress.callbacks, remote)
@@ -97,27 +102,32 @@ def offer(
 
 
 class LoadgenProgress:
-    """Moves a task on by the seconds that have passed; keeps the latest counts."""
+    """Moves a task on by the seconds of its phases; keeps the latest counts."""
 
-    def __init__(self, task: Task, drives: WindowCallbacks) -> None:
-        self._task, self._drives, self._last_report_s = task, drives, time.monotonic()
-        self._phase = "ramp-up"
+    def __init__(self, task: Task, drives: WindowCallbacks, outline: Outline, noun: str) -> None:
+        self._task, self._drives, self._outline, self._noun = task, drives, outline, noun
+        self._last_report_s = time.monotonic()
         self.counts: Mapping[str, int] = {}
-        self.callbacks = WindowCallbacks(self._measuring, self._measured, self._tick)
+        self.callbacks = WindowCallbacks(
+            self._measuring, self._measured, self._count, self._second_passed
+        )
 
     def _measuring(self) -> None:
         self._drives.on_measuring()
-        self._phase = "measuring"
+        window_ns = self._outline.window_ns
+        self._task.enter("measurement", window_ns / NS_PER_S if window_ns else None)
+        self._last_report_s = time.monotonic()
 
     def _measured(self) -> None:
         self._drives.on_measured()
-        self._phase = "ending"
+        self._task.enter("waiting for the last answers", None)
 
-    def _tick(self, counts: Mapping[str, int]) -> None:
+    def _count(self, counts: Mapping[str, int]) -> None:
         self.counts = counts
+
+    def _second_passed(self, second: Second) -> None:
         now = time.monotonic()
-        done = sum(counts.values())
-        self._task.advance(now - self._last_report_s, note=f"{self._phase}, {done:,} done")
+        self._task.advance(now - self._last_report_s, partial(second.text, self._noun))
         self._last_report_s = now
 
 
@@ -282,6 +292,7 @@ class _Processes:
         timeouts = _Timeouts.of(specs)
         reached = {"measuring": 0, "draining": 0}
         counts: dict[int, Mapping[str, int]] = {}
+        rates = _Rates()
         results: dict[int, dict[str, Any]] = {}
         while len(results) < len(specs):
             client, event = timeouts.next(self._events)
@@ -297,6 +308,8 @@ class _Processes:
             if "counts" in event:
                 counts[client.index] = event["counts"]
                 callbacks.on_counts(summed(counts.values()))
+            if event["event"] == "second":
+                callbacks.on_second(rates.after(client.index, event))
         return [results[index] for index in range(len(specs))]
 
     def _window_end(self, event: str, callbacks: WindowCallbacks) -> None:
@@ -321,6 +334,26 @@ class _Processes:
             client.process.wait()
         for socket in self._sockets:
             os.close(socket)
+
+
+@dataclass
+class _Rates:
+    """The last second of all clients, each by its own clock."""
+
+    _last: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _seconds: dict[int, Second] = field(default_factory=dict)
+
+    def after(self, client: int, event: Mapping[str, Any]) -> Second:
+        """Return the rate of all clients, and their latencies, after a client's event."""
+        at_ns, done = event["monotonic_ns"], sum(event["counts"].values())
+        before_ns, before = self._last.get(client, (at_ns - NS_PER_S, 0))
+        per_s = (done - before) * NS_PER_S / max(1, at_ns - before_ns)
+        self._last[client] = at_ns, done
+        latency = (event["latency_hdr"],) if "latency_hdr" in event else ()
+        self._seconds[client] = Second(per_s, latency)
+        seconds = self._seconds.values()
+        hdrs = [text for one in seconds for text in one.latency_hdrs]
+        return Second(sum(one.per_s for one in seconds), hdrs)
 
 
 def _read_progress(client: _Client, events: _Events) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from harness.drivers.result import WindowCallbacks
+from harness.drivers.result import Second, WindowCallbacks
 from harness.drivers.ycsb.build import NAME, Build
 from harness.drivers.ycsb.histograms import Interval, read_logs
 from harness.drivers.ycsb.output_parser import Tick, Words
@@ -74,11 +75,11 @@ def run(
     ``drives``: called as the measured window begins and ends, while it works.
     """
     what = f"{NAME}, {request.threads} threads"
-    total = request.total if request.seconds is None else request.seconds
-    unit = request.noun if request.seconds is None else "s"
+    timed = request.seconds is not None
+    total, unit = (request.ramp_up_s, "s") if timed else (request.total, request.noun)
     with (
         ClientProcess.open(build, clients, request, f"run {what}") as client,
-        progress.task(what, total, unit) as task,
+        progress.task("warm-up" if timed else what, total, unit) as task,
     ):
         drives = drives or WindowCallbacks()
         window = _Window(client, request, drives, task)
@@ -138,6 +139,8 @@ class _Window:
             if self._first is not None and self._past(self._first, self.request.ramp_up_s):
                 self.begin = number
                 self._enter(_BEGIN, self.drives.on_measuring)
+                if self.request.duration_s is not None:
+                    self.task.enter("measurement", self.request.duration_s)
         elif self.end is None and self._window_is_over(self.begin):
             self._leave(number)
 
@@ -183,5 +186,12 @@ class _Window:
             self.task.advance(tick.operations - self._told)
             self._told = tick.operations
             return
-        phase = "ramp-up" if self.begin is None else "measuring" if self.end is None else "ending"
-        self.task.advance(1, note=f"{phase}, {tick.operations:,} {self.request.noun}")
+        self.task.advance(1, partial(self._last_second().text, self.request.noun))
+
+    def _last_second(self) -> Second:
+        """The rate between the last two status lines."""
+        if len(self.ticks) < 2:
+            return Second(0)
+        before, now = self.ticks[-2:]
+        done, took_ms = now.operations - before.operations, now.at_ms - before.at_ms
+        return Second(done * 1000 / max(1, took_ms))

@@ -81,8 +81,8 @@ class Loadgen(Driver):
         }
         if params.isolation is not None:
             spec["connection"]["isolation"] = params.isolation.replace("-", " ")
-        title = f"TPC-C, {params.users} users"
-        return _parse_result(*processes.offer(spec, session, drives, params.outline(), title))
+        done = processes.offer(spec, session, drives, params.outline(), "transactions")
+        return _parse_result(*done)
 
     def journals(self, folder: Path) -> list[Path]:
         """Return the journals that ``drive`` had written into a folder."""

@@ -72,8 +72,8 @@ class Loadgen(Driver):
         }
         if params.duration is None:
             spec["operations"] = params.operationcount
-        title = f"YCSB, {params.threadcount} client threads"
-        result, _ = processes.offer(spec, session, drives, params.outline(), title)
+        outline = params.outline()
+        result, _ = processes.offer(spec, session, drives, outline, "operations")
         return _driven(result, params.shares)
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
