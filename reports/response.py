@@ -12,6 +12,7 @@ import numpy as np
 
 from harness.models.score import ScoredMetric
 from harness.store.runs import StoredRun
+from reports.compared_rows import Verdict
 from reports.headline import main_operation
 from reports.json_form import attributes
 from reports.metric_registry import load_of
@@ -78,6 +79,18 @@ class ResponseCurve:
     def at_today(self) -> Value:
         """What the model of today's device gives, as a multiple of that device: 1 at best."""
         return self.points[-1].gain
+
+    @property
+    def verdict(self) -> Verdict:
+        """What a device of no latency shows, at a confidence of 95 %."""
+        one = self.ceiling
+        if one.low is None or one.high is None or not one.covered:
+            return "not resolvable"
+        if one.low > 1:
+            return "faster"
+        if one.high < 1:
+            return "slower"
+        return "no difference" if one.high <= 1 + DIMINISHING else "not resolvable"
 
     def to_json(self) -> dict[str, Any]:
         """As in ``harness curve --json``."""

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import typer
 
 from harness import registry
 from harness.cli.common import given, print_json, stand_ins
-from harness.cli.curve import NOT_OF_PLANNED_RUNS, CurveOptions, curve
+from harness.cli.curve import NOT_OF_PLANNED_RUNS, CurveOptions, More, curve, say_more
 from harness.cli.options import option_text, workload_commands
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import execute_experiment
@@ -23,11 +24,12 @@ from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
 from harness.experiment.placement import TIER_NAME
 from harness.experiment.sequential import Goal
+from harness.models.curve import FACTORS
 from harness.models.device import find_model
 from harness.store.runs import StoredRun
 from harness.terminal import say, say_command
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
-from harness.units import parse_duration_ns
+from harness.units import counted, parse_duration_ns
 from harness.workloads.parameters import Parameters
 
 #: A difference that is not shown is excluded from this share on.
@@ -35,6 +37,8 @@ _RESOLVE = 0.05
 #: With two looks at three comparisons, so many pairs can show a difference.
 _PAIRS = 8
 _MOST_PAIRS = 24
+#: Of a response curve: repeats that show a difference, and the fewest that are measured.
+_DECIDING_REPEATS, _FEWEST_REPEATS = 6, 3
 _LOOKS = 2
 #: What a run takes in addition to its phases: restoring data, starting, checking, stopping.
 _OTHER_S = 8.0
@@ -140,24 +144,64 @@ def _arms(
 
 
 def _phases(
-    parameters: type[Parameters], given: Mapping[str, str], budget_s: float, arms: int
+    parameters: type[Parameters],
+    given: Mapping[str, str],
+    budget_s: float,
+    arms: int,
+    pairs: int = _PAIRS,
 ) -> dict[str, str]:
     """Return phases with which the budget has as many pairs as show a difference."""
     declared = parameters.declared()
     if "operationcount" in given or not {"ramp_up", "duration"} <= declared.keys():
         return dict(given)
-    each_s = 0.85 * budget_s / (_PAIRS * arms) - _OTHER_S
+    each_s = 0.85 * budget_s / (pairs * arms) - _OTHER_S
     window_s = min(_LONGEST_S, max(_SHORTEST_S, each_s * 0.75))
     ramp_up_s = max(1.0, window_s / 4)
     return {"ramp_up": f"{ramp_up_s:.0f}s", "duration": f"{window_s:.0f}s", **given}
 
 
 def _by_curve(parameters: type[Parameters], options: AdviseOptions, parts: Sequence[str]) -> None:
-    """No second tier: measure how fast the device of each part has to be."""
-    names = {"from_", "to", "budget"}
+    """No second tier: measure how fast the device of each part has to be, within the budget."""
+    budget_s = parse_duration_ns(options.budget) / 1e9
+    points = 1 + len(FACTORS) * (len(parts) or 1)
+    repeats, pairs, took_s = _repeats_of_curve(parameters, options, budget_s, points)
+    names = {"from_", "to", "budget", "pairs", "repeats"}
     common = {k: v for k, v in vars(options).items() if k not in names}
     chosen = ",".join(parts) or "data"
-    curve(parameters, CurveOptions(**common, from_=options.from_, parts=chosen, out=Path("curve")))
+    options = replace(options, pairs=pairs)
+    all_ns = round(took_s * 1e9) * _DECIDING_REPEATS // repeats
+    more_ns = all_ns - round(took_s * 1e9)
+    curve(
+        parameters,
+        CurveOptions(
+            **common,
+            pairs=pairs,
+            repeats=repeats,
+            from_=options.from_,
+            parts=chosen,
+            out=Path("curve"),
+        ),
+        _more(options, more_ns, all_ns) if more_ns else None,
+    )
+
+
+def _repeats_of_curve(
+    parameters: type[Parameters], options: AdviseOptions, budget_s: float, points: int
+) -> tuple[int, dict[str, str], float]:
+    """Return repeats, phases and seconds that fit into the budget; UsageError where none do."""
+    for repeats in (_DECIDING_REPEATS, _FEWEST_REPEATS):
+        count = repeats * points
+        pairs = _phases(parameters, options.pairs, budget_s, points, repeats)
+        phases = (pairs[name] for name in ("ramp_up", "duration") if name in pairs)
+        took_s = count * (_OTHER_S + sum(map(parse_duration_ns, phases)) / 1e9)
+        if took_s <= budget_s:
+            return repeats, pairs, took_s
+    minutes = math.ceil(took_s / 60)
+    raise UsageError(
+        f"--budget {options.budget}",
+        f"a response curve takes {count} runs, about {counted(minutes, 'minute')}",
+        f"give --budget {minutes}m, or a second tier (--to, --emulate, --model)",
+    )
 
 
 def _print(
@@ -172,35 +216,48 @@ def _print(
     today, *trials = trials_of(runs, {base: ((), options.from_), **arms}) or [
         PlannedArm(base, (), options.from_, ())
     ]
+    pairs = min((len(trial.runs) for trial in trials), default=0)
+    further_ns = _further_ns(runs, pairs, 1 + len(arms)) or parse_duration_ns(options.budget)
+    more = _more(options, further_ns)
     if today.placement != base or not trials:
         context = f"runs are complete of {today.placement if today.runs else 'no placement'} alone"
-        hint = "see the failed runs above, or give a larger --budget"
-        raise RunFailed("advise", context, hint)
+        raise RunFailed("advise", context, f"see the failed runs above; {more.text}")
     found = answers(today, trials, runs)
+    undecided = any(answer.undecided for answer in found)
     if options.json_:
         documents = [answer.to_json() for answer in found]
-        print_json({"answers": documents, "ended": ended, "experiment": options.name})
+        document = {"answers": documents, "ended": ended, "experiment": options.name}
+        print_json({**document, "more": more.to_json() if undecided else None})
         return
     for line in lines(found):
         say(line)
-    where = given(options.results)
-    if any(answer.undecided for answer in found):
-        pairs = max(1, min(len(trial.runs) for trial in trials))
-        say("Not all is decided. This adds to these runs:")
-        say_command(_again(options, pairs))
+    if undecided:
+        say_more(more)
     say(f"ended: {ended}. A report with charts:")
-    say_command(f"harness report -e {options.name}{where}")
+    say_command(f"harness report -e {options.name}{given(options.results)}")
 
 
-def _again(options: AdviseOptions, pairs: int) -> str:
-    """Return the same command with the time that is needed for enough pairs, and these phases."""
-    budget_ns = parse_duration_ns(options.budget)
-    needed_ns = max(budget_ns * (_PAIRS + 1 - pairs) / pairs, budget_ns / 2)
+def _further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:
+    """Return how long the pairs take that are missing, by those so far; None where there are none.
+
+    A continued command is corrected for a look more, which takes a pair more.
+    """
+    took = [int(run.run["duration_ns"]) for run in runs if run.run["status"] != "failed"]
+    missing = max(1, _PAIRS + 1 - pairs)
+    return round(1.2 * median(took) * arms * missing) if took else None
+
+
+def _more(options: AdviseOptions, further_ns: int, budget_ns: int | None = None) -> More:
+    """Return the same command with these phases, and the further time as its budget.
+
+    ``budget_ns``: where that is for the complete runs, too.
+    """
+    minutes, budget = (math.ceil(ns / 60e9) for ns in (further_ns, budget_ns or further_ns))
     words = [Path(sys.argv[0]).name, *sys.argv[1:]]
     kept = [
         word
         for before, word in zip(["", *words], words, strict=False)
-        if before != "--budget" and not word.startswith("--budget")
+        if before != "--budget" and not word.startswith("--budget") and word != "--again"
     ]
     phases = [
         word
@@ -208,7 +265,7 @@ def _again(options: AdviseOptions, pairs: int) -> str:
         if name in options.pairs and option_text(name) not in kept
         for word in (option_text(name), options.pairs[name])
     ]
-    return shlex.join([*kept, *phases, "--budget", f"{math.ceil(needed_ns / 60e9)}m"])
+    return More(minutes, shlex.join([*kept, *phases, "--budget", f"{budget}m"]))
 
 
 app = workload_commands(

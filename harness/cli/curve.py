@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,8 +32,8 @@ from harness.models.curve import (
 from harness.models.score import CONTRADICTED
 from harness.models.tier import refuse_modelled
 from harness.store.runs import Store, StoredRun
-from harness.terminal import print_table, say
-from harness.units import counted, format_ns
+from harness.terminal import print_table, say, say_command
+from harness.units import NS_PER_S, counted, format_ns
 from harness.workloads.parameters import Parameters
 from reports.formatting import MODELLED, interval_text, times
 
@@ -69,8 +69,32 @@ class CurveOptions(RunOptions):
     out: OutOption = Path("curve")
 
 
-def curve(parameters: type[Parameters], options: CurveOptions) -> None:
-    """Measure today's device, then devices of the same shape with less latency."""
+@dataclass(frozen=True)
+class More:
+    """The command that decides what is not decided yet, and how long it takes."""
+
+    minutes: int
+    command: str
+
+    @property
+    def text(self) -> str:
+        return f"measure {counted(self.minutes, 'minute')} more: `{self.command}`"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"duration_ns": self.minutes * 60 * NS_PER_S, "command": self.command}
+
+
+def say_more(more: More) -> None:
+    """Print it, the command to be copied."""
+    say(f"Not all is decided: measure {counted(more.minutes, 'minute')} more:")
+    say_command(more.command)
+
+
+def curve(parameters: type[Parameters], options: CurveOptions, more: More | None = None) -> None:
+    """Measure today's device, then devices of the same shape with less latency.
+
+    ``more``: what is to be done where the repeats are too few to show a difference.
+    """
     from reports.page import own_folder
 
     parts = _parts(options)
@@ -110,7 +134,7 @@ def curve(parameters: type[Parameters], options: CurveOptions) -> None:
     plan = plan_of(parameters, whole)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
         finished = last_attempts(execute(plan, whole, env, options.again) or [])
-    _print([_curve(shape, points, finished) for shape in shapes], left_out, options)
+    _print([_curve(shape, points, finished) for shape in shapes], left_out, options, more)
     show.exit_for(finished)
 
 
@@ -194,17 +218,23 @@ def _tier(run: StoredRun, part: Part) -> str | None:
 
 
 def _print(
-    found: Sequence[ResponseCurve], left_out: Mapping[Part, str], options: CurveOptions
+    found: Sequence[ResponseCurve],
+    left_out: Mapping[Part, str],
+    options: CurveOptions,
+    more: More | None,
 ) -> None:
     from reports.charts.models import draw_curves
     from reports.page import write_drawing
 
     chart = write_drawing(draw_curves(found), options.out)
+    if all(one.verdict != "not resolvable" for one in found):
+        more = None
     if options.json_:
         documents = [one.to_json() for one in found]
         only = documents[0] if len(documents) == 1 else {}
         document = {"modelled": True, "curves": documents, "left_out": dict(left_out)}
-        print_json({**document, "chart": str(chart), **only})
+        answers = {"answers": _answers(found, left_out), "more": more.to_json() if more else None}
+        print_json({**document, "chart": str(chart), **only, **answers})
         return
     if len(found) > 1 or left_out:
         say(_which_first(found))
@@ -213,7 +243,46 @@ def _print(
         _print_curve(one)
     for part, why in left_out.items():
         say(f"{part}: no curve: {why}")
+    if more:
+        say_more(more)
     say(f"chart: {chart}")
+
+
+def _answers(found: Sequence[ResponseCurve], left_out: Mapping[Part, str]) -> list[dict[str, Any]]:
+    """The answers as ``harness advise --json`` has them; a part that does not wait has no value."""
+    ordered = sorted(found, key=lambda curve: -curve.ceiling.value)
+    documents = [
+        _document(f"What does a faster device of {one.part} gain?", _answer(one), one)
+        for one in ordered
+    ]
+    if len(found) > 1 or left_out:
+        first = _document("Which part should move first?", _which_first(found), ordered[0])
+        documents.insert(0, first)
+    return documents + [
+        {
+            "question": f"What does a faster device of {part} gain?",
+            "sentence": f"{part}: no curve: {why}",
+            "verdict": "part not used",
+            "value": None,
+            "why": [why],
+        }
+        for part, why in left_out.items()
+    ]
+
+
+def _document(question: str, sentence: str, one: ResponseCurve) -> dict[str, Any]:
+    today = one.today.throughput.value
+    models = [
+        f"{name} ({_latency(latency)}): {times(value / today)}"
+        for name, (latency, value) in sorted(one.models.items(), key=lambda item: item[1])
+    ]
+    return {
+        "question": question,
+        "sentence": sentence,
+        "verdict": one.verdict,
+        "value": one.to_json()["ceiling"],
+        "why": [_enough(one), *models, _check_of_today(one)],
+    }
 
 
 def _which_first(found: Sequence[ResponseCurve]) -> str:
