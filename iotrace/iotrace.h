@@ -107,10 +107,14 @@ uint64_t cache_write_back(unsigned device, uint64_t now);
 
 // readahead.c
 struct thread;
-// When the pages that a read at `now` needs are there.
-uint64_t read_through_cache(struct thread *thread, const struct pages *pages, uint64_t now);
-// Reads the range in the background.
-void prefetch(struct thread *thread, const struct pages *pages, uint64_t now);
+// When the pages that a read at `now` needs are there, and the processor time of that, which with
+// missing pages contains their copying.
+struct arrival {
+  uint64_t end_ns, filling_ns;
+};
+struct arrival read_through_cache(struct thread *thread, const struct pages *pages, uint64_t now);
+// Reads the range in the background. Returns the processor time of allocating its pages.
+uint64_t prefetch(struct thread *thread, const struct pages *pages, uint64_t now);
 void forget_stream(int descriptor);
 void advise_stream(int descriptor, bool random);
 
@@ -134,12 +138,15 @@ struct due {
   bool cached;
   bool copies; // from the page cache, when the device is done: what the base tier's call takes
   uint64_t end_ns;
-  uint64_t waits; // one after the other
+  uint64_t waits;      // one after the other
+  uint64_t filling_ns; // processor time of filling the page cache
 };
 // When a call that began at `start` would have ended on the modelled device of its part.
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);
 
 // record.c
+// Uses that much processor time. Returns by how much it took longer, on a busy host.
+uint64_t use_processor(uint64_t ns);
 uint64_t random_number(struct thread *thread);
 struct call {
   bool counted;

@@ -136,9 +136,11 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
                         access->offset, access->bytes};
   write_back(thread, number, start);
   if (access->operation == READ) {
-    uint64_t over = read_through_cache(thread, &pages, start);
+    struct arrival found = read_through_cache(thread, &pages, start);
     bool copies = models_of_page()->devices[number].page_cache == BUFFERED;
-    return over <= start ? (struct due){.cached = true} : (struct due){true, false, copies, over, 1};
+    return found.end_ns <= start
+               ? (struct due){.cached = true}
+               : (struct due){true, false, copies, found.end_ns, 1, found.filling_ns};
   }
   if (access->operation == WRITE) {
     if (!cache_write(&pages, start)) {
@@ -147,17 +149,17 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
       }
     } else if (!access->file.durable) {
       uint64_t bytes = cache_write_back(number, start);
-      return (struct due){true, false, false, request(thread, number, WRITE, bytes, start), 1};
+      return (struct due){true, false, false, request(thread, number, WRITE, bytes, start), 1, 0};
     }
     cache_sync(&pages);
     unsigned sync = sync_of(number, take_grown(access->descriptor));
-    return (struct due){true, false, false, request(thread, number, sync, access->bytes, start), 1};
+    return (struct due){true, false, false, request(thread, number, sync, access->bytes, start), 1, 0};
   }
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages);
   unsigned sync = sync_of(number, access->grown);
   uint64_t waits = dirty == 0 ? 1 : models_of_page()->devices[number].sync_waits;
-  return (struct due){true, false, false, request(thread, number, sync, dirty, start), waits};
+  return (struct due){true, false, false, request(thread, number, sync, dirty, start), waits, 0};
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {
@@ -173,7 +175,7 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
   if (operation == WRITE && access->file.durable) {
     operation = SYNC;
   }
-  return (struct due){true, false, false, request(thread, number, operation, access->bytes, start), 1};
+  return (struct due){true, false, false, request(thread, number, operation, access->bytes, start), 1, 0};
 }
 
 void advised(int descriptor, uint64_t offset, uint64_t bytes, int advice) {
@@ -190,7 +192,7 @@ void advised(int descriptor, uint64_t offset, uint64_t bytes, int advice) {
   }
   switch (advice) {
   case POSIX_FADV_WILLNEED:
-    prefetch(thread, &pages, now_ns());
+    use_processor(prefetch(thread, &pages, now_ns()));
     break;
   case POSIX_FADV_DONTNEED:
     cache_drop(&pages);

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 6
+#define PAGE_VERSION 7
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -83,6 +83,7 @@ struct device {
   uint64_t background_pages;   // dirty pages above which write-back begins
   uint64_t throttle_pages;     // dirty pages above which a writer waits for it
   uint64_t expire_ns;          // age of dirty pages at which write-back takes them
+  uint64_t fill_ns;            // processor time of a folio that is not cached, with its copying
   uint64_t sync_waits;         // of a sync of dirty pages: for its writes, a worker, and the flush
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
@@ -109,7 +110,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 1160, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 12 * 8 + 4 * 1160, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 13 * 8 + 4 * 1160, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

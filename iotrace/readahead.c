@@ -3,6 +3,9 @@
 // A read that misses fetches a window; a read that reaches the mark in a window fetches the next
 // one, larger, while the reader continues. So a sequential reader waits for the bandwidth of a device
 // and not for its latency. Where the pages before a miss are cached, it is taken for a stream too.
+//
+// The reader itself fills the page cache: it allocates the folios of a window before the device gets
+// their requests. A stream's folios grow fourfold with each window that follows the first one.
 #include <stddef.h>
 
 #include "iotrace.h"
@@ -12,6 +15,7 @@
 // Linux splits a window into requests; a reader waits for the one that has its page.
 #define REQUEST_PAGES 128
 #define MOST_WINDOWS 1024 // of one read
+#define LARGEST_FOLIO 9   // 2 MiB, as a power of two of pages
 
 struct window {
   uint64_t start, end; // pages
@@ -22,6 +26,7 @@ struct window {
 static struct stream {
   uint64_t start, size, async; // of the newest window; its mark is `async` pages before its end
   uint64_t previous;           // the page after the last one that was read
+  unsigned order; // of the newest window's folios: each is 2^order pages
   bool random;
   struct window windows[WINDOWS]; // the newest last
 } streams[STREAMS];
@@ -50,28 +55,27 @@ static uint64_t next_size(uint64_t size, uint64_t most) {
   return size < most / 16 ? size * 4 : size <= most / 2 ? size * 2 : most;
 }
 
-// Reads pages that are not cached; when the first and the last request are done.
-static struct window fetch(struct thread *thread, const struct pages *file, uint64_t start,
-                           uint64_t end, uint64_t now) {
+// Reads pages that are not cached, in folios of 2^order pages. Returns when they are allocated.
+static uint64_t fetch(struct thread *thread, struct stream *stream, const struct pages *file,
+                      uint64_t start, uint64_t end, unsigned order, uint64_t now) {
+  struct pages range = *file;
+  range.offset = start * CACHE_PAGE;
+  range.bytes = (end - start) * CACHE_PAGE;
+  uint64_t missing = cache_fill(&range) / CACHE_PAGE;
+  uint64_t folios = (missing + (1ULL << order) - 1) >> order;
+  now += folios * models_of_page()->devices[file->device].fill_ns;
   struct window window = {start, end, now, now};
-  bool first = true;
-  for (uint64_t page = start; page < end; page += REQUEST_PAGES) {
-    struct pages part = *file;
-    part.offset = page * CACHE_PAGE;
-    part.bytes = least(REQUEST_PAGES, end - page) * CACHE_PAGE;
-    uint64_t bytes = cache_fill(&part);
-    if (bytes != 0) {
-      window.last_ns = later(window.last_ns, device_read(thread, file->device, bytes, now));
-    }
-    if (first) {
-      window.first_ns = window.last_ns;
-      first = false;
-    }
+  for (uint64_t asked = 0; asked < missing; asked += REQUEST_PAGES) {
+    uint64_t bytes = least(REQUEST_PAGES, missing - asked) * CACHE_PAGE;
+    window.last_ns = later(window.last_ns, device_read(thread, file->device, bytes, now));
+    window.first_ns = asked == 0 ? window.last_ns : window.first_ns;
   }
-  return window;
+  stream->windows[0] = stream->windows[1];
+  stream->windows[1] = window;
+  return now;
 }
 
-static uint64_t arrival(const struct stream *stream, uint64_t from, uint64_t to) {
+static uint64_t arrived(const struct stream *stream, uint64_t from, uint64_t to) {
   uint64_t result = 0;
   for (int i = 0; i < WINDOWS; i++) {
     const struct window *window = &stream->windows[i];
@@ -87,16 +91,15 @@ static uint64_t arrival(const struct stream *stream, uint64_t from, uint64_t to)
   return result;
 }
 
-static void push(struct stream *stream, struct window window) {
-  stream->windows[0] = stream->windows[1];
-  stream->windows[1] = window;
-}
-
-static void open_window(struct thread *thread, struct stream *stream, const struct pages *file,
-                        uint64_t now) {
+static uint64_t open_window(struct thread *thread, struct stream *stream,
+                            const struct pages *file, unsigned order, uint64_t now) {
   uint64_t file_end = (size_of(file->descriptor) + CACHE_PAGE - 1) / CACHE_PAGE;
   uint64_t end = least(stream->start + stream->size, later(file_end, stream->start));
-  push(stream, fetch(thread, file, stream->start, end, now));
+  stream->order = order < LARGEST_FOLIO ? order : LARGEST_FOLIO;
+  while (stream->order > 0 && 1ULL << stream->order > stream->size) {
+    stream->order--;
+  }
+  return fetch(thread, stream, file, stream->start, end, stream->order, now);
 }
 
 // Whether a miss at `page`, of a read up to `end`, opens a window; else it is one of many reads all
@@ -120,40 +123,43 @@ static bool begins_window(struct stream *stream, const struct pages *file, uint6
   return true;
 }
 
-static void miss(struct thread *thread, struct stream *stream, const struct pages *file,
-                 uint64_t page, uint64_t end, uint64_t most, uint64_t now) {
+// Returns when the pages of the miss are allocated.
+static uint64_t miss(struct thread *thread, struct stream *stream, const struct pages *file,
+                     uint64_t page, uint64_t end, uint64_t most, uint64_t now) {
   if (!stream->random && begins_window(stream, file, page, end, most)) {
     stream->start = page;
-    open_window(thread, stream, file, now);
-    return;
+    return open_window(thread, stream, file, 0, now);
   }
-  push(stream, fetch(thread, file, page, end, now));
+  return fetch(thread, stream, file, page, end, 0, now);
 }
 
-uint64_t read_through_cache(struct thread *thread, const struct pages *pages, uint64_t now) {
+struct arrival read_through_cache(struct thread *thread, const struct pages *pages, uint64_t now) {
   uint64_t most = later(models_of_page()->devices[pages->device].readahead_bytes / CACHE_PAGE, 1);
   uint64_t page = pages->offset / CACHE_PAGE, end = end_of(pages);
-  uint64_t over = now;
+  uint64_t over = now, filling_ns = 0;
   struct stream *stream = stream_of(pages);
   if (stream == NULL) {
-    return device_read(thread, pages->device, pages->bytes, now);
+    return (struct arrival){device_read(thread, pages->device, pages->bytes, now), 0};
   }
   cache_use(pages);
   for (int i = 0; i < MOST_WINDOWS && page < end; i++) {
     uint64_t missing = cache_missing(pages, page, end);
     uint64_t mark = stream->start + stream->size - stream->async;
     if (stream->async != 0 && mark >= page && mark < missing) {
-      over = later(over, arrival(stream, page, mark + 1));
+      over = later(over, arrived(stream, page, mark + 1));
       stream->start += stream->size;
       stream->async = stream->size = next_size(stream->size, most);
-      open_window(thread, stream, pages, over);
+      uint64_t allocated = open_window(thread, stream, pages, stream->order + 2, over);
+      filling_ns += allocated - over;
+      over = allocated;
     } else if (missing < end) {
-      over = later(over, arrival(stream, page, missing));
-      miss(thread, stream, pages, missing, end, most, over);
-      over = later(over, arrival(stream, missing, missing + 1));
+      over = later(over, arrived(stream, page, missing));
+      uint64_t allocated = miss(thread, stream, pages, missing, end, most, over);
+      filling_ns += allocated - over;
+      over = later(allocated, arrived(stream, missing, missing + 1));
       page = missing;
     } else {
-      over = later(over, arrival(stream, page, end));
+      over = later(over, arrived(stream, page, end));
       page = end;
     }
   }
@@ -161,7 +167,7 @@ uint64_t read_through_cache(struct thread *thread, const struct pages *pages, ui
     over = device_read(thread, pages->device, (end - page) * CACHE_PAGE, over);
   }
   stream->previous = end;
-  return over;
+  return (struct arrival){over, filling_ns};
 }
 
 void forget_stream(int descriptor) {
@@ -176,9 +182,8 @@ void advise_stream(int descriptor, bool random) {
   }
 }
 
-void prefetch(struct thread *thread, const struct pages *pages, uint64_t now) {
+uint64_t prefetch(struct thread *thread, const struct pages *pages, uint64_t now) {
   struct stream *stream = stream_of(pages);
-  if (stream != NULL) {
-    push(stream, fetch(thread, pages, pages->offset / CACHE_PAGE, end_of(pages), now));
-  }
+  uint64_t start = pages->offset / CACHE_PAGE;
+  return stream == NULL ? 0 : fetch(thread, stream, pages, start, end_of(pages), 0, now) - now;
 }

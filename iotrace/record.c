@@ -66,6 +66,22 @@ static void sleep_until(uint64_t until) {
   prctl(PR_SET_TIMERSLACK, slack > 0 ? slack : 0);
 }
 
+static uint64_t processor_ns(void) {
+  struct timespec used;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return (uint64_t)used.tv_sec * 1000000000ULL + (uint64_t)used.tv_nsec;
+}
+
+uint64_t use_processor(uint64_t ns) {
+  if (ns == 0) {
+    return 0;
+  }
+  uint64_t start = now_ns(), used = processor_ns();
+  while (processor_ns() - used < ns) {
+  }
+  return now_ns() - start - ns;
+}
+
 // Returns the time at which it is over: at the deadline, or as soon as the thread ran again.
 static uint64_t wait_until(uint64_t now, uint64_t deadline) {
   if (deadline > now + SPIN_NS) {
@@ -147,7 +163,8 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   if (!due.modelled) {
     return end;
   }
-  due.end_ns += due.copies ? end - call->start_ns : 0;
+  uint64_t copied_ns = due.copies ? end - call->start_ns : 0; // part of filling
+  due.end_ns += later(copied_ns, due.filling_ns) - due.filling_ns;
   struct distribution *distribution =
       &thread->detail->distributions[thread->role][access->part][access->operation];
   add(&cell->modelled, 1);
@@ -155,10 +172,11 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   add(&distribution->due[counter_of(due.end_ns - call->start_ns)], 1);
   uint64_t longest = end + LONGEST_DELAY_NS;
   if (due.end_ns > end) {
+    due.end_ns += use_processor(later(due.filling_ns, copied_ns) - copied_ns);
     if (due.waits > 1 && due.end_ns < longest) {
       due.end_ns += wait_in_turn(end, due.end_ns, due.waits);
     }
-    end = wait_until(end, due.end_ns < longest ? due.end_ns : longest);
+    end = wait_until(now_ns(), due.end_ns < longest ? due.end_ns : longest);
   }
   add(&distribution->achieved[counter_of(end - call->start_ns)], 1);
   return end;

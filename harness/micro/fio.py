@@ -95,7 +95,7 @@ class Fio(FioParams, MeasuringProgram):
                 work.env.progress.note(f"{work.tier.name}: {job.configuration} ({done})")
                 text = job_file(job, self, past_cache, work.seed + repeat)
                 files.setdefault(job.configuration, text)
-                warmed = cached and not job.appends and not _direct(job, past_cache)
+                warmed = cached and not (job.appends or job.cold or _direct(job, past_cache))
                 name = f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"
                 document = work.step(name, partial(_measured, work, job, text, warmed))
                 found[job].append(IoSample(**document))
@@ -150,14 +150,16 @@ def job_file(job: IoJob, params: FioParams, past_cache: bool, seed: int) -> str:
     if job.appends:
         options |= {"filename_format": "log.$jobnum", "fallocate": "none", "unlink": 1}
     else:
-        options |= {"filename": _FILE, "time_based": 1, "overwrite": 1}
+        options |= {"filename": _FILE, "overwrite": 1}
+        if not job.cold:
+            options["time_based"] = 1
         if job.pattern == "sequential" and job.threads > 1:  # each a part of its own
             options["offset_increment"] = part
     if job.pattern == "random":
         options["size"] = params.size_bytes
-        options["norandommap"] = 1
+        options["norandommap"] = int(not job.cold)
     if not _direct(job, past_cache):
-        options["invalidate"] = 0
+        options["invalidate"] = int(job.cold)
     if job.operation == "write" and job.sync == "none" and not _direct(job, past_cache):
         options["end_fsync"] = 1  # what was left in the page cache burdens the next one
     if job.sync in ("fsync", "fdatasync"):

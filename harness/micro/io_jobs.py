@@ -13,7 +13,8 @@
 
 A list stands for each of its values in turn. ``appends: true``: each thread makes a file of
 its own longer, as a log does that reuses none, until the time is over or all files together have
-``size``. ``direct: auto`` goes past the page cache where
+``size``. ``cold: true``: reads each block of the file once, until the time is over, and finds none
+in the page cache. ``direct: auto`` goes past the page cache where
 the file system can (a DAX file system has none); ``sync: none`` waits for the write call
 alone. Queue depths above 1 go through libaio, past the page cache or not at all: through the
 page cache Linux does them one after the other.
@@ -75,6 +76,7 @@ class IoKeys(Parameters):
     )
     direct: Direct = parameter(_Direct(), "auto", help="past the page cache")
     appends: bool = parameter(Flag(), False, help="to a new file of each thread")
+    cold: bool = parameter(Flag(), False, help="each block once, none of it in the page cache")
 
     def resolve(self) -> Self:
         """Refuse keys that are incomplete or contradict each other."""
@@ -99,6 +101,9 @@ class IoKeys(Parameters):
         if self.appends and (self.operation, self.pattern) != ("write", "sequential"):
             hint = "leave appends out, or write sequentially"
             yield "appends", "only sequential writes make a file longer", hint
+        if self.cold and (self.operation, self.direct) != ("read", "no"):
+            hint = "leave cold out, or read with direct: false"
+            yield "cold", "only reads through the page cache find it empty", hint
         if deep and (synced or self.direct == "no"):
             yield "queue_depth", waits, "leave queue_depth out, or leave out sync and direct"
         if deep and self.direct == "auto" and self.access_bytes % BLOCK_BYTES:
@@ -129,6 +134,7 @@ class IoJob(IoKeys):
             "threads": str(self.threads),
             "sync": self.sync,
             **({"appends": "yes"} if self.appends else {}),
+            **({"cold": "yes"} if self.cold else {}),
         }
 
     @property

@@ -67,6 +67,7 @@ class DeviceModel:
     device, as with DAX. ``bandwidth``: bytes per second of ``read`` and ``write``, of all requests
     together. ``burst_bytes``: bytes that pass at once after a pause, before the bandwidth limits
     them (a token bucket, as of a throttle or a cloud volume).
+    ``fill_ns``: processor time of a page that is not cached: to allocate, insert and copy it.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
     or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
     3 where Linux, after its writes, has a worker send a flush (a volatile cache); 1 where there is
@@ -83,6 +84,7 @@ class DeviceModel:
     bandwidth: Mapping[str, int] = field(default_factory=dict)
     burst_bytes: Mapping[str, int] = field(default_factory=dict)
     readahead_bytes: int = DEFAULT_READAHEAD_BYTES
+    fill_ns: int = 0
     sync_waits: int = FLUSHED
     in_engine: bool = False
     source: str = ""
@@ -104,6 +106,7 @@ class DeviceModel:
                 "bandwidth": dict(self.bandwidth),
                 "burst": dict(self.burst_bytes),
                 "readahead": self.readahead_bytes,
+                "fill_ns": self.fill_ns,
                 "sync_waits": self.sync_waits,
                 "in_engine": self.in_engine,
                 "points": {
@@ -208,6 +211,7 @@ def load_model(path: Path) -> DeviceModel:
         readahead_bytes=parse_size(value["readahead"])
         if "readahead" in value
         else DEFAULT_READAHEAD_BYTES,
+        fill_ns=parse_duration_ns(value["fill"]) if "fill" in value else 0,
         sync_waits=value.get("sync_waits", FLUSHED),
         in_engine=value.get("in_engine", False),
         source=value["source"],

@@ -36,6 +36,8 @@ MEASURED = {
 _LIMITED_SHARE = 0.8
 #: Of these, calls that take so many times the median waited for the throttle.
 _WAITED = 4
+_PAGE_BYTES = 4096
+_TAIL_STEPS = 20
 #: With fewer calls that did not wait for a throttle, durations of a size are not known.
 _LEAST_SHARE = 0.03
 #: Tier kinds whose files are buffered in the page cache.
@@ -61,26 +63,31 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     """Return the model that a run of the suite has measured."""
     (tier,) = run.manifest["tiers"]
     metrics = run.run["metrics"]
-    bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
+    bandwidth = {
+        "read": _bandwidth(metrics, ("read", "bulk_read", "cold_stream")),
+        "write": _bandwidth(metrics, ("write", "bulk_write")),
+    }
     bursts = {way: _burst_bytes(durations_of(run, way), bandwidth[way]) for way in bandwidth}
     points = {
         operation: tuple(_points(run, operation, bandwidth, bursts)) for operation in MEASURED
     }
     measured = {metric["labels"].get("measurement") for metric in metrics}
-    if missing := [name for name in (*MEASURED, "parallel") if name not in measured]:
+    if missing := [name for name in (*MEASURED, "parallel", "cold_read") if name not in measured]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
-    facts = tier["facts"]
+    facts, buffered = tier["facts"], tier["kind"] in _BUFFERED
+    in_memory = tier["kind"] == "tmpfs"  # whoever calls copies: nothing queues
     device = facts.get("device_model") or facts["device"] or facts["filesystem"]
     return DeviceModel(
         name=name,
         description=f"tier {tier['name']}: {device}, {facts['filesystem']}",
         basis="measured",
-        page_cache=tier["kind"] in _BUFFERED,
-        parallel=_parallel(metrics),
+        page_cache=buffered,
+        parallel=MOST_PARALLEL if in_memory else _parallel(metrics),
         points=points,
-        bandwidth=bandwidth,
+        bandwidth={} if in_memory else bandwidth,
         burst_bytes={way: burst for way, burst in bursts.items() if burst},
+        fill_ns=_fill_ns(run) if buffered else 0,
         sync_waits=1 if facts.get("volatile_cache") is False else FLUSHED,
         readahead_bytes=facts.get("readahead_bytes") or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id} on {run.manifest['host']['host_id']}",
@@ -118,12 +125,18 @@ def _quantiles(
 ) -> tuple[tuple[float, int], ...] | None:
     """Return the quantiles; of a throttled device's, those of the calls that did not wait for it.
 
-    None where hardly any call was shorter than the limit.
+    None where hardly any call was shorter than the limit. Between two quantiles durations are
+    linear: the last one is such that the tail's mean is kept, since one call of milliseconds would
+    make a thousand fast ones slow.
     """
     share = 1.0 if limit_ns is None else _share_below(histogram, limit_ns)
     if share < _LEAST_SHARE:
         return None
-    durations = histogram.percentiles([share * percent for percent in PROBABILITIES])
+    *durations, _ = histogram.percentiles([share * percent for percent in PROBABILITIES])
+    width = (100 - PROBABILITIES[-2]) / _TAIL_STEPS
+    tail = [share * (100 - width * (step + 0.5)) for step in range(_TAIL_STEPS)]
+    mean_ns = sum(histogram.percentiles(sorted(tail))) / _TAIL_STEPS
+    durations.append(max(durations[-1], round(2 * mean_ns - durations[-1])))
     return tuple(zip(map(float, PROBABILITIES), durations, strict=True))
 
 
@@ -162,6 +175,17 @@ def _share_below(histogram: hdr.Histogram, limit_ns: float) -> float:
     return sum(duration_ns < limit_ns for duration_ns in every) / len(every)
 
 
+def _fill_ns(run: StoredRun) -> int:
+    """Return by how much a page takes longer in a read through the empty page cache."""
+    (cold,) = _of(run.run["metrics"], MEASURED["read"], "cold_read")
+    size_bytes = int(cold["labels"]["access_size_bytes"])
+    past_cache = durations_of(run, "read").get(size_bytes)
+    if past_cache is None:
+        return 0
+    longer_ns = hdr.decode(cold["hdr"]).percentile(50) - past_cache.percentile(50)
+    return max(0, round(longer_ns / (size_bytes / _PAGE_BYTES)))
+
+
 def _parallel(metrics: list[dict[str, Any]]) -> int:
     """Little's law: requests under way are the rate times the duration of one alone."""
     smallest = min(
@@ -184,11 +208,14 @@ def as_yaml(model: DeviceModel) -> str:
         "source": model.source,
         "page_cache": model.page_cache,
         "readahead": _size(model.readahead_bytes),
+        "fill": f"{model.fill_ns}ns",
         "sync_waits": model.sync_waits,
         "in_engine": model.in_engine,
         "parallel": model.parallel,
-        "bandwidth": {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()},
     }
+    if model.bandwidth:
+        rates = {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()}
+        document["bandwidth"] = rates
     if model.burst_bytes:
         document["burst"] = {key: f"{size / 1e6:.0f}MB" for key, size in model.burst_bytes.items()}
     for operation, points in model.points.items():

@@ -11,7 +11,7 @@ from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.models.device import MOST_PARALLEL, MOST_SIZES, SERVICES, DeviceModel, Point
 
 #: Probabilities at which each distribution is stated in the table, in percent.
-PROBABILITIES = (0, 1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.9, 100)
+PROBABILITIES = (0, 1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9, 99.99, 100)
 _ONE = 1 << 32
 _PAGE_BYTES = 4096
 #: Linux's defaults: vm.dirty_background_ratio, vm.dirty_ratio, vm.dirty_expire_centisecs.
@@ -63,7 +63,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     available = cache.available_bytes // _PAGE_BYTES
     return struct.pack(
-        "<12Q",
+        "<13Q",
         min(model.parallel, MOST_PARALLEL),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
@@ -75,6 +75,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         int(available * _BACKGROUND_SHARE),
         max(1, int(available * _THROTTLE_SHARE)),
         _EXPIRE_NS,
+        model.fill_ns,
         model.sync_waits,
     ) + b"".join(_service(model.points.get(operation, ())) for operation in SERVICES)
 

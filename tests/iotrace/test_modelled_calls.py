@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.iotrace.page import Cell
@@ -77,6 +79,28 @@ def test_a_buffered_read_copies_when_the_device_is_done(trace, run, in_engine):
     )
     due_ns = trace.page.read().histogram(DATA_READ, "due").max
     assert (due_ns > 5_200_000) is not in_engine
+
+
+@pytest.mark.parametrize(
+    ("program", "folios"),
+    [
+        ("os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM); os.pread(fd, 65536, 0)", 16),
+        ("os.pread(fd, 65536, 65536); os.pread(fd, 65536, 65536)", 16),
+        # Windows of 4, 8, 16 and three times 32 pages, in folios of 1, 4, 16 and 32.
+        ("for page in range(64): os.pread(fd, 4096, page * 4096)", 4 + 2 + 1 + 3),
+        ("os.posix_fadvise(fd, 0, 65536, os.POSIX_FADV_WILLNEED)", 16),
+    ],
+)
+def test_a_reader_fills_the_page_cache_itself(trace, run, program, folios):
+    use(trace, replace(buffered(read=10, write=10, sync=10), fill_ns=2_000_000))
+    used = run(
+        STORED + f"import time\nstart = time.process_time_ns()\n{program}\n"
+        "print(time.process_time_ns() - start)"
+    )
+    assert int(used) >= folios * 2_000_000 * 0.98
+    due = trace.page.read().histogram(DATA_READ, "due")
+    if due is not None:
+        assert due.mean * due.total == pytest.approx(folios * 2_000_000, rel=0.05)
 
 
 def test_random_advice_stops_readahead_and_wanted_pages_are_fetched_ahead(trace, run):

@@ -143,6 +143,15 @@ def test_a_log_that_appends_grows_and_is_gone_afterwards(work: MicroContext) -> 
     assert [path.name for path in work.files.iterdir()] == ["data"]
 
 
+def test_a_cold_file_is_read_once(work: MicroContext) -> None:
+    cold = {"operation": "read", "access": "64KiB", "direct": False, "cold": True}
+    bodies = {name: cold | {"pattern": name} for name in ("random", "sequential")}
+    measured = _fio(work, **bodies)
+    for metric in _by_configuration(measured, "operation_duration_ns").values():
+        assert (metric.labels["cold"], metric.labels["direct"]) == ("yes", "no")
+        assert hdr.decode(metric.hdr).total == work.repeats * 8 * MIB // (64 << 10)
+
+
 def test_a_log_that_appends_has_room_beforehand() -> None:
     for appends, room in ((True, 16 * MIB), (False, 8 * MIB)):
         body = WAL | {"appends": appends}

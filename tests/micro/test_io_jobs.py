@@ -41,6 +41,7 @@ def written(params: str) -> UsageError:
         ({"measurements": {"r": READ | {"access": 3000, "queue_depth": 8}}},
          "calls go one after the other"),
         ({"measurements": {"r": READ | {"appends": True}}}, "only sequential writes"),
+        ({"measurements": {"r": READ | {"cold": True}}}, "only reads through the page cache"),
         ({"measurements": {"r": READ | {"appends": 1}}}, "neither true nor false"),
         ({"measurements": {"r": READ}, "only": ["r"]}, "['r']: not a text"),
         ({"measurements": {"r": READ}, "size": "10MB"}, "must be a multiple"),

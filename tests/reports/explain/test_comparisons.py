@@ -156,6 +156,7 @@ def test_a_model_is_recognised_by_its_figures_as_its_file_has_them(tmp_path: Pat
     path = tmp_path / "made.yml"
     path.write_text(as_yaml(made))
     assert load_model(path).digest == made.digest
+    assert made.fill_ns == pytest.approx(2_000, rel=0.1)  # of each of four pages
 
 
 def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttle(
