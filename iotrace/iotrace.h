@@ -47,6 +47,7 @@ struct thread {
   enum role role;
   uint32_t calls;
   uint64_t random;
+  uint64_t overdue_ns; // of its calls, on a device whose durations are those that an engine saw
 };
 // The calling thread with its slot and its present role; NULL where no slot is free.
 struct thread *this_thread(void);
@@ -140,6 +141,7 @@ struct due {
   uint64_t end_ns;
   uint64_t waits;      // one after the other
   uint64_t filling_ns; // processor time of filling the page cache
+  bool as_engine_saw;
 };
 // When a call that began at `start` would have ended on the modelled device of its part.
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);

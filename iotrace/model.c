@@ -130,6 +130,10 @@ static void write_back(struct thread *thread, unsigned number, uint64_t now) {
   }
 }
 
+static struct due device_due(uint64_t end_ns, uint64_t waits) {
+  return (struct due){.modelled = true, .end_ns = end_ns, .waits = waits};
+}
+
 static struct due buffered(struct thread *thread, unsigned number, const struct access *access,
                            uint64_t start) {
   struct pages pages = {number, access->descriptor, identity_of(access->descriptor),
@@ -140,7 +144,11 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
     bool copies = models_of_page()->devices[number].page_cache == BUFFERED;
     return found.end_ns <= start
                ? (struct due){.cached = true}
-               : (struct due){true, false, copies, found.end_ns, 1, found.filling_ns};
+               : (struct due){.modelled = true,
+                              .copies = copies,
+                              .end_ns = found.end_ns,
+                              .waits = 1,
+                              .filling_ns = found.filling_ns};
   }
   if (access->operation == WRITE) {
     if (!cache_write(&pages, start)) {
@@ -149,17 +157,17 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
       }
     } else if (!access->file.durable) {
       uint64_t bytes = cache_write_back(number, start);
-      return (struct due){true, false, false, request(thread, number, WRITE, bytes, start), 1, 0};
+      return device_due(request(thread, number, WRITE, bytes, start), 1);
     }
     cache_sync(&pages);
     unsigned sync = sync_of(number, take_grown(access->descriptor));
-    return (struct due){true, false, false, request(thread, number, sync, access->bytes, start), 1, 0};
+    return device_due(request(thread, number, sync, access->bytes, start), 1);
   }
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages);
   unsigned sync = sync_of(number, access->grown);
   uint64_t waits = dirty == 0 ? 1 : models_of_page()->devices[number].sync_waits;
-  return (struct due){true, false, false, request(thread, number, sync, dirty, start), waits, 0};
+  return device_due(request(thread, number, sync, dirty, start), waits);
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {
@@ -169,13 +177,15 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
   }
   unsigned number = (unsigned)device - 1;
   if (models_of_page()->devices[number].page_cache && !access->file.direct) {
-    return buffered(thread, number, access, start);
+    struct due due = buffered(thread, number, access, start);
+    due.as_engine_saw = models_of_page()->devices[number].page_cache == BUFFERED_AS_AN_ENGINE_SAW;
+    return due;
   }
   enum operation operation = access->operation;
   if (operation == WRITE && access->file.durable) {
     operation = SYNC;
   }
-  return (struct due){true, false, false, request(thread, number, operation, access->bytes, start), 1, 0};
+  return device_due(request(thread, number, operation, access->bytes, start), 1);
 }
 
 void advised(int descriptor, uint64_t offset, uint64_t bytes, int advice) {

@@ -12,6 +12,7 @@
 #define LONGEST_DELAY_NS 10000000000ULL
 // A call of the base tier may end later than the modelled device's by what no engine notices.
 #define LATE_NS 2000
+#define MOST_OVERDUE_NS 100000000ULL
 
 uint64_t now_ns(void) {
   struct timespec now;
@@ -83,9 +84,9 @@ uint64_t use_processor(uint64_t ns) {
 }
 
 // Returns the time at which it is over: at the deadline, or as soon as the thread ran again.
-static uint64_t wait_until(uint64_t now, uint64_t deadline) {
+static uint64_t wait_until(uint64_t now, uint64_t deadline, bool may_be_late) {
   if (deadline > now + SPIN_NS) {
-    sleep_until(deadline - SPIN_NS);
+    sleep_until(deadline - (may_be_late ? 0 : SPIN_NS));
   }
   while ((now = now_ns()) < deadline) {
   }
@@ -155,6 +156,20 @@ static uint64_t wait_in_turn(uint64_t now, uint64_t end_ns, uint64_t waits) {
   return lost;
 }
 
+// Durations that an engine saw contain its waiting for processors, for which calls wait here, too:
+// by what a call ended late, the thread's next ones end earlier.
+static uint64_t settle_overdue(struct thread *thread, uint64_t now, uint64_t end_ns) {
+  uint64_t left = end_ns > now ? end_ns - now : 0;
+  uint64_t earlier = left < thread->overdue_ns ? left : thread->overdue_ns;
+  thread->overdue_ns -= earlier;
+  return end_ns - earlier;
+}
+
+static void add_overdue(struct thread *thread, uint64_t late_ns) {
+  uint64_t overdue = thread->overdue_ns + late_ns;
+  thread->overdue_ns = overdue < MOST_OVERDUE_NS ? overdue : MOST_OVERDUE_NS;
+}
+
 // Waits until the call would have ended on the modelled device of its part; when that is over.
 static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const struct call *call,
                                 struct access *access, uint64_t end) {
@@ -170,13 +185,20 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   add(&cell->modelled, 1);
   add(&cell->late, end > due.end_ns + LATE_NS);
   add(&distribution->due[counter_of(due.end_ns - call->start_ns)], 1);
+  if (due.as_engine_saw) {
+    due.end_ns = settle_overdue(thread, end, due.end_ns);
+  }
   uint64_t longest = end + LONGEST_DELAY_NS;
   if (due.end_ns > end) {
     due.end_ns += use_processor(later(due.filling_ns, copied_ns) - copied_ns);
     if (due.waits > 1 && due.end_ns < longest) {
       due.end_ns += wait_in_turn(end, due.end_ns, due.waits);
     }
-    end = wait_until(now_ns(), due.end_ns < longest ? due.end_ns : longest);
+    end = wait_until(now_ns(), due.end_ns < longest ? due.end_ns : longest,
+                     due.as_engine_saw);
+  }
+  if (due.as_engine_saw && end > due.end_ns) {
+    add_overdue(thread, end - due.end_ns);
   }
   add(&distribution->achieved[counter_of(end - call->start_ns)], 1);
   return end;
@@ -213,7 +235,7 @@ ssize_t end_call(const struct call *call, enum operation operation, off_t offset
     }
     uint64_t planted = planted_ns(thread, part, operation);
     if (planted != 0) {
-      over = wait_until(over, over + planted);
+      over = wait_until(over, over + planted, false);
     }
     uint64_t delay = over - end;
     add(&cell->delayed, delay != 0);

@@ -63,10 +63,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     """Return the model that a run of the suite has measured."""
     (tier,) = run.manifest["tiers"]
     metrics = run.run["metrics"]
-    bandwidth = {
-        "read": _bandwidth(metrics, ("read", "bulk_read", "cold_stream")),
-        "write": _bandwidth(metrics, ("write", "bulk_write")),
-    }
+    bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
     bursts = {way: _burst_bytes(durations_of(run, way), bandwidth[way]) for way in bandwidth}
     points = {
         operation: tuple(_points(run, operation, bandwidth, bursts)) for operation in MEASURED

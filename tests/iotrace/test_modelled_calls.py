@@ -103,6 +103,20 @@ def test_a_reader_fills_the_page_cache_itself(trace, run, program, folios):
         assert due.mean * due.total == pytest.approx(folios * 2_000_000, rel=0.05)
 
 
+def test_what_an_engine_saw_contains_the_waiting_for_processors(trace, run):
+    """64 MiB end late, so that calls after it end earlier than they are due."""
+    points = constant(read=100, write=1, sync=1)
+    use(trace, DeviceModel("disk", "", "published", points=points, in_engine=True))
+    run(
+        OPEN + "os.truncate(fd, 65 << 20); os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)\n"
+        "os.pread(fd, 64 << 20, 0)\n"
+        "for page in range(10): os.pread(fd, 4096, (64 << 20) + page * 4096)"
+    )
+    reading = trace.page.read()
+    assert reading.histogram(DATA_READ, "due").percentile(50) >= 99_000
+    assert reading.histogram(DATA_READ, "achieved").percentile(10) < 99_000
+
+
 def test_random_advice_stops_readahead_and_wanted_pages_are_fetched_ahead(trace, run):
     use(trace, buffered(read=10, write=10, sync=10))
     run(
