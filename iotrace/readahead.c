@@ -65,10 +65,10 @@ static uint64_t fetch(struct thread *thread, struct stream *stream, const struct
   uint64_t folios = (missing + (1ULL << order) - 1) >> order;
   now += folios * models_of_page()->devices[file->device].fill_ns;
   struct window window = {start, end, now, now};
-  for (uint64_t asked = 0; asked < missing; asked += REQUEST_PAGES) {
-    uint64_t bytes = least(REQUEST_PAGES, missing - asked) * CACHE_PAGE;
+  for (uint64_t requested = 0; requested < missing; requested += REQUEST_PAGES) {
+    uint64_t bytes = least(REQUEST_PAGES, missing - requested) * CACHE_PAGE;
     window.last_ns = later(window.last_ns, device_read(thread, file->device, bytes, now));
-    window.first_ns = asked == 0 ? window.last_ns : window.first_ns;
+    window.first_ns = requested == 0 ? window.last_ns : window.first_ns;
   }
   stream->windows[0] = stream->windows[1];
   stream->windows[1] = window;

@@ -63,8 +63,13 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     """Return the model that a run of the suite has measured."""
     (tier,) = run.manifest["tiers"]
     metrics = run.run["metrics"]
+    facts, buffered = tier["facts"], tier["kind"] in _BUFFERED
+    in_memory = tier["kind"] == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
-    bursts = {way: _burst_bytes(durations_of(run, way), bandwidth[way]) for way in bandwidth}
+    bursts = {
+        way: 0 if in_memory else _burst_bytes(durations_of(run, way), rate)
+        for way, rate in bandwidth.items()
+    }
     points = {
         operation: tuple(_points(run, operation, bandwidth, bursts)) for operation in MEASURED
     }
@@ -72,8 +77,6 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     if missing := [name for name in (*MEASURED, "parallel", "cold_read") if name not in measured]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
-    facts, buffered = tier["facts"], tier["kind"] in _BUFFERED
-    in_memory = tier["kind"] == "tmpfs"  # whoever calls copies: nothing queues
     device = facts.get("device_model") or facts["device"] or facts["filesystem"]
     return DeviceModel(
         name=name,

@@ -144,9 +144,8 @@ def test_a_log_that_appends_grows_and_is_gone_afterwards(work: MicroContext) -> 
 
 
 def test_a_cold_file_is_read_once(work: MicroContext) -> None:
-    cold = {"operation": "read", "access": "64KiB", "direct": False, "cold": True}
-    bodies = {name: cold | {"pattern": name} for name in ("random", "sequential")}
-    measured = _fio(work, **bodies)
+    cold: dict[str, Json] = READ | {"access": "64KiB", "direct": False, "cold": True}
+    measured = _fio(work, random=cold, sequential=cold | {"pattern": "sequential"})
     for metric in _by_configuration(measured, "operation_duration_ns").values():
         assert (metric.labels["cold"], metric.labels["direct"]) == ("yes", "no")
         assert hdr.decode(metric.hdr).total == work.repeats * 8 * MIB // (64 << 10)
@@ -279,11 +278,11 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
 
     opened = os.open
 
-    def without(path: Any, flags: int, mode: int = 0o777) -> int:
+    def without(path: Any, flags: int, mode: int = 0o777, dir_fd: int | None = None) -> int:
         """As on a file system without direct I/O (ramfs)."""
         if flags & os.O_DIRECT:
             raise OSError(errno.EINVAL, "Invalid argument", path)
-        return opened(path, flags, mode)
+        return opened(path, flags, mode, dir_fd=dir_fd)
 
     Fio.from_mapping(asked(direct=True)).check(work.tier)
     monkeypatch.setattr(os, "open", without)
