@@ -99,6 +99,10 @@ class ThreadObserver(WaitObserver):
             if event not in self._idle
         ]
 
+    def threads(self, observations: Sequence[Observation]) -> Sequence[Thread]:
+        """All that may execute operations: one that is idle now may have computed before."""
+        return self._threads
+
     def _changed(self) -> bool:
         """Return whether a process has ended, or has another number of threads."""
         try:

@@ -46,6 +46,15 @@ LEAST_SAMPLES = 25
 _WAIT, _PREFIX = "wait_ns", "wait_"
 #: The counter of the time in which a background task was at work: in series only.
 BACKGROUND = "wait_background_ns"
+#: The counter of the time that the I/O trace saw sessions in calls, by part and operation.
+IO = "wait_io_ns"
+#: What a call of the trace waits for.
+_CALLS: Mapping[tuple[str, str], Resource] = {
+    ("wal", "write"): "log write",
+    ("wal", "sync"): "log sync",
+    **{(part, "read"): "data read" for part in ("data", "wal", "temp", "index")},
+    **{(part, op): "data write" for part in ("data", "temp", "index") for op in ("write", "sync")},
+}
 #: Of the other attributes of the totals.
 _COUNTERS = {
     "running_ns": "wait_running_ns",
@@ -87,6 +96,10 @@ class WaitObserver(ABC):
     def observe(self) -> Sequence[Observation]:
         """Foreground sessions and background tasks now; an exception where it does not answer."""
 
+    def threads(self, observations: Sequence[Observation]) -> Iterable[Thread]:
+        """The threads of sessions, whose processor time counts; by default those observed."""
+        return (one.thread for one in observations if one.thread is not None)
+
     def close(self) -> None:
         """Close what it opened; no error where the engine is gone."""
 
@@ -100,6 +113,7 @@ class WaitTotals:
     as Linux counted it. ``samples``: observations of active sessions. ``background``: by task, no
     sessions'.
     ``elapsed_ns``, ``elapsed_squares``: the moments' times and their squares, added up.
+    ``io_ns``: in calls that the I/O trace timed, by resource; None where it traced nothing.
     """
 
     waits: Mapping[str, float] = field(default_factory=dict)
@@ -111,6 +125,7 @@ class WaitTotals:
     background: Mapping[str, float] = field(default_factory=dict)
     elapsed_ns: float = 0.0
     elapsed_squares: float = 0.0
+    io_ns: Mapping[str, float] | None = None
 
     @property
     def moments(self) -> float:
@@ -138,7 +153,16 @@ def take(counters: Mapping[str, float]) -> tuple[WaitTotals | None, dict[str, fl
     if _COUNTERS["samples"] not in counters:
         return None, rest
     others: dict[str, Any] = {n: counters.get(counter, 0.0) for n, counter in _COUNTERS.items()}
-    return WaitTotals(waits, **others), rest
+    return WaitTotals(waits, **others, io_ns=_io_ns(counters)), rest
+
+
+def _io_ns(counters: Mapping[str, float]) -> dict[str, float] | None:
+    traced = [(split(n)[1], ns) for n, ns in counters.items() if split(n)[0] == IO]
+    found: dict[str, float] = {}
+    for labels, ns in traced:
+        if resource := _CALLS.get((labels["part"], labels["operation"])):
+            found[resource] = found.get(resource, 0.0) + ns
+    return found if traced else None
 
 
 class SampledWaits:
@@ -177,7 +201,7 @@ class SampledWaits:
                 self._elapsed_squares += elapsed_ns**2
             for one in observations:
                 self._add(one, elapsed_ns)
-            self._scheduled.see(one.thread for one in observations if one.thread is not None)
+            self._scheduled.see(self._observer.threads(observations))
 
     def totals(self) -> WaitTotals:
         """The times so far, with the processor time until now."""
@@ -236,7 +260,7 @@ class _Scheduled:
         self._ended = self._before = Scheduled()
         self._files = KeptFiles()
 
-    def see(self, threads: Iterator[Thread]) -> None:
+    def see(self, threads: Iterable[Thread]) -> None:
         if self._threads is None:
             self._threads = {thread: self._of(thread) or Scheduled() for thread in threads}
             self._before = _sum(self._threads.values())
@@ -330,17 +354,37 @@ def explain_alone(
 
     The time of parallel sessions is scaled to that of the statement. ``cpu_ns``: on processors, of
     all processes, where it is known: short-lived workers are missing among the threads observed.
+    One that was observed too rarely is divided by what was counted.
     """
     active_ns = totals.running_ns + sum(totals.waits.values())
     if latency_ns <= 0:
         return None
     if totals.samples < LEAST_SAMPLES or not active_ns:
-        # Processor time alone says little: that of parallel sessions overlaps.
-        return _too_few(totals.samples, latency_ns)
+        return _counted(totals, latency_ns) or _too_few(totals.samples, latency_ns)
     sessions = max(1.0, active_ns / latency_ns)
     counted_ns = max(totals.cpu_ns, cpu_ns or 0.0)
     found = _breakdown(totals, totals.waits, counted_ns, latency_ns * sessions, sessions)
     return replace(found, sessions=sessions)
+
+
+def _counted(totals: WaitTotals, latency_ns: float) -> Breakdown | None:
+    """The parts by counters alone: on processors and in the run queue by Linux, in calls by the
+    trace. None without a trace: of parallel sessions, processor time alone says little.
+
+    What is computed within a call is in both, so the calls' share is a lower bound.
+    """
+    if totals.io_ns is None or not totals.cpu_ns:
+        return None
+    counted = {**totals.io_ns, "processor": totals.cpu_ns + totals.queued_ns}
+    sessions = max(1.0, sum(counted.values()) / latency_ns)
+    parts = {name: ns / sessions for name, ns in counted.items() if ns or name == "processor"}
+    share = sum(parts.values()) / latency_ns
+    parts["other"] = max(0.0, latency_ns - sum(parts.values()))
+    why = ""
+    if share < 1 - TOLERANCE:
+        why = f"processor time and traced calls add up to {share:.0%} of {format_ns(latency_ns)}"
+    cpu_ns = min(latency_ns, totals.cpu_ns / sessions)
+    return Breakdown(parts, latency_ns, share, why, sessions=sessions, cpu_ns=cpu_ns)
 
 
 def _too_few(samples: float, latency_ns: float, count: float = 1) -> Breakdown:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.counters import labelled
 from harness.host.kept_files import KeptFiles
 from harness.host.threads import Thread
 from harness.waits import (
@@ -58,7 +59,7 @@ def totals(*answers: Sequence[Observation] | Exception) -> WaitTotals:
 
 
 def seen(
-    lock: float, running: float = 0, idle: float = 0, cpu: float = 0, queued: float = 0
+    lock: float = 0, running: float = 0, idle: float = 0, cpu: float = 0, queued: float = 0
 ) -> WaitTotals:
     """Of seconds, and enough observations."""
     return WaitTotals({"lock": lock * S}, running * S, idle * S, cpu * S, queued * S, samples=100)
@@ -190,6 +191,32 @@ def test_what_was_seen_too_rarely_is_not_divided(divide):
     assert found is not None
     assert (found.parts_ns, found.accounted_share) == ({"other": S}, 0)
     assert found.why
+
+
+def test_a_short_statement_is_divided_by_what_was_counted():
+    """Two threads computed 3 s, queued 1 s and were in calls for 4 s: twice the 4 s it took."""
+    rare = replace(seen(cpu=3, queued=1), samples=1, io_ns={"data read": 4 * S, "log sync": 0})
+    found = explain_alone(rare, 4 * S)
+    assert found is not None and not found.why
+    assert found.parts_ns == {"data read": 2 * S, "processor": 2 * S, "other": 0}
+    assert (found.sessions, found.cpu_ns, found.moments) == (2, 1.5 * S, 0)
+
+
+def test_what_was_neither_observed_nor_counted_is_other():
+    rare = replace(seen(cpu=1), samples=0, io_ns={"data read": S})
+    found = explain_alone(rare, 4 * S)
+    assert found is not None and found.why
+    assert found.parts_ns == {"data read": S, "processor": S, "other": 2 * S}
+
+
+def test_calls_of_the_trace_are_waits_for_resources():
+    counters = {
+        labelled("wait_io_ns", part=part, operation=operation): 1.0
+        for part in ("data", "wal") for operation in ("read", "write", "sync")
+    }  # fmt: skip
+    totals, rest = take(seen(cpu=1).counters() | counters)
+    assert totals is not None and not rest
+    assert totals.io_ns == {"data read": 2, "data write": 2, "log write": 1, "log sync": 1}
 
 
 def test_processor_time_is_reported_within_waits_too() -> None:

@@ -11,6 +11,7 @@ from harness.iotrace.trace import LIBRARY
 from harness.monitors import MonitorContext
 from harness.monitors._sampler import SampledMonitor
 from harness.native_programs import find_native
+from harness.waits import IO
 from harness.warnings import RunWarning
 
 
@@ -37,7 +38,9 @@ class IoMonitor(SampledMonitor):
         return RunWarning("io-not-traced", "the engine's I/O is not traced", context, hint)
 
     def totals(self) -> Mapping[str, float]:
-        """Calls and bytes by part and operation until now; nothing from a damaged page."""
+        """Calls and bytes by part and operation until now, and the sessions' time in them; nothing
+        from a damaged page.
+        """
         if self._trace is None:
             return {}
         try:
@@ -51,6 +54,9 @@ class IoMonitor(SampledMonitor):
                 labels = {"part": part, "operation": operation}
                 calls = sum(reading.value(cell, "calls") for cell in both)
                 found[labelled("io_calls_count", **labels)] = float(calls)
+                own = Cell(part, operation, "foreground")
+                spent_ns = reading.value(own, "ns") + reading.value(own, "delay_ns")
+                found[labelled(IO, **labels)] = float(spent_ns)
                 if operation != "sync":
                     size = sum(reading.value(cell, "bytes") for cell in both)
                     found[labelled("io_bytes", **labels)] = float(size)
