@@ -89,7 +89,8 @@ def print_blocks(blocks: Iterable[Block]) -> None:
             case Paragraph():
                 _say(plain(block.text), _STYLES.get(block.kind, ""))
             case Section():
-                _say(block.title, "bold")
+                if block.kind != "pair":
+                    _say(block.title, "bold")
                 print_blocks(block.blocks)
             case Lines():
                 for row in block.rows:

@@ -20,7 +20,7 @@ from reports.arm import Arm
 from reports.compared_rows import Row
 from reports.formatting import NOTHING, percent, significant
 from reports.labels import query_name
-from reports.sections import Block, Paragraph, Table
+from reports.sections import Block, Paragraph, Table, note
 from reports.sequences import grouped
 from reports.series import Panel
 from reports.values import Quantity, Summary, measured, natural
@@ -304,8 +304,21 @@ def breakdown_blocks(
         default = "plans were not requested, or this engine has none"
         yield Paragraph(f"No query has a plan: {why or default}.")
     yield from charts
-    head = ("query", "measured on", "time", *KINDS, "read", "written", "spilled", "working set ≥")
-    yield Table("Each query", (*head, "plan : measured", "remarks"), list(map(_cells, rows)))
+    head = ("query", "measured on", "time", *map(kind_title, KINDS), *_MOVED, "plan : measured")
+    cells = [_cells(row) for row in rows]
+    used = [at for at in range(len(head)) if any(one[at] != NOTHING for one in cells)]
+    shown = [[one[at] for at in used] for one in cells]
+    yield Table("Each query", [head[at] for at in used], shown, "numbers")
+    remarks: dict[str, list[str]] = {}
+    for row in rows:
+        for remark in _remarks(row):
+            remarks.setdefault(remark, []).append(f"Q{row.query.query} on {row.arm.marked_name}")
+    for remark, of in remarks.items():
+        yield note(f"{', '.join(of)}: {remark}.")
+
+
+#: Columns of what a query moved and touched.
+_MOVED = ("read", "written", "spilled", "working set ≥")
 
 
 def _cells(row: BreakdownRow) -> list[str]:
@@ -320,13 +333,9 @@ def _cells(row: BreakdownRow) -> list[str]:
         for kind in KINDS
     ]
     sizes = [one.size(name) for name in ("spilled", "working_set")]
-    fit, remarks = NOTHING, [] if one.fit is None else [one.fit.why]
+    fit = NOTHING
     if one.fit:
         fit = " – ".join(map(significant, dict.fromkeys((one.fit.lowest, one.fit.highest))))
-    if row.bounded:
-        remarks.append("working set bounded by the memory limit")
-    if one.file_pages_unknown:
-        remarks.append("file pages unknown")
     return [
         query_name(one.query),
         row.arm.marked_name,
@@ -336,8 +345,16 @@ def _cells(row: BreakdownRow) -> list[str]:
         _moved(one.written, one.written_by_others),
         *(format_bytes(size) if size else NOTHING for size in sizes),
         fit,
-        "; ".join(filter(None, remarks)),
     ]
+
+
+def _remarks(row: BreakdownRow) -> Iterator[str]:
+    if row.query.fit and row.query.fit.why:
+        yield row.query.fit.why
+    if row.bounded:
+        yield "the working set is bounded by the memory limit"
+    if row.query.file_pages_unknown:
+        yield "file pages are unknown"
 
 
 def _moved(sizes: Mapping[str, float], by_others: bool) -> str:

@@ -28,6 +28,7 @@ from reports.charts import draw_panel
 from reports.charts.curves import lines_over_parameter
 from reports.charts.forest import overview
 from reports.charts.over_time import draw_timeline
+from reports.charts.resources import resource_bars
 from reports.compare import Group
 from reports.compare_output import (
     change_text,
@@ -50,6 +51,7 @@ from reports.conditions import (
     troubles,
     uncontrolled,
 )
+from reports.explain.causes import cause, file_operations_table
 from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
 from reports.explain.devices import TierSources
@@ -100,6 +102,8 @@ from reports.tables import PanelTables, sweep_table
 
 #: Each is a figure of half a page.
 _MOST_OVER_TIME = 6
+#: Of the first screen: causes in words; engines with charts, bars and rows of each.
+_MOST_CAUSES, _MOST_PAIRS, _MOST_BARS, _MOST_OPERATIONS = 4, 2, 3, 3
 #: More warnings and ceilings than these are below the verdicts only.
 _MOST_WARNINGS, _MOST_CEILINGS = 6, 4
 NO_TIER_SOURCES = TierSources()
@@ -245,7 +249,10 @@ class Report:
         UsageError where ``out`` cannot be written.
         """
         queries = [(panel.title, row) for panel in self.panels for row in breakdown(panel)]
-        texts = {"report.csv": runs_as_csv(self.runs), "queries.csv": queries_as_csv(queries)}
+        texts = {
+            "report.csv": runs_as_csv(self.runs, self.panels),
+            "queries.csv": queries_as_csv(queries),
+        }
         title = marked_title(self.title, emulations(self.runs))
         figures = write_page(out, "report", title, self.blocks(), texts)
         return ReportFiles(
@@ -313,13 +320,15 @@ class Report:
             yield drawing
         if self.answers:
             yield comparison_table("Verdicts", self.answers)
+        yield from self._causes()
+        if self.answers:
+            shared, others = self._rests_on
+            more = " What else some rest on: see Warnings and checks." if others else ""
+            yield from rests_on_all(shared, more)
             yield note(
                 "A speed-up is about the median of the ratios of repeats (pair by pair), not the "
                 "ratio of the medians."
             )
-            shared, others = self._rests_on
-            more = " What else some rest on: see Warnings and checks." if others else ""
-            yield from rests_on_all(shared, more)
         for where, group in self.answers:
             if group.headline.rate:
                 option = f"the rate was set (--rate), so latency is compared. {rate_text(group)}"
@@ -327,6 +336,21 @@ class Report:
                 by_users = group.headline.rate.by == "think time"
                 yield note(f"{where}: {paced if by_users else option}")
         yield from map(note, self._noise())
+
+    def _causes(self) -> Iterator[Block]:
+        """Why: in words, and of the first engines the time by resource and the file I/O."""
+        several = len({where for where, _ in self.answers}) > 1
+        for where, group in self.answers[:_MOST_CAUSES]:
+            if why := cause(group.a.usable, group.b.usable):
+                which = f"{group.b.marked_name} against {group.a.marked_name}"
+                of = f"{where}, {which}" if several else which
+                yield Paragraph((Span(f"Why, {of}"), f": {why}."))
+        for number, panel in enumerate(self.comparable[:_MOST_PAIRS], 1):
+            arms = [arm for arm in panel.arms if arm.usable][:_MOST_BARS]
+            drawing = resource_bars(panel, arms, f"{number}-resources")
+            table = file_operations_table(panel, arms, _MOST_OPERATIONS)
+            if panel.groups and (found := [one for one in (drawing, table) if one]):
+                yield Section("", found, kind="pair")
 
     def _noise(self) -> Iterator[str]:
         """What the repeats of each panel resolve by its calibration."""

@@ -65,12 +65,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a title; ``kind``: ``fold`` is closed at first, ``sub`` is a heading alone."""
+    """Blocks under a title; ``kind``: ``fold`` is closed at first, ``sub`` is a heading alone.
+
+    Those of a ``pair`` are side by side, without a title.
+    """
 
     title: str
     blocks: Sequence[Block] = ()
     id: str = ""
-    kind: Literal["section", "fold", "sub"] = "fold"
+    kind: Literal["section", "fold", "sub", "pair"] = "fold"
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.store.runs import StoredRun
+from reports.arm import Arm
 from reports.compared_rows import Row as CompareRow
 from reports.formatting import utc
 from reports.query_breakdown import KINDS, BreakdownRow
 from reports.run_configuration import emulations, placement_name
-from reports.values import measured
+from reports.series import Panel
+from reports.values import Quantity, measured
 
 
-def runs_as_csv(runs: Sequence[StoredRun]) -> str:
-    """The table with a header; a run without metrics (a failed one) has one row without value."""
-    return _csv({**_about(run), **row} for run in runs for row in _metrics(run))
+def runs_as_csv(runs: Sequence[StoredRun], panels: Sequence[Panel] = ()) -> str:
+    """The table with a header; a run without metrics (a failed one) has one row without value.
+
+    With ``panels``, each row also has what the report's tables show of its arm: the median and
+    range of repeats, and the comparison with the baseline.
+    """
+    arms: dict[str, _OfArm] = {}
+    for panel in panels:
+        for arm in panel.arms:
+            arms |= dict.fromkeys((run.run_id for run in arm.runs), _OfArm(panel, arm))
+    found = ((run, row) for run in runs for row in _metrics(run, arms.get(run.run_id)))
+    return _csv({**_about(run), **row} for run, row in found)
 
 
 def queries_as_csv(found: Iterable[tuple[str, BreakdownRow]]) -> str:
@@ -112,16 +123,63 @@ def _params(params: Mapping[str, Any]) -> str:
     )
 
 
-def _metrics(run: StoredRun) -> Iterator[dict[str, str]]:
+class _OfArm:
+    """What a report's tables show of an arm's quantities."""
+
+    def __init__(self, panel: Panel, arm: Arm) -> None:
+        self._arm = arm
+        groups = (group for group in panel.groups if group.b.name == arm.name)
+        self._rows = {row.quantity: row for group in groups for row in group.rows}
+
+    def cells(self, quantity: Quantity | None) -> dict[str, str]:
+        """By column; empty ones where nothing is known."""
+        cells = dict.fromkeys(_OF_ARM, "") | {"arm": self._arm.marked_name}
+        if quantity is None:
+            return cells
+        if one := self._arm.summaries(quantity.name).get(quantity):
+            numbers = {"median": one.median, "low": one.low, "high": one.high, "repeats": one.n}
+            cells |= {name: _number(value) for name, value in numbers.items()}
+        row = self._rows.get(quantity)
+        if row is None or row.estimate is None or row.decision is None:
+            return cells
+        compared = {
+            "times_better": row.ratio,
+            "interval_low": row.estimate.low,
+            "interval_high": row.estimate.high,
+            "interval_confidence": row.estimate.confidence,
+            "p": row.decision.adjusted_p,
+        }
+        cells |= {name: _number(value) for name, value in compared.items()}
+        return cells | {"verdict": row.verdict if row.has_verdict else ""}
+
+
+_OF_ARM = (
+    "arm",
+    "median",
+    "low",
+    "high",
+    "repeats",
+    "times_better",
+    "interval_low",
+    "interval_high",
+    "interval_confidence",
+    "p",
+    "verdict",
+)
+
+
+def _metrics(run: StoredRun, of_arm: _OfArm | None) -> Iterator[dict[str, str]]:
     found = measured(run)
     for quantity, one in found.items():
         labels = ";".join(f"{name}={value}" for name, value in quantity.labels)
         cells = (one.metric, labels, one.unit, one.better, _number(one.value), one.note)
-        yield dict(zip(_METRIC, cells, strict=True))
+        more = of_arm.cells(quantity) if of_arm else {}
+        yield dict(zip(_METRIC, cells, strict=True)) | more
     if not found:
         error = run.run["error"]
         why = f"{error['problem']}: {error['context']}" if error else "no metrics"
-        yield dict.fromkeys(_METRIC, "") | {"note": why}
+        more = of_arm.cells(None) if of_arm else {}
+        yield dict.fromkeys(_METRIC, "") | {"note": why} | more
 
 
 _METRIC = ("metric", "labels", "unit", "better", "value", "note")

@@ -1,4 +1,4 @@
-"""Tables of results: a row for each quantity and arm, with its comparison with the baseline."""
+"""Tables of results: a row for each quantity, with its value on every arm side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reports.compared_rows import Row
 from reports.formatting import NOTHING, interval_text, p_text, quantity_text, range_text, times
 from reports.metric_registry import counter_title, headline_first, metric_info
 from reports.query_breakdown import MARK, READY_MADE_MARK, query_breakdowns
-from reports.sections import Block, Cell, Table, note
+from reports.sections import Block, Cell, Section, Table, badge, note
 from reports.sequences import grouped
 from reports.series import Panel
 from reports.sweeps import Sweep
@@ -28,6 +28,12 @@ from reports.values import (
     measured,
     summarise,
 )
+
+#: Roles of what explains results.
+_EXPLAINING = ("window", "counter", "breakdown")
+_ONE_SIDED = "Measured on one side only"
+#: With more arms, the ranges of repeats are in report.csv alone.
+_MOST_RANGES = 2
 
 
 class PanelTables:
@@ -61,7 +67,7 @@ class PanelTables:
     @property
     def counters(self) -> Iterator[Block]:
         """What explains it; counters that are 0 on every arm are left out."""
-        found = self._roles.get("window", [])
+        found = self._two_sided("window")
         quantities = in_order(self._moving(found))
         if quantities:
             # What the window added to every counter, with its share of each unit of work.
@@ -70,15 +76,45 @@ class PanelTables:
             yield from _still(len(found) - len(quantities))
         yield from self._tables("counter")
         yield from self._tables("breakdown")
+        yield from self._one_sided_rows()
 
     def _tables(self, role: str) -> Iterator[Block]:
-        by_name = grouped((one.name, one) for one in self._roles.get(role, []))
-        for quantities in map(in_order, by_name.values()):
+        explaining = role in _EXPLAINING
+        found = self._two_sided(role) if explaining else self._roles.get(role, [])
+        for quantities in map(in_order, grouped((one.name, one) for one in found).values()):
             title = metric_info(quantities[0], self.kinds[quantities[0]].better).title
-            moving = self._moving(quantities) if role in ("counter", "breakdown") else quantities
+            moving = self._moving(quantities) if explaining else quantities
             if moving:
                 yield from self._table(title, moving)
                 yield from _still(len(quantities) - len(moving))
+
+    def _two_sided(self, role: str) -> list[Quantity]:
+        return [one for one in self._roles.get(role, []) if not self._one_sided(one)]
+
+    def _one_sided(self, quantity: Quantity) -> bool:
+        """Whether only the baseline, or only other arms have it."""
+        first, *others = (quantity in arm.kinds() for arm in self._panel.arms)
+        return bool(others) and first != any(others)
+
+    def _one_sided_rows(self) -> Iterator[Block]:
+        """The counters that have nothing to be compared with, folded."""
+        rows = [
+            [f"{metric_info(q, self.kinds[q].better).title} {q.labels_text()}".strip(), *cells]
+            for role in _EXPLAINING
+            for q in in_order(self._moving(self._roles.get(role, [])))
+            if self._one_sided(q)
+            for cells in self._of_sides(q)
+        ]
+        if rows:
+            table = Table(_ONE_SIDED, ("", "measured on", "median", "range", "n"), rows, "numbers")
+            yield Section(f"{_ONE_SIDED}: {counted(len(rows), 'row')}", [table])
+
+    def _of_sides(self, quantity: Quantity) -> Iterator[list[Cell]]:
+        unit = self.kinds[quantity].unit
+        for arm in self._panel.arms:
+            if one := arm.summaries(quantity.name).get(quantity):
+                ends = range_text(one.low, one.high, unit)
+                yield [arm.marked_name, quantity_text(one.median, unit), ends, one.n]
 
     def _moving(self, quantities: Sequence[Quantity]) -> list[Quantity]:
         """Those that some run has another value of than 0, and those counted in coarse steps."""
@@ -100,9 +136,9 @@ class PanelTables:
     def _table(
         self, title: str, quantities: Sequence[Quantity], labels: Sequence[str] = (), work: str = ""
     ) -> Iterator[Block]:
-        """A row for each quantity and arm, with its comparison with the baseline.
+        """A row for each quantity: its value on each arm, and the comparisons with the baseline.
 
-        ``work``: the unit of work that values are divided by in a column, empty without it.
+        ``work``: the unit of work that values are divided by in columns, empty without it.
         """
         labels = labels or [
             q.labels_text() or metric_info(q, self.kinds[q].better).title for q in quantities
@@ -111,22 +147,23 @@ class PanelTables:
             (group.b.name, row.quantity): row for group in self._panel.groups for row in group.rows
         }
         own = [compared[key] for key in product(self._names, quantities) if key in compared]
+        others = [group.b for group in self._panel.groups]
         columns = _Columns(
+            self._panel.arms,
             work,
-            bool(self._panel.groups),
+            others,
             any(row.has_verdict for row in own),
             notes=not any(self.kinds[q].note == OF_HISTOGRAM for q in quantities),
         )
         rows, missing, marks = [], [], ""
         for quantity, label in zip(quantities, labels, strict=True):
-            for arm in self._panel.arms:
-                value = _Value.of(arm, quantity, self.kinds[quantity])
-                first = label if arm is self._panel.arms[0] else ""
-                row = compared.get((arm.name, quantity))
-                rows.append([first, arm.marked_name, *columns.cells(value, arm, row)])
+            values = [_Value.of(arm, quantity, self.kinds[quantity]) for arm in self._panel.arms]
+            comparisons = [compared.get((arm.name, quantity)) for arm in others]
+            rows.append([label, *columns.cells(values, comparisons)])
+            for value in values:
                 marks += value.marks
                 if value.note and not value.summary and not value.limit:
-                    missing.append(f"{label}, {arm.marked_name}: {value.note}")
+                    missing.append(f"{label}, {value.arm.marked_name}: {value.note}")
         # Of counters, neither direction is better.
         neither = {row.better for row in own} == {"none"}
         head = columns.head("times as much" if neither else "times better")
@@ -149,6 +186,7 @@ class PanelTables:
 class _Value:
     """One quantity on one arm. ``limit``: the time limit that runs reached instead."""
 
+    arm: Arm
     quantity: Quantity
     one: Measured
     summary: Summary | None
@@ -160,6 +198,7 @@ class _Value:
     def of(cls, arm: Arm, quantity: Quantity, one: Measured) -> _Value:
         own = arm.kinds().get(quantity)
         return cls(
+            arm,
             quantity,
             one,
             arm.summaries(quantity.name).get(quantity),
@@ -168,58 +207,82 @@ class _Value:
             MARK * _by_others(arm, quantity) + READY_MADE_MARK * (quantity in arm.ready_made),
         )
 
-    @property
-    def cells(self) -> list[Cell]:
-        """Median, range and number of repeats."""
+    def text(self, with_range: bool) -> str:
+        """``503 µs (487 – 511 µs)``: the median and the range of repeats."""
         unit, resolution = self.one.unit, metric_info(self.quantity, self.one.better).resolution
-        if self.summary:
-            limited = f", limit reached in {self.limit.n}" if self.limit else ""
-            return [
-                f"{quantity_text(self.summary.median, unit, resolution)} {self.marks}".strip(),
-                range_text(self.summary.low, self.summary.high, unit, resolution),
-                f"{self.summary.n}{limited}",
-            ]
-        if self.limit:
-            return [f"limit of {quantity_text(self.limit.median, unit)} reached", "", "0"]
-        return [NOTHING, "", "0"]
+        if self.summary is None:
+            return (
+                f"limit of {quantity_text(self.limit.median, unit)} reached"
+                if self.limit
+                else NOTHING
+            )
+        one = self.summary
+        text = f"{quantity_text(one.median, unit, resolution)} {self.marks}".strip()
+        ends = range_text(one.low, one.high, unit, resolution)
+        if with_range and one.low < one.high:
+            text += f" ({ends})"
+        return f"{text}, limit reached in {self.limit.n}" if self.limit else text
+
+    @property
+    def each(self) -> str:
+        """What each unit of work had of it."""
+        found = per_work(self.arm, self.quantity)
+        return quantity_text(found[0].median, found[1]) if found else NOTHING
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """Which columns a table has. ``notes``: whether the notes of comparisons are shown."""
+    """Which columns a table has: of values by arm, and of comparisons with the baseline.
 
+    ``notes``: whether the notes of comparisons are shown.
+    """
+
+    arms: Sequence[Arm]
     work: str
-    compared: bool
+    compared: Sequence[Arm]
     verdict: bool
     notes: bool
 
     def head(self, ratio: str) -> list[str]:
         """Their titles; ``ratio``: of the ratios."""
-        head = ["", "measured on", "median", "range", "n"]
-        if self.work:
-            head.append(f"each {self.work}, median")
-        if self.compared:
-            head += [ratio, "interval"]
-            head += ["p (Holm)", "verdict"] if self.verdict else ["remarks"]
-        return head
+        names = [arm.marked_name for arm in self.arms]
+        head = ["", *names, *(f"each {self.work}, {name}" for name in names if self.work), "n"]
+        if len(self.compared) == 1:
+            more = ["p (Holm)", "verdict"] if self.verdict else ["remarks"]
+            return [*head, ratio, "interval", *more]
+        return [*head, *(f"{arm.marked_name}, {ratio}" for arm in self.compared)]
 
-    def cells(self, value: _Value, arm: Arm, row: Row | None) -> Iterator[Cell]:
-        """Those of a row after its name and arm; ``row``: the comparison with the baseline."""
-        yield from value.cells
+    def cells(self, values: Sequence[_Value], rows: Sequence[Row | None]) -> Iterator[Cell]:
+        """Those after the name; ``rows``: the comparisons with the baseline."""
+        with_range = not self.work and len(values) <= _MOST_RANGES
+        yield from (value.text(with_range) for value in values)
         if self.work:
-            each = per_work(arm, value.quantity)
-            yield quantity_text(each[0].median, each[1]) if each else NOTHING
-        if not self.compared:
-            return
+            yield from (value.each for value in values)
+        counts = [str(value.summary.n if value.summary else 0) for value in values]
+        yield counts[0] if len(set(counts)) == 1 else ", ".join(counts)
+        if len(rows) == 1:
+            yield from self._in_columns(rows[0], values)
+        else:
+            yield from map(self._in_a_cell, rows)
+
+    def _in_columns(self, row: Row | None, values: Sequence[_Value]) -> Iterator[Cell]:
         if row is None or row.estimate is None or row.decision is None:
             yield from [""] * (3 if self.verdict else 2)
-            yield row.note.partition("; ")[0] if row and row.note != value.note else ""
+            known = {value.note for value in values}
+            yield row.note.partition("; ")[0] if row and row.note not in known else ""
             return
         yield times(row.ratio)
         yield interval_text(row.estimate)
         if self.verdict:
             yield p_text(row.decision.adjusted_p) if row.has_verdict else NOTHING
         yield verdict_cell(row, self.notes)
+
+    def _in_a_cell(self, row: Row | None) -> Cell:
+        """``1.90× [1.60, 2.20] faster``."""
+        if row is None or row.estimate is None:
+            return NOTHING
+        ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
+        return (f"{ratio} ", badge(row.verdict)) if row.has_verdict else ratio
 
 
 def _still(counters: int) -> Iterator[Block]:
@@ -252,18 +315,20 @@ def _with_limited(kinds: Mapping[Quantity, Measured]) -> dict[Quantity, Measured
 
 
 def sweep_table(sweep: Sweep) -> Table:
-    """A line's medians at every value of the parameter."""
+    """Every line's medians and ranges at each value of the parameter."""
     rows = []
     for value in sweep.values:
-        first = sweep.at(value)
-        for line in sweep.lines:
-            if (one := line.points.get(value)) is not None:
-                ends = range_text(one.low, one.high, sweep.unit)
-                median = quantity_text(one.median, sweep.unit)
-                rows.append([first, line.marked_name, median, ends, str(one.n)])
-                first = ""
+        points = [line.points.get(value) for line in sweep.lines]
+        cells = [
+            f"{quantity_text(one.median, sweep.unit)} ({range_text(one.low, one.high, sweep.unit)})"
+            if one
+            else NOTHING
+            for one in points
+        ]
+        counts = dict.fromkeys(str(one.n) for one in points if one)
+        rows.append([sweep.at(value), *cells, ", ".join(counts)])
     title = ", ".join(filter(None, [f"{sweep.measure} over {sweep.over}", sweep.place_name]))
-    head = ("", "measured on", "median", "range", "n")
+    head = ("", *(line.marked_name for line in sweep.lines), "n")
     return Table(f"{title}: {sweep.title}", head, rows, "numbers")
 
 

@@ -238,13 +238,15 @@ def _print(
         return
     if len(found) > 1 or left_out:
         say(_which_first(found))
-    for one in sorted(found, key=lambda curve: -curve.ceiling.value):
-        say(_answer(one))
-        _print_curve(one)
+    ordered = sorted(found, key=lambda curve: -curve.ceiling.value)
+    for one in ordered:
+        say(f"{_answer(one)}; {_check_of_today(one)}")
     for part, why in left_out.items():
         say(f"{part}: no curve: {why}")
     if more:
         say_more(more)
+    for one in ordered:
+        _print_curve(one)
     say(f"chart: {chart}")
 
 
@@ -342,8 +344,7 @@ def _print_curve(one: ResponseCurve) -> None:
         ),
     ]
     columns = (f"{one.operation} of {one.part}", one.unit, "of today's", "interval", "")
-    print_table(columns, rows)
-    say(_check_of_today(one))
+    print_table(columns, rows, right=range(1, 3))
 
 
 def _check_of_today(one: ResponseCurve) -> str:
@@ -351,7 +352,7 @@ def _check_of_today(one: ResponseCurve) -> str:
     off = abs(math.log(one.at_today.value)) > math.log(1 + CONTRADICTED)
     doubt = ": do not rely on this curve; add --repeats, on an idle host" if off else ""
     given = times(one.at_today.value)
-    return f"check: the model of today's device gives {given} of its throughput{doubt}"
+    return f"the model of today's device gives {given} of its throughput{doubt}"
 
 
 def _row(point: PointOfCurve, note: str) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ from reports.values import Quantity, Summary, in_order
 
 #: The room that ticks and the axis's name take below the axes, of the axes' height.
 _BELOW = -0.16
+#: In legends.
+_AT_LIMIT, _PUBLISHED = "reached its time limit", " as published"
 
 
 def bars_on_log_axis(
@@ -96,7 +98,7 @@ def _draw_limits(
             mec=INK,
             ms=6,
             linestyle="none",
-            label="reached its time limit",
+            label=_AT_LIMIT,
         )
 
 
@@ -115,7 +117,7 @@ def _draw_published(
             mec=INK,
             ecolor=FAINT,
             ms=5,
-            label=f"{series.arm} as published",
+            label=f"{series.arm}{_PUBLISHED}",
         )
 
 
@@ -155,11 +157,16 @@ def _label_groups(axes: Axes, quantities: Sequence[Quantity]) -> float:
     return 1.5 * _BELOW
 
 
-_CAPTION = (
-    "Medians of the repeats; whiskers are their range. On a logarithmic axis compare where bars "
-    "end, not how long they are. A triangle is a time limit that was reached, not a time; hollow "
-    "markers are a paper's, of another machine."
-)
+def _caption(axes: Axes, labels: Sequence[str]) -> str:
+    """What must be known to read this chart; ``labels``: of its legend."""
+    text = "Medians of the repeats; whiskers are their range."
+    if axes.get_yscale() == "log":
+        text += " The axis is logarithmic: compare where bars end, not how long they are."
+    if _AT_LIMIT in labels:
+        text += " A triangle is a time limit that was reached, not a time."
+    if any(label.endswith(_PUBLISHED) for label in labels):
+        text += " Hollow markers are a paper's, of another machine."
+    return text
 
 
 def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
@@ -191,9 +198,10 @@ def _finished(
     axes.set_xlim(-0.6, groups - 0.4)
     axes.grid(visible=False, axis="x")
     panel_title(axes, panel)
-    ncols = columns(axes, axes.get_legend_handles_labels()[1], 3)
+    labels = axes.get_legend_handles_labels()[1]
+    ncols = columns(axes, labels, 3)
     axes.legend(loc="upper left", bbox_to_anchor=(0, below), ncols=ncols, borderaxespad=0)
     heading = f"{title}: {panel.title}"
     figure = axes.get_figure(root=True)
     assert figure is not None
-    return finish(figure, name, heading, heading, _CAPTION)
+    return finish(figure, name, heading, heading, _caption(axes, labels))

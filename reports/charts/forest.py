@@ -66,7 +66,7 @@ def overview(compared: Sequence[tuple[str, Group]]) -> Drawing | None:
         axes.set_yticks(places, labels)
         axes.set_ylim(sum(heights), 0)
         title = "Speed-up of every comparison"
-        return finish(figure, "overview", title, title, _CAPTION)
+        return finish(figure, "overview", title, title, _caption([row for *_, row in rows]))
 
 
 def _labels(named: Sequence[tuple[str, str]]) -> list[str]:
@@ -112,13 +112,17 @@ def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None
         panel_title(axes, panel)
         _legend(figure, axes)
         title = f"Speed-up, {title}: {panel.title}"
-        return finish(figure, name, title, title, _CAPTION)
+        every = [row for _, _, rows in compared for row in rows]
+        return finish(figure, name, title, title, _caption(every))
 
 
-_CAPTION = (
-    "Ratio to the baseline: right of 1 is better. Bars: the interval of each row (95 %, or the "
-    "most that the repeats allow). Filled markers: a difference is resolved (Holm)."
-)
+def _caption(rows: Sequence[Row]) -> str:
+    """What must be known to read a chart of these rows."""
+    resolved = "Filled markers: a difference is resolved (Holm)."
+    return (
+        "Ratio to the baseline: right of 1 is better. Bars: the interval of each row (95 %, or the "
+        "most that the repeats allow). "
+    ) + (resolved if any(row.shown for row in rows) else "No difference is resolved (Holm).")
 
 
 def _mark(axes: Axes, y: float, row: Row, colour: str, marker: str, text: str) -> None:

@@ -60,7 +60,8 @@ Place = tuple[str, str]
 class Stacks:
     """What a chart shows; ``bars``: the heights of all parts.
 
-    ``binary``: whether heights are bytes. ``notes``: what is written on a bar. ``lines``:
+    ``binary``: whether heights are bytes. ``notes``: what is written on a bar, and
+    ``marked`` what their mark means. ``lines``:
     horizontal ones. ``tallest``: bars are cut there.
     """
 
@@ -71,6 +72,7 @@ class Stacks:
     text: Callable[[float], str]
     binary: bool = False
     notes: Mapping[Place, str] = field(default_factory=dict)
+    marked: str = ""
     lines: Sequence[float] = ()
     tallest: float = math.inf
 
@@ -90,8 +92,7 @@ def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing 
         "Where the time goes",
         "Measured times, of the first placement as 100 %, divided as the operators' own times in a "
         "second, profiled execution from the same cache state. Planning is in “other”; what that "
-        f"execution spent elsewhere is “outside the operators”. {MARK}: the plan's times are more "
-        "than 10 % off the measured time before scaling; the table of queries says why.",
+        "execution spent elsewhere is “outside the operators”.",
         [Part(kind_title(kind), *style) for kind, style in OPERATOR_STYLES.items()],
         {
             place: [one.kinds.get(kind, 0.0) / base.get(one.query, 1.0) for kind in OPERATOR_STYLES]
@@ -99,6 +100,8 @@ def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing 
         },
         percent,
         notes={p: MARK for p, (_, one) in queries.items() if one.fit and not one.fit.fits},
+        marked="the plan's times are more than 10 % off the measured time before scaling; the "
+        "table of queries says why",
         lines=(1.0,),
         tallest=_TALLEST,
     )
@@ -114,11 +117,13 @@ def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | No
         colour = ARM_COLOURS[index % len(ARM_COLOURS)]
         parts.append(Part(f"read from {tier}", colour))
         parts.append(Part(f"written to {tier}", colour, "//", down=True))
+    written = any(any(one.written.values()) for _, one in queries.values())
+    uncounted = not all(one.read or one.written for _, one in queries.values())
     stacks = Stacks(
         "Bytes per tier",
-        "Bytes that the tiers' devices moved while each query ran, whoever caused them: read above "
-        "the axis, written below it. DAX and tmpfs pass no block layer and have no count. "
-        f"{MARK}: far more than the engine moved.",
+        "Bytes that the tiers' devices moved while each query ran, whoever caused them."
+        + " Those written are below the axis." * written
+        + " DAX and tmpfs pass no block layer and have no count." * uncounted,
         parts,
         {
             place: [moved.get(tier, 0.0) for tier in tiers for moved in (one.read, one.written)]
@@ -127,6 +132,7 @@ def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | No
         format_bytes,
         binary=True,
         notes={place: MARK for place, (_, one) in queries.items() if one.moved_by_others},
+        marked="far more than the engine moved",
     )
     return draw_stacks(panel, stacks, name)
 
@@ -136,11 +142,13 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
     queries = _queries(panel)
     if not any(one.size("working_set") for _, one in queries.values()):
         return None
+    spilled = any(one.size("spilled") for _, one in queries.values())
     stacks = Stacks(
         "Working set and spill",
         "What each query touched from a cold start, at least: the greater of the file bytes that "
-        "came into the page cache and the peak of private memory. Below the axis: bytes spilled to "
-        f"temporary files. {MARK}: the memory limit was reached and bounds it.",
+        "came into the page cache and the peak of private memory."
+        + " Below the axis: bytes spilled to temporary files."
+        * spilled,
         [
             Part("working set, at least", ARM_COLOURS[0]),
             Part("spilled", ARM_COLOURS[5], "//", down=True),
@@ -152,6 +160,7 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
         format_bytes,
         binary=True,
         notes={place: MARK for place, found in queries.items() if bound_bytes(*found) is not None},
+        marked="the memory limit was reached and bounds it",
         lines=sorted({run.run["memory_bytes"] for run in panel.runs if run.run["memory_bytes"]}),
     )
     return draw_stacks(panel, stacks, name)
@@ -183,7 +192,7 @@ def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawin
 # Waits --------------------------------------------------------------------------
 
 _WAITS = "Where the time goes, by resource"
-_OFF = f"{MARK}: waits and processor time are more than 10 % off the latency."
+_OFF = "waits and processor time are more than 10 % off the latency"
 _RESOURCES = [Part(resource, *style) for resource, style in RESOURCE_STYLES.items()]
 
 
@@ -195,7 +204,7 @@ def query_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
     stacks = Stacks(
         _WAITS,
         "The query's time, of the first placement as 100 %, by what its sessions waited for in the "
-        f"timed execution; parallel sessions are scaled to it. {_OFF}",
+        "timed execution; parallel sessions are scaled to it.",
         _RESOURCES,
         {
             (arm, query): [parts.get(part.name, 0.0) / (base[query] or 1.0) for part in _RESOURCES]
@@ -203,6 +212,7 @@ def query_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
         },
         percent,
         notes=_off(panel, "query_wait_accounted_share"),
+        marked=_OFF,
         lines=(1.0,),
         tallest=_TALLEST,
     )
@@ -214,7 +224,7 @@ def operation_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing
     stacks = Stacks(
         f"{_WAITS} (mean time of an operation)",
         "The mean operation of the measurement window, by what the sessions waited for; "
-        f"medians over the runs. {_OFF}",
+        "medians over the runs.",
         _RESOURCES,
         {
             place: [parts.get(part.name, 0.0) for part in _RESOURCES]
@@ -222,6 +232,7 @@ def operation_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing
         },
         format_ns,
         notes=_off(panel, "wait_accounted_share"),
+        marked=_OFF,
     )
     return draw_stacks(panel, stacks, name)
 
@@ -270,7 +281,8 @@ def draw_stacks(panel: Panel, stacks: Stacks, name: str) -> Drawing | None:
         _dress(axes, panel, stacks, groups, highest)
         _legends(axes, panel, [stacks.parts[part] for part in shown])
         title = f"{stacks.title}: {panel.title}"
-        return finish(figure, name, title, title, stacks.caption)
+        caption = f"{stacks.caption} {MARK}: {stacks.marked}." if stacks.notes else stacks.caption
+        return finish(figure, name, title, title, caption)
 
 
 def _stack(axes: Axes, place: tuple[float, float], parts: Iterable[tuple[Part, float]]) -> float:

@@ -401,7 +401,7 @@ def _io_ns(
     """
     cells = _timed(run)
     if durations is not None:
-        count = _operations(run, durations)
+        count = operations_of(run, durations)
         spent = {cell: one.calls * one.mean_ns for cell, one in cells.items()}
         return {"": _by_devices({c: ns / count for c, ns in spent.items()})} if count else {}
     found: dict[str, dict[tuple[str, str], float]] = {}
@@ -417,11 +417,11 @@ def _io_ns(
 def _sync_ns(run: StoredRun, durations: str) -> float:
     """Time in syncs of sessions' threads, of a window's mean operation."""
     syncs = (one for (_, operation), one in _timed(run).items() if operation == "sync")
-    count = _operations(run, durations)
+    count = operations_of(run, durations)
     return sum(one.calls * one.mean_ns for one in syncs) / count if count else 0.0
 
 
-def _operations(run: StoredRun, durations: str) -> int:
+def operations_of(run: StoredRun, durations: str) -> int:
     """The number of operations in a window, by the histograms of their durations."""
     found = (histogram(m) for m in run.run["metrics"] if m["name"] == durations)
     return sum(one.total for one in found if one is not None)

@@ -203,6 +203,16 @@ def test_the_first_screen_holds_every_verdict_and_the_overview(
     assert shown["right"] <= 1300
 
 
+def test_no_table_is_wider_than_the_page(browser: Chrome, report_page: Path) -> None:
+    open_all(browser, report_page, 1300)
+    wide = browser.execute_script(
+        """return [...document.querySelectorAll('figure.table')]
+             .filter(f => f.querySelector('table').scrollWidth > f.clientWidth + 1)
+             .map(f => f.getAttribute('aria-label'))"""
+    )
+    assert wide == []
+
+
 def test_the_reader_sees_what_must_be_seen(browser: Chrome, report_page: Path) -> None:
     open_all(browser, report_page, 400)
     text = browser.execute_script("return document.body.innerText")

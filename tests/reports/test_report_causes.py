@@ -1,0 +1,93 @@
+"""The cause on the first screen, one row for each metric, and the same numbers in report.csv."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from explained_runs import tpcc
+from narrowed import of_kind
+from report_runs import Case, csv_rows, metric, tables, write
+
+from harness.store.runs import StoredRun
+from reports.explain.causes import file_operations
+from reports.report import Report
+from reports.sections import Block, Drawing, Section, Table, plain
+from reports.tables import PanelTables
+
+PLACES = ("ssd-both", "pmem-both")
+
+
+def pairs(root: Path) -> list[StoredRun]:
+    return [
+        tpcc(root, place, block, rate=1000 * (1 + gain) + block)
+        for block in range(6)
+        for gain, place in enumerate(PLACES)
+    ]
+
+
+def first_screen(view: Report) -> list[Block]:
+    """Until the first part that is closed."""
+    blocks = list(view.blocks())
+    folded = (
+        at for at, one in enumerate(blocks) if isinstance(one, Section) and one.kind == "fold"
+    )
+    return blocks[: next(folded)]
+
+
+def test_the_first_screen_has_the_time_by_resource_and_the_longest_calls(tmp_path: Path) -> None:
+    shown = first_screen(Report(pairs(tmp_path)))
+    (pair,) = (one for one in shown if isinstance(one, Section))
+    drawing, table = pair.blocks
+    assert of_kind(Drawing, drawing).name == "1-resources"
+    rows = {str(row[0]): row[1] for row in of_kind(Table, table).rows}
+    assert list(rows) == ["sync of the WAL", "write of the WAL", "read of the data"]
+    assert rows["sync of the WAL"] == "1.00 × 400 µs = 400 µs"
+
+
+def test_calls_are_counted_for_each_unit_of_work(tmp_path: Path) -> None:
+    (panel,) = Report(pairs(tmp_path)).panels
+    sync, *_ = file_operations(panel.arms)
+    assert [calls for calls, _ in sync.by_arm] == [1, 1]
+    assert sync.longest_ns == pytest.approx(400_000, rel=0.01)
+
+
+def test_a_metric_has_one_row_with_the_sides_next_to_one_another(tmp_path: Path) -> None:
+    (panel,) = Report(pairs(tmp_path)).panels
+    table = of_kind(Table, next(PanelTables(panel).results))
+    assert table.head[:4] == ["", *PLACES, "n"]
+    rate = next(row for row in table.rows if str(row[0]).startswith("New-Orders"))
+    assert plain(rate[1]).startswith("1,000 1/min (") and rate[3] == "6"
+    assert len({str(row[0]) for row in table.rows}) == len(table.rows)
+
+
+def test_what_one_side_has_alone_is_folded(tmp_path: Path) -> None:
+    made = [
+        write(tmp_path, Case(placement=place, metrics=[
+            metric("query_duration_ns", 1e6, "lower", query="1"),
+            metric("query_block_busy_ns", 5e5, query="1"),
+            *([metric("query_spilled_bytes", 7, query="1")] if place == "ssd-both" else []),
+        ]))
+        for place in PLACES
+    ]  # fmt: skip
+    *_, last = PanelTables(Report(made).panels[0]).counters
+    (table,) = of_kind(Section, last).blocks
+    assert [row[1] for row in of_kind(Table, table).rows] == ["ssd-both"]
+    others = tables(PanelTables(Report(made).panels[0]).counters)
+    assert all(
+        "ssd-both" in table.head for title, table in others.items() if "one side" not in title
+    )
+
+
+def test_the_csv_has_the_numbers_of_the_tables(tmp_path: Path) -> None:
+    view = Report(pairs(tmp_path))
+    (group,) = view.panels[0].groups
+    row = group.deciding
+    assert row is not None and row.estimate is not None and row.b is not None
+    files = view.write(tmp_path / "report")
+    found = [one for one in csv_rows(files.csv) if one["metric"] == "new_orders_per_minute"]
+    by_arm = {one["arm"]: one for one in found}
+    assert float(by_arm["pmem-both"]["times_better"]) == row.ratio
+    assert float(by_arm["pmem-both"]["median"]) == row.b.median
+    assert by_arm["pmem-both"]["verdict"] == row.verdict == "faster"
+    assert by_arm["ssd-both"]["times_better"] == ""
