@@ -302,11 +302,6 @@ def _warning(one: RunWarning) -> Text:
     return (Span(one.code, "code"), f" {text}") if one.code else text
 
 
-def rests_on_all(shared: str, more: str = "") -> list[Block]:
-    """What the certainty of all comparisons rests on (reports/basis.py)."""
-    return [note(f"Each rests on: {shared}.{more}")] if shared else []
-
-
 def rests_on_others(shared: str, others: Mapping[str, Sequence[str]]) -> Iterator[Block]:
     """What else, that of which comparisons."""
     also = " also" if shared else ""

@@ -21,7 +21,7 @@ from reports.agreement import (
     agreements,
     driven_by_several,
 )
-from reports.answers import answer_blocks
+from reports.answers import answer_blocks, not_controlled
 from reports.arm import Arm
 from reports.basis import apart
 from reports.charts import draw_panel
@@ -34,7 +34,6 @@ from reports.compare_output import (
     change_text,
     comparison_table,
     rate_text,
-    rests_on_all,
     rests_on_others,
     warning_lines,
 )
@@ -322,9 +321,8 @@ class Report:
             yield comparison_table("Verdicts", self.answers)
         yield from self._causes()
         if self.answers:
-            shared, others = self._rests_on
-            more = " What else some rest on: see Warnings and checks." if others else ""
-            yield from rests_on_all(shared, more)
+            if rest := not_controlled([group for _, group in self.answers]):
+                yield note(f"Not controlled: {'; '.join(rest)}.")
             yield note(
                 "A speed-up is about the median of the ratios of repeats (pair by pair), not the "
                 "ratio of the medians."

