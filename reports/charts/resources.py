@@ -27,7 +27,8 @@ _DARK = ("#0072B2", "#009E73", "#D55E00", "#666666")
 def resource_bars(panel: Panel, arms: Sequence[Arm], name: str) -> Drawing | None:
     """The mean operation, or all queries together, on these arms; None without waits on each."""
     found = [_resources(arm) for arm in arms]
-    if not found or not all(found):
+    known = (resource != "other" for own in found for resource, ns in own.items() if ns)
+    if not all(found) or not any(known):
         return None
     longest = max(sum(own.values()) for own in found)
     least = _SHOWN_SHARE * longest

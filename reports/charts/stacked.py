@@ -199,6 +199,8 @@ _RESOURCES = [Part(resource, *style) for resource, style in RESOURCE_STYLES.item
 def query_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Every query's time on the first arm that has it as 100 %; None without waits."""
     waits, base = _waits(panel, metric), dict[str, float]()
+    if all(parts.keys() <= {"other"} for parts in waits.values()):
+        return None
     for (_, query), parts in waits.items():
         base.setdefault(query, sum(parts.values()))
     stacks = Stacks(
