@@ -312,7 +312,9 @@ def breakdown_blocks(
     remarks: dict[str, list[str]] = {}
     for row in rows:
         for remark in _remarks(row):
-            remarks.setdefault(remark, []).append(f"Q{row.query.query} on {row.arm.marked_name}")
+            remarks.setdefault(remark, []).append(
+                f"{query_name(row.query.query)} on {row.arm.marked_name}"
+            )
     for remark, of in remarks.items():
         yield note(f"{', '.join(of)}: {remark}.")
 
