@@ -31,12 +31,12 @@ CASES = (
     "tpcc postgres users=4",
     "tpcc postgres users=8",
     "tpcc mysql users=4 innodb_use_native_aio=OFF",
-    "ycsb rocksdb workload=a threadcount=1 sync=true",
-    "ycsb rocksdb workload=a threadcount=4 sync=true",
+    "ycsb rocksdb workload=a threads=1 sync=true",
+    "ycsb rocksdb workload=a threads=4 sync=true",
     "tpch postgres queries=1,6,9",
     "tpch duckdb queries=1,6,9",
 )
-SMOKE = ("ycsb rocksdb workload=a threadcount=1 recordcount=1000 sync=true duration=1s ramp_up=0s",)
+SMOKE = ("ycsb rocksdb workload=a threads=1 records=1000 sync=true duration=1s ramp_up=0s",)
 _LOOP_BYTES = 6 << 30
 _BLKIO = Path("/sys/fs/cgroup/blkio")
 _SHARE = 10

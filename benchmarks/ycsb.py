@@ -124,7 +124,7 @@ class Bench:
         """The official client, in Java, on the same library."""
         params = replace(
             self.params,
-            threadcount=threads,
+            threads=threads,
             ramp_up=COMPILED_IN,
             duration=Duration(max(1, round(self.seconds)) * NS_PER_S),
         )
@@ -280,7 +280,7 @@ def db_bench(bench: Bench, threads: Sequence[int], pairs: int, program: str) -> 
     bench.params = replace(bench.params, requestdistribution="uniform")
     folder = Path(tempfile.mkdtemp(prefix="tb-db-bench-"))
     value = bench.params.fieldcount * (bench.params.fieldlength + 14)
-    shape = [f"--num={bench.params.recordcount}", "--key_size=23", f"--value_size={value}",
+    shape = [f"--num={bench.params.records}", "--key_size=23", f"--value_size={value}",
              f"--db={folder}", "--compression_type=none", "--bloom_bits=10",
              f"--cache_size={4 << 30}", "--open_files=-1",
              f"--row_cache_size={bench.connection['row_cache_bytes']}"]  # fmt: skip
@@ -326,7 +326,7 @@ def main() -> None:
     given = parsed(parser, records=1000, threads=[1], pairs=1, warm_up=0.1, seconds=0.2)
     given.threads = given.threads or [1, 2]
     loadgen_program("rocksdb")
-    params = YcsbParams.from_mapping({"workload": "c", "recordcount": given.records})
+    params = YcsbParams.from_mapping({"workload": "c", "records": given.records})
     with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
         bench = made(env, stack, given, params)
         print(bench.engine.version().build, "statistics", given.statistics)

@@ -61,7 +61,7 @@ def _home() -> Path:
         raise UsageError(
             "a place for data and state",
             f"user {os.geteuid()} has no home directory: no entry in passwd, and HOME is not set",
-            "set HOME or HARNESS_DATA",
+            "export HARNESS_DATA=DIRECTORY",
         ) from error
 
 

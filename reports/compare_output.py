@@ -20,6 +20,7 @@ from reports.formatting import (
     times,
     verdict_text,
 )
+from reports.gains import gain_lines
 from reports.headline import SetRate
 from reports.json_form import as_json, attributes
 from reports.labels import in_words, value_text
@@ -133,6 +134,7 @@ def comparison_page(
     several = len(titles) > 1
     groups = zip(titles, comparison.groups, strict=True)
     answers = [(title if several else "", group) for title, group in groups]
+    yield from (Paragraph(f"{text}.") for text in gain_lines(comparison.groups))
     yield from answer_blocks(answers, following)
     for difference in comparison.differences:
         yield Paragraph(f"also differs: {difference}", "warning")

@@ -36,7 +36,7 @@ _TELLING = (
 #: Parameters that follow from another unless they are set.
 FOLLOWING: Mapping[str, tuple[str, ...]] = {
     "params.users": ("params.connections", "params.client_threads"),
-    "params.threadcount": ("params.client_threads",),
+    "params.threads": ("params.client_threads",),
     # What the letter of a core workload says.
     "params.workload": tuple(
         f"params.{name}"
@@ -58,13 +58,11 @@ FOLLOWING: Mapping[str, tuple[str, ...]] = {
 #: words in a sentence.
 _WORDS: Mapping[str, str] = {
     "workload": "core workload",
-    "recordcount": "records",
-    "operationcount": "operations",
-    "threadcount": "client threads",
+    "threads": "client threads",
     "fieldcount": "fields",
     "fieldlength": "field length",
     "requestdistribution": "keys",
-    "target": "operations per second offered",
+    "rate": "requests per second offered",
     "update": "updates",
 }
 
@@ -140,7 +138,9 @@ def in_words(fact: str, value: str | None) -> str:
 
 
 def parameter_words(name: str) -> str:
-    """``ramp up`` of ``params.ramp_up`` or ``ramp_up``; ``records`` of ``recordcount``."""
+    """``ramp up`` of ``params.ramp_up`` or ``ramp_up``; ``engine threads`` of ``threads``."""
+    if name == "threads":
+        return "engine threads"
     bare = name.removeprefix("params.")
     return _WORDS.get(bare, bare.replace("_", " ").removesuffix(" bytes"))
 
@@ -161,7 +161,7 @@ def at_value(fact: str, value: float, unit: str) -> str:
     words = parameter_words(fact)
     if fact == "memory_limit_bytes":
         return f"{words} {format_bytes(value)}"
-    if unit == "ns" or not words.endswith("s"):
+    if unit == "ns" or not words.partition(" per")[0].endswith("s"):
         return f"{words} {format_ns(value) if unit else f'{value:,.10g}'}"
     return f"{value:,.10g} {words.removesuffix('s') if value == 1 else words}"
 

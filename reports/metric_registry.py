@@ -177,12 +177,10 @@ class WorkloadInfo:
 #: TPC's fair use: what was not audited carries neither its names nor its metrics.
 _WORKLOADS: Mapping[str, WorkloadInfo] = {
     "tpch": WorkloadInfo("TPC-H-derived", brief=("scale",)),
-    "tpcc": WorkloadInfo("TPC-C-derived", ("warehouses", "users"), ("duration", "rate_per_s")),
+    "tpcc": WorkloadInfo("TPC-C-derived", ("warehouses", "users"), ("duration", "rate")),
     "sql": WorkloadInfo("own queries", brief=("folder",)),
     "micro": WorkloadInfo("microbenchmarks", ("suite",)),
-    "ycsb": WorkloadInfo(
-        "YCSB", ("workload", "recordcount", "threadcount"), ("duration", "target")
-    ),
+    "ycsb": WorkloadInfo("YCSB", ("workload", "records", "threads"), ("duration", "rate")),
 }
 
 
@@ -213,7 +211,7 @@ _LOADS: Mapping[str, Load] = {
     "tpcc": Load(
         "transaction",
         "users",
-        "rate_per_s",
+        "rate",
         "offered_transactions_per_minute",
         "transactions_per_minute",
         60.0,
@@ -222,8 +220,8 @@ _LOADS: Mapping[str, Load] = {
     ),
     "ycsb": Load(
         "operation",
-        "threadcount",
-        "target",
+        "threads",
+        "rate",
         "offered_operations_per_second",
         "operations_per_second",
         1.0,

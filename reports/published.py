@@ -335,7 +335,7 @@ def _compared(
 ) -> Iterator[tuple[Line, Line, int]]:
     """Both lines of a paper's ratio, and at which value of the parameter the second is read.
 
-    ``pmem-both over ssd-both`` are two arms at the same value; ``pmem-both over threadcount=16``
+    ``pmem-both over ssd-both`` are two arms at the same value; ``pmem-both over threads=16``
     is one arm at two values.
     """
     parameter, _, other = second.partition("=")

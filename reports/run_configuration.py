@@ -116,7 +116,7 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension(
             "users", "params.users", ("params.connections", "params.client_threads", *_TUNED)
         ),
-        Dimension("threadcount", "params.threadcount", ("params.client_threads", *_TUNED)),
+        Dimension("params.threads", "params.threads", ("params.client_threads", *_TUNED)),
         Dimension("restore_method", "restore_method"),
         Dimension("harness", "harness.version", ("harness.*",)),
         # Arms of `harness run --arm` differ in what the user says that they differ in.

@@ -55,10 +55,10 @@ class Swept:
 
 SWEPT = (
     Swept("new_orders_per_minute", "params.users"),
-    Swept("operations_per_second", "params.threadcount", "params.workload"),
-    Swept("operation_duration_ns", "params.threadcount", "params.workload", ("50", "99")),
-    Swept("transaction_duration_ns", "params.rate_per_s", "", ("99",), offered=True),
-    Swept("operation_duration_ns", "params.target", "params.workload", ("99",), offered=True),
+    Swept("operations_per_second", "params.threads", "params.workload"),
+    Swept("operation_duration_ns", "params.threads", "params.workload", ("50", "99")),
+    Swept("transaction_duration_ns", "params.rate", "", ("99",), offered=True),
+    Swept("operation_duration_ns", "params.rate", "params.workload", ("99",), offered=True),
     Swept("query_duration_ns", "params.q6_dates", share="query_selected_fraction"),
 )
 #: Of two lines of a paper: ``pmem-both over ssd-both``, under the metric's name with this.

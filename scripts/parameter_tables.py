@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from harness.cli.options import known_parameters, option_text
+from harness.cli.options import known_parameters
 from harness.micro.keys import KEYS, KINDS
 from harness.micro.params import MicroParams
 from harness.workloads.parameters import Parameters
@@ -22,8 +22,6 @@ def table(parameters: type[Parameters]) -> str:
     rows = ["| parameter | default | values | meaning |", "|---|---|---|---|"]
     for one in sorted(parameters.declared().values(), key=lambda one: not one.option):
         name = f"`{one.option}`" if one.option else f"`-p {one.name}=`"
-        if one.option and one.option != option_text(one.name):
-            name += f" (`{one.name}`)"
         rows.append(f"| {name} | {one.default_text} | {one.kind.values} | {one.help} |")
     return "\n".join(rows) + "\n"
 

@@ -17,7 +17,7 @@ import typer
 from harness import registry
 from harness.cli.common import given, print_json, stand_ins
 from harness.cli.curve import NOT_OF_PLANNED_RUNS, CurveOptions, More, curve, say_more
-from harness.cli.options import option_text, workload_commands
+from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import execute_experiment
 from harness.errors import RunFailed, UsageError
@@ -30,7 +30,7 @@ from harness.store.runs import StoredRun
 from harness.terminal import say, say_command
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import counted, parse_duration_ns
-from harness.workloads.parameters import Parameters
+from harness.workloads.parameters import Parameters, option_text
 
 #: A difference that is not shown is excluded from this share on.
 _RESOLVE = 0.05
@@ -152,7 +152,7 @@ def _phases(
 ) -> dict[str, str]:
     """Return phases with which the budget has as many pairs as show a difference."""
     declared = parameters.declared()
-    if "operationcount" in given or not {"ramp_up", "duration"} <= declared.keys():
+    if "operations" in given or not {"ramp_up", "duration"} <= declared.keys():
         return dict(given)
     each_s = 0.85 * budget_s / (pairs * arms) - _OTHER_S
     window_s = min(_LONGEST_S, max(_SHORTEST_S, each_s * 0.75))

@@ -40,9 +40,23 @@ _MODULES = {
 }
 
 
+#: The number of commands that a newcomer needs.
+_FIRST_DAY = 5
+
+
 class _Root(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**{**attributes, "commands": dict.fromkeys(_MODULES)})
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands of the first day apart."""
+        rows = []
+        for name in self.list_commands(ctx):
+            width = formatter.width - 6 - max(map(len, _MODULES))
+            rows.append((name, _command(name).get_short_help_str(limit=width)))
+        for title, own in (("First day", rows[:_FIRST_DAY]), ("Commands", rows[_FIRST_DAY:])):
+            with formatter.section(title):
+                formatter.write_dl(own)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import its module; None for another name."""
@@ -56,7 +70,7 @@ def _command(name: str) -> Any:
     if hasattr(module, "app"):
         alone.add_typer(module.app, name=name)
     else:
-        alone.command(name)(getattr(module, name))
+        alone.command(name, cls=getattr(module, "command_class", None))(getattr(module, name))
     return get_group(alone).commands[name]
 
 

@@ -133,7 +133,7 @@ def short_phases(parameters: type[Parameters], given: Mapping[str, str]) -> dict
 
     A number of operations bounds the window instead.
     """
-    if "operationcount" in given:
+    if "operations" in given:
         return dict(given)
     defaults = {"ramp_up": "3s", "duration": "8s"}
     declared = parameters.declared()

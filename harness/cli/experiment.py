@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from harness import registry
 from harness.cli.common import (
     JsonOption,
     ModelOption,
@@ -16,15 +18,19 @@ from harness.cli.common import (
     stand_ins,
     store,
 )
-from harness.cli.options import CommonOptions, callback
+from harness.cli.options import CommonOptions, RunCommand, callback
 from harness.cli.run_list import execute_experiment, hours
-from harness.experiment.profile import find_profile, known_profiles, load_profile
+from harness.experiment.profile import Plan, find_profile, known_profiles, load_profile
 from harness.experiment.run_time import Estimator
 from harness.experiment.selection import only
 from harness.experiment.sequential import Goal
-from harness.terminal import say
-from harness.units import counted, parse_duration_ns, parse_share
+from harness.store.spec import canonical_json
+from harness.terminal import print_table, say
+from harness.units import format_bytes, parse_duration_ns, parse_share
 from harness.yamlfile import scalar
+
+#: Of a bulk load, the format after which data take most space.
+_LARGEST_FORMAT = "csv"
 
 app = typer.Typer(
     help="Run a profile: a YAML file of axes that expands to runs.", no_args_is_help=True
@@ -110,7 +116,7 @@ def run(options: ExperimentOptions) -> None:
 
 @app.command("list")
 def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
-    """List the installed profiles; their time by earlier runs here."""
+    """List the installed profiles, with their time and space here."""
     estimate = Estimator(store(results).runs())
     rows: list[dict[str, Any]] = []
     for name, path in known_profiles().items():
@@ -120,20 +126,45 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
         rows.append(
             {
                 "name": name,
-                "description": plan.description,
+                "description": " ".join(plan.description.split()),
                 "workload": plan.runs[0].workload,
                 "runs": len(plan.runs),
                 "estimated_duration_ns": sum(known) if len(known) == len(each) else None,
+                "needs_bytes": _needs_bytes(plan),
             }
         )
     if json_:
         print_json({"profiles": rows})
         return
+    folders: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        time_ns = row["estimated_duration_ns"]
-        about = f", about {hours(time_ns)}" if time_ns else ""
-        say(f"{row['name']}: {row['workload']}, {counted(row['runs'], 'run')}{about}")
-        say(f"  {' '.join(row['description'].split())}", hanging=0)
+        folders.setdefault(str(Path(row["name"]).parent), []).append(row)
+    for folder, own in folders.items():
+        print_table(
+            ("profile", "runs", "time", "space", ""),
+            [
+                (
+                    Path(row["name"]).name,
+                    row["runs"],
+                    hours(row["estimated_duration_ns"]) if row["estimated_duration_ns"] else "–",
+                    format_bytes(row["needs_bytes"]),
+                    row["description"],
+                )
+                for row in own
+            ],
+            title="" if folder == "." else f"{folder}/…",
+        )
+    say("time: by earlier runs here, else assumed (–: known after a first run); space: at most")
+
+
+def _needs_bytes(plan: Plan) -> int:
+    """The space of all datasets of a plan, and of its largest run: an upper estimate."""
+    datasets: dict[str, int] = {}
+    workload = registry.workload(plan.runs[0].workload)
+    for spec in plan.runs:
+        parts = workload.estimate_bytes(registry.parameters_of(spec), _LARGEST_FORMAT)
+        datasets[canonical_json([spec.engine, spec.driver, dict(parts)])] = sum(parts.values())
+    return sum(datasets.values()) + max(datasets.values())
 
 
 def show(options: ExperimentOptions) -> None:
@@ -144,7 +175,9 @@ def show(options: ExperimentOptions) -> None:
 
 
 _NOT_SHOWN = ("again", "resume", "retries", "dry_run", "no_canary")
-app.command("show")(
+app.command("show", cls=RunCommand)(
     callback(ExperimentOptions, show, without=("cpus", "seed", "no_monitor", *_NOT_SHOWN))
 )
-app.command("run")(callback(ExperimentOptions, run, without=("cpus", "seed", "no_monitor")))
+app.command("run", cls=RunCommand)(
+    callback(ExperimentOptions, run, without=("cpus", "seed", "no_monitor"))
+)

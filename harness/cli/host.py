@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from harness.cli.common import JsonOption, QuietOption, key_values, print_json
 from harness.errors import HarnessError, RunFailed, UsageError
+from harness.host.confounders import TUNED, uncontrolled
 from harness.progress import progress_on_stderr
 from harness.provision.modes import MODES, Action, Mode, find_mode, playbook_for
 from harness.provision.playbook import HostOutcome, PlaybookRun, run_playbook
@@ -155,6 +157,8 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
     with progress_on_stderr(quiet) as progress:
         outcomes = run_playbook(request, progress)
     error = _error(action, mode, outcomes, request.check)
+    here = mode == "tune" and action == "plan" and request.inventory is None
+    others = [one for one in uncontrolled() if one.code not in TUNED] if here else []
     if json_:
         print_json(
             {
@@ -163,6 +167,7 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
                 "playbook": request.playbook,
                 "dry_run": request.check,
                 "hosts": [outcome.to_json() for outcome in outcomes],
+                "not_set": [one.to_json() for one in others],
                 "error": error.to_json() if error else None,
             }
         )
@@ -171,6 +176,10 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
         raise typer.Exit(error.exit_code if error else 0)
     for outcome in outcomes:
         _print(outcome, request.check or action == "verify", len(outcomes) > 1)
+    if others:
+        say("not controlled, and not set by tune:")
+        for one in others:
+            say(f"  {one.code}: {one.hint}")
     if error:
         raise error
 
@@ -216,7 +225,17 @@ def _error(
         return None
     context = "; ".join(f"{host}: {item['object']}: {item['why']}" for host, item in refusals)
     hint = "; ".join(dict.fromkeys(item["do"] for _, item in refusals if item.get("do")))
-    return UsageError(problem, f"{context}; nothing was changed", hint)
+    return UsageError(problem, f"{context}; nothing was changed", _as_options(hint))
+
+
+def _as_options(hint: str) -> str:
+    """The options of this command for those of ansible-playbook."""
+    hint = _CONSENT.sub(lambda found: consent_options(parse_yaml(found[1], hint).value, None), hint)
+    return hint.replace("-e pmem_", "--set pmem_")
+
+
+#: The consent to what a plan destroys, as a variable of a playbook.
+_CONSENT = re.compile(r"""-e '\{"confirm_destroy": true, "destroy": (\[.*?\])\}'""")
 
 
 _HINTS: dict[Action, str] = {

@@ -24,7 +24,16 @@ from harness.cli.common import (
 )
 from harness.errors import UsageError, nearest, unknown
 from harness.micro.params import MicroParams
-from harness.workloads.parameters import Choice, Count, Flag, Number, Parameter, Parameters, Time
+from harness.workloads.parameters import (
+    Choice,
+    Count,
+    Flag,
+    Number,
+    Parameter,
+    Parameters,
+    Time,
+    option_text,
+)
 
 #: Of a parameter of the callback; the options' dataclass has names of its own.
 _OWN = "own_"
@@ -70,11 +79,6 @@ class CommonOptions:
 
 
 T = TypeVar("T", bound=CommonOptions)
-
-
-def option_text(name: str) -> str:
-    """``--ramp-up`` of ``ramp_up``."""
-    return f"--{name.replace('_', '-')}"
 
 
 def callback(
@@ -165,7 +169,7 @@ def known_parameters() -> dict[str, type[Parameters]]:
 
 
 #: Options in the help by what they are about; all others are the workload's.
-_WORKLOAD = "Workload"
+_ARGUMENTS, _WORKLOAD = "Arguments", "Workload"
 _GROUPS: Mapping[str, frozenset[str]] = {
     "Engine and placement": frozenset(
         [
@@ -208,6 +212,9 @@ _GROUPS: Mapping[str, frozenset[str]] = {
             "retries",
             "suite",
             "overwrite",
+            "resume",
+            "skip_missing",
+            "no_canary",
         ]
     ),
     "Output": frozenset(["name", "out", "results", "format", "json_", "quiet", "dry_run", "help"]),
@@ -225,7 +232,7 @@ class RunGroup(TyperGroup):
 
 
 class RunCommand(TyperCommand):
-    """``harness run WORKLOAD``: an unknown option is an error like any other."""
+    """A command whose help groups its options; an unknown option is an error like any other."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -237,14 +244,16 @@ class RunCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List the options by what they are about; of engines, those of the workload."""
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in (*_GROUPS, _WORKLOAD)}
+        order = (_ARGUMENTS, _WORKLOAD, *_GROUPS)
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in order}
         for one in self.get_params(ctx):
             if one.name == "engine" and self.name in registry.all_parameters():
                 one.help = f"{', '.join(sorted(registry.engines_of(self.name)))}; may repeat."  # type: ignore[attr-defined]
             if (record := one.get_help_record(ctx)) is not None:
                 found = (name for name, fields in _GROUPS.items() if one.name in fields)
-                groups[next(found, _WORKLOAD)].append(record)
-        for name in (_WORKLOAD, *_GROUPS):
+                argument = one.param_type_name == "argument"
+                groups[_ARGUMENTS if argument else next(found, _WORKLOAD)].append(record)
+        for name in order:
             if groups[name]:
                 with formatter.section(name):
                     formatter.write_dl(groups[name])
@@ -270,7 +279,7 @@ class RunCommand(TyperCommand):
             f"{option} is an option of {' and '.join(others)}"
             if others
             else f"no such option{nearest(option, _options(self))}",
-            f"`harness run {self.name} --help` lists the options",
+            f"`{ctx.command_path} --help` lists the options",
         )
 
 

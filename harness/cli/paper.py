@@ -12,7 +12,7 @@ import typer
 
 from harness.cli import show
 from harness.cli.common import ModelOption, OutOption, print_json, stand_ins, store
-from harness.cli.options import CommonOptions, callback
+from harness.cli.options import CommonOptions, RunCommand, callback
 from harness.cli.run_list import hours
 from harness.execution.environment import command_environment
 from harness.experiment.run_time import Estimator
@@ -104,6 +104,7 @@ def run_paper(options: PaperOptions) -> None:
 
 
 _UNUSED = ("cpus", "seed", "again", "monitor", "no_monitor")
+command_class = RunCommand
 paper = callback(PaperOptions, run_paper, without=_UNUSED)
 
 

@@ -88,7 +88,11 @@ def compare(
         print_json(to_json(found, above))
     else:
         usual = None if verbose else usual_facts(sides[0][0].spec)
-        following = f"harness explain {shlex.quote(a)} {shlex.quote(b)}{given(results)}"
+        either = " or ".join(
+            shlex.join(word for one in (side, *(runs or ())) for word in one.split())
+            for side in (a, b)
+        )
+        following = f"harness explain {either}{given(results)}"
         print_blocks(comparison_page(found, all_, usual, following))
     failed = {stored.run_id for stored in sides[1]} & found.excluded.keys()
     failures = failures_of(found, above, inconclusive == "fail") if above is not None else {}

@@ -19,7 +19,7 @@ from harness.execution.run_list import Retries, expected_ns, plan_steps, run_pla
 from harness.execution.schedule import Schedule
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Budget, Estimator, least_ns
-from harness.experiment.selection import installed
+from harness.experiment.selection import in_this_mode, installed, with_repeats
 from harness.experiment.sequential import (
     Goal,
     Sequential,
@@ -103,6 +103,9 @@ def execute_experiment(
     with command_environment(options.host, plan.emulate, options.quiet) as env:
         with plan.blaming():
             plan = installed(plan, env, skip_missing)
+        if goal:
+            with plan.blaming():
+                plan = in_this_mode(plan, plan_steps(with_repeats(plan, 1), env, into))
         sequence = sequence_of(plan, goal, env.host["mode"]) if goal else None
         if sequence is not None:
             plan = sequence.plan
@@ -396,7 +399,9 @@ def _differences(specs: Sequence[RunSpec]) -> list[str]:
     flat = []
     for spec in specs:
         document = spec.to_json()
-        flat.append(document["params"] | {name: document.get(name) for name in _DISTINCTIVE})
+        params = document["params"]
+        own = {f"engine {n}" if n in params else n: document.get(n) for n in _DISTINCTIVE}
+        flat.append(params | own)
     names = dict.fromkeys(name for one in flat for name in one)
     apart = [name for name in names if len({canonical_json(one.get(name)) for one in flat}) > 1]
     return [", ".join(_named(name, one[name]) for name in apart if one.get(name)) for one in flat]

@@ -153,7 +153,7 @@ def _refuse_installation_of(user: Credentials | None) -> None:
                 raise UsageError(
                     f"harness in {folder}",
                     f"{found} belongs to {user.name}, the user that servers run as",
-                    "install it as another user, or set $HARNESS_USER to another one",
+                    "install it as another user, or export HARNESS_USER=USER",
                 )
 
 

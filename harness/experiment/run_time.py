@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from harness import registry
+from harness.errors import UsageError
 from harness.store.datasets import Dataset
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
@@ -87,8 +89,9 @@ def _durations_ns(earlier: Sequence[StoredRun], beyond_least: bool = False) -> l
     found = []
     for stored in earlier[-_NEWEST:]:
         if stored.head["status"] != "failed" and not stored.run.get("resumed"):
-            shortest = least_ns(stored.spec) if beyond_least else 0
-            found.append(max(0, int(stored.run["duration_ns"]) - shortest))
+            with suppress(UsageError):  # parameters of another version of the harness
+                shortest = least_ns(stored.spec) if beyond_least else 0
+                found.append(max(0, int(stored.run["duration_ns"]) - shortest))
     return found
 
 

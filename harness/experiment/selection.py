@@ -8,6 +8,7 @@ from dataclasses import replace
 from harness import registry
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
+from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan, expand
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, canonical_json
@@ -81,6 +82,21 @@ def installed(plan: Plan, env: Environment, skip_missing: bool) -> Plan:
         )
     for (engine, _), why in missing.items():
         warn(RunWarning("engine-skipped", "an engine is left out", f"{engine}: {why}", why.hint))
+    return replace(plan, runs=kept)
+
+
+def in_this_mode(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
+    """The plan without runs that need the host in another mode: blocks are not divided.
+
+    ``steps``: its first block. All of it where nothing else is left.
+    """
+    other = {step.spec.series() for step in steps if not step.runnable}
+    kept = tuple(spec for spec in plan.runs if spec.series() not in other)
+    if not other or not kept:
+        return plan
+    context = f"{len(other)} of {len(steps)} in a block need the host in another mode"
+    hint = "give --repeats without --budget and --resolve to run them after this mode's"
+    warn(RunWarning("other-host-mode", "runs are left out", context, hint))
     return replace(plan, runs=kept)
 
 

@@ -25,12 +25,12 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
     ),
     "frequency-governor": (
         "the frequency governor is not performance",
-        "cpupower frequency-set -g performance",
+        "harness host apply tune (or cpupower frequency-set -g performance)",
     ),
     "turbo-enabled": (
         "turbo is enabled",
-        "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"
-        " (or echo 0 > /sys/devices/system/cpu/cpufreq/boost)",
+        "harness host apply tune (or echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo,"
+        " echo 0 > /sys/devices/system/cpu/cpufreq/boost)",
     ),
     "smt-enabled": (
         "SMT is enabled",
@@ -54,7 +54,7 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
     ),
     "transparent-huge-pages": (
         "transparent huge pages are always on",
-        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        "harness host apply tune (or echo madvise > /sys/kernel/mm/transparent_hugepage/enabled)",
     ),
     "swap-enabled": (
         "swap is enabled",
@@ -62,7 +62,8 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
     ),
     "address-randomization": (
         "address space layout is randomized",
-        "repeat (layouts average out), or sysctl kernel.randomize_va_space=0",
+        "repeat (layouts average out), or harness host apply tune"
+        " --set tune_host_address_space_randomisation=0",
     ),
     "threads-not-pinned": (
         "threads are not pinned to a NUMA node",
@@ -70,13 +71,23 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
     ),
     "numa-balancing": (
         "automatic NUMA balancing is on",
-        "sysctl kernel.numa_balancing=0",
+        "harness host apply tune (or sysctl kernel.numa_balancing=0)",
     ),
     "memory-demotion": (
         "memory demotion is on",
-        "echo false > /sys/kernel/mm/numa/demotion_enabled",
+        "harness host apply tune (or echo false > /sys/kernel/mm/numa/demotion_enabled)",
     ),
 }
+#: Settings that `harness host apply tune` makes by default.
+TUNED = frozenset(
+    [
+        "frequency-governor",
+        "turbo-enabled",
+        "transparent-huge-pages",
+        "numa-balancing",
+        "memory-demotion",
+    ]
+)
 #: A code, and its context.
 _Found = tuple[str, str]
 

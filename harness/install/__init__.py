@@ -127,7 +127,7 @@ def _failure(pin: Pinned, prefix: Path, error: OSError | RunFailed) -> RunFailed
         raise RunFailed(
             problem,
             f"no space left in {prefix} ({format_bytes(shutil.disk_usage(prefix).free)} are free)",
-            "free space there, or name another folder in $HARNESS_ENGINES",
+            "free space there, or export HARNESS_ENGINES=DIRECTORY",
         ) from error
     if isinstance(error, RunFailed):
         return error

@@ -74,20 +74,18 @@ class MicroParams(Parameters):
     workload = MICRO
     aliases = {"runtime": "duration"}  # noqa: RUF012
 
-    threads: int | None = parameter(
-        Count(1_000_000), help="Most threads.", option="--threads", **_SUITES
-    )
+    threads: int | None = parameter(Count(1_000_000), help="Most threads.", option=True, **_SUITES)
     duration: Duration | None = parameter(
-        Time(1), help="Duration of each measurement.", option="--duration", **_SUITES
+        Time(1), help="Duration of each measurement.", option=True, **_SUITES
     )
     warm_up: Duration | None = parameter(
-        Time(), help="Time before each measurement.", option="--ramp-up", **_SUITES
+        Time(), help="Time before each measurement.", option=True, **_SUITES
     )
     operations: int | None = parameter(
-        Count(10**15), help="Most operations of a measurement.", option="--operations", **_SUITES
+        Count(10**15), help="Most operations of a measurement.", option=True, **_SUITES
     )
     cpus: str | None = parameter(
-        _Cpus(), help="Processors to use.", option="--cpus", default_text="all"
+        _Cpus(), help="Processors to use.", option=True, default_text="all"
     )
     only: tuple[str, ...] | None = parameter(
         Patterns(), help="Measurements or configurations.", default_text="all"
@@ -102,7 +100,7 @@ class MicroParams(Parameters):
     index_library: str | None = parameter(
         _Library(),
         help="Library that replaces each index.",
-        option="--index-library",
+        option=True,
         **_SUITES,
     )
 

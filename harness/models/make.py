@@ -241,6 +241,6 @@ def write_model(model: DeviceModel) -> Path:
         with replacing(path) as file:
             file.write(as_yaml(model).encode())
     except OSError as error:
-        context, hint = str(error), f"free space in {path.parent}, or set HARNESS_DATA"
+        context, hint = str(error), f"free space in {path.parent}, or export HARNESS_DATA=DIRECTORY"
         raise RunFailed(f"write model {model.name}", context, hint) from error
     return path

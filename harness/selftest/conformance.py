@@ -39,8 +39,8 @@ _PARAMS: Mapping[str, Mapping[str, Any]] = {
     "tpch": {"scale": 0.01, "plans": False},
     "tpcc": {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "3s"},
     "ycsb": {
-        "recordcount": 2000,
-        "threadcount": 2,
+        "records": 2000,
+        "threads": 2,
         "readproportion": 0.5,
         "updateproportion": 0.5,
         "ramp_up": "0s",

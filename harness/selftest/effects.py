@@ -119,7 +119,7 @@ def trial(lab: Lab, effect: float, updates: int = _UPDATES) -> PlantedTrial:
     """
     delays_us = [round(_BASE_NS / 1000 * (1 + more)) for more in (0, effect)]
     arms = [{"plant": [f"{_PART}.{_OPERATION}=+{delay}us"]} for delay in delays_us]
-    params = {**YCSB["params"], "operationcount": updates}
+    params = {**YCSB["params"], "operations": updates}
     runs = lab.run("ycsb", {**YCSB, "params": params}, arms, REPEATS)
     by_arm: dict[tuple[str, ...], dict[int, StoredRun]] = {}
     for run in runs:

@@ -36,12 +36,12 @@ YCSB: Mapping[str, Any] = {
     "engine": "rocksdb",
     "placement": f"{TIER}-both",
     "params": {
-        "recordcount": 2000,
-        "threadcount": 1,
+        "records": 2000,
+        "threads": 1,
         "readproportion": 0,
         "updateproportion": 1,
         "ramp_up": "0s",
-        "operationcount": 2000,
+        "operations": 2000,
     },
     "settings": {"write_buffer_size": "512M"},
 }
@@ -131,7 +131,9 @@ def open_lab(progress: Progress) -> Iterator[Lab]:
         try:
             make_passable(parent)
         except OSError as error:
-            raise UsageError(f"directory {parent}", str(error), "set HARNESS_DATA") from error
+            raise UsageError(
+                f"directory {parent}", str(error), "export HARNESS_DATA=DIRECTORY"
+            ) from error
         root = journal.register_directory(workdirs.fresh(parent, "selftest"), mode=0o755)
         try:
             datasets, source = (DatasetStore(root / kind, journal) for kind in ("golden", "source"))

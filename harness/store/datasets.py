@@ -280,7 +280,7 @@ class DatasetStore:
             lock = _lock_path(self.root / name).open("w")
         except OSError as error:
             raise UsageError(
-                f"data in {self.root}", str(error), "set HARNESS_DATA to a writable directory"
+                f"data in {self.root}", str(error), "export HARNESS_DATA=DIRECTORY, a writable one"
             ) from error
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

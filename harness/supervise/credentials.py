@@ -86,10 +86,12 @@ def _named(name: str) -> Credentials:
         entry = pwd.getpwnam(name)
     except KeyError:
         raise UsageError(
-            problem, "there is no such user", "set $HARNESS_USER to an existing unprivileged user"
+            problem,
+            "there is no such user",
+            "export HARNESS_USER=USER, an existing unprivileged one",
         ) from None
     if entry.pw_uid == 0:
-        raise UsageError(problem, "it is root", "set $HARNESS_USER to an unprivileged user")
+        raise UsageError(problem, "it is root", "export HARNESS_USER=USER, an unprivileged one")
     return Credentials(entry.pw_uid, entry.pw_gid, entry.pw_name)
 
 
@@ -99,5 +101,5 @@ def refuse_noexec(folder: Path, title: str) -> None:
         raise UsageError(
             f"{title} under {folder}",
             "its file system is mounted noexec: no program there can run",
-            "mount it with exec, or name another folder in $HARNESS_ENGINES",
+            "mount it with exec, or export HARNESS_ENGINES=DIRECTORY",
         )

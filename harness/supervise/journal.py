@@ -49,7 +49,7 @@ def _prepared(state_dir: Path) -> Path:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"state directory {state_dir}", str(error), "name another in $HARNESS_STATE"
+            f"state directory {state_dir}", str(error), "export HARNESS_STATE=DIRECTORY"
         ) from error
     try:
         refuse_writable(state_dir.resolve())
@@ -59,7 +59,7 @@ def _prepared(state_dir: Path) -> Path:
             f"state directory {state_dir}",
             "another user may write to it, but its entries are undone with our rights: "
             f"{error.strerror}: {error.filename}",
-            f"chown it to uid {os.geteuid()} and chmod 700 it, or set $HARNESS_STATE",
+            f"chown it to uid {os.geteuid()} and chmod 700 it, or export HARNESS_STATE=DIRECTORY",
         ) from error
     return state_dir
 
@@ -83,7 +83,9 @@ class Journal:
         except OSError as error:
             self.close()
             raise UsageError(
-                f"journal in {folder}", str(error), "free space there, or set $HARNESS_STATE"
+                f"journal in {folder}",
+                str(error),
+                "free space there, or export HARNESS_STATE=DIRECTORY",
             ) from error
 
     def _open(self) -> None:

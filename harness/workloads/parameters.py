@@ -27,6 +27,8 @@ _LONGEST_NS = 7 * 24 * 3600 * 10**9
 _HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:%-]*")
 _UNITS = (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
 _METADATA = "parameter"
+#: Of a parameter that client programs call the same.
+_SAME = "="
 
 
 class ParameterError(UsageError):
@@ -182,7 +184,10 @@ class Time:
         return f"{Duration(self.least_ns)} to {Duration(_LONGEST_NS)}"
 
     def parse(self, name: str, value: Any) -> Duration:
-        nanoseconds = parse_duration_ns(str(value)) if value != 0 else 0
+        try:
+            nanoseconds = parse_duration_ns(str(value)) if value != 0 else 0
+        except UsageError as error:
+            raise UsageError(f"{name} {value!r}", error.context, error.hint) from error
         if not self.least_ns <= nanoseconds <= _LONGEST_NS:
             raise UsageError(
                 f"{name} {value!r}", "out of range", f"choose from {self.values} (7 days)"
@@ -222,10 +227,11 @@ class Parameter:
 
     ``name``: in JSON, profiles and ``--param``; ``field``: in Python. ``default``: as in JSON.
     ``derive``: the default from the parameters declared before this one and all without
-    ``derive``; ``default_text`` describes it. ``option``: of the command line, empty for none.
-    ``omit_unset``: whether to leave it out of the JSON while it has no value.
-    ``native``: whether the native client's spec holds it. ``repeats``: whether the option may be
-    given several times; its values are then separated by commas.
+    ``derive``; ``default_text`` describes it. ``has_option``: whether the command line has an
+    option of this name. ``omit_unset``: whether to leave it out of the JSON while it has no
+    value. ``native``: its name in the spec of client programs; empty: they are not sent it.
+    ``repeats``: whether the option may be given several times; its values are then separated by
+    commas.
     """
 
     kind: Kind
@@ -233,12 +239,22 @@ class Parameter:
     default: Json = None
     derive: Callable[[Any], Any] | None = None
     default_text: str = ""
-    option: str = ""
+    has_option: bool = False
     name: str = ""
     field: str = ""
     omit_unset: bool = False
-    native: bool = False
+    native: str = ""
     repeats: bool = False
+
+    @property
+    def option(self) -> str:
+        """``--ramp-up`` of ``ramp_up``; empty without one."""
+        return option_text(self.name) if self.has_option else ""
+
+
+def option_text(name: str) -> str:
+    """``--ramp-up`` of ``ramp_up``."""
+    return f"--{name.replace('_', '-')}"
 
 
 def parameter(
@@ -246,18 +262,22 @@ def parameter(
     default: Json = None,
     *,
     help: str,
-    option: str = "",
+    option: bool = False,
     derive: Callable[[Any], Any] | None = None,
     default_text: str = "",
     name: str = "",
     omit_unset: bool = False,
-    native: bool = False,
+    native: bool | str = False,
     repeats: bool = False,
 ) -> Any:
-    """Declare a field of a :class:`Parameters` class; see :class:`Parameter`."""
+    """Declare a field of a :class:`Parameters` class; see :class:`Parameter`.
+
+    ``native``: True if client programs call it the same.
+    """
     text = default_text or _text(default)
+    sent = _SAME if native is True else native or ""
     declared = Parameter(
-        kind, help, default, derive, text, option, name, "", omit_unset, native, repeats
+        kind, help, default, derive, text, option, name, "", omit_unset, sent, repeats
     )
     return field(metadata={_METADATA: declared})
 
@@ -286,17 +306,18 @@ STALL_TIMEOUT: Mapping[str, Any] = {
 #: Arguments of :func:`parameter` that the workloads of queries have in common.
 CACHE: Mapping[str, Any] = {
     "kind": Choice(("cold-per-query", "cold-per-run", "warm")),
-    "option": "--cache",
+    "option": True,
     "help": "Cache state before each query or run (VLDB 2023 §3).",
 }
 QUERY_TIMEOUT: Mapping[str, Any] = {
     "kind": Number(open_ended=True, unit="s"),
-    "option": "--query-timeout",
+    "name": "query_timeout",
+    "option": True,
     "help": "Time limit of one query, in seconds; a query over it has no time.",
 }
 PLANS: Mapping[str, Any] = {
     "kind": Flag(),
-    "option": "--plans",
+    "option": True,
     "help": "Explain each query in a second, untimed execution.",
 }
 WARMUPS: Mapping[str, Any] = {
@@ -355,8 +376,7 @@ class Parameters:
         declared = cls.declared()
         for name in given:
             if name not in declared:
-                by_option = {o[2:].replace("-", "_"): one.name for o, one in cls.options().items()}
-                raise unknown(cls.workload, name, list(declared), {**by_option, **cls.aliases})
+                raise unknown(cls.workload, name, list(declared), cls.aliases)
         said: dict[str, Json] = {name: v for name, v in given.items() if v is not None}
         values: dict[str, Json] = {**cls.presets(said), **said}
         made = object.__new__(cls)
@@ -421,7 +441,7 @@ class Parameters:
         """The parameters as in the native client's spec; those without a value are left out."""
         unused = self.without_effect()
         return {
-            name: _json(value)
+            one.native: _json(value)
             for name, one in self.declared().items()
             if one.native and (value := getattr(self, one.field)) is not None and name not in unused
         }
@@ -430,7 +450,9 @@ class Parameters:
 def _declarations(cls: type[Parameters]) -> Iterator[Parameter]:
     for item in fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
         one: Parameter = item.metadata[_METADATA]
-        yield replace(one, name=one.name or item.name, field=item.name)
+        name = one.name or item.name
+        native = name if one.native == _SAME else one.native
+        yield replace(one, name=name, field=item.name, native=native)
 
 
 def unknown(

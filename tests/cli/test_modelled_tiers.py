@@ -104,7 +104,7 @@ def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
     made = loaded("model", "make", "a-disk", "--tier", "ssd", *small, "--json").json
     assert made["model"]["missing"] == []
     assert loaded("model", "make", "a-disk", "--tier", "ssd", *small).code == 2  # it exists
-    case = "ycsb rocksdb workload=a recordcount=2000 operationcount=200 sync=true"
+    case = "ycsb rocksdb workload=a records=2000 operations=200 sync=true"
     cases = ("--case", case, "--case", case.replace("200", "100"), "--dry-run", "--json")
     planned = loaded("model", "verify", "a-disk", "--tier", "ssd", *cases).json["plan"]
     assert len(planned) == 2 * 2 * 3  # sides and blocks of both cases
@@ -150,4 +150,4 @@ def test_a_response_curve_has_today_s_device_and_none_at_all(loaded):
     # They end after that number of operations, not after a curve's default duration.
     (stored,) = loaded.root.rglob(f"{found['points'][0]['runs'][0]}/run.json")
     params = json.loads(stored.read_text())["spec"]["params"]
-    assert (params["operationcount"], params["duration"]) == (200, None)
+    assert (params["operations"], params["duration"]) == (200, None)

@@ -184,17 +184,15 @@ def test_the_paper_s_ycsb_profiles_have_its_regime():
     for name, workloads in (("fig11", "abc"), ("fig12", "ab")):
         plan = load_profile(known_profiles()[PAPER + name], size=100)
         assert {spec.params["workload"] for spec in plan.runs} == set(workloads)
-        assert {spec.params["threadcount"] for spec in plan.runs} >= {1, 16, 32, 48}
+        assert {spec.params["threads"] for spec in plan.runs} >= {1, 16, 32, 48}
         assert {spec.required_host_mode for spec in plan.runs} == {
             "Default|AppDirect", "AppDirect", "Memory"
         }  # fmt: skip
         for spec in plan.runs:
-            shape = (
-                of_kind(int, spec.params[n]) for n in ("recordcount", "fieldcount", "fieldlength")
-            )
+            shape = (of_kind(int, spec.params[n]) for n in ("records", "fieldcount", "fieldlength"))
             assert math.prod(shape) == 100 * 10**9  # and keys
             # §3.2, from caches that were cleared (§3.1).
-            bounds = [spec.params[n] for n in ("operationcount", "duration", "ramp_up")]
+            bounds = [spec.params[n] for n in ("operations", "duration", "ramp_up")]
             assert bounds == [10_000_000, None, "0s"]
             memory = (256 if spec.required_host_mode == "Memory" else 64) * 10**9
             assert spec.memory_limit_bytes == memory

@@ -56,14 +56,14 @@ def test_a_property_file_of_the_official_client_is_run_as_it_is(loaded):
         "readproportion=0.95\ninsertproportion : 0.05\nupdateproportion=0\n"
         "requestdistribution=lat\\\n  est\nmeasurementtype=hdrhistogram\nrocksdb.dir=/tmp\n"
     )
-    done = loaded(*RUN, "--engine", "rocksdb", "-P", file, "-p", "recordcount=2000",
+    done = loaded(*RUN, "--engine", "rocksdb", "-P", file, "-p", "records=2000",
                   "--ramp-up", "0s", "--threads", "2", "--json")  # fmt: skip
     assert done.code == 0, done.err + done.out
     assert "measurementtype is left out" in done.err
     assert "rocksdb.dir is left out" in done.err
     (run,) = done.json["runs"]
     params = run["spec"]["params"]
-    assert (params["workload"], params["recordcount"], params["operationcount"]) == (
+    assert (params["workload"], params["records"], params["operations"]) == (
         "d",
         2000,
         3000,
@@ -86,7 +86,7 @@ REFUSED = [
     (("--engine", "rocksdb", "-p", "table=other"), "the table has this name: usertable"),
     (("--engine", "postgres", "--scale", "1"), "--scale is an option of tpch"),
     (("--engine", "postgres", "-p", "users=6"), "users is a parameter of tpcc"),
-    (("--engine", "postgres", "--threads", "6", "-p", "threadcount=5"), "is given twice"),
+    (("--engine", "postgres", "--threads", "6", "-p", "threads=5"), "is given twice"),
     (("--engine", "postgres", "-P", "nowhere"), "No such file"),
     (("--engine", "postgres", "--update", "blind"), "leave --update out"),
     (

@@ -114,7 +114,7 @@ def test_unconfirmed_it_stays_as_it_is(host: SimulatedHost, consent: Consent) ->
     ("name", "change", "words"),
     [
         ("dax9.0", {}, "those on no NVDIMM (daxctl list): dax1.0, dax2.0"),
-        ("dax1.0", {"below": "ndbus0/region0/dax1.1"}, "name its region (pmem_regions)"),
+        ("dax1.0", {"below": "ndbus0/region0/dax1.1"}, "-e pmem_regions=[NAME]"),
         ("dax1.0", {"below": "elsewhere"}, "does not show its origin"),
         ("dax1.0", {"mode": "unknown"}, "daxctl says its mode is unknown"),
     ],

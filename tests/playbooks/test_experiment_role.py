@@ -256,7 +256,7 @@ def test_the_inventorys_clients_drive_the_server(fleet: Fleet) -> None:
     fleet.profile.write_text(
         _PROFILE.replace("tpch", "tpcc").replace("duckdb", "postgres").replace(
             "{scale: 0.01, queries: [6], cache: warm}",
-            "{warehouses: 1, users: 4, rate_per_s: 40, ramp_up: 0s, duration: 10s}",
+            "{warehouses: 1, users: 4, rate: 40, ramp_up: 0s, duration: 10s}",
         ).replace("repeats: 2", "repeats: 1")
     )  # fmt: skip
     code, out = fleet(

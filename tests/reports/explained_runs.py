@@ -17,7 +17,7 @@ from harness.models.make import MEASURED, SUITE
 from harness.store.runs import StoredRun
 
 US = 1e3
-TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate_per_s": None, "connections": 2}
+TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate": None, "connections": 2}
 #: Of a transaction of 1,000 µs, 410 µs are in calls, all of which its sessions wait for.
 PARTS_US = {"processor": 590.0, "log write": 10.0, "log sync": 400.0, "data read": 0.0}
 #: By part and operation: calls in the window, and microseconds each.
@@ -47,13 +47,19 @@ def tpcc(
     placement: str = "ssd-both",
     block: int = 0,
     rate: float = 60_000,
+    set_rate: float | None = None,
     plant: tuple[str, ...] = (),
     model: DeviceModel | None = None,
     **params: Any,
 ) -> StoredRun:
     """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``model``: of the tier
     ``fast``."""
-    spec = {"workload": "tpcc", "params": TPCC | params, "driver": "loadgen", "plant": plant}
+    spec = {
+        "workload": "tpcc",
+        "params": TPCC | params | {"rate": set_rate},
+        "driver": "loadgen",
+        "plant": plant,
+    }
     metrics = [
         metric("new_orders_per_minute", rate, "higher"),
         metric("transaction_duration_ns", calls(1000, TRANSACTIONS), "lower",

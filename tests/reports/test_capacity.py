@@ -22,7 +22,7 @@ OPTIONS = RunOptions(engine=["postgres"], placement=["ssd-both", "pmem-both"], n
 
 
 def plan(rates: Sequence[float] = ()) -> Plan:
-    return plan_of(TpccParams, OPTIONS, {"rate_per_s": rates} if rates else None)
+    return plan_of(TpccParams, OPTIONS, {"rate": rates} if rates else None)
 
 
 def probes(
@@ -46,8 +46,8 @@ def capacity(tmp_path: Path) -> Capacity:
 
 def test_the_slowest_arm_decides_one_rate_for_all(capacity: Capacity) -> None:
     assert capacity.rates([0.7]) == [700]
-    found = capacity.within(plan([700]), "rate_per_s", [0.7])
-    assert [spec.params["rate_per_s"] for spec in found.runs] == [700, 700]
+    found = capacity.within(plan([700]), "rate", [0.7])
+    assert [spec.params["rate"] for spec in found.runs] == [700, 700]
     recorded = found.experiment["capacity"]
     assert recorded == {"lowest_per_s": 1000, "run_ids": list(capacity.run_ids)}
 
@@ -55,10 +55,10 @@ def test_the_slowest_arm_decides_one_rate_for_all(capacity: Capacity) -> None:
 def test_a_curve_goes_on_for_the_faster_arm(capacity: Capacity) -> None:
     rates = capacity.rates(SHARES)
     assert rates == [200, 400, 600, 800, 900, 950, 1200, 1600, 1800, 1900]
-    found = capacity.within(plan(rates), "rate_per_s", SHARES)
+    found = capacity.within(plan(rates), "rate", SHARES)
     of_arms: dict[str, list[Any]] = {}
     for spec in found.runs:
-        of_arms.setdefault(present(spec.placement).name, []).append(spec.params["rate_per_s"])
+        of_arms.setdefault(present(spec.placement).name, []).append(spec.params["rate"])
     assert sorted(of_arms["ssd-both"]) == rates[:6]
     assert sorted(of_arms["pmem-both"]) == rates
 
@@ -72,12 +72,12 @@ def test_an_arm_without_a_result_decides_no_rate(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rate", ["0%", "101%", "x%"])
 def test_a_share_that_is_none_is_refused_before_any_run(rate: str) -> None:
     with pytest.raises(UsageError):
-        run(TpccParams, RunOptions(engine=["postgres"], pairs={"rate_per_s": rate}))
+        run(TpccParams, RunOptions(engine=["postgres"], pairs={"rate": rate}))
 
 
 def test_a_curve_has_rates_of_its_own() -> None:
     with pytest.raises(UsageError):
         run(
             TpccParams,
-            RunOptions(engine=["postgres"], pairs={"rate_per_s": "70%"}, load_curve=True),
+            RunOptions(engine=["postgres"], pairs={"rate": "70%"}, load_curve=True),
         )

@@ -174,14 +174,14 @@ def test_fewer_threads_may_do_more(
         one
         for threads, value in by_threads.items()
         for one in tpcc(tmp_path, {"pmem-both": value}, 12, workload="ycsb", engine="rocksdb",
-                        params={"workload": "a", "recordcount": 1000, "threadcount": threads})
+                        params={"workload": "a", "records": 1000, "threads": threads})
     ]  # fmt: skip
     found = insight("v", runs)
     assert found.outcome == outcome
     assert found.tested[0].to_json()["repeats"] == 12
     half = insight("v", [run for run in runs if (run.spec.block or 0) < 6])
     assert (half.why, half.repeats_needed) == ("too-few-repeats", 12)
-    few = [run for run in runs if run.spec.params["threadcount"] != 48][:6]
+    few = [run for run in runs if run.spec.params["threads"] != 48][:6]
     assert insight("v", few).outcome == "not testable here"
 
 

@@ -17,8 +17,8 @@ from reports.sweeps import sweeps
 
 WINDOW_S = 60
 #: What a client of core workload a asks for, and of b.
-A = {"readproportion": 0.5, "updateproportion": 0.5, "target": 50}
-B = {"readproportion": 0.95, "updateproportion": 0.05, "target": 50}
+A = {"readproportion": 0.5, "updateproportion": 0.5, "rate": 50}
+B = {"readproportion": 0.95, "updateproportion": 0.05, "rate": 50}
 
 
 def ycsb(update_ms: float, read_ms: float = 1.0, done: int = 3000, seed: int = 0) -> list[Any]:
@@ -139,7 +139,7 @@ def test_a_rate_is_kept_if_no_more_is_outstanding_at_the_end(
     tmp_path: Path, begin: int, end: int, kept: bool
 ) -> None:
     """Ten a second for a minute, of which 540 are counted: as many as there are users in flight."""
-    params = {"users": 60, "think_time": False, "rate_per_s": 10}
+    params = {"users": 60, "think_time": False, "rate": 10}
     ends = [metric("outstanding_count", n, at=at) for at, n in (("begin", begin), ("end", end))]
     runs = [
         block(tmp_path, k, "tpcc", params, place, [*tpcc(5.0, 9.0, k), *ends])
@@ -153,12 +153,12 @@ def test_a_rate_is_kept_if_no_more_is_outstanding_at_the_end(
 @pytest.mark.parametrize(
     ("params", "per_s", "by"),
     [
-        ({"users": 4, "think_time": False, "rate_per_s": None}, 12.0, None),
+        ({"users": 4, "think_time": False, "rate": None}, 12.0, None),
         # Transactions that are rolled back count as done.
-        ({"users": 4, "think_time": False, "rate_per_s": 10}, 10.0, "option"),
+        ({"users": 4, "think_time": False, "rate": 10}, 10.0, "option"),
         # Ten transactions a second of 5 ms keep one user waiting for 5 % of the time.
-        ({"users": 200, "think_time": True, "rate_per_s": None}, 10.0, "think time"),
-        ({"users": 1, "think_time": True, "rate_per_s": None}, 12.0, None),
+        ({"users": 200, "think_time": True, "rate": None}, 10.0, "think time"),
+        ({"users": 1, "think_time": True, "rate": None}, 12.0, None),
     ],
 )
 def test_new_orders_decide_unless_a_rate_is_set(
@@ -194,7 +194,7 @@ def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
 
 def test_a_family_is_the_comparisons_of_one_experiment(tmp_path: Path) -> None:
     def runs(folder: str, *names: str) -> list[StoredRun]:
-        params = {"warehouses": 1, "think_time": False, "rate_per_s": None}
+        params = {"warehouses": 1, "think_time": False, "rate": None}
         return [
             block(tmp_path / folder, k, "tpcc", params | {"users": users}, place,
                   tpcc(5.0, rate, k), experiment=name)
@@ -211,7 +211,7 @@ def test_a_family_is_the_comparisons_of_one_experiment(tmp_path: Path) -> None:
 def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
     tmp_path: Path,
 ) -> None:
-    params = {"warehouses": 1, "users": 4, "think_time": False, "rate_per_s": None}
+    params = {"warehouses": 1, "users": 4, "think_time": False, "rate": None}
     rates = {"ssd-both": 10.0, "ssd-data-pmem-wal": 12.0, "pmem-both": 15.0}
     runs = [
         block(tmp_path, k, "tpcc", params, place, tpcc(5.0, rate + 0.1 * k, k))
@@ -253,7 +253,7 @@ def test_a_worsening_that_is_shown_goes_before_a_larger_one_that_is_not(tmp_path
 
 def test_over_the_offered_rate_there_is_one_picture_of_the_main_operation(tmp_path: Path) -> None:
     runs = [
-        block(tmp_path, 0, "ycsb", A | {"target": rate}, place, ycsb(rate / 10))
+        block(tmp_path, 0, "ycsb", A | {"rate": rate}, place, ycsb(rate / 10))
         for rate in (20, 40, 60)
         for place in PLACES
     ]

@@ -19,7 +19,7 @@ from reports.series import panels
 GB = 10**9
 #: 100 GB; the made-up tiers cost 0.4 (ssd) and 9.21 (pmem) USD for a GB.
 SIZES = {"data": 90 * GB, "wal": 10 * GB, "temp": 0, "index": 0}
-USERS = {"warehouses": 10, "users": 8, "think_time": False, "rate_per_s": None,
+USERS = {"warehouses": 10, "users": 8, "think_time": False, "rate": None,
          "mix": "deck", "connections": 8, "duration": "3m"}  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def tpcc(
     root: Path, placement: str, per_minute: float, repeats: int = 6, rate: float | None = None,
     **changes: Any
 ) -> list[StoredRun]:  # fmt: skip
-    spec = {"workload": "tpcc", "driver": "loadgen", "params": USERS | {"rate_per_s": rate}}
+    spec = {"workload": "tpcc", "driver": "loadgen", "params": USERS | {"rate": rate}}
     return [
         write(root, Case(
             placement=placement, block=block, spec_changes=spec,

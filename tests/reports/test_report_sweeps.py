@@ -282,13 +282,13 @@ def test_a_load_curve_is_one_picture_of_the_main_operations_99th_percentile(
                 for name, middle_ns in (("new_order", 1e4), ("payment", 1e3))
             ],
             spec_changes={"workload": "tpcc", "driver": "loadgen",
-                          "params": {"warehouses": 10, "users": 8, "rate_per_s": rate}},
+                          "params": {"warehouses": 10, "users": 8, "rate": rate}},
         ))
         for placement, rates in (("ssd-both", (200, 400)), ("pmem-both", (200, 400, 800)))
         for rate in rates
     ]  # fmt: skip
     (sweep,) = sweeps(panels(runs, "placement", None))
-    assert sweep.offered and sweep.parameter == "params.rate_per_s"
+    assert sweep.offered and sweep.parameter == "params.rate"
     labels = (("transaction", "new_order"), ("percentile", "99"))
     assert sweep.one.quantity == Quantity("transaction_duration_ns", labels)
     assert {line.name: [*line.points] for line in sweep.lines} == {

@@ -21,7 +21,7 @@ from reports.series import Panel, panels
 from reports.sweeps import sweeps
 from reports.tables import PanelTables
 
-PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate_per_s": None,
+PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate": None,
           "mix": "deck", "connections": 8, "duration": "3m"}  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def test_every_parameter_is_shown_though_no_run_differs_in_it(tmp_path: Path) ->
     assert panel.title == "postgres 18.4, warehouses 10, users 8"
     assert parameters(panel).items() >= {
         "workload": "tpcc (TPC-C-derived)", "driver": "loadgen", "warehouses": "10",
-        "connections": "8", "duration": "3m", "rate per s": "none", "think time": "no",
+        "connections": "8", "duration": "3m", "rate": "none", "think time": "no",
         "mix": "deck", "seed": "0", "memory limit": "4 GiB",
         "placement": "ssd-both: ssd-both; pmem-both: pmem-both",
         "repeats": "ssd-both: 2; pmem-both: 2",

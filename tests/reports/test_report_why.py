@@ -329,7 +329,7 @@ def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Pa
 @pytest.mark.parametrize(
     ("fact", "value", "text"),
     [
-        ("params.query_timeout_s", "null", ""),
+        ("params.query_timeout", "null", ""),
         ("params.refresh_batch_orders", "20", "refresh batch orders 20"),
         ("params.queries", "[6]", "Q6"),
         ("params.queries", str(list(range(1, 23))), "22 queries"),

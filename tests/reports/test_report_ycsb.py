@@ -59,7 +59,7 @@ def ycsb(
     """A finished run of one core workload; so many threads have so many times the rate."""
     rate = 10_000 * threads * gain
     given = {
-        "workload": core, "recordcount": 1_000_000, "threadcount": threads, "target": None,
+        "workload": core, "records": 1_000_000, "threads": threads, "rate": None,
         "requestdistribution": "zipfian", "update": "blind", "client_threads": threads,
     }  # fmt: skip
     return write(root, Case(
@@ -126,7 +126,7 @@ def test_heading_and_table_have_workload_records_and_threads(sweep_report: Any) 
     first = Report(runs).panels[0]
     assert first.title == "rocksdb 1, core workload a, records 1,000,000, client threads 8"
     assert dict(what_was_run([(arm.name, arm.runs) for arm in first.arms])).items() >= {
-        "workload": "ycsb (YCSB)", "core workload": "a", "recordcount": "1000000",
+        "workload": "ycsb (YCSB)", "core workload": "a", "records": "1000000",
         "requestdistribution": "zipfian", "update": "blind",
     }.items()  # fmt: skip
 
@@ -290,7 +290,7 @@ def test_every_parameter_is_in_the_csv_and_no_table_of_queries_is_left(tmp_path:
     assert files.queries_csv is None and not (out / "queries.csv").exists()
     rows = csv_rows(files.csv)
     params = dict(item.split("=") for item in rows[0]["params"].split(";"))
-    assert params["workload"] == "a" and params["threadcount"] == "8" and "target" not in params
+    assert params["workload"] == "a" and params["threads"] == "8" and "rate" not in params
     assert {row["driver"] for row in rows} == {"loadgen"}
 
 

@@ -17,8 +17,8 @@ from reports.select import select
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    tpcc = {"warehouses": 10, "users": 8, "duration": "3m", "rate_per_s": None}
-    ycsb = {"workload": "b", "recordcount": 1_000_000, "threadcount": 4, "duration": "60s"}
+    tpcc = {"warehouses": 10, "users": 8, "duration": "3m", "rate": None}
+    ycsb = {"workload": "b", "records": 1_000_000, "threads": 4, "duration": "60s"}
     for workload, params, driver, metrics in (
         ("tpcc", tpcc, "hammerdb", [metric("new_orders_per_minute", 8840, "higher")]),
         ("tpcc", tpcc | {"test": "durability"}, "loadgen", []),
@@ -47,7 +47,7 @@ def test_a_run_of_operations_is_shown_with_its_rate(results: Path) -> None:
     (run,) = select(Store(results), "workload=ycsb")
     done = CliRunner().invoke(app, ["show", run.run_id, "--results", str(results)])
     assert done.exit_code == 0, done.output
-    assert "ycsb by loadgen: workload b, recordcount 1000000, threadcount 4" in done.output
+    assert "ycsb by loadgen: workload b, records 1000000, threads 4" in done.output
     assert re.search(r"operations_per_second\s+123,456 1/s", done.output)
 
 

@@ -56,7 +56,7 @@ def tpcc(
     lines: list[str] | None = None, looks: int | None = None,
 ) -> StoredRun:  # fmt: skip
     """Ten seconds from the third on, with ``done`` transactions."""
-    params = {"warehouses": 1, "users": 1, "rate_per_s": None, "think_time": False}
+    params = {"warehouses": 1, "users": 1, "rate": None, "think_time": False}
     metrics = [
         metric("new_orders_per_minute", done * 6.0, "higher"),
         metric("transaction_count", done, transaction="new_order"),

@@ -36,14 +36,14 @@ class PingParams(Parameters):
     workload: ClassVar[str] = "ping"
     aliases: ClassVar[dict[str, str]] = {"hosts": "targets"}
 
-    targets: int = parameter(Count(100), 4, option="--targets", help="Pinged hosts.", native=True)
+    targets: int = parameter(Count(100), 4, option=True, help="Pinged hosts.", native=True)
     probes: int = parameter(
         Count(1000),
         derive=lambda params: 2 * params.targets,
         default_text="2 per target",
         help="Probes under way.",
     )
-    pause: Duration = parameter(Time(), "1500ms", option="--wait", help="Time between probes.")
+    pause: Duration = parameter(Time(), "1500ms", option=True, help="Time between probes.")
     ttl: int | None = parameter(Count(255), help="Hops.", name="ip.ttl", omit_unset=True)
 
 
@@ -123,17 +123,17 @@ EXCLUDED: list[tuple[type[Parameters], dict[str, Any]]] = [
     (YcsbParams, {"fieldcount": 64, "fieldlength": 1_000_000}),
     (YcsbParams, {"readproportion": 0, "updateproportion": 0}),
     (YcsbParams, {"minscanlength": 20, "maxscanlength": 10}),
-    (YcsbParams, {"recordcount": 10, "insertstart": 10}),
-    (YcsbParams, {"recordcount": 10, "insertstart": 5, "insertcount": 6}),
-    (YcsbParams, {"recordcount": 10, "insertcount": 6}),
+    (YcsbParams, {"records": 10, "insertstart": 10}),
+    (YcsbParams, {"records": 10, "insertstart": 5, "insertcount": 6}),
+    (YcsbParams, {"records": 10, "insertcount": 6}),
     (YcsbParams, {"insertstart": 5, "requestdistribution": "latest"}),
-    (YcsbParams, {"threadcount": 2, "clients": 3}),
-    (YcsbParams, {"operationcount": 2, "clients": 3}),
+    (YcsbParams, {"threads": 2, "clients": 3}),
+    (YcsbParams, {"operations": 2, "clients": 3}),
     (YcsbParams, {"client_hosts": "a,b", "clients": 1}),
     (YcsbParams, {"client_hosts": "a,b", "workload": "d"}),
     (YcsbParams, {"client_hosts": "a", "clients": 2, "workload": "e"}),
     (YcsbParams, {"fieldlengthdistribution": "uniform", "minfieldlength": 101}),
-    (TpccParams, {"rate_per_s": 10, "think_time": True}),
+    (TpccParams, {"rate": 10, "think_time": True}),
     (TpccParams, {"users": 4, "connections": 5}),
     (TpccParams, {"users": 4, "clients": 5}),
     (TpccParams, {"client_hosts": "a,b", "clients": 1}),
@@ -163,7 +163,7 @@ ALIASES = [
     (params, alias, meant)
     for params in (PingParams, TpchParams, TpccParams, YcsbParams)
     for alias, meant in params.aliases.items()
-] + [(PingParams, "wait", "pause"), (YcsbParams, "recordcont", "recordcount")]
+] + [(YcsbParams, "recordcont", "records")]
 
 
 @pytest.mark.parametrize(("params", "name", "meant"), ALIASES)

@@ -90,7 +90,7 @@ class ClientParams(Parameters):
     script: tuple[str, ...] = parameter(
         _Scripts(),
         default_text="none",
-        option="--script",
+        option=True,
         help="Script of --driver pgbench (FILE@WEIGHT) or sysbench (its name, or FILE.lua).",
         repeats=True,
         omit_unset=True,
@@ -98,7 +98,7 @@ class ClientParams(Parameters):
     define: tuple[str, ...] = parameter(
         _Defines(),
         default_text="none",
-        option="--define",
+        option=True,
         help="Variable of pgbench's scripts, or option of sysbench's: NAME=VALUE.",
         repeats=True,
         omit_unset=True,
@@ -107,7 +107,7 @@ class ClientParams(Parameters):
         Count(10_000),
         derive=lambda params: 8 if params.script else None,
         default_text="8",
-        option="--users",
+        option=True,
         help="Connections that run scripts, each in turn (pgbench -c).",
         omit_unset=True,
     )
@@ -120,9 +120,9 @@ class ClientParams(Parameters):
         help="Threads of pgbench (-j); sysbench has one for each user.",
         omit_unset=True,
     )
-    rate_per_s: float | None = parameter(
+    rate: float | None = parameter(
         Number(open_ended=True, unit="transactions/s"),
-        option="--rate",
+        option=True,
         default_text="none: closed loop",
         help="Open-loop arrival rate, in transactions per second.",
         omit_unset=True,
@@ -131,7 +131,7 @@ class ClientParams(Parameters):
         Time(),
         derive=lambda params: "1m" if params.script else None,
         default_text="1m",
-        option="--ramp-up",
+        option=True,
         help="Time before the measurement window.",
         omit_unset=True,
     )
@@ -139,7 +139,7 @@ class ClientParams(Parameters):
         Time(SHORTEST_WINDOW_NS),
         derive=lambda params: "3m" if params.script else None,
         default_text="3m",
-        option="--duration",
+        option=True,
         help="Length of the measurement window.",
         omit_unset=True,
     )
@@ -147,7 +147,7 @@ class ClientParams(Parameters):
         Choice(("simple", "extended", "prepared")),
         derive=lambda params: "prepared" if params.script else None,
         default_text="prepared",
-        option="--protocol",
+        option=True,
         help="How statements are sent (pgbench -M).",
         omit_unset=True,
     )
@@ -155,7 +155,7 @@ class ClientParams(Parameters):
         Count(1_000_000),
         derive=lambda params: 1 if params.script else None,
         default_text="1",
-        option="--max-tries",
+        option=True,
         help="Tries of a transaction with a serialization failure or deadlock (pgbench).",
         omit_unset=True,
     )
@@ -177,7 +177,7 @@ class ClientParams(Parameters):
                 )
         if self.script:
             return
-        for name in ("users", "rate_per_s", "ramp_up", "duration", "max_tries", "define"):
+        for name in ("users", "rate", "ramp_up", "duration", "max_tries", "define"):
             if getattr(self, name):
                 raise UsageError(
                     f"{name} without a script",

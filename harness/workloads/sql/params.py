@@ -67,13 +67,13 @@ class SqlParams(Parameters):
     folder: str = parameter(
         _Folder(),
         default_text="none: required",
-        option="--folder",
+        option=True,
         help="Folder with tables.sql, load/ and queries/ (docs/your-own-workload.md).",
     )
     queries: tuple[str, ...] = parameter(
         _Queries(),
         default_text="all",
-        option="--queries",
+        option=True,
         help="Queries to run, in this order: top,by_day.",
         omit_unset=True,
     )

@@ -78,8 +78,8 @@ def estimate_bytes(params: TpccParams) -> dict[Part, int]:
 def _orders(params: TpccParams) -> float:
     """Return the largest number of New-Orders of a run."""
     minutes = (params.ramp_up.ns + params.duration.ns) / _NS_PER_MIN
-    if params.rate_per_s is not None:
-        return minutes * min(60 * params.rate_per_s, _FAST_PER_MIN)
+    if params.rate is not None:
+        return minutes * min(60 * params.rate, _FAST_PER_MIN)
     if params.think_time:
         return minutes * min(_THINKING_PER_MIN * params.users, _FAST_PER_MIN)
     return minutes * _FAST_PER_MIN

@@ -24,7 +24,7 @@ from harness.workloads.window import Driver
 
 #: Parameters that HammerDB has no option for.
 _LOADGEN_ONLY = (
-    "rate_per_s",
+    "rate",
     "mix",
     "clients",
     "client_hosts",

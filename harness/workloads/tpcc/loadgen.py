@@ -76,7 +76,7 @@ class Loadgen(Driver):
             "statements": client.calls(session.engine, "tpcc", {}, TRANSACTIONS),
             "threads": params.client_threads,
             "terminals": params.users,
-            "mode": client.mode(params.rate_per_s, think_time=params.think_time),
+            "mode": client.mode(params.rate, think_time=params.think_time),
             "journal": None if journal is None else str(journal / _JOURNAL),
         }
         if params.isolation is not None:

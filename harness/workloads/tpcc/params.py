@@ -125,39 +125,39 @@ class TpccParams(Parameters):
         # w_id is a 32-bit integer in every schema; a million warehouses are 100 TB.
         Count(1_000_000),
         10,
-        option="--warehouses",
+        option=True,
         help="Number of warehouses, of 100 to 150 MB each.",
         native=True,
     )
     test: Literal["throughput", "durability"] = parameter(
         Choice(("throughput", "durability")),
         "throughput",
-        option="--test",
+        option=True,
         help="Throughput, or durability: kill the server, look for committed transactions.",
     )
     users: int = parameter(
         Count(10_000_000),
         derive=_users,
         default_text=f"{_USERS}; with think time {TERMINALS_PER_WAREHOUSE} per warehouse",
-        option="--users",
+        option=True,
         help="Emulated users (the specification's terminals).",
     )
     think_time: bool = parameter(
-        Flag(), False, option="--think-time", help="Keying and think times of clause 5.2.5."
+        Flag(), False, option=True, help="Keying and think times of clause 5.2.5."
     )
-    rate_per_s: float | None = parameter(
+    rate: float | None = parameter(
         Number(open_ended=True, unit="transactions/s"),
-        option="--rate",
+        option=True,
         default_text="none: closed loop",
         help="Open-loop arrival rate, in transactions per second.",
     )
     ramp_up: Duration = parameter(
-        Time(), "2m", option="--ramp-up", help="Time before the measurement window."
+        Time(), "2m", option=True, help="Time before the measurement window."
     )
     duration: Duration = parameter(
         Time(SHORTEST_WINDOW_NS),
         "3m",
-        option="--duration",
+        option=True,
         help="Length of the measurement window.",
     )
     home: Literal["all", "fixed"] = parameter(
@@ -200,9 +200,9 @@ class TpccParams(Parameters):
     )
 
     def resolve(self) -> TpccParams:
-        if self.rate_per_s is not None and self.think_time:
+        if self.rate is not None and self.think_time:
             raise UsageError(
-                f"rate_per_s {self.rate_per_s:g} with think_time",
+                f"rate {self.rate:g} with think_time",
                 "think times decide how much users offer, so there is no rate to set",
                 "leave one of the two out",
             )

@@ -151,7 +151,7 @@ class Tpcc(DrivenWorkload[TpccParams]):
             NOUNS,
             params.outline(),
             users=params.users,
-            closed=params.rate_per_s is None and not params.think_time,
+            closed=params.rate is None and not params.think_time,
             rates=list(rates(driven)),
             checks=[
                 check_mix(driven, NOUNS, shares(params.mix), params.users, _ROLLED_BACK),

@@ -147,14 +147,14 @@ class TpchParams(Parameters):
     scale: float = parameter(
         _Scale(),
         1,
-        option="--scale",
+        option=True,
         help="Scale factor; TPC itself defines 1, 10, 30, 100 … only.",
     )
     queries: tuple[int, ...] = parameter(
         _Queries(),
         list(QUERIES),
         default_text="all",
-        option="--queries",
+        option=True,
         help="Queries to run, in this order: 1,6.",
     )
     cache: CacheMode = parameter(
@@ -165,7 +165,7 @@ class TpchParams(Parameters):
     query_seed: int | None = parameter(
         Count(SEEDS[-1]),
         default_text="validation values",
-        option="--query-seed",
+        option=True,
         help="Seed of random query parameters, as in qgen -r SEED.",
     )
     query_timeout_s: float | None = parameter(**QUERY_TIMEOUT)
@@ -178,7 +178,7 @@ class TpchParams(Parameters):
     test: Test = parameter(
         Choice(("queries", "power", "throughput", "both")),
         "queries",
-        option="--test",
+        option=True,
         help="One stream of --queries, or TPC's power test, throughput test or both.",
     )
     streams: int | None = parameter(
@@ -186,7 +186,7 @@ class TpchParams(Parameters):
         Count(LARGEST_SET - 1),
         derive=_streams,
         default_text="the minimum of clause 5.3.4",
-        option="--streams",
+        option=True,
         help="Query streams of a throughput test.",
         omit_unset=True,
     )
@@ -194,7 +194,7 @@ class TpchParams(Parameters):
         Flag(),
         derive=lambda params: None if params.test == "queries" else True,
         default_text="true",
-        option="--refresh",
+        option=True,
         help="Refresh functions in power and throughput tests.",
         omit_unset=True,
     )

@@ -18,7 +18,7 @@ from harness.workloads.ycsb.params import YcsbParams
 GENERATION = 1
 #: What says which records there are, whoever loads them.
 SHAPE = (
-    "recordcount",
+    "records",
     "insertstart",
     "insertcount",
     "fieldcount",
@@ -78,8 +78,8 @@ def estimate_bytes(params: YcsbParams, key_value: bool) -> dict[Part, int]:
 
 def _operations(params: YcsbParams) -> float:
     """Return the largest number of operations of a run, its ramp-up included."""
-    per_s = params.target or _FAST_PER_S
+    per_s = params.rate or _FAST_PER_S
     ramp_up = params.ramp_up.seconds * per_s
     if params.duration is None:
-        return ramp_up + (params.operationcount or 0)
+        return ramp_up + (params.operations or 0)
     return math.ceil(ramp_up + params.duration.seconds * per_s)

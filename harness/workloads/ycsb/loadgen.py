@@ -38,7 +38,7 @@ class Loadgen(Driver):
         if engine.inside_client:
             _check_inside(params, engine)
         else:
-            client.check_connections(params.threadcount, engine, settings, "--threads")
+            client.check_connections(params.threads, engine, settings, "--threads")
         if engine.sql_folder is not None:
             params.refuse_update_on_sql(engine.name)
 
@@ -67,11 +67,11 @@ class Loadgen(Driver):
             "workload": {"name": "ycsb", "params": params.native_json()},
             "statements": _statements(params, session.engine),
             "threads": _loops(params, session.engine),
-            "terminals": params.threadcount,
-            "mode": client.mode(params.target),
+            "terminals": params.threads,
+            "mode": client.mode(params.rate),
         }
         if params.duration is None:
-            spec["operations"] = params.operationcount
+            spec["operations"] = params.operations
         outline = params.outline()
         result, _ = processes.offer(spec, session, drives, outline, "operations")
         return _driven(result, params.shares)
@@ -81,7 +81,7 @@ class Loadgen(Driver):
         params = self.params
         engine = session.engine
         whole = replace(params, readallfields=True)
-        connections = min(_VERIFY_CONNECTIONS, params.threadcount)
+        connections = min(_VERIFY_CONNECTIONS, params.threads)
         inserted = driven.inserted_count or 0
         native = {
             **whole.native_json(),
@@ -111,9 +111,9 @@ def _check_inside(params: YcsbParams, engine: Engine) -> None:
             "the engine works inside the client, and one process at a time can have its data open",
             "leave clients out",
         )
-    if loops is not None and loops != params.threadcount:
+    if loops is not None and loops != params.threads:
         raise UsageError(
-            f"client_threads {loops} for {params.threadcount} threads on {engine.name}",
+            f"client_threads {loops} for {params.threads} threads on {engine.name}",
             "the engine works inside the client: each client thread is an event loop of its own",
             "leave client_threads out",
         )
@@ -129,7 +129,7 @@ def _statements(params: YcsbParams, engine: Engine) -> dict[str, str | list[str]
 
 def _loops(params: YcsbParams, engine: Engine) -> int:
     """Event loops of a client process."""
-    threads = params.threadcount
+    threads = params.threads
     if engine.inside_client:
         return threads
     if params.client_threads is not None:

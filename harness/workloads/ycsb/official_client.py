@@ -78,7 +78,7 @@ class Official(Driver):
         _check_update(params, engine)
         engine.native_calls("ycsb", params.to_json())
         if not engine.inside_client:
-            native.check_connections(params.threadcount, engine, settings, "--threads")
+            native.check_connections(params.threads, engine, settings, "--threads")
 
     def key(self) -> Mapping[str, Any]:
         """Return its version, how bindings store records, and whether values can be checked."""
@@ -123,7 +123,7 @@ class Official(Driver):
         engine = session.engine
         request = _request(params, engine)
         done = _run(engine, session.clients(), request, session.progress, drives)
-        target = None if params.target is None else int(params.target)
+        target = None if params.rate is None else int(params.rate)
         mix = {name for name, share in params.shares.items() if share}
         found = measured(done, mix, target, bounded_by_time=request.duration_s is not None)
         begin, end = (engine.ycsb_counters(one) for one in done.engine)
@@ -135,7 +135,7 @@ class Official(Driver):
         return replace(
             found,
             client_cpu_ns=done.cpu_ns if in_time else None,
-            client_threads=params.threadcount,
+            client_threads=params.threads,
             retried_by_code=done.retried,
             engine_counters=difference(begin[0], end[0]) if in_time else {},
             engine_text=end[1],
@@ -182,8 +182,8 @@ class Official(Driver):
 def _check_window(params: YcsbParams) -> None:
     """The client counts in whole seconds, and whole operations a second."""
     if params.duration is None:
-        assert params.operationcount is not None  # else a duration bounds the window
-        _check_operations(params, params.operationcount)
+        assert params.operations is not None  # else a duration bounds the window
+        _check_operations(params, params.operations)
         return
     for name, time in (("ramp_up", params.ramp_up), ("duration", params.duration)):
         seconds, rest = divmod(time.ns, NS_PER_S)
@@ -193,20 +193,20 @@ def _check_window(params: YcsbParams) -> None:
                 "the official client counts whole seconds",
                 f"choose --{name.replace('_', '-')} {seconds + 1}s, or --driver loadgen",
             )
-    target = params.target
+    target = params.rate
     if target is not None and (target != int(target) or target < 1):
         raise UsageError(
-            f"target {target} with driver ycsb",
+            f"rate {target} with driver ycsb",
             "the official client offers a whole number of operations a second",
             f"choose --rate {max(1, round(target))}, or --driver loadgen",
         )
-    if params.foretells_inserts and params.operationcount is None:
+    if params.foretells_inserts and params.operations is None:
         seconds = (params.ramp_up.ns + params.duration.ns) // NS_PER_S
         raise UsageError(
             "zipfian keys with inserts and driver ycsb, bounded by time",
-            "the official client predicts the number of inserted records from operationcount, "
+            "the official client predicts the number of inserted records from --operations, "
             "and stops when that many operations are done",
-            f"add -p operationcount={seconds * 100_000}, say, for both drivers alike",
+            f"add --operations {seconds * 100_000}, say, for both drivers alike",
         )
 
 
@@ -217,9 +217,9 @@ def _check_operations(params: YcsbParams, operations: int) -> None:
             "the official client has no ramp-up, and counts operations from its start on",
             "choose --ramp-up 0s, or bound the window with --duration",
         )
-    if operations < params.threadcount:
+    if operations < params.threads:
         raise UsageError(
-            f"{operations} operations of {params.threadcount} threads",
+            f"{operations} operations of {params.threads} threads",
             "the official client starts no more threads than operations",
             "choose fewer --threads",
         )
@@ -267,7 +267,7 @@ def _workload(params: YcsbParams) -> dict[str, object]:
         **same,
         "workload": _UNVERIFIED if unread else _CORE,
         "insertcount": params.loaded_records,
-        "operationcount": params.operationcount or _MOST_OPERATIONS,
+        "operationcount": params.operations or _MOST_OPERATIONS,
         "writeallfields": params.writeallfields or params.update == "blind",
         "dataintegrity": params.dataintegrity,
     }
@@ -278,13 +278,13 @@ def _request(params: YcsbParams, engine: Engine) -> Request:
         {
             **_workload(params),
             **engine.ycsb_properties(engine.native_connection(), params.to_json()),
-            "target": None if params.target is None else int(params.target),
+            "target": None if params.rate is None else int(params.rate),
         },
-        params.threadcount,
+        params.threads,
         ramp_up_s=params.ramp_up.ns // NS_PER_S if params.duration else 0,
         duration_s=params.duration.ns // NS_PER_S if params.duration else None,
-        heap_bytes=_heap(params, params.threadcount),
-        total=params.operationcount,
+        heap_bytes=_heap(params, params.threads),
+        total=params.operations,
     )
 
 

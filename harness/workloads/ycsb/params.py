@@ -68,6 +68,13 @@ _CORE: Mapping[str, Mapping[str, Json]] = {
 }
 #: The class that the official files name as ``workload``.
 CORE_CLASS = "CoreWorkload"
+#: Properties that have another name here, as the options have: the official client's by ours.
+OFFICIAL: Mapping[str, str] = {
+    "records": "recordcount",
+    "operations": "operationcount",
+    "threads": "threadcount",
+    "rate": "target",
+}
 #: The official client counts in 32-bit integers.
 _MOST = 2**31 - 1
 #: Of a record's fields together: MySQL's largest packet is 16 MB.
@@ -104,28 +111,33 @@ class YcsbParams(Parameters):
         "ycsb": "official client, YCSB 0.17.0 on Java, with bindings of this project",
     }
     aliases: ClassVar[Mapping[str, str]] = {
-        "users": "threadcount",
-        "connections": "threadcount",
-        "rate_per_s": "target",
+        **{official: name for name, official in OFFICIAL.items()},
+        "users": "threads",
+        "connections": "threads",
         "rampup": "ramp_up",
-        "scale": "recordcount",
-        "warehouses": "recordcount",
+        "scale": "records",
+        "warehouses": "records",
     }
 
     core: str | None = parameter(
         _CoreKind(),
         name="workload",
         default_text="a, unless proportions are given",
-        option="--workload",
+        option=True,
         help="Core workload: its proportions and distributions (SoCC 2010).",
     )
-    recordcount: int = _native(
-        Count(_MOST), 1_000_000, option="--records", help="Number of records, of about 1.1 kB each."
-    )
-    operationcount: int | None = _native(
+    records: int = parameter(
         Count(_MOST),
+        1_000_000,
+        option=True,
+        native=OFFICIAL["records"],
+        help="Number of records, of about 1.1 kB each.",
+    )
+    operations: int | None = parameter(
+        Count(_MOST),
+        native=OFFICIAL["operations"],
         default_text="none: the duration bounds the window",
-        option="--operations",
+        option=True,
         help="Operations of the measurement window.",
     )
     insertstart: int = _native(Count(_MOST, least=0), 0, help="Number of the first loaded record.")
@@ -145,10 +157,10 @@ class YcsbParams(Parameters):
         default_text="1000; 100 in workload e",
         help="Most records of a scan.",
     )
-    threadcount: int = parameter(
+    threads: int = parameter(
         Count(10_000),
         8,
-        option="--threads",
+        option=True,
         help="Client threads: concurrent operations, each on its own connection.",
     )
     client_hosts: tuple[str, ...] = parameter(**CLIENT_HOSTS)
@@ -202,7 +214,7 @@ class YcsbParams(Parameters):
     update: str = _native(
         Choice(("read-modify-write", "blind", "merge")),
         "read-modify-write",
-        option="--update",
+        option=True,
         help="Update on a key-value engine.",
     )
     exponential_percentile: float = _native(
@@ -211,24 +223,24 @@ class YcsbParams(Parameters):
         name="exponential.percentile",
         help="Exponential: percentage of the operations on the newest records.",
     )
-    target: float | None = parameter(
+    rate: float | None = parameter(
         Number(open_ended=True, unit="operations/s"),
-        option="--rate",
+        option=True,
         default_text="none: closed loop",
         help="Open-loop arrival rate, in operations per second.",
     )
     duration: Duration | None = parameter(
         Time(SHORTEST_WINDOW_NS),
-        derive=lambda params: None if params.operationcount is not None else "60s",
+        derive=lambda params: None if params.operations is not None else "60s",
         default_text="1m, or until --operations are done",
-        option="--duration",
+        option=True,
         help="Length of the measurement window.",
     )
     ramp_up: Duration = parameter(
         Time(),
         derive=lambda params: "0s" if params.duration is None else "2m",
         default_text="2m; 0s with --operations",
-        option="--ramp-up",
+        option=True,
         help="Time before the measurement window.",
     )
     stall_timeout: Duration | None = parameter(**STALL_TIMEOUT)
@@ -252,8 +264,8 @@ class YcsbParams(Parameters):
         given, more = properties.given(pairs)
         params = {**found, **given}
         properties.check_bound(params)
-        if params.get("operationcount") == 0:
-            del params["operationcount"]
+        if params.get("operations") == 0:
+            del params["operations"]
         return params, [*ignored, *more]
 
     @property
@@ -266,7 +278,7 @@ class YcsbParams(Parameters):
     @property
     def loaded_records(self) -> int:
         """Number of records of the loaded data."""
-        return self.recordcount - self.insertstart if self.insertcount is None else self.insertcount
+        return self.records - self.insertstart if self.insertcount is None else self.insertcount
 
     @property
     def writes(self) -> bool:
@@ -275,7 +287,7 @@ class YcsbParams(Parameters):
 
     @property
     def foretells_inserts(self) -> bool:
-        """Whether ``operationcount`` says how many records zipfian keys will see inserted."""
+        """Whether ``operations`` says how many records zipfian keys will see inserted."""
         return self.requestdistribution == "zipfian" and self.insertproportion > 0
 
     def resolve(self) -> YcsbParams:
@@ -289,7 +301,7 @@ class YcsbParams(Parameters):
         return replace(
             self,
             core=self._core(),
-            operationcount=None if bounded_by_time else self.operationcount,
+            operations=None if bounded_by_time else self.operations,
         )
 
     def _core(self) -> str | None:
@@ -319,18 +331,18 @@ class YcsbParams(Parameters):
 
     def _check_loaded(self) -> None:
         """Check that every record that operations may request is loaded."""
-        start, total, count = self.insertstart, self.recordcount, self.loaded_records
+        start, total, count = self.insertstart, self.records, self.loaded_records
         problem = f"insertstart {start} and insertcount {count}"
         if count < 1 or start + count > total:
             raise UsageError(
                 problem,
-                f"the records are numbered from 0 to recordcount, {total}",
-                "choose fewer, or a larger recordcount",
+                f"the records are numbered from 0 to {total}",
+                "choose fewer, or more --records",
             )
         if start + count < total:
             raise UsageError(
                 problem,
-                f"operations request records up to recordcount, {total}, and the last of them "
+                f"operations request records up to number {total}, and the last of them "
                 "would not be loaded",
                 f"choose --records {start + count}, or leave insertcount out",
             )
@@ -352,16 +364,16 @@ class YcsbParams(Parameters):
                 "host share and other hosts do not: two would insert the same record",
                 "choose workload a, b, c or f, or a single client process on one host",
             )
-        if self.duration is None and self.clients > (self.operationcount or self.clients):
+        if self.duration is None and self.clients > (self.operations or self.clients):
             raise UsageError(
-                f"{self.clients} clients for {self.operationcount} operations",
+                f"{self.clients} clients for {self.operations} operations",
                 "each client process begins one operation at least",
                 "choose fewer clients, or more --operations",
             )
         loops = self.client_threads or 1
-        if self.clients * loops > self.threadcount:
+        if self.clients * loops > self.threads:
             raise UsageError(
-                f"{self.clients} clients of {loops} event loops for {self.threadcount} threads",
+                f"{self.clients} clients of {loops} event loops for {self.threads} threads",
                 "every event loop needs a client thread of its own",
                 "choose fewer clients or client_threads, or more --threads",
             )
@@ -377,7 +389,7 @@ class YcsbParams(Parameters):
 
     def outline(self) -> Outline:
         return Outline(
-            connections=self.threadcount,
+            connections=self.threads,
             ramp_up_ns=self.ramp_up.ns,
             window_ns=self.duration.ns if self.duration else 0,
             client_hosts=self.client_hosts,

@@ -17,10 +17,15 @@ from typing import Any
 
 from harness.errors import UsageError, nearest
 from harness.workloads.parameters import Count, Number
-from harness.workloads.ycsb.params import CORE_CLASS, YcsbParams
+from harness.workloads.ycsb.params import CORE_CLASS, OFFICIAL, YcsbParams
 from harness.yamlfile import scalar
 
 _DECLARED = YcsbParams.declared()
+#: The parameters by the official client's names; ours are known on the command line.
+_NAMES: Mapping[str, str] = {
+    **{name: name for name in _DECLARED},
+    **{official: name for name, official in OFFICIAL.items()},
+}
 _KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u(?P<hex>[0-9A-Fa-f]{4})|(?P<bad>u)|(?P<plain>.))", re.DOTALL)
 _PLAIN: Mapping[str, str] = {"t": "\t", "n": "\n", "f": "\f", "r": "\r"}
@@ -110,7 +115,7 @@ def parameters(files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
 
 def check_bound(params: Mapping[str, Any]) -> None:
     """Raise UsageError where neither a number of operations nor a time would end the client."""
-    if params.get("operationcount") == 0 and "duration" not in params:
+    if params.get("operations") == 0 and "duration" not in params:
         raise UsageError(
             "property operationcount=0",
             "it sets no bound, and without maxexecutiontime the client would never end",
@@ -154,7 +159,7 @@ def _take_all(
 
 def _decides(name: str) -> bool:
     """Return whether the property decides what is measured."""
-    return name in _DECLARED or name == "maxexecutiontime" or name in _ONLY
+    return name in _NAMES or name == "maxexecutiontime" or name in _ONLY
 
 
 def _known(name: str) -> bool:
@@ -167,8 +172,8 @@ def _take(where: str, name: str, value: str, found: dict[str, Any], notes: list[
         raise _refused(
             where, name, value, "it ends with a blank, with which the client fails", "remove it"
         )
-    if name in _DECLARED and name != "workload":
-        found[name] = _value(where, name, value)
+    if name in _NAMES and name != "workload":
+        found[_NAMES[name]] = _value(where, name, value)
         if name in _OFFICIAL_FLAGS and value.lower() not in ("true", "false"):
             notes.append(f"{where}{name}={_shown(value)} is false: only true is true to the client")
     elif (why := _left_out(where, name, value, found)) is not None:
@@ -177,10 +182,10 @@ def _take(where: str, name: str, value: str, found: dict[str, Any], notes: list[
 
 def _value(where: str, name: str, text: str) -> Any:
     """Read a value as the client does (Integer.parseInt, Double.parseDouble …)."""
-    kind = _DECLARED[name].kind
+    kind = _DECLARED[_NAMES[name]].kind
     if isinstance(kind, Count | Number):
         number = _number(where, name, text, whole=isinstance(kind, Count))
-        if name == "operationcount" and number == 0:
+        if _NAMES[name] == "operations" and number == 0:
             return number  # no bound: see check_bound
         try:
             return kind.parse(name, number)
@@ -220,7 +225,7 @@ def _left_out(where: str, name: str, value: str, found: dict[str, Any]) -> str |
         return _NO_MATTER.get(name, "latencies are kept as histograms")
     elif "." in name:
         return "it is a binding's; engines are configured with --set, --tuning and --option"
-    elif similar := nearest(name, list(_DECLARED), _GUESS_CUTOFF):
+    elif similar := nearest(name, list(_NAMES), _GUESS_CUTOFF):
         raise UsageError(
             f"{where}property {_shown(name)}",
             f"neither a property of the core workload nor one of ours{similar}",

@@ -108,12 +108,12 @@ class Ycsb(DrivenWorkload[YcsbParams]):
             counted,
             NOUNS,
             params.outline(),
-            users=params.threadcount,
-            closed=params.target is None,
+            users=params.threads,
+            closed=params.rate is None,
             rates=list(_rates(driven)),
             checks=[
                 *driver.verify(session, driven),
-                check_mix(driven, NOUNS, params.shares, params.threadcount),
+                check_mix(driven, NOUNS, params.shares, params.threads),
                 check_found(driven),
             ],
             warnings=list(_own_warnings(params, driven)),
@@ -157,7 +157,7 @@ def _expect_work(params: YcsbParams, driven: DriverResult) -> None:
     if driven.done_count != 0:
         return
     raise RunFailed(
-        f"measure {params.threadcount} client threads for {params.duration or 'a window'}",
+        f"measure {params.threads} client threads for {params.duration or 'a window'}",
         "not one operation was done in the measured window",
         "give it a longer --duration",
     )
@@ -174,7 +174,7 @@ def _own_warnings(params: YcsbParams, driven: DriverResult) -> Iterator[RunWarni
             "client did not report every second in time",
             hint="measure on an otherwise idle machine",
         )
-    requested, done = params.operationcount, driven.done_count
+    requested, done = params.operations, driven.done_count
     if params.duration is None and requested and done and done > requested * _MORE:
         yield RunWarning(
             code="too-many-operations",

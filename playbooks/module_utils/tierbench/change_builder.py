@@ -167,7 +167,7 @@ def describe_mount(namespace: Namespace, mount: MountedAt) -> str:
 
 def _unmount_hint(mount: MountedAt, ours: bool) -> str:
     if mount.point == "/":
-        return "boot from another device, or exclude this region (pmem_regions)"
+        return "boot from another device, or name the other regions: -e pmem_regions=[NAME]"
     if ours:
         return f"run teardown.yml first, or umount {mount.point}"
     return f"if it may be destroyed: umount {mount.point} and wipe it"

@@ -92,7 +92,7 @@ def _is_ready(builder: ChangeBuilder, regions: Sequence[Region]) -> bool:
             "dimms",
             f"{builder.desired.dimms} modules are expected (pmem_dimms), ndctl has"
             f" {len(builder.state.inventory.dimms)}: {found}",
-            "find the missing module, or correct pmem_dimms",
+            "find the missing module, or -e pmem_dimms=NUMBER",
         )
         return False
     if builder.desired.mode == "emulated" and not memmap.plan_memmap(builder):
@@ -111,9 +111,10 @@ def _is_ready(builder: ChangeBuilder, regions: Sequence[Region]) -> bool:
         builder.refuse(
             "regions",
             "this host has no region of persistent memory",
-            "Optane: pmem_goal=AppDirect makes one of the modules. CXL memory has none, and needs"
-            " none: it is a memory node already, or pmem_dax_devices makes it one. Without either,"
-            " setup-emulated.yml sets DRAM aside for trying things out",
+            "Optane: -e pmem_goal=AppDirect makes one of the modules. CXL memory has none, and"
+            " needs none: it is a memory node already, or -e pmem_dax_devices=[NAME] makes it one."
+            " Without either, setup-emulated.yml (harness host apply emulated) sets DRAM aside for"
+            " trying things out",
         )
     return not builder.refusals
 

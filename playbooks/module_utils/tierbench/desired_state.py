@@ -100,7 +100,7 @@ def _check_block_size(desired: DesiredState) -> None:
     if desired.has_filesystem and desired.mounts_with_dax and desired.block_size != _PAGE:
         raise ValueError(
             f"block_size {desired.block_size}: DAX needs blocks of a page, {_PAGE} bytes; give"
-            " pmem_dax: false too"
+            " -e pmem_dax=false too"
         )
     if desired.mode == "sector" and desired.block_size < desired.sector_size:
         raise ValueError(

@@ -28,7 +28,7 @@ def selected_devices(builder: ChangeBuilder) -> list[DaxDevice]:
             builder.refuse(
                 name,
                 f"it is of {_namespace_of(builder.state, name)}: persistent memory on NVDIMMs",
-                "name its region (pmem_regions) instead",
+                "name its region instead: -e pmem_regions=[NAME]",
             )
         elif there[name].origin is None:
             builder.refuse(

@@ -145,13 +145,15 @@ def is_unfinished(builder: ChangeBuilder, existing: Namespace) -> bool:
 def _refuse_hiding(builder: ChangeBuilder, point: str) -> None:
     place = builder.state.places.get(point, Place())
     if place.source is not None:
-        builder.refuse(point, f"{place.source} is mounted there", "umount it, or pmem_mount_root")
+        builder.refuse(
+            point, f"{place.source} is mounted there", "umount it, or -e pmem_mount_root=DIR"
+        )
     elif place.kind == "full":
         builder.refuse(
             point, "it is not empty: a mount would hide its content", "move it away first"
         )
     elif place.kind == "other":
-        builder.refuse(point, "it is not a directory", "remove it, or choose pmem_mount_root")
+        builder.refuse(point, "it is not a directory", "remove it, or -e pmem_mount_root=DIR")
     line = fstab.foreign_line(builder.state.fstab, point)
     if line:
         builder.refuse(point, f"/etc/fstab has {line!r}, not ours", "remove that line first")

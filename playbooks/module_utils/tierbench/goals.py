@@ -24,8 +24,8 @@ def plan_goal(builder: ChangeBuilder, goal: Goal, regions: tuple[Region, ...]) -
         builder.refuse(
             "goal",
             f"{goal}: {goals.error if goals else 'ipmctl was not run'}",
-            "without Optane modules there are no goals: use the regions as they are"
-            " (pmem_goal: none)",
+            "without Optane modules there are no goals: use the regions as they are:"
+            " -e pmem_goal=none",
         )
         return False
     if goal.is_met(goals):

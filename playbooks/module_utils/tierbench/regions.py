@@ -48,7 +48,7 @@ def _is_sound(builder: ChangeBuilder, region: Region) -> bool:
         builder.refuse(
             region.name,
             "; ".join(region.faults),
-            "see ndctl list -DRHM; repair it, or name other regions (pmem_regions)",
+            "see ndctl list -DRHM; repair it, or name other regions: -e pmem_regions=[NAME]",
         )
     divided = [builder.refuse_divided(each) for each in builder.state.of_region(region)]
     return not region.faults and not any(divided)

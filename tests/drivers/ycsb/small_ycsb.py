@@ -11,8 +11,8 @@ from harness.workloads.ycsb.params import YcsbParams
 def params(**more: Any) -> YcsbParams:
     """A small workload; what is not said is as ``harness run ycsb`` has it."""
     small: dict[str, Json] = {
-        "recordcount": 2000,
-        "threadcount": 2,
+        "records": 2000,
+        "threads": 2,
         "ramp_up": "1s",
         "duration": "5s",
     }

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from small_ycsb import params
 
-from harness.workloads.ycsb.params import PROPORTIONS
+from harness.workloads.ycsb.params import OFFICIAL, PROPORTIONS
 
 RECORDS = 20_000
 CHOICES = 1_000_000
@@ -32,13 +32,13 @@ def name(one):
 
 
 def asked(one, **more):
-    return params(recordcount=RECORDS, **READS, **one, **more)
+    return params(records=RECORDS, **READS, **one, **more)
 
 
 @pytest.mark.parametrize("one", DISTRIBUTIONS, ids=name)
 def test_both_clients_choose_the_same_keys_as_often(one, java, released_loadgen):
     given = asked(one)
-    same = {n: v for n, v in given.to_json().items() if v is not None}
+    same = {OFFICIAL.get(n, n): v for n, v in given.to_json().items() if v is not None}
     lines = java("Choices", {**same, "operationcount": CHOICES}, CHOICES, 1000)
     theirs = {key: int(count) for key, count in map(str.split, lines) if key.startswith("user")}
     argv = [

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_rocksdb_is_driven_for_a_window_and_verified(bench):
-    requested = params(workload="a", target=500)
+    requested = params(workload="a", rate=500)
     bench.load("rocksdb", requested)
     assert bench.facts["row_counts"] == {"usertable": 2000}
     moments = []
@@ -54,7 +54,7 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
 
 
 def test_records_that_were_inserted_are_verified_too_and_those_that_are_gone_are_missed(bench):
-    requested = params(workload="d", target=500)
+    requested = params(workload="d", rate=500)
     bench.load("rocksdb", requested)
     driven = bench.drive(requested)
     assert driven.inserted_count >= driven.operations["insert"].count > 0
@@ -68,7 +68,7 @@ def test_records_that_were_inserted_are_verified_too_and_those_that_are_gone_are
 
 
 def test_a_rate_is_offered_and_latencies_count_from_intended_starts(bench):
-    requested = params(workload="f", target=200)
+    requested = params(workload="f", rate=200)
     bench.load("rocksdb", requested)
     driven = bench.drive(requested)
     assert set(driven.operations) == {"read", "read_modify_write"}
@@ -79,7 +79,7 @@ def test_a_rate_is_offered_and_latencies_count_from_intended_starts(bench):
 
 
 def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
-    requested = params(workload="c", operationcount=5000, duration=None, ramp_up="0s")
+    requested = params(workload="c", operations=5000, duration=None, ramp_up="0s")
     bench.load("rocksdb", requested)
     driven = bench.drive(requested)
     assert driven.done_count == driven.operations["read"].count == 5000
@@ -89,7 +89,7 @@ def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
 
 
 def test_blind_updates_write_whole_records(bench):
-    requested = params(workload="a", update="blind", target=500)
+    requested = params(workload="a", update="blind", rate=500)
     bench.load("rocksdb", requested)
     driven = bench.drive(requested)
     # Nothing but the reads reads.
@@ -103,7 +103,7 @@ def test_blind_updates_write_whole_records(bench):
 
 @pytest.mark.parametrize("name", ["postgres", "mysql"])  # MySQL by MariaDB's driver
 def test_servers_are_driven_through_their_sockets(name, bench):
-    requested = params(workload="e", operationcount=1_000_000, maxscanlength=10, target=500)
+    requested = params(workload="e", operations=1_000_000, maxscanlength=10, rate=500)
     bench.load(name, requested)
     connection = bench.engine.connect()
     assert connection.execute("select count(*) from usertable").rows == [(2000,)]
@@ -117,7 +117,7 @@ def test_servers_are_driven_through_their_sockets(name, bench):
 
 
 def test_updates_of_one_field_leave_the_others_of_a_row(bench):
-    requested = params(workload="a", readallfields=False, target=500)
+    requested = params(workload="a", readallfields=False, rate=500)
     bench.load("postgres", requested)
     driven = bench.drive(requested)
     assert driven.operations["update"].count > 0

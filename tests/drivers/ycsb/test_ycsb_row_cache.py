@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 def test_its_hits_are_counted_and_updated_records_are_not_those_of_before(bench):
     """Memtables so small that what is updated is soon read from tables."""
-    requested = params(workload="a", dataintegrity=True, target=1000)
+    requested = params(workload="a", dataintegrity=True, rate=1000)
     bench.load("rocksdb", requested, row_cache="16M", write_buffer_size="65536")
     driven = bench.drive(requested)
     assert driven.engine_counters["rocksdb_row_cache_hit_count"] > 0

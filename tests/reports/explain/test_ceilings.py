@@ -14,7 +14,7 @@ from reports.explain.ceilings import ceilings, upper_share
 from reports.report import Report
 
 US, MS = 1e3, 1e6
-TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate_per_s": None, "connections": 2}
+TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate": None, "connections": 2}
 #: 410 µs: 10,000 transactions of one session.
 PARTS_US = {"processor": 300.0, "client": 80.0, "log write": 6.0, "log sync": 10.0,
             "data read": 2.0, "lock": 4.0, "buffer": 0.0, "other": 8.0}  # fmt: skip
@@ -177,7 +177,7 @@ def test_there_is_none_where_nothing_bounds_it(tmp_path: Path) -> None:
 
 
 def test_a_set_rate_has_none_and_runs_without_waits_or_trace_say_nothing(tmp_path: Path) -> None:
-    known = found(tpcc(tmp_path, window(PARTS_US), rate_per_s=100.0))
+    known = found(tpcc(tmp_path, window(PARTS_US), rate=100.0))
     assert (known.total, known.rate) == ((), "option")
     for missing in ("wait_", "io_"):
         kept = [m for m in window(PARTS_US) if not m["name"].startswith(missing)]

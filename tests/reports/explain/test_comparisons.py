@@ -85,7 +85,7 @@ def test_the_ceiling_of_planted_delays_is_that_of_their_part(tmp_path: Path) -> 
 
 def test_a_set_rate_has_no_ceiling(tmp_path: Path) -> None:
     for placement in ("ssd-both", "pmem-both"):
-        tpcc(tmp_path, placement, rate_per_s=100.0)
+        tpcc(tmp_path, placement, set_rate=100.0)
     (row,) = rows(tmp_path)
     assert why(row.ceiling) == "a rate was set"
 

@@ -14,8 +14,8 @@ class CountingParams(Parameters):
     workload = "counting"
     smaller = "fewer --rows"
 
-    rows: int = parameter(Count(10**9), 1000, help="Rows of the table.", option="--rows")
-    times: int = parameter(Count(10**6), 3, help="Number of counts.", option="--times")
+    rows: int = parameter(Count(10**9), 1000, help="Rows of the table.", option=True)
+    times: int = parameter(Count(10**6), 3, help="Number of counts.", option=True)
 
     def outline(self) -> Outline:
         return Outline(cache="cold-per-run", connections=1)

@@ -34,7 +34,7 @@ def test_room_grows_with_warehouses_and_with_what_a_run_adds():
 
 
 def test_a_known_rate_needs_no_more_than_it_writes():
-    slow, fast = needed(rate_per_s=10, duration="2h"), needed(duration="2h")
+    slow, fast = needed(rate=10, duration="2h"), needed(duration="2h")
     assert slow["data"] < fast["data"] / 5
     thinking = needed(warehouses=10, think_time=True, duration="2h")
     assert thinking["data"] < fast["data"] / 5

@@ -14,7 +14,7 @@ def test_defaults_are_written_out_and_stay_as_they_are():
     assert params["warehouses"] == 10
     assert params["users"] == params["connections"] == 8
     assert (params["ramp_up"], params["duration"]) == ("2m", "3m")
-    assert (params["home"], params["mix"], params["rate_per_s"]) == ("all", "deck", None)
+    assert (params["home"], params["mix"], params["rate"]) == ("all", "deck", None)
     assert normalised(params) == params
 
 

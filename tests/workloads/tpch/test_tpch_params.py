@@ -17,7 +17,7 @@ def test_defaults_are_scale_1_all_queries_each_cold():
         "queries": list(range(1, 23)),
         "cache": "cold-per-query",
         "query_seed": None,
-        "query_timeout_s": None,
+        "query_timeout": None,
         "plans": True,
         "warmups": 0,
     }
@@ -28,7 +28,7 @@ def test_defaults_are_scale_1_all_queries_each_cold():
     [
         {},
         {"queries": "6,1", "scale": 10.0, "cache": "warm"},
-        {"queries": [22], "query_seed": 5, "query_timeout_s": 1.5, "plans": False},
+        {"queries": [22], "query_seed": 5, "query_timeout": 1.5, "plans": False},
         {"cache": "warm", "warmups": 3, "scale": 0.01},
         {"test": "power"},
         {"test": "both", "streams": 3, "refresh_batch_orders": 10, "cache": "warm"},

@@ -152,7 +152,7 @@ def test_artifacts_keep_parameters_text_answers_and_plans(measure):
 
 def test_a_query_at_its_limit_has_no_time_and_makes_the_run_unknown(measure, toy):
     toy.too_slow = {1}
-    outcome = measure(queries="1,6", query_timeout_s=2)
+    outcome = measure(queries="1,6", query_timeout=2)
     assert not metric(outcome, "query_duration_ns", query="1")
     assert not metric(outcome, "queries_duration_ns")
     (limit,) = metric(outcome, "query_timeout_ns", query="1")

@@ -19,13 +19,13 @@ from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
 from harness.workloads.ycsb.workload import DRIVERS, WORKLOAD, check_found
 
 PARAMS = YcsbParams.from_mapping({
-    "recordcount": 2000, "fieldcount": 3, "fieldlength": 20, "threadcount": 2,
-    "operationcount": 2000, "ramp_up": 0, "readproportion": 0.4, "updateproportion": 0.2,
+    "records": 2000, "fieldcount": 3, "fieldlength": 20, "threads": 2,
+    "operations": 2000, "ramp_up": 0, "readproportion": 0.4, "updateproportion": 0.2,
     "insertproportion": 0.2, "scanproportion": 0.1, "readmodifywriteproportion": 0.1,
     "maxscanlength": 20, "requestdistribution": "zipfian", "verify_reads": True,
 })  # fmt: skip
 READING = YcsbParams.from_mapping({
-    **PARAMS.to_json(), **dict.fromkeys(PROPORTIONS, 0), "readproportion": 1, "operationcount": 500,
+    **PARAMS.to_json(), **dict.fromkeys(PROPORTIONS, 0), "readproportion": 1, "operations": 500,
     "verify_reads": False,
 })  # fmt: skip
 
@@ -47,9 +47,9 @@ def verified(session: Session, inserted: int = 0, **params: Any):
 
 def test_loaded_records_are_there_and_others_are_missed(loaded):
     assert verified(loaded).status == "passed"
-    more = verified(loaded, recordcount=2001)
+    more = verified(loaded, records=2001)
     assert (more.status, "1 missing" in more.detail) == ("failed", True)
-    fewer = verified(loaded, recordcount=1999)
+    fewer = verified(loaded, records=1999)
     assert (fewer.status, "1 unexpected" in fewer.detail) == ("failed", True)
 
 

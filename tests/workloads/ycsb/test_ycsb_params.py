@@ -19,9 +19,9 @@ def test_defaults_are_written_out_and_stay_as_they_are():
     params = normalised({})
     assert params["workload"] == "a"
     assert (params["readproportion"], params["updateproportion"]) == (0.5, 0.5)
-    assert (params["recordcount"], params["threadcount"]) == (1_000_000, 8)
+    assert (params["records"], params["threads"]) == (1_000_000, 8)
     assert (params["fieldcount"], params["fieldlength"]) == (10, 100)
-    assert (params["operationcount"], params["duration"]) == (None, "1m")
+    assert (params["operations"], params["duration"]) == (None, "1m")
     assert normalised(params) == params
     assert set(params) | {"client_hosts", "stall_timeout"} == set(
         YcsbParams.declared()
@@ -75,16 +75,16 @@ def test_weights_are_of_their_sum_and_the_core_has_its_own_defaults():
 
 
 def test_operations_bound_the_window_unless_a_duration_does():
-    counted = normalised({"operationcount": 5})
+    counted = normalised({"operations": 5})
     assert (counted["ramp_up"], counted["duration"]) == ("0s", None)
     assert normalised(counted) == counted
     assert normalised({})["ramp_up"] == "2m"
-    assert normalised({"operationcount": 5, "duration": "90s"})["operationcount"] is None
+    assert normalised({"operations": 5, "duration": "90s"})["operations"] is None
 
 
 def test_beside_a_duration_operations_foretell_what_zipfian_will_see_inserted():
-    both = normalised({"workload": "e", "operationcount": 5, "duration": "90s"})
-    assert (both["operationcount"], both["duration"]) == (5, "90s")
+    both = normalised({"workload": "e", "operations": 5, "duration": "90s"})
+    assert (both["operations"], both["duration"]) == (5, "90s")
     assert normalised(both) == both
 
 
@@ -98,8 +98,8 @@ def test_what_means_nothing_beside_the_others_is_null():
 
 
 def test_records_that_are_loaded():
-    assert made({"recordcount": 100, "insertstart": 30}).loaded_records == 70
-    part = {"recordcount": 100, "insertstart": 30, "insertcount": 70}
+    assert made({"records": 100, "insertstart": 30}).loaded_records == 70
+    part = {"records": 100, "insertstart": 30, "insertcount": 70}
     assert made(part).loaded_records == 70
 
 
@@ -120,12 +120,12 @@ def test_room_grows_with_records_and_with_what_is_written():
         return estimate_bytes(made(params), key_value=False)
 
     assert needed(workload="c")["data"] > 1.1 * GB
-    ten = needed(workload="c", recordcount=10_000_000)["data"]
+    ten = needed(workload="c", records=10_000_000)["data"]
     assert ten > 9 * needed(workload="c")["data"]
     assert needed(workload="a")["data"] > 1.5 * needed(workload="c")["data"]
-    few = needed(workload="a", operationcount=1000, ramp_up=0)["data"]
+    few = needed(workload="a", operations=1000, ramp_up=0)["data"]
     assert few < 1.01 * needed(workload="c")["data"]
-    assert needed(workload="d", target=10)["data"] < needed(workload="d")["data"]
+    assert needed(workload="d", rate=10)["data"] < needed(workload="d")["data"]
     alone = estimate_bytes(made({}), key_value=True)
     assert (alone["index"], alone["data"]) == (0, needed()["data"])
     assert alone["wal"] < needed()["wal"] / 3

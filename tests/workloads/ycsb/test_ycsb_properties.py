@@ -49,14 +49,14 @@ def test_an_official_file_is_taken_as_it_is(written):
     assert notes == []
     params = normalised(found)
     assert params["workload"] == "e"
-    assert (params["recordcount"], params["operationcount"]) == (1000, 1000)
+    assert (params["records"], params["operations"]) == (1000, 1000)
     assert params["duration"] is None
 
 
 def test_the_later_file_counts(written):
     more = written("recordcount=7", "more")
-    assert parameters([written(WORKLOAD_E), more])[0]["recordcount"] == 7
-    assert parameters([more, written(WORKLOAD_E)])[0]["recordcount"] == 1000
+    assert parameters([written(WORKLOAD_E), more])[0]["records"] == 7
+    assert parameters([more, written(WORKLOAD_E)])[0]["records"] == 1000
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_values_mean_what_they_mean_to_the_client(written):
     )
     found, notes = parameters([written(text)])
     assert found == {
-        "workload": "CoreWorkload", "recordcount": 10, "fieldcount": 7, "updateproportion": 0.05,
+        "workload": "CoreWorkload", "records": 10, "fieldcount": 7, "updateproportion": 0.05,
         "readproportion": 0.5, "writeallfields": False, "readallfields": True, "duration": "20s",
     }  # fmt: skip
     assert len(notes) == 1
     assert "writeallfields=yes is false" in notes[0]
     said = {"recordcount": "010", "updateproportion": "5e-2", "writeallfields": "TRUE"}
     assert given(said) == (
-        {"recordcount": 10, "updateproportion": 0.05, "writeallfields": True},
+        {"records": 10, "updateproportion": 0.05, "writeallfields": True},
         [],
     )
 
@@ -194,8 +194,8 @@ def test_no_operations_are_no_bound(written):
         YcsbParams.from_text({}, [file])
     for more in ({"duration": "9s"}, {"maxexecutiontime": "9"}):
         params = normalised(YcsbParams.from_text(more, [file])[0])
-        assert (params["operationcount"], params["duration"]) == (None, "9s")
-    assert normalised(YcsbParams.from_text({"operationcount": "7"}, [file])[0])["duration"] is None
+        assert (params["operations"], params["duration"]) == (None, "9s")
+    assert normalised(YcsbParams.from_text({"operations": "7"}, [file])[0])["duration"] is None
 
 
 @pytest.mark.parametrize(

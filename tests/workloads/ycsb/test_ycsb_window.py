@@ -108,7 +108,7 @@ def test_ages_of_operations_that_nobody_answered_are_told_as_such():
 
 
 def test_operations_beyond_those_that_were_asked_for_are_told():
-    asked = YcsbParams.from_mapping({"workload": "c", "operationcount": 10, "ramp_up": "3s"})
+    asked = YcsbParams.from_mapping({"workload": "c", "operations": 10, "ramp_up": "3s"})
     for done, told_so in ((10, False), (18, True)):
         driven = DriverResult("loadgen", "", 10**7, {"read": Operation(done)})
         outcome = outcome_of(driven, asked)
