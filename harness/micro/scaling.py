@@ -166,16 +166,18 @@ def _with_processors(
 ) -> list[Measurement]:
     """Return the measurements whose near and far processors may be used."""
     lacking = _lacking(capacity)
-    without = [one for one in measurements if {job.numa for job in one.jobs} & lacking]
-    for one in without:
-        if one.needed:
-            numa = next(job.numa for job in one.jobs if job.numa in lacking)
+    usable = []
+    for one in measurements:
+        numa = next((job.numa for job in one.jobs if job.numa in lacking), None)
+        if numa is None:
+            usable.append(one)
+        elif one.needed:
             raise UsageError(
                 one.origin,
                 f"numa_pattern {numa}: {NO_PROCESSORS[numa].problem}",
                 NO_PROCESSORS[numa].hint,
             )
-    return [one for one in measurements if one not in without]
+    return usable
 
 
 def _lacking(capacity: HostCapacity) -> set[Numa]:
