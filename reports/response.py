@@ -57,9 +57,11 @@ class PointOfCurve:
 class ResponseCurve:
     """The curve of one part.
 
-    ``today``: the real device, at its own latency. ``models``: known models by name, with their
-    latency and the throughput that the curve has there. ``diminishing_at_ns``: the longest latency
-    at which a device without any latency gains less than 5 %; None if even the shortest does more.
+    ``today``: the real device, at its own latency. ``at_today``: what the models give at the
+    latency that the device had in each block, as a multiple of its throughput there: 1 at best.
+    ``models``: known models by name, with their latency and the throughput that the curve has
+    there. ``diminishing_at_ns``: the longest latency at which a device without any latency gains
+    less than 5 %; None if even the shortest does more.
     """
 
     part: str
@@ -67,6 +69,7 @@ class ResponseCurve:
     unit: str
     points: tuple[PointOfCurve, ...]
     today: PointOfCurve
+    at_today: Value
     models: Mapping[str, tuple[float, float]]
     diminishing_at_ns: float | None
 
@@ -74,11 +77,6 @@ class ResponseCurve:
     def ceiling(self) -> Value:
         """What a device of no latency gives, as a multiple of today's."""
         return self.points[0].gain
-
-    @property
-    def at_today(self) -> Value:
-        """What the model of today's device gives, as a multiple of that device: 1 at best."""
-        return self.points[-1].gain
 
     @property
     def verdict(self) -> Verdict:
@@ -165,6 +163,7 @@ def curve_of(
     unit: str,
     points: Sequence[PointOfCurve],
     today: PointOfCurve,
+    at_today: Value,
     latencies: Mapping[str, float],
 ) -> ResponseCurve:
     """Return the curve; ``latencies``: of known models, by name.
@@ -180,7 +179,34 @@ def curve_of(
         for name, latency in latencies.items()
         if latency <= longest_ns
     }
-    return ResponseCurve(part, operation, unit, tuple(ordered), today, inside, _diminishing(line))
+    return ResponseCurve(
+        part, operation, unit, tuple(ordered), today, at_today, inside, _diminishing(line)
+    )
+
+
+def at_latencies(
+    near: tuple[float, Throughput],
+    today: Throughput,
+    latencies_ns: Mapping[int, float],
+    faster: tuple[float, Throughput],
+) -> Value:
+    """Return what a model gives at the latencies that the real device had, over what that gave.
+
+    ``near``: latency and throughput of the model nearest to the device, ``faster``: of the next;
+    between them and a little beyond, the time of an operation is linear in the latency.
+    ``latencies_ns``: of the real device, by block. A device is not the same in all blocks: at the
+    model's own latency, what it was slower or faster by would count as the model's error.
+    """
+    (near_ns, modelled), (faster_ns, other) = near, faster
+    both = [block for block in modelled.values if block in today.values and block in latencies_ns]
+    per_ns = (1 / fmean(modelled.values.values()) - 1 / fmean(other.values.values())) / (
+        near_ns - faster_ns
+    )
+    given = [
+        1 / (1 / modelled.values[block] + per_ns * (latencies_ns[block] - near_ns))
+        for block in both
+    ]
+    return ratio_of(given, [today.values[block] for block in both])
 
 
 def falling(values: Sequence[float]) -> list[float]:

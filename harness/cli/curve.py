@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -191,11 +192,12 @@ def _parts(options: CurveOptions) -> list[Part]:
 def _curve(
     shape: Shape, steps: Sequence[ModelledPoint], finished: Sequence[StoredRun]
 ) -> ResponseCurve:
-    from reports.response import curve_of, measured_of
+    from reports.response import at_latencies, curve_of, measured_of
 
     part = shape.part
     complete = [run for run in finished if run.run["status"] != "failed"]
-    today = measured_of([run for run in complete if not run.spec.models])
+    real = [run for run in complete if not run.spec.models]
+    today = measured_of(real)
     found = [
         (step.latency_ns, measured_of([run for run in complete if _tier(run, part) == step.tier]))
         for step in steps
@@ -206,11 +208,15 @@ def _curve(
         for latency_ns, one in found
         if one and today and (point := one.point(latency_ns, today))
     ]
-    at_today = today.point(shape.mean_ns, today) if today else None
     whole = points and (points[0].latency_ns, points[-1].latency_ns) == (0, shape.mean_ns)
-    if today is None or at_today is None or not whole:  # without an end there is no answer
+    if today is None or not whole:  # without an end there is no answer
         raise RunFailed(f"curve of {part}", "too few runs are complete", "run it again")
-    return curve_of(part, shape.operation, today.unit, points, at_today, marks(shape))
+    latencies = {run.spec.block: shape_of(run, part).mean_ns for run in real}
+    at_device = today.point(fmean(latencies.values()), today)
+    assert at_device is not None, "today's runs have blocks of their own"
+    measured = [(latency_ns, one) for latency_ns, one in found if one]
+    check = at_latencies(measured[-1], today, latencies, measured[-2])
+    return curve_of(part, shape.operation, today.unit, points, at_device, check, marks(shape))
 
 
 def _tier(run: StoredRun, part: Part) -> str | None:
@@ -352,7 +358,7 @@ def _check_of_today(one: ResponseCurve) -> str:
     off = abs(math.log(one.at_today.value)) > math.log(1 + CONTRADICTED)
     doubt = ": do not rely on this curve; add --repeats, on an idle host" if off else ""
     given = times(one.at_today.value)
-    return f"the model of today's device gives {given} of its throughput{doubt}"
+    return f"at today's latency the models give {given} of its throughput{doubt}"
 
 
 def _row(point: PointOfCurve, note: str) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from reports.response import (
     PointOfCurve,
     ResponseCurve,
     Throughput,
+    at_latencies,
     curve_of,
     falling,
     first_parts,
@@ -32,6 +33,7 @@ def point(latency_us: float, throughput: float) -> PointOfCurve:
     return PointOfCurve(latency_us * 1000, value, Value(throughput / 500, None, None))
 
 
+EXACT = Value(1.0, None, None)
 POINTS = [point(0, 1050), point(10, 1010), point(20, 990), point(100, 500)]
 
 
@@ -45,7 +47,7 @@ POINTS = [point(0, 1050), point(10, 1010), point(20, 990), point(100, 500)]
     ],
 )
 def test_the_point_of_diminishing_returns(points: list[PointOfCurve], at_us: float) -> None:
-    curve = curve_of("wal", "sync", "1/s", points, point(100, 500), {})
+    curve = curve_of("wal", "sync", "1/s", points, point(100, 500), EXACT, {})
     assert curve.diminishing_at_ns is not None
     assert curve.diminishing_at_ns / 1000 == pytest.approx(at_us, abs=0.01)
 
@@ -56,7 +58,9 @@ def test_a_curve_falls_as_scipys(values: list[float]) -> None:
 
 
 def test_known_models_are_marked_within_the_curve_only() -> None:
-    curve = curve_of("wal", "sync", "1/s", POINTS, point(100, 500), {"a": 60_000, "b": 200_000})
+    curve = curve_of(
+        "wal", "sync", "1/s", POINTS, point(100, 500), EXACT, {"a": 60_000, "b": 200_000}
+    )
     assert curve.models == {"a": (60_000, 745.0)}
     assert (curve.ceiling.value, curve.at_today.value) == (2.1, 1.0)
     found = curve.to_json()
@@ -76,10 +80,20 @@ def test_gains_are_of_the_blocks_that_both_have() -> None:
     assert Throughput("1/s", {2: 1.0}, ()).point(5, today) is None
 
 
+def test_a_device_that_varies_is_compared_at_the_latency_of_each_block() -> None:
+    """An operation takes 500 us and the sync: the device's were faster than the model's first."""
+    model = Throughput("1/s", {0: 1e6 / 1000, 1: 1e6 / 1000}, ())
+    faster = Throughput("1/s", {0: 1e6 / 750, 1: 1e6 / 750}, ())
+    device = Throughput("1/s", {0: 1e6 / 900, 1: 1e6 / 1100}, ())
+    latencies = {0: 400_000.0, 1: 600_000.0}
+    found = at_latencies((500_000, model), device, latencies, (250_000, faster))
+    assert found.value == pytest.approx(1.0)
+
+
 def test_the_part_to_move_first_gains_most_beyond_the_intervals() -> None:
     def curve(part: str, value: float, low: float, high: float) -> ResponseCurve:
         gain = PointOfCurve(0, Value(value, low, high), Value(value, low, high))
-        return curve_of(part, "sync", "1/s", [gain, point(9, 0.5)], point(9, 1), {})
+        return curve_of(part, "sync", "1/s", [gain, point(9, 0.5)], point(9, 1), EXACT, {})
 
     wal, data = curve("wal", 3.0, 2.8, 3.2), curve("data", 1.5, 1.4, 2.0)
     assert [one.part for one in first_parts([data, wal])] == ["wal"]
