@@ -191,14 +191,15 @@ class QueryRuns(Generic[S]):
             submitted_ns = time.monotonic_ns()
             result = execute(connection, statement, self._timeout_s)
         except RunFailed as error:
-            self._survive(error)
             ended_ns, text = time.monotonic_ns(), f"{error.problem}: {error.context}"
+            self._survive(error)
+            self._session.counters("after")  # what follows the session must not take it as open
             return Execution(statement, None, (), {}, submitted_ns, ended_ns, text)
-        if result is None:
-            return Execution(statement, None, (), {}, submitted_ns, time.monotonic_ns())
         with explained_failure(statement):
             counters = difference(before, self._session.counters("after"))
             counters |= footprint.taken() if footprint else {}
+        if result is None:
+            return Execution(statement, None, (), {}, submitted_ns, time.monotonic_ns())
         ended_ns = result.started_ns + result.duration_ns
         return Execution(
             statement, result.duration_ns, result.rows, counters, result.started_ns, ended_ns
@@ -237,6 +238,10 @@ class QueryRuns(Generic[S]):
                 except CannotExplain as error:
                     self.unexplained = str(error)
                     return []
+                except RunFailed as error:
+                    self._survive(error)
+                    self.unexplained = f"{error.problem}: {error.context}"
+                    continue
                 explained.append(plan)
                 task.advance(note=f"{statement.name} done")
         return explained

@@ -35,6 +35,7 @@ class Toy(IdleEngine):
     sql_folder: Path = Path("/nonexistent")
     calls: list = field(default_factory=list)
     dies_in: int = 0
+    unexplainable: int = 0
     too_slow: set = field(default_factory=set)
     spoil: dict = field(default_factory=dict)
 
@@ -60,6 +61,8 @@ class Toy(IdleEngine):
         return SqlResult((), rows, started, time.monotonic_ns() - started)
 
     def explain(self, connection, sql):
+        if self._query(sql) == self.unexplainable:
+            raise RunFailed("explain SQL", "out of memory")
         self.calls.append(f"explain {self._query(sql)}")
         scan = Operator("scan", "Seq Scan", 10, 400, "lineitem")
         return ExecutedPlan(Operator("aggregate", "Agg", 1, 100, None, (scan,)), 600, "{}")
@@ -189,6 +192,14 @@ def test_a_query_that_fails_leaves_the_times_of_the_others(measure, toy):
     assert (check.status, check.labels) == ("unknown", {"query": "5"})
     assert "region" in check.detail
     assert "explain 5" not in toy.calls and "explain 1" in toy.calls
+
+
+def test_a_plan_that_fails_leaves_the_others(measure, toy):
+    toy.unexplainable = 6
+    outcome = measure(queries="6,1")
+    assert list(outcome.artifacts["plans"]) == ["1"]
+    assert "query 6" in outcome.artifacts["unexplained"]["why"]
+    assert len(metric(outcome, "query_duration_ns")) == 2
 
 
 def test_an_engine_that_no_longer_answers_fails_the_run_with_the_query(measure, toy):
