@@ -105,7 +105,7 @@ def headline(
 def _latency(
     runs: Sequence[StoredRun], comparable: Mapping[Quantity, Better], rate: SetRate
 ) -> Headline:
-    load = load_of(runs[0].run["spec"]["workload"])
+    load = load_of(runs[0].run["spec"]["workload"], _params(runs[0]))
     assert load is not None  # only a load has a rate
     main = main_operation(load, runs)
     found = {
@@ -136,7 +136,7 @@ def main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
 
 
 def _set_rate(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> SetRate | None:
-    load = load_of(a[0].run["spec"]["workload"])
+    load = load_of(a[0].run["spec"]["workload"], _params(a[0]))
     if load is None:
         return None
     if any(_params(run).get(load.rate) for run in (*a, *b)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from harness.store.result import Better
 from reports.values import Quantity
@@ -178,7 +178,7 @@ class WorkloadInfo:
 _WORKLOADS: Mapping[str, WorkloadInfo] = {
     "tpch": WorkloadInfo("TPC-H-derived", brief=("scale",)),
     "tpcc": WorkloadInfo("TPC-C-derived", ("warehouses", "users"), ("duration", "rate")),
-    "sql": WorkloadInfo("own queries", brief=("folder",)),
+    "sql": WorkloadInfo("own queries", brief=("folder", "users")),
     "micro": WorkloadInfo("microbenchmarks", ("suite",)),
     "ycsb": WorkloadInfo("YCSB", ("workload", "records", "threads"), ("duration", "rate")),
 }
@@ -218,6 +218,15 @@ _LOADS: Mapping[str, Load] = {
         "transaction_duration_ns",
         main="new_order",
     ),
+    "sql": Load(
+        "operation",
+        "users",
+        "rate",
+        "offered_operations_per_second",
+        "operations_per_second",
+        1.0,
+        "operation_duration_ns",
+    ),
     "ycsb": Load(
         "operation",
         "threads",
@@ -237,9 +246,12 @@ _LOADS: Mapping[str, Load] = {
 }
 
 
-def load_of(workload: str) -> Load | None:
-    """What is known of the load that a workload offers; None where it offers none."""
-    return _LOADS.get(workload)
+def load_of(workload: str, params: Mapping[str, Any]) -> Load | None:
+    """What is known of the load that a workload offers; None where it offers none.
+
+    Of the user's own workload only scripts are a load, not queries.
+    """
+    return _LOADS.get(workload) if workload != "sql" or params.get("script") else None
 
 
 def metric_info(quantity: Quantity, better: Better) -> MetricInfo:

@@ -168,7 +168,7 @@ def expected(
 
 def same_headline(calibration: Calibration, spec: RunSpec) -> bool:
     """Whether the run's headline is the calibration's: at a set rate it is a latency."""
-    load = load_of(spec.workload)
+    load = load_of(spec.workload, spec.params)
     if load is None:
         return True
     rates = (one.params.get(load.rate) is None for one in (calibration.spec, spec))

@@ -256,7 +256,7 @@ def _throughput(run: StoredRun) -> float | None:
 
 
 def _latency(run: StoredRun, percentile: str) -> float | None:
-    load = load_of(run.spec.workload)
+    load = load_of(run.spec.workload, run.spec.params)
     if load is None:
         return None
     main = main_operation(load, [run])

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError, nearest
 from harness.store.runs import StoredRun
@@ -74,6 +75,12 @@ class Panel:
     refused: Mapping[str, str] | None = None
     apart: tuple[str, ...] = ()
     others: tuple[Group, ...] = ()
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Return the parameters of a run of it; empty without usable runs."""
+        runs = [run for arm in self.arms for run in arm.usable]
+        return runs[0].spec.params if runs else {}
 
     @property
     def title(self) -> str:

@@ -234,7 +234,7 @@ def _parts(panel: Panel, swept: Swept) -> Iterator[_Part]:
 
 
 def _is_main(workload: str, runs: Sequence[StoredRun], quantity: Quantity) -> bool:
-    load = load_of(workload)
+    load = load_of(workload, runs[0].spec.params)
     return load is not None and quantity.label(load.noun) == main_operation(load, runs)
 
 

@@ -23,6 +23,7 @@ _OTHERS = {
     "harness/selftest/lab.py": {"rocksdb"},
     "harness/cli/common.py": {"postgres"},
     "harness/cli/results.py": {"postgres"},
+    "harness/cli/workload.py": {"duckdb"},
     "reports/select.py": {"postgres"},
 }
 

@@ -127,7 +127,8 @@ def _parts(parameters: type[Parameters], options: AdviseOptions) -> tuple[str, .
 
     engine = registry.engine((options.engine or [""])[0], parameters.workload)
     apart = {"data", "wal"} <= set(engine.supported_parts({}))
-    return ("wal", "data") if apart and load_of(parameters.workload) is not None else ()
+    writes = load_of(parameters.workload, options.pairs) is not None
+    return ("wal", "data") if apart and writes else ()
 
 
 def _arms(

@@ -30,6 +30,7 @@ from harness.drivers.script_client import (
     Script,
     histogram,
     measured,
+    offered,
     unreadable,
     whole_seconds,
     working,
@@ -65,12 +66,14 @@ class Times:
     """The transactions of a log, column by column. ``script``: its number.
 
     ``duration_ns``: below zero of one that failed (:data:`_FAILED`); ``ended_ns``: by the
-    wall clock; ``retries``: attempts that were undone.
+    wall clock; ``lag_ns``: from the intended start to the real one, where a rate is set;
+    ``retries``: attempts that were undone.
     """
 
     script: Any
     duration_ns: Any
     ended_ns: Any
+    lag_ns: Any
     retries: Any
 
 
@@ -121,7 +124,8 @@ def _argv(
     duration_ns: int,
 ) -> list[str]:
     argv = [str(program), "--no-vacuum", "--log", f"--log-prefix={_LOG}"]
-    argv += [f"--client={load.users}", f"--jobs={load.threads}"]
+    # With progress, its mean latency is that of the transactions, not users by rate.
+    argv += ["--progress=3600", f"--client={load.users}", f"--jobs={load.threads}"]
     argv += [f"--time={whole_seconds(duration_ns)}", f"--protocol={load.protocol}"]
     argv += [f"--random-seed={load.seed}", f"--max-tries={load.max_tries}", "--failures-detailed"]
     if load.rate_per_s is not None:
@@ -177,11 +181,13 @@ def read_log(folder: Path, user: Credentials | None, load: Load, files: Sequence
             "read pgbench's log", f"{folder}: {error}", "run again; a full disk cuts it off"
         ) from error
     table = np.concatenate(parts) if parts else np.zeros((0, columns), dtype=np.int64)
+    none = np.zeros(len(table), dtype=np.int64)
     return Times(
         script=table[:, 3],
         duration_ns=np.where(table[:, 2] >= 0, table[:, 2] * _NS_PER_US, table[:, 2]),
         ended_ns=table[:, 4] * 10**9 + table[:, 5] * _NS_PER_US,
-        retries=table[:, -1] if load.max_tries != 1 else np.zeros(len(table), dtype=np.int64),
+        lag_ns=table[:, 6] * _NS_PER_US if load.rate_per_s is not None else none,
+        retries=table[:, -1] if load.max_tries != 1 else none,
     )
 
 
@@ -238,6 +244,7 @@ def _result(
         operations=operations,
         client_cpu_ns=None if share is None else round(share * window_ns),
         client_threads=load.threads,
+        **offered(load, window_ns, _waiting(times, load)),
         series=series,
         latencies=latencies,
         notes={
@@ -247,6 +254,12 @@ def _result(
             "scripts": [{"name": one.name, "weight": one.weight} for one in scripts],
         },
     )
+
+
+def _waiting(times: Times, load: Load) -> int:
+    """Transactions that were due and had not begun, by how late the last ones began."""
+    late = times.lag_ns[times.ended_ns > times.ended_ns.max() - SERIES_NS]
+    return round(float(np.median(late)) / 1e9 * (load.rate_per_s or 0))
 
 
 def over_time(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.drivers.client_program import STDERR, ClientProgram, private_folder
 from harness.drivers.result import WindowCallbacks
@@ -140,6 +141,16 @@ def measured(
     )
     drives.on_measured()
     return ended
+
+
+def offered(load: Load, window_ns: int, waiting: int) -> dict[str, Any]:
+    """What a result has of an open loop: starts in the window, and those not begun at its end."""
+    if load.rate_per_s is None:
+        return {}
+    return {
+        "offered_count": round(load.rate_per_s * window_ns / 1e9),
+        "backlog_count": (0, waiting),
+    }
 
 
 def whole_seconds(duration_ns: int) -> str:

@@ -22,6 +22,7 @@ from harness.drivers.script_client import (
     Script,
     histogram,
     measured,
+    offered,
     run,
     unreadable,
     whole_seconds,
@@ -43,6 +44,7 @@ _TRANSACTIONS = re.compile(r"^\s*transactions:\s+(\d+)\s", re.MULTILINE)
 _EVENTS = re.compile(r"^\s*total number of events:\s+(\d+)", re.MULTILINE)
 _TOTAL = re.compile(r"^\s*total time:\s+([\d.]+)s", re.MULTILINE)
 _IGNORED = re.compile(r"^\s*ignored errors:\s+(\d+)\s", re.MULTILINE)
+_QUEUED = re.compile(r"queue length: (\d+)")
 _AVERAGE = re.compile(r"^\s*avg:\s+([\d.]+)", re.MULTILINE)
 #: A prepare takes as long as it takes.
 _PREPARE_NS = 24 * 3600 * 10**9
@@ -52,13 +54,15 @@ _PREPARE_NS = 24 * 3600 * 10**9
 class Summary:
     """What sysbench prints: ``events`` in ``seconds``, errors that it ignored, the mean latency.
 
-    ``buckets``: (milliseconds, count). ``rates``: (second, transactions per second).
+    ``waiting``: due and not begun at the end, where a rate is set. ``buckets``: (milliseconds,
+    count). ``rates``: (second, transactions per second).
     """
 
     events: int
     seconds: float
     ignored: int
     average_ms: float
+    waiting: int
     buckets: Sequence[tuple[float, int]]
     rates: Sequence[tuple[int, float]]
 
@@ -156,6 +160,7 @@ def read_summary(what: str, lines: Sequence[str]) -> Summary:
         float(total[1]),
         int(ignored[1]) if ignored else 0,
         float(average[1]),
+        int(queued[-1]) if (queued := _QUEUED.findall(text)) else 0,
         [(float(m[1]), int(m[2])) for line in lines if (m := _BUCKET.match(line))],
         [(int(m[1]), float(m[2])) for line in lines if (m := _SECOND.match(line))],
     )
@@ -181,6 +186,7 @@ def _result(
         },
         client_cpu_ns=None if share is None else round(share * window_ns),
         client_threads=load.users,
+        **offered(load, window_ns, summary.waiting),
         series=[
             {
                 "monotonic_ns": first_ns + (second - 1) * SERIES_NS,

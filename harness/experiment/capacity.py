@@ -56,7 +56,7 @@ def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
 
     per_s = {}
     for run in probes:
-        load = load_of(run.spec.workload)
+        load = load_of(run.spec.workload, run.spec.params)
         done = measured(run).get(Quantity(load.done)) if load else None
         if load is None or run.run["status"] == "failed" or not (done and done.value):
             raise RunFailed(

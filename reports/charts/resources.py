@@ -68,7 +68,7 @@ def resource_bars(panel: Panel, arms: Sequence[Arm], name: str) -> Drawing | Non
 
 
 def _of(panel: Panel) -> str:
-    load = load_of(panel.workload)
+    load = load_of(panel.workload, panel.params)
     return f"the mean {load.noun}" if load else "all queries"
 
 

@@ -90,13 +90,13 @@ def file_operations(arms: Sequence[Arm]) -> list[FileOperation]:
 
 
 def _work(runs: Sequence[StoredRun]) -> float:
-    load = load_of(runs[0].spec.workload) if runs else None
+    load = load_of(runs[0].spec.workload, runs[0].spec.params) if runs else None
     return sum(operations_of(run, load.durations) for run in runs) if load else len(runs)
 
 
 def file_operations_table(panel: Panel, arms: Sequence[Arm], most: int) -> Table | None:
     """Where sessions spend most time in file I/O, the arms side by side; None without a trace."""
-    load = load_of(panel.workload)
+    load = load_of(panel.workload, panel.params)
     rows = [
         [
             f"{one.operation} of {PART_WORDS.get(one.part, one.part)}",

@@ -177,7 +177,7 @@ def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
     with_both = [run for run in runs if _recorded(run)]
     if not with_both:
         return None
-    load = load_of(with_both[0].spec.workload)
+    load = load_of(with_both[0].spec.workload, with_both[0].spec.params)
     noun: Noun = load.noun if load else "query"
     if (rate := headline(with_both, with_both, {}).rate) is not None:
         return Ceilings(noun, rate=rate.by)
@@ -195,7 +195,7 @@ def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
 @lru_cache(maxsize=256)
 def waited_of(run: StoredRun) -> Mapping[str, Waited]:
     """By query; of a window by the empty text. Without what was not observed."""
-    load = load_of(run.spec.workload)
+    load = load_of(run.spec.workload, run.spec.params)
     values = {q: one.value for q, one in measured(run).items() if one.value is not None}
     io = _io_ns(run, values, load.durations if load else None)
     prefix = "" if load else "query_"

@@ -7,6 +7,7 @@ execution of a script, whose name is its label:
 metric                             what it is
 ================================== =====================================================
 operations_per_second              executions of the measurement window, of all scripts
+offered_operations_per_second      intended starts, where a rate is set
 operation_duration_ns              histogram by ``operation``: of those that ended well; from the
                                    intended start where a rate is set
 operation_count                    by ``operation``: those that ended well
@@ -239,6 +240,10 @@ def measure(
     done = sum(one.count or 0 for one in driven.operations.values())
     assert params.users
     rate = Metric("operations_per_second", "1/s", "higher", value=done * 1e9 / driven.window_ns)
+    rates = [rate]
+    if driven.offered_count is not None:
+        per_s = driven.offered_count * 1e9 / driven.window_ns
+        rates.append(Metric("offered_operations_per_second", "1/s", "none", value=per_s))
     return window_outcome(
         driver,
         driven,
@@ -247,7 +252,7 @@ def measure(
         params.client_outline(),
         users=params.users,
         closed=params.rate is None,
-        rates=[rate],
+        rates=rates,
         checks=list(check_data()),
         warnings=list(_failures(driven)),
         scripts={one.name: {"text": one.text} for one in driver.scripts()},

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.errors import UsageError, unknown
+from harness.store.spec import NATIVE
 from harness.workloads.parameters import (
     CACHE,
     PLANS,
@@ -15,10 +17,10 @@ from harness.workloads.parameters import (
     WARMUPS,
     CacheMode,
     Outline,
-    Parameters,
     check_warmups,
     parameter,
 )
+from harness.workloads.sql.client_params import ClientParams
 from harness.workloads.sql.folder import read_folder
 
 _CONTENT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
@@ -58,11 +60,16 @@ class _Content:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SqlParams(Parameters):
-    """Your own queries over your own data."""
+class SqlParams(ClientParams):
+    """Your own queries or scripts over your own data."""
 
     workload = "sql"
     smaller = "fewer rows in load/"
+    drivers: ClassVar[Mapping[str, str]] = {
+        NATIVE: "the harness itself: the queries of a folder",
+        "pgbench": "scripts of PostgreSQL's client, on data of a folder",
+        "sysbench": "scripts in Lua, on data of a folder or of the script's own prepare",
+    }
 
     folder: str = parameter(
         _Folder(),
@@ -89,7 +96,8 @@ class SqlParams(Parameters):
     )
 
     def resolve(self) -> SqlParams:
-        if not self.folder:
+        self.check_scripts()
+        if not self.folder and not self.script:
             raise UsageError(
                 "run sql",
                 "no folder is named",
@@ -103,8 +111,13 @@ class SqlParams(Parameters):
         """The part of ``content`` that loaded data depend on."""
         return self.content.partition("-")[0]
 
+    def without_effect(self) -> Collection[str]:
+        """A script is what is run, whatever queries the folder has."""
+        names = ("queries", "cache", "query_timeout_s", "plans", "warmups")
+        return names if self.script else ()
+
     def outline(self) -> Outline:
-        return Outline(cache=self.cache)
+        return self.client_outline() if self.script else Outline(cache=self.cache)
 
     def chosen(self, known: dict[str, str]) -> dict[str, str]:
         """Return the queries to run, of those of the folder; UsageError for an unknown one."""

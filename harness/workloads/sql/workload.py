@@ -19,7 +19,7 @@ from harness.progress import Progress
 from harness.sql_script import split
 from harness.sql_values import encode
 from harness.store.result import Check, CheckStatus
-from harness.store.spec import canonical_json
+from harness.store.spec import NATIVE, canonical_json
 from harness.waits import unaccounted
 from harness.workload import Loading, Outcome, Session, Workload
 from harness.workloads import query_runs
@@ -34,7 +34,7 @@ from harness.workloads.query_runs import (
     waits_of,
 )
 from harness.workloads.resume import ResumeCursor
-from harness.workloads.sql import data
+from harness.workloads.sql import clients, data
 from harness.workloads.sql.answers import compare_rows, read_answer
 from harness.workloads.sql.folder import ANSWERS, CHECK, QUERIES, SqlFolder, read_folder
 from harness.workloads.sql.params import SqlParams
@@ -83,13 +83,22 @@ class Sql(Workload[SqlParams]):
         self, params: SqlParams, driver: str, engine: Engine, settings: Mapping[str, str]
     ) -> None:
         """UsageError for a folder that has changed, or that the engine cannot load or query."""
+        if params.script:
+            clients.driver_of(params, driver).check(engine, settings)
+        elif driver != NATIVE:
+            raise UsageError(f"driver {driver}", "it runs scripts, none is named", "add --script")
+        if not params.folder:
+            if driver != "sysbench":
+                raise UsageError(f"driver {driver}", "no folder has its data", "add --folder shop/")
+            return
         folder = read_folder(Path(params.folder))
         if folder.content != params.content:
             raise UsageError(
                 f"folder {params.folder}", "its files are not those of the run", "start a new run"
             )
         data.check_loadable(folder, engine)
-        _queries(params, folder, engine)
+        if not params.script:
+            _queries(params, folder, engine)
         for name, text in folder.answers.items():
             read_answer(f"{folder.path}/{ANSWERS}/{name}.csv", text)
         for statement in split(folder.check, engine.backslash_escapes):
@@ -97,15 +106,23 @@ class Sql(Workload[SqlParams]):
 
     def data_key(self, params: SqlParams, driver: str) -> dict[str, Any]:
         """The content of ``tables.sql`` and ``load/``; the name is for `harness data list`."""
+        if not params.folder:
+            return dict(clients.driver_of(params, driver).key())
         return {"folder": Path(params.folder).name, "digest": params.data_digest}
 
     def estimate_bytes(self, params: SqlParams, engine_format: str) -> dict[Part, int]:
+        if not params.folder:
+            return data.estimate_bytes(clients.SysbenchDriver(params).estimate_bytes())
         return data.estimate_bytes(read_folder(Path(params.folder)).load_bytes)
 
     def source_bytes(self, params: SqlParams, engine_format: str) -> int:
+        if not params.folder:
+            return 0
         return data.source_bytes(read_folder(Path(params.folder)).load_bytes)
 
     def source_key(self, params: SqlParams, engine: Engine) -> str:
+        if not params.folder:
+            return ""
         return data.source_name(params.data_digest, engine)
 
     def generate(self, params: SqlParams, engine: Engine, folder: Path, progress: Progress) -> None:
@@ -113,14 +130,24 @@ class Sql(Workload[SqlParams]):
         data.generate(Path(params.folder), params.data_digest, engine, folder, progress)
 
     def load(self, params: SqlParams, loading: Loading) -> dict[str, Any]:
+        if not params.folder:
+            return clients.driver_of(params, loading.driver).load(loading)
         data.load(loading.source, loading.engine, loading.progress)
         return self.data_key(params, loading.driver)
 
+    def spends_data(self, params: SqlParams) -> bool:
+        """Return whether scripts run, which may write."""
+        return bool(params.script)
+
     def measure(self, params: SqlParams, session: Session) -> Outcome:
         """Run the queries, then their plans, then check answers and data."""
+        if params.script and not params.folder:
+            return clients.measure(params, session, lambda: ())
         folder, engine = read_folder(Path(params.folder)), session.engine
         if folder.content != params.content:
             raise RunFailed(f"folder {folder.path}", "its files changed meanwhile", "run again")
+        if params.script:
+            return clients.measure(params, session, lambda: _check_data(folder, engine))
         todo = _queries(params, folder, engine)
         with closing(ResumeCursor(session, engine, params.cache, len(todo))) as cursor:
             runs: QueryRuns[Query] = QueryRuns(

@@ -1,0 +1,201 @@
+"""pgbench and sysbench on real servers: their own figures, and their failures."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from harness import hdr
+from harness.drivers.pgbench import Times, over_time
+from harness.drivers.result import WindowCallbacks
+from harness.errors import RunFailed, UsageError
+from harness.later import np
+from harness.progress import SilentProgress
+from harness.store.spec import Json
+from harness.workload import Loading, Session
+from harness.workloads.sql.clients import PgbenchDriver, SysbenchDriver
+from harness.workloads.sql.params import SqlParams
+
+ADD = "\\set id random(1, 100)\nUPDATE account SET balance = balance + 1 WHERE id = :id;\n"
+LOOK = "\\set id random(1, 100)\nSELECT balance FROM account WHERE id = :id;\n"
+#: Each transaction reads what the others write: under this isolation level most cannot be kept.
+CONFLICT = (
+    "BEGIN ISOLATION LEVEL SERIALIZABLE;\nSELECT sum(balance) FROM account;\n"
+    "\\set id random(1, 100)\nUPDATE account SET balance = balance + 1 WHERE id = :id;\nCOMMIT;\n"
+)
+
+
+@pytest.fixture
+def started(lab):
+    """Make and start an engine; killed at the end."""
+    engines = []
+
+    def start(name):
+        engine = lab.engine(name)
+        engine.initialise(lab.places())
+        engine.start()
+        engines.append(engine)
+        return engine
+
+    yield start
+    for engine in engines:
+        engine.kill()
+
+
+@pytest.fixture
+def accounts(started):
+    """PostgreSQL with a hundred accounts."""
+    engine = started("postgres")
+    with closing(engine.connect()) as connection:
+        connection.execute("CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL)")
+        connection.execute("INSERT INTO account SELECT i, 0 FROM generate_series(1, 100) i")
+    return engine
+
+
+@pytest.fixture
+def scripted(tmp_path):
+    """Parameters of a run of these scripts, by name, with their weights."""
+
+    def make(scripts, **given):
+        words = []
+        for name, (text, weight) in scripts.items():
+            (tmp_path / name).write_text(text)
+            words.append(f"{tmp_path}/{name}@{weight}")
+        defaults: dict[str, Json] = {"users": 2, "ramp_up": "1s", "duration": "3s"}
+        return SqlParams.from_mapping({"script": words, **defaults, **given})
+
+    return make
+
+
+def drive(driver, engine, clients):
+    moments: list[str] = []
+    drives = WindowCallbacks(lambda: moments.append("begin"), lambda: moments.append("end"))
+    driver.check(engine, {})
+    session = Session(engine, SilentProgress(), client_starter=clients, seed=7)
+    found = driver.drive(session, drives)
+    assert moments == ["begin", "end"]
+    assert not list(clients.scratch.iterdir())
+    return found
+
+
+def test_pgbench_runs_scripts_by_weight(accounts, clients, scripted):
+    params = scripted({"add.sql": (ADD, 3), "look.sql": (LOOK, 1)})
+    found = drive(PgbenchDriver(params), accounts, clients)
+    counts = {name: one.count for name, one in found.operations.items()}
+    done = sum(counts.values())
+    assert counts["add"] == pytest.approx(0.75 * done, rel=0.1)
+    # Its own figures, within 1 %.
+    own = found.notes["own_transactions_per_second"]
+    assert done * 1e9 / found.window_ns == pytest.approx(own, rel=0.01)
+    times = [hdr.decode(one.duration_hdr) for one in found.operations.values()]
+    mean_ms = sum(one.mean * one.total for one in times) / done / 1e6
+    assert mean_ms == pytest.approx(found.notes["own_latency_average_ms"], rel=0.01, abs=0.001)
+    assert sum(sum(point["counts"].values()) for point in found.series) == done
+    with closing(accounts.connect()) as connection:
+        balance = connection.execute("SELECT sum(balance) FROM account").rows[0][0]
+    assert balance > counts["add"]  # those of the ramp-up, too
+
+
+def test_pgbench_counts_what_it_tries_again_and_gives_up(accounts, clients, scripted):
+    params = scripted({"conflict.sql": (CONFLICT, 1)}, users=4, max_tries=2)
+    found = drive(PgbenchDriver(params), accounts, clients)
+    one = found.operations["conflict"]
+    assert one.retried_count > 0
+    assert one.failed_count > 0
+    assert found.notes["failed_by_code"]["40001"] + found.notes["failed_by_code"]["40P01"] == (
+        one.failed_count
+    )
+
+
+def test_pgbench_at_a_rate_counts_from_the_intended_start(accounts, clients, scripted):
+    params = scripted({"look.sql": (LOOK, 1)}, rate=200)
+    found = drive(PgbenchDriver(params), accounts, clients)
+    assert found.operations["look"].count == pytest.approx(600, rel=0.2)
+
+
+def test_a_rate_that_pgbench_does_not_reach_leaves_a_backlog(accounts, clients, scripted):
+    slow = "SELECT pg_sleep(0.1);\n"
+    params = scripted({"slow.sql": (slow, 1)}, users=1, rate=50)
+    found = drive(PgbenchDriver(params), accounts, clients)
+    assert found.offered_count == pytest.approx(150, rel=0.1)
+    assert found.backlog_count[1] > 75
+
+
+def test_a_wrong_script_fails_with_the_servers_words(accounts, clients, scripted):
+    params = scripted({"wrong.sql": ("SELECT no_such_column FROM account;\n", 1)})
+    with pytest.raises(RunFailed, match="no_such_column"):
+        drive(PgbenchDriver(params), accounts, clients)
+
+
+def test_a_script_that_changed_after_the_plan_is_refused(accounts, scripted, tmp_path):
+    params = scripted({"look.sql": (LOOK, 1)})
+    (tmp_path / "look.sql").write_text(ADD)
+    with pytest.raises(UsageError, match="not those of the run"):
+        PgbenchDriver(params).check(accounts, {})
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_sysbench_prepares_once_and_runs(name, started, clients):
+    engine = started(name)
+    params = SqlParams.from_mapping(
+        {
+            "script": "oltp_read_write",
+            "define": "tables=2,table_size=500",
+            "users": 2,
+            "ramp_up": "1s",
+            "duration": "3s",
+        }
+    )
+    driver = SysbenchDriver(params)
+    driver.check(engine, {})
+    driver.load(Loading(engine, "sysbench", None, clients, 2, SilentProgress()))
+    with closing(engine.connect()) as connection:
+        assert connection.execute("SELECT count(*) FROM sbtest2").rows[0][0] == 500
+    found = drive(driver, engine, clients)
+    one = found.operations["oltp_read_write"]
+    own = found.notes["own_transactions_per_second"]
+    assert one.count * 1e9 / found.window_ns == pytest.approx(own, rel=0.01)
+    times = hdr.decode(one.duration_hdr)
+    assert times.total == pytest.approx(one.count, abs=2)
+    assert times.mean / 1e6 == pytest.approx(found.notes["own_latency_average_ms"], rel=0.03)
+
+
+def test_sysbench_runs_the_users_lua(accounts, clients, scripted):
+    lua = (
+        "function thread_init() drv = sysbench.sql.driver(); con = drv:connect() end\n"
+        "function event() con:query('UPDATE account SET balance = balance + 1 WHERE id = 1') end\n"
+    )
+    params = scripted({"mine.lua": (lua, 1)}, users=1)
+    found = drive(SysbenchDriver(params), accounts, clients)
+    assert found.operations["mine"].count > 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"script": "oltp_read_write", "define": "pgsql-host=elsewhere"},
+        {"script": "oltp_read_write,oltp_read_only"},
+        {"script": "oltp_read_write", "max_tries": 3},
+        {"script": "oltp_read_write", "protocol": "extended"},
+    ],
+)
+def test_sysbench_refuses_what_it_cannot_do(given, lab):
+    with pytest.raises(UsageError):
+        SysbenchDriver(SqlParams.from_mapping(given)).check(lab.engine("postgres"), {})
+
+
+def test_a_series_has_each_transaction_in_its_second():
+    times = Times(
+        script=np.array([0, 1, 0]),
+        duration_ns=np.array([10**6, 2 * 10**6, -1]),
+        ended_ns=np.array([10**18, 10**18 + 2 * 10**9, 10**18 + 10**9]),
+        lag_ns=np.array([0, 0, 0]),
+        retries=np.array([0, 0, 0]),
+    )
+    series, latencies = over_time(["a", "b"], times, ended_ns=50 * 10**9, window_ns=3 * 10**9)
+    assert [point["counts"] for point in series] == [
+        {"a": 0, "b": 0}, {"a": 1, "b": 0}, {"a": 0, "b": 1},
+    ]  # fmt: skip
+    assert series[0]["monotonic_ns"] == 47 * 10**9
+    assert len(latencies) == 3
