@@ -52,7 +52,7 @@ from reports.values import (
 )
 
 #: What a report compares, if it varies; engines stand in panels of their own.
-_COMPARED_FIRST = ("placement", "host_mode", "memory_limit", "cache", "tuning", "threads")
+_COMPARED_FIRST = ("arm", "placement", "host_mode", "memory_limit", "cache", "tuning", "threads")
 
 #: With more arms than this, pairs of them are more than anyone reads.
 _MOST_AGAINST_EACH_OTHER = 8
@@ -104,7 +104,7 @@ class Panel:
 
 
 def compared_dimension(runs: Sequence[StoredRun]) -> str:
-    """Return the first of placement, host mode, memory limit … that varies; else placement."""
+    """Return the first of arm, placement, host mode … that varies; else placement."""
     return varying_dimension([spec_facts(run) for run in runs])
 
 
@@ -118,6 +118,8 @@ def varying_dimension(known: Sequence[Facts]) -> str:
         for one in known:
             apart = (one.get("workload", ""), one.get("engine", ""))
             values.setdefault(apart, set()).add(one.get(DIMENSIONS[name].fact, ""))
+        if name == "arm" and any("" in found for found in values.values()):
+            continue  # runs without arms are among them
         if any(len(found) > 1 for found in values.values()):
             return name
     return "placement"

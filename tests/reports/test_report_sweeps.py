@@ -12,10 +12,10 @@ import pytest
 from report_runs import EMULATED, Case, lognormal, metric, tier_document, write
 
 from harness import paths
-from harness.store.runs import StoredRun
+from harness.store.runs import Store, StoredRun
 from reports.published import published_points, read_published
 from reports.report import Report
-from reports.series import panels
+from reports.series import compared_dimension, panels
 from reports.sweeps import Sweep, sweeps
 from reports.values import Quantity
 
@@ -145,6 +145,15 @@ def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
     first = str(next(Report(runs).answer_blocks()))
     assert "pmem-both gains most at 8 users" in first
     assert "more than at 32 users (2.10×), 1 user (2.00×)" in first
+
+
+def test_arms_are_compared_first(tmp_path: Path) -> None:
+    for arm in ("release", "candidate"):
+        write(tmp_path, Case(queries=(1,), plans=False, spec_changes={"label": arm}))
+    runs = Store(tmp_path).runs()
+    assert compared_dimension(runs) == "arm"
+    runs += [write(tmp_path, Case(queries=(1,), plans=False, placement="pmem-both"))]
+    assert compared_dimension(runs) == "placement"
 
 
 def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path) -> None:
