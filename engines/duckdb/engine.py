@@ -18,11 +18,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from engines._installation import workloads_in
+from engines._json_worker import Worker, WorkerConnection, WorkerError
 from engines._loading import total_bytes, verify_counts
 from engines._settings import SettingTable
 from engines._thread_waits import GROUP_COMMIT, ThreadObserver
 from engines.duckdb import explain
-from engines.duckdb.client import DuckDBConnection, Worker, WorkerError
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     DataDirectories,
@@ -111,7 +111,7 @@ class DuckDB(Engine):
             traced=True,
             pipes=True,
         )
-        self._worker = Worker(process, self._log, self._user)
+        self._worker = Worker("DuckDB", process, self._log, self._user)
         temp = {"temp_directory": str(self._placed["temp"])}
         request = {
             "path": str(opened),
@@ -166,7 +166,7 @@ class DuckDB(Engine):
             worker.process.wait()
 
     def connect(self) -> SqlConnection:
-        return DuckDBConnection(self._running, next(self._numbers))
+        return WorkerConnection(self._running, next(self._numbers))
 
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
         """Execute ``sql`` under EXPLAIN ANALYZE; see explain.py for its times."""

@@ -1,4 +1,4 @@
-"""Client of a DuckDB worker process."""
+"""Client of a worker process that runs SQL: one line of JSON a request, and an answer."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from harness.supervise.silence import limit_s
 
 
 class WorkerError(Exception):
-    """DuckDB's error on a request; ``str()`` is its message."""
+    """The engine's error on a request; ``str()`` is its message."""
 
 
 class Worker:
     """Requests to a worker process and its answers. Safe to call from several threads."""
 
-    def __init__(self, process: Process, log: Path, user: Credentials | None = None) -> None:
+    def __init__(
+        self, title: str, process: Process, log: Path, user: Credentials | None = None
+    ) -> None:
+        self.title = title
         self.process = process
         self._user = user
         self._log = log
@@ -56,7 +59,9 @@ class Worker:
             answer = mailbox.get(timeout=limit)
         except queue.Empty:
             self.process.kill()
-            raise RunFailed(f"DuckDB: {op}", f"killed: no answer within {limit:g} s") from None
+            raise RunFailed(
+                f"{self.title}: {op}", f"killed: no answer within {limit:g} s"
+            ) from None
         finally:
             with self._lock:
                 self._waiting.pop(number, None)
@@ -88,17 +93,17 @@ class Worker:
         try:
             status = self.process.wait(5)
         except TimeoutError:
-            return RunFailed(f"DuckDB: {op}", "the worker closed its output but still runs")
-        hint = "if it exceeded the memory cap, lower memory_limit" if status == -9 else ""
+            return RunFailed(f"{self.title}: {op}", "the worker closed its output but still runs")
+        hint = "if it exceeded the memory cap, lower the engine's memory" if status == -9 else ""
         return RunFailed(
-            f"DuckDB: {op}",
+            f"{self.title}: {op}",
             f"the worker process exited with status {status}; the last lines of its log:\n"
             f"{log_tail(self._log, self._user)}",
             hint,
         )
 
 
-class DuckDBConnection(SqlConnection):
+class WorkerConnection(SqlConnection):
     """One connection inside the worker."""
 
     def __init__(self, worker: Worker, number: int) -> None:
@@ -113,7 +118,7 @@ class DuckDBConnection(SqlConnection):
                 "execute", connection=self._number, sql=sql, limit_s=timeout_s
             )
         except WorkerError as error:
-            raise RunFailed(f"DuckDB: {head(sql)}", str(error)) from error
+            raise RunFailed(f"{self._worker.title}: {head(sql)}", str(error)) from error
         if answer.get("timeout"):
             raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s")
         return SqlResult(
