@@ -257,6 +257,8 @@ class Engine(ABC):
     loads_dumps: bool = False
     #: Whether a backslash escapes in its strings (harness.sql_script).
     backslash_escapes: bool = False
+    #: Why rows of loaded tables cannot be changed, as a sentence; empty: they can.
+    unchangeable: str = ""
 
     def sql(self, workload: str) -> Path:
         """Return the folder of its SQL for a workload; UsageError where it runs no SQL."""
@@ -483,8 +485,9 @@ class EngineFactory:
     cannot have in a path. ``settings_of_file``: settings of the file of the engine's own form that
     an engine option names, over the tuning profile's and under the command line's; UsageError names
     file and line. ``note``: what its user should know before a run. ``external`` and
-    ``external_version``: of an engine with the option ``dsn``, which names an external server;
-    UsageError if the server does not answer.
+    ``external_version``: of an engine with the option ``external_option``, which names an external
+    server; UsageError if the server does not answer. ``untested``: written without one to try it
+    on, so that runs warn until it is verified.
     """
 
     name: str
@@ -501,14 +504,16 @@ class EngineFactory:
     note: str = ""
     external: Callable[[EngineContext], Engine] | None = None
     external_version: Callable[[EngineOptions], EngineVersion] | None = None
+    external_option: str = "dsn"
+    untested: bool = False
 
     def supported_parts(self, options: EngineOptions) -> frozenset[Part]:
         """Return the parts that can be placed under these options: none of an external server."""
-        return frozenset() if "dsn" in options else self.placeable
+        return frozenset() if self.external_option in options else self.placeable
 
     def available(self, options: EngineOptions, engines_prefix: Path) -> EngineVersion:
         """Return what would run; UsageError says what is missing and how to get it."""
-        if self.external_version is not None and "dsn" in options:
+        if self.external_version is not None and self.external_option in options:
             return self.external_version(options)
         try:
             return self.installation(options, engines_prefix)
@@ -521,6 +526,6 @@ class EngineFactory:
 
     def create(self, context: EngineContext) -> Engine:
         """Make an engine for one run; nothing is started or written yet."""
-        if self.external is not None and "dsn" in context.options:
+        if self.external is not None and self.external_option in context.options:
             return self.external(context)
         return self.make(context)

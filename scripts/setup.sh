@@ -100,11 +100,11 @@ say "installing Python packages into .venv"
 .venv/bin/python -m pip install -q --disable-pip-version-check -e ".$extra"
 .venv/bin/harness engines install postgres
 if [ "$what" = dev ]; then
-  for engine in mysql mariadb rocksdb voltdb mysql=8.0.15 postgres=17.6; do
+  for engine in mysql mariadb rocksdb voltdb spark mysql=8.0.15 postgres=17.6; do
     install_engine "$engine" || say "$engine is not installed: its tests cannot pass"
   done
 else
-  say "for MySQL, MariaDB, RocksDB, VoltDB: .venv/bin/harness engines install NAME"
+  say "for MySQL, MariaDB, RocksDB, Spark, VoltDB: .venv/bin/harness engines install NAME"
 fi
 touch .venv/.setup
 [ "$what" != dev ] || touch .venv/.setup-dev

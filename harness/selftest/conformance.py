@@ -162,6 +162,8 @@ class Conformance:
                 self.lab.environment, self.lab.environment.supervisor, Path("/nonexistent")
             )
         )
+        if engine.unchangeable:
+            raise NotApplicableError(engine.unchangeable)
         if engine.lost_when_killed:
             raise NotApplicableError(f"{engine.lost_when_killed} is lost, by design")
         if "tpcc" in self.factory.workloads:
@@ -245,7 +247,7 @@ class Conformance:
             with self._at_work(workload) as (engine, places):
                 listings.append(self._files(places))
                 engine.start()
-                if engine.sql_folder is not None:
+                if engine.sql_folder is not None and not engine.unchangeable:
                     with closing(engine.connect()) as connection:
                         connection.execute("CREATE TABLE harness_verify (k INTEGER PRIMARY KEY)")
                 engine.stop()

@@ -6,6 +6,7 @@ What a run gives is listed in metrics.py; plans add ``plan_run_duration_ns`` and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,15 @@ class Tpch(Workload[TpchParams]):
     """The 22 queries over freshly loaded data: one stream, or power and throughput tests."""
 
     name = "tpch"
+
+    def check_engine(
+        self, params: TpchParams, driver: str, engine: Engine, settings: Mapping[str, str]
+    ) -> None:
+        """Refuse refresh functions on tables that cannot be changed."""
+        if engine.unchangeable and sets_needed(params):
+            raise UsageError(
+                f"refresh functions on {engine.name}", engine.unchangeable, "add --no-refresh"
+            )
 
     def data_key(self, params: TpchParams, driver: str = "native") -> dict[str, Any]:
         """Scale and generator: the parameters of the queries change no data."""

@@ -1,0 +1,157 @@
+"""Spark's configuration: of the tuning profile, of a file of the user's, and the harness's own.
+
+All of it goes to the driver program through a pipe: none of it is in a command line or a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from engines._settings import SettingTable
+from engines.spark.installation import Installation, choose
+from harness.engine import EngineContext, EngineOptions, FileSettings
+from harness.errors import UsageError
+from harness.units import GIB, KIB, MIB
+
+SETTINGS = SettingTable.read(Path(__file__).parent)
+_MASTER = re.compile(r"spark://\S+|k8s://\S+|yarn")
+#: Of the memory that the run may use, for Java's heap; the rest is the page cache's, which holds
+#: the Parquet files, and what Java has besides the heap.
+_HEAP_SHARE = 0.6
+#: Spark starts with no less.
+_LEAST_HEAP = 512 * MIB
+_LINE = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*")
+_SIZE = re.compile(r"(\d+)([kmgt]?)b?", re.I)
+_FACTORS = {"": MIB, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
+_FILE = "conf"
+
+
+def settings_of_file(options: EngineOptions, _: Path) -> FileSettings:
+    """Return those settings of the file ``conf`` that are no secrets, to be stored with the run."""
+    given = _in_file(options)
+    SETTINGS.refuse_fixed(f"Spark: {options.get(_FILE)}", {name: name for name in given})
+    return FileSettings({n: v for n, v in given.items() if not SETTINGS.is_secret(n)})
+
+
+def checked(context: EngineContext, installation: Installation) -> dict[str, str]:
+    """Return the settings to use, without secrets; UsageError for one that Spark does not take."""
+    given = dict(context.settings)
+    SETTINGS.refuse_fixed("Spark", {name: name for name in given})
+    if stored := [name for name in given if SETTINGS.is_secret(name)]:
+        raise UsageError(
+            f"Spark: setting {', '.join(stored)}",
+            "it is a secret, and settings are stored with the run",
+            f"write it into a file that only you can read, and name it: --option {_FILE}=FILE",
+        )
+    if given and (complaints := installation.complaints(given)):
+        raise UsageError(
+            f"settings of {installation.title}", complaints, "correct the name or the value"
+        )
+    memory = context.memory_limit_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    heap = max(_LEAST_HEAP, int(memory * _HEAP_SHARE))
+    settings = {"spark.driver.memory": f"{heap // MIB}M", **given}
+    if (heap := heap_bytes(settings)) >= memory:
+        raise UsageError(
+            f"spark.driver.memory={settings['spark.driver.memory']}",
+            f"the run may use {memory // MIB} MiB, in all",
+            f"set less than {memory // MIB}M, or raise --memory-limit",
+        )
+    return settings
+
+
+def heap_bytes(settings: Mapping[str, str]) -> int:
+    """Return the size of the driver's heap."""
+    text = settings["spark.driver.memory"]
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"spark.driver.memory={text}", "not a size", "write 4g or 512m")
+    return int(match[1]) * _FACTORS[match[2].lower()]
+
+
+def secret_settings(options: EngineOptions) -> dict[str, str]:
+    """Return the secrets of the file ``conf``."""
+    return {n: v for n, v in _in_file(options).items() if SETTINGS.is_secret(n)}
+
+
+def local(scratch: Path, temp: Path, threads: int) -> dict[str, str]:
+    """Return what makes the driver Spark's only process, which no other user can speak to."""
+    return {
+        **SETTINGS.values,
+        "spark.master": f"local[{threads}]",
+        "spark.local.dir": str(temp),
+        "spark.sql.warehouse.dir": f"file://{scratch}/warehouse",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secrets.token_hex(32),
+    }
+
+
+def cluster(scratch: Path, options: EngineOptions) -> dict[str, str]:
+    """Return what makes the driver one of the user's cluster."""
+    return {
+        **SETTINGS.values,
+        "spark.master": str(options["master"]),
+        "spark.submit.deployMode": "client",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": f"file://{scratch}/warehouse",
+        **secret_settings(options),
+    }
+
+
+def installed(options: EngineOptions, engines_prefix: Path) -> Installation:
+    """Return what would run; UsageError for options that do not fit each other."""
+    if "master" in options:
+        _check_cluster(str(options["master"]), str(options.get("location", "")))
+    elif "location" in options:
+        raise UsageError("engine option location", "it is for a cluster", "add --option master=…")
+    return choose(options, engines_prefix)
+
+
+def _check_cluster(master: str, location: str) -> None:
+    if not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"engine option master={master}",
+            "not the address of a cluster",
+            "write spark://HOST:PORT, yarn or k8s://URL; leave it out for Spark on this host",
+        )
+    url = urlsplit(location)
+    hint = "name a URL that driver and executors reach: --option location=s3a://bucket/folder"
+    if "@" in url.netloc:  # not the text, which may be stored nowhere
+        secret = "the location has a user, or a key, which would be stored with the run"
+        raise UsageError("engine option location", secret, "write it into the file of conf=FILE")
+    if not url.scheme or set(location) & set("'\\"):
+        named = location or "no folder"
+        raise UsageError(f"Spark's cluster {master}", f"{named} is named for tables", hint)
+
+
+def _in_file(options: EngineOptions) -> dict[str, str]:
+    """Return the settings of a file such as spark-defaults.conf."""
+    if _FILE not in options:
+        return {}
+    path = Path(str(options[_FILE]))
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"engine option {_FILE}={path}",
+            getattr(error, "strerror", None) or "not a text file",
+            "name a file with a setting and its value on each line, as spark-defaults.conf",
+        ) from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None or not match[1].startswith("spark."):
+            # Not the line's text, which may be a secret.
+            raise UsageError(
+                f"{path}, line {number}", "not a setting of Spark", "write spark.NAME VALUE"
+            )
+        found[match[1]] = match[2]
+    return found

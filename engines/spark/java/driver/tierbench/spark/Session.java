@@ -1,0 +1,147 @@
+package tierbench.spark;
+
+import java.sql.Date;
+import java.time.LocalDate;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.classic.SparkSession;
+
+/** One connection and its thread, which executes statements in order. */
+final class Session {
+    private static final long LOOK_MS = 500;
+
+    private final ExecutorService thread;
+    private final Driver driver;
+    private final SparkSession spark;
+    private final String name;
+    private long statements;
+    /** The statement under way, as Spark knows it, and why it is to end; guarded by this. */
+    private String group;
+    private String cancelled;
+
+    Session(Driver driver, SparkSession spark, long number) {
+        this.driver = driver;
+        this.spark = spark;
+        this.name = "connection " + number;
+        this.thread = Executors.newSingleThreadExecutor(work -> new Thread(work, name));
+    }
+
+    void submit(Map<String, Object> request) {
+        thread.submit(() -> driver.answer(request, () -> execute(request)));
+    }
+
+    /** End the statement under way. */
+    synchronized void cancel(String why) {
+        if (group != null) {
+            cancelled = why;
+            spark.sparkContext().cancelJobGroupAndFutureJobs(group, why);
+        }
+    }
+
+    void close() {
+        cancel("closed");
+        thread.shutdown();
+    }
+
+    private Map<String, Object> execute(Map<String, Object> request) throws Exception {
+        begin();
+        Number limit = (Number) request.get("limit_s");
+        List<ScheduledFuture<?>> watches = new ArrayList<>();
+        try {
+            if (limit != null) {
+                long ms = Math.max(1, (long) (limit.doubleValue() * 1000));
+                watches.add(driver.timer.schedule(
+                        () -> cancel("timeout"), ms, TimeUnit.MILLISECONDS));
+            }
+            watches.add(driver.timer.scheduleWithFixedDelay(
+                    this::endWithoutExecutors, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS));
+            return run((String) request.get("sql"), request.get("op").equals("explain"));
+        } catch (Exception error) {
+            if (spark.sparkContext().isStopped()) {
+                System.exit(1);  // the log says why
+            }
+            String why = cancelled();
+            if ("timeout".equals(why)) {
+                return Map.of("timeout", true);
+            }
+            throw why == null ? error : new IllegalStateException(why, error);
+        } finally {
+            watches.forEach(watch -> watch.cancel(false));
+            end();
+        }
+    }
+
+    private Map<String, Object> run(String sql, boolean explained) {
+        long started = System.nanoTime();
+        Dataset<Row> result = spark.sql(sql);
+        List<Row> rows = result.collectAsList();
+        long duration = System.nanoTime() - started;
+        Map<String, Object> answer = new LinkedHashMap<>();
+        answer.put("started_ns", started);
+        answer.put("duration_ns", duration);
+        if (explained) {
+            answer.put("plan", Plans.of(result.queryExecution()));
+            return answer;
+        }
+        answer.put("columns", result.columns());
+        List<Object> encoded = new ArrayList<>(rows.size());
+        for (Row row : rows) {
+            Object[] values = new Object[row.size()];
+            for (int i = 0; i < values.length; i++) {
+                values[i] = encode(row.get(i));
+            }
+            encoded.add(values);
+        }
+        answer.put("rows", encoded);
+        return answer;
+    }
+
+    private synchronized void begin() {
+        group = name + ", statement " + ++statements;
+        cancelled = null;
+        spark.sparkContext().setJobGroup(group, group, true);
+    }
+
+    private synchronized String cancelled() {
+        return cancelled;
+    }
+
+    private synchronized void end() {
+        group = null;
+        spark.sparkContext().clearJobGroup();
+    }
+
+    private void endWithoutExecutors() {
+        String why = driver.withoutExecutors();
+        if (why != null) {
+            cancel("no executor of the cluster is left: " + why);
+        }
+    }
+
+    /** As harness.sql_values does. */
+    private static Object encode(Object value) {
+        if (value == null || value instanceof String || value instanceof Boolean
+                || value instanceof Integer || value instanceof Long || value instanceof Short
+                || value instanceof Byte) {
+            return value;
+        }
+        if (value instanceof Double || value instanceof Float) {
+            return Map.of("f", Double.toHexString(((Number) value).doubleValue()));
+        }
+        if (value instanceof java.math.BigDecimal) {
+            return Map.of("n", ((java.math.BigDecimal) value).toPlainString());
+        }
+        if (value instanceof Date || value instanceof LocalDate) {
+            return Map.of("d", value.toString());
+        }
+        return Map.of("s", value.toString());
+    }
+}

@@ -1,0 +1,290 @@
+"""What Spark on this host and on a cluster have in common: the driver program, tables and plans."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from engines._json_worker import Worker, WorkerConnection, WorkerError
+from engines._loading import total_bytes, verify_counts
+from engines.spark.configuration import SETTINGS, checked, heap_bytes
+from engines.spark.explain import translate
+from engines.spark.installation import Installation
+from harness import jsonfile
+from harness.engine import Engine, EngineContext, EngineVersion, MemoryPolicy, ProcessId
+from harness.errors import RunFailed
+from harness.progress import Progress
+from harness.query_plan import ExecutedPlan
+from harness.sql_files import head, statements
+from harness.supervise.failures import log_tail
+from harness.supervise.process import process_identity
+from harness.supervise.silence import limit_s, phase
+from harness.supervise.user_files import write_text
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
+"""
+#: Executed at each start, without tables: else the first query would load Spark's classes and
+#: compile its first code, which takes seconds.
+_WARM_UP = """
+select a.k, count(distinct b.v), sum(b.v * 1.5) from (select id % 7 k from range(100)) a
+join (select id % 11 k, id v from range(1000)) b on a.k = b.k
+where b.v > (select avg(id) from range(10)) group by a.k order by 2 desc, 1 limit 3
+"""
+#: The definitions of the tables, next to their folders, and a view of a file that is loaded.
+TABLES, _SOURCE = "_tables.json", "tierbench_source"
+_CREATED = re.compile(r"create\s+table\s+(?P<name>\w+|`\w+`)\s*\(", re.I)
+#: A cluster without any executor for so long has no more to give.
+_WITHOUT_EXECUTORS_S = 60
+
+
+class SparkConnection(WorkerConnection):
+    """A session of the driver's."""
+
+    def explain(self, sql: str) -> Mapping[str, Any]:
+        """Execute ``sql`` and return its plan with its SQL metrics."""
+        try:
+            return self._worker.request("explain", connection=self._number, sql=sql, limit_s=None)
+        except WorkerError as error:
+            raise RunFailed(f"{self._worker.title}: {head(sql)}", str(error)) from error
+
+    def cancel(self) -> None:
+        self._worker.request("cancel", connection=self._number)
+
+
+class SqlOnSpark(Engine, ABC):
+    """Runs SQL in a driver process of ours, as the unprivileged user."""
+
+    name = "spark"
+    sql_folder: Path = Path(__file__).parent / "sql"
+    load_format = "parquet"
+    unchangeable = "its tables are Parquet files, in which Spark changes no rows"
+
+    _worker: Worker | None = None
+
+    def __init__(self, context: EngineContext, installation: Installation) -> None:
+        self._context = context
+        self._installation = installation
+        self._settings = checked(context, installation)
+        self._user = context.credentials
+        self._log = context.scratch / "spark.log"
+        self._numbers = itertools.count()
+
+    @abstractmethod
+    def _configuration(self) -> Mapping[str, str]:
+        """Return the settings that are not the tuning profile's."""
+
+    @property
+    @abstractmethod
+    def _memory(self) -> MemoryPolicy | None:
+        """Return the memory policy of the driver's process."""
+
+    @abstractmethod
+    def _location(self, *names: str) -> str:
+        """Return the URL of a folder or file of the data in use."""
+
+    def version(self) -> EngineVersion:
+        return self._installation
+
+    def start(self) -> None:
+        """Start the driver, have it execute a query without tables, and define the tables."""
+        if self._worker is not None:
+            return
+        scratch = self._context.scratch
+        classes = self._installation.compiled_driver(self._context)
+        write_text(scratch / "log4j2.properties", _LOG4J, self._user)
+        heap = heap_bytes(self._settings)
+        command = self._installation.command(
+            classes,
+            f"-Xmx{heap >> 20}m",
+            "-XX:-UseContainerSupport",  # it reads the control group's files all the time
+            f"-Djava.io.tmpdir={scratch}",
+            f"-Dlog4j2.configurationFile=file:{scratch}/log4j2.properties",
+            *shlex.split(self._settings.get("spark.driver.defaultJavaOptions", "")),
+        )
+        process = self._context.processes.spawn(
+            [*command, "tierbench.spark.Driver"],
+            cwd=scratch,
+            log=self._log,
+            credentials=self._user,
+            memory=self._memory,
+            traced=True,
+            pipes=True,
+        )
+        self._worker = Worker(self._installation.title, process, self._log, self._user)
+        conf = {**self._settings, **self._configuration()}
+        try:
+            with phase("start"):
+                self._open(conf)
+                with closing(self.connect()) as connection:
+                    connection.execute(_WARM_UP, timeout_s=limit_s("start"))
+                self._define_tables()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _open(self, conf: Mapping[str, str]) -> None:
+        try:
+            self._request("open", conf=conf, without_executors_s=_WITHOUT_EXECUTORS_S)
+        except RunFailed as error:
+            lines = log_tail(self._log, self._user)
+            context = f"{error.context}\nthe last lines of the driver's log:\n{lines}"
+            raise RunFailed(f"start {self._installation.title}", context, error.hint) from error
+
+    def stop(self) -> None:
+        """End the driver: with it go its temporary files, and its executors."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        limit = limit_s("stop")
+        problem = f"stop {self._installation.title}"
+        try:
+            with phase("stop"):
+                worker.request("shutdown", timeout_s=limit)
+                worker.process.wait(limit)
+        except WorkerError as error:
+            worker.process.kill()
+            raise RunFailed(problem, str(error)) from error
+        except TimeoutError:
+            worker.process.kill()
+            raise RunFailed(problem, f"killed: still running after {limit:g} s") from None
+
+    def kill(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.process.kill()
+            worker.process.wait()
+
+    def connect(self) -> SparkConnection:
+        return SparkConnection(self._running, next(self._numbers))
+
+    def explain(self, connection: Any, sql: str) -> ExecutedPlan:
+        """Execute ``sql`` once more; Spark measures its operators in every execution."""
+        return translate(connection.explain(sql))
+
+    def processes(self) -> Sequence[ProcessId]:
+        identity = process_identity(self._worker.process.pid) if self._worker else None
+        return [identity] if identity else []
+
+    def counters(self) -> Mapping[str, float]:
+        """Return sums over all tasks that have ended since the start (Tasks.java)."""
+        found = self._request("counters")["counters"]
+        return {name: float(value) for name, value in found.items()}
+
+    def effective_config(self) -> Mapping[str, str]:
+        """Return what the driver reports, without secrets."""
+        found = self._request("configuration")["configuration"]
+        return {n: v for n, v in found.items() if not SETTINGS.is_secret(n)}
+
+    def bulk_load(
+        self,
+        schema: Path,
+        files: Mapping[str, Sequence[Path]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+        dumps: Sequence[Path] = (),
+    ) -> None:
+        """Tables are folders of Parquet files: copies, or rewritten where types differ.
+
+        Counts verified.
+        """
+        if unknown := sorted(f.name for f in schema.glob("[2-4]*.sql")):
+            raise RunFailed(
+                f"load {', '.join(unknown)}",
+                "Spark's tables have no keys and indexes",
+                "leave them out of tables.sql",
+            )
+        texts = json.dumps(statements(schema, "10_tables"))
+        self._request("write", path=self._location(TABLES), text=texts, replace=True)
+        self._define_tables()
+        with (
+            progress.task("loading tables", total_bytes(files), "B") as task,
+            closing(self.connect()) as connection,
+        ):
+            for table, paths in files.items():
+                if not paths:
+                    continue
+                if self.kind == "external" or self._fits(connection, table, paths[0]):
+                    names = [str(path) for path in paths]
+                    self._request("copy", path=self._location(_folder(table)), files=names)
+                    connection.execute(f"refresh table {table}")
+                else:
+                    for path in paths:
+                        self._insert(connection, table, path)
+                task.advance(total_bytes({table: paths}), note=table)
+            counts = {t: connection.execute(f"select count(*) from {t}").rows[0][0] for t in files}
+        verify_counts({table: int(str(count)) for table, count in counts.items()}, row_counts)
+
+    def _fits(self, connection: SparkConnection, table: str, path: Path) -> bool:
+        """Return whether the file has the columns and types of the table."""
+        _view(connection, path)
+        return _columns(connection, table) == _columns(connection, _SOURCE)
+
+    def _insert(self, connection: SparkConnection, table: str, path: Path) -> None:
+        """Insert the rows of a file, whose columns may have another order and other types."""
+        _view(connection, path)
+        values = ", ".join(
+            f"cast({name} as {kind}) as {name}" for name, kind in _columns(connection, table)
+        )
+        connection.execute(f"insert into {table} by name select {values} from {_SOURCE}")
+
+    def _define_tables(self) -> None:
+        """Have the driver know the tables: its catalog is in its memory."""
+        text = self._request("read", path=self._location(TABLES)).get("text", "[]")
+        with closing(self.connect()) as connection:
+            for statement in jsonfile.parse(text):
+                created = _CREATED.match(statement)
+                if created is None:
+                    raise RunFailed(
+                        f"Spark: {head(statement)}",
+                        "not the definition of a table",
+                        "write create table NAME (COLUMN TYPE, …)",
+                    )
+                table = created["name"]
+                where = self._location(_folder(table))
+                connection.execute(f"drop table if exists {table}")
+                connection.execute(f"{statement} using parquet location '{where}'")
+
+    def _request(self, op: str, **fields: Any) -> Mapping[str, Any]:
+        try:
+            limit = limit_s("start") if op == "open" else limit_s("statement")
+            return self._running.request(op, timeout_s=limit, **fields)
+        except WorkerError as error:
+            raise RunFailed(f"{self._installation.title}: {op}", str(error)) from error
+
+    @property
+    def _running(self) -> Worker:
+        if self._worker is None:
+            raise RuntimeError("start comes first")
+        return self._worker
+
+
+def _folder(table: str) -> str:
+    return re.sub(r"\W+", "_", table.lower()).strip("_")
+
+
+def _view(connection: SparkConnection, path: Path) -> None:
+    escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    connection.execute(
+        f"create or replace temporary view {_SOURCE} using parquet "
+        f"options (path 'file://{escaped}')"
+    )
+
+
+def _columns(connection: SparkConnection, table: str) -> list[tuple[str, str]]:
+    """Return the columns of a table or view, with their types."""
+    rows = connection.execute(f"describe {table}").rows
+    return [(f"`{name}`", str(kind)) for name, kind, *_ in rows]

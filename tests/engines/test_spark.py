@@ -1,0 +1,523 @@
+"""Spark SQL: alone on this host, and with the executors of a cluster that the tests start."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Lab
+from patience import eventually
+
+from engines.spark.explain import translate
+from harness import paths, registry
+from harness.engine import Process, QueryTimeout
+from harness.errors import RunFailed, UsageError
+from harness.progress import SilentProgress
+from harness.workload import Session
+from harness.workloads.tpch import data
+from harness.workloads.tpch.params import TpchParams
+from harness.workloads.tpch.qgen import QUERIES
+from harness.workloads.tpch.workload import WORKLOAD
+
+#: Of a driver with little memory; a sort of more rows than fit into it spills.
+SMALL = {"spark.driver.memory": "512M", "spark.sql.shuffle.partitions": "4"}
+SPILL = (
+    "select count(*), max(h) from (select h, row_number() over (order by h) n "
+    "from (select sha2(cast(id as string), 512) h from range(1500000))) where n % 2 = 0"
+)
+
+
+@pytest.fixture(scope="module")
+def source(module_lab: Lab) -> Path:
+    """TPC-H's data at scale 0.01."""
+    folder = module_lab.root / "source" / "content"
+    data.generate(0.01, "parquet", folder, SilentProgress())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(module_lab: Lab, source: Path) -> Iterator[Any]:
+    engine = module_lab.engine("spark", SMALL)
+    engine.places = module_lab.places()
+    engine.initialise(engine.places)
+    engine.start()
+    load(engine, source)
+    yield engine
+    engine.kill()
+
+
+def load(engine: Any, source: Path) -> None:
+    made = data.read_source(source)
+    engine.bulk_load(engine.sql("tpch"), made.files, made.row_counts, SilentProgress())
+
+
+def execute(engine: Any, sql: str, timeout_s: float | None = None) -> list[Any]:
+    with closing(engine.connect()) as connection:
+        rows: list[Any] = connection.execute(sql, timeout_s=timeout_s).rows
+        return rows
+
+
+class WarmSession(Session):
+    def cold_start(self, label: str) -> None:
+        raise AssertionError("a warm run has no cold start")
+
+
+def check_answers(engine: Any, queries: tuple[int, ...] = QUERIES, **params: Any) -> Any:
+    """Run TPC-H's queries warm; every answer is right."""
+    given = {"scale": 0.01, "cache": "warm", "warmups": 0, "queries": list(queries), **params}
+    outcome = WORKLOAD.measure(
+        TpchParams.from_mapping(given), WarmSession(engine, SilentProgress())
+    )
+    found = [(check.labels["query"], check.status) for check in outcome.checks]
+    assert found == [(str(query), "passed") for query in queries]
+    return outcome
+
+
+# Alone ----------------------------------------------------------------------------
+
+
+def test_every_answer_is_right_with_plans_and_counters(loaded: Any) -> None:
+    outcome = check_answers(loaded)
+    kinds = {m.labels["operator"] for m in outcome.metrics if m.name == "plan_operator_ns"}
+    assert {"scan", "join", "aggregate", "sort", "other"} <= kinds
+    written = {
+        m.labels["query"]: m.value
+        for m in outcome.metrics
+        if m.name == "query_shuffle_written_bytes"
+    }
+    assert written["18"] > written["6"] > 0
+
+
+def test_streams_run_at_the_same_time(loaded: Any, source: Path) -> None:
+    params: dict[str, Any] = {
+        "scale": 0.01,
+        "cache": "warm",
+        "test": "throughput",
+        "refresh": False,
+        "warmups": 0,
+    }
+    parsed = TpchParams.from_mapping(params)
+    outcome = WORKLOAD.measure(parsed, WarmSession(loaded, SilentProgress(), source))
+    assert {check.status for check in outcome.checks} == {"passed"}
+    assert len(outcome.checks) == 2 * len(QUERIES)
+
+
+def test_refresh_functions_are_refused(loaded: Any) -> None:
+    params = TpchParams.from_mapping({"scale": 0.01, "test": "power"})
+    with pytest.raises(UsageError, match="Parquet"):
+        WORKLOAD.check_engine(params, "native", loaded, {})
+
+
+def test_data_are_restored_elsewhere_and_files_are_evicted(loaded: Any, lab: Lab) -> None:
+    loaded.stop()
+    dataset = lab.directory("dataset")
+    loaded.snapshot(dataset)
+    other = lab.engine("spark", SMALL)
+    for engine, places in ((other, lab.places()), (loaded, loaded.places)):
+        engine.restore(dataset, places)
+        engine.start()
+        assert execute(engine, "select count(*) from nation") == [(25,)]
+        assert engine.files() == [places["data"] / "spark"]
+    other.kill()
+
+
+def test_the_driver_is_one_process_without_rights_and_its_secret_nowhere(
+    loaded: Any, module_lab: Lab
+) -> None:
+    (process,) = loaded.processes()
+    folder = Path(f"/proc/{process.pid}")
+    expected = module_lab.credentials.uid if module_lab.credentials else os.geteuid()
+    assert folder.stat().st_uid == expected != 0
+    config = loaded.effective_config()
+    assert config["spark.authenticate"] == "true"
+    assert not [name for name in config if "secret" in name]
+    texts = [folder / "cmdline", folder / "environ", *loaded._context.scratch.rglob("*.log")]
+    assert not [path for path in texts if "authenticate.secret" in path.read_text("utf-8")]
+
+
+def test_it_listens_on_the_loopback_alone(loaded: Any) -> None:
+    (process,) = loaded.processes()
+    assert listening_of(process.pid) <= {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+def listening_of(process: int) -> set[str]:
+    """Local addresses of its sockets that listen, as Linux writes them."""
+    own = set()
+    for descriptor in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            own.add(str(descriptor.readlink()))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in own:
+                found.add(words[1].split(":")[0])
+    return found
+
+
+def test_what_is_shuffled_and_spilled_goes_to_the_temp_part(lab: Lab) -> None:
+    engine, places = lab.engine("spark", SMALL), lab.places()
+    engine.initialise(places)
+    engine.start()
+    seen: set[Path] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            for part in ("temp", "data", "wal"):
+                with suppress(FileNotFoundError):  # a folder that goes while it is looked through
+                    seen.update(path for path in places[part].rglob("*") if path.is_file())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        before = engine.counters()
+        assert execute(engine, SPILL)[0][0] == 750_000
+        after = engine.counters()
+    finally:
+        done.set()
+        watcher.join()
+    for name in ("spilled_bytes", "shuffle_written_bytes"):
+        assert after[name] - before[name] > 10 << 20
+    blocks = {path for path in seen if "blockmgr" in str(path)}
+    assert blocks and all(path.is_relative_to(places["temp"]) for path in blocks)
+    engine.stop()
+    assert not [path for path in places["temp"].rglob("*") if path.is_file()]
+
+
+def test_values_have_their_types_and_errors_are_spark_s(loaded: Any) -> None:
+    values = "1, cast(2.50 as decimal(5, 2)), 0.1d, 'a', date '1995-03-15', null"
+    (row,) = execute(loaded, f"select {values}")
+    assert [str(value) for value in row] == ["1", "2.50", "0.1", "a", "1995-03-15", "None"]
+    with pytest.raises(RunFailed, match="TABLE_OR_VIEW_NOT_FOUND"):
+        execute(loaded, "select * from no_such_table")
+
+
+def test_a_statement_ends_at_its_limit_and_the_session_goes_on(loaded: Any) -> None:
+    endless = "select count(*) from range(1e15) where sha2(cast(id as string), 512) = 'x'"
+    with closing(loaded.connect()) as connection:
+        with pytest.raises(QueryTimeout):
+            connection.execute(endless, timeout_s=0.5)
+        assert connection.execute("select 1").rows == [(1,)]
+
+
+def test_files_of_other_types_are_rewritten(loaded: Any, lab: Lab) -> None:
+    import duckdb
+
+    folder, schema = lab.directory("load"), lab.directory("schema")
+    for path in (folder, schema):
+        path.chmod(0o755)
+    (schema / "10_tables.sql").write_text("create table t (a int, b date, c decimal(9, 2));")
+    file = folder / "t.parquet"
+    duckdb.execute(
+        "copy (select * from values ('1.50', '7', '1999-01-31') t(c, a, b)) "
+        f"to '{file}' (format parquet)"
+    )
+    file.chmod(0o644)
+    engine = lab.engine("spark", SMALL)
+    engine.initialise(lab.places())
+    engine.start()
+    engine.bulk_load(schema, {"t": [file]}, {}, SilentProgress())
+    assert [str(v) for v in execute(engine, "select * from t")[0]] == ["7", "1999-01-31", "1.50"]
+    (schema / "30_indexes.sql").write_text("create index i on t (a);")
+    with pytest.raises(RunFailed, match="index"):
+        engine.bulk_load(schema, {}, {}, SilentProgress())
+    engine.kill()
+
+
+# Settings -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark.sql.shuffle.partitionz": "4"},
+        {"spark.sql.shuffle.partitions": "many"},
+        {"spark.local.dir": "/elsewhere"},
+        {"spark.hadoop.fs.s3a.secret.key": "s"},
+        {"spark.driver.memory": "9g"},
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused(lab: Lab, settings: Mapping[str, str]) -> None:
+    with pytest.raises(UsageError):
+        lab.engine("spark", settings)
+
+
+def test_the_heap_is_within_the_memory_limit(lab: Lab) -> None:
+    assert lab.engine("spark")._settings == {"spark.driver.memory": "614M"}  # of 1 GiB
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"master": "local[2]", "location": "file:///x"},
+        {"master": "spark://h:7077"},
+        {"master": "spark://h:7077", "location": "/x"},
+        {"master": "spark://h:7077", "location": "s3a://key:secret@bucket/x"},
+        {"location": "s3a://bucket/x"},
+        {"conf": "/no/such/file"},
+    ],
+)
+def test_options_that_do_not_name_a_cluster_are_refused(options: Mapping[str, str]) -> None:
+    factory = registry.engine("spark")
+    with pytest.raises(UsageError):
+        factory.settings_of_file(options, Path())
+        factory.available(options, paths.engines_prefix())
+
+
+def test_a_file_of_settings_is_stored_without_its_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "spark.conf"
+    file.write_text(
+        "# S3\nspark.hadoop.fs.s3a.endpoint http://h\n"
+        "spark.hadoop.fs.s3a.secret.key=k\nspark.hadoop.fs.s3a.access.key  a\n"
+    )
+    found = registry.engine("spark").settings_of_file({"conf": str(file)}, Path())
+    assert found.values == {"spark.hadoop.fs.s3a.endpoint": "http://h"}
+
+
+# Plans ----------------------------------------------------------------------------
+
+
+def test_a_loop_s_time_is_divided_among_what_spark_measures_in_it() -> None:
+    numbers = itertools.count()
+
+    def metric(name: str, value: int, kind: str = "timing") -> dict[str, Any]:
+        return {"id": next(numbers), "name": name, "type": kind, "value": value}
+
+    def node(name: str, *children: Any, metrics: Any = ()) -> dict[str, Any]:
+        return {"name": name, "detail": name, "metrics": list(metrics), "children": list(children)}
+
+    read = [metric("scan time", 30), metric("number of output rows", 1000)]
+    scan = node("Scan parquet spark_catalog.default.orders", metrics=read)
+    lower = node(
+        "WholeStageCodegen (1)", node("HashAggregate", scan), metrics=[metric("duration", 100)]
+    )
+    shuffled = node(
+        "Exchange", lower, metrics=[metric("shuffle write time", 5_000_000, "nsTiming")]
+    )
+    upper = node(
+        "WholeStageCodegen (2)",
+        node("HashAggregate", node("SortMergeJoin", shuffled)),
+        metrics=[metric("duration", 40)],
+    )
+    operators = node("AdaptiveSparkPlan", upper)
+    executed = {"operators": operators, "phases_ns": {"planning": 20_000_000}}
+    plan = translate({"plan": executed, "duration_ns": 120_000_000})
+    # 145 ms of tasks in 100 ms of execution: 1.45 tasks at work.
+    assert plan.extra["tasks_at_work"] == pytest.approx(1.45)
+    ms = {kind: ns * 1.45 / 1e6 for kind, ns in plan.time_by_kind_ns().items()}
+    assert ms["scan"] == pytest.approx(30) and ms["aggregate"] == pytest.approx(70)
+    assert ms["join"] == 0
+    assert ms["other"] == pytest.approx(40 + 5 + 20 * 1.45)
+    assert {o.relation for o in plan.operators.walk()} == {None, "orders"}
+
+
+# A cluster ------------------------------------------------------------------------
+
+
+@dataclass
+class Cluster:
+    """A standalone cluster of one master and two workers on the loopback, with authentication."""
+
+    lab: Lab
+    folder: Path
+    options: Mapping[str, str]
+    secret: str
+    workers: list[Process] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def cluster(module_lab: Lab) -> Iterator[Cluster]:
+    folder, secret = module_lab.directory("cluster"), secrets.token_hex(16)
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    conf = folder / "spark.conf"
+    conf.write_text(
+        f"spark.authenticate true\nspark.authenticate.secret {secret}\n"
+        "spark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\n"
+        "spark.master.rest.enabled false\n"
+    )
+    conf.chmod(0o600)
+    if (user := module_lab.credentials) is not None:
+        os.chown(conf, user.uid, user.gid)
+    (folder / "jars").symlink_to(installation().jars)
+    master = f"spark://127.0.0.1:{port}"
+    options = {"master": master, "location": f"file://{folder}/tables", "conf": str(conf)}
+    found = Cluster(module_lab, folder, options, secret)
+    programs = [("master.Master", ["--port", str(port), "--webui-port", "0"])]
+    programs += [
+        (
+            "worker.Worker",
+            [
+                "--cores",
+                "1",
+                "--memory",
+                "700M",
+                "--webui-port",
+                "0",
+                "--work-dir",
+                f"{folder}/work{n}",
+                master,
+            ],
+        )
+        for n in (1, 2)
+    ]
+    for name, arguments in programs:
+        found.workers.append(start_part(found, name, [*arguments, "--properties-file", str(conf)]))
+        if name == "master.Master":
+            assert eventually(lambda: not refused(port))
+    yield found
+    for process in reversed(found.workers):
+        process.kill()
+
+
+def installation() -> Any:
+    return registry.engine("spark").available({}, paths.engines_prefix())
+
+
+def start_part(cluster: Cluster, name: str, arguments: list[str]) -> Process:
+    command = installation().command(Path("/nonexistent"), "-Xmx256m")
+    return cluster.lab.supervisor.spawn(
+        [*command, f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments],
+        cwd=cluster.folder,
+        log=cluster.folder / f"{name}.log",
+        credentials=cluster.lab.credentials,
+        env={  # as the scripts of a distribution set it
+            "SPARK_HOME": str(cluster.folder),
+            "SPARK_SCALA_VERSION": "2.13",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+    )
+
+
+def refused(port: int) -> bool:
+    with closing(socket.socket()) as trial:
+        return trial.connect_ex(("127.0.0.1", port)) != 0
+
+
+EXECUTORS = {
+    "spark.executor.memory": "600M",
+    "spark.cores.max": "2",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "512M",
+}
+
+
+@pytest.fixture(scope="module")
+def clustered(cluster: Cluster, source: Path) -> Iterator[Any]:
+    engine = open_cluster(cluster)
+    engine.start()
+    assert engine.prepared("tpch-1234") is None
+    engine.prepare("tpch-1234")
+    load(engine, source)
+    engine.mark_prepared("tpch-1234", {"scale": 0.01})
+    yield engine
+    engine.kill()
+
+
+def open_cluster(cluster: Cluster) -> Any:
+    given = registry.engine("spark").settings_of_file(cluster.options, Path()).values
+    return cluster.lab.engine("spark", {**given, **EXECUTORS}, cluster.options)
+
+
+def executors(cluster: Cluster) -> list[int]:
+    """Processes of executors, below the workers."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            text = status.read_bytes()
+            if b"CoarseGrainedExecutorBackend" in text and str(cluster.folder).encode() in text:
+                found.append(int(status.parent.name))
+    return found
+
+
+def test_a_cluster_gives_every_answer_right(clustered: Any, cluster: Cluster) -> None:
+    assert clustered.kind == "external"
+    assert registry.engine("spark").supported_parts(cluster.options) == frozenset()
+    assert len(executors(cluster)) == 2
+    check_answers(clustered, plans=False)
+    assert clustered.counters()["shuffle_written_bytes"] > 0
+    assert clustered.data_bytes() > 1 << 20
+
+
+def test_its_secret_is_in_no_command_line_and_no_log(clustered: Any, cluster: Cluster) -> None:
+    processes = [*executors(cluster), *(p.pid for p in cluster.workers)]
+    processes += [p.pid for p in clustered.processes()]
+    assert len(processes) >= 6
+    texts = [Path(f"/proc/{process}/cmdline").read_bytes() for process in processes]
+    logs = [path for name in ("*.log", "stderr") for path in cluster.lab.root.rglob(name)]
+    assert len(logs) >= 5
+    texts += [path.read_bytes() for path in logs]
+    assert not [text for text in texts if cluster.secret.encode() in text]
+    assert cluster.secret not in str(clustered.effective_config())
+
+
+def test_loaded_data_are_found_again_and_others_files_are_kept(
+    clustered: Any, cluster: Cluster
+) -> None:
+    again = open_cluster(cluster)
+    clustered.stop()  # its executors are all that the workers have room for
+    again.start()
+    assert again.prepared("tpch-1234") == {"scale": 0.01}
+    assert execute(again, "select count(*) from region") == [(5,)]
+    folder = cluster.folder / "tables" / "tierbench_tpch_1234"
+    (folder / "mine").touch()
+    with pytest.raises(RunFailed, match="mine"):
+        again.prepare("tpch-1234")
+    (folder / "mine").unlink()
+    (cluster.folder / "tables" / "tierbench_tpch_9").mkdir()
+    with pytest.raises(RunFailed):
+        again.prepare("tpch-9")
+    again.stop()
+    clustered.start()
+
+
+@pytest.mark.parametrize("killed", [1, 2])
+def test_a_query_outlives_a_killed_worker_or_ends_with_the_reason(
+    clustered: Any, cluster: Cluster, killed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last tests of the cluster: the second ends the other worker, too."""
+    monkeypatch.setattr("engines.spark.sql._WITHOUT_EXECUTORS_S", 30)
+    clustered.kill()
+    clustered.start()
+    assert clustered.prepared("tpch-1234")
+    sql = (
+        "select count(*) from (select distinct a.l_orderkey, b.l_partkey from lineitem a, "
+        "lineitem b where a.l_suppkey = b.l_suppkey)"
+    )
+    outcome: list[Any] = []
+
+    def query() -> None:
+        try:
+            outcome.extend(execute(clustered, sql))
+        except RunFailed as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=query)
+    tasks = clustered.counters()["spark_tasks_count"]
+    thread.start()
+    assert eventually(lambda: clustered.counters()["spark_tasks_count"] > tasks)
+    for worker in cluster.workers[1 : 1 + killed]:
+        if worker.poll() is None:
+            worker.kill()
+    for process in executors(cluster)[:1] if killed == 1 else executors(cluster):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    thread.join()
+    (found,) = outcome
+    if killed == 1:
+        alone = execute(clustered, sql)
+        assert [found] == alone
+    else:
+        assert isinstance(found, RunFailed) and "executor" in found.context
