@@ -37,6 +37,7 @@ from harness.store.checkpoint import Attempt
 from harness.store.datasets import dataset_name
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import Json, RunSpec, content_hash
+from harness.store.verified import verified
 from harness.tiers.discovery import store_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_space, resolve
@@ -200,7 +201,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         cpus=cpus,
         listen=listen,
         client_addresses=addresses,
-        warnings=tuple(of_file.warnings),
+        warnings=(*of_file.warnings, *_untested(factory, version)),
     )
     _check_cache(resolved)
     _check_memory_limit(resolved, env)
@@ -223,6 +224,19 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         dataset_name=name,
         source_name=workload.source_key(params, engine),
     )
+
+
+def _untested(factory: EngineFactory, version: EngineVersion) -> list[RunWarning]:
+    if not factory.untested or verified(factory.name, version):
+        return []
+    return [
+        RunWarning(
+            "engine-untested",
+            f"{factory.title} could not be tried when its support was written",
+            f"release {version.version} has not passed `harness engines verify` here",
+            f"run: harness engines verify {factory.name} --dsn …",
+        )
+    ]
 
 
 def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[EngineRun]:

@@ -1,0 +1,1 @@
+"""Microsoft SQL Server: a server of the user's, by DSN."""

@@ -1,0 +1,285 @@
+"""Microsoft SQL Server, the user's own: reached by DSN, neither placed nor restarted.
+
+Each dataset goes into a database of its own, with a mark, a table. The DSN is
+``mssql://user[:password]@host[:port]/database[?ca=FILE]``; ``env`` means ``$HARNESS_DSN``. A DSN in
+an option is stored with every run, so it must not contain a password.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from engines._external import PREFIX, ExternalServer, dsn_text, end_session
+from engines._sql_engine import Monitor, SqlEngine
+from engines.sqlserver.connection import ERRORS, Login, SqlServerConnection
+from engines.sqlserver.load import Loader
+from harness.engine import (
+    EngineContext,
+    EngineOptions,
+    EngineVersion,
+)
+from harness.errors import RunFailed, UsageError
+
+_PROBLEM = "external SQL Server by DSN"
+_FORM = "write mssql://user@host:1433/master?ca=FILE"
+_PORT = 1433
+_MARK_TABLE = f"{PREFIX}_mark"
+_OBJECTS = """
+    select lower(type_desc), name from sys.objects where is_ms_shipped = 0 and parent_object_id = 0
+"""
+_VERSION = """
+    select cast(serverproperty('ProductVersion') as nvarchar(128)),
+           cast(serverproperty('Edition') as nvarchar(128)), @@version
+"""
+_LOCK = """
+    declare @result int;
+    exec @result = sp_getapplock @Resource = 'tierbench', @LockMode = 'Exclusive',
+        @LockOwner = 'Session', @LockTimeout = 0, @DbPrincipal = 'public';
+    select @result;
+"""
+#: Of the files of the database in use: bytes, and times of requests.
+_FILES = """
+    select f.type_desc, sum(s.num_of_bytes_read), sum(s.num_of_bytes_written),
+           sum(s.io_stall_read_ms), sum(s.io_stall_write_ms)
+    from sys.dm_io_virtual_file_stats(db_id(), null) s
+    join sys.database_files f on f.file_id = s.file_id group by f.type_desc
+"""
+_SETTINGS = """
+    select name, cast(value_in_use as nvarchar(200)) from sys.configurations
+    union all select 'recovery_model', recovery_model_desc from sys.databases
+        where database_id = db_id()
+    union all select 'delayed_durability', delayed_durability_desc from sys.databases
+        where database_id = db_id()
+    union all select 'read_committed_snapshot', cast(is_read_committed_snapshot_on as nvarchar(5))
+        from sys.databases where database_id = db_id()
+    union all select 'compatibility_level', cast(compatibility_level as nvarchar(5))
+        from sys.databases where database_id = db_id()
+"""
+
+
+def dsn_of(options: EngineOptions) -> Login:
+    """The DSN; UsageError if it is invalid or contains a password, or $HARNESS_DSN is unset."""
+
+    def secrets(text: str) -> str:
+        return "a password" if _parsed(text).password else ""
+
+    return _parsed(dsn_text(_PROBLEM, options, secrets))
+
+
+def _parsed(text: str) -> Login:
+    """Errors do not contain ``text``, which may contain a password."""
+    try:
+        url = urlsplit(text)
+        port = url.port
+        parameters = dict(parse_qsl(url.query, strict_parsing=bool(url.query)))
+    except ValueError as error:
+        raise UsageError(_PROBLEM, "not a URL", _FORM) from error
+    if url.scheme != "mssql" or not url.username or not url.hostname:
+        raise UsageError(_PROBLEM, "not a mssql:// URL with a user and a host", _FORM)
+    if unknown := sorted(set(parameters) - {"ca"}):
+        raise UsageError(_PROBLEM, f"unknown parameter {unknown[0]!r}", "known: ca")
+    ca = parameters.get("ca", "")
+    if not ca and not _is_this_host(url.hostname):
+        raise UsageError(
+            _PROBLEM,
+            f"without ca, the password and all data would cross the network to {url.hostname} "
+            "unencrypted",
+            f"name the authority of the server's certificate: {_FORM}",
+        )
+    return Login(
+        host=url.hostname,
+        port=port or _PORT,
+        user=unquote(url.username),
+        password=unquote(url.password or ""),
+        database=unquote(url.path.lstrip("/")) or "master",
+        ca=ca,
+    )
+
+
+def _is_this_host(name: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(name).is_loopback
+    return name == "localhost"
+
+
+def server_version(options: EngineOptions) -> EngineVersion:
+    """The server's version; UsageError if it does not answer."""
+    login = dsn_of(options)
+    try:
+        with closing(login.connect()) as connection:
+            ((version, edition, banner),) = _rows(connection, _VERSION)
+    except ERRORS as error:
+        raise UsageError(
+            f"external SQL Server at {login.address}",
+            str(error),
+            "check the DSN, the server and the rights of its user",
+        ) from error
+    build = " ".join(f"{banner} {edition}".split())
+    return EngineVersion("sqlserver", str(version), build, f"DSN {login.address}")
+
+
+class _Counters(Monitor):
+    """``sqlserver_data_read_bytes`` and so on; none without the right VIEW SERVER STATE."""
+
+    def __init__(self, connection: SqlServerConnection) -> None:
+        self._connection = connection
+
+    def read(self) -> Mapping[str, float]:
+        try:
+            rows = self._connection.execute(_FILES).rows
+        except RunFailed:
+            return {}
+        found: dict[str, float] = {}
+        for kind, read, written, reading_ms, writing_ms in rows:
+            name = f"sqlserver_{'log' if kind == 'LOG' else 'data'}"
+            found |= {
+                f"{name}_read_bytes": float(str(read)),
+                f"{name}_written_bytes": float(str(written)),
+                f"{name}_read_ns": float(str(reading_ms)) * 1e6,
+                f"{name}_write_ns": float(str(writing_ms)) * 1e6,
+            }
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnection]):
+    """Runs SQL on the user's server, in a database of its own."""
+
+    name = "sqlserver"
+    sql_folder: Path = Path(__file__).parent / "sql"
+    loads_dumps = False
+    durability_settings = ("delayed_durability", "recovery_model")
+    schema_word = "database"
+    holder_word = "server"
+    longest_schema_name = 123
+    _title = "SQL Server"
+
+    def __init__(self, context: EngineContext) -> None:
+        super().__init__()
+        self._dsn = dsn_of(context.options)
+        self._options = context.options
+        self.threads = context.threads
+        if context.settings:
+            raise UsageError(
+                f"settings of SQL Server: {', '.join(context.settings)}",
+                "the harness does not configure an external server",
+                "set them there, and describe the set-up with --label",
+            )
+
+    def version(self) -> EngineVersion:
+        return server_version(self._options)
+
+    def effective_config(self) -> Mapping[str, str]:
+        return {str(name): str(value) for name, value in self._query(_SETTINGS)}
+
+    def lost_without_power(self) -> Mapping[str, str]:
+        found = self.effective_config()["delayed_durability"]
+        if found == "DISABLED":
+            return {}
+        return {
+            f"delayed_durability={found}": "commits are acknowledged before they are in the log"
+        }
+
+    def data_bytes(self) -> int | None:
+        """Size of tables and indexes in the database."""
+        ((pages,),) = self._query("select sum(used_page_count) from sys.dm_db_partition_stats")
+        return None if pages is None else int(str(pages)) * 8192
+
+    def _new_connection(self) -> SqlServerConnection:
+        return SqlServerConnection(self._dsn, self._schema or "")
+
+    def _new_monitor(self) -> Monitor:
+        return _Counters(self.connect())
+
+    def _loader(self) -> Loader:
+        return Loader(connect=self.connect, threads=self.threads)
+
+    def _create(self, schema: str, mark: str) -> None:
+        with self._server() as connection:
+            _run(connection, f"create database [{schema}] collate Latin1_General_100_BIN2")
+        with self._server(schema) as connection:
+            _run(connection, f"create table {_MARK_TABLE} (mark nvarchar(max) not null)")
+        self._set_mark(schema, mark)
+
+    def _set_mark(self, schema: str, mark: str) -> None:
+        with self._server(schema) as connection:
+            _run(connection, f"delete from {_MARK_TABLE}")
+            _run(connection, f"insert into {_MARK_TABLE} (mark) values (%s)", mark)
+
+    def _stored_mark(self, schema: str) -> str | None:
+        with self._server() as connection:
+            if not _rows(connection, "select 1 from sys.databases where name = %s", schema):
+                return None
+        with self._server(schema) as connection:
+            if not _rows(connection, "select 1 from sys.tables where name = %s", _MARK_TABLE):
+                return ""
+            rows = _rows(connection, f"select mark from {_MARK_TABLE}")
+        return str(rows[0][0]) if rows else ""
+
+    def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
+        tables = {*ours["table"], _MARK_TABLE}
+        with self._server(schema) as connection:
+            others = [
+                f"{kind} {name}"
+                for kind, name in _rows(connection, _OBJECTS)
+                if kind != "user_table" or name.lower() not in tables
+            ]
+        if others:
+            raise self._not_ours(schema, others)
+        with self._server() as connection:
+            _run(connection, f"drop database [{schema}]")
+
+    def _lock(self) -> Callable[[], None]:
+        """Lock, in a database that every login may enter; the lock ends with its session."""
+        with self._raising():
+            connection = self._dsn.connect("tempdb")
+            try:
+                ((result,),) = _rows(connection, _LOCK)
+            except BaseException:
+                connection.close()
+                raise
+        if result >= 0:
+            release = "exec sp_releaseapplock @Resource = 'tierbench', @LockOwner = 'Session'"
+            return partial(end_session, partial(_run, connection, release), connection.close)
+        connection.close()
+        raise self._locked("another session has the application lock 'tierbench' in tempdb")
+
+    @property
+    def _address(self) -> str:
+        return self._dsn.address
+
+    @contextmanager
+    def _server(self, database: str = "") -> Iterator[Any]:
+        """A connection for work on the harness's databases; RunFailed if it is not allowed."""
+        with self._raising(), closing(self._dsn.connect(database)) as connection:
+            yield connection
+
+    @contextmanager
+    def _raising(self) -> Iterator[None]:
+        try:
+            yield
+        except ERRORS as error:
+            raise RunFailed(
+                f"SQL Server at {self._address}",
+                str(error),
+                "the login needs the server role dbcreator, and VIEW SERVER STATE for counters",
+            ) from error
+
+
+def _run(connection: Any, sql: str, *values: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values or None)
+
+
+def _rows(connection: Any, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values or None)
+        return [tuple(row) for row in cursor.fetchall()]

@@ -1,0 +1,1 @@
+\ir ../../../_sql/tpch/10_tables.sql

@@ -1,0 +1,1 @@
+\ir ../../../_sql/tpch/20_keys.sql

@@ -1,0 +1,1 @@
+\ir ../../../_sql/tpch/30_indexes.sql

@@ -1,0 +1,1 @@
+\ir ../../../_sql/tpch/40_foreign_keys.sql
