@@ -29,6 +29,7 @@ class Work:
     """A workplace that notes finished steps."""
 
     repeats = 2
+    media = None
 
     def __init__(self) -> None:
         self.steps: list[str] = []

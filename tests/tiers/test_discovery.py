@@ -109,7 +109,7 @@ def test_a_user_without_a_home_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> N
     for place in (paths.data_root, paths.state_dir):
         with pytest.raises(UsageError, match="no home directory") as refused:
             place()
-        assert refused.value.hint == "set HOME or HARNESS_DATA"
+        assert "HARNESS_DATA" in refused.value.hint
 
 
 def test_the_example_host_file_shows_every_kind() -> None:

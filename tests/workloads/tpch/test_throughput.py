@@ -142,7 +142,7 @@ def test_a_statement_that_fails_ends_the_test_and_names_query_and_stream(session
 
 def test_a_query_at_its_limit_has_no_time_and_its_stream_goes_on(session):
     session.engine.slow = sql(1, 3)
-    test = run(session, query_timeout=1)
+    test = run(session, query_timeout_s=1)
     assert not test.finished
     assert [e.finished for e in test.streams[0]].index(False) == 3
     assert len(test.streams[0]) == 22
