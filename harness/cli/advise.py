@@ -42,6 +42,8 @@ _DECIDING_REPEATS, _FEWEST_REPEATS = 6, 3
 _LOOKS = 2
 #: What a run takes in addition to its phases: restoring data, starting, checking, stopping.
 _OTHER_S = 8.0
+#: Runs that have less time have less data, too: restoring and checking them takes most of it.
+_SHORT_RUN_S = 25.0
 _SHORTEST_S, _LONGEST_S = 3.0, 120.0
 
 
@@ -77,7 +79,8 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
         return
     arms = _arms(options.from_, tiers, parts)
     budget_ns = parse_duration_ns(options.budget)
-    phases = _phases(parameters, options.pairs, budget_ns / 1e9, 1 + len(arms))
+    given = _sized(parameters, options, budget_ns / 1e9, 1 + len(arms))
+    phases = _phases(parameters, given, budget_ns / 1e9, 1 + len(arms))
     name = f"advise-{parameters.workload}-{(options.engine or [''])[0]}"
     options = replace(options, placement=[f"{options.from_}-both", *arms], name=name, pairs=phases)
     goal = Goal(budget_ns, _RESOLVE, _MOST_PAIRS, _LOOKS)
@@ -142,6 +145,15 @@ def _arms(
             arms[f"{tier}-data-{today}-wal"] = (("data",), tier)
         arms[f"{tier}-both"] = (("wal", "data") if parts else ("data",), tier)
     return arms
+
+
+def _sized(
+    parameters: type[Parameters], options: AdviseOptions, budget_s: float, arms: int
+) -> dict[str, str]:
+    """Return the parameters, with less data than by default where runs have to be short."""
+    each_s = budget_s / (_PAIRS * arms)
+    small = dict(parameters.small) if each_s < _SHORT_RUN_S else {}
+    return {**small, **options.pairs}
 
 
 def _phases(

@@ -350,6 +350,8 @@ class Parameters:
     property_files: ClassVar[bool] = False
     #: The hint if a tier has too little space.
     smaller: ClassVar[str] = "less data"
+    #: Defaults of `harness advise` where runs have to be short.
+    small: ClassVar[Mapping[str, str]] = {}
     #: Names that other workloads or programs use for a parameter.
     aliases: ClassVar[Mapping[str, str]] = {}
     _declared: ClassVar[Mapping[str, Parameter]]

@@ -108,6 +108,7 @@ class TpccParams(Parameters):
 
     workload = "tpcc"
     smaller = "fewer --warehouses"
+    small: ClassVar[Mapping[str, str]] = {"warehouses": "2"}
     drivers: ClassVar[Mapping[str, str]] = {
         "loadgen": "native client",
         "hammerdb": "HammerDB 4 to 6, with its own schema and procedures",
