@@ -156,9 +156,9 @@ def test_the_demo_ends_with_its_verdicts_although_a_run_failed(engines: Path) ->
         [script], env=os.environ | env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1, done.stderr
-    *_, verdict, a, b, c, d, report = done.stdout.splitlines()
-    assert " against ssd-both" in verdict
-    assert all(line.startswith("failed: ") for line in (a, b, c, d))
+    *lines, report = done.stdout.splitlines()
+    assert any(" against ssd-both" in line for line in lines)
+    assert sum(line.startswith("failed: ") for line in lines) == 4
     assert Path(report.removeprefix("report: ")).is_file()
 
 
