@@ -114,7 +114,7 @@ ENGINE = EngineFactory(
         "location": "with master: URL of the folder for tables, such as s3a://bucket/folder",
         "conf": "file of settings, secrets too, as spark-defaults.conf",
     },
-    workloads=workloads_in(LocalSpark.sql_folder),
+    workloads=(*workloads_in(LocalSpark.sql_folder), "sql"),
     placeable=LocalSpark.supported_parts,
     not_placeable={
         "wal": "its tables are read only: it has no log",
