@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from harness.store.runs import StoredRun
 from harness.units import format_ns
@@ -12,6 +13,7 @@ from reports.explain.ceilings import ceilings, operations_of
 from reports.explain.devices import PARTS, Call, Cell, Devices, longest_call, tiers_of, timed_calls
 from reports.formatting import NOTHING, percent, significant
 from reports.metric_registry import load_of
+from reports.response import performance
 from reports.sections import Table
 from reports.series import Panel
 
@@ -37,7 +39,8 @@ def article(noun: str) -> str:
 def cause(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> str:
     """Return the call that sessions on A spend most time in, of parts that moved, on A and on B.
 
-    Empty where no part moved, or one side has no I/O trace.
+    Empty where no part moved, or one side has no I/O trace, and where the call became shorter
+    although the runs became slower, or the other way round: then it is not the cause.
     """
     if not a or not b:
         return ""
@@ -47,11 +50,20 @@ def cause(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> str:
     before, after = (_mean_ns(runs, call) for runs in (a, b)) if call else (None, None)
     if call is None or before is None or after is None:
         return ""
+    gain = _gain(a, b)
+    if gain is not None and (before < after if gain > 1 else after < before):
+        return ""
     share = _waiting(a, moved)
     return (
         f"a {call.operation} of {PART_WORDS.get(call.part, call.part)} takes {format_ns(before)} "
         f"on {on_a[call.part]}, {format_ns(after)} on {on_b[call.part]}"
     ) + (f" ({share})" if share else "")
+
+
+def _gain(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> float | None:
+    """Return the throughput of B as a multiple of A's; None where a side has none."""
+    on_a, on_b = ([one[0] for run in runs if (one := performance(run))] for runs in (a, b))
+    return median(on_b) / median(on_a) if on_a and on_b else None
 
 
 @dataclass(frozen=True)

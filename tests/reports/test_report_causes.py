@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import explained_runs
 import pytest
 from explained_runs import tpcc
 from narrowed import of_kind
 from report_runs import Case, csv_rows, metric, tables, write
 
 from harness.store.runs import StoredRun
-from reports.explain.causes import file_operations
+from reports.explain.causes import cause, file_operations
 from reports.report import Report
 from reports.sections import Block, Drawing, Section, Table, plain
 from reports.tables import PanelTables
@@ -91,3 +92,13 @@ def test_the_csv_has_the_numbers_of_the_tables(tmp_path: Path) -> None:
     assert float(by_arm["pmem-both"]["median"]) == row.b.median
     assert by_arm["pmem-both"]["verdict"] == row.verdict == "faster"
     assert by_arm["ssd-both"]["times_better"] == ""
+
+
+@pytest.mark.parametrize(("rate", "named"), [(2000, True), (500, False)])
+def test_a_shorter_call_is_no_cause_of_slower_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: int, named: bool
+) -> None:
+    slow = [tpcc(tmp_path, "ssd-both", block, rate=1000 + block) for block in range(6)]
+    monkeypatch.setitem(explained_runs.CALLS, ("wal", "sync"), (1000, 4))
+    fast = [tpcc(tmp_path, "pmem-both", block, rate=rate + block) for block in range(6)]
+    assert bool(cause(slow, fast)) == named
