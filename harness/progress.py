@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from harness import terminal
 from harness.units import format_bytes
 
 if TYPE_CHECKING:
@@ -131,7 +132,8 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print one line for a person, above the bars."""
-        print(text, file=sys.stderr, flush=True)
+        terminal.say(text, file=sys.stderr)
+        sys.stderr.flush()
 
 
 class SilentProgress(Progress):
