@@ -259,7 +259,7 @@ def test_ctrl_c_before_the_first_finished_step_leaves_nothing(loaded):
     ("suite", "more"),
     [
         ("quick", ["--tier", "dram", "-p", "only=chase,random", "-p", "range=16MiB",
-                   "-p", "pages=base", "--duration", "50ms", "--ramp-up", "1ms"]),
+                   "-p", "pages=base", "--duration", "50ms", "--warm-up", "1ms"]),
         ("ioping", ["--tier", "ssd", "-p", "requests=10", "-p", "working_set=1MiB"]),
     ],
 )  # fmt: skip

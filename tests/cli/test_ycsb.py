@@ -85,7 +85,7 @@ REFUSED = [
     (("--engine", "duckdb"), "choose an engine that ycsb runs on"),
     (("--engine", "rocksdb", "-p", "table=other"), "the table has this name: usertable"),
     (("--engine", "postgres", "--scale", "1"), "--scale is an option of tpch"),
-    (("--engine", "postgres", "-p", "users=6"), "users is a parameter of tpcc"),
+    (("--engine", "postgres", "-p", "users=6"), "users is a parameter of sql and tpcc"),
     (("--engine", "postgres", "--threads", "6", "-p", "threads=5"), "is given twice"),
     (("--engine", "postgres", "-P", "nowhere"), "No such file"),
     (("--engine", "postgres", "--update", "blind"), "leave --update out"),

@@ -76,7 +76,7 @@ REFUSED = [
     (("--duration", "2500ms"), "choose --duration 3s"),
     (("--ramp-up", "100ms"), "choose --ramp-up 1s"),
     (("--rate", "0.5"), "choose --rate 1"),
-    (("--workload", "e"), "add -p operations="),
+    (("--workload", "e"), "add --operations "),
     (("-p", "data_seed=7"), "leave data_seed out"),
     (("-p", "verify_reads=true", "-p", "fieldlengthdistribution=uniform"), "dataintegrity"),
     (("--operations", "1"), "choose fewer --threads"),

@@ -28,6 +28,8 @@ ALLOWED = {
     "installations, which only root writes": {
         "engines/_innodb/cluster.py Cluster._system_tables",
         "engines/rocksdb/installation.py _digest",
+        "engines/spark/installation.py _output",
+        "harness/drivers/hammerdb/installation.py _is_executable",
         "harness/drivers/hammerdb/installation.py _version",
         "harness/drivers/ycsb/build.py _build",
         "harness/drivers/ycsb/build.py _digest",
@@ -42,6 +44,8 @@ ALLOWED = {
         "engines/postgres/load.py Loader.run_dump",
         "engines/postgres/load.py _copy_file",
         "engines/rocksdb/optionsfile.py read_options_file",
+        "engines/spark/configuration.py _in_file",
+        "engines/sqlserver/load.py insert",
         "engines/voltdb/load.py procedures_digest",
     },
     "below /proc": {

@@ -183,6 +183,7 @@ ALLOWED = {
         "harness/store/transfer.py _extract",
         "harness/install/__init__.py _install",
         "harness/install/archives.py Jars.unpack",
+        "harness/install/archives.py SourceArchive.unpack",
         "harness/install/debs.py Debs.unpack",
         "harness/install/debs.py _merge",
         "harness/install/debs.py Apt.__init__",
