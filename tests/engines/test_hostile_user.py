@@ -61,7 +61,7 @@ TLS_NAMES = ("tls", "sections.cnf", "authority.key", "authority.pem", "server.cs
 #: A liveness bound, far above anything a busy machine needs; never a measurement.
 PATIENCE_S = 300
 #: What root waits for a server that hangs, as one does that opens a FIFO; VoltDB starts slowly.
-TIMEOUTS_S = {"voltdb": 20.0}
+TIMEOUTS_S = {"voltdb": 20.0, "mysql": 20.0}
 TIMEOUT_S = 8.0
 ROUNDS = 3
 
