@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ from harness.workloads.resume import ResumeCursor
 _NS_PER_S = 1e9
 
 
-class Statement:
+class Statement(ABC):
     """One query of a run; each workload has a class of its own.
 
     ``sql``: one statement without a semicolon. ``labels``: of its metrics and checks, ``query``
@@ -48,20 +49,20 @@ class Statement:
     sql: str
 
     @property
-    def labels(self) -> dict[str, str]:
-        raise NotImplementedError
+    @abstractmethod
+    def labels(self) -> dict[str, str]: ...
 
     @property
-    def name(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def name(self) -> str: ...
 
     @property
-    def title(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def title(self) -> str: ...
 
     @property
-    def step(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def step(self) -> str: ...
 
 
 S = TypeVar("S", bound=Statement)

@@ -74,7 +74,6 @@ class _ScriptDriver(Driver):
         return found
 
     def variables(self) -> dict[str, str]:
-        """The values of ``--define``."""
         return dict(one.split("=", 1) for one in self.params.define or ())
 
     def offered(self, seed: int) -> Load:
@@ -130,7 +129,7 @@ class PgbenchDriver(_ScriptDriver):
 
 @dataclass(frozen=True)
 class SysbenchDriver(_ScriptDriver):
-    """sysbench of the machine."""
+    """sysbench as the machine has it installed."""
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         if not engine.sysbench_driver or engine.kind != "managed":

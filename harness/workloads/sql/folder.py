@@ -278,5 +278,5 @@ def _load_file(path: Path, name: str, tables: Mapping[str, str], opened: _Opened
 
 
 def _spoken(table: str) -> str:
-    """``public.orders`` of ``"public".orders``."""
+    """Return the name without quotes: ``public.orders`` of ``"public".orders``."""
     return re.sub(r'["`]', "", table).lower()

@@ -52,7 +52,7 @@ _WRITES = re.compile(
 
 @dataclass(frozen=True)
 class Query(query_runs.Statement):
-    """A file of ``queries/``."""
+    """One query: a file of the folder ``queries/``."""
 
     query: str
     sql: str
