@@ -12,6 +12,7 @@ Of stored query plans, whose times are those of the profiled execution, papers p
                          executes that as an operator of its own (MySQL, MariaDB)
 ``index_lookup_ns``      of a relation: its index lookups' time over their number, where the
                          engine counts lookups (MySQL, MariaDB)
+``index_lookup_rows``    of a relation: the rows that its index lookups return, over their number
 ``plan_behind_scan_ns``  of a query: all operators that are no scan; nothing outside operators
 =======================  ===================================================================
 """
@@ -358,6 +359,7 @@ def _quantity(metric: str, query: str) -> Quantity:
 def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Number]:
     """Ratio of the two arms' query times where this share (in percent) of the rows is selected."""
     if metric != "query_duration_ratio":
+        yield from _ratio_of_query(a, b, metric, point)
         return
     shares = a.summaries("query_selected_fraction")
     times_a, times_b = (arm.summaries("query_duration_ns") for arm in (a, b))
@@ -367,6 +369,14 @@ def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Numbe
         if str(int(100 * share.median + 1e-6)) == point.x and timed in times_a and timed in times_b:
             ratio = times_a[timed].median / times_b[timed].median
             yield Number(ratio, "", _of_both(a, b))
+
+
+def _ratio_of_query(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Number]:
+    """Ratio of the two arms in a metric of one query: ``plan_operator_ns_ratio[operator=scan]``."""
+    quantity = _quantity(metric.replace(RATIO, "", 1), point.x)
+    over, under = (arm.summaries(quantity.name).get(quantity) for arm in (a, b))
+    if over and under and under.median:
+        yield Number(over.median / under.median, "", _of_both(a, b))
 
 
 def _of_both(a: Arm | Line, b: Arm | Line) -> tuple[str, ...]:
@@ -384,9 +394,9 @@ def published_points(
             yield from ((line, series) for line in sweep.meant_by(series.arm))
 
 
-TABLE_READ, INDEX_LOOKUP = "table_read_ns", "index_lookup_ns"
+TABLE_READ, INDEX_LOOKUP, LOOKUP_ROWS = "table_read_ns", "index_lookup_ns", "index_lookup_rows"
 BEHIND_SCAN = "plan_behind_scan_ns"
-PLAN_METRICS = frozenset({TABLE_READ, INDEX_LOOKUP, BEHIND_SCAN})
+PLAN_METRICS = frozenset({TABLE_READ, INDEX_LOOKUP, LOOKUP_ROWS, BEHIND_SCAN})
 
 
 def plan_summaries(runs: Iterable[StoredRun], metric: str) -> dict[Quantity, Summary]:
@@ -410,25 +420,27 @@ def _of_run(run: StoredRun) -> Mapping[Quantity, float]:
 
 
 def plan_metrics(query: str, document: Mapping[str, Any]) -> dict[Quantity, float]:
-    """Of a stored plan (``ExecutedPlan.to_json``), in ns."""
+    """Of a stored plan (``ExecutedPlan.to_json``): times in ns."""
     operators = list(_walk(document["operators"]))
     later_ns = sum(one["time_ns"] for one in operators if one["kind"] != "scan")
     found = {Quantity(BEHIND_SCAN, (("query", query),)): float(later_ns)}
     reads: dict[str, float] = {}
-    lookups: dict[str, tuple[float, int]] = {}
+    lookups: dict[str, tuple[float, int, int]] = {}
     for one in operators:
         relation = one["relation"]
         if one["kind"] != "scan" or relation is None:
             continue
         if one["lookups"]:
-            time_ns, count = lookups.get(relation, (0.0, 0))
-            lookups[relation] = time_ns + one["time_ns"], count + one["lookups"]
+            time_ns, rows, count = lookups.get(relation, (0.0, 0, 0))
+            sums = time_ns + one["time_ns"], rows + one["rows"], count + one["lookups"]
+            lookups[relation] = sums
         else:
             reads[relation] = reads.get(relation, 0.0) + one["time_ns"]
     for relation, time_ns in reads.items():
         found[_of_relation(TABLE_READ, query, relation)] = time_ns
-    for relation, (time_ns, count) in lookups.items():
+    for relation, (time_ns, rows, count) in lookups.items():
         found[_of_relation(INDEX_LOOKUP, query, relation)] = time_ns / count
+        found[_of_relation(LOOKUP_ROWS, query, relation)] = rows / count
     return found
 
 

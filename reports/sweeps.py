@@ -31,7 +31,7 @@ from reports.metric_registry import essential_parameters, load_of, metric_info
 from reports.run_configuration import marked, spec_facts
 from reports.sequences import grouped
 from reports.series import Panel
-from reports.values import Measured, Quantity, Summary, in_order
+from reports.values import Measured, Quantity, Summary, in_order, mean_durations, summarise
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Swept:
     """A metric and the parameter that it is shown over, as a fact of the spec.
 
     ``place``: another parameter, whose values have a place of their own each, side by side;
-    ``percentiles``: which of a histogram's. ``share``: a metric with the same labels that says
+    ``percentiles``: which of a histogram's; ``mean``: its mean, too. ``share``: a metric with the same labels that says
     which share of the whole the parameter stands for; values are then per cent, cut as the
     papers print them. ``offered``: the parameter is the rate of a load, and the metric is shown of
     its main operation only.
@@ -49,6 +49,7 @@ class Swept:
     parameter: str
     place: str = ""
     percentiles: tuple[str, ...] = ()
+    mean: bool = False
     share: str = ""
     offered: bool = False
 
@@ -56,7 +57,7 @@ class Swept:
 SWEPT = (
     Swept("new_orders_per_minute", "params.users"),
     Swept("operations_per_second", "params.threads", "params.workload"),
-    Swept("operation_duration_ns", "params.threads", "params.workload", ("50", "99")),
+    Swept("operation_duration_ns", "params.threads", "params.workload", ("50", "99"), mean=True),
     Swept("transaction_duration_ns", "params.rate", "", ("99",), offered=True),
     Swept("operation_duration_ns", "params.rate", "params.workload", ("99",), offered=True),
     Swept("query_duration_ns", "params.q6_dates", share="query_selected_fraction"),
@@ -222,15 +223,24 @@ def side_by_side(found: Sequence[Sweep]) -> list[list[Sweep]]:
 
 def _parts(panel: Panel, swept: Swept) -> Iterator[_Part]:
     for arm in panel.arms:
-        kinds = arm.kinds()
-        for quantity, summary in arm.summaries(swept.metric).items():
-            if swept.percentiles and quantity.label("percentile") not in swept.percentiles:
+        for one, summary in _summaries(arm, swept):
+            if swept.offered and not _is_main(panel.workload, arm.usable, one.quantity):
                 continue
-            if swept.offered and not _is_main(panel.workload, arm.usable, quantity):
-                continue
-            value = _value(arm, swept, quantity)
+            value = _value(arm, swept, one.quantity)
             if value is not None:
-                yield _Part(arm, value, summary, kinds[quantity], spec_facts(arm.usable[0]))
+                yield _Part(arm, value, summary, one, spec_facts(arm.usable[0]))
+
+
+def _summaries(arm: Arm, swept: Swept) -> Iterator[tuple[Measured, Summary]]:
+    kinds = arm.kinds()
+    for quantity, summary in arm.summaries(swept.metric).items():
+        if not swept.percentiles or quantity.label("percentile") in swept.percentiles:
+            yield kinds[quantity], summary
+    means = [mean_durations(run, swept.metric) for run in arm.usable] if swept.mean else []
+    for quantity, one in (means[0] if means else {}).items():
+        values = (run[quantity].value for run in means if quantity in run)
+        if summary := summarise(value for value in values if value is not None):
+            yield one, summary
 
 
 def _is_main(workload: str, runs: Sequence[StoredRun], quantity: Quantity) -> bool:

@@ -31,10 +31,13 @@ class Quantity:
 
 #: Labels of what a client asks for: their values say by themselves what they are.
 CLIENT_LABELS = ("transaction", "operation")
+#: The label of a mean of durations.
+_STATISTIC = "statistic"
 
 
 def _label_text(name: str, value: str) -> str:
-    return value.replace("_", " ") if name in CLIENT_LABELS else f"{name} {value}"
+    bare = name in (*CLIENT_LABELS, _STATISTIC)
+    return value.replace("_", " ") if bare else f"{name} {value}"
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,21 @@ def measured_value(run: StoredRun, quantity: Quantity) -> float | None:
     """Return a run's value; None where it has none."""
     one = measured(run).get(quantity)
     return None if one is None else one.value
+
+
+def mean_durations(run: StoredRun, metric: str) -> dict[Quantity, Measured]:
+    """Return the means of a run's histograms of one metric, as the papers have times.
+
+    They are shown, and never compared: a comparison is of percentiles.
+    """
+    found: dict[Quantity, Measured] = {}
+    for one in comparable_metrics(run):
+        durations = histogram(one) if one["name"] == metric else None
+        if durations is not None and durations.total:
+            labels = (*sorted(one["labels"].items()), (_STATISTIC, "mean"))
+            quantity = Quantity(metric, labels)
+            found[quantity] = _of_quantity(quantity, one, durations.mean, "the mean of each run")
+    return found
 
 
 def measured_together(runs: Sequence[StoredRun]) -> list[dict[Quantity, Measured]]:

@@ -13,6 +13,7 @@ from reports.conclusions.devices import (
     BelowDevice,
     IndexGain,
     Instructions,
+    Points,
     Practice,
     PricePerformance,
     Tiers,
@@ -22,7 +23,9 @@ from reports.conclusions.model import AnyOf, Conclusion, Test
 
 #: The papers whose conclusions are about engines, about good practice on devices, and on devices.
 OF_ENGINES, OF_PRACTICE, OF_DEVICES = "nvm-for-databases", "empirical-guide", "perma-bench"
-PAPERS = (OF_ENGINES, OF_PRACTICE, OF_DEVICES)
+#: Those about primitives of storage, and about persistent indexes.
+OF_PRIMITIVES, OF_INDEXES = "pmem-io-primitives", "bento"
+PAPERS = (OF_ENGINES, OF_PRACTICE, OF_DEVICES, OF_PRIMITIVES, OF_INDEXES)
 _TESTS: Mapping[str, Callable[..., Test]] = {
     "compared": Compared,
     "gain-under": GainUnder,
@@ -30,6 +33,7 @@ _TESTS: Mapping[str, Callable[..., Test]] = {
     "below-device": BelowDevice,
     "practice": Practice,
     "tiers": Tiers,
+    "points": Points,
     "index-gain": IndexGain,
     "instructions": Instructions,
     "unflushed": Unflushed,

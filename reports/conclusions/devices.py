@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
@@ -273,6 +273,56 @@ def _dimm_bytes(device: Device) -> int:
     listed = _host(device).get("dimms", ())
     sizes = {one["size_bytes"] for one in listed if one.get("technology") == "Optane"}
     return int(sizes.pop()) if len(sizes) == 1 else 0
+
+
+def _named(point: Point) -> str:
+    """Name what a point did: ``granularity ntstore random 256 B, 4 threads``."""
+    size = format_bytes(point.number(_SIZE)) if point[_SIZE] else ""
+    kind = kind_of(point) if point["operation"] else point["method"]
+    lines = f"{point['dirty_lines']} dirty lines" if point["dirty_lines"] else ""
+    words = (point["measurement"].replace("_", " "), kind, point["pattern"], size, lines)
+    own = (point[label] for label in _WORK)
+    return f"{' '.join(filter(None, (*words, *own)))}, {threads_of(point)}"
+
+
+@dataclass(frozen=True)
+class Points(Test):
+    """Tests one point over another that is alike in all but what is compared.
+
+    ``dram``: the first is of DRAM, and the other of another tier of its host.
+    """
+
+    metric: str
+    over: Having
+    under: Having
+    labels: Having = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
+    dram: bool = False
+
+    def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
+        query = PairQuery(
+            self.metric, self.labels, self.over, self.under, self.apart, each=_named, every=True
+        )
+        for device in _modules(evidence):
+            others = [one for one in evidence.devices if one.host == device.host and is_dram(one)]
+            for first in others if self.dram else [device]:
+                for one in _ratios(query, first, device):
+                    what = f"{device.marked_name}, {one.name}: over {self._other(one)}"
+                    yield _trial(what, one, bound, device)
+
+    def _other(self, one: PointRatio) -> str:
+        name = _named(one.under)
+        return "another tier" if name == one.name else name
+
+    def missing(self, evidence: Evidence) -> Iterator[str]:
+        sides = ({**self.labels, **side} for side in (self.over, self.under))
+        texts = (" ".join(f"{name}={_text(value)}" for name, value in one.items()) for one in sides)
+        where = "on DRAM and another tier of its host" if self.dram else "on a tier other than DRAM"
+        yield f"{self.metric} of {' and of '.join(dict.fromkeys(texts))} {where}"
+
+
+def _text(value: str | tuple[str, ...]) -> str:
+    return value if isinstance(value, str) else "|".join(filter(None, value))
 
 
 @dataclass(frozen=True)

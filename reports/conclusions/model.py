@@ -87,7 +87,7 @@ class Conclusion:
     """A paper's conclusion. ``ratio``: what its trials are ratios of, and ``expected`` where.
 
     ``of``: ``most``: it holds where it does for more than half of its trials; ``some``: where it
-    does for any. ``command``: what measures it.
+    does for any; ``all``: where it does for each. ``command``: what measures it.
     """
 
     paper: str
@@ -98,7 +98,7 @@ class Conclusion:
     test: Test
     command: str
     bound: float = 1.1
-    of: Literal["most", "some"] = "most"
+    of: Literal["all", "most", "some"] = "most"
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,10 @@ class Checked:
                 return "holds here"
             return "does not hold here" if contrary else "not testable here"
         real = sum(not one.emulated for one in self.tested)
-        if 2 * holds > real:
+        every = self.conclusion.of == "all"
+        if holds and (holds == real if every else 2 * holds > real):
             return "holds here"
-        if contrary and 2 * contrary >= real:
+        if contrary and (every or 2 * contrary >= real):
             return "does not hold here"
         return "not testable here"
 

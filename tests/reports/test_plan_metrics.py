@@ -47,6 +47,8 @@ def test_a_lookup_costs_its_operators_time_over_its_loops() -> None:
         ("table_read_ns", "customer"): 8.0,  # the filter's 2 ms are not in it
         ("index_lookup_ns", "orders"): 0.8,
         ("index_lookup_ns", "lineitem"): 0.5,
+        ("index_lookup_rows", "orders"): 10e-6,  # rows, divided as times are
+        ("index_lookup_rows", "lineitem"): 4e-6,
         # sort 10, aggregate 40, joins 150 - 50 - 100 * 0.5 and 50 - 10 - 30 * 1
         ("plan_behind_scan_ns", ""): 10 + 40 + 50 + 10,
     })  # fmt: skip
@@ -95,6 +97,7 @@ def test_the_papers_numbers_have_their_neighbours(tmp_path: Path) -> None:
         "s,mysql/ssd-both,3,250,us,5,index_lookup_ns[relation=orders]\n"
         "s,mysql/ssd-both,3,1,s,0,table_read_ns[relation=customer]\n"
         "s,mysql/ssd-both,4,30,us,0,index_lookup_ns[relation=lineitem]\n"
+        "s,mysql/ssd-both,3,30,1,5,index_lookup_rows[relation=lineitem]\n"
         "s,duckdb/ssd-both,1,1.4,s,0,plan_behind_scan_ns\n"
     )
     runs = [
@@ -108,5 +111,6 @@ def test_the_papers_numbers_have_their_neighbours(tmp_path: Path) -> None:
     text = files.markdown.read_text(encoding="utf-8")
     assert "| 250 µs ± 5 µs | 800 µs |" in text
     assert "| 1 s | 8 ms |" in text
+    assert "| 30 ± 5 | 4 |" in text
     assert "| 30 µs | – |" in text  # query 4 was not run
     assert "| 1.4 s | 20 ms |" in text
