@@ -39,10 +39,10 @@ class Swept:
     """A metric and the parameter that it is shown over, as a fact of the spec.
 
     ``place``: another parameter, whose values have a place of their own each, side by side;
-    ``percentiles``: which of a histogram's; ``mean``: its mean, too. ``share``: a metric with the same labels that says
-    which share of the whole the parameter stands for; values are then per cent, cut as the
-    papers print them. ``offered``: the parameter is the rate of a load, and the metric is shown of
-    its main operation only.
+    ``percentiles``: which of a histogram's; ``mean``: its mean, too. ``share``: a metric with the
+    same labels that says which share of the whole the parameter stands for; values are then per
+    cent, cut as the papers print them. ``offered``: the parameter is the rate of a load, and the
+    metric is shown of its main operation only.
     """
 
     metric: str

@@ -13,6 +13,7 @@ from micro_runs import (
     DRAM,
     KINDS,
     card_run,
+    duration,
     micro_run,
     numa_tier,
     operations,
@@ -324,6 +325,65 @@ def test_sizes_of_dimms_are_compared_between_hosts(tmp_path: Path) -> None:
     assert trial["ratio"] == pytest.approx(1.5)
     assert "256 GiB over 128 GiB" in trial["what"]
     assert checked("perma-bench", "6 (1)", runs[:1]).why == "not-measured"
+
+
+def _entries(root: Path, zero: float, **labels: Any) -> StoredRun:
+    per_s = {"zero": zero, "classic": 1e6}
+    metrics = [
+        operations("log", value, writer=writer, padded="yes", entry_bytes=64, threads=1, **labels)
+        for writer, value in per_s.items()
+    ]
+    return micro_run(root, metrics)
+
+
+def test_fewer_barriers_of_a_log(tmp_path: Path) -> None:
+    found = checked("pmem-io-primitives", "3.1", [_entries(tmp_path, 2e6)])
+    assert found.outcome == "holds here"
+    assert [one.to_json()["ratio"] for one in found.tested] == [pytest.approx(2.0)]
+    slower = checked("pmem-io-primitives", "3.1", [_entries(tmp_path / "b", 1e6)])
+    assert slower.outcome == "does not hold here"
+
+
+def test_a_line_that_is_written_again(tmp_path: Path) -> None:
+    metrics = [
+        duration("persist_latency", {ns: 1000}, pattern=pattern, threads=1, access_size_bytes=64,
+                 operation="store", flush="clwb", fence="sfence", **labels)
+        for pattern, ns, labels in (("hotspot", "811", {"hotspot_bytes": 64}),
+                                    ("sequential", "104", {}))
+    ]  # fmt: skip
+    found = checked("pmem-io-primitives", "2.3", [micro_run(tmp_path, metrics)])
+    (trial,) = found.to_json()["trials"]
+    assert trial["what"].count("hotspot") == 1 and "sequential" in trial["what"]
+
+
+def test_dram_before_pmem(tmp_path: Path) -> None:
+    def device(tier: str, gb_per_s: float, **changes: Any) -> StoredRun:
+        metrics = [rate("threads", gb_per_s, 6, **KINDS["load"], pattern="random",
+                        access_size_bytes=256, threads=4)]  # fmt: skip
+        return micro_run(tmp_path / tier, metrics, tier, **changes)
+
+    dram = device("dram", 26, manifest_changes={"tiers": [numa_tier()]})
+    found = checked("pmem-io-primitives", "2.2 (4)", [dram, device("pmem", 10)])
+    assert found.outcome == "holds here"
+    assert [one.to_json()["ratio"] for one in found.tested] == [pytest.approx(2.6)]
+
+
+@pytest.mark.parametrize(("worst", "outcome"), [(1.0, "holds here"), (0.5, "does not hold here")])
+def test_what_never_degrades_holds_of_each_trial(
+    tmp_path: Path, worst: float, outcome: str
+) -> None:
+    arms = {"vanilla": ("clflush", "designed", {}),
+            "manual_mfence": ("clwb", "ff", {"a": 1.15, "d": worst})}  # fmt: skip
+    metrics = [
+        operations(arm, 1e6 * gains.get(workload, 1.0), index="woart", workload=workload, threads=1,
+                   flush=flush, fence="mfence", discipline=discipline)
+        for workload in "abd"
+        for arm, (flush, discipline, gains) in arms.items()
+    ]  # fmt: skip
+    for one in metrics:  # as many repeats as three trials take
+        one["samples"] *= 2
+    found = checked("bento", "5", [micro_run(tmp_path, metrics)])
+    assert (len(found.tested), found.outcome) == (3, outcome)
 
 
 # Pages -----------------------------------------------------------------------------------
