@@ -239,8 +239,8 @@ def _summaries(arm: Arm, swept: Swept) -> Iterator[tuple[Measured, Summary]]:
     means = [mean_durations(run, swept.metric) for run in arm.usable] if swept.mean else []
     for quantity, one in (means[0] if means else {}).items():
         values = (run[quantity].value for run in means if quantity in run)
-        if summary := summarise(value for value in values if value is not None):
-            yield one, summary
+        if mean := summarise(value for value in values if value is not None):
+            yield one, mean
 
 
 def _is_main(workload: str, runs: Sequence[StoredRun], quantity: Quantity) -> bool:

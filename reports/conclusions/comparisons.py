@@ -15,6 +15,7 @@ from functools import cached_property
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
+from reports.compared_rows import Row
 from reports.conclusions.model import Evidence, Test
 from reports.labels import in_words
 from reports.matching import find
@@ -33,6 +34,8 @@ from reports.values import Quantity, measured, measured_value
 
 #: Facts of runs by name, their values as shell patterns; several are separated by ``|``.
 Having = Mapping[str, str]
+#: Values of B and A whose quotient is a speed-up, and the blocks of pairs.
+Repeats = tuple[list[float], list[float], list[int]]
 #: Fewer users or threads than this are no crowd (as for FAST'20's third practice).
 _CROWD = 8
 
@@ -64,12 +67,16 @@ class SpeedUp:
     group: Group | Missing
 
     @cached_property
-    def repeats(self) -> tuple[list[float], list[float], list[int]]:
+    def repeats(self) -> Repeats:
+        """Return the repeats of the result that decides."""
+        return self.repeats_of(None if isinstance(self.group, Missing) else self.group.deciding)
+
+    def repeats_of(self, row: Row | None) -> Repeats:
         """Return values of B and A whose quotient is the speed-up, and the blocks of pairs.
 
         Where lower is better, the sides are exchanged. Repeats that are no pairs have no blocks.
         """
-        if isinstance(self.group, Missing) or (row := self.group.deciding) is None:
+        if isinstance(self.group, Missing) or row is None:
             return [], [], []
         sides = [
             [measured_value(run, row.quantity) for run in arm.runs]
@@ -91,11 +98,14 @@ class SpeedUp:
         row = None if isinstance(self.group, Missing) else self.group.deciding
         return row.estimate.interim_analyses if row and row.estimate else 1
 
-    def trial(self, bound: float, chosen: bool = False) -> Trial:
-        """Return a trial against a bound; ``chosen``: whether it is the best of several."""
+    def trial(self, bound: float, chosen: bool = False, row: Row | None = None) -> Trial:
+        """Return a trial against a bound, of the result that decides or of another row.
+
+        ``chosen``: whether it is the best of several.
+        """
         if isinstance(self.group, Missing):
             return Trial(self.what, self.group, self.emulated)
-        b, a, _ = self.repeats
+        b, a, _ = self.repeats_of(row) if row else self.repeats
         ratio = tested(b, a, bound, self.group.pairing == "paired", self.interim_analyses, chosen)
         return Trial(self.what, ratio, self.emulated)
 

@@ -15,6 +15,7 @@ from reports.compare import Group
 from reports.conclusions.catalogue import conclusions_of
 from reports.conclusions.model import Checked, check_all
 from reports.conclusions.output import conclusion_tables
+from reports.conclusions.queries import QUERIES, query_rows
 from reports.formatting import (
     NOTHING,
     interval_text,
@@ -76,13 +77,17 @@ class FigureRuns:
 
 @dataclass(frozen=True)
 class FigureView:
-    """A figure as the page shows it: a table of published numbers, and one of comparisons."""
+    """A figure as the page shows it: a table of published numbers, and one of comparisons.
+
+    ``queries``: each query next to what the paper says of it.
+    """
 
     of: FigureRuns
     head: Cells
     rows: tuple[tuple[Cell, ...], ...]
     compared: tuple[Cells, ...] = ()
     notes: tuple[str, ...] = ()
+    queries: tuple[Cells, ...] = ()
 
     @property
     def done(self) -> int:
@@ -124,6 +129,7 @@ class FigureView:
                 for row in self.rows
             ],
             "comparisons": [dict(zip(COMPARED, row, strict=True)) for row in self.compared],
+            "queries": [dict(zip(QUERIES, row, strict=True)) for row in self.queries],
         }
 
 
@@ -231,6 +237,8 @@ def _figure_blocks(one: FigureView) -> Iterator[Block]:
         yield note(f"{text}.")
     if one.compared:
         yield Table("Compared here", COMPARED, one.compared)
+    if one.queries:
+        yield Table("Queries, and what the paper says of them", QUERIES, one.queries)
     if one.left_out:
         yield Table("Not run", ("what", "why"), one.left_out)
 
@@ -249,7 +257,13 @@ def _view(
     made = _panels([run for run in one.runs if not is_micro(run)])
     rows = tuple(row.cells for row in published_rows(made, sweeps(made), own))
     groups = tuple(_cells(panel, group, own) for panel in made for group in panel.groups)
-    return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes)
+    own_queries = query_rows(name, one.runs) if _of_queries(one) else ()
+    return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes, own_queries)
+
+
+def _of_queries(one: FigureRuns) -> bool:
+    """Whether it is of all queries: statements are about these runs."""
+    return any("queries" not in run.spec.params and run.spec.workload == "tpch" for run in one.runs)
 
 
 def _other_dimms(one: FigureRuns) -> Iterator[str]:
