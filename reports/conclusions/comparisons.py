@@ -66,9 +66,16 @@ class SpeedUp:
     emulated: tuple[str, ...]
     group: Group | Missing
 
+    @property
+    def refusal(self) -> Missing | None:
+        """Return why the result that decides shows nothing; None where it does."""
+        return self.group if isinstance(self.group, Missing) else _refusal(self.group)
+
     @cached_property
     def repeats(self) -> Repeats:
-        """Return the repeats of the result that decides."""
+        """Return the repeats of the result that decides; none where it shows nothing."""
+        if self.refusal:
+            return [], [], []
         return self.repeats_of(None if isinstance(self.group, Missing) else self.group.deciding)
 
     def repeats_of(self, row: Row | None) -> Repeats:
@@ -105,8 +112,11 @@ class SpeedUp:
         """
         if isinstance(self.group, Missing):
             return Trial(self.what, self.group, self.emulated)
+        if row is None and self.refusal:
+            return Trial(self.what, self.refusal, self.emulated)
         b, a, _ = self.repeats_of(row) if row else self.repeats
-        ratio = tested(b, a, bound, self.group.pairing == "paired", self.interim_analyses, chosen)
+        looks = row.estimate.interim_analyses if row and row.estimate else self.interim_analyses
+        ratio = tested(b, a, bound, self.group.pairing == "paired", looks, chosen)
         return Trial(self.what, ratio, self.emulated)
 
 
@@ -133,7 +143,7 @@ def speed_ups(
             continue
         (group,) = made.groups
         names = f"{what}: {group.b.name} against {group.a.name}"
-        yield SpeedUp(key, names, emulations(runs), _refusal(group) or group)
+        yield SpeedUp(key, names, emulations(runs), group)
 
 
 def _refusal(group: Group) -> Missing | None:
@@ -238,8 +248,8 @@ def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
     what = f"{one.what}, over the same of {other.what}"
     emulated = tuple(dict.fromkeys((*one.emulated, *other.emulated)))
     for speed_up in (one, other):
-        if isinstance(speed_up.group, Missing):
-            return Trial(what, speed_up.group, emulated)
+        if speed_up.refusal:
+            return Trial(what, speed_up.refusal, emulated)
     first, second = (
         {block: b / a for b, a, block in zip(*each.repeats, strict=False) if a}
         for each in (one, other)

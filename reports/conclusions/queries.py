@@ -58,12 +58,15 @@ class _Query:
         return *self.cells, self.statement.text, outcome + why
 
 
-def query_rows(paper: str, runs: Iterable[StoredRun]) -> tuple[tuple[str, ...], ...]:
-    """The rows of ``QUERIES``: one for each query and statement; none without statements."""
-    document = load_yaml(data_folder("profiles") / "fidelity" / f"{paper}.yml", "paper").value
-    if "queries" not in document:
+def query_rows(paper: str, figure: str, runs: Iterable[StoredRun]) -> tuple[tuple[str, ...], ...]:
+    """The rows of ``QUERIES`` for one figure: each query, with what the paper says of it.
+
+    None where the paper says nothing of queries, or that of another figure.
+    """
+    file = data_folder("profiles") / "fidelity" / f"{paper}.yml"
+    known = load_yaml(file, "paper").value.get("queries") if file.is_file() else None
+    if known is None or known["figure"] != figure.partition(":")[0]:
         return ()
-    known = document["queries"]
     statements = [_statement(one) for one in known["statements"]]
     evidence = Evidence.of(runs)
     found: list[_Query] = []
@@ -87,7 +90,7 @@ def _statement(value: Mapping[str, Any]) -> Statement:
 
 
 def _queries(speed_up: SpeedUp, statements: Sequence[Statement]) -> Iterator[_Query]:
-    if isinstance(speed_up.group, Missing):
+    if isinstance(speed_up.group, Missing) or speed_up.group.unused:
         return
     engine = speed_up.group.a.runs[0].spec.engine
     for row in speed_up.group.rows:
@@ -95,8 +98,10 @@ def _queries(speed_up: SpeedUp, statements: Sequence[Statement]) -> Iterator[_Qu
         if row.quantity.name != "query_duration_ns" or query is None or row.estimate is None:
             continue
         cells = (speed_up.what, query, times(row.ratio), interval_text(row.estimate))
-        own = [one for one in statements if engine in one.engines and int(query) in one.queries]
-        for statement in own or [None]:
+        own: Sequence[Statement | None] = [
+            one for one in statements if engine in one.engines and query in map(str, one.queries)
+        ]
+        for statement in own or (None,):
             trial = replace(
                 speed_up.trial(_BOUND, row=row),
                 expected=statement.expected if statement else "above",

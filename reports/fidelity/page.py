@@ -257,13 +257,8 @@ def _view(
     made = _panels([run for run in one.runs if not is_micro(run)])
     rows = tuple(row.cells for row in published_rows(made, sweeps(made), own))
     groups = tuple(_cells(panel, group, own) for panel in made for group in panel.groups)
-    own_queries = query_rows(name, one.runs) if _of_queries(one) else ()
-    return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes, own_queries)
-
-
-def _of_queries(one: FigureRuns) -> bool:
-    """Whether it is of all queries: statements are about these runs."""
-    return any("queries" not in run.spec.params and run.spec.workload == "tpch" for run in one.runs)
+    queries = query_rows(name, one.title, one.runs)
+    return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes, queries)
 
 
 def _other_dimms(one: FigureRuns) -> Iterator[str]:

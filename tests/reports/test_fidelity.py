@@ -129,3 +129,27 @@ def test_other_dimms_than_the_papers_are_a_note(tmp_path: Path) -> None:
         (figure,) = page_of(PAPER, "The paper", [table5(run, dimms=dimms)]).figures
         notes[dimms] = figure.notes
     assert notes["interleaved"] == notes[""] == notes["one"][:-1]
+
+
+def test_what_the_paper_says_of_a_query_stands_next_to_it(tmp_path: Path) -> None:
+    def query(number: int, seconds: float) -> dict[str, Any]:
+        return metric("query_duration_ns", seconds * 1e9, "lower", query=str(number))
+
+    ssd = {1: 10.0, 3: 20.0, 13: 10.0}
+    pmem = {1: 10.0, 3: 5.0, 13: 20.0}
+    runs = [
+        write(tmp_path, Case(placement=f"{tier}-both", block=block, queries=(1, 3, 13), metrics=[
+            query(number, seconds * (1 + block / 1000)) for number, seconds in times.items()]))
+        for block in range(12)
+        for tier, times in (("ssd", ssd), ("pmem", pmem))
+    ]  # fmt: skip
+    titles = ("Fig 2: running times", "Fig 3: DRAM traffic")
+    figures = [FigureRuns(title, "x", (), tuple(runs), 24) for title in titles]
+    view, other = page_of(PAPER, "The paper", figures).figures
+    assert other.queries == ()
+    rows = {row["query"]: row for row in view.to_json()["queries"]}
+    assert {query: row["as in the paper"] for query, row in rows.items()} == {
+        "1": "–", "3": "yes", "13": "no",
+    }  # fmt: skip
+    assert rows["3"]["speed-up"] == "4.00×"
+    assert "§4.2" in rows["3"]["in the paper"]
