@@ -44,13 +44,13 @@ _OVER_DIMMS = (_PERMA, "fig15")
 #: What repeats which figures of PerMA-Bench, whose format has no room to say so. Table 2 is made
 #: of all of it.
 PERMA_FIGURES = {
-    "sequential_reads": ("fig4a", "table2"),
+    "sequential_reads": ("fig4a", "fig14", "table2"),
     "random_reads": ("fig4b", "table2"),
     "sequential_writes": ("fig5a", "fig5b", "table2"),
     "random_writes": ("fig6", "table2"),
     "operation_latency": ("fig7", "table2"),
     "double_flush_latency": ("fig8",),
-    "hash_index_update": ("fig9", "table2"),
+    "hash_index_update": ("fig9", "fig10", "table2"),
     "tree_index_lookup": ("fig9", "table2"),
     "tree_index_update": ("fig9",),
     "hybrid_tree_index_lookup": ("fig9",),

@@ -99,8 +99,10 @@ def test_rates_and_times_over_threads_have_a_place_for_each_core_workload(
         "operations per second": both,
         "time of an operation: read, percentile 50": both,
         "time of an operation: read, percentile 99": both,
+        "time of an operation: read, mean": both,
         "time of an operation: update, percentile 50": alone,
         "time of an operation: update, percentile 99": alone,
+        "time of an operation: update, mean": alone,
     }
     for sweep in found[0]:
         assert [line.marked_name for line in sweep.lines] == ["ssd-both", "pmem-both (EMULATED)"]
