@@ -36,7 +36,7 @@ def first_fitting(
     version = str(options.get("version", ""))
     found: list[Found] = []
     for installation in chain(own, private):
-        if not version or f"{installation.version}.".startswith(f"{version}."):
+        if not version or installation.is_release(version):
             return installation
         found.append(installation)
     listed = ", ".join(f"{i.version} ({i.source})" for i in found) or "none"

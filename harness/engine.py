@@ -15,6 +15,7 @@ DSN: they cannot be placed, and say so. An engine overrides what it can do; each
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +85,13 @@ class EngineVersion:
 
     @property
     def version_tuple(self) -> tuple[int, ...]:
-        return tuple(int(part) for part in self.version.split("."))
+        """The numbers that the release begins with: (18, 4) of "18.4", (19,) of "19beta1"."""
+        numbers = re.match(r"[\d.]*", self.version)
+        return tuple(int(part) for part in (numbers[0] if numbers else "").split(".") if part)
+
+    def is_release(self, wanted: str) -> bool:
+        """Whether ``wanted`` is this release or its beginning: "19" of "19beta1", not of "190"."""
+        return re.match(rf"{re.escape(wanted)}(?!\d)", self.version) is not None
 
     @property
     def title(self) -> str:

@@ -225,6 +225,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
 
     def _verify(self, pid: int, settings: Mapping[str, str]) -> None:
         """Verify the locations of the parts and the settings, once no file is to come."""
+        self._await_redo_size()
         self._await_redo_files()
         verify_locations(pid, self._cluster, also=(self._context.scratch,))
         verify_variables(pid, self._variables(), self._cluster, settings)

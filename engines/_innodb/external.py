@@ -126,6 +126,11 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
         self._options = context.options
         self.threads = context.threads
 
+    def start(self) -> None:
+        """Check that it answers, lock it, and wait for the end of a redo log's resize."""
+        super().start()
+        self._await_redo_size()
+
     def version(self) -> EngineVersion:
         return server_version(self.flavour, self._options)
 

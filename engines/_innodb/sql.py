@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 from engines._innodb import counters, explain_mariadb, explain_mysql
 from engines._innodb.configuration import SETTINGS
 from engines._innodb.connection import MySqlConnection, connecting
-from engines._innodb.installation import Flavour
+from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.load import Loader, Retries
 from engines._innodb.waits import SessionObserver
 from engines._innodb.wire import LazyConnection
@@ -20,6 +21,7 @@ from engines._sql_engine import SqlEngine
 from harness.engine import ProcessId, SqlConnection
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan
+from harness.supervise.silence import limit_s
 from harness.warnings import RunWarning
 
 #: Names of the variables that were set by an option, a file or SQL.
@@ -29,6 +31,10 @@ _SET_SQL: Mapping[Flavour, str] = {
     "mariadb": "SELECT variable_name FROM information_schema.system_variables "
     "WHERE global_value_origin NOT IN ('COMPILE-TIME', 'AUTO')",
 }
+#: MySQL from 8.0.30 on resizes its redo log in the background; other servers have neither status.
+_REDO_SIZE_SQL = "SHOW GLOBAL STATUS LIKE 'innodb_redo_log%resize%'"
+_RESIZE, _RESIZED = "innodb_redo_log_resize_status", "OK"
+_POLL_S = 0.05
 
 
 class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
@@ -69,13 +75,29 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
         return dict(self._retries.by_table)
 
     def effective_config(self) -> Mapping[str, str]:
-        """Variables that were set and those always recorded; no secrets."""
+        """Variables that were set and those always recorded; the redo log's size; no secrets."""
         recorded = self._set_variables() | set(SETTINGS.recorded)
         return {
             name: value
             for name, value in self._variables().items()
             if name in recorded and not SETTINGS.is_secret(name)
-        }
+        } | self._redo_size()
+
+    def _await_redo_size(self) -> None:
+        """Return when the redo log has its size; RunFailed if it is still resized at the limit."""
+        deadline = time.monotonic() + limit_s("start")
+        while (status := self._redo_size().get(_RESIZE, _RESIZED)) != _RESIZED:
+            if time.monotonic() > deadline:
+                raise RunFailed(
+                    f"measure {TITLES[self.flavour]}",
+                    f"its redo log is still being resized: {status}",
+                    "repeat when it has ended, or raise the limit: HARNESS_SILENCE=start=SECONDS",
+                )
+            time.sleep(_POLL_S)
+
+    def _redo_size(self) -> dict[str, str]:
+        """The capacity that the redo log has, and whether a resize is under way."""
+        return {str(name).lower(): str(value) for name, value in self._query(_REDO_SIZE_SQL)}
 
     def lost_without_power(self) -> Mapping[str, str]:
         return counters.lost_without_power(self._variables())

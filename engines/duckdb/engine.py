@@ -3,7 +3,8 @@
 DuckDB writes its WAL next to the database file. It resolves links in the file's path first and
 replaces the WAL file at each checkpoint, so a link cannot place the WAL. If the WAL's directory is
 on another file system, the database file is bind-mounted into it for the worker (worker.py), and
-the WAL appears next to the mount. On the same file system, it is next to the database file.
+the WAL appears next to the mount. On the same file system, it is next to the database file. What
+is committed during a checkpoint is in a second file, and recovery writes a third one.
 Indexes are inside the database file and cannot be placed.
 """
 
@@ -46,7 +47,15 @@ from harness.units import KIB
 
 _FILE = "harness.duckdb"
 _FOLDER = "duckdb"
+#: After the database file's name: the WAL, that of commits during a checkpoint, both joined.
+_WALS = (".wal", ".wal.checkpoint", ".wal.recovery")
 _MEMORY_SHARE = 0.8  # DuckDB's own default share of the memory
+#: ``storage_version`` is the file's; the setting may be "latest".
+_CONFIGURATION = """
+    SELECT name, value FROM duckdb_settings() UNION ALL
+    SELECT 'storage_version', tags['storage_version'] FROM duckdb_databases()
+    WHERE database_name = current_database()
+"""
 _SETTINGS = SettingTable.read(Path(__file__).parent)
 
 
@@ -156,8 +165,9 @@ class DuckDB(Engine):
             raise RunFailed(
                 "close the DuckDB database", f"killed: still running after {limit:g} s"
             ) from None
-        if self._wal_is_there():
-            raise RunFailed("close the DuckDB database", f"its WAL {self._wal} is not empty")
+        if left := self._wals():
+            listed = ", ".join(map(str, left))
+            raise RunFailed("close the DuckDB database", f"its WAL is not empty: {listed}")
 
     def kill(self) -> None:
         worker, self._worker = self._worker, None
@@ -177,7 +187,7 @@ class DuckDB(Engine):
         return ThreadObserver(
             self.processes,
             foreground=None,
-            is_log=lambda path: path.endswith(".wal"),
+            is_log=lambda path: path.endswith(_WALS),
             idle=frozenset({"futex", GROUP_COMMIT, "poll", "sleep", "recv", "send"}),
         )
 
@@ -210,9 +220,9 @@ class DuckDB(Engine):
             connection.execute("CHECKPOINT")
 
     def effective_config(self) -> Mapping[str, str]:
-        """Every setting that has a value; no secrets."""
+        """Every setting that has a value, and the file's storage version; no secrets."""
         with closing(self.connect()) as connection:
-            rows = connection.execute("SELECT name, value FROM duckdb_settings()").rows
+            rows = connection.execute(_CONFIGURATION).rows
         return {
             str(name): str(value)
             for name, value in rows
@@ -229,11 +239,13 @@ class DuckDB(Engine):
         return {} if spilled is None else {"spilled_bytes": float(spilled)}
 
     def files(self) -> Sequence[Path]:
-        return [self._database, *([self._wal] if self._wal_is_there() else [])]
+        return [self._database, *self._wals()]
 
-    def _wal_is_there(self) -> bool:
+    def _wals(self) -> list[Path]:
+        """The files of the WAL that exist."""
         with acting_as(self._user):
-            return self._wal.exists()
+            files = [self._opened.with_name(f"{_FILE}{suffix}") for suffix in _WALS]
+            return [file for file in files if file.exists()]
 
     def snapshot(self, dataset: Path) -> None:
         """Move the closed database file to ``dataset``."""
@@ -264,12 +276,8 @@ class DuckDB(Engine):
 
     @property
     def _opened(self) -> Path:
-        """The path that DuckDB opens; the WAL has the same path with ``.wal``."""
+        """The path that DuckDB opens; the WAL's files are next to it."""
         return self._placed["wal"] / _FILE if self._wal_apart else self._database
-
-    @property
-    def _wal(self) -> Path:
-        return self._opened.with_name(f"{_FILE}.wal")
 
     @property
     def _placed(self) -> DataDirectories:

@@ -25,23 +25,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engines.postgres.connection import PostgresConnection
 from harness import jsonfile
 from harness.engine import SqlConnection
 from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
 _PREFIX = "EXPLAIN (ANALYZE, BUFFERS, SETTINGS, FORMAT JSON) "
+#: From 19 on, with the requests of scans that read ahead.
+_PREFIX_IO = "EXPLAIN (ANALYZE, BUFFERS, IO, SETTINGS, FORMAT JSON) "
+_FIRST_WITH_IO = 190_000
 _NS_PER_MS = 1e6
 _NOTE = "own times are wall time; below a Gather they are averages over the participating processes"
 _AGGREGATES = frozenset({"Aggregate", "Group", "WindowAgg", "Unique", "SetOp"})
 _JOINS = frozenset({"Hash Join", "Merge Join", "Nested Loop", "Hash"})
 _SORTS = frozenset({"Sort", "Incremental Sort"})
 _RETURNS = re.compile(r"returns ([$\d,]+)")
+_IO = {"I/O Count": "reads_count", "I/O Waits": "read_waits_count"}
 _BUFFERS = ("Shared Hit", "Shared Read", "Temp Read", "Temp Written")
 
 
 def explain(connection: SqlConnection, sql: str) -> ExecutedPlan:
     """Execute ``sql`` under EXPLAIN ANALYZE and translate its plan."""
-    result = connection.execute(_PREFIX + sql)
+    assert isinstance(connection, PostgresConnection)
+    with_io = connection.raw.info.server_version >= _FIRST_WITH_IO
+    result = connection.execute((_PREFIX_IO if with_io else _PREFIX) + sql)
     document: Any = result.rows[0][0]
     plan = document if isinstance(document, list) else jsonfile.parse(document)
     return translate(plan, result.duration_ns)
@@ -64,6 +71,8 @@ def translate(document: list[dict[str, Any]], duration_ns: int) -> ExecutedPlan:
         "buffers": _buffers(top["Plan"]),
         "settings": top.get("Settings", {}),
     }
+    if io := _io(root):
+        extra["io"] = io
     if "JIT" in top:
         extra["jit_ns"] = round(top["JIT"]["Timing"]["Total"] * _NS_PER_MS)
     return ExecutedPlan(
@@ -216,3 +225,14 @@ def _buffers(plan: Mapping[str, Any]) -> dict[str, int]:
         f"{name.lower().replace(' ', '_')}_blocks": int(plan.get(f"{name} Blocks", 0))
         for name in _BUFFERS
     }
+
+
+def _io(root: _Node) -> dict[str, int]:
+    """Read requests of all scans that read ahead, and those that a scan waited for.
+
+    Each scan counts its own, its workers' included. Empty where the release counts none.
+    """
+    counts = [n.plan for n in root.walk() if "I/O Count" in n.plan]
+    if not counts:
+        return {}
+    return {key: sum(plan.get(name, 0) for plan in counts) for name, key in _IO.items()}

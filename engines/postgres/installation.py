@@ -23,7 +23,8 @@ from harness.errors import UsageError
 from harness.install import installed
 
 NEEDED = ("postgres", "initdb")
-_VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*)")
+#: Of "18.4 (Debian 18.4-1.pgdg13+1)", "17.5 - Percona Server …", "19beta1".
+_VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*(?:(?:alpha|beta|rc)\d+|devel)?)")
 
 
 @dataclass(frozen=True)

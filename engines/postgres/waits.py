@@ -29,6 +29,7 @@ _RESOURCES: Mapping[str, Resource] = {
     "IO:AioIoUringSubmit": "data read",
     "IO:AioIoCompletion": "data read",
     "IPC:AioIoCompletion": "data read",
+    "LWLock:AioUringCompletion": "data read",
     "IPC:BufferIO": "data read",
     "IPC:BufferIo": "data read",
     "LWLock:BufferIO": "data read",

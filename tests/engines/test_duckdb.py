@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from harness.engine import QueryTimeout
@@ -87,8 +88,59 @@ def test_on_another_tier_the_wal_lies_in_its_own_place(lab: Any, other_tier: Pat
     again.restore(golden, lab.places(data=_emptied(other_tier)))
     again.start()
     assert again.connect().execute("select count(*) from t").rows == [(2000,)]
-    check_places(again, other_tier / "duckdb", again._wal.parent)
+    check_places(again, other_tier / "duckdb", again._opened.parent)
     again.stop()
+
+
+def test_what_is_committed_during_a_checkpoint_is_in_a_second_file_of_the_wal(
+    lab: Any, other_tier: Path
+) -> None:
+    settings = {"debug_checkpoint_scan_sleep_ms": "200", "checkpoint_threshold": "1GiB"}
+    engine = lab.engine("duckdb", settings)
+    places = lab.places(wal=other_tier)
+    engine.initialise(places)
+    engine._loading = False
+    engine.start()
+    connection, other = engine.connect(), engine.connect()
+    connection.execute("create table t as select range i from range(1000)")
+    connection.execute("create table u (i integer)")
+    connection.execute("checkpoint")
+    names = {f"harness.duckdb.wal{suffix}" for suffix in ("", ".checkpoint")}
+
+    def write_checkpoint() -> None:
+        with suppress(RunFailed):  # killed below
+            other.execute("checkpoint")
+
+    def committed_meanwhile() -> bool:
+        """Whether a commit did not wait for the end of the checkpoint."""
+        connection.execute("update t set i = i + 1000")
+        checkpoint = threading.Thread(target=write_checkpoint, daemon=True)
+        checkpoint.start()
+        while checkpoint.is_alive():
+            connection.execute("insert into u values (7)")
+            if (other_tier / "harness.duckdb.wal.checkpoint").exists():
+                return True
+        return False
+
+    assert any(committed_meanwhile() for _ in range(20))
+    connection.execute("insert into u values (8)")
+    assert {f.name for f in engine.files()[1:]} == names
+    assert {f.name for f in open_files(engine) if ".wal" in f.name} <= names
+    assert not list(places["data"].rglob("*.wal*"))
+    assert engine.effective_config()["storage_version"].startswith("v2.")
+    engine.kill()
+
+    engine.start()
+    assert engine.connect().execute("select count(*) from u where i = 8").rows == [(1,)]
+    engine.stop()
+    assert not list(other_tier.glob("*.wal*"))
+
+
+def test_the_storage_version_is_part_of_the_dataset_s_key(lab: Any) -> None:
+    name = "storage_compatibility_version"
+    ((default,),) = duckdb.execute(f"select current_setting('{name}')").fetchall()
+    assert lab.engine("duckdb").format_options()[name] == default
+    assert lab.engine("duckdb", {name: "v1.2.0"}).format_options()[name] == "v1.2.0"
 
 
 @pytest.fixture
@@ -145,7 +197,7 @@ def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(lab: Any) ->
     engine = lab.engine("duckdb", profile)
     engine.initialise(lab.places())
     engine.start()
-    assert engine.format_options() == {"force_compression": "uncompressed"}
+    assert engine.format_options()["force_compression"] == "uncompressed"
     config = engine.effective_config()
     loading = {"threads": "2", "memory_limit": "819.1 MiB", "force_compression": "uncompressed"}
     assert {name: config[name].lower() for name in loading} == {

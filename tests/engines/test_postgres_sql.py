@@ -11,6 +11,7 @@ import pytest
 
 from engines._loading import FileLoad
 from engines._workers import Job, Schedule
+from engines.postgres import explain
 from engines.postgres.engine import ManagedPostgres
 from engines.postgres.load import copy_jobs
 from harness.errors import RunFailed
@@ -170,6 +171,17 @@ def test_own_times_add_up_to_the_whole(loaded: Any, name: str, workers: int) -> 
     if name != "subplan":  # PostgreSQL keeps a correlated one in the leader
         assert ("Gather" in plan.raw) == (workers > 0)
     assert "scan" in plan.time_by_kind_ns()
+
+
+def test_the_reads_of_all_scans_are_added_up_where_the_release_counts_them(loaded: Any) -> None:
+    """Not with 18; the fields are those of 19's ``EXPLAIN (ANALYZE, IO)``."""
+    plan = loaded.explain(loaded.connect(), "select count(*) from orders o, orders p where false")
+    assert "io" not in plan.extra
+    scan = {"Node Type": "Seq Scan", "Actual Loops": 1, "Average I/O Size": 15.9}
+    scans = [scan | {"I/O Count": 100, "I/O Waits": 10}, scan | {"I/O Count": 7, "I/O Waits": 0}]
+    join = {"Node Type": "Nested Loop", "Actual Loops": 1, "Plans": scans}
+    newer = explain.translate([{"Plan": join, "Execution Time": 1.0}], 2_000_000)
+    assert newer.extra["io"] == {"reads_count": 107, "read_waits_count": 10}
 
 
 def test_an_initplan_is_not_counted_twice(loaded: Any) -> None:

@@ -84,6 +84,26 @@ def test_a_checkpointer_that_waits_for_nothing_is_at_work(server: Any) -> None:
     observer.close()
 
 
+def test_asynchronous_reads_of_release_18_are_data_reads_of_the_foreground(
+    lab: Any, empty_engines: Any
+) -> None:
+    golden, release = empty_engines.data("postgres", "18"), {"version": "18"}
+    server = lab.started("postgres", golden, {"io_method": "worker"}, release)
+    rows = server._query("select type, name from pg_wait_events")
+    reads = {"IO:AioIoCompletion", "IO:AioIoUringExecution", "LWLock:AioUringCompletion"}
+    assert reads <= {f"{kind}:{name}" for kind, name in rows}
+    assert {ActivityObserver.events[name] for name in reads} == {"data read"}
+
+    (title,) = server._query(
+        "select 'postgres: harness: io worker ' from pg_stat_activity "
+        "where backend_type = 'io worker' limit 1"
+    )
+    assert not f"title={title[0]}".startswith(tuple(server.background_threads))
+    config = server.effective_config()
+    assert (config["io_method"], config["io_workers"]) == ("worker", "3")
+    server.stop()
+
+
 def test_background_processes_have_the_titles_by_which_the_io_trace_knows_them(
     server: Any,
 ) -> None:
