@@ -20,19 +20,24 @@
 
 #define DRAWS (UINT64_C(1) << 12)
 #define DEFAULT_CHUNK (64 * MB_MIB)
+/* Of interleaved DIMMs each has a block of a stripe (FAST'20, Section 2.1.2). */
+#define BLOCK UINT64_C(4096)
+#define DIMMS_MOST 64
 
 bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
                      struct tb_error *error)
 {
     static const char *const orders[] = {"sequential", "sequential_desc", "random", "zipf",
-                                         "strided",    "hotspot",         NULL};
+                                         "strided",    "hotspot",         "dimms",  NULL};
     uint64_t range = mb_part_bytes(job, job->range_bytes);
     int order;
     if (!tb_read_word(job->given, "pattern", orders, -1, &order, error) ||
         !mb_read_bytes(job->given, "stride_bytes", access_bytes, &pattern->stride_bytes, error) ||
         !mb_read_bytes(job->given, "hotspot_bytes", range, &pattern->hotspot_bytes, error) ||
         !mb_read_bytes(job->given, "chunk_bytes", DEFAULT_CHUNK, &pattern->chunk_bytes, error) ||
-        !tb_read_number(job->given, "zipf_exponent", 0.01, 10, 0.9, &pattern->zipf_exponent, error))
+        !tb_read_number(job->given, "zipf_exponent", 0.01, 10, 0.9, &pattern->zipf_exponent, error) ||
+        !mb_read_bytes(job->given, "stripe_bytes", 6 * BLOCK, &pattern->stripe_bytes, error) ||
+        !tb_read_integer(job->given, "dimms", 1, DIMMS_MOST, 1, &pattern->dimms, error))
         return false;
     pattern->order = (enum mb_order)order;
     if (pattern->hotspot_bytes > range)
@@ -41,12 +46,30 @@ bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_
     return mb_pattern_fits(job, pattern, access_bytes, range, error);
 }
 
+static bool fits_stripes(const struct mb_job *job, const struct mb_pattern *pattern,
+                         uint64_t access_bytes, uint64_t range_bytes, struct tb_error *error)
+{
+    if (job->partitions != 1)
+        return tb_fail(error, "partitions: must be 1 with pattern \"dimms\"");
+    if (BLOCK % access_bytes)
+        return tb_fail(error, "access_bytes: pattern \"dimms\" takes parts of a block of 4096 bytes "
+                              "(got %" PRIu64 ")", access_bytes);
+    if (pattern->stripe_bytes % BLOCK || pattern->stripe_bytes > range_bytes)
+        return tb_fail(error, "stripe_bytes: must be blocks of 4096 bytes, and at most the range");
+    if ((uint64_t)pattern->dimms > pattern->stripe_bytes / BLOCK)
+        return tb_fail(error, "dimms: %" PRId64 " is more than the %" PRIu64 " blocks of a stripe",
+                       pattern->dimms, pattern->stripe_bytes / BLOCK);
+    return true;
+}
+
 bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
                      uint64_t access_bytes, uint64_t range_bytes, struct tb_error *error)
 {
     enum mb_order order = pattern->order;
     bool scattered = order == MB_RANDOM || order == MB_ZIPF || order == MB_HOTSPOT;
     uint64_t sharers = job->threads / job->partitions;
+    if (order == MB_OF_DIMMS)
+        return fits_stripes(job, pattern, access_bytes, range_bytes, error);
     if (order == MB_HOTSPOT && pattern->hotspot_bytes < access_bytes)
         return tb_fail(error, "hotspot_bytes: %" PRIu64 " is less than an access of %" PRIu64,
                        pattern->hotspot_bytes, access_bytes);
@@ -70,10 +93,30 @@ static uint64_t slots_of(const struct mb_cursor *cursor)
     return bytes / cursor->access_bytes;
 }
 
+/* Up to `count`, without it. */
+static uint64_t random_below(struct mb_cursor *cursor, uint64_t count)
+{
+    return (uint64_t)tb_random_between(&cursor->random, 0, (int64_t)count - 1);
+}
+
 static uint64_t random_offset(struct mb_cursor *cursor)
 {
-    int64_t last = (int64_t)slots_of(cursor) - 1;
-    return (uint64_t)tb_random_between(&cursor->random, 0, last) * cursor->access_bytes;
+    return random_below(cursor, slots_of(cursor)) * cursor->access_bytes;
+}
+
+static uint64_t random_stripe(struct mb_cursor *cursor)
+{
+    uint64_t stripe = cursor->pattern.stripe_bytes;
+    return random_below(cursor, cursor->range_bytes / stripe) * stripe;
+}
+
+/* Thread k accesses the DIMMs from the k-th on: as many threads on each (FAST'20, Figure 15). */
+static uint64_t offset_on_dimms(struct mb_cursor *cursor)
+{
+    uint64_t dimm = cursor->thread + random_below(cursor, (uint64_t)cursor->pattern.dimms);
+    uint64_t block = dimm % (cursor->pattern.stripe_bytes / BLOCK) * BLOCK;
+    uint64_t access = random_below(cursor, BLOCK / cursor->access_bytes) * cursor->access_bytes;
+    return random_stripe(cursor) + block + access;
 }
 
 static void draw_ring(struct mb_cursor *cursor)
@@ -85,8 +128,9 @@ static void draw_ring(struct mb_cursor *cursor)
         mb_zipf_fill(cursor, slots_of(cursor));
         return;
     }
+    bool of_dimms = cursor->pattern.order == MB_OF_DIMMS;
     for (uint64_t i = 0; i < cursor->ring_count; i++)
-        cursor->ring[i] = cursor->base + random_offset(cursor);
+        cursor->ring[i] = cursor->base + (of_dimms ? offset_on_dimms : random_offset)(cursor);
 }
 
 /* A thread's slice of the partition for strided access: whole accesses. */
@@ -124,6 +168,7 @@ void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
         .range_bytes = range_bytes / access_bytes * access_bytes,
         .sharers = thread->sharers,
         .place = thread->place,
+        .thread = thread->index,
         .random = thread->random,
     };
     /* Asked for of a partition, it may be more than a second target has, or a chain's step. */
@@ -172,7 +217,11 @@ turn_avx2(char **ring, uint64_t count, char *base, uint64_t range, uint64_t dist
 
 static void turn_ring(struct mb_cursor *cursor)
 {
-    uint64_t range = slots_of(cursor) * cursor->access_bytes, distance = random_offset(cursor);
+    /* By whole stripes, a thread stays on its DIMMs. */
+    bool of_dimms = cursor->pattern.order == MB_OF_DIMMS;
+    uint64_t whole = of_dimms ? cursor->pattern.stripe_bytes : cursor->access_bytes;
+    uint64_t range = (of_dimms ? cursor->range_bytes / whole : slots_of(cursor)) * whole;
+    uint64_t distance = (of_dimms ? random_stripe : random_offset)(cursor);
 #if defined(__x86_64__)
     if (mb_cpu.isa[MB_AVX512])
         turn_avx512(cursor->ring, cursor->ring_count, cursor->base, range, distance);

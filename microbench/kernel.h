@@ -198,12 +198,14 @@ const char *mb_durable_job(const struct mb_job *job, const struct mb_persist *pe
 
 struct mb_pattern {
     enum mb_order {
-        MB_SEQUENTIAL, MB_SEQUENTIAL_DESC, MB_RANDOM, MB_ZIPF, MB_STRIDED, MB_HOTSPOT
+        MB_SEQUENTIAL, MB_SEQUENTIAL_DESC, MB_RANDOM, MB_ZIPF, MB_STRIDED, MB_HOTSPOT, MB_OF_DIMMS
     } order;
     uint64_t stride_bytes;  /* strided: from one access to the next */
     uint64_t hotspot_bytes; /* hotspot: random within so much of the range */
     uint64_t chunk_bytes;   /* sequential threads of one partition take chunks in turn */
     double zipf_exponent;
+    uint64_t stripe_bytes;  /* dimms: a block of 4 KiB on each interleaved DIMM */
+    int64_t dimms;          /* of these, how many each thread accesses */
 };
 bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
                      struct tb_error *error);
@@ -214,7 +216,8 @@ bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_
 bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
                      uint64_t access_bytes, uint64_t range_bytes, struct tb_error *error);
 #define MB_PATTERN_KEYS \
-    "pattern", "stride_bytes", "hotspot_bytes", "chunk_bytes", "zipf_exponent"
+    "pattern", "stride_bytes", "hotspot_bytes", "chunk_bytes", "zipf_exponent", "stripe_bytes", \
+        "dimms"
 
 /*
  * A run of accesses: the i-th begins at mb_span_at(span, i).
@@ -243,7 +246,7 @@ struct mb_cursor {
     uint64_t access_bytes;
     char *base;
     uint64_t range_bytes;
-    uint32_t sharers, place;
+    uint32_t sharers, place, thread;
     uint64_t at, lap;     /* sequential, strided: access within the chunk or lap; which */
     char **ring;          /* scattered: where accesses begin */
     uint64_t ring_count;

@@ -67,6 +67,37 @@ static void test_one_lap_of_a_sequence_touches_all_once(void)
             }
 }
 
+/* Over several turns of its ring, a thread stays on its DIMMs and accesses all of them. */
+static void test_each_thread_keeps_to_its_dimms(void)
+{
+    enum { BLOCK = 4096, WAYS = 6, THREADS = 8, ACCESSES = 50000 };
+    static const struct mb_job job = {.threads = THREADS};
+    uint64_t range = 1000 * WAYS * BLOCK + 12345 * MB_LINE;
+    for (int64_t dimms = 1; dimms <= WAYS; dimms++)
+        for (uint32_t index = 0; index < THREADS; index++) {
+            struct mb_pattern pattern = {
+                .order = MB_OF_DIMMS, .stripe_bytes = WAYS * BLOCK, .dimms = dimms};
+            struct mb_thread thread = {
+                .job = &job, .sharers = THREADS, .place = index, .index = index};
+            struct mb_cursor cursor;
+            uint64_t on[WAYS] = {0};
+            tb_random_seed(&thread.random, 7, index);
+            mb_cursor_init(&cursor, &thread, &pattern, 256, NULL, range, 0);
+            for (uint64_t done = 0; done < ACCESSES;) {
+                struct mb_span span = mb_cursor_next(&cursor, ACCESSES - done);
+                for (uint64_t i = 0; i < span.count; i++) {
+                    uint64_t at = (uint64_t)(uintptr_t)mb_span_at(&span, i);
+                    CHECK(at % 256 == 0 && at + 256 <= range);
+                    on[at / BLOCK % WAYS]++;
+                }
+                done += span.count;
+            }
+            for (uint32_t k = 0; k < WAYS; k++)
+                CHECK_CASE((k < dimms) == (on[(index + k) % WAYS] > 0), dimms);
+            mb_cursor_free(&cursor);
+        }
+}
+
 static void test_down_is_the_way_up_backwards(void)
 {
     struct mb_cursor up = cursor_of(MB_SEQUENTIAL, 256, RANGE, 1, 0, 1);
@@ -301,6 +332,7 @@ int main(void)
 {
     mb_cpu_find();
     test_one_lap_of_a_sequence_touches_all_once();
+    test_each_thread_keeps_to_its_dimms();
     test_down_is_the_way_up_backwards();
     test_random_addresses_are_uniform_and_from_the_seed();
     test_rounds_of_the_ring_touch_other_lines();

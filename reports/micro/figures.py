@@ -54,6 +54,7 @@ AXES = {
     "stride_bytes": ("stride", "bytes"),
     "entry_bytes": ("log entry", "bytes"),
     "dirty_lines": ("dirty cache lines of a page", ""),
+    "dimms": ("DIMMs that each thread accesses", ""),
     "read_share": ("share of reads", ""),
     "fence_every_bytes": ("bytes between fences", "bytes"),
     "load_bytes_per_second": ("bandwidth requested of the concurrent load", "B/s"),
