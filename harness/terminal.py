@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, TextIO
 
 #: Of a pipe where $COLUMNS is not set; narrower than this nothing is laid out.
@@ -30,6 +31,10 @@ _CODES = {"bold": "1", "dim": "2", "yellow": "33", "red": "1;31"}
 #: What is not divided: a number and its unit, and an interval.
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]iB|B|[nµm]?s|min|1/\w+)(?:/s)?(?![\w/]))")
 _INTERVAL = re.compile(r"\[-?\d[^\]\[]{0,30}\]")
+#: Words in quotes in a command.
+_QUOTED = re.compile(r"'[^'`]*'(?=[^`]*`)")
+#: The end of a line in which a command goes on in the next one.
+_GOES_ON = " \\"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
@@ -47,10 +52,10 @@ def say(text: str, style: str = "", hanging: int = 2, file: TextIO | None = None
             print(_styled(one, style), file=file)
 
 
-def say_command(command: str) -> None:
+def say_command(command: str, file: TextIO | None = None) -> None:
     """Print a command to be copied: on several lines where it is too long."""
     for line in command_lines(command, width()):
-        print(line)
+        print(line, file=file)
 
 
 def print_table(
@@ -65,18 +70,25 @@ def print_table(
 
 
 def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
-    """The lines of a text, at least one; a word that is too long has a longer line."""
+    """The lines of a text, at least one; a word that is too long has a longer line.
+
+    A command in backticks can be copied: it goes on after a backslash.
+    """
     if len(first) + len(text) <= columns:
         return [f"{first}{text}"]
+    ticks = text.count("`")
+    commands = ticks > 0 and ticks % 2 == 0
     lines = textwrap.wrap(
         _joined(text),
-        columns,
+        columns - len(_GOES_ON) * commands,
         initial_indent=first,
         subsequent_indent=rest,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [line.replace(_NO_BREAK, " ") for line in lines] or [first.rstrip()]
+    lines = [line.replace(_NO_BREAK, " ") for line in lines] or [first.rstrip()]
+    ends = accumulate(line.count("`") for line in lines)
+    return [line + _GOES_ON * (n % 2 and commands) for line, n in zip(lines, ends, strict=True)]
 
 
 def command_lines(command: str, columns: int) -> list[str]:
@@ -231,6 +243,8 @@ def _clean(cell: str) -> str:
 
 def _joined(text: str) -> str:
     """With what is not divided joined by spaces that do not break."""
+    if "`" in text:
+        text = _QUOTED.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
     text = _INTERVAL.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
     return _UNIT.sub(_NO_BREAK, text)
 

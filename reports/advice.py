@@ -78,25 +78,21 @@ def answers(
         return compare(a.runs, b.runs, ["placement"], neighbours=every).groups[0]
 
     gains = {trial.placement: between(today, trial) for trial in trials}
-    ranked = sorted(trials, key=lambda trial: -_value(gains[trial.placement]))
-    best = next((t for t in ranked if gains[t.placement].verdict == "faster"), None)
-    if best is None:
+    ranked = sorted(trials, key=lambda trial: (len(trial.parts), -_value(gains[trial.placement])))
+    faster = [trial for trial in ranked if gains[trial.placement].verdict == "faster"]
+    if not faster:
         return [_stay(today, trial, gains[trial.placement]) for trial in ranked]
-    smaller = [
-        trial
-        for trial in ranked
-        if set(trial.parts) < set(best.parts)
-        and trial.tier == best.tier
-        and gains[trial.placement].verdict == "faster"
-        and between(trial, best).verdict != "faster"
-    ]
-    chosen = smaller[0] if smaller else best
-    found = [_move(today, chosen, gains[chosen.placement], every)]
+    # The part that moves first, on the tier where all that moves gains most.
+    best = max(faster, key=lambda trial: _value(gains[trial.placement]))
+    chosen = next(trial for trial in faster if trial.tier == best.tier)
+    larger = [t for t in ranked if t.tier == chosen.tier and set(t.parts) > set(chosen.parts)]
+    more = [_as_well(chosen, trial, between(chosen, trial)) for trial in larger]
+    first = any(one.group.verdict == "faster" for one in more)
+    found = [_move(today, chosen, gains[chosen.placement], every, first), *more]
     for trial in ranked:
-        if trial.tier == chosen.tier and set(trial.parts) > set(chosen.parts):
-            found.append(_as_well(chosen, trial, between(chosen, trial)))
-        elif trial != chosen:
-            found.append(_alone(trial, gains[trial.placement]))
+        if trial != chosen and trial not in larger:
+            less = between(trial, chosen).verdict == "faster"
+            found.append(_alone(chosen, trial, gains[trial.placement], less))
     return found
 
 
@@ -105,9 +101,12 @@ def _value(group: Group) -> float:
     return row.estimate.value if row and row.estimate else 0.0
 
 
-def _move(today: PlannedArm, trial: PlannedArm, group: Group, every: Sequence[StoredRun]) -> Answer:
+def _move(
+    today: PlannedArm, trial: PlannedArm, group: Group, every: Sequence[StoredRun], first: bool
+) -> Answer:
     why = [text for text in (cause(today.runs, trial.runs),) if text]
-    sentence = f"Move {trial.what} to {trial.tier}: {ratio_text(group)}."
+    before = " first" if first else ""
+    sentence = f"Move {trial.what} to {trial.tier}{before}: {ratio_text(group)}."
     if why:
         sentence += f" Why: {why[0]}."
     if price := _price(today, trial, every):
@@ -122,7 +121,7 @@ def _stay(today: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
         "no difference": f"Leave {trial.what} on {today.tier}: {trial.tier} gains nothing shown, "
         f"{ratio}.",
         "part not used": f"Leave {trial.what} on {today.tier}: the runs did not use it.",
-    }.get(group.verdict, f"Not decided yet: moving {trial.what} to {trial.tier} gives {ratio}.")
+    }.get(group.verdict, f"Not resolvable yet: moving {trial.what} to {trial.tier} gives {ratio}.")
     why = cause(today.runs, trial.runs)
     return Answer(
         f"Should {trial.what} move to {trial.tier}?",
@@ -134,15 +133,23 @@ def _stay(today: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
 
 def _as_well(chosen: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
     more = parts_text([part for part in trial.parts if part not in chosen.parts])
-    verdict = {"faster": "gains more", "slower": "loses some of it"}.get(
-        group.verdict, "adds nothing shown"
-    )
+    verdict = {
+        "faster": "gains more",
+        "slower": "loses some of it",
+        "not resolvable": "is not resolvable yet",
+    }.get(group.verdict, "adds nothing shown")
     sentence = f"Moving {more} as well {verdict}: {ratio_text(group)}."
     return Answer(f"Should {more} move as well?", sentence, group)
 
 
-def _alone(trial: PlannedArm, group: Group) -> Answer:
-    verdict = {"faster": "gains less", "slower": "loses"}.get(group.verdict, "gains nothing shown")
+def _alone(chosen: PlannedArm, trial: PlannedArm, group: Group, less: bool) -> Answer:
+    """``less``: whether it is shown to gain less than what moves first."""
+    gains = "gains less" if less else f"gains, too (not shown to be less than {chosen.what})"
+    verdict = {
+        "faster": gains,
+        "slower": "loses",
+        "not resolvable": "is not resolvable yet",
+    }.get(group.verdict, "gains nothing shown")
     sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {ratio_text(group)}."
     return Answer(f"What does {trial.what} alone gain on {trial.tier}?", sentence, group)
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning
+from reports.arm import Arm
 from reports.basis import one_by_one
 from reports.compare import Group
 from reports.explain.causes import cause
 from reports.formatting import interval_text, stand_in_mark, times, verdict_text
+from reports.labels import arm_options
 from reports.sections import Block, Lines, Paragraph
 
 #: A comparison, and the engine and workload that it is of.
@@ -23,7 +25,7 @@ Answer = tuple[str, Group]
 def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Block]:
     """Verdict and cause of each comparison, what was not controlled, and the next command.
 
-    ``following``: the command that comes next where all is decided.
+    ``following``: the command that comes next where all is resolvable.
     """
     for where, group in answers:
         yield Paragraph(verdict_line(where, group), "title")
@@ -33,7 +35,7 @@ def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Bl
     if rest := not_controlled(groups):
         yield Paragraph(f"Not controlled: {'; '.join(rest)}.")
     if more := more_repeats(groups):
-        yield Paragraph("Not all is decided. More repeats:")
+        yield Paragraph("Not resolvable yet. More repeats:")
         yield Lines("commands", [more])
     elif following and answers:
         yield Paragraph("Next:")
@@ -41,9 +43,18 @@ def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Bl
 
 
 def verdict_line(where: str, group: Group) -> str:
-    """``postgres 18.4: pmem-both against ssd-both: faster: 3.1× [2.8, 3.5] …``."""
-    which = f"{group.b.marked_name} against {group.a.marked_name}"
+    """``postgres 18.4: pmem-both against ssd-both: faster: 3.1× [2.8, 3.5] …``.
+
+    Of arms also what each was set to: ``b (jit=off) against a``.
+    """
+    sides = (group.b, group.a), (group.a, group.b)
+    which = " against ".join(_with_options(one, other) for one, other in sides)
     return ": ".join(filter(None, [where, which, verdict_text(group.verdict), ratio_text(group)]))
+
+
+def _with_options(arm: Arm, other: Arm) -> str:
+    options = arm_options(arm.runs[0], other.runs[0])
+    return f"{arm.marked_name} ({options})" if options else arm.marked_name
 
 
 def ratio_text(group: Group) -> str:

@@ -146,7 +146,7 @@ def comparison_page(
         yield from _group_blocks(title, group, everything, usual)
     yield note(
         "Values are medians; of a percentile, of the repeats' percentiles. Interval: of each row, "
-        "95 % or the most the repeats allow. p: Holm over the headlines of an experiment, or its "
+        "95 %, or what is printed next to it. p: Holm over the headlines of an experiment, or its "
         f"rows of a metric; a difference is resolved at p ≤ {comparison.alpha}."
     )
 

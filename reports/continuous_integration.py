@@ -20,13 +20,13 @@ def name_of(group: Group) -> str:
 def failures_of(
     comparison: Comparison, above: float, inconclusive_fails: bool
 ) -> Mapping[str, str]:
-    """Return why tests fail, by name: regressions, and on request what is not decided."""
+    """Return why tests fail, by name: regressions, and on request what is inconclusive."""
     found = {}
     for group in comparison.groups:
         if group.regressed(above):
             found[name_of(group)] = f"worse by more than {above:.0%}: {_ratio(group)}"
         elif inconclusive_fails and group.inconclusive(above):
-            found[name_of(group)] = f"not decided: {_ratio(group)}"
+            found[name_of(group)] = f"inconclusive: {_ratio(group)}"
     return found
 
 

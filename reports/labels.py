@@ -9,7 +9,7 @@ from harness import jsonfile
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from harness.units import format_bytes, format_ns, parse_duration_ns
-from reports.run_configuration import Dimension, facts
+from reports.run_configuration import Dimension, dimension, facts, spec_facts
 
 #: Facts a reader looks for first, as prefixes; the others follow in the order of the facts.
 _TELLING = (
@@ -104,6 +104,28 @@ def value_name(run: StoredRun, dim: Dimension) -> str:
     name = value_text(dim.fact, facts(run).get(dim.fact))
     mark = " (not enforced)" if dim.fact == "memory_limit_bytes" and not_enforced(run) else ""
     return name + mark
+
+
+def arm_options(run: StoredRun, other: StoredRun) -> str:
+    """What the arm of a run was set to and the other's was not: ``synchronous_commit=off``.
+
+    Empty where the two are no arms.
+    """
+    own, others = spec_facts(run), spec_facts(other)
+    if own.get("arm") == others.get("arm"):
+        return ""
+    names = [
+        name
+        for name in leading(differing([own, others]), [own, others])
+        if name != "arm" and dimension("arm").covers(name, own.get(name), others.get(name))
+    ]
+    given = {name: value for name in names if (value := own.get(name)) not in (None, "null")}
+    return ", ".join(
+        f"{name.partition('.')[2]}={readable(value)}"
+        if name.startswith(("settings.", "engine_options."))
+        else in_words(name, value)
+        for name, value in given.items()
+    )
 
 
 def not_enforced(run: StoredRun) -> bool:

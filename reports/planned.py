@@ -16,7 +16,7 @@ class PlannedRepeats:
     """``repeats`` of each run, ``comparisons`` with a baseline over the dimension ``over``.
 
     ``needed``: the repeats from which the headlines, one for each comparison, can show a
-    difference at ``level``; None where nothing is compared.
+    difference; None where nothing is compared. ``level``: that of a look.
     """
 
     over: str
@@ -31,8 +31,10 @@ class PlannedRepeats:
         if self.needed is None:
             return ""
         noun = "comparison" if self.comparisons == 1 else "comparisons"
+        looks = round(ALPHA / self.level)
+        at = f", with {looks} looks" if looks > 1 else ""
         need = (
-            f"to show a difference at p <= {self.level:g} in {self.comparisons} {noun}, the "
+            f"to show a difference at p ≤ {ALPHA:g} in {self.comparisons} {noun}{at}, the "
             f"headline needs {self.needed} repeats of each run"
         )
         if self.repeats >= self.needed:

@@ -233,6 +233,7 @@ def ratio_of(
         steps, confidence = _rank_sum_cut(n_a, n_b, ALPHA / interim_analyses)
         p = rank_sum_p(*(np.round(logs, _TIE_DECIMALS) for logs in (log_a, bounded)))
         smallest_p = smallest_p_unpaired(n_a, n_b)
+    confidence = _corrected(confidence, interim_analyses)
     return Ratio(
         math.exp(order.median()),
         *_between(order, steps, confidence),
@@ -280,7 +281,13 @@ def difference(
     else:
         ordered = _difference_order(values_b, values_a)
         steps, confidence = _rank_sum_cut(len(values_a), len(values_b), alpha)
+    confidence = _corrected(confidence, interim_analyses)
     return Value(ordered.median(), *_between(ordered, steps, confidence, float), confidence)
+
+
+def _corrected(confidence: float, interim_analyses: int) -> float:
+    """Return the coverage that is left over so many looks (Bonferroni)."""
+    return max(0.0, 1 - interim_analyses * (1 - confidence))
 
 
 def smallest_p_paired(n: int) -> float:

@@ -97,12 +97,18 @@ def _notes(error: BaseException | None) -> str:
 
 
 def _print_error(problem: str, context: str, hint: str = "", type: str = "Interrupted") -> None:
-    """On stderr; as JSON on stdout too where --json was given."""
-    from harness.terminal import say
+    """On stderr; as JSON on stdout too where --json was given.
+
+    The line after a hint is a command to be copied.
+    """
+    from harness.terminal import say, say_command
 
     say(f"harness: {problem}: {context}", file=sys.stderr)
-    if hint:
-        say(f"  {hint}", file=sys.stderr)
+    text, _, command = hint.partition("\n")
+    if text:
+        say(f"  {text}", file=sys.stderr)
+    if command:
+        say_command(command, file=sys.stderr)
     if "--json" in sys.argv:
         import json
 

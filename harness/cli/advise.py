@@ -60,7 +60,7 @@ class AdviseOptions(RunOptions):
         ),
     ] = None
     budget: Annotated[
-        str, typer.Option(metavar="TIME", help="Time for everything, loading included.")
+        str, typer.Option(metavar="TIME", help="Time of this command, loading included.")
     ] = "20m"
 
 
@@ -182,8 +182,8 @@ def _by_curve(parameters: type[Parameters], options: AdviseOptions, parts: Seque
     common = {k: v for k, v in vars(options).items() if k not in names}
     chosen = ",".join(parts) or "data"
     options = replace(options, pairs=pairs)
-    all_ns = round(took_s * 1e9) * _DECIDING_REPEATS // repeats
-    more_ns = all_ns - round(took_s * 1e9)
+    more_ns = round(took_s * 1e9) * (_DECIDING_REPEATS - repeats) // repeats
+    wanted = ["--parts", chosen, "--repeats", str(_DECIDING_REPEATS)]
     curve(
         parameters,
         CurveOptions(
@@ -194,7 +194,7 @@ def _by_curve(parameters: type[Parameters], options: AdviseOptions, parts: Seque
             parts=chosen,
             out=Path("curve"),
         ),
-        _more(options, more_ns, all_ns) if more_ns else None,
+        _more(options, more_ns, "curve", wanted) if more_ns else None,
     )
 
 
@@ -260,13 +260,15 @@ def _further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:
     return round(1.2 * median(took) * arms * missing) if took else None
 
 
-def _more(options: AdviseOptions, further_ns: int, budget_ns: int | None = None) -> More:
-    """Return the same command with these phases, and the further time as its budget.
+def _more(
+    options: AdviseOptions, further_ns: int, command: str = "advise", wanted: Sequence[str] = ()
+) -> More:
+    """Return the command that keeps the complete runs, with these phases.
 
-    ``budget_ns``: where that is for the complete runs, too.
+    ``wanted``: its own options; without any, the further time as its budget.
     """
-    minutes, budget = (math.ceil(ns / 60e9) for ns in (further_ns, budget_ns or further_ns))
-    words = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    minutes = math.ceil(further_ns / 60e9)
+    words = [Path(sys.argv[0]).name, command, *sys.argv[2:]]
     kept = [
         word
         for before, word in zip(["", *words], words, strict=False)
@@ -278,7 +280,8 @@ def _more(options: AdviseOptions, further_ns: int, budget_ns: int | None = None)
         if name in options.pairs and option_text(name) not in kept
         for word in (option_text(name), options.pairs[name])
     ]
-    return More(minutes, shlex.join([*kept, *phases, "--budget", f"{budget}m"]))
+    ends = wanted or ["--budget", f"{minutes}m"]
+    return More(minutes, shlex.join([*kept, *phases, *ends]))
 
 
 app = workload_commands(

@@ -21,6 +21,9 @@ from harness.store.spec import JsonObject, RunSpec, canonical_json
 if TYPE_CHECKING:
     from harness.workloads.parameters import Parameters
 
+#: The experiment of runs without a name.
+UNNAMED = "command-line"
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 ResultsOption = Annotated[
     Path | None,

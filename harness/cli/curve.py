@@ -72,7 +72,7 @@ class CurveOptions(RunOptions):
 
 @dataclass(frozen=True)
 class More:
-    """The command that decides what is not decided yet, and how long it takes."""
+    """The command that resolves what is not resolvable yet, and how long it takes."""
 
     minutes: int
     command: str
@@ -87,7 +87,8 @@ class More:
 
 def say_more(more: More) -> None:
     """Print it, the command to be copied."""
-    say(f"Not all is decided: measure {counted(more.minutes, 'minute')} more:")
+    time = counted(more.minutes, "minute")
+    say(f"Not resolvable yet. This keeps the complete runs and takes {time} more:")
     say_command(more.command)
 
 
@@ -299,7 +300,7 @@ def _which_first(found: Sequence[ResponseCurve]) -> str:
 
     first = first_parts(found)
     if first[0].ceiling.low is None:
-        return f"{first[0].part} gains most, but one repeat shows nothing ({MODELLED})"
+        return f"{first[0].part} gains most; one repeat resolves nothing ({MODELLED})"
     if len(first) == 1:
         return f"move {first[0].part} first: it gains most ({MODELLED})"
     return f"the gains of {' and '.join(one.part for one in first)} overlap ({MODELLED})"

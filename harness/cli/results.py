@@ -59,7 +59,7 @@ def compare(
     ] = None,
     inconclusive: Annotated[
         Literal["pass", "fail"],
-        typer.Option(help="With --fail-above, for what is not decided: pass or fail."),
+        typer.Option(help="With --fail-above, for what is inconclusive: pass or fail."),
     ] = "pass",
     junit: Annotated[
         Path | None,

@@ -18,7 +18,7 @@ import typer
 
 from harness import registry
 from harness.cli import micro
-from harness.cli.common import ModelOption, key_values, names, stand_ins, store
+from harness.cli.common import UNNAMED, ModelOption, key_values, names, stand_ins, store
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import execute, execute_experiment
 from harness.errors import UsageError, unknown
@@ -27,7 +27,7 @@ from harness.execution.run_list import last_attempts, plan_steps
 from harness.experiment.capacity import SHARES, capacity_of
 from harness.experiment.profile import Plan, expand
 from harness.micro.params import MicroParams
-from harness.store.spec import RunSpec, canonical_json
+from harness.store.spec import RunSpec
 from harness.units import parse_share
 from harness.workloads.parameters import Count, Number, Parameters, Time
 from harness.yamlfile import Document, scalar
@@ -47,8 +47,6 @@ _ARM_OPTIONS = {
     "--param": "pairs",
     "-p": "pairs",
 }
-#: The experiment of runs without a name.
-_UNNAMED = "command-line"
 #: That of the closed-loop runs whose rates others are a share of.
 _CAPACITY = "capacity"
 
@@ -117,13 +115,13 @@ class RunOptions(CommonOptions):
     )
     name: Annotated[
         str | None,
-        typer.Option(help=f"Experiment of these runs; commands may share one [{_UNNAMED}]."),
+        typer.Option(help=f"Experiment of these runs; commands may share one [{UNNAMED}]."),
     ] = None
     arm: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME:'OPTIONS'",
-            help="Interleave arms with own options: candidate:'--set jit=off'; may repeat.",
+            help="Interleave arms with own options: b:'--set synchronous_commit=off'; may repeat.",
         ),
     ] = None
     load_curve: Annotated[
@@ -142,8 +140,6 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
         plan = _of_arms([_plan_with_sweeps(parameters, one) for one in arms])
     if plan is not None:
         execute_experiment(plan, options, again=True)
-        if not (options.quiet or options.dry_run) and (hint := _next_command(plan, options)):
-            typer.echo(hint, err=True)
 
 
 def _plan_with_sweeps(parameters: type[Parameters], options: RunOptions) -> Plan:
@@ -158,7 +154,7 @@ def _arms(parameters: type[Parameters], options: RunOptions) -> list[RunOptions]
     found: dict[str, RunOptions] = {}
     for text in options.arm:
         name, colon, own = text.partition(":")
-        hint = "write --arm release: --arm candidate:'--set jit=off'"
+        hint = "write --arm release: --arm candidate:'--set synchronous_commit=off'"
         if not colon or not _NAME.fullmatch(name):
             raise UsageError(f"--arm {text}", "not of the form NAME:'OPTIONS'", hint)
         if name in found:
@@ -217,24 +213,6 @@ def _swept(
         if "," in text and name in declared and isinstance(declared[name].kind, _NUMBERS)
     }
     return swept, {name: text for name, text in pairs.items() if name not in swept}
-
-
-def _next_command(plan: Plan, options: RunOptions) -> str:
-    """The command that shows what was measured; empty of one placement."""
-    where = f" --results {shlex.quote(str(options.results))}" if options.results else ""
-    if options.load_curve:
-        return f"`harness report -e {plan.name}{where}` draws latency over the rate"
-    if len({canonical_json(spec.params) for spec in plan.runs}) > 1:
-        return f"`harness report -e {plan.name}{where}` draws the results over the parameter"
-    if options.arm:
-        arms = [text.partition(":")[0] for text in options.arm][:2]
-        return f"`harness compare {' '.join(f'arm={one}' for one in arms)}{where}` compares them"
-    places = list(dict.fromkeys(options.placement or ()))[:2]
-    if len(places) < 2 or options.plant:  # planted runs are compared only if named
-        return ""
-    return (
-        f"`harness compare {' '.join(f'placement={one}' for one in places)}{where}` compares them"
-    )
 
 
 def _at_shares(
@@ -333,11 +311,11 @@ def plan_of(
 
 def _experiment_name(name: str | None) -> str:
     if name is None:
-        return _UNNAMED
-    if not _NAME.fullmatch(name) or name == _UNNAMED:
+        return UNNAMED
+    if not _NAME.fullmatch(name) or name == UNNAMED:
         raise UsageError(
             f"--name {name}",
-            "the name of runs without one" if name == _UNNAMED else "not a name of an experiment",
+            "the name of runs without one" if name == UNNAMED else "not a name of an experiment",
             "use lower-case letters, digits and dashes, such as log-or-data",
         )
     return name

@@ -201,7 +201,8 @@ def _print_sequence(
     sequence: Sequential, finished: Sequence[StoredRun], ended: str, json_: bool
 ) -> None:
     """Print the runs, and each comparison with its repeats. As JSON ``{runs, sequence}``."""
-    from reports.formatting import verdict_text
+    from reports.formatting import interval_text, times, verdict_text
+    from reports.statistics import Value
 
     found, looks = results(sequence, finished), sequence.plan.looks
     if json_:
@@ -217,8 +218,10 @@ def _print_sequence(
                 one["context"].get("engine", ""),
                 f"{one['b']} against {one['a']}",
                 one["repeats"],
-                f"{one['speed_up']:.3f}",
-                "–" if one["low"] is None else f"[{one['low']:.3f}, {one['high']:.3f}]",
+                times(one["speed_up"]),
+                interval_text(
+                    Value(one["speed_up"], one["low"], one["high"], one["confidence"] or 0.0)
+                ),
                 verdict_text(one["verdict"]),
             )
             for one in found

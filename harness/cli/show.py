@@ -10,11 +10,12 @@ from typing import Any
 import typer
 
 from harness import hdr, paths
-from harness.cli.common import given, metric_value, print_json
+from harness.cli.common import UNNAMED, given, metric_value, print_json
 from harness.errors import UsageError
 from harness.execution.run_list import last_attempts
 from harness.store.runs import StoredRun
-from harness.terminal import print_table, say
+from harness.store.spec import canonical_json
+from harness.terminal import print_table, say, say_command
 from harness.units import format_ns
 
 
@@ -34,18 +35,33 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
 
 
 def _print_answers(finished: Sequence[StoredRun]) -> None:
-    """Print each verdict, its cause and what was not controlled, where something is compared."""
+    """Print each verdict, its cause and what was not controlled, where something is compared.
+
+    Where only a parameter varies, print the command that draws the results over it.
+    """
     from reports.page import print_blocks  # reports are loaded where they are needed
     from reports.report import Report
 
     usable = [stored for stored in finished if stored.run["status"] != "failed"]
-    if len({(stored.spec.where, stored.spec.label) for stored in usable}) < 2:
+    if not usable:
         return
-    name, root = usable[0].head["experiment"]["name"], usable[0].results
+    root = usable[0].results
     own = root.resolve() == paths.results_root(None).resolve()
-    following = f"harness report -e {shlex.quote(str(name))}{given(None if own else root)}"
-    with suppress(UsageError):  # runs that are not comparable
-        print_blocks(Report(usable).answer_blocks(following))
+    following = (
+        f"harness report -e {shlex.quote(_experiment(usable[0]))}{given(None if own else root)}"
+    )
+    if len({(stored.spec.where, stored.spec.label) for stored in usable}) > 1:
+        with suppress(UsageError):  # runs that are not comparable
+            print_blocks(Report(usable).answer_blocks(following))
+    elif len({canonical_json(stored.spec.params) for stored in usable}) > 1:
+        say("Next:")
+        say_command(following)
+
+
+def _experiment(stored: StoredRun) -> str:
+    """The runs of this command, as --experiment selects them: unnamed ones by their plan's hash."""
+    entry = stored.head["experiment"]
+    return f"{entry['name']}@{entry['hash']}" if entry["name"] == UNNAMED else str(entry["name"])
 
 
 def problems(run: Mapping[str, Any]) -> Iterator[str]:
@@ -84,7 +100,10 @@ def _print_figures(finished: Sequence[StoredRun]) -> None:
 
 def _print_headlines(finished: Sequence[StoredRun]) -> None:
     """Print one row a run, with a column for each result that one of them has."""
-    headlines = [_headline(stored.run) for stored in finished]
+    headlines = [
+        {**varied, **_headline(stored.run)}
+        for varied, stored in zip(_varied(finished), finished, strict=True)
+    ]
     columns = list(dict.fromkeys(name for one in headlines for name in one))
     print_table(
         ("run", "status", *columns, "note"),
@@ -95,19 +114,31 @@ def _print_headlines(finished: Sequence[StoredRun]) -> None:
     )
 
 
+def _varied(finished: Sequence[StoredRun]) -> list[dict[str, str]]:
+    """Column to text of each run: the facts by which the runs differ, of arms their names."""
+    from reports.labels import distinguishing, parameter_words, readable
+    from reports.run_configuration import spec_facts
+
+    sets = [spec_facts(stored) for stored in finished]
+    arms = {one.get("arm") for one in sets}
+    if len(arms) > 1:  # what an arm is set to is named with its verdict
+        pairs = {
+            name: {(one.get("arm"), one.get(name)) for one in sets}
+            for name in {name for one in sets for name in one} - {"arm"}
+        }
+        of_arm = {name for name, found in pairs.items() if len(found) == len(arms)}
+        sets = [{n: value for n, value in one.items() if n not in of_arm} for one in sets]
+    columns = distinguishing(sets)
+    return [{parameter_words(fact): readable(one.get(fact)) for fact in columns} for one in sets]
+
+
 def _headline(run: Mapping[str, Any]) -> dict[str, str]:
     """Column to text: times of queries, or rates and times of operations."""
-    spec = run["spec"]
-    arm = {"arm": spec["label"]} if spec["placement"] and spec["label"] else {}
-    found = (
-        arm
-        | {
-            column: value_text(name, value)
-            for column, name in _RESULTS.items()
-            if (value := metric_value(run, name)) is not None
-        }
-        | _p95s(run)
-    )
+    found = {
+        column: value_text(name, value)
+        for column, name in _RESULTS.items()
+        if (value := metric_value(run, name)) is not None
+    } | _p95s(run)
     for column, names in _CHECKS.items():
         checks = [check for check in run["checks"] if check["name"] in names]
         if checks:

@@ -198,7 +198,7 @@ class Schedule:
         command = shlex.join(word for word in words if word != "--again")
         then = "resumes" if self.resumes else "starts from the beginning"
         verb = "is" if len(self.kept) == 1 else "are"
-        return f"{counted(len(self.kept), 'complete run')} {verb} kept; `{command}` {then}"
+        return f"{counted(len(self.kept), 'complete run')} {verb} kept; this {then}:\n{command}"
 
 
 def kept_of_interrupted(store: Store, plan: Plan) -> list[StoredRun]:

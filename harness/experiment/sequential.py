@@ -296,10 +296,12 @@ def _look(sequence: Sequential, finished: Sequence[StoredRun], now: Sequence[Tog
 
 
 def _texts(one: Together) -> Iterator[str]:
+    from reports.formatting import interval_text, times
+
     for group in one.found:
         if (estimate := _estimate(group)) is not None and estimate.low is not None:
-            ends = f"[{estimate.low:.3f}, {estimate.high:.3f}]"
-            yield f"{group.b.name} is {estimate.value:.3f}x of {group.a.name} {ends}"
+            ratio = f"{times(estimate.value)} {interval_text(estimate)}"
+            yield f"{group.b.name} against {group.a.name}: {ratio}"
 
 
 def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Mapping[str, Any]]:
@@ -315,6 +317,7 @@ def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Mapping
             "speed_up": estimate.value,
             "low": estimate.low,
             "high": estimate.high,
+            "confidence": None if estimate.low is None else estimate.confidence,
             "verdict": group.verdict,
             "resolved": None if resolve is None else resolved(group, resolve),
             "rests_on": [vars(fact) for fact in group.rests_on],

@@ -32,6 +32,7 @@ def _with(row: Row, more: Mapping[str, Any], prefix: str) -> Row:
 
 def _run_rows(run: StoredRun) -> Iterator[Row]:
     head, spec, manifest = run.run, run.run["spec"], run.manifest
+    placement, label = spec["placement"], spec["label"]
     row = {
         "run_id": run.run_id,
         "status": head["status"],
@@ -41,7 +42,8 @@ def _run_rows(run: StoredRun) -> Iterator[Row]:
         "engine": spec["engine"],
         "engine_version": manifest["engine"]["version"] if manifest else None,
         "driver": spec["driver"],
-        "placement": spec["placement"]["name"],
+        "placement": placement["name"] if placement else label,
+        "arm": label if placement else None,
         "host_id": manifest["host"]["host_id"] if manifest else None,
         "started_unix_ns": head["started_unix_ns"],
         "duration_ns": head["duration_ns"],

@@ -62,7 +62,9 @@ def test_ctrl_c_says_what_is_kept_and_its_command_resumes(loaded):
     kept = next(line for line in process.stderr if ": complete" in line).partition(":")[0]
     done = loaded.interrupt(process)
     assert done.code == 130, done.err
-    command = shlex.split(done.json["error"]["hint"].split("`")[1])
+    command = shlex.split(done.json["error"]["hint"].splitlines()[1])
+    printed = done.err.partition("complete run")[2].partition("\n")[2]
+    assert shlex.split(printed.replace("\\\n", "")) == command  # as the shell reads it
     resumed = loaded(*command[command.index("run") :], **TOYS)
     assert resumed.code == 0, resumed.err
     runs = [run["run_id"] for run in resumed.json["runs"]]

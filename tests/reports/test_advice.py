@@ -47,8 +47,17 @@ def test_the_smallest_move_that_gains_all_comes_first(tmp_path: Path) -> None:
     assert next(lines(found)) == found[0].sentence
 
 
-def test_everything_moves_where_the_rest_gains_more(tmp_path: Path) -> None:
-    found = advised(tmp_path, {"ssd-data-pmem-wal": 2, "pmem-both": 4})
+def test_the_part_that_gains_most_alone_moves_first(tmp_path: Path) -> None:
+    gains = {"ssd-data-pmem-wal": 2, "pmem-data-ssd-wal": 1.5, "pmem-both": 4}
+    assert asked(advised(tmp_path, gains)) == [
+        ("ssd-both", "ssd-data-pmem-wal", "faster"),
+        ("ssd-data-pmem-wal", "pmem-both", "faster"),
+        ("ssd-both", "pmem-data-ssd-wal", "faster"),
+    ]
+
+
+def test_everything_moves_where_no_part_gains_alone(tmp_path: Path) -> None:
+    found = advised(tmp_path, {"pmem-both": 4})
     assert asked(found)[0] == ("ssd-both", "pmem-both", "faster")
     assert {b for _, b, _ in asked(found)[1:]} == {"ssd-data-pmem-wal", "pmem-data-ssd-wal"}
 
