@@ -31,7 +31,6 @@ _WAIT_WORDS = {
     "all": "the files",
     "lock": "locks",
     "buffer": "the buffer cache",
-    "processors": "processors",
 }
 #: A wait that changed by less than this share of what the duration changed by is no cause.
 _OF_NO_ACCOUNT = 0.1
@@ -152,8 +151,7 @@ def _changed_waits(a: Sequence[StoredRun], b: Sequence[StoredRun], parts: Sequen
     """Return ``a transaction takes 7.9 → 2.9 ms, waiting for the log 3.4 ms → 28 µs, …``.
 
     The waits are those that changed with the duration, largest change first: for the devices, and
-    for what sessions hold or use longer meanwhile (locks, processors). They overlap: a session
-    whose wait is over may still wait for a processor. Empty without waits on a side.
+    for what other sessions hold while they wait for these. Empty without waits on a side.
     """
     sets: tuple[Devices, ...] = ("log", "data", "all")
     devices = next((one for one in sets if set(parts) <= PARTS[one]), None)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from harness.terminal import wrap
 
 RUNS = Path(__file__).parents[1] / "reports/golden/runs.tar.gz"
 ON_RUNS = [
@@ -18,6 +21,12 @@ ON_RUNS = [
     ["conclusions"],
     ["report", "-o", "page"],
     ["card", "-o", "page"],
+    [
+        "runs",
+        "sql",
+        "SELECT run_id, placement, metric, value FROM metrics JOIN runs USING (run_id)",
+    ],
+    ["runs", "export"],
 ]
 ON_THE_HOST = [
     ["doctor"],
@@ -34,6 +43,32 @@ ON_THE_HOST = [
     ["run", "micro", "--suite", "device-card", "--tier", "dram", "--dry-run"],
     ["calibrate", "tpch", "--engine", "duckdb", "--placement", "ssd-both", "--dry-run"],
     ["paper", "nvm-for-databases", "--dry-run"],
+    ["advise", "tpcc", "--engine", "postgres", "--to", "pmem", "--emulate", "pmem", "--dry-run"],
+    ["curve", "tpcc", "--engine", "postgres", "--dry-run"],
+    [
+        "run",
+        "tpcc",
+        "--engine",
+        "postgres",
+        "--placement",
+        "ssd-both",
+        "--users",
+        "1,4",
+        "--dry-run",
+    ],
+]
+#: Runs of a second, and the columns of what varies.
+_YCSB = ["run", "ycsb", "--engine", "rocksdb", "--records", "1000", "--operations", "2000"]
+_PLACES = ["--placement", "ssd-both", "--placement", "pmem-both", "--emulate", "pmem"]
+VARIED = [
+    ([*_YCSB, *_PLACES, "--threads", "1,2"], {"placement", "threads"}),
+    ([*_YCSB, *_PLACES[:2], "--arm", "a:", "--arm", "b:--workload b"], {"arm"}),
+]
+#: What is refused, with a command to be copied.
+REFUSED = [
+    ["advise", "ycsb", "--engine", "rocksdb", "--records", "1000", "--budget", "1m"],
+    ["run", "tpcc", "--placement", "ssd-both"],
+    ["compare", "placement=ssd-both", "placement=nowhere"],
 ]
 
 
@@ -90,3 +125,28 @@ def test_a_command_to_copy_goes_on_after_a_backslash(golden: Any) -> None:
     lines = golden("explain", COLUMNS="80").out.splitlines()
     commands = [line for line in lines if line.startswith("  harness ")]
     assert commands and all(len(line) <= 80 for line in commands)
+
+
+@pytest.mark.parametrize(("argv", "columns"), VARIED, ids=["placements", "arms"])
+def test_runs_are_listed_with_what_varies(loaded: Any, argv: list[str], columns: set[str]) -> None:
+    done = loaded(*argv, COLUMNS="80")
+    assert done.code == 0, done.err
+    assert too_long(done.out + done.err) == []
+    answer, _, table = done.out.partition("all rows:")
+    assert columns <= set(re.findall(r"\w+", table))
+    assert "arm" not in columns or "b (core workload b) against a" in " ".join(answer.split())
+
+
+@pytest.mark.parametrize("argv", REFUSED, ids=" ".join)
+def test_refusals_fit_80_columns(loaded: Any, argv: list[str]) -> None:
+    done = loaded(*argv, COLUMNS="80")
+    assert done.code == 2
+    assert too_long(done.err) == []
+
+
+def test_a_command_in_a_sentence_goes_on_after_a_backslash() -> None:
+    command = "harness run sql --name 'two words' --ramp-up 2s --duration 5s --users 1,2,4"
+    lines = wrap(f"resume it: `{command}` keeps the complete runs", 40, "  ", "    ")
+    assert max(map(len, lines)) <= 40
+    copied = "\n".join(lines).split("`")[1].replace("\\\n", "")
+    assert shlex.split(copied) == shlex.split(command)
