@@ -36,7 +36,8 @@ class HostCapacity:
     ``page_cached``: its mapped files are the page cache. ``near_node``: which node's memory goes
     with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
     or the tier's is not known: then ``dram_unbound``, Linux chooses a node for each page of DRAM.
-    ``gigantic_free``: free pages of 1 GiB; None if unknown.
+    ``gigantic_free``: free pages of 1 GiB; None if unknown. ``interleave_ways``: over how many
+    DIMMs the tier is interleaved; None on none.
     """
 
     near: tuple[int, ...]
@@ -50,6 +51,7 @@ class HostCapacity:
     near_free_bytes: int | None = None
     dram_unbound: bool = False
     gigantic_free: Mapping[Place, int] | None = None
+    interleave_ways: int | None = None
 
 
 def capacity_of(
@@ -78,6 +80,7 @@ def capacity_of(
         llc_bytes=llc_bytes(kernel),
         near_node=node,
         near_free_bytes=None if node is None else _of_nodes([node], every, memory),
+        interleave_ways=tier.facts.interleave_ways,
         dram_unbound=node is None and sum(one.memory_bytes > 0 for one in every) > 1,
         gigantic_free={
             "tier": _gigantic_free(tier.claim.nodes[0] if kind == "numa" else None, kernel),

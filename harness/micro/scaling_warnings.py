@@ -65,6 +65,10 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
         "Linux chooses the node of each page of DRAM",
         "name processors of one node, such as --cpus node:0: DRAM is that node's then",
     ),
+    "stripe-differs": (
+        "the pattern dimms does not meet the tier's DIMMs",
+        "set -p stripe= to 4 KiB for each interleaved DIMM",
+    ),
     "range-in-cache": (
         "the last-level cache holds a large part of a range",
         f"choose ranges of {_CACHES} times its size or more",
@@ -78,6 +82,10 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
         "measure the device with the suites block-io, file-io and ioping",
     ),
 }
+
+
+#: What each of several interleaved DIMMs has of a stripe, and the native program's own stripe.
+_BLOCK_BYTES, _STRIPE_BYTES = 4096, 24576
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,7 @@ def warnings_of(
         "range-cut-to-chunks": "; ".join(cut),
         "addresses-in-memory": _addresses(steps.kept, capacity),
         "dram-unbound": _unbound(steps.kept, capacity),
+        "stripe-differs": _other_stripes(steps.kept, capacity),
         "range-in-cache": _in_cache(steps.kept, capacity),
         "prefault-ignored": _names(
             steps.kept, lambda one: not all(config.prefault_file for config in one.source)
@@ -230,3 +239,17 @@ def _unbound(measurements: Sequence[Measurement], capacity: HostCapacity) -> str
         lambda one: any(job.place == "dram" or job.dram_range_bytes for job in one.jobs),
     )
     return f"the tier's node is not known, for {names}" if names else ""
+
+
+def _other_stripes(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
+    """Return stripes that are not those of the tier's interleaved DIMMs."""
+    ways = capacity.interleave_ways
+    stripes = {
+        job.keys.get("stripe_bytes", _STRIPE_BYTES)
+        for one in measurements
+        for job in one.jobs
+        if job.keys.get("pattern") == "dimms"
+    }
+    other = sorted(stripes - {_BLOCK_BYTES * (ways or 0)})
+    here = counted(ways, "interleaved DIMM") if ways else "a tier without interleaved DIMMs"
+    return f"{here}, stripes of {', '.join(map(format_bytes, other))}" if other else ""

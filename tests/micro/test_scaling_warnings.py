@@ -97,6 +97,16 @@ def test_a_range_that_is_small_on_purpose_or_goes_past_the_cache_is_not(args: st
     assert reported(suite(f"  m: {{args: {{{args}}}}}", SMALL), capacity()) == {}
 
 
+@pytest.mark.parametrize(
+    ("ways", "given", "differs"),
+    [(6, "", False), (4, "", True), (4, ", stripe: 16KiB", False), (None, "", True)],
+)
+def test_a_stripe_that_is_not_the_tiers_is_named(ways: int | None, given: str, differs: bool):
+    args = f"  m: {{args: {{kernel: load, access: 256, pattern: dimms, dimms: 2{given}}}}}"
+    found = reported(suite(args), replace(capacity(), interleave_ways=ways))
+    assert set(found) == ({"stripe-differs"} if differs else set())
+
+
 def test_dram_that_no_node_is_known_for_is_named():
     here = replace(capacity(), dram_unbound=True)
     both = perma(
