@@ -1,4 +1,4 @@
-"""Client of a worker process that runs SQL: one line of JSON a request, and an answer."""
+"""Engines in a worker process that runs SQL: one line of JSON a request, and an answer."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ import itertools
 import json
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import jsonfile
-from harness.engine import Credentials, Process, QueryTimeout, SqlConnection, SqlResult
+from harness.engine import (
+    Credentials,
+    Engine,
+    Process,
+    ProcessId,
+    QueryTimeout,
+    SqlConnection,
+    SqlResult,
+)
 from harness.errors import RunFailed
 from harness.sql_files import head
 from harness.sql_values import decode
 from harness.supervise.failures import log_tail
-from harness.supervise.silence import limit_s
+from harness.supervise.process import process_identity
+from harness.supervise.silence import limit_s, phase
 
 
 class WorkerError(Exception):
@@ -131,3 +140,46 @@ class WorkerConnection(SqlConnection):
     def close(self) -> None:
         with contextlib.suppress(RunFailed, WorkerError):
             self._worker.request("close", connection=self._number)
+
+
+class WorkerEngine(Engine):
+    """An engine that is one worker process; ``start`` sets ``_worker``."""
+
+    _worker: Worker | None = None
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    def stop(self) -> None:
+        """Have the worker close what it has open and exit; it is killed at the limit."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        limit = limit_s("stop")
+        try:
+            with phase("stop"):
+                worker.request("shutdown", timeout_s=limit)
+                worker.process.wait(limit)
+        except WorkerError as error:
+            worker.process.kill()
+            raise RunFailed(f"stop {worker.title}", str(error)) from error
+        except TimeoutError:
+            worker.process.kill()
+            context = f"killed: still running after {limit:g} s"
+            raise RunFailed(f"stop {worker.title}", context) from None
+
+    def kill(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.process.kill()
+            worker.process.wait()
+
+    def processes(self) -> Sequence[ProcessId]:
+        identity = process_identity(self._worker.process.pid) if self._worker else None
+        return [identity] if identity else []
+
+    @property
+    def _running(self) -> Worker:
+        if self._worker is None:
+            raise RuntimeError("start comes first")
+        return self._worker

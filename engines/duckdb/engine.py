@@ -11,7 +11,6 @@ Indexes are inside the database file and cannot be placed.
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from engines._installation import workloads_in
-from engines._json_worker import Worker, WorkerConnection, WorkerError
+from engines._json_worker import Worker, WorkerConnection, WorkerEngine, WorkerError
 from engines._loading import total_bytes, verify_counts
 from engines._settings import SettingTable
 from engines._thread_waits import GROUP_COMMIT, ThreadObserver
@@ -27,12 +26,10 @@ from engines.duckdb import explain
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     DataDirectories,
-    Engine,
     EngineContext,
     EngineFactory,
     EngineKind,
     EngineVersion,
-    ProcessId,
     SqlConnection,
 )
 from harness.errors import RunFailed, UsageError, nearest
@@ -40,7 +37,6 @@ from harness.experiment.placement import Part
 from harness.progress import Progress, Task
 from harness.query_plan import ExecutedPlan
 from harness.sql_files import statements
-from harness.supervise.process import process_identity
 from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import acting_as, make_directory, write_text
 from harness.units import KIB
@@ -59,7 +55,7 @@ _CONFIGURATION = """
 _SETTINGS = SettingTable.read(Path(__file__).parent)
 
 
-class DuckDB(Engine):
+class DuckDB(WorkerEngine):
     """One DuckDB database in a worker process."""
 
     name = "duckdb"
@@ -71,12 +67,11 @@ class DuckDB(Engine):
     background_threads = ()
 
     def __init__(self, context: EngineContext) -> None:
+        super().__init__()
         self._context = context
         self._settings = _settings(context)
         self._loading = False
         self._directories: DataDirectories | None = None
-        self._worker: Worker | None = None
-        self._numbers = itertools.count()
         self._user = context.credentials
         self._log = context.scratch / "duckdb.log"
 
@@ -149,31 +144,12 @@ class DuckDB(Engine):
 
     def stop(self) -> None:
         """Checkpoint, close the database and end the worker; RunFailed if a WAL is left."""
-        worker, self._worker = self._worker, None
-        if worker is None:
+        if self._worker is None:
             return
-        limit = limit_s("stop")
-        try:
-            with phase("stop"):
-                worker.request("shutdown", timeout_s=limit)
-                worker.process.wait(limit)
-        except WorkerError as error:
-            worker.process.kill()
-            raise RunFailed("close the DuckDB database", str(error)) from error
-        except TimeoutError:
-            worker.process.kill()
-            raise RunFailed(
-                "close the DuckDB database", f"killed: still running after {limit:g} s"
-            ) from None
+        super().stop()
         if left := self._wals():
             listed = ", ".join(map(str, left))
             raise RunFailed("close the DuckDB database", f"its WAL is not empty: {listed}")
-
-    def kill(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.process.kill()
-            worker.process.wait()
 
     def connect(self) -> SqlConnection:
         return WorkerConnection(self._running, next(self._numbers))
@@ -229,10 +205,6 @@ class DuckDB(Engine):
             if value not in (None, "", "NULL") and not _SETTINGS.is_secret(str(name))
         }
 
-    def processes(self) -> Sequence[ProcessId]:
-        identity = process_identity(self._worker.process.pid) if self._worker else None
-        return [identity] if identity else []
-
     def counters(self) -> Mapping[str, float]:
         """``spilled_bytes`` (see worker.py); DuckDB itself has no cumulative counters."""
         spilled = self._running.request("counters")["spilled_bytes"]
@@ -284,12 +256,6 @@ class DuckDB(Engine):
         if self._directories is None:
             raise RuntimeError("initialise or restore comes first")
         return self._directories
-
-    @property
-    def _running(self) -> Worker:
-        if self._worker is None:
-            raise RuntimeError("start comes first")
-        return self._worker
 
     def _use(self, directories: DataDirectories) -> None:
         self._directories = directories

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shlex
@@ -12,19 +11,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from engines._json_worker import Worker, WorkerConnection, WorkerError
+from engines._json_worker import Worker, WorkerConnection, WorkerEngine, WorkerError
 from engines._loading import total_bytes, verify_counts
 from engines.spark.configuration import SETTINGS, checked, heap_bytes
 from engines.spark.explain import translate
 from engines.spark.installation import Installation
+from engines.spark.tables import created, makes_keys
 from harness import jsonfile
-from harness.engine import Engine, EngineContext, EngineVersion, MemoryPolicy, ProcessId
+from harness.engine import EngineContext, EngineVersion, MemoryPolicy
 from harness.errors import RunFailed
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
 from harness.sql_files import head, statements
 from harness.supervise.failures import log_tail
-from harness.supervise.process import process_identity
 from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import write_text
 
@@ -46,7 +45,6 @@ where b.v > (select avg(id) from range(10)) group by a.k order by 2 desc, 1 limi
 """
 #: The definitions of the tables, next to their folders, and a view of a file that is loaded.
 TABLES, _SOURCE = "_tables.json", "tierbench_source"
-_CREATED = re.compile(r"create\s+table\s+(?P<name>\w+|`\w+`)\s*\(", re.I)
 #: A cluster without any executor for so long has no more to give.
 _WITHOUT_EXECUTORS_S = 60
 
@@ -65,7 +63,7 @@ class SparkConnection(WorkerConnection):
         self._worker.request("cancel", connection=self._number)
 
 
-class SqlOnSpark(Engine, ABC):
+class SqlOnSpark(WorkerEngine, ABC):
     """Runs SQL in a driver process of ours, as the unprivileged user."""
 
     name = "spark"
@@ -73,15 +71,13 @@ class SqlOnSpark(Engine, ABC):
     load_format = "parquet"
     unchangeable = "its tables are Parquet files, in which Spark changes no rows"
 
-    _worker: Worker | None = None
-
     def __init__(self, context: EngineContext, installation: Installation) -> None:
+        super().__init__()
         self._context = context
         self._installation = installation
         self._settings = checked(context, installation)
         self._user = context.credentials
         self._log = context.scratch / "spark.log"
-        self._numbers = itertools.count()
 
     @abstractmethod
     def _configuration(self) -> Mapping[str, str]:
@@ -144,40 +140,12 @@ class SqlOnSpark(Engine, ABC):
             context = f"{error.context}\nthe last lines of the driver's log:\n{lines}"
             raise RunFailed(f"start {self._installation.title}", context, error.hint) from error
 
-    def stop(self) -> None:
-        """End the driver: with it go its temporary files, and its executors."""
-        worker, self._worker = self._worker, None
-        if worker is None:
-            return
-        limit = limit_s("stop")
-        problem = f"stop {self._installation.title}"
-        try:
-            with phase("stop"):
-                worker.request("shutdown", timeout_s=limit)
-                worker.process.wait(limit)
-        except WorkerError as error:
-            worker.process.kill()
-            raise RunFailed(problem, str(error)) from error
-        except TimeoutError:
-            worker.process.kill()
-            raise RunFailed(problem, f"killed: still running after {limit:g} s") from None
-
-    def kill(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.process.kill()
-            worker.process.wait()
-
     def connect(self) -> SparkConnection:
         return SparkConnection(self._running, next(self._numbers))
 
     def explain(self, connection: Any, sql: str) -> ExecutedPlan:
         """Execute ``sql`` once more; Spark measures its operators in every execution."""
         return translate(connection.explain(sql))
-
-    def processes(self) -> Sequence[ProcessId]:
-        identity = process_identity(self._worker.process.pid) if self._worker else None
-        return [identity] if identity else []
 
     def counters(self) -> Mapping[str, float]:
         """Return sums over all tasks that have ended since the start (Tasks.java)."""
@@ -199,14 +167,13 @@ class SqlOnSpark(Engine, ABC):
     ) -> None:
         """Tables are folders of Parquet files: copies, or rewritten where types differ.
 
-        Counts verified.
+        Keys and indexes are left out. Counts verified.
         """
-        if unknown := sorted(f.name for f in schema.glob("[2-4]*.sql")):
-            raise RunFailed(
-                f"load {', '.join(unknown)}",
-                "Spark's tables have no keys and indexes",
-                "leave them out of tables.sql",
-            )
+        for stage in sorted(path.stem for path in schema.glob("[2-4]*.sql")):
+            for statement in statements(schema, stage):
+                if not makes_keys(statement):
+                    context = "Spark's tables have only rows: no triggers, for instance"
+                    raise RunFailed(head(statement), context, "leave it out of tables.sql")
         texts = json.dumps(statements(schema, "10_tables"))
         self._request("write", path=self._location(TABLES), text=texts, replace=True)
         self._define_tables()
@@ -246,17 +213,10 @@ class SqlOnSpark(Engine, ABC):
         text = self._request("read", path=self._location(TABLES)).get("text", "[]")
         with closing(self.connect()) as connection:
             for statement in jsonfile.parse(text):
-                created = _CREATED.match(statement)
-                if created is None:
-                    raise RunFailed(
-                        f"Spark: {head(statement)}",
-                        "not the definition of a table",
-                        "write create table NAME (COLUMN TYPE, …)",
-                    )
-                table = created["name"]
+                table, definition = created(statement)
                 where = self._location(_folder(table))
                 connection.execute(f"drop table if exists {table}")
-                connection.execute(f"{statement} using parquet location '{where}'")
+                connection.execute(f"{definition} using parquet location '{where}'")
 
     def _request(self, op: str, **fields: Any) -> Mapping[str, Any]:
         try:
@@ -264,12 +224,6 @@ class SqlOnSpark(Engine, ABC):
             return self._running.request(op, timeout_s=limit, **fields)
         except WorkerError as error:
             raise RunFailed(f"{self._installation.title}: {op}", str(error)) from error
-
-    @property
-    def _running(self) -> Worker:
-        if self._worker is None:
-            raise RuntimeError("start comes first")
-        return self._worker
 
 
 def _folder(table: str) -> str:

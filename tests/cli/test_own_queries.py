@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+ENGINES = ("duckdb", "postgres", "mysql", "mariadb", "spark")
+
 
 @pytest.fixture
 def shop(loaded: Any, tmp_path: Path) -> Path:
@@ -23,7 +25,7 @@ def measure(loaded: Any, shop: Path, engine: str, *more: object) -> tuple[int, A
     return done.code, run
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "postgres", "mysql", "mariadb"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_example_runs_as_it_is(loaded: Any, shop: Path, engine: str) -> None:
     code, run = measure(loaded, shop, engine, "--cache", "cold-per-run")
     assert (code, run["status"]) == (0, "complete")
@@ -35,10 +37,14 @@ def test_the_example_runs_as_it_is(loaded: Any, shop: Path, engine: str) -> None
         assert set(found) == names and len(found) == 5
 
 
-def test_a_row_of_the_check_and_a_wrong_answer_fail_the_run(loaded: Any, shop: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_of_the_check_and_a_wrong_answer_fail_the_run(
+    loaded: Any, shop: Path, engine: str
+) -> None:
     (shop / "check.sql").write_text("select 1 as bad where 1 = 2; select id from customer;")
     (shop / "answers/never_bought.csv").write_text("id,name\n1,Product 1\n")
-    code, run = measure(loaded, shop, "duckdb", "--retries", "0")
+    only = ("--queries", "never_bought", "--no-plans", "--retries", "0")
+    code, run = measure(loaded, shop, engine, *only)
     assert (code, run["status"]) == (1, "failed")
     failed = [(c["name"], c["labels"]) for c in run["checks"] if c["status"] == "failed"]
     assert failed == [("answer", {"query": "never_bought"}), ("check.sql", {"statement": "2"})]

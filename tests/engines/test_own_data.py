@@ -62,9 +62,9 @@ def things(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", [*ENGINES, "spark"])
 def test_rows_are_those_of_the_files(lab: Any, things: Path, name: str) -> None:
-    quote = "`" if name in ("mysql", "mariadb") else '"'
+    quote = '"' if name in ("duckdb", "postgres") else "`"
     tables = TABLES.replace('"', quote)
     (things / "tables.sql").write_text(tables)
     with loaded(lab, name, things) as connection:
@@ -72,6 +72,8 @@ def test_rows_are_those_of_the_files(lab: Any, things: Path, name: str) -> None:
         assert found == THINGS
         parts = connection.execute("select thing, name from part order by thing").rows
         assert parts == [(1, "x"), (3, None)]
+        if name == "spark":  # its tables have no keys
+            return
         with pytest.raises(RunFailed):  # keys and foreign keys hold from now on
             connection.execute("insert into part values (4, 'none')")
 
