@@ -164,8 +164,11 @@ def _phases(
     pairs: int = _PAIRS,
 ) -> dict[str, str]:
     """Return phases with which the budget has as many pairs as show a difference."""
-    declared = parameters.declared()
-    if "operations" in given or not {"ramp_up", "duration"} <= declared.keys():
+    from reports.metric_registry import load_of
+
+    loads = load_of(parameters.workload, given) is not None
+    phased = loads and {"ramp_up", "duration"} <= parameters.declared().keys()
+    if "operations" in given or not phased:
         return dict(given)
     each_s = 0.85 * budget_s / (pairs * arms) - _OTHER_S
     window_s = min(_LONGEST_S, max(_SHORTEST_S, each_s * 0.75))

@@ -33,6 +33,12 @@ def test_answers_within_the_budget_have_the_numbers_of_compare(loaded):
         assert words[-2:] == ["--budget", f"{more['duration_ns'] // 60_000_000_000}m"]
 
 
+def test_queries_have_no_phases(loaded, tmp_path):
+    assert loaded("workload", "init", tmp_path / "shop").code == 0
+    of_queries = ("sql", "--folder", tmp_path / "shop", "--engine", "duckdb")
+    assert loaded("advise", *of_queries, *TIERS, "--budget", "2m", "--dry-run").code == 0
+
+
 def test_without_a_second_tier_a_curve_answers(loaded, tmp_path):
     """The log of a load that syncs, on modelled devices; too few repeats show nothing."""
     argv = ["advise", "ycsb", "--engine", "rocksdb", "--records", "1000", "--from", "ssd"]
