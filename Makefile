@@ -20,12 +20,15 @@ NATIVE := $(wildcard CMakeLists.txt native/* loadgen/CMakeLists.txt loadgen/*.[c
             iotrace/* \
             engines/*/loadgen*)
 
-.venv/.setup: pyproject.toml scripts/setup.sh $(wildcard engines/*/versions.yml) $(NATIVE)
+INSTALLED := pyproject.toml scripts/setup.sh $(wildcard engines/*/versions.yml) $(NATIVE)
+
+.venv/.setup: $(INSTALLED)
 	./scripts/setup.sh
 
 setup-dev: .venv/.setup-dev
 
-.venv/.setup-dev: .venv/.setup
+# Includes what `make setup` does, which would compile everything twice.
+.venv/.setup-dev: $(INSTALLED)
 	./scripts/setup.sh dev
 
 # Lint goes next to the tests, some of which wait.

@@ -70,14 +70,6 @@ install_packages() { # required|optional package…
   say "not installed (optional): $*. Debian: sudo apt install $*"
 }
 
-# Maven is large, and needed only where Debian's packages cannot be had.
-install_engine() {
-  .venv/bin/harness engines install "$1" && return 0
-  command -v mvn >/dev/null && return 1
-  install_packages optional maven
-  command -v mvn >/dev/null && .venv/bin/harness engines install "$1"
-}
-
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   say "python3 is $(python3 --version 2>&1), 3.11 or later is needed"
   exit 1
@@ -100,9 +92,13 @@ say "installing Python packages into .venv"
 .venv/bin/python -m pip install -q --disable-pip-version-check -e ".$extra"
 .venv/bin/harness engines install postgres
 if [ "$what" = dev ]; then
-  for engine in mysql mariadb rocksdb voltdb spark mysql=8.0.15 postgres=17.6; do
-    install_engine "$engine" || say "$engine is not installed: its tests cannot pass"
-  done
+  # What Maven downloads, next to what apt and pip do.
+  .venv/bin/harness engines install rocksdb voltdb mysql=8.0.15 postgres=17.6 &
+  by_maven=$!
+  complete=yes
+  .venv/bin/harness engines install mysql mariadb spark || complete=no
+  wait "$by_maven" || complete=no
+  [ "$complete" = yes ] || say "tests of engines that are not installed cannot pass"
 else
   say "for MySQL, MariaDB, RocksDB, Spark, VoltDB: .venv/bin/harness engines install NAME"
 fi

@@ -45,7 +45,7 @@ def brief_java() -> None:
         return
     folder = _AT_EXIT.enter_context(open_directory())
     program = folder / "java"
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    options = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(real)} {options} "$@"\n')
     program.chmod(0o755)
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
@@ -84,8 +84,10 @@ _GROUPS = {
     # What shares servers, data or builds over several files.
     "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_rocksdb", "cli/test_stopped"),
     "clients": ("cli/test_client_hosts", "cli/test_paper_profiles", "cli/test_resume"),
+    "verify": ("cli/test_engines_verify",),
     "cli": ("cli/",),
     "vm": ("vm/",),
+    "micro": ("cli/test_micro",),
     **{
         f"vm-{name}": (f"vm/full/test_vm_{name}",)
         for name in ("modes", "micro", "traps", "power_loss", "emulated")

@@ -82,6 +82,16 @@ def memory() -> Path | None:
 
 
 @contextmanager
+def strict_umask() -> Iterator[None]:
+    """The strictest that a user may have: what is the servers' stays readable to them."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
 def open_lab() -> Iterator[Lab]:
     root = Path(tempfile.mkdtemp(prefix="tb-test-", dir=memory()))
     root.chmod(0o755)

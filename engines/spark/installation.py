@@ -45,7 +45,9 @@ class Installation(EngineVersion):
     def command(self, classes: Path, *options: str) -> list[str]:
         """Return what runs a Java class whose name follows."""
         path = f"{classes}:{self.jars}/*"
-        return [self.java, "-XX:-UsePerfData", *self.java_options, *options, "-cp", path]
+        # The driver answers on its standard output, where the JVM would print warnings.
+        own = ("-XX:-UsePerfData", "-XX:+DisplayVMOutputToStderr")
+        return [self.java, *own, *self.java_options, *options, "-cp", path]
 
     def complaints(self, settings: Mapping[str, str]) -> str:
         """Return what Spark itself finds wrong with the settings; empty: nothing."""

@@ -87,8 +87,8 @@ class Harness:
         )
 
     def __call__(self, *argv: object, **env: str) -> Done:
-        if not env:
-            return Done(*forked.run([*map(str, argv)], self.root, self.environment))
+        if not env.keys() & forked.READ_BY_IMPORTS:
+            return Done(*forked.run([*map(str, argv)], self.root, self.environment | env))
         process = self.start(*argv, **env)
         out, err = process.communicate(timeout=600)
         return Done(process.returncode, out, err)
@@ -280,6 +280,38 @@ def loaded() -> Iterator[Harness]:
     """A harness that keeps its data over the whole test session."""
     with _new_harness() as made:
         yield made
+
+
+_SSH = """#!/bin/sh
+# ssh -T -o A=B … [-R REMOTE:LOCAL] HOST COMMAND
+folder=$(dirname "$0") forward=
+while [ "${1#-}" != "$1" ]; do
+  case $1 in
+    -R) forward=$2; shift 2 ;;
+    -o) shift 2 ;;
+    *) shift ;;
+  esac
+done
+echo "$*" >> "$folder/commands"
+case $1 in unreachable*) echo "ssh: connect to host $1: refused" >&2; exit 255 ;; esac
+[ -z "$forward" ] || ln -s "${forward#*:}" "${forward%%:*}"
+[ -z "$forward" ] || echo "$forward" >> "$folder/tunnels"
+exec sh -c "$2"
+"""
+
+
+@pytest.fixture
+def ssh(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a stand-in for ssh, first on the PATH: it runs commands on this host, and makes
+    of a tunnel a symbolic link.
+    """
+    folder = harness.root / "bin"
+    folder.mkdir()
+    (folder / "ssh").write_text(_SSH)
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setenv("HARNESS_CLIENT_PYTHON", sys.executable)
+    return folder
 
 
 @dataclass

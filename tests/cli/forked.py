@@ -20,6 +20,8 @@ from importlib import import_module
 from pathlib import Path
 
 _HANGS_S = 600
+#: Variables that decide what is imported, or how Python itself starts.
+READ_BY_IMPORTS = {"HARNESS_MONITOR_PATH", "HARNESS_WORKLOAD_PATH", "LC_ALL", "PYTHONUTF8"}
 _IMPORTED = (
     *(f"harness.cli.{name}" for name in ("app", "run", "runs", "data", "results")),
     *(f"engines.{name}.engine" for name in ("duckdb", "postgres", "mysql", "rocksdb")),

@@ -1,5 +1,7 @@
-"""TPC-C and YCSB driven from other hosts: here through a stand-in for ssh, which runs what it is
-told on this host and makes the tunnel a symbolic link. (Over a real sshd: docs/provisioning.md.)"""
+"""TPC-C and YCSB driven from other hosts: here through a stand-in for ssh (conftest.py).
+
+(Over a real sshd: docs/provisioning.md.)
+"""
 
 from __future__ import annotations
 
@@ -13,34 +15,6 @@ import pytest
 from harness.drivers.loadgen.remote_clients import RemoteClients
 from harness.engine import Tunnel
 from harness.errors import UsageError
-
-_SSH = """#!/bin/sh
-# ssh -T -o A=B … [-R REMOTE:LOCAL] HOST COMMAND
-forward=
-while [ "${1#-}" != "$1" ]; do
-  case $1 in
-    -R) forward=$2; shift 2 ;;
-    -o) shift 2 ;;
-    *) shift ;;
-  esac
-done
-echo "$1" >> "$(dirname "$0")/hosts"
-case $1 in unreachable*) echo "ssh: connect to host $1: refused" >&2; exit 255 ;; esac
-[ -z "$forward" ] || ln -s "${forward#*:}" "${forward%%:*}"
-exec sh -c "$2"
-"""
-
-
-@pytest.fixture
-def ssh(harness, monkeypatch):
-    """A folder with the stand-in, first on the PATH."""
-    folder = harness.root / "bin"
-    folder.mkdir()
-    (folder / "ssh").write_text(_SSH)
-    (folder / "ssh").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    monkeypatch.setenv("HARNESS_CLIENT_PYTHON", sys.executable)
-    return folder
 
 
 @pytest.fixture
@@ -64,7 +38,7 @@ def test_two_hosts_make_one_run(harness, ssh, client):
     run = done.run
     assert run["status"] == "complete"
     assert run["spec"]["params"]["clients"] == 2
-    asked = (ssh / "hosts").read_text().split()
+    asked = [line.split()[0] for line in (ssh / "commands").read_text().splitlines()]
     assert sorted(asked) == ["bench@client2"] * 2 + ["client1"] * 2  # hello, and the run
     assert not list(Path("/tmp").glob(".s.PGSQL.[2-5]????"))
     assert harness.settled() == []
@@ -82,7 +56,7 @@ def test_two_hosts_read_and_update_the_same_records(harness, ssh):
     assert sum(counts) == 1000
     (found,) = [one for one in run["uncontrolled"] if one["code"] == "remote-clients"]
     assert "client1, client2 reach the server through ssh tunnels" in found["found"]
-    asked = (ssh / "hosts").read_text().split()
+    asked = [line.split()[0] for line in (ssh / "commands").read_text().splitlines()]
     assert sorted(asked) == ["client1"] * 2 + ["client2"] * 2
     assert harness.settled() == []
 
@@ -91,7 +65,7 @@ def test_an_engine_inside_the_client_is_not_driven_from_elsewhere(harness, ssh):
     error = harness.refused("run", "ycsb", "--engine", "rocksdb", "--placement", "ssd-both",
                             "-p", "client_hosts=client1,client2")  # fmt: skip
     assert "client_hosts client1,client2 on rocksdb" in error
-    assert not (ssh / "hosts").exists()
+    assert not (ssh / "commands").exists()
 
 
 def test_a_host_that_cannot_be_reached_is_named_beforehand(harness, client):

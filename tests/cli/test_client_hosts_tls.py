@@ -1,5 +1,4 @@
-"""Clients on other hosts that reach a listening server by TLS: ssh is a stand-in, which starts
-what it is told on this host and makes no tunnel."""
+"""Clients on other hosts that reach a listening server by TLS, without a tunnel."""
 
 from __future__ import annotations
 
@@ -11,32 +10,9 @@ import pytest
 
 from harness.supervise import workdirs
 
-_SSH = """#!/bin/sh
-# ssh -T -o A=B … HOST COMMAND
-while [ "${1#-}" != "$1" ]; do
-  case $1 in
-    -R) echo "a tunnel was asked for" >&2; exit 1 ;;
-    -o) shift 2 ;;
-    *) shift ;;
-  esac
-done
-echo "$*" >> "$(dirname "$0")/commands"
-exec sh -c "$2"
-"""
 #: RFC 5737: an address that is nobody's.
 _NOBODYS = "203.0.113.9"
 _LISTEN = ("--listen", "127.0.0.1")
-
-
-@pytest.fixture
-def ssh(harness, monkeypatch):
-    """A folder with the stand-in, first on the PATH."""
-    folder = harness.root / "bin"
-    folder.mkdir()
-    (folder / "ssh").write_text(_SSH)
-    (folder / "ssh").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    return folder
 
 
 @pytest.fixture
@@ -66,6 +42,7 @@ def test_two_hosts_drive_a_listening_server(harness, ssh, options, engine, backe
     (found,) = [text for text in warnings if "TLS" in text]
     assert "client1, bench@client2" in found
     assert "by TLS on 127.0.0.1" in found
+    assert not (ssh / "tunnels").exists()
     commands = (ssh / "commands").read_text().splitlines()
     runs = [line for line in commands if " run " in line]
     assert sorted(line.split()[0] for line in runs) == ["bench@client2", "client1"]  # at one time

@@ -99,27 +99,19 @@ def test_a_run_is_shown_by_its_configurations(harness, quick):
 
 
 def test_an_emulated_tier_is_marked_and_leaves_nothing(harness):
-    done = harness.microbench("--suite", "quick", "--tier", "pmem", "--emulate", "pmem",
-                              "-p", "only=latency,chase", *BRIEF, "--json", "-q")  # fmt: skip
-    run = done.run
-    assert run["emulated"][0]["tier"] == "pmem"
-    assert {m["labels"]["pages"] for m in run["metrics"]} == {"file"}
-    assert harness.settled() == []
-
-
-def test_a_place_may_be_named_for_what_stands_in(harness):
     place = Path(f"/dev/shm/tierbench-{os.geteuid()}-named")
     place.mkdir()
     place.chmod(0o755)
     try:
-        done = harness.microbench("--suite", "quick", "--tier", "pmem",
-                                  "--emulate", f"pmem={place}", "-p", "only=chase", *BRIEF,
-                                  "--json", "-q")  # fmt: skip
+        emulated = ("--tier", "pmem", "--emulate", f"pmem={place}", "-p", "only=latency,chase")
+        run = harness.microbench("--suite", "quick", *emulated, *BRIEF, "--json", "-q").run
+        assert list(place.iterdir()) == []
     finally:
         shutil.rmtree(place)
-    run = done.run
     assert run["spec"]["emulate"] == ["pmem"]
     assert run["emulated"] == [{"tier": "pmem", "by": f"tmpfs at {place}"}]
+    assert {m["labels"]["pages"] for m in run["metrics"]} == {"file"}
+    assert harness.settled() == []
 
 
 def test_a_file_of_perma_benchs_is_run_as_it_is_and_told_in_its_own_form(harness, tmp_path):

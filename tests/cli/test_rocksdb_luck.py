@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 
 import pytest
-from patience import PATIENCE_S
 
 from harness.units import parse_size
 
@@ -30,32 +27,6 @@ def test_limits_and_processors_hold_the_client_that_has_the_engine_inside(harnes
     assert harness.settled() == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-@pytest.mark.parametrize("small_disk", ["1G"], indirect=True)
-def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_disk):
-    # RocksDB takes room for its log beforehand, by the size of a memtable.
-    place = ["--placement", "small-both", "--host", small_disk.host,
-             "--set", "write_buffer_size=1M"]  # fmt: skip
-    first = harness(*SHORT, *place)
-    assert first.code == 0, first.err
-    more = ["--duration", "100s", "--rate", "1000", "--retries", "0"]
-    process = harness.start(*ROCKSDB, "--workload", "a", *more, *place)
-    # Restored and open: the client has written its own OPTIONS file.
-    opened = "tierbench-work/*/rocksdb/LOCK"
-    while process.poll() is None and not list(small_disk.path.glob(opened)):
-        time.sleep(0.01)
-    time.sleep(1)
-    small_disk.fill()
-    code = process.wait(PATIENCE_S)
-    err = process.communicate()[1]
-    small_disk.free()
-    assert code == 1, err
-    assert "No space left on device" in err
-    listed = harness("runs", "list", "--json").json
-    assert sorted(run["status"] for run in listed["runs"]) == ["complete", "failed"]
-    assert harness.settled() == []
-
-
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
@@ -65,7 +36,6 @@ def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_dis
         (["--placement", "ssd-both", "--option", "options_file=/none"], "No such file"),
         (["--placement", "ssd-both", "--option", "prefix=/none"], "librocksdb"),
         (["--placement", "ssd-both", "--option", "statistics=often"], "statistics=often"),
-        (["--placement", "ssd-both", "-p", "clients=2"], "one process at a time"),
     ],
 )
 def test_what_can_be_known_beforehand_is_refused_before_anything_is_loaded(harness, extra, words):

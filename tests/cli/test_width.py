@@ -42,7 +42,7 @@ ON_THE_HOST = [
     ["run", "tpch", "--engine", "duckdb", "--placement", "ssd-both", "--dry-run"],
     ["run", "micro", "--suite", "device-card", "--tier", "dram", "--dry-run"],
     ["calibrate", "tpch", "--engine", "duckdb", "--placement", "ssd-both", "--dry-run"],
-    ["paper", "nvm-for-databases", "--dry-run"],
+    ["paper", "nvm-for-databases", "fig4", "--dry-run"],
     ["advise", "tpcc", "--engine", "postgres", "--to", "pmem", "--emulate", "pmem", "--dry-run"],
     ["curve", "tpcc", "--engine", "postgres", "--dry-run"],
     [

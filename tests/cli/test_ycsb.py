@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 
 import pytest
 from run_values import uncontrolled, values, waits_add_up
@@ -112,17 +110,3 @@ def test_what_cannot_work_is_refused_before_anything_is_started(harness, argv, w
 def test_options_of_ycsb_on_others_name_the_right_one(harness, workload, argv):
     error = harness.refused("run", workload, "--engine", "postgres", *argv)
     assert argv[0] in error and "ycsb" in error
-
-
-# What goes wrong under way ------------------------------------------------------
-
-LONG = ("--records", "2000", "--threads", "2", "--rate", "1000", "--ramp-up", "60s",
-        "--duration", "10m")  # fmt: skip
-CLIENT = b"/loadgen\0"
-
-
-def test_a_client_that_dies_with_the_engine_in_it_fails_the_run_at_once(loaded):
-    process = loaded.start(*RUN, *LONG, "--engine", "rocksdb", "--retries", "0")
-    os.kill(loaded.driving(process, CLIENT).pid, signal.SIGKILL)
-    run = loaded.failed_run(process)
-    assert "killed by signal 9" in run["error"]["context"]

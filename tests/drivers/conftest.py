@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab import Lab, open_lab
@@ -65,6 +66,23 @@ def recording() -> Callable[[str], str]:
 def lab() -> Iterator[Lab]:
     with open_lab() as lab:
         yield lab
+
+
+@pytest.fixture
+def started(lab: Lab) -> Iterator[Callable[[str], Any]]:
+    """Make and start an engine; killed at the end."""
+    engines = []
+
+    def start(name: str) -> Any:
+        engine = lab.engine(name)
+        engine.initialise(lab.places())
+        engine.start()
+        engines.append(engine)
+        return engine
+
+    yield start
+    for engine in engines:
+        engine.kill()
 
 
 @pytest.fixture

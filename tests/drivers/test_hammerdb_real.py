@@ -21,23 +21,6 @@ pytestmark = [pytest.mark.hammerdb, pytest.mark.slow]
 TRANSACTIONS = {"new_order", "payment", "order_status", "delivery", "stock_level"}
 
 
-@pytest.fixture
-def started(lab):
-    """Make and start an engine; killed at the end."""
-    engines = []
-
-    def start(name):
-        engine = lab.engine(name)
-        engine.initialise(lab.places())
-        engine.start()
-        engines.append(engine)
-        return engine
-
-    yield start
-    for engine in engines:
-        engine.kill()
-
-
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
 def test_it_builds_and_drives(name, started, clients):
     engine, hammerdb = started(name), find()

@@ -27,23 +27,6 @@ CONFLICT = (
 
 
 @pytest.fixture
-def started(lab):
-    """Make and start an engine; killed at the end."""
-    engines = []
-
-    def start(name):
-        engine = lab.engine(name)
-        engine.initialise(lab.places())
-        engine.start()
-        engines.append(engine)
-        return engine
-
-    yield start
-    for engine in engines:
-        engine.kill()
-
-
-@pytest.fixture
 def accounts(started):
     """PostgreSQL with a hundred accounts."""
     engine = started("postgres")

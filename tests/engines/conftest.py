@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab, open_lab
+from lab import Lab, open_lab, strict_umask
 from scratch import open_directory
 
 from harness.progress import SilentProgress
@@ -49,19 +50,24 @@ class Empty:
         """Made, started and stopped once; ``version``, ``prefix``: another than a run's choice."""
         if (key := (name, version, prefix)) not in self._made:
             given = {"version": version, "prefix": prefix}
-            engine = self._lab.engine(name, options={k: v for k, v in given.items() if v})
+            self._made[key] = self._make(name, {k: v for k, v in given.items() if v})
+        return self._made[key]
+
+    def _make(self, name: str, options: dict[str, str]) -> Path:
+        with strict_umask():
+            engine = self._lab.engine(name, options=options)
             engine.initialise(self._lab.places())
             engine.start()
             engine.stop()
-            golden = self._lab.directory("golden")
-            engine.snapshot(golden)
-            self._made[key] = golden
-        return self._made[key]
+            engine.snapshot(golden := self._lab.directory("golden"))
+        return golden
 
 
 @pytest.fixture(scope="session")
 def empty_engines() -> Iterator[Empty]:
-    with open_lab() as lab:
+    with ExitStack() as stack:
+        with strict_umask():
+            lab = stack.enter_context(open_lab())
         yield Empty(lab)
 
 

@@ -1,37 +1,12 @@
-"""Checkpoints of MySQL and MariaDB as their observers see them."""
+"""What the observers of MySQL and MariaDB read, and how often."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from observed_waits import observed
-
 from engines._innodb.waits import SessionObserver
 from harness.engine import ProcessId
-from harness.waits import WaitTotals
-
-
-@pytest.fixture(scope="module", params=("mysql", "mariadb"))
-def server(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
-    engine = module_lab.started(request.param, empty_engines.data(request.param))
-    yield engine
-    engine.kill()
-
-
-def test_a_checkpoint_is_at_work_while_its_position_advances(server: Any) -> None:
-    connection = server.connect()
-    connection.execute("create table c (n int primary key, text varchar(2000))")
-    connection.execute("set global innodb_max_dirty_pages_pct = 0")
-    numbers = iter(range(100_000))
-
-    def checkpointed(totals: WaitTotals) -> bool:
-        connection.execute(f"insert into c values ({next(numbers)}, repeat('x', 2000))")
-        return totals.background.get("checkpoint", 0) > 0
-
-    observed(server, checkpointed)
 
 
 class Positions:

@@ -1,4 +1,6 @@
-"""Start, stop, kill, restore and privileges of every engine that has a process of its own."""
+"""Start, stop, kill, restore and privileges of every engine that has a process of its own, under a
+strict umask; under the usual one, other tests start them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import open_lab
+from lab import strict_umask
 from patience import eventually
 
 from harness.errors import RunFailed
@@ -63,6 +65,13 @@ def insert(engine: Any, value: int) -> None:
 def rows(engine: Any) -> list[int]:
     with closing(engine.connect()) as connection:
         return sorted(row[0] for row in connection.execute("select i from n").rows)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def strict() -> Iterator[None]:
+    """All of it under a strict umask."""
+    with strict_umask():
+        yield
 
 
 @pytest.fixture(scope="module", params=(*SERVERS, "duckdb"))
@@ -143,23 +152,6 @@ def test_a_dataset_is_restored_elsewhere_and_a_stop_keeps_all_and_a_kill_what_wa
     engine.start()
     assert rows(engine) == ([1, 2, 3] if engine.lost_when_killed else [1, 2, 3, 4])
     engine.stop()
-
-
-@pytest.mark.parametrize("name", [*SERVERS, "duckdb"])
-def test_a_database_is_made_and_restored_and_served_under_any_umask(name: str) -> None:
-    before = os.umask(0o077)
-    try:
-        with open_lab() as lab:
-            engine = lab.engine(name, SETTINGS.get(name))
-            engine.initialise(lab.places())
-            engine.start()
-            engine.stop()
-            engine.snapshot(dataset := lab.directory("dataset"))
-            engine = Stored(name, dataset).started(lab)
-            assert engine.effective_config()
-            engine.stop()
-    finally:
-        os.umask(before)
 
 
 #: The signal that ends the server by itself, and what is reported then: its log's last lines.

@@ -4,7 +4,6 @@ release: refused beforehand where it cannot take them, and seen to hold in the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,8 @@ SAME = {"on": "pglz"}
 class Kept:
     """Golden data of one release, and servers on copies of them."""
 
-    def __init__(self, version: str, lab: Any) -> None:
-        self._version, self._lab = version, lab
-        engine = self.engine({})
-        engine.initialise(lab.places())
-        self.golden = lab.directory("golden")
-        engine.snapshot(self.golden)
+    def __init__(self, version: str, lab: Any, golden: Path) -> None:
+        self._version, self._lab, self.golden = version, lab, golden
 
     def engine(self, settings: dict[str, str], options: dict[str, Any] | None = None) -> Any:
         given = {"version": self._version} | (options or {})
@@ -49,8 +44,8 @@ class Kept:
 
 
 @pytest.fixture(scope="module", params=RELEASES)
-def kept(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Kept]:
-    yield Kept(request.param, module_lab)
+def kept(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Kept:
+    return Kept(request.param, module_lab, empty_engines.data("postgres", request.param))
 
 
 def test_every_value_that_a_release_takes_holds(kept: Kept) -> None:

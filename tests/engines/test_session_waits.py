@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from observed_waits import executing, observed
 
+from harness.waits import WaitTotals
+
 #: Statements without an end: one that computes, and one that sleeps.
 ENDLESS = {
     "postgres": ("do $$ begin loop perform 1; end loop; end $$", "select pg_sleep(1e6)"),
@@ -55,3 +57,17 @@ def test_sleeping_is_neither_a_lock_nor_the_processor(server: Any) -> None:
     assert found.waits["lock"] < found.waits["other"]
     if server.name == "postgres":
         assert found.waits["lock"] == 0
+
+
+@pytest.mark.only("mysql", "mariadb")
+def test_a_checkpoint_is_at_work_while_its_position_advances(server: Any) -> None:
+    connection = server.connect()
+    connection.execute("create table c (n int primary key, text varchar(2000))")
+    connection.execute("set global innodb_max_dirty_pages_pct = 0")
+    numbers = iter(range(100_000))
+
+    def checkpointed(totals: WaitTotals) -> bool:
+        connection.execute(f"insert into c values ({next(numbers)}, repeat('x', 2000))")
+        return totals.background.get("checkpoint", 0) > 0
+
+    observed(server, checkpointed)

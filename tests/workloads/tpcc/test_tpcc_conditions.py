@@ -145,13 +145,6 @@ def is_found(engine, numbers: list[int]) -> None:
         assert "d_id=" in found[number] or number in (1, 8)
 
 
-@pytest.mark.parametrize("loaded", ["postgres"], indirect=True)
-@pytest.mark.parametrize("number", PLANTED)
-def test_what_is_planted_is_found_by_its_condition(loaded, number):
-    """The statements are the same for all engines: alone on one, together on every one."""
-    is_found(loaded.engine, [number])
-
-
 @pytest.mark.parametrize("numbers", together())
 def test_every_condition_finds_what_is_planted_on_every_engine(loaded, numbers):
     is_found(loaded.engine, numbers)
