@@ -275,6 +275,10 @@ class Engine(ABC):
             )
         return self.sql_folder / workload
 
+    def first_rows(self, sql: str, count: int) -> str:
+        """Return a query of the first ``count`` rows of ``sql``, whose columns all have names."""
+        return f"{sql.rstrip()}\nLIMIT {count}"
+
     def connect(self) -> SqlConnection:
         """Open a connection to the started engine."""
         raise self._lacks("connect to", "it does not run SQL")

@@ -20,9 +20,10 @@ useful=(
   fio:fio ioping:ioping numactl:numactl sysbench:sysbench
   # The certificate of a server that listens for clients on other hosts.
   openssl:openssl
-  # The native programs, and the client's back ends for PostgreSQL and for MySQL and MariaDB.
+  # The native programs, and the back ends of the client.
   libjansson-dev:/usr/include/jansson.h zlib1g-dev:/usr/include/zlib.h
   libpq-dev:/usr/include/postgresql/libpq-fe.h libmariadb-dev:/usr/include/mariadb/mysql.h
+  freetds-dev:/usr/include/sybdb.h
 )
 for_tests=(
   chromium:chromium chromium-driver:chromedriver cmake:cmake git:git shellcheck:shellcheck

@@ -18,13 +18,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from engines._external import PREFIX, ExternalServer, dsn_text, end_session
 from engines._sql_engine import Monitor, SqlEngine
 from engines.sqlserver.connection import ERRORS, Login, SqlServerConnection
+from engines.sqlserver.explain import explain
 from engines.sqlserver.load import Loader
-from harness.engine import (
-    EngineContext,
-    EngineOptions,
-    EngineVersion,
-)
+from engines.sqlserver.waits import SessionObserver
+from harness.engine import EngineContext, EngineOptions, EngineVersion, Fill, SqlConnection
 from harness.errors import RunFailed, UsageError
+from harness.progress import Progress
+from harness.query_plan import ExecutedPlan
+from harness.store.spec import JsonObject
+from harness.waits import WaitObserver
 
 _PROBLEM = "external SQL Server by DSN"
 _FORM = "write mssql://user@host:1433/master?ca=FILE"
@@ -160,6 +162,7 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
     schema_word = "database"
     holder_word = "server"
     longest_schema_name = 123
+    native_backend = "sqlserver"
     _title = "SQL Server"
 
     def __init__(self, context: EngineContext) -> None:
@@ -193,6 +196,40 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
         ((pages,),) = self._query("select sum(used_page_count) from sys.dm_db_partition_stats")
         return None if pages is None else int(str(pages)) * 8192
 
+    def first_rows(self, sql: str, count: int) -> str:
+        return f"SELECT TOP ({count}) * FROM (\n{sql.rstrip()}\n) found"
+
+    def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
+        assert isinstance(connection, SqlServerConnection)
+        return explain(connection, sql)
+
+    def wait_observer(self) -> WaitObserver:
+        return SessionObserver(self.connect)
+
+    def native_connection(self) -> JsonObject:
+        login = self._dsn
+        return {
+            "host": login.host,
+            "port": login.port,
+            "user": login.user,
+            "password": login.password,
+            "database": self._schema or login.database,
+            "ca": login.ca,
+        }
+
+    def native_load(
+        self,
+        workload: str,
+        fill: Fill,
+        row_counts: Mapping[str, int],
+        progress: Progress,
+        params: JsonObject | None = None,
+    ) -> None:
+        """As others; readers see row versions, as on other engines, and wait for no writer."""
+        with self._server() as connection:
+            _run(connection, f"alter database [{self._schema}] set read_committed_snapshot on")
+        super().native_load(workload, fill, row_counts, progress, params)
+
     def _new_connection(self) -> SqlServerConnection:
         return SqlServerConnection(self._dsn, self._schema or "")
 
@@ -225,12 +262,15 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
         return str(rows[0][0]) if rows else ""
 
     def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
-        tables = {*ours["table"], _MARK_TABLE}
+        known = {
+            "user_table": {*ours["table"], _MARK_TABLE},
+            "sql_stored_procedure": ours["procedure"],
+        }
         with self._server(schema) as connection:
             others = [
                 f"{kind} {name}"
                 for kind, name in _rows(connection, _OBJECTS)
-                if kind != "user_table" or name.lower() not in tables
+                if name.lower() not in known.get(kind, ())
             ]
         if others:
             raise self._not_ours(schema, others)

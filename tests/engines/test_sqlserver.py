@@ -2,25 +2,75 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlglot
+from native_client import Native
 from sqlglot import exp
+from tds_stand_in import Failure, Row, StandIn
 
+from engines.sqlserver.explain import translate
+from engines.sqlserver.server import SqlServer
+from engines.sqlserver.waits import event_of
 from harness import paths, registry
 from harness.engine import EngineVersion
 from harness.errors import UsageError
 from harness.experiment.preflight import _untested
 from harness.sql_files import created, statements
 from harness.store import verified
+from harness.workloads.tpcc.consistency import conditions
+from harness.workloads.tpcc.params import TRANSACTIONS
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.statements import other_sql, query_sql, variant_values
 
 FACTORY = registry.engine("sqlserver")
-FOLDER = Path(__file__).parents[2] / "engines" / "sqlserver" / "sql" / "tpch"
+SQL = Path(__file__).parents[2] / "engines" / "sqlserver" / "sql"
+FOLDER = SQL / "tpch"
 #: What T-SQL does not have.
 MISSING = (exp.Interval, exp.Limit, exp.Extract)
+#: A plan as the showplan schema has it, made for this test: an index join below a parallel sum.
+PLAN = Path(__file__).parent / "recordings" / "sqlserver_made_up_plan.xml"
+MS = 1_000_000
+
+
+class Answers:
+    """The stand-in's answers to TPC-C's calls; every seventh call is a deadlock's victim."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[Sequence[Any]]] = {}
+        self._orders, self._count = itertools.count(3001), itertools.count(1)
+
+    def __call__(self, name: str, args: Sequence[Any]) -> Sequence[Row] | Failure:
+        self.calls.setdefault(name.removeprefix("tpcc_"), []).append(args)
+        if next(self._count) % 7 == 0:
+            return Failure(1205, "deadlocked")
+        if name == "tpcc_new_order":
+            unused = any(item > 100_000 for item in json.loads(args[5]))
+            return [(None if unused else str(next(self._orders)), "12.30")] * args[3]
+        if name == "tpcc_payment":
+            return [(args[4] or 7, "x")]
+        if name == "tpcc_order_status":
+            return [(args[2] or 7, 3000)] * 5
+        return [(10, ",".join(["2101"] * 10)) if name == "tpcc_delivery" else (3,)]
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def server(answers: Answers, lab: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServer]:
+    """The engine on the stand-in."""
+    with StandIn(answers) as stand_in:
+        monkeypatch.setenv("HARNESS_DSN", f"mssql://u:secret@127.0.0.1:{stand_in.port}/master")
+        yield lab.engine("sqlserver", options={"dsn": "env"})
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -37,12 +87,34 @@ def test_the_variant_and_its_count_are_t_sql() -> None:
         assert found is not None and not list(found.find_all(*MISSING))
 
 
-def test_the_schema_is_t_sql_and_has_every_table() -> None:
+@pytest.mark.parametrize(("workload", "tables"), [("tpch", 8), ("tpcc", 9)])
+def test_the_schema_is_t_sql_and_has_every_table(workload: str, tables: int) -> None:
+    folder = SQL / workload
     stems = ("10_tables", "20_keys", "30_indexes", "40_foreign_keys")
-    for text in (text for stem in stems for text in statements(FOLDER, stem)):
+    for text in (text for stem in stems for text in statements(folder, stem)):
         (found,) = sqlglot.parse(text, dialect="tsql")
         assert not isinstance(found, exp.Command)
-    assert len(created(FOLDER)["table"]) == 8
+    assert len(created(folder)["table"]) == tables
+
+
+@pytest.mark.parametrize("transaction", TRANSACTIONS)
+def test_a_procedure_is_t_sql_and_takes_the_values_of_its_call(transaction: str) -> None:
+    text = (SQL / "tpcc" / "procedures" / f"{transaction}.sql").read_text()
+    known = re.sub(r"if .*\nbegin;\n    throw .*\nend;\n", "", text)  # it does not know THROW
+    (found,) = sqlglot.parse(known, dialect="tsql")
+    assert isinstance(found, exp.Create)
+    assert not list(found.find_all(exp.Command))
+    head = text.partition("\nas\n")[0].partition("create procedure")[2]
+    parameters = re.findall(r"@(\w+)", head)
+    call = (SQL / "tpcc" / "calls" / f"{transaction}.sql").read_text()
+    assert re.findall(r":(\w+)", call) == parameters
+    assert call.split()[1] == head.split()[0]
+
+
+def test_the_conditions_are_t_sql(server: SqlServer) -> None:
+    for sql in conditions(server).values():
+        (found,) = sqlglot.parse(sql, dialect="tsql")
+        assert found is not None and "LIMIT" not in sql
 
 
 @pytest.mark.parametrize(
@@ -91,3 +163,48 @@ def test_its_runs_warn_until_this_build_is_verified(
     other = EngineVersion("sqlserver", "16.0.4165.4", "build 2", "DSN host=db1")
     assert _untested(FACTORY, other)
     assert _untested(registry.engine("duckdb"), other) == []
+
+
+def test_the_client_calls_the_procedures_and_repeats_victims_of_deadlocks(
+    server: SqlServer, answers: Answers, lab: Any
+) -> None:
+    result = Native(lab, server).run(operations=300)
+    operations = {one["type"]: one for one in result["operations"]}
+    assert sum(one["count"] + one["rolled_back"] for one in operations.values()) == 300
+    retried = sum(one["retried"] for one in operations.values())
+    assert result["errors"] == {"1205": retried} and retried > 40
+    assert set(answers.calls) == set(TRANSACTIONS)
+    w, d, c, count, _, *lists = answers.calls["new_order"][0]
+    assert (w, 1 <= d <= 10, 1 <= c <= 3000) == (1, True, True)
+    assert {len(json.loads(text)) for text in lists} == {count}
+    payments = answers.calls["payment"]
+    assert {(call[4] is None) != (call[5] is None) for call in payments} == {True}
+    assert all(re.fullmatch(r"\d+\.\d\d", call[6]) for call in payments)
+
+
+@pytest.mark.parametrize(
+    ("wait", "resource"),
+    [
+        ("PAGEIOLATCH_SH", "data read"),
+        ("WRITELOG", "log sync"),
+        ("LOGBUFFER", "log write"),
+        ("LCK_M_X", "lock"),
+        ("PAGELATCH_EX", "buffer"),
+        ("ASYNC_NETWORK_IO", "client"),
+        ("RESOURCE_SEMAPHORE", "other"),
+    ],
+)
+def test_a_wait_is_for_a_resource(server: SqlServer, wait: str, resource: str) -> None:
+    assert server.wait_observer().resource(event_of(wait)) == resource
+
+
+def test_a_plan_has_own_times_that_add_up() -> None:
+    plan = translate(PLAN.read_text(), 130 * MS)
+    aggregate, exchange, join, scan, seek = plan.operators.walk()
+    assert [one.kind for one in (aggregate, exchange, join, scan, seek)] == [
+        "aggregate", "other", "join", "scan", "scan"
+    ]  # fmt: skip
+    own = [one.time_ns // MS for one in plan.operators.walk()]
+    assert own == [2, 8, 30, 40, 20] and sum(own) == 100
+    assert (scan.relation, scan.rows, seek.relation, seek.lookups) == ("orders", 15, "lineitem", 15)
+    assert plan.outside_ns == {"planning": 5 * MS, "executor": 3 * MS, "client": 22 * MS}

@@ -2,7 +2,8 @@
 
 Each condition is a statement in ``conditions/``, or in a folder of that name next to the
 engine's own SQL where the engine cannot plan ours; it gives the rows that violate it, four at
-most. They run concurrently over a few connections, since some read all order lines.
+most: ours have no limit, which the engine adds. They run concurrently over a few connections,
+since some read all order lines.
 
 The conditions compare tables with each other: of empty tables, and of a database that has lost a
 transaction in all of them, they all hold. The other checks compare with the share of remote
@@ -26,7 +27,8 @@ from harness.store.result import Check
 from harness.workloads.tpcc.data import row_counts
 from harness.workloads.window import checked, describe_outlier
 
-_FOLDER = Path(__file__).parent / "conditions"
+#: Ours; their columns all have names.
+FOLDER = Path(__file__).parent / "conditions"
 _AT_ONCE = 4
 _SHOWN = 3
 _REMOTE_LINES, _REMOTE_PAYMENTS = 0.01, 0.15
@@ -44,14 +46,15 @@ Query = Callable[[str], Sequence[tuple[Any, ...]]]
 
 
 @cache
-def conditions(own: Path | None = None) -> Mapping[int, str]:
-    """Return the statements by number of the condition; those in ``own`` replace ours."""
-    folders = [_FOLDER, *([own] if own else [])]
-    return {
-        int(file.stem): file.read_text()
-        for folder in folders
-        for file in sorted(folder.glob("*.sql"))
-    }
+def statements(folder: Path) -> Mapping[int, str]:
+    """Return the statements of a folder by number of the condition."""
+    return {int(file.stem): file.read_text() for file in sorted(folder.glob("*.sql"))}
+
+
+def conditions(engine: Engine) -> Mapping[int, str]:
+    """Return what is queried, by number of the condition; the engine's own replace ours."""
+    ours = {n: engine.first_rows(sql, _SHOWN + 1) for n, sql in statements(FOLDER).items()}
+    return {**ours, **statements(engine.sql("tpcc") / "conditions")}
 
 
 def check_conditions(
@@ -62,8 +65,7 @@ def check_conditions(
     ``not_kept``: conditions that the driver's own transactions do not keep, and why: they
     are left out.
     """
-    statements = conditions(engine.sql("tpcc") / "conditions")
-    checked = {n: sql for n, sql in statements.items() if n not in (not_kept or {})}
+    checked = {n: sql for n, sql in conditions(engine).items() if n not in (not_kept or {})}
     with (
         progress.task("TPC-C consistency conditions", len(checked)) as task,
         ThreadPoolExecutor(_AT_ONCE) as pool,

@@ -6,13 +6,14 @@ import pytest
 
 from harness.progress import SilentProgress
 from harness.workloads.tpcc.consistency import (
+    FOLDER,
     check_conditions,
     check_counted,
     check_population,
     check_remote,
-    conditions,
     loaded_traces,
     read_traces,
+    statements,
 )
 
 #: By condition: what is planted, how it is taken back, and all conditions that it breaks.
@@ -106,8 +107,8 @@ def execute(engine, sql: str) -> None:
 
 
 def test_there_are_twelve_and_each_names_its_clause():
-    assert list(conditions()) == list(range(1, 13))
-    for number, sql in conditions().items():
+    assert list(statements(FOLDER)) == list(range(1, 13))
+    for number, sql in statements(FOLDER).items():
         assert sql.startswith(f"-- Clause 3.3.2.{number}:")
 
 

@@ -10,4 +10,3 @@ LEFT JOIN (
 ) n ON n.no_w_id = d_w_id AND n.no_d_id = d_id
 WHERE d_next_o_id - 1 <> coalesce(o.last_o_id, 0)
    OR d_next_o_id - 1 <> coalesce(n.last_no_o_id, d_next_o_id - 1)
-LIMIT 4

@@ -4,4 +4,3 @@ SELECT no_w_id, no_d_id, min(no_o_id) AS first_no_o_id, max(no_o_id) AS last_no_
 FROM new_order
 GROUP BY no_w_id, no_d_id
 HAVING max(no_o_id) - min(no_o_id) + 1 <> count(*)
-LIMIT 4

@@ -8,4 +8,3 @@ LEFT JOIN (
     SELECT ol_w_id, ol_d_id, count(*) AS order_lines FROM order_line GROUP BY ol_w_id, ol_d_id
 ) l ON l.ol_w_id = d_w_id AND l.ol_d_id = d_id
 WHERE coalesce(o.ol_cnt, 0) <> coalesce(l.order_lines, 0)
-LIMIT 4

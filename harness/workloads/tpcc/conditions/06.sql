@@ -7,4 +7,3 @@ LEFT JOIN (
     GROUP BY ol_w_id, ol_d_id, ol_o_id
 ) l ON l.ol_w_id = o_w_id AND l.ol_d_id = o_d_id AND l.ol_o_id = o_id
 WHERE o_ol_cnt <> coalesce(l.order_lines, 0)
-LIMIT 4

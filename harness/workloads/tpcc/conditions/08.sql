@@ -4,4 +4,3 @@ FROM warehouse
 LEFT JOIN (SELECT h_w_id, sum(h_amount) AS amount FROM history GROUP BY h_w_id) h
     ON h.h_w_id = w_id
 WHERE w_ytd <> coalesce(h.amount, 0)
-LIMIT 4

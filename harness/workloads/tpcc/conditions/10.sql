@@ -15,4 +15,3 @@ LEFT JOIN (
     GROUP BY h_c_w_id, h_c_d_id, h_c_id
 ) h ON h.h_c_w_id = c_w_id AND h.h_c_d_id = c_d_id AND h.h_c_id = c_id
 WHERE c_balance <> coalesce(l.amount, 0) - coalesce(h.amount, 0)
-LIMIT 4

@@ -15,4 +15,3 @@ LEFT JOIN (
     GROUP BY c_w_id, c_d_id
 ) c ON c.c_w_id = d_w_id AND c.c_d_id = d_id
 WHERE coalesce(o.orders, 0) - coalesce(n.new_orders, 0) <> 2100 + coalesce(c.deliveries, 0)
-LIMIT 4

@@ -10,4 +10,3 @@ LEFT JOIN (
     GROUP BY o_w_id, o_d_id, o_c_id
 ) l ON l.o_w_id = c_w_id AND l.o_d_id = c_d_id AND l.o_c_id = c_id
 WHERE c_balance + c_ytd_payment <> coalesce(l.amount, 0)
-LIMIT 4

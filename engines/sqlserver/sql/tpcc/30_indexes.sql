@@ -1,0 +1,1 @@
+\ir ../../../_sql/tpcc/30_indexes.sql

@@ -1,0 +1,1 @@
+exec tpcc_delivery :w_id, :carrier_id

@@ -1,0 +1,1 @@
+exec tpcc_order_status :w_id, :d_id, :c_id, :c_last

@@ -1,0 +1,1 @@
+exec tpcc_stock_level :w_id, :d_id, :threshold
