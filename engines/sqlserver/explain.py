@@ -52,8 +52,10 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
             "read SQL Server's query plan", f"it has no operators with times: {head(text)}"
         )
     elapsed_ns, cpu_ns = (_NS_PER_MS * int(times.get(n, "0")) for n in ("ElapsedTime", "CpuTime"))
-    planning_ns = _NS_PER_MS * int(plan.get("CompileTime", "0"))
     operators, inclusive_ns = _operator(root)
+    rest_ns = max(0, duration_ns - max(elapsed_ns, inclusive_ns))
+    # A plan from the cache has the time that it took once.
+    planning_ns = min(rest_ns, _NS_PER_MS * int(plan.get("CompileTime", "0")))
     return ExecutedPlan(
         operators=operators,
         duration_ns=duration_ns,
@@ -64,7 +66,7 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
         outside_ns={
             PLANNING: planning_ns,
             "executor": max(0, elapsed_ns - inclusive_ns),
-            "client": max(0, duration_ns - planning_ns - max(elapsed_ns, inclusive_ns)),
+            "client": rest_ns - planning_ns,
         },
     )
 
