@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.store.runs import StoredRun
-from reports.answers import not_controlled, ratio_text
+from reports.answers import not_controlled, speed_up_text
 from reports.compare import Group, compare
 from reports.explain.causes import cause, parts_text
 from reports.money import money
@@ -106,7 +106,7 @@ def _move(
 ) -> Answer:
     why = [text for text in (cause(today.runs, trial.runs),) if text]
     before = " first" if first else ""
-    sentence = f"Move {trial.what} to {trial.tier}{before}: {ratio_text(group)}."
+    sentence = f"Move {trial.what} to {trial.tier}{before}: {speed_up_text(group)}."
     if why:
         sentence += f" Why: {why[0]}."
     if price := _price(today, trial, every):
@@ -115,7 +115,7 @@ def _move(
 
 
 def _stay(today: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
-    ratio = ratio_text(group)
+    ratio = speed_up_text(group)
     sentence = {
         "slower": f"Leave {trial.what} on {today.tier}: {trial.tier} is slower, {ratio}.",
         "no difference": f"Leave {trial.what} on {today.tier}: {trial.tier} gains nothing shown, "
@@ -138,7 +138,7 @@ def _as_well(chosen: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
         "slower": "loses some of it",
         "not resolvable": "is not resolvable yet",
     }.get(group.verdict, "adds nothing shown")
-    sentence = f"Moving {more} as well {verdict}: {ratio_text(group)}."
+    sentence = f"Moving {more} as well {verdict}: {speed_up_text(group)}."
     return Answer(f"Should {more} move as well?", sentence, group)
 
 
@@ -150,7 +150,7 @@ def _alone(chosen: PlannedArm, trial: PlannedArm, group: Group, less: bool) -> A
         "slower": "loses",
         "not resolvable": "is not resolvable yet",
     }.get(group.verdict, "gains nothing shown")
-    sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {ratio_text(group)}."
+    sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {speed_up_text(group)}."
     return Answer(f"What does {trial.what} alone gain on {trial.tier}?", sentence, group)
 
 

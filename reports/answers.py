@@ -14,7 +14,7 @@ from reports.arm import Arm
 from reports.basis import one_by_one
 from reports.compare import Group
 from reports.explain.causes import cause
-from reports.formatting import interval_text, stand_in_mark, times, verdict_text
+from reports.formatting import ratio_text, stand_in_mark, verdict_text
 from reports.labels import arm_options
 from reports.sections import Block, Lines, Paragraph
 
@@ -49,7 +49,9 @@ def verdict_line(where: str, group: Group) -> str:
     """
     sides = (group.b, group.a), (group.a, group.b)
     which = " against ".join(_with_options(one, other) for one, other in sides)
-    return ": ".join(filter(None, [where, which, verdict_text(group.verdict), ratio_text(group)]))
+    return ": ".join(
+        filter(None, [where, which, verdict_text(group.verdict), speed_up_text(group)])
+    )
 
 
 def _with_options(arm: Arm, other: Arm) -> str:
@@ -57,7 +59,7 @@ def _with_options(arm: Arm, other: Arm) -> str:
     return f"{arm.marked_name} ({options})" if options else arm.marked_name
 
 
-def ratio_text(group: Group) -> str:
+def speed_up_text(group: Group) -> str:
     """``3.1× [2.8, 3.5] New-Orders per minute (8 pairs)``; what is missing without one."""
     row = group.deciding
     if row is None or row.estimate is None:
@@ -67,8 +69,7 @@ def ratio_text(group: Group) -> str:
     needed = row.decision.repeats_needed if of and row.decision else repeats
     mark = stand_in_mark(group.emulated)
     marked = f", {mark}" if mark else ""
-    ratio = f"{times(row.estimate.value)} {interval_text(row.estimate)} {row.title}"
-    return f"{ratio} ({of}{counted(needed, noun)}{marked})"
+    return f"{ratio_text(row.estimate)} {row.title} ({of}{counted(needed, noun)}{marked})"
 
 
 def not_controlled(groups: Sequence[Group]) -> list[str]:

@@ -129,6 +129,12 @@ def interval_text(estimate: Value) -> str:
     return text if estimate.confidence >= 0.9499 else f"{text} at {percent(estimate.confidence)}"
 
 
+def ratio_text(estimate: Value) -> str:
+    """``1.90× [1.60, 2.20]``; of a single repeat the ratio alone."""
+    interval = interval_text(estimate)
+    return times(estimate.value) + (f" {interval}" if interval != NOTHING else "")
+
+
 def percent(share: float) -> str:
     """Format a share: ``95 %``, ``96.9 %``."""
     return f"{100 * share:.3g} %"

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from reports.compare import Group
 from reports.compared_rows import Row
-from reports.formatting import interval_text, times, verdict_text
+from reports.formatting import ratio_text, times, verdict_text
 from reports.labels import FOLLOWING, at_value, number_of, varied_numbers
 from reports.matching import block_of
 from reports.run_configuration import spec_facts
@@ -79,8 +79,8 @@ def _line(gains: Sequence[_Gain]) -> str:
     more = [f"{one.at} ({times(one.ratio.value)})" for one in others if one.at in shown]
     alike = [f"{one.at} ({times(one.ratio.value)})" for one in others if one.at not in shown]
     words = "gains most" if first.ratio.value > 1 else "loses least"
-    text = f"{first.group.b.marked_name} {words} at {first.at}: {times(first.ratio.value)}"
-    text += f" {interval_text(first.ratio)} by {row.title}"
+    text = f"{first.group.b.marked_name} {words} at {first.at}: {ratio_text(first.ratio)}"
+    text += f" by {row.title}"
     if not row.shown:
         text += f" ({verdict_text(first.group.verdict)})"
     if more:

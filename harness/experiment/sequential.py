@@ -296,12 +296,11 @@ def _look(sequence: Sequential, finished: Sequence[StoredRun], now: Sequence[Tog
 
 
 def _texts(one: Together) -> Iterator[str]:
-    from reports.formatting import interval_text, times
+    from reports.formatting import ratio_text
 
     for group in one.found:
         if (estimate := _estimate(group)) is not None and estimate.low is not None:
-            ratio = f"{times(estimate.value)} {interval_text(estimate)}"
-            yield f"{group.b.name} against {group.a.name}: {ratio}"
+            yield f"{group.b.name} against {group.a.name}: {ratio_text(estimate)}"
 
 
 def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Mapping[str, Any]]:
