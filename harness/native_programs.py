@@ -26,7 +26,7 @@ from harness.tiers.verify import may_enter, may_read
 #: built before it would misunderstand (CMake reads it here).
 LOADGEN_INTERFACE = 7
 #: Likewise of microbench.
-MICROBENCH_INTERFACE = 8
+MICROBENCH_INTERFACE = 9
 
 
 def native_folders() -> list[Path]:
@@ -76,6 +76,19 @@ def microbench_program() -> Path:
         raise _not_built(problem, "microbench", ["gcc", *packages])
     _check_interface(program, MICROBENCH_INTERFACE, problem)
     return program
+
+
+def index_library(name: str) -> Path:
+    """One of our indexes as a library; UsageError where there is none of this name."""
+    library = find_native(f"index_{name}.so")
+    if library is None:
+        raise UsageError(
+            f"measure the index {name} as a library",
+            "there is no such library",
+            "choose level_hash, fast_fair or woart as their papers have them, level_hash "
+            "optimized, or fast_fair unaware, on x86-64",
+        )
+    return library
 
 
 def microbench_interface() -> int | None:

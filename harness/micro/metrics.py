@@ -232,8 +232,8 @@ def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
     empty = [r.facts["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r.facts]
     if empty:
         yield sampled("empty_body_ns", "ns", "none", empty)
-    ours = kind == "index" and "library" not in one.job.keys
-    for name in _COUNTED if ours else ():
+    ours = kind == "index" and not {"library", "binary"} & one.job.keys.keys()
+    for name in _COUNTED if ours and _COUNTED[0] in one.repeats[0].facts else ():
         yield sampled(name, "1", "lower", (repeat.facts[name] for repeat in one.repeats))
 
 

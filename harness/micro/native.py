@@ -8,7 +8,7 @@ import math
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,13 @@ from harness.micro.protocol import (
     failed_in,
 )
 from harness.micro.result_warnings import warnings_of
-from harness.micro.scaling import ScaledSuite, job_source, scale, target_sizes
+from harness.micro.scaling import Library, ScaledSuite, job_source, scale, target_sizes
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
+from harness.rewrite import check_tools, rewrite
 from harness.store.result import Check, CheckStatus
 from harness.store.spec import JsonObject
-from harness.supervise import programs
+from harness.supervise import programs, workdirs
 from harness.supervise.conversation import converse
 from harness.supervise.credentials import run_unprivileged
 from harness.supervise.failures import ending, log_tail
@@ -150,7 +151,9 @@ def prepare(
     capacity = capacity_of(tier, env, limits)
     scaled = scale(suite, capacity, limits)
     refuse(scaled, tier, capacity, env)
-    digest = _digest(scaled.library, env) if scaled.library else ""
+    if any(one.rewritten for one in scaled.libraries):
+        check_tools()
+    digest = _digest(Path(limits.index_library), env) if limits.index_library else ""
     return Microbench(suite, scaled, capacity, digest)
 
 
@@ -187,14 +190,14 @@ def refuse(
     """
     there = nearest_existing(Path(tier.claim.path or "/"))
     spec = spec_json(suite.measurements, tier, there, capacity, seed=0, repeats=1)
-    library = suite.library
-    done = _check_with_library(spec, library, env) if library else _check(spec)
+    libraries = suite.libraries
+    done = _check_with_libraries(spec, libraries, env) if libraries else _check(spec)
     if done.returncode == 0:
         return
     words = done.stderr.strip().removeprefix("microbench: ")
-    if library and (done.returncode not in (0, 2) or "library: " in words):
+    if libraries and (done.returncode not in (0, 2) or "library: " in words):
         raise UsageError(
-            f"--index-library {library}",
+            f"--index-library {libraries[0].path}",
             words.rpartition("library: ")[2] or ending(done.returncode),
             "name a shared library with PiBench's create_tree (docs/microbench.md)",
         )
@@ -212,30 +215,40 @@ def _check(spec: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
     return programs.run(command, stdin=json.dumps(spec), timeout_s=_TIMEOUT_S)
 
 
-def _check_with_library(
-    spec: dict[str, Any], library: Path, env: Environment | None
+def _check_with_libraries(
+    spec: dict[str, Any], libraries: Sequence[Library], env: Environment | None
 ) -> subprocess.CompletedProcess[str]:
     """Check as the unprivileged user, since a library's code runs when it is loaded."""
     assert env is not None, "a library is loaded in an environment"
-    with env.scratch() as scratch, env.readable(library) as file:
+    with env.scratch() as scratch, ExitStack() as stack:
         program = native_programs.microbench_for(env.credentials, scratch)
-        stdin = json.dumps(_loading(spec, file))
+        files = {one.name: stack.enter_context(env.readable(one.path)) for one in libraries}
+        stdin = json.dumps(_loading(spec, files))
         try:
             return run_unprivileged([str(program), "--check"], stdin=stdin, timeout_s=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise UsageError(
-                f"--index-library {library}",
+                f"--index-library {libraries[0].path}",
                 f"it was not loaded within {_TIMEOUT_S} s",
                 "load it with another program to see why",
             ) from None
 
 
-def _loading(spec: dict[str, Any], library: Path) -> dict[str, Any]:
-    """Name the library in the spec by a path from which the unprivileged user can read it."""
+def _rewritten(library: Library, folder: Path) -> Path:
+    """Return the library as the program loads it: itself, or rewritten into ``folder``."""
+    if not library.rewritten:
+        return library.path
+    new = folder / f"rewritten-{library.path.name}"
+    rewrite(library.path, new)
+    return new
+
+
+def _loading(spec: dict[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    """Name libraries in the spec by paths from which the unprivileged user can read them."""
     for measurement in spec["measurements"]:
         for job in measurement["jobs"]:
             if "library" in job:
-                job["library"] = str(library)
+                job["library"] = str(files[job["library"]])
     return spec
 
 
@@ -256,12 +269,13 @@ def _result_of(
     media |= {name: found for name in results if (found := work.finished(_MEDIA + name))}
     left = [one for one in spec["measurements"] if one["name"] not in results]
     program = native_programs.microbench_for(_user(work), work.scratch)
-    with (
-        env.readable(scaled.library) if scaled.library else nullcontext() as library,
-        env.progress.task(label, len(left)) as task,
-    ):
-        if library:
-            _loading(spec, library)
+    with ExitStack() as stack, env.progress.task(label, len(left)) as task:
+        folder = stack.enter_context(workdirs.temporary()) if scaled.libraries else work.scratch
+        files = {
+            one.name: stack.enter_context(env.readable(_rewritten(one, folder)))
+            for one in scaled.libraries
+        }
+        _loading(spec, files)
         under_way = UnderWay(scaled, spec, work, task, results, media)
         try:
             if left:

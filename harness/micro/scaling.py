@@ -15,13 +15,14 @@ from harness.micro.keys import VECTORED
 from harness.micro.model import Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.params import MicroParams, chosen
 from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, warnings_of
+from harness.native_programs import index_library
 from harness.units import GIB, MIB, format_bytes
 from harness.warnings import RunWarning
 
 #: A target of the program: a place, and for DRAM its pages.
 TargetKey = tuple[Place, Pages]
 #: Keys of an index job that have no meaning for a library's index.
-_OF_OUR_INDEXES = ("flush", "fence", "discipline")
+_OF_OUR_INDEXES = ("flush", "fence", "discipline", "binary")
 
 
 def _key(key: str, job: Job) -> Any:
@@ -48,10 +49,33 @@ class ScaledSuite:
     warnings: tuple[RunWarning, ...]
 
     @property
-    def library(self) -> Path | None:
-        """Return the library that replaces its indexes."""
-        named = (job.keys.get("library") for one in self.measurements for job in one.jobs)
-        return next((Path(name) for name in named if name), None)
+    def libraries(self) -> list[Library]:
+        """Return the libraries that have its indexes, each once."""
+        found = (library_of(job) for one in self.measurements for job in one.jobs)
+        return list(dict.fromkeys(one for one in found if one))
+
+
+@dataclass(frozen=True)
+class Library:
+    """A shared library with an index. ``rewritten``: measured is what ``harness rewrite`` made."""
+
+    path: Path
+    rewritten: bool = False
+
+    @property
+    def name(self) -> str:
+        """What a job's spec calls it until it can be read by the program."""
+        return f"{self.path}{':rewritten' * self.rewritten}"
+
+
+def library_of(job: Job) -> Library | None:
+    """Return the library of a job's index: the user's, or ours; UsageError if it was not built."""
+    if named := job.keys.get("library"):
+        return Library(Path(named))
+    if (binary := job.keys.get("binary")) is None:
+        return None
+    index, discipline = job.keys["index"], job.keys.get("discipline", "designed")
+    return Library(index_library(f"{index}_{discipline}"), binary == "rewritten")
 
 
 def target_of(job: Job, capacity: HostCapacity) -> TargetKey:
@@ -92,7 +116,8 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
             "it measures no index",
             "leave the library out, or name a suite such as bento/fig2",
         )
-    if limits.index_library:  # which has its own memory or files
+    if limits.index_library or any("binary" in job.keys for job in suite.jobs()):
+        # A library has memory or files of its own.
         halves: dict[Place, int] = {place: n // 2 for place, n in capacity.bytes_free.items()}
         capacity = replace(capacity, bytes_free=halves)
     _, limited, threaded, sized = _fitted(requested, capacity, limits)

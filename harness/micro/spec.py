@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.micro.chains import SAMPLE_EVERY
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import Job, Measurement
-from harness.micro.scaling import TargetKey, target_of, target_sizes
+from harness.micro.scaling import TargetKey, library_of, target_of, target_sizes
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 
 _DOMAINS = {"cpu_cache": "eadr", "memory_controller": "adr"}
@@ -127,8 +127,11 @@ def _job(
         "partitions": job.partitions,
         "operations": job.operations,
         "pace": _pace(job),
-        **{name: value for name, value in job.keys.items() if name != "mode"},
+        **{name: value for name, value in job.keys.items() if name not in ("mode", "binary")},
     }
+    if library := library_of(job):
+        document |= {"index": "library", "library": library.name}
+        document.pop("discipline", None)
     taken[key] = taken.get(key, 0) + job.range_bytes
     if job.kind == "chain":
         document |= _chain(job)

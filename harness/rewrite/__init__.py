@@ -88,6 +88,12 @@ def rewrite(program: Path, output: Path, rules: Sequence[Rule] = RULES) -> Rewri
     return Rewritten(way, tuple(_sites(flushes, added)), dict(before), dict(after))
 
 
+def check_tools() -> None:
+    """UsageError where nothing is installed that rewrites clflush."""
+    if not e9patch.is_there():
+        assembled.ddisasm()
+
+
 def _check_kind(program: Path) -> None:
     try:
         _read(program)

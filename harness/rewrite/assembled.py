@@ -25,7 +25,7 @@ def change(
     """Write ``new``; of each flush, whether a fence was added."""
     text = new.with_suffix(".s")
     options = link_options(program, new.parent)
-    run([_ddisasm(), str(program.absolute()), "--asm", str(text)], program, new.parent)
+    run([ddisasm(), str(program.absolute()), "--asm", str(text)], program, new.parent)
     disassembled = read_text(text, unprivileged(), MAX_BYTES)
     if directive := _OTHER_FILE.search(disassembled):
         context = f"its disassembly includes another file: {directive[0].strip()[:80]}"
@@ -72,10 +72,10 @@ def _next_instruction(lines: Sequence[str], number: int) -> str:
     return ""
 
 
-def _ddisasm() -> str:
+def ddisasm() -> str:
     """Find the program of the package ddisasm (its Python module only starts it)."""
     try:
-        import ddisasm
+        import ddisasm as package
     except ImportError as error:
         raise UsageError("rewrite a program", "ddisasm is not installed", _DDISASM) from error
-    return str(Path(ddisasm.__file__).parent / "ddisasm")
+    return str(Path(package.__file__).parent / "ddisasm")

@@ -548,6 +548,7 @@ const struct mb_index_kind mb_fast_fair = {
     .name = "fast_fair",
     .disciplines = {[MB_DESIGNED] = true, [MB_FF] = true, [MB_SFF] = true, [MB_UNAWARE] = true},
     .shares = true,
+    .adds = true,
     .open = make,
     .recover = recover,
     .insert = insert,

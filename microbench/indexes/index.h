@@ -18,15 +18,18 @@ struct mb_index {
     struct mb_arena arena;
     const struct mb_policy *policy;
     struct mb_sharing *sharing; /* NULL: one thread */
-    /* Of a library; and the file where it is to keep the tree, or NULL: in memory. */
+    /* Of a library: its tree, and the file where it is to keep it, or NULL: in memory. */
+    const struct mb_library *library;
     void *tree;
     const char *pool_path;
+    uint32_t threads; /* that use it */
 };
 
 struct mb_index_kind {
     const char *name;
     bool disciplines[MB_DISCIPLINES]; /* which of them differ here */
     bool shares;                      /* with threads, as its paper has it */
+    bool adds;                        /* has no update in its paper: it inserts a duplicate */
     /* An empty one in the arena, whatever lay there; false: no room. */
     bool (*open)(struct mb_index *index);
     /* After a restart: completes or undoes the change that was under way; false: no room. */
@@ -42,8 +45,13 @@ struct mb_index_kind {
 
 extern const struct mb_index_kind mb_level_hash, mb_fast_fair, mb_woart;
 
-/* The index of a shared library (library.c); one library for the whole program. */
-extern const struct mb_index_kind mb_library;
-bool mb_library_load(const char *path, struct tb_error *error);
+/* The index of a shared library (library.c). */
+extern const struct mb_index_kind mb_library_index;
+struct mb_library_options;
+struct mb_library {
+    void *(*create)(const struct mb_library_options *options);
+    bool shares; /* declares that threads may share a tree */
+};
+bool mb_library_load(const char *path, struct mb_library *library, struct tb_error *error);
 
 #endif

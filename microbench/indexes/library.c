@@ -7,7 +7,8 @@
  * section 2.5.2: what gcc and clang use on Linux). A text of the options is laid out as in
  * libstdc++ since gcc 5.
  *
- * What of it is durable, and when, is the library's: `recover` does nothing.
+ * A library whose trees threads may share declares it: `extern "C" const bool tree_is_thread_safe =
+ * true;`. What of it is durable, and when, is the library's: `recover` does nothing.
  */
 #include "index.h"
 
@@ -23,7 +24,7 @@ struct text {
         char local[16];
     };
 };
-struct options {
+struct mb_library_options {
     size_t key_size, value_size;
     struct text pool_path;
     size_t pool_size, threads;
@@ -42,27 +43,25 @@ struct tree {
     } *functions;
 };
 
-static struct tree *(*create_tree)(const struct options *options);
-
-bool mb_library_load(const char *path, struct tb_error *error)
+bool mb_library_load(const char *path, struct mb_library *library, struct tb_error *error)
 {
-    static void *loaded;
     if (!tb_keep_output(error)) /* wrappers print */
         return false;
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library && loaded && library != loaded)
-        return tb_fail(error, "library: there is one for all jobs");
-    if ((loaded = library))
-        *(void **)&create_tree = dlsym(library, "create_tree");
-    return (library && create_tree) || tb_fail(error, "library: %s", dlerror());
+    void *loaded = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!loaded || !(*(void **)&library->create = dlsym(loaded, "create_tree")))
+        return tb_fail(error, "library: %s", dlerror());
+    const bool *declared = dlsym(loaded, "tree_is_thread_safe");
+    library->shares = declared && *declared;
+    return true;
 }
 
 /* One at a time: a library may count its trees. */
 static bool make(struct mb_index *index)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    struct options options = {.key_size = sizeof(uint64_t), .value_size = sizeof(uint64_t),
-                              .pool_size = index->arena.size_bytes, .threads = 1};
+    struct mb_library_options options = {
+        .key_size = sizeof(uint64_t), .value_size = sizeof(uint64_t),
+        .pool_size = index->arena.size_bytes, .threads = index->threads};
     options.pool_path.at = options.pool_path.local;
     if (index->pool_path) {
         size_t length = strlen(index->pool_path);
@@ -70,7 +69,7 @@ static bool make(struct mb_index *index)
                                           .capacity = length};
     }
     pthread_mutex_lock(&lock);
-    index->tree = create_tree(&options);
+    index->tree = index->library->create(&options);
     pthread_mutex_unlock(&lock);
     return index->tree;
 }
@@ -115,7 +114,7 @@ static bool take_out(struct mb_index *index, uint64_t key)
     return tree->functions->remove(tree, (const char *)&key, sizeof key);
 }
 
-const struct mb_index_kind mb_library = {
+const struct mb_index_kind mb_library_index = {
     .name = "library",
     .disciplines = {[MB_DESIGNED] = true},
     .open = make,

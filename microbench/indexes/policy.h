@@ -29,8 +29,21 @@ struct mb_policy {
     const struct mb_medium *medium; /* NULL: instructions */
 };
 
+/*
+ * An index compiled as a library of its own (wrapper.c) has one policy: that of the papers'
+ * programs, in constants, so that its instructions lie as they would without policies.
+ */
+#ifdef MB_ONLY_DISCIPLINE
+#define MB_POLICY(policy)                                                                          \
+    ((void)(policy), &(const struct mb_policy){.flush = MB_CLFLUSH, .fence = MB_MFENCE,            \
+                                               .discipline = MB_ONLY_DISCIPLINE})
+#else
+#define MB_POLICY(policy) (policy)
+#endif
+
 MB_ALWAYS_INLINE void mb_flush_now(const struct mb_policy *policy, const void *at)
 {
+    policy = MB_POLICY(policy);
     if (policy->medium)
         policy->medium->flush(at, 1);
     else if (policy->flush == MB_CLWB)
@@ -43,6 +56,7 @@ MB_ALWAYS_INLINE void mb_flush_now(const struct mb_policy *policy, const void *a
 
 MB_ALWAYS_INLINE void mb_fence_now(const struct mb_policy *policy)
 {
+    policy = MB_POLICY(policy);
     if (policy->medium)
         policy->medium->fence();
     else if (policy->fence == MB_SFENCE)
@@ -60,6 +74,7 @@ MB_ALWAYS_INLINE uint64_t mb_get(const uint64_t *at)
 /* Stores a word; other threads see stores in their order. Those of one line become durable so. */
 MB_ALWAYS_INLINE void mb_put(const struct mb_policy *policy, uint64_t *to, uint64_t value)
 {
+    policy = MB_POLICY(policy);
     if (policy->medium)
         policy->medium->write(to, &value, sizeof value);
     else
@@ -72,6 +87,7 @@ MB_ALWAYS_INLINE void mb_put(const struct mb_policy *policy, uint64_t *to, uint6
 
 MB_ALWAYS_INLINE void mb_flush(const struct mb_policy *policy, const void *at)
 {
+    policy = MB_POLICY(policy);
     if (policy->discipline == MB_SFF)
         return;
     mb_flush_now(policy, at);
@@ -89,6 +105,7 @@ MB_ALWAYS_INLINE void mb_flush_all(const struct mb_policy *policy, const void *a
 /* Follows a flush always: with `ff` and `sff` it has been already. */
 MB_ALWAYS_INLINE void mb_fence(const struct mb_policy *policy)
 {
+    policy = MB_POLICY(policy);
     if (policy->discipline != MB_FF && policy->discipline != MB_SFF)
         mb_fence_now(policy);
 }
@@ -96,12 +113,14 @@ MB_ALWAYS_INLINE void mb_fence(const struct mb_policy *policy)
 /* What the paper's program does and its consistency does not need: see `optimized`. */
 MB_ALWAYS_INLINE void mb_flush_extra(const struct mb_policy *policy, const void *at)
 {
+    policy = MB_POLICY(policy);
     if (policy->discipline != MB_OPTIMIZED)
         mb_flush(policy, at);
 }
 
 MB_ALWAYS_INLINE void mb_fence_extra(const struct mb_policy *policy)
 {
+    policy = MB_POLICY(policy);
     if (policy->discipline != MB_OPTIMIZED)
         mb_fence(policy);
 }
@@ -112,6 +131,7 @@ MB_ALWAYS_INLINE void mb_fence_extra(const struct mb_policy *policy)
  */
 MB_ALWAYS_INLINE bool mb_is_designed(const struct mb_policy *policy)
 {
+    policy = MB_POLICY(policy);
     return policy->discipline == MB_DESIGNED && !policy->medium;
 }
 

@@ -6,21 +6,25 @@
  *    "workload": "a", "bytes_per_record": 256, "flush": "clwb", "fence": "sfence",
  *    "discipline": "designed", "sample_every": 0}
  *
- * Workloads: a (half reads, half updates), b (95 % reads, 5 % updates), both by Zipf's law, d (95 %
- * reads of what the thread inserted last, 5 % inserts), insert (new keys alone). The threads of a
- * partition share an index where its paper has them do so; otherwise each thread has one of its own
- * in its part of the range. The range's size says how many records are loaded for every repeat
- * (insert: are inserted). d ends at the latest when half as many more are there. The next
- * operations are drawn before they are done, and that time is left out.
+ * Workloads: a (half reads, half updates), b (95 % reads, 5 % updates), c (reads), f (half reads,
+ * half updates of what was just read), all by Zipf's law, d (95 % reads of what the thread inserted
+ * last, 5 % inserts), insert (new keys alone). An index whose paper has no update inserts a
+ * duplicate: a key next to it, since keys are unique here. The threads of a partition share an
+ * index where its paper has them do so; otherwise each thread has one of its own in its part of the
+ * range. The range's size says how many records are loaded for every repeat (insert: are inserted).
+ * Operations that insert end at the latest when half as many more are there. The next operations
+ * are drawn before they are done, and that time is left out.
  *
- * After a repeat every index is recovered as after a restart and must have each record, with a
- * value that was written for it. Then some more operations are counted: flushes, fences, and
- * flushes of a line in which nothing was stored since its last one (`redundant`).
+ * After a repeat the threads of a shared index update records of their own, all at once: none may
+ * be lost. Some more operations are counted: flushes, fences, and flushes of a line in which
+ * nothing was stored since its last one (`redundant`). Then every index is recovered as after a
+ * restart and must have each record, with a value that was written for it.
  *
  * With "index": "library", "library": "/path/of.so" it is another program's (indexes/library.c), in
- * memory that the library allocates, or in its file `pool_path`: no restart, no counts.
+ * memory that the library allocates, or in its file `pool_path`: no restart, no counts. Threads
+ * share it if it declares that they may.
  */
-#include "../indexes/index.h"
+#include "../indexes/checked.h"
 #include "clock.h"
 #include "durable_job.h"
 #include "param_table.h"
@@ -38,23 +42,25 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { CHUNK_BYTES = 64 * 1024, RECORD_BYTES = 16, COUNTED = 10000, SEEN_LINES = 4096,
+enum { CHUNK_BYTES = 64 * 1024, RECORD_BYTES = 16, COUNTED = 10000, UPDATED = 64,
        LEAST_BYTES = 192, LEAST_RECORDS = 64, STEP_NS = 200000 };
-enum workload { WORKLOAD_A, WORKLOAD_B, WORKLOAD_D, WORKLOAD_INSERT, WORKLOADS };
+enum workload { WORKLOAD_A, WORKLOAD_B, WORKLOAD_C, WORKLOAD_F, WORKLOAD_D, WORKLOAD_INSERT,
+                WORKLOADS };
 
-static const char *const workload_names[] = {"a", "b", "d", "insert", NULL};
+static const char *const workload_names[] = {"a", "b", "c", "f", "d", "insert", NULL};
 static const char *const discipline_names[] = {"designed", "ff",      "sff",
                                                "optimized", "unaware", NULL};
 static const char *const index_names[] = {"level_hash", "fast_fair", "woart", "library", NULL};
 static const struct mb_index_kind *const index_kinds[] = {&mb_level_hash, &mb_fast_fair,
-                                                          &mb_woart, &mb_library};
+                                                          &mb_woart, &mb_library_index};
 /* What of 100 operations changes something. */
-static const unsigned changing[WORKLOADS] = {50, 5, 5, 100};
+static const unsigned changing[WORKLOADS] = {50, 5, 0, 50, 5, 100};
 
 struct indexed {
     struct mb_durable durable;
     int index, workload;
     const struct mb_index_kind *kind; /* of `index` */
+    struct mb_library library;
     struct mb_policy policy;
     int64_t bytes_per_record;
     uint64_t records; /* of a thread: at the start, or of `insert` at the end */
@@ -90,9 +96,8 @@ struct user {
         bool changes;
     } *requests; /* drawn */
     uint64_t room;
-    struct counted {
-        uint64_t changes, flushes, fences, redundant;
-    } counted;
+    uint64_t counted_changes;
+    struct mb_flush_counts counted;
 };
 
 /* ---- records ---- */
@@ -103,23 +108,31 @@ static uint64_t key_of(uint64_t number)
     return key ? key : 1;
 }
 
-/* What a value says of its key, so that a wrong one is found. */
-static uint64_t value_of(uint64_t key, uint64_t writes)
-{
-    return writes << 32 | (tb_mix(key) & UINT32_MAX);
-}
-
 /* Of a user's record: those of an index's users alternate. */
 static uint64_t number_of(const struct indexed *indexed, const struct user *user, uint64_t record)
 {
     return record * indexed->users_each + user->place;
 }
 
-static bool is_library(const struct indexed *indexed) { return indexed->kind == &mb_library; }
+static bool is_library(const struct indexed *indexed)
+{
+    return indexed->kind == &mb_library_index;
+}
+
+/* New records; otherwise changes are updates. */
+static inline bool inserts(const struct indexed *indexed)
+{
+    return indexed->workload >= WORKLOAD_D;
+}
+
+static inline bool grows(const struct indexed *indexed)
+{
+    return inserts(indexed) || (indexed->kind->adds && changing[indexed->workload]);
+}
 
 static bool put_in(const struct indexed *indexed, struct user *user, uint64_t key)
 {
-    bool room = indexed->kind->insert(user->index, key, value_of(key, ++user->writes));
+    bool room = indexed->kind->insert(user->index, key, mb_value_of(key, ++user->writes));
     user->records += room;
     return room;
 }
@@ -144,16 +157,18 @@ static bool fits(const struct mb_job *job, struct tb_error *error)
 static void limit(struct mb_job *job)
 {
     const struct indexed *indexed = job->params;
-    uint64_t inserts = indexed->workload == WORKLOAD_INSERT ? indexed->records
-                                                            : indexed->records / 2;
-    uint64_t most = inserts * 100 / changing[indexed->workload] * job->threads;
-    if (indexed->workload >= WORKLOAD_D && (job->operations == 0 || job->operations > most))
+    uint64_t more = indexed->workload == WORKLOAD_INSERT ? indexed->records : indexed->records / 2;
+    if (!grows(indexed))
+        return;
+    uint64_t most = more * 100 / changing[indexed->workload] * job->threads;
+    if (job->operations == 0 || job->operations > most)
         job->operations = most;
 }
 
 /* Last of all: loading runs its code. Which flushes there are is the library's. */
 static bool load(struct mb_job *job, struct tb_error *error)
 {
+    struct indexed *indexed = job->params;
     const char *path = json_string_value(json_object_get(job->given, "library"));
     if (!path || json_object_get(job->given, "flush") || json_object_get(job->given, "fence"))
         return tb_fail(error, "library: set its path, and neither flush nor fence");
@@ -164,7 +179,8 @@ static bool load(struct mb_job *job, struct tb_error *error)
     if (!own_memory && !own_file)
         return tb_fail(error, "target: a library allocates by itself: measure it in a node's "
                               "memory (kind dram, base pages) or in a directory");
-    return mb_durable_read(job, MB_MEDIUM_NONE, error) && mb_library_load(path, error);
+    return mb_durable_read(job, MB_MEDIUM_NONE, error) &&
+           mb_library_load(path, &indexed->library, error);
 }
 
 static bool read(struct mb_job *job, struct tb_error *error)
@@ -179,7 +195,8 @@ static bool read(struct mb_job *job, struct tb_error *error)
         return false;
     indexed->policy.flush = (enum mb_flush)indexed->durable.flush;
     indexed->records = mb_thread_bytes(job) / (uint64_t)indexed->bytes_per_record;
-    indexed->users_each = indexed->kind->shares ? job->threads / job->partitions : 1;
+    bool shares = indexed->kind->shares || indexed->library.shares;
+    indexed->users_each = shares ? job->threads / job->partitions : 1;
     indexed->users = tb_allocate(job->threads, sizeof *indexed->users);
     if (!fits(job, error))
         return false;
@@ -222,14 +239,23 @@ static void full(struct mb_thread *thread)
         tb_fail(&thread->error, "library: %" PRIu64 " records fill it", records);
 }
 
-/* A file of its own in the target's directory; or the node where it will allocate. */
+/* The node where the thread will allocate. */
+static bool allocate_there(struct mb_thread *thread)
+{
+    const struct mb_target *target = thread->job->target;
+    if (target->kind != MB_DRAM)
+        return true;
+    return (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0 || /* base pages, as the target's */
+            tb_fail(&thread->error, "target: %s", strerror(errno))) &&
+           mb_target_allocate_there(target, &thread->error);
+}
+
+/* A file of its own in the target's directory. */
 static bool place_library(struct mb_thread *thread, struct user *user)
 {
     const struct mb_target *target = thread->job->target;
     if (target->kind == MB_DRAM)
-        return (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0 || /* base pages, as the target's */
-                tb_fail(&thread->error, "target: %s", strerror(errno))) &&
-               mb_target_allocate_there(target, &thread->error);
+        return true;
     int length = snprintf(user->pool_path, sizeof user->pool_path, "%s/index-%" PRIu32,
                           target->path, thread->job->first_thread + thread->index);
     user->own.pool_path = user->pool_path;
@@ -250,13 +276,15 @@ static void load_index(struct mb_thread *thread, struct user *user, uint64_t rec
     *index = (struct mb_index){.arena = {.base = mb_thread_base(thread->job, thread->index),
                                          .size_bytes = size * indexed->users_each,
                                          .chunk_bytes = CHUNK_BYTES},
-                               .policy = &quick};
+                               .policy = &quick,
+                               .library = &indexed->library,
+                               .threads = indexed->users_each};
     if (is_library(indexed) && !place_library(thread, user))
         return;
     bool room = indexed->kind->open(index);
     uint64_t loaded = 0;
     for (; room && loaded < records * indexed->users_each; loaded += room)
-        room = indexed->kind->insert(index, key_of(loaded), value_of(key_of(loaded), 1));
+        room = indexed->kind->insert(index, key_of(loaded), mb_value_of(key_of(loaded), 1));
     if (!room) {
         user->records = loaded / indexed->users_each;
         full(thread);
@@ -279,6 +307,8 @@ static void begin(struct mb_thread *thread)
                           .records = records,
                           .writes = 1,
                           .until_sample = (uint64_t)indexed->durable.sampler.every};
+    if (is_library(indexed) && !allocate_there(thread))
+        return;
     if (place == 0)
         load_index(thread, user, records);
     if (indexed->workload == WORKLOAD_D)
@@ -286,11 +316,6 @@ static void begin(struct mb_thread *thread)
 }
 
 /* ---- operations ---- */
-
-static inline bool inserts(const struct indexed *indexed)
-{
-    return indexed->workload >= WORKLOAD_D;
-}
 
 static uint64_t draw_number(const struct indexed *indexed, const struct user *user,
                             uint64_t there, struct tb_random *random)
@@ -324,16 +349,37 @@ static void draw(const struct indexed *indexed, struct user *user, struct tb_ran
     }
 }
 
+static inline bool add_duplicate(const struct indexed *indexed, struct user *user, uint64_t key)
+{
+    uint64_t distance = ++user->writes * indexed->users_each + user->place;
+    key += key < MB_KEY_MOST / 2 ? distance : -distance;
+    return indexed->kind->insert(user->index, key, mb_value_of(key, user->writes));
+}
+
 static inline bool do_one(const struct indexed *indexed, struct user *user,
                           const struct request *request)
 {
-    uint64_t value, key = request->key;
+    uint64_t key = request->key;
     if (!request->changes)
-        return indexed->kind->read(user->index, key, &value) &&
-               (value & UINT32_MAX) == (tb_mix(key) & UINT32_MAX);
+        return mb_finds(indexed->kind, user->index, key);
     if (inserts(indexed))
         return put_in(indexed, user, key);
-    return indexed->kind->update(user->index, key, value_of(key, ++user->writes));
+    if (indexed->workload == WORKLOAD_F && !mb_finds(indexed->kind, user->index, key))
+        return false;
+    return indexed->kind->adds
+               ? add_duplicate(indexed, user, key)
+               : indexed->kind->update(user->index, key, mb_value_of(key, ++user->writes));
+}
+
+static void failed(struct mb_thread *thread, const struct request *request)
+{
+    const struct indexed *indexed = thread->job->params;
+    bool added = request->changes && grows(indexed);
+    if (added &&
+        (inserts(indexed) || mb_finds(indexed->kind, user_of(thread)->index, request->key)))
+        full(thread);
+    else
+        tb_fail(&thread->error, "%s lost a record", indexed->kind->name);
 }
 
 static void work(struct mb_thread *thread, uint64_t operations)
@@ -345,7 +391,7 @@ static void work(struct mb_thread *thread, uint64_t operations)
     if (*thread->error.text)
         return;
     user->warm |= thread->recording;
-    bool changes = user->warm || !inserts(indexed); /* there is no room for a warm-up's */
+    bool changes = user->warm || !grows(indexed); /* there is no room for a warm-up's */
     if (!changes && indexed->workload == WORKLOAD_INSERT) {
         nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
         return;
@@ -358,48 +404,16 @@ static void work(struct mb_thread *thread, uint64_t operations)
         done = do_one(indexed, user, &user->requests[i]);
         if (timed)
             mb_sample_end(thread, from);
-        if (!done && user->requests[i].changes && inserts(indexed))
-            full(thread);
-        else if (!done)
-            tb_fail(&thread->error, "%s lost a record", indexed->kind->name);
+        if (!done)
+            failed(thread, &user->requests[i]);
     }
     writes = user->writes - writes;
     thread->done.written_bytes += writes * RECORD_BYTES;
-    thread->done.read_bytes += (operations - writes) * RECORD_BYTES;
+    bool reads_all = indexed->workload == WORKLOAD_F;
+    thread->done.read_bytes += (reads_all ? operations : operations - writes) * RECORD_BYTES;
 }
 
 /* ---- afterwards: counts of flushes, and a restart ---- */
-
-static struct counter {
-    struct counted *counted;
-    bool flushes, fences; /* whether there are any */
-    struct {
-        uintptr_t line;
-        bool stored;
-    } seen[SEEN_LINES]; /* lines that were flushed lately, by their address */
-} counter;
-
-static void counted_write(void *to, const void *from, size_t bytes)
-{
-    uintptr_t line = mb_line_of(to);
-    memcpy(to, from, bytes);
-    if (counter.seen[line / MB_LINE % SEEN_LINES].line == line)
-        counter.seen[line / MB_LINE % SEEN_LINES].stored = true;
-}
-
-static void counted_flush(const void *at, size_t bytes)
-{
-    uintptr_t line = mb_line_of(at), place = line / MB_LINE % SEEN_LINES;
-    (void)bytes;
-    if (!counter.flushes)
-        return;
-    counter.counted->flushes++;
-    counter.counted->redundant += counter.seen[place].line == line && !counter.seen[place].stored;
-    counter.seen[place].line = line;
-    counter.seen[place].stored = false;
-}
-
-static void counted_fence(void) { counter.counted->fences += counter.fences; }
 
 static void free_requests(struct user *user)
 {
@@ -411,21 +425,14 @@ static void free_requests(struct user *user)
 /* By one thread. */
 static void count(const struct indexed *indexed, struct user *user, struct tb_random *random)
 {
-    static const struct mb_medium medium = {"counted", counted_write, counted_flush,
-                                            counted_fence};
-    struct mb_policy policy = indexed->policy;
+    struct mb_policy policy = mb_counting(&indexed->policy, &user->counted);
     uint64_t writes = user->writes;
     bool done = true;
-    policy.medium = &medium;
     user->index->policy = &policy;
-    memset(&counter, 0, sizeof counter);
-    counter.counted = &user->counted;
-    counter.flushes = policy.flush != MB_NO_FLUSH;
-    counter.fences = policy.fence != MB_NO_FENCE;
     draw(indexed, user, random, COUNTED, true);
     for (uint64_t i = 0; done && i < COUNTED; i++)
         done = do_one(indexed, user, &user->requests[i]);
-    user->counted.changes = user->writes - writes;
+    user->counted_changes = user->writes - writes;
     user->index->policy = &indexed->policy;
     free_requests(user);
 }
@@ -448,13 +455,24 @@ static bool holds(const struct user *user, struct tb_error *error)
 static bool has_records(const struct indexed *indexed, const struct mb_index *index,
                         const struct user *user)
 {
-    for (uint64_t record = 0; record < user->records; record++) {
-        uint64_t key = key_of(number_of(indexed, user, record)), value = 0;
-        if (!indexed->kind->read(index, key, &value) ||
-            (value & UINT32_MAX) != (tb_mix(key) & UINT32_MAX))
+    for (uint64_t record = 0; record < user->records; record++)
+        if (!mb_finds(indexed->kind, index, key_of(number_of(indexed, user, record))))
             return false;
-    }
     return true;
+}
+
+/* Of records of its own, by each user at the same time. */
+static bool keeps_updates(const struct indexed *indexed, struct user *users)
+{
+    uint64_t each = users[0].records < UPDATED ? users[0].records : UPDATED;
+    for (uint32_t i = 1; i < indexed->users_each; i++)
+        each = users[i].records < each ? users[i].records : each;
+    uint64_t *keys = tb_allocate(indexed->users_each * each + 1, sizeof *keys);
+    for (uint64_t i = 0; i < indexed->users_each * each; i++)
+        keys[i] = key_of(number_of(indexed, &users[i / each], i % each));
+    bool kept = mb_keeps_updates(indexed->kind, users[0].index, keys, indexed->users_each, each);
+    free(keys);
+    return kept;
 }
 
 static bool check(const struct mb_job *job, struct tb_error *error)
@@ -463,6 +481,9 @@ static bool check(const struct mb_job *job, struct tb_error *error)
     for (uint32_t i = 0; i < job->threads; i += indexed->users_each) {
         struct user *users = &indexed->users[i];
         struct tb_random random;
+        if (indexed->users_each > 1 && !keeps_updates(indexed, users))
+            return tb_fail(error, "%s lost an update of a thread, while others updated",
+                           indexed->kind->name);
         tb_random_seed(&random, job->seed, i);
         for (uint32_t j = 0; j < indexed->users_each && !is_library(indexed); j++)
             count(indexed, &users[j], &random);
@@ -485,17 +506,16 @@ static bool check(const struct mb_job *job, struct tb_error *error)
 static void report(const struct mb_job *job, json_t *facts)
 {
     const struct indexed *indexed = job->params;
-    struct counted sum = {0};
-    uint64_t records = 0;
+    struct mb_flush_counts sum = {0};
+    uint64_t records = 0, changes = 0;
     for (uint32_t i = 0; i < job->threads; i++) {
         const struct user *user = &indexed->users[i];
-        sum.changes += user->counted.changes;
+        changes += user->counted_changes;
         sum.flushes += user->counted.flushes;
         sum.fences += user->counted.fences;
         sum.redundant += user->counted.redundant;
         records += user->records;
     }
-    double changes = sum.changes ? (double)sum.changes : 1;
     json_object_set_new(facts, "records", json_integer((json_int_t)records));
     json_object_set_new(facts, "indexes", tb_integer(job->threads / indexed->users_each));
     if (is_library(indexed)) {
@@ -503,10 +523,13 @@ static void report(const struct mb_job *job, json_t *facts)
         return;
     }
     mb_durable_report(job, facts);
-    json_object_set_new(facts, "flushes_per_write", json_real((double)sum.flushes / changes));
-    json_object_set_new(facts, "fences_per_write", json_real((double)sum.fences / changes));
+    if (changes == 0)
+        return;
+    double each = (double)changes;
+    json_object_set_new(facts, "flushes_per_write", json_real((double)sum.flushes / each));
+    json_object_set_new(facts, "fences_per_write", json_real((double)sum.fences / each));
     json_object_set_new(facts, "redundant_flushes_per_write",
-                        json_real((double)sum.redundant / changes));
+                        json_real((double)sum.redundant / each));
 }
 
 static bool persists(const struct mb_job *job, struct mb_persist *persist)

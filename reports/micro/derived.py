@@ -237,7 +237,21 @@ def _prefetchers(row: PaperRow) -> tuple[Device, Device]:
     return states["enabled"], states["disabled"]
 
 
+_BUS = "memory bus"
+
+
+def _bus(row: PaperRow) -> tuple[Device, Device]:
+    """``apache_256 2133 over 2666 MT/s``."""
+    _, over, _, under, unit = row.arm.split()
+    others = (one for one in row.others if differ_in(_BUS, one, row.device))
+    speeds = {one.state.get(_BUS, _UNREADABLE): one for one in (row.device, *others)}
+    if missing := [f"{one} {unit}" for one in (over, under) if f"{one} {unit}" not in speeds]:
+        raise UnderivedError("needs", f"a run of this tier with a bus of {' and '.join(missing)}")
+    return speeds[f"{over} {unit}"], speeds[f"{under} {unit}"]
+
+
 _SIDES: Mapping[str, Callable[[PaperRow], tuple[Device, Device]]] = {
+    "bus": _bus,
     "": lambda row: (row.device, row.device),
     "tiers": _tiers,
     "dimms": _dimms,
@@ -271,6 +285,7 @@ def _flushed_line(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
 
 _NOTES: Mapping[str, Callable[[PaperRow, Sequence[PointRatio]], Sequence[str]]] = {
     "": lambda row, found: (),
+    "bus": lambda row, found: (),
     "dimms": lambda row, found: (),
     _PREFETCHERS: lambda row, found: (),
     "tiers": _other_pages,

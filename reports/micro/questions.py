@@ -198,12 +198,12 @@ _FLUSHED_LINE = "flushed_line"
 def indexes(device: Device) -> Iterator[tuple[str, str, list[Point]]]:
     """Rates of each index and workload, by policy; flushes without a fence persist nothing.
 
-    A library's index has a policy of its own, which is not known.
+    Of an index in a library, the policy is the library's.
     """
     points = [
         p
         for p in beyond_caches(device, device.select(OPERATIONS, kind="index"))
-        if p["index"] != "library" and (p["fence"] != "none" or p["flush"] == "none")
+        if p["index"] != "library" and not p["binary"] and (p["fence"] != "none" or p["flush"] == "none")
     ]
     for index, workload in dict.fromkeys((p["index"], p["workload"]) for p in points):
         same = [p for p in points if (p["index"], p["workload"]) == (index, workload)]

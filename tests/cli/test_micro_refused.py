@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-LIBRARY = Path(__file__).parents[1] / "microbench" / "index_library.c"
+LIBRARY = Path(__file__).parents[2] / "microbench/tests/index_library.c"
 
 SUITE = """
 schema: 1

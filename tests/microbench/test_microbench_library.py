@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from microbench_build import Run, execute, measured, spec_of
 
-SOURCES = Path(__file__).parent
+SOURCES = Path(__file__).parents[2] / "microbench/tests"
 TARGETS = {"t0": {"kind": "dram", "size_bytes": 1 << 20, "pages": "base"}}
 LANGUAGES = ["gcc", "g++"] if shutil.which("g++") else ["gcc"]
 
@@ -41,6 +41,34 @@ def test_a_library_that_loses_what_it_was_given_fails(tested_build: Path, tmp_pa
     library = built(tmp_path, "gcc", "-DLOSES")
     done = execute(tested_build / "microbench", spec_of(TARGETS, measured(job(library), 2000)))
     assert done.returncode == 1 and "lost a record" in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("-DIN_FILE",)])
+def test_threads_share_the_tree_of_a_library_that_declares_it(
+    microbench: Run, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    library = built(tmp_path, "gcc", "-DSHARES", "-DTHREADS=16", *options)
+    kept = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
+    workloads = ("a", "b", "c", "d", "f", "insert")
+    jobs = [measured(job(library, one, threads=16), 2000) for one in workloads]
+    for one in microbench(kept if options else TARGETS, *jobs)["measurements"]:
+        (found,) = one["repeats"][0]["jobs"]
+        assert found["facts"]["indexes"] == 1 and found["operations"] > 0
+
+
+def test_a_shared_tree_that_loses_updates_fails(tested_build: Path, tmp_path: Path) -> None:
+    library = built(tmp_path, "gcc", "-DRACES", "-DTHREADS=16")
+    spec = spec_of(TARGETS, measured(job(library, "c", threads=16), 2000))
+    done = execute(tested_build / "microbench", spec)
+    assert done.returncode == 1 and "lost an update" in done.stderr
+
+
+def test_our_indexes_are_libraries_too(microbench: Run, tested_build: Path) -> None:
+    libraries = sorted(tested_build.glob("index_*.so"))
+    assert len(libraries) == 5
+    jobs = [measured(job(one, w, threads=2), 2000) for one in libraries for w in ("a", "insert")]
+    for one in microbench(TARGETS, *jobs)["measurements"]:
+        assert one["repeats"][0]["jobs"][0]["operations"] > 0
 
 
 def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(

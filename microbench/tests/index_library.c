@@ -1,5 +1,11 @@
-/* What g++ makes of a class derived from PiBench's tree_api, written in C: an open hash table. */
+/*
+ * What g++ makes of a class derived from PiBench's tree_api, written in C: an open hash table.
+ * SHARES: threads may share it, by a lock; RACES: it says so, and has none; IN_FILE: in its
+ * pool_path, where it is again after a restart.
+ */
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PLACES = 1 << 16 };
+enum { PLACES = 1 << 16, BUCKET = 64 };
 struct tree {
     const void *const *functions;
     struct {
@@ -24,6 +30,8 @@ struct options {
     } pool_path;
     size_t pool_size, threads;
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t *place_of(struct tree *tree, const char *key)
 {
@@ -41,24 +49,61 @@ static void remove_tree(struct tree *tree) { munmap(tree, sizeof *tree); }
 static void remove_tree(struct tree *tree) { free(tree); }
 #endif
 
+#ifdef SHARES
+static void take_lock(void) { pthread_mutex_lock(&lock); }
+static void leave_lock(void) { pthread_mutex_unlock(&lock); }
+const bool tree_is_thread_safe = true;
+#else
+static void take_lock(void) { (void)lock; }
+static void leave_lock(void) { }
+#endif
+#ifdef RACES
+const bool tree_is_thread_safe = true;
+/* Writes the others of its bucket back as it found them. */
+static void write_value(struct tree *tree, uint64_t *place, uint64_t value)
+{
+    size_t number = (size_t)(place - &tree->places[0].key) / 2;
+    uint64_t *bucket = &tree->places[number / BUCKET * BUCKET].key, copy[BUCKET][2];
+    memcpy(copy, bucket, sizeof copy);
+    sched_yield();
+    copy[number % BUCKET][1] = value;
+    memcpy(bucket, copy, sizeof copy);
+}
+#else
+static void write_value(struct tree *tree, uint64_t *place, uint64_t value)
+{
+    (void)tree;
+    __atomic_store_n(&place[1], value, __ATOMIC_RELEASE);
+}
+#endif
+
 static bool find(struct tree *tree, const char *key, size_t bytes, char *value)
 {
+    take_lock();
     const uint64_t *place = place_of(tree, key);
+    bool there = bytes == sizeof *place && *place;
     memcpy(value, &place[1], sizeof *place);
-    return bytes == sizeof *place && *place;
+    leave_lock();
+    return there;
 }
 
 static bool put(struct tree *tree, const char *key, const char *value, bool there)
 {
-    uint64_t *place = place_of(tree, key);
-    if ((*place != 0) != there)
-        return false;
-    memcpy(&place[0], key, sizeof *place);
-    memcpy(&place[1], value, sizeof *place);
+    uint64_t new_key, new_value;
+    memcpy(&new_key, key, sizeof new_key);
+    memcpy(&new_value, value, sizeof new_value);
 #ifdef LOSES
-    place[1] += there;
+    new_value += there;
 #endif
-    return true;
+    take_lock();
+    uint64_t *place = place_of(tree, key);
+    bool right = (*place != 0) == there;
+    if (right) {
+        write_value(tree, place, new_value);
+        __atomic_store_n(&place[0], new_key, __ATOMIC_RELEASE);
+    }
+    leave_lock();
+    return right;
 }
 
 static bool insert(struct tree *tree, const char *key, size_t key_bytes, const char *value,
@@ -81,6 +126,9 @@ __attribute__((constructor)) static void refuse_root(void)
 }
 #endif
 
+#ifndef THREADS
+#define THREADS 1
+#endif
 #ifndef OTHER_NAME
 #define OTHER_NAME create_tree
 #endif
@@ -88,10 +136,10 @@ struct tree *OTHER_NAME(const struct options *options)
 {
     static const void *const functions[] = {destroy, remove_tree, find, insert, update, NULL, NULL};
     puts("wrappers print");
-    bool right = options->key_size == 8 && options->value_size == 8 && options->threads == 1 &&
+    bool right = options->key_size == 8 && options->value_size == 8 && options->threads == THREADS &&
                  strlen(options->pool_path.at) == options->pool_path.length;
 #ifdef IN_FILE
-    int file = open(options->pool_path.at, O_RDWR | O_CREAT | O_EXCL, 0600);
+    int file = open(options->pool_path.at, O_RDWR | O_CREAT, 0600);
     struct tree *tree = posix_fallocate(file, 0, sizeof *tree) != 0
                             ? NULL
                             : mmap(NULL, sizeof *tree, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
