@@ -203,7 +203,9 @@ def indexes(device: Device) -> Iterator[tuple[str, str, list[Point]]]:
     points = [
         p
         for p in beyond_caches(device, device.select(OPERATIONS, kind="index"))
-        if p["index"] != "library" and not p["binary"] and (p["fence"] != "none" or p["flush"] == "none")
+        if p["index"] != "library"
+        and not p["binary"]
+        and (p["fence"] != "none" or p["flush"] == "none")
     ]
     for index, workload in dict.fromkeys((p["index"], p["workload"]) for p in points):
         same = [p for p in points if (p["index"], p["workload"]) == (index, workload)]
