@@ -57,10 +57,14 @@ class ScaledSuite:
 
 @dataclass(frozen=True)
 class Library:
-    """A shared library with an index. ``rewritten``: measured is what ``harness rewrite`` made."""
+    """A shared library with an index. ``rewritten``: measured is what ``harness rewrite`` made.
+
+    ``ours``: one that was built with the harness.
+    """
 
     path: Path
     rewritten: bool = False
+    ours: bool = False
 
     @property
     def name(self) -> str:
@@ -75,7 +79,7 @@ def library_of(job: Job) -> Library | None:
     if (binary := job.keys.get("binary")) is None:
         return None
     index, discipline = job.keys["index"], job.keys.get("discipline", "designed")
-    return Library(index_library(f"{index}_{discipline}"), binary == "rewritten")
+    return Library(index_library(f"{index}_{discipline}"), binary == "rewritten", True)
 
 
 def target_of(job: Job, capacity: HostCapacity) -> TargetKey:

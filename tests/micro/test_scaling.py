@@ -274,7 +274,7 @@ def test_a_library_replaces_every_index_and_equal_measurements_become_one(tmp_pa
     (job,) = scaled.measurements[0].jobs
     assert job.pages == "base"
     assert job.keys == {"index": "library", "library": str(library), "workload": "a"}
-    assert scaled.library == library
+    assert [one.path for one in scaled.libraries] == [library]
     small = scale(requested, capacity(tier=GIB), overrides(index_library=library))
     assert small.measurements[0].jobs[0].range_bytes == GIB // 2  # the rest is the library's
 
