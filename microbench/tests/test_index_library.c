@@ -13,6 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef LIBRARY
+#define LIBRARY "./libshared_index.so"
+#endif
+
 enum { THREADS = 16, KEYS = 200, KILLS = 5, CHANGES = 20000 };
 
 /* Which change of each key was acknowledged last: from 1; 0: none. */
