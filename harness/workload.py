@@ -28,7 +28,7 @@ from harness.monitors import Monitor
 from harness.monitors._guarded import GuardedMonitor
 from harness.progress import Progress
 from harness.store.checkpoint import Checkpoint
-from harness.store.result import Check, Metric
+from harness.store.result import Cached, Check, Metric
 from harness.supervise import silence
 from harness.supervise.process import process_identity
 from harness.tiers.traffic import TierTraffic
@@ -167,7 +167,7 @@ class Session:
     observed: Spans | None = None
     #: Those that were started.
     monitors: Sequence[Monitor | GuardedMonitor] = ()
-    residency: list[dict[str, Any]] = field(default_factory=list)
+    residency: list[Cached] = field(default_factory=list)
     #: The cold starts that were not cold although their files could be evicted.
     not_cold: list[str] = field(default_factory=list)
     _written: tuple[int, int] = (0, 0)
@@ -179,7 +179,7 @@ class Session:
     def __post_init__(self) -> None:
         """Cold starts of finished steps are this run's, too."""
         if self.checkpoint is not None:
-            self.residency += self.checkpoint.collected("residency")
+            self.residency += [Cached(**one) for one in self.checkpoint.collected("residency")]
             self.not_cold += self.checkpoint.collected("not_cold")
             self._written = (len(self.residency), len(self.not_cold))
 
@@ -313,14 +313,7 @@ class Session:
             evict(real, self.user, drop=True)
             found = residency(real, self.apart, self.user)
             note = "; ".join(text for text in (found.note, "drop_caches was needed") if text)
-        self.residency.append(
-            {
-                "label": label,
-                "resident_bytes": found.resident_bytes,
-                "total_bytes": found.total_bytes,
-                "note": note,
-            }
-        )
+        self.residency.append(Cached(label, found.resident_bytes, found.total_bytes, note))
         if _cold(found) is not True:
             self.not_cold.append(
                 f"{label}: {found.resident_bytes} of {found.total_bytes} bytes resident"

@@ -180,7 +180,7 @@ def trials_of(
     usable: dict[str, list[StoredRun]] = {}
     for run in runs:
         placement = run.spec.placement
-        if run.run["status"] != "failed" and placement is not None:
+        if run.result.status != "failed" and placement is not None:
             usable.setdefault(placement.name, []).append(run)
     return [
         PlannedArm(name, parts, tier, tuple(usable[name]))

@@ -17,7 +17,6 @@ from reports.compare_output import rate_text, verdict_cell, warning_lines
 from reports.compared_rows import Row
 from reports.formatting import NOTHING, interval_text, times
 from reports.metric_registry import metric_info
-from reports.run_configuration import placement_name
 from reports.sections import Block, Cell, Paragraph, Section, Span, Table, note
 from reports.sequences import grouped
 from reports.series import Panel, panels
@@ -65,9 +64,9 @@ def driven_by_several(runs: Sequence[StoredRun]) -> list[Panel]:
     """Return panels of runs that differ in their driver alone; empty where one drove all."""
     drivers: dict[str, set[str]] = {}
     for run in runs:
-        spec = run.run["spec"]
-        drivers.setdefault(spec["workload"], set()).add(spec["driver"])
-    own = [run for run in runs if len(drivers[run.run["spec"]["workload"]]) > 1]
+        spec = run.spec
+        drivers.setdefault(spec.workload, set()).add(spec.driver)
+    own = [run for run in runs if len(drivers[run.spec.workload]) > 1]
     return [panel for panel in panels(own, DRIVER, None, force=True) if panel.groups] if own else []
 
 
@@ -93,16 +92,17 @@ def _of_group(panel: Panel, group: Group, row: Row) -> Agreement:
 
 
 def _sizes(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> tuple[float, float] | None:
-    sides = [[run.run["data_bytes"] for run in side] for side in (a, b)]
-    if any(not side or None in side for side in sides):
+    sides = [[run.result.data_bytes for run in side] for side in (a, b)]
+    known = [[size for size in side if size is not None] for side in sides]
+    if known != sides or not all(known):
         return None
-    first, second = map(median, sides)
+    first, second = (median(side) for side in known)
     return (first, second) if abs(second - first) > _SIZES_APART * max(first, second) else None
 
 
 def _where(panel: Panel) -> str:
     """Return the panel's title with the placement, which it has only where that differs."""
-    names = dict.fromkeys(placement_name(run.run["spec"]) for run in panel.runs)
+    names = dict.fromkeys(run.spec.where for run in panel.runs)
     rest = [name for name in names if not any(name in text for text in panel.context)]
     return ", ".join([panel.title_with_workload, *rest])
 

@@ -89,7 +89,7 @@ def not_controlled(groups: Sequence[Group]) -> list[str]:
 def _warnings(group: Group) -> Iterator[RunWarning]:
     yield from group.warnings
     for run in (*group.a.runs, *group.b.runs):
-        yield from map(RunWarning.from_json, run.run["uncontrolled"])
+        yield from run.result.uncontrolled
 
 
 def more_repeats(groups: Sequence[Group]) -> str:

@@ -35,7 +35,7 @@ class Arm:
     @cached_property
     def usable(self) -> tuple[StoredRun, ...]:
         """Return the runs with a result: complete, or with an unknown check (marked)."""
-        return tuple(run for run in self.runs if run.run["status"] != "failed")
+        return tuple(run for run in self.runs if run.result.status != "failed")
 
     @cached_property
     def emulated(self) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ class Arm:
     @property
     def unknown(self) -> tuple[str, ...]:
         """Return the runs with answers that could not be checked."""
-        return tuple(run.run_id for run in self.runs if run.run["status"] == "unknown")
+        return tuple(run.run_id for run in self.runs if run.result.status == "unknown")
 
     @property
     def marked_name(self) -> str:

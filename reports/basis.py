@@ -95,13 +95,13 @@ def _facts(
         text = f"{len(a)} and {len(b)} repeats, not in pairs"
         yield Fact("repeats", text, (len(a), len(b)))
     runs = (*a, *b)
-    if unknown := sum(run.run["status"] == "unknown" for run in runs):
+    if unknown := sum(run.result.status == "unknown" for run in runs):
         yield Fact("answers-unknown", f"answers unknown in {counted(unknown, 'run')}", (unknown,))
     if emulated := emulations(runs):
         yield Fact("emulated", stand_in_text(emulated), emulated)
     yield _noise(runs)
     yield _canary(runs)
-    entries = [RunWarning.from_json(entry) for run in runs for entry in run.run["uncontrolled"]]
+    entries = [entry for run in runs for entry in run.result.uncontrolled]
     codes = tuple(dict.fromkeys(one.code for one in (*warnings, *entries) if one.code))
     text = f"warnings {', '.join(codes)}" if codes else "no warning"
     yield Fact("warnings", text, codes)
@@ -138,7 +138,7 @@ def _noise(runs: Sequence[StoredRun]) -> Fact:
 def _calibration(run: StoredRun) -> Calibration | None:
     folder = CalibrationStore(run.results).folder
     changed_ns = folder.stat().st_mtime_ns if folder.is_dir() else 0
-    host_id = str((run.head["host"] or {}).get("host_id"))
+    host_id = run.head.host.host_id if run.head.host else ""
     calibrations = _calibrations(run.results, changed_ns)
     return latest_of(calibrations, host_id, run.spec)
 

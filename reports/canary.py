@@ -82,8 +82,8 @@ def _canaries(results: Path, changed_ns: int) -> tuple[Canary, ...]:
 
 
 def _covers(canary: Canary, run: StoredRun) -> bool:
-    began = run.head["started_unix_ns"]
-    same = run.head["experiment"]["hash"] == canary.experiment
+    began = run.head.started_unix_ns
+    same = run.head.experiment.hash == canary.experiment
     return bool(same and canary.began_unix_ns <= began <= canary.ended_unix_ns)
 
 

@@ -169,7 +169,9 @@ def compare(
     quantities compared (empty: all).
     UsageError names every difference with both values, and runs that are in both.
     """
-    excluded = {run.run_id: run.why_failed for run in (*a, *b) if run.run["status"] == "failed"}
+    excluded = {
+        run.run_id: run.result.why_failed for run in (*a, *b) if run.result.status == "failed"
+    }
     kept_a, kept_b = (_comparable(side, runs) for side, runs in (("A", a), ("B", b)))
     shared = {run.run_id for run in kept_a} & {run.run_id for run in kept_b}
     if shared:
@@ -262,9 +264,9 @@ def _experiments(plans: Sequence[frozenset[str]]) -> list[int]:
 
 
 def _comparable(side: str, runs: Sequence[StoredRun]) -> list[StoredRun]:
-    kept = [run for run in runs if run.run["status"] != "failed"]
+    kept = [run for run in runs if run.result.status != "failed"]
     if not kept:
-        reasons = "; ".join(f"{run.run_id}: {run.why_failed}" for run in runs[:3])
+        reasons = "; ".join(f"{run.run_id}: {run.result.why_failed}" for run in runs[:3])
         raise UsageError(
             f"compare {side}",
             f"every one of its {len(runs)} runs failed ({reasons})" if runs else "it has no runs",
@@ -317,7 +319,7 @@ def _group(
     if unused.every:
         note = f"not used: {', '.join(unused.parts)}"
         rows = [replace(row, estimate=None, note=note) if row.estimate else row for row in rows]
-    plans = frozenset(str(run.run["experiment"]["hash"]) for run in (*found.a, *found.b))
+    plans = frozenset(str(run.result.experiment.hash) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
     what = what_was_run(list(zip(called, (found.a, found.b), strict=True)))
     return Group(
@@ -340,7 +342,7 @@ def _group(
 def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
     """Warn of limits that were not enforced, and of runs that were not measured in one go."""
     if loose := [run for run in runs if not_enforced(run)]:
-        limits = dict.fromkeys(format_bytes(run.run["spec"]["memory_limit_bytes"]) for run in loose)
+        limits = dict.fromkeys(format_bytes(run.spec.memory_limit_bytes or 0) for run in loose)
         yield RunWarning(
             "memory-limit-not-enforced",
             "the page cache had the whole host",

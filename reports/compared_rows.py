@@ -126,7 +126,7 @@ def interim_analyses_of(*sides: Sequence[StoredRun]) -> int:
 
     As plans have it, and once more for each further execution of a block.
     """
-    planned = max(int(run.run["experiment"].get("looks", 1)) for side in sides for run in side)
+    planned = max(int(run.result.experiment.looks) for side in sides for run in side)
     return planned + max(map(executed_again, sides))
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from harness.store.result import Cached, RunResult
 from harness.store.runs import StoredRun
 from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
@@ -33,12 +34,12 @@ def checks(runs: Sequence[StoredRun]) -> dict[str, Counter[str]]:
     """Count the checks of each name by status; answers first, then by name."""
     counts: dict[str, Counter[str]] = {}
     for run in runs:
-        for check in run.run["checks"]:
-            together = _ANSWERS_TOGETHER.match(check["detail"])
-            streams = check["name"] == "stream-answers"
-            name = "answer" if streams else check["name"]
+        for check in run.result.checks:
+            together = _ANSWERS_TOGETHER.match(check.detail)
+            streams = check.name == "stream-answers"
+            name = "answer" if streams else check.name
             count = int(together[1]) if streams and together else 1
-            counts.setdefault(name, Counter())[check["status"]] += count
+            counts.setdefault(name, Counter())[check.status] += count
     return dict(sorted(counts.items(), key=lambda item: (item[0] != "answer", item[0])))
 
 
@@ -72,7 +73,7 @@ def uncontrolled(runs: Sequence[StoredRun]) -> list[RunWarning]:
     """
     found: dict[RunWarning, dict[str, list[str]]] = {}
     for run in runs:
-        for one in map(RunWarning.from_json, run.run["uncontrolled"]):
+        for one in run.result.uncontrolled:
             kinds = found.setdefault(replace(one, context=""), {})
             kinds.setdefault(_MEASURED.sub("#", one.context), []).append(one.context)
     return [
@@ -145,7 +146,7 @@ def panel_warnings(panel: Panel) -> Iterator[RunWarning]:
                 "a query that reached its time limit has no time, and its run no totals",
                 f"{where}: {arm.name}: {_limited(arm)}",
             )
-    if fitting := [_ratio(run.run) for run in panel.runs if _fits(run.run)]:
+    if fitting := [_ratio(run.result) for run in panel.runs if _fits(run.result)]:
         yield RunWarning(
             "data-fit-in-memory",
             "repeated reads come from DRAM on every tier",
@@ -157,26 +158,23 @@ def _limited(arm: Arm) -> str:
     return ", ".join(quantity.labels_text() for quantity in in_order(arm.at_limit))
 
 
-def _fits(run: Mapping[str, Any]) -> bool:
-    return bool(run["data_bytes"] and run["memory_bytes"]) and (
-        run["data_bytes"] <= run["memory_bytes"]
-    )
+def _fits(run: RunResult) -> bool:
+    return bool(run.data_bytes and run.memory_bytes and run.data_bytes <= run.memory_bytes)
 
 
 def troubles(runs: Sequence[StoredRun]) -> Iterator[tuple[str, str, str]]:
     """Yield id, status and at most five reasons of every run that is not complete."""
     for run in runs:
-        if run.run["status"] == "complete":
+        if run.result.status == "complete":
             continue
         reasons = [
-            f"{check['name']} {', '.join(check['labels'].values())} {check['status']}: "
-            f"{check['detail']}"
-            for check in run.run["checks"]
-            if check["status"] != "passed"
+            f"{check.name} {', '.join(check.labels.values())} {check.status}: {check.detail}"
+            for check in run.result.checks
+            if check.status != "passed"
         ]
-        if error := run.run["error"]:
-            reasons.insert(0, f"{error['problem']}: {error['context']}. {error['hint']}".strip())
-        yield run.run_id, run.run["status"], "; ".join(first_of(reasons, 5))
+        if error := run.result.error:
+            reasons.insert(0, f"{error.problem}: {error.context}. {error.hint}".strip())
+        yield run.run_id, run.result.status, "; ".join(first_of(reasons, 5))
 
 
 # Durability ---------------------------------------------------------------------
@@ -215,7 +213,7 @@ def _durability_row(panel: Panel, arm: Arm, checked: Sequence[Sequence[str]]) ->
 
 
 def _durability_checks(run: StoredRun) -> list[str]:
-    return [check["status"] for check in run.run["checks"] if check["name"] == "durability"]
+    return [check.status for check in run.result.checks if check.name == "durability"]
 
 
 # Memory and caches --------------------------------------------------------------
@@ -241,15 +239,15 @@ def memory_table(panels: Sequence[Panel]) -> Table:
 
 
 def _memory_row(panel: Panel, arm: Arm) -> Row:
-    results = [run.run for run in arm.runs]
+    results = [run.result for run in arm.runs]
     return (
         panel.title,
         arm.marked_name,
-        _either(_size(run["data_bytes"]) for run in results),
+        _either(_size(run.data_bytes) for run in results),
         _either(_memory(run) for run in arm.runs),
         _either(_ratio(run) for run in results),
-        _either(str(run["spec"]["params"].get("cache", "not stated")) for run in results),
-        _residency([entry for run in results for entry in run["residency"]]),
+        _either(str(run.spec.params.get("cache", "not stated")) for run in results),
+        _residency([entry for run in results for entry in run.residency]),
         _either(run.manifest["restore_method"] for run in arm.runs if run.manifest),
         _either(", ".join(resumed(run)) or NOTHING for run in arm.runs),
     )
@@ -266,22 +264,22 @@ def _size(size_bytes: int | None) -> str:
 def _memory(run: StoredRun) -> str:
     method = run.manifest["memory_cap"]["method"] if run.manifest else "none"
     how = "whole host" if method == "none" else f"capped by {method}"
-    return f"{_size(run.run['memory_bytes'])} ({how})"
+    return f"{_size(run.result.memory_bytes)} ({how})"
 
 
-def _ratio(run: Mapping[str, Any]) -> str:
-    data, memory = run["data_bytes"], run["memory_bytes"]
+def _ratio(run: RunResult) -> str:
+    data, memory = run.data_bytes, run.memory_bytes
     return f"{significant(data / memory)} : 1" if data and memory else "unknown"
 
 
-def _residency(measured: Sequence[Mapping[str, Any]]) -> str:
+def _residency(measured: Sequence[Cached]) -> str:
     """The worst cold start of all the runs, and how many there were."""
     shares = [
-        entry["resident_bytes"] / entry["total_bytes"]
+        entry.resident_bytes / entry.total_bytes
         for entry in measured
-        if entry["resident_bytes"] is not None and entry["total_bytes"]
+        if entry.resident_bytes is not None and entry.total_bytes
     ]
-    notes = dict.fromkeys(entry["note"] for entry in measured if entry["note"])
+    notes = dict.fromkeys(entry.note for entry in measured if entry.note)
     starts = counted(len(shares), "cold start")
     worst = [f"≤ {percent(max(shares))} resident, {starts}"] if shares else []
     return "; ".join([*worst, *notes]) or "not measured"

@@ -105,7 +105,7 @@ def headline(
 def _latency(
     runs: Sequence[StoredRun], comparable: Mapping[Quantity, Better], rate: SetRate
 ) -> Headline:
-    load = load_of(runs[0].run["spec"]["workload"], _params(runs[0]))
+    load = load_of(runs[0].spec.workload, _params(runs[0]))
     assert load is not None  # only a load has a rate
     main = main_operation(load, runs)
     found = {
@@ -121,7 +121,7 @@ def main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
 
     Of equal shares the first in the order of ``load.shares``.
     """
-    params = runs[0].run["spec"]["params"]
+    params = _params(runs[0])
     shares = {name: float(params.get(key) or 0) for name, key in load.shares.items()}
     if any(shares.values()):
         return max(shares, key=lambda name: shares[name])
@@ -136,7 +136,7 @@ def main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
 
 
 def _set_rate(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> SetRate | None:
-    load = load_of(a[0].run["spec"]["workload"], _params(a[0]))
+    load = load_of(a[0].spec.workload, _params(a[0]))
     if load is None:
         return None
     if any(_params(run).get(load.rate) for run in (*a, *b)):
@@ -146,7 +146,7 @@ def _set_rate(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> SetRate | None:
 
 
 def _params(run: StoredRun) -> Mapping[str, Any]:
-    params: Mapping[str, Any] = run.run["spec"]["params"]
+    params: Mapping[str, Any] = run.spec.params
     return params
 
 
@@ -209,8 +209,8 @@ def _done(load: Load, run: StoredRun) -> tuple[float, float | None]:
 def _paced(load: Load, run: StoredRun) -> bool:
     """Whether users spend little of the window waiting, by the sum of the durations."""
     window_ns, _ = _done(load, run)
-    found = (m["hdr"] for m in run.run["metrics"] if m["name"] == load.durations and "hdr" in m)
-    histograms = [hdr.decode(text) for text in found]
+    found = (m.hdr for m in run.result.metrics if m.name == load.durations)
+    histograms = [hdr.decode(text) for text in found if text is not None]
     users = _params(run).get(load.users)
     if not (window_ns and histograms and users):
         return False

@@ -15,7 +15,7 @@ from reports.compared_rows import Row, compared_rows
 from reports.formatting import NOTHING, interval_text, quantity_text, times, utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
-from reports.run_configuration import emulations, facts, marked, placement_name
+from reports.run_configuration import emulations, facts, marked
 from reports.sections import Block, Cell, Paragraph, Section, Table, badge
 from reports.sequences import first_of
 from reports.statistics import decide
@@ -87,7 +87,7 @@ def _cells(history: History, one: Execution) -> list[Cell]:
         known = row.estimate
         change = f"{times(known.value)} {interval_text(known)}" if known else row.note
     return [
-        utc(one.runs[0].run["started_unix_ns"]),
+        utc(one.runs[0].result.started_unix_ns),
         summary.n if summary else 0,
         quantity_text(summary.median, history.unit) if summary else NOTHING,
         change,
@@ -98,10 +98,10 @@ def _cells(history: History, one: Execution) -> list[Cell]:
 
 def _series(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
     found: dict[tuple[str, ...], list[StoredRun]] = {}
-    for run in sorted(runs, key=lambda one: int(one.head["started_unix_ns"])):
-        if run.head["status"] != "failed":
-            host = run.head["host"]["host_id"] if run.head["host"] else ""
-            name = run.head["experiment"]["name"]
+    for run in sorted(runs, key=lambda one: int(one.head.started_unix_ns)):
+        if run.head.status != "failed":
+            host = run.head.host.host_id if run.head.host else ""
+            name = run.head.experiment.name
             found.setdefault((name, str(run.spec.series()), str(host)), []).append(run)
     yield from found.values()
 
@@ -115,11 +115,11 @@ def _history(series: Sequence[StoredRun]) -> History | None:
     kind = values[quantity]
     executions = [Execution(tuple(own), _summary(own, quantity)) for own in split]
     compared = [_compared(*pair, quantity) for pair in pairwise(executions)]
-    spec = series[-1].run["spec"]
-    unknown = any(run.run["status"] == "unknown" for run in series)
-    place = marked(placement_name(spec), emulations(series), unknown)
-    name = series[-1].run["experiment"]["name"]
-    title = ", ".join((name, spec["engine"], spec["workload"], place))
+    spec = series[-1].spec
+    unknown = any(run.result.status == "unknown" for run in series)
+    place = marked(spec.where, emulations(series), unknown)
+    name = series[-1].result.experiment.name
+    title = ", ".join((name, spec.engine, spec.workload, place))
     metric = metric_info(quantity, kind.better).title
     return History(title, metric, kind.unit, (executions[0], *compared))
 

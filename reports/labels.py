@@ -130,14 +130,14 @@ def arm_options(run: StoredRun, other: StoredRun) -> str:
 
 def not_enforced(run: StoredRun) -> bool:
     """Whether a memory limit was requested and not enforced."""
-    requested = run.run["spec"]["memory_limit_bytes"]
+    requested = run.spec.memory_limit_bytes
     method = run.manifest["memory_cap"]["method"] if run.manifest else None
     return requested is not None and method == "none"
 
 
 def resumed(run: StoredRun) -> list[str]:
     """After which steps a run was interrupted and resumed; empty if it was not."""
-    return [str(one["after_step"] or "the start") for one in run.run.get("resumed", [])]
+    return [str(one.after_step or "the start") for one in run.result.resumed]
 
 
 def in_words(fact: str, value: str | None) -> str:

@@ -244,7 +244,7 @@ def _apart(pairs: Sequence[_Pair], every: Sequence[StoredRun]) -> str:
         gap = max(starts) - min(starts)
         bound = BLOCK_TIMES * _block_ns(one, every) + SLACK_NS
         if gap > bound:
-            far.append((one.run["spec"]["block"], gap, bound))
+            far.append((one.spec.block, gap, bound))
     if not far:
         return ""
     block, gap, bound = max(far, key=lambda found: found[1])
@@ -256,7 +256,7 @@ def _apart(pairs: Sequence[_Pair], every: Sequence[StoredRun]) -> str:
 
 def _starts(run: StoredRun) -> list[int]:
     """When each sitting of a run began, in Unix ns: it is as far apart as they are."""
-    return [run.run["started_unix_ns"], *(one["unix_ns"] for one in run.run.get("resumed", []))]
+    return [run.result.started_unix_ns, *(one.unix_ns for one in run.result.resumed)]
 
 
 def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:
@@ -264,22 +264,22 @@ def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:
     took: dict[str, int] = {}
     for other in every:
         if block_of(other) == block_of(run):
-            spec = other.run["spec_hash"]
-            took[spec] = max(took.get(spec, 0), other.run["duration_ns"])
+            spec = other.result.spec_hash
+            took[spec] = max(took.get(spec, 0), other.result.duration_ns)
     return sum(took.values())
 
 
 def block_of(run: StoredRun) -> tuple[str, int]:
     """The plan of a run, and its block there."""
-    return _plan(run), run.run["spec"]["block"]
+    return _plan(run), run.spec.block
 
 
 def _plan(run: StoredRun) -> str:
-    return str(run.run["experiment"]["hash"])
+    return str(run.result.experiment.hash)
 
 
 def _began(run: StoredRun) -> int:
-    return int(run.run["started_unix_ns"])
+    return int(run.result.started_unix_ns)
 
 
 def _long(duration_ns: int) -> str:

@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 from harness.errors import UsageError
+from harness.experiment.placement import PARTS
 from harness.store.runs import StoredRun
 from reports.arm import Arm
 from reports.compare import Group
@@ -304,19 +305,20 @@ def capacity(
 
     ``dram``: the tier that memory is on where the placement names none; None: it is not counted.
     """
-    placement = run.run["spec"]["placement"]
-    sizes: dict[str, int] = dict(run.run.get("part_bytes") or {})
+    placement = run.spec.placement
+    sizes: dict[str, int] = dict(run.result.part_bytes or {})
     if placement is None or not sizes or not run.manifest:
         return Capacity(problem="its capacity is not stored")
-    places, tiers = dict(placement), dict(_tiers(run))
-    if placement["memory"] is None and dram is not None:
-        if run.run["host_mode"] not in ("Default", "AppDirect"):
+    tiers = dict(_tiers(run))
+    places: dict[str, str] = {part: t for part in PARTS if (t := placement.tier_of(part))}
+    if placement.memory is None and dram is not None:
+        if run.result.host_mode not in ("Default", "AppDirect"):
             return Capacity(problem="its main memory is not DRAM alone")
         places["memory"], tiers = _DRAM, {_DRAM: dram} | tiers
-    if places["memory"] is not None:
+    if "memory" in places:
         if run.manifest["memory_cap"]["method"] == "none":
             return Capacity(problem="its memory has no limit")
-        sizes["memory"] = run.run["memory_bytes"]
+        sizes["memory"] = run.result.memory_bytes or 0
     parts = grouped((places[part], part) for part, size in sizes.items() if size)
     host = run.manifest["host"]["hostname"]
     shares = []

@@ -12,7 +12,7 @@ from typing import Any
 from harness.store.calibrations import Calibration, MetricNoise
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
-from harness.warnings import RunWarning, unique
+from harness.warnings import unique
 from reports.formatting import percent, utc
 from reports.headline import headline
 from reports.metric_registry import load_of, metric_info, metric_title
@@ -42,14 +42,14 @@ def calibration_of(pairs: Sequence[_Pair]) -> Calibration:
     kept = [q for q, found in ratios.items() if found and _is_result(kinds[q])]
     sides = [a for a, _ in pairs], [b for _, b in pairs]
     deciding = headline(*sides, {q: kinds[q].better for q in kept}).quantity
-    warnings = [RunWarning.from_json(one) for run in runs for one in run.run["uncontrolled"]]
+    warnings = [one for run in runs for one in run.result.uncontrolled]
     return Calibration(
         calibration_id=first.run_id,
         unix_ns=time.time_ns(),
         host_id=str(first.manifest["host"]["host_id"]),
         spec=first.spec,
         run_ids=tuple((a.run_id, b.run_id) for a, b in pairs),
-        run_duration_ns=round(median(int(run.run["duration_ns"]) for run in runs)),
+        run_duration_ns=round(median(int(run.result.duration_ns) for run in runs)),
         headline=kept.index(deciding) if deciding in kept else None,
         metrics=tuple(_noise(q, kinds[q], ratios[q]) for q in kept),
         warnings=tuple(unique(warnings)),

@@ -18,7 +18,6 @@ from typing import Any
 import yaml
 
 from harness.store.runs import StoredRun
-from reports.run_configuration import placement_name
 from reports.values import Quantity, duration_of, measured
 
 _TIME = "time"
@@ -30,8 +29,8 @@ _DIRECTIONS = {"higher": 1, "lower": -1}
 def files(runs: Sequence[StoredRun], configuration: Path) -> dict[Path, str]:
     """The configuration and its CSV files, which lie next to it."""
     series: dict[str, list[StoredRun]] = {}
-    for run in sorted(runs, key=lambda one: int(one.head["started_unix_ns"])):
-        if run.head["status"] != "failed" and not any(duration_of(q.name) for q in measured(run)):
+    for run in sorted(runs, key=lambda one: int(one.head.started_unix_ns)):
+        if run.head.status != "failed" and not any(duration_of(q.name) for q in measured(run)):
             series.setdefault(_name(run), []).append(run)
     found: dict[Path, str] = {}
     tests: dict[str, Any] = {}
@@ -55,10 +54,10 @@ def files(runs: Sequence[StoredRun], configuration: Path) -> dict[Path, str]:
 
 def _name(run: StoredRun) -> str:
     """``nightly.postgres.tpcc.ssd-both.1a2b3c``: what is the same in all runs of a series."""
-    spec, host = run.run["spec"], run.head["host"]
-    place = placement_name(spec).replace(",", "-").replace(" ", "-")
-    same = sha256(f"{run.spec.series()} {host and host['host_id']}".encode()).hexdigest()[:6]
-    name = (run.run["experiment"]["name"], spec["engine"], spec["workload"], place, same)
+    spec, host = run.spec, run.head.host
+    place = spec.where.replace(",", "-").replace(" ", "-")
+    same = sha256(f"{run.spec.series()} {host and host.host_id}".encode()).hexdigest()[:6]
+    name = (run.result.experiment.name, spec.engine, spec.workload, place, same)
     return ".".join(name).replace("/", "-")
 
 
@@ -84,7 +83,7 @@ def _table(
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((_TIME, *_ATTRIBUTES, *map(_column, shared)))
     for run, own in zip(runs, values, strict=True):
-        began = datetime.fromtimestamp(run.run["started_unix_ns"] / 1e9, UTC)
+        began = datetime.fromtimestamp(run.result.started_unix_ns / 1e9, UTC)
         versions = (
             (run.manifest["harness"]["version"], run.manifest["engine"]["version"])
             if run.manifest

@@ -142,7 +142,7 @@ def measured_spans(run: StoredRun) -> list[tuple[float, float]]:
 
 def _apart(run: StoredRun) -> bool:
     """Whether its parts were measured at different times, or its operations on another clock."""
-    return bool(run.run.get("resumed") or run.run["spec"]["params"].get("client_hosts"))
+    return bool(run.result.resumed or run.spec.params.get("client_hosts"))
 
 
 def _done(run: StoredRun) -> Strip | None:
@@ -165,7 +165,7 @@ def _in_window(
 ) -> list[tuple[float, float, Mapping[str, Any]]]:
     """Begin, end and the point of each interval; empty where they cannot be determined."""
     stamps = [point["monotonic_ns"] for point in points]
-    lengths = [m["value"] for m in run.run["metrics"] if m["name"] == "window_duration_ns"]
+    lengths = [m.value for m in run.result.metrics if m.name == "window_duration_ns"]
     if len(stamps) < 2 or not lengths:
         return []
     last = min(stamps[-1] + stamps[1] - stamps[0], stamps[0] + lengths[0])

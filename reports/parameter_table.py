@@ -104,5 +104,5 @@ def _text(fact: str, value: str | None) -> str:
 def _repeats(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> str:
     """How many runs of each side have a result."""
     return "; ".join(
-        f"{name}: {sum(run.run['status'] != 'failed' for run in runs)}" for name, runs in sides
+        f"{name}: {sum(run.result.status != 'failed' for run in runs)}" for name, runs in sides
     )

@@ -67,7 +67,7 @@ def compared_together(
     """
     specs = [spec for spec in specs if not spec.plant]
     known = [
-        facts_of_spec(spec.to_json(), host_mode if spec.runs_in(host_mode) else _other_mode(spec))
+        facts_of_spec(spec, host_mode if spec.runs_in(host_mode) else _other_mode(spec))
         for spec in specs
     ]
     over = varying_dimension(known)

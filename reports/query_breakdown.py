@@ -120,7 +120,7 @@ def bound_bytes(arm: Arm, one: QueryBreakdown) -> int | None:
     working_set = one.size("working_set")
     peaks = arm.summaries("memory_cap_peak_bytes").values()
     tmpfs = arm.summaries("memory_cap_tmpfs_peak_bytes").values()
-    limit = arm.runs[0].run["spec"]["memory_limit_bytes"]
+    limit = arm.runs[0].spec.memory_limit_bytes
     if working_set is None or not limit or working_set < _NEAR * limit:
         return None
     reached = _REACHED * limit + max((one.high for one in tmpfs), default=0)

@@ -302,9 +302,9 @@ class Report:
         yield Section("Method and commands", [Paragraph(_METHOD), commands], "method")
 
     def _about(self) -> Paragraph:
-        statuses = Counter(str(run.run["status"]) for run in self.runs)
+        statuses = Counter(str(run.result.status) for run in self.runs)
         counts = [f"{statuses[s]} {s}" for s in ("complete", "unknown", "failed") if s in statuses]
-        stamps = sorted(run.run["started_unix_ns"] for run in self.runs)
+        stamps = sorted(run.result.started_unix_ns for run in self.runs)
         span = " to ".join(dict.fromkeys(utc(stamp) for stamp in (stamps[0], stamps[-1])))
         text = f"{counted(len(self.runs), 'run')}: {', '.join(counts)} · {span}"
         if any(True for _ in troubles(self.runs)):
@@ -500,7 +500,7 @@ def _panel_blocks(
             "The engine is a library inside the client: processor time and memory are those of one "
             "process that holds both."
         )
-    kinds = dict.fromkeys(run.run["spec"]["params"].get("update") for run in panel.runs)
+    kinds = dict.fromkeys(run.spec.params.get("update") for run in panel.runs)
     updated = {q.label("operation") for q in tables.kinds} & {"update", "read_modify_write"}
     for kind in kinds:
         if kind in _UPDATES and updated:

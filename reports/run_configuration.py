@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.models.score import ScoreStore, summary
+from harness.store.result import Emulated
 from harness.store.runs import StoredRun
-from harness.store.spec import DEFAULT_MONITORS, HOST_STATE
+from harness.store.spec import HOST_STATE, RunSpec
 from harness.units import format_bytes
 from reports.formatting import BY_MODEL, stand_in_mark
 
@@ -215,39 +216,25 @@ def _followers(setting: str) -> tuple[str, ...]:
     return (f"settings.{setting}", f"engine.settings.{setting}", f"engine.config.{setting}")
 
 
-def placement_name(spec: Mapping[str, Any]) -> str:
-    """The placement of a run's spec, or what an external engine's owner called it.
-
-    Delays planted in the engine's I/O are part of the name: they are wherever its numbers are.
-    """
-    placement = spec["placement"]
-    name = str(placement["name"] if placement else spec["label"] or "external")
-    return " ".join([name, *(["PLANTED", *spec["plant"]] if spec.get("plant") else ())])
+def emulated_tiers(run: StoredRun) -> list[Emulated]:
+    """The emulated tiers that this run's numbers come from."""
+    placement, emulated = run.spec.placement, run.head.emulated
+    return [one for one in emulated if placement is None or one.tier in placement.tiers()]
 
 
-def emulated_tiers(run: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The emulated tiers that this run's numbers come from: ``[{tier, by}]``."""
-    placement = run["spec"]["placement"]
-    if placement is None:
-        return list(run["emulated"])
-    used = {tier for part, tier in placement.items() if part != "name"}
-    return [entry for entry in run["emulated"] if entry["tier"] in used]
-
-
-def modelled_tiers(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+def modelled_tiers(run: StoredRun) -> list[tuple[str, str]]:
     """The modelled tiers that this run's numbers come from, each with its model."""
-    pairs = [text.partition(": ")[::2] for text in run["modelled"]]
-    placement = run["spec"]["placement"] or {}
-    used = {tier for part, tier in placement.items() if part != "name"}
+    pairs = [text.partition(": ")[::2] for text in run.head.modelled]
+    used = run.spec.placement.tiers() if run.spec.placement else ()
     return [(tier, model) for tier, model in pairs if tier in used]
 
 
-def stand_ins(run: Mapping[str, Any]) -> tuple[str, ...]:
+def stand_ins(run: StoredRun) -> tuple[str, ...]:
     """The stand-ins that this run's numbers come from.
 
     ``pmem by tmpfs`` is an emulated tier, ``fast by the model zero`` a modelled one.
     """
-    emulated = (f"{entry['tier']} by {entry['by']}" for entry in emulated_tiers(run))
+    emulated = (f"{one.tier} by {one.by}" for one in emulated_tiers(run))
     return (*emulated, *(f"{tier}{BY_MODEL}{model}" for tier, model in modelled_tiers(run)))
 
 
@@ -256,7 +243,7 @@ def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
     found = {
         f"{text} ({_score_of(run)})" if BY_MODEL in text else text
         for run in runs
-        for text in stand_ins(run.run)
+        for text in stand_ins(run)
     }
     return tuple(sorted(found))
 
@@ -281,22 +268,23 @@ def marked(name: str, emulated: Sequence[str], unknown: bool) -> str:
 
 def facts(run: StoredRun) -> dict[str, str]:
     """Every comparable fact of a run, flat, as text. Times, ids and paths are left out."""
-    flat = spec_facts(run) | {"memory_bytes": _rounded(run.run["memory_bytes"])}
+    flat = spec_facts(run) | {"memory_bytes": _rounded(run.result.memory_bytes)}
     return flat | _manifest_facts(run.manifest) if run.manifest else flat
 
 
 def spec_facts(run: StoredRun) -> dict[str, str]:
     """The facts that were decided before the run: what distinguishes series."""
-    return facts_of_spec(run.head["spec"], run.head["host_mode"])
+    return facts_of_spec(run.spec, run.head.host_mode)
 
 
-def facts_of_spec(spec: Mapping[str, Any], host_mode: str) -> dict[str, str]:
+def facts_of_spec(spec: RunSpec, host_mode: str) -> dict[str, str]:
     """As ``spec_facts``, of the spec of a run that is planned for a host in this mode."""
-    kept = {name: value for name, value in spec.items() if name not in _SPEC_LEFT_OUT}
-    kept["monitors"] = [name for name in spec["monitors"] if name not in DEFAULT_MONITORS]
+    members = spec.to_json().items()
+    kept = {name: value for name, value in members if name not in _SPEC_LEFT_OUT}
+    kept["monitors"] = list(spec.added_monitors)
     flat = dict(_flatten("", kept))
-    arm = {"arm": spec["label"]} if spec["placement"] and spec["label"] else {}
-    return flat | {"placement": placement_name(spec), "host_mode": host_mode} | arm
+    arm = {"arm": spec.label} if spec.placement and spec.label else {}
+    return flat | {"placement": spec.where, "host_mode": host_mode} | arm
 
 
 def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -9,27 +9,27 @@ from harness.errors import UsageError, nearest
 from harness.experiment.placement import PARTS
 from harness.store.runs import Store, StoredRun
 from harness.units import parse_size
-from reports.run_configuration import placement_name, spec_facts
+from reports.run_configuration import spec_facts
 
 _Field = Callable[[StoredRun], str]
 
 _FIELDS: dict[str, _Field] = {
-    "placement": lambda run: placement_name(run.head["spec"]),
-    "engine": lambda run: str(run.head["spec"]["engine"]),
-    "workload": lambda run: str(run.head["spec"]["workload"]),
-    "host_mode": lambda run: str(run.head["host_mode"]),
-    "tuning": lambda run: str(run.head["spec"]["tuning"]),
-    "memory_limit": lambda run: str(run.head["spec"]["memory_limit_bytes"] or "none"),
-    "threads": lambda run: str(run.head["spec"]["threads"] or "none"),
-    "cpus": lambda run: str(run.head["spec"].get("cpus") or "all"),
-    "listen": lambda run: str(run.head["spec"].get("listen") or "none"),
-    "arm": lambda run: str(run.head["spec"].get("label") or "none"),
-    "driver": lambda run: str(run.head["spec"]["driver"]),
-    "plant": lambda run: " ".join(run.head["spec"].get("plant", ())) or "none",
-    "block": lambda run: str(run.head["spec"]["block"]),
-    "status": lambda run: str(run.head["status"]),
-    "experiment": lambda run: str(run.head["experiment"]["name"]),
-    "host": lambda run: str(run.head["host"]["hostname"]) if run.head["host"] else "unknown",
+    "placement": lambda run: run.spec.where,
+    "engine": lambda run: str(run.spec.engine),
+    "workload": lambda run: str(run.spec.workload),
+    "host_mode": lambda run: str(run.head.host_mode),
+    "tuning": lambda run: str(run.spec.tuning),
+    "memory_limit": lambda run: str(run.spec.memory_limit_bytes or "none"),
+    "threads": lambda run: str(run.spec.threads or "none"),
+    "cpus": lambda run: str(run.spec.cpus or "all"),
+    "listen": lambda run: str(run.spec.listen or "none"),
+    "arm": lambda run: str(run.spec.label or "none"),
+    "driver": lambda run: str(run.spec.driver),
+    "plant": lambda run: " ".join(run.spec.plant) or "none",
+    "block": lambda run: str(run.spec.block),
+    "status": lambda run: str(run.head.status),
+    "experiment": lambda run: str(run.head.experiment.name),
+    "host": lambda run: str(run.head.host.hostname) if run.head.host else "unknown",
 }
 
 
@@ -94,7 +94,7 @@ def experiment(store: Store, text: str) -> list[StoredRun]:
     runs = store.runs()
     if found := _of_experiment(runs, text):
         return found
-    known = sorted({str(run.head["experiment"]["name"]) for run in unplanted(runs)})
+    known = sorted({str(run.head.experiment.name) for run in unplanted(runs)})
     raise UsageError(
         f"experiment {text!r}",
         f"it has no finished run in {store.root}{nearest(text, known)}",
@@ -107,14 +107,13 @@ def _of_experiment(runs: Iterable[StoredRun], text: str) -> list[StoredRun]:
     return [
         run
         for run in unplanted(runs)
-        if run.head["experiment"]["name"] == name
-        and run.head["experiment"]["hash"].startswith(version)
+        if run.head.experiment.name == name and run.head.experiment.hash.startswith(version)
     ]
 
 
 def unplanted(runs: Iterable[StoredRun]) -> list[StoredRun]:
     """Those without planted delays, which slow a device on purpose."""
-    return [run for run in runs if not run.head["spec"].get("plant")]
+    return [run for run in runs if not run.spec.plant]
 
 
 def _by_fields(runs: list[StoredRun], text: str, named: bool = False) -> list[StoredRun]:

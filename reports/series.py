@@ -96,7 +96,7 @@ class Panel:
     @property
     def engine_name(self) -> str:
         """Return the engine without its version, as specs name it."""
-        return str(self.arms[0].runs[0].run["spec"]["engine"])
+        return str(self.arms[0].runs[0].spec.engine)
 
     @property
     def runs(self) -> list[StoredRun]:
@@ -173,12 +173,12 @@ def _check_known(dim: Dimension, known: Known) -> None:
 def _rank(run: StoredRun) -> tuple[bool, bool, int]:
     """Sort real tiers before emulated ones, block devices first, else as they ran."""
     kinds = {tier["kind"] for tier in run.manifest["tiers"]} if run.manifest else set()
-    return bool(emulations([run])), kinds != {"block"}, run.run["started_unix_ns"]
+    return bool(emulations([run])), kinds != {"block"}, run.result.started_unix_ns
 
 
 def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Context]:
     """Sort by workload and engine in the order given, then by what distinguishes the panels."""
-    places = list(dict.fromkeys((r.run["spec"]["workload"], r.run["spec"]["engine"]) for r in runs))
+    places = list(dict.fromkeys((r.spec.workload, r.spec.engine) for r in runs))
     workloads = list(dict.fromkeys(workload for workload, _ in places))
     sets = [one.own for one in found]
     telling = by_relevance(leading(differing(sets), sets))
@@ -193,11 +193,11 @@ def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Conte
 
 
 def _engine(context: Context) -> str:
-    return str(context.runs[0].run["spec"]["engine"])
+    return str(context.runs[0].spec.engine)
 
 
 def _workload(context: Context) -> str:
-    return str(context.runs[0].run["spec"]["workload"])
+    return str(context.runs[0].spec.workload)
 
 
 def _baseline_first(made: Sequence[Panel], baseline: str) -> list[Panel]:
@@ -216,14 +216,12 @@ def _baseline_first(made: Sequence[Panel], baseline: str) -> list[Panel]:
 def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Known) -> Panel:
     runs = context.runs
     titles = dict.fromkeys(
-        f"{run.run['spec']['engine']} {run.manifest['engine']['version']}"
-        for run in runs
-        if run.manifest
+        f"{run.spec.engine} {run.manifest['engine']['version']}" for run in runs if run.manifest
     )
     return Panel(
         _distinction(context, found, dim),
         " and ".join(titles) or _engine(context),
-        str(runs[0].run["spec"]["workload"]),
+        str(runs[0].spec.workload),
         tuple(Arm(name, value, tuple(held)) for name, value, held in arms(runs, dim, known)),
         apart=context.apart,
     )
@@ -367,7 +365,7 @@ def _name_apart(value: str, runs: Sequence[StoredRun], peers: Sequence[Facts], k
 
 def _mixed_within_arms(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> dict[str, str]:
     """Return facts that differ among usable runs of one value of the dimension, in words."""
-    usable = (known[run.directory] for run in runs if run.run["status"] != "failed")
+    usable = (known[run.directory] for run in runs if run.result.status != "failed")
     by_value = grouped((own.get(dim.fact), own) for own in usable)
     values: dict[str, dict[str, None]] = {}
     for sets in by_value.values():
@@ -380,8 +378,8 @@ def _split(
     runs: Sequence[StoredRun], key: Callable[[StoredRun], Mapping[str, str]]
 ) -> list[list[StoredRun]]:
     """Split usable runs by key; a failed one, which may lack facts, goes where it fits best."""
-    failed = [run for run in runs if run.run["status"] == "failed"]
-    usable = (run for run in runs if run.run["status"] != "failed")
+    failed = [run for run in runs if run.result.status == "failed"]
+    usable = (run for run in runs if run.result.status != "failed")
     sets = grouped((frozenset(key(run).items()), run) for run in usable)
     if not sets:
         return [list(runs)]
@@ -397,7 +395,7 @@ def _only(names: Sequence[str], known: Known, run: StoredRun) -> Facts:
 
 
 def _facts_of(runs: Sequence[StoredRun], known: Known) -> Facts:
-    usable = next((run for run in runs if run.run["status"] != "failed"), runs[0])
+    usable = next((run for run in runs if run.result.status != "failed"), runs[0])
     return known[usable.directory]
 
 

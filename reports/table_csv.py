@@ -13,7 +13,7 @@ from reports.arm import Arm
 from reports.compared_rows import Row as CompareRow
 from reports.formatting import utc
 from reports.query_breakdown import KINDS, BreakdownRow
-from reports.run_configuration import emulations, placement_name
+from reports.run_configuration import emulations
 from reports.series import Panel
 from reports.values import Quantity, measured
 
@@ -96,20 +96,20 @@ def _number(value: float | None) -> str:
 
 
 def _about(run: StoredRun) -> dict[str, object]:
-    result, spec = run.run, run.run["spec"]
+    result, spec = run.result, run.spec
     return {
         "run_id": run.run_id,
-        "experiment": result["experiment"]["name"],
-        "started_utc": utc(result["started_unix_ns"]),
-        "workload": spec["workload"],
-        "params": _params(spec["params"]),
-        "driver": spec["driver"],
-        "engine": spec["engine"],
+        "experiment": result.experiment.name,
+        "started_utc": utc(result.started_unix_ns),
+        "workload": spec.workload,
+        "params": _params(spec.params),
+        "driver": spec.driver,
+        "engine": spec.engine,
         "engine_version": run.manifest["engine"]["version"] if run.manifest else "",
-        "placement": placement_name(spec),
-        "host_mode": result["host_mode"],
-        "block": spec["block"],
-        "status": result["status"],
+        "placement": spec.where,
+        "host_mode": result.host_mode,
+        "block": spec.block,
+        "status": result.status,
         "emulated": "; ".join(emulations([run])),
     }
 
@@ -176,8 +176,7 @@ def _metrics(run: StoredRun, of_arm: _OfArm | None) -> Iterator[dict[str, str]]:
         more = of_arm.cells(quantity) if of_arm else {}
         yield dict(zip(_METRIC, cells, strict=True)) | more
     if not found:
-        error = run.run["error"]
-        why = f"{error['problem']}: {error['context']}" if error else "no metrics"
+        why = str(run.result.error or "no metrics")
         more = of_arm.cells(None) if of_arm else {}
         yield dict.fromkeys(_METRIC, "") | {"note": why} | more
 

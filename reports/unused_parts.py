@@ -87,6 +87,7 @@ def _sum(run: StoredRun, name: str, **labels: str | None) -> float | None:
 
 
 def _values(run: StoredRun, name: str, **labels: str | None) -> Iterator[float]:
-    for metric in run.run["metrics"]:
-        if metric["name"] == name and labels.items() <= metric["labels"].items():
-            yield metric["value"]
+    for metric in run.result.metrics:
+        same = metric.name == name and labels.items() <= metric.labels.items()
+        if same and metric.value is not None:
+            yield metric.value

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from harness import hdr
-from harness.store.result import Better
+from harness.store.result import Better, Metric
 from harness.store.runs import StoredRun
 from reports.micro.configured import comparable_metrics
 
@@ -96,9 +95,9 @@ def mean_durations(run: StoredRun, metric: str) -> dict[Quantity, Measured]:
     """
     found: dict[Quantity, Measured] = {}
     for one in comparable_metrics(run):
-        durations = histogram(one) if one["name"] == metric else None
+        durations = histogram(one) if one.name == metric else None
         if durations is not None and durations.total:
-            labels = (*sorted(one["labels"].items()), (_STATISTIC, "mean"))
+            labels = (*sorted(one.labels.items()), (_STATISTIC, "mean"))
             quantity = Quantity(metric, labels)
             found[quantity] = _of_quantity(quantity, one, durations.mean, "the mean of each run")
     return found
@@ -157,29 +156,27 @@ def _decoded(text: str) -> hdr.Histogram:
     return hdr.decode(text)
 
 
-def histogram(metric: Mapping[str, Any]) -> hdr.Histogram | None:
+def histogram(metric: Metric) -> hdr.Histogram | None:
     """Return the histogram of a metric of run.json; None where it has none."""
-    return _decoded(metric["hdr"]) if "hdr" in metric else None
+    return _decoded(metric.hdr) if metric.hdr is not None else None
 
 
-def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
+def _of_metric(metric: Metric) -> Iterator[Measured]:
     durations = histogram(metric)
     if durations is None:
         yield _measured(metric)
         return
     if not durations.total:
         return
-    name, labels = metric["name"], tuple(sorted(metric["labels"].items()))
+    name, labels = metric.name, tuple(sorted(metric.labels.items()))
     for percent, at in zip(PERCENTS, durations.percentiles(PERCENTS), strict=True):
         quantity = Quantity(name, (*labels, ("percentile", f"{percent:g}")))
         value, note = _percentile(float(at), percent, durations.total)
         yield _of_quantity(quantity, metric, value, note)
 
 
-def _of_quantity(
-    quantity: Quantity, metric: Mapping[str, Any], value: float | None, note: str
-) -> Measured:
-    return Measured(quantity, metric["name"], metric["unit"], metric["better"], value, note)
+def _of_quantity(quantity: Quantity, metric: Metric, value: float | None, note: str) -> Measured:
+    return Measured(quantity, metric.name, metric.unit, metric.better, value, note)
 
 
 def _percentile(value: float, percent: float, total: int) -> tuple[float | None, str]:
@@ -189,8 +186,8 @@ def _percentile(value: float, percent: float, total: int) -> tuple[float | None,
     return value, OF_HISTOGRAM
 
 
-def _measured(metric: Mapping[str, Any]) -> Measured:
-    name, labels = metric["name"], metric["labels"]
+def _measured(metric: Metric) -> Measured:
+    name, labels = metric.name, metric.labels
     if "stream" in labels and name.startswith("query_"):
         # A query next to others is not the query alone, though its metric is called the same:
         # no table, chart or family of comparisons may hold both.
@@ -203,18 +200,15 @@ def _measured(metric: Mapping[str, Any]) -> Measured:
     return _of_quantity(Quantity(name, tuple(sorted_labels)), metric, value, note)
 
 
-def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:
+def _one_number(metric: Metric) -> tuple[float | None, str]:
     """Return the number that stands for the run among its repeats.
 
     Samples within a run are not repeats of it, so a run counts once, with their median.
     """
-    if "value" in metric:
-        return float(metric["value"]), ""
-    if "samples" in metric:
-        samples = metric["samples"]
-        text = f"median of {len(samples)} samples a run"
-        return (float(statistics.median(samples)), text) if samples else (None, "no samples")
-    raise ValueError(f"metric {metric['name']} has neither value nor samples")
+    if metric.samples is None:
+        return None if metric.value is None else float(metric.value), ""
+    text = f"median of {len(metric.samples)} samples a run"
+    return (None, "no samples") if metric.median is None else (float(metric.median), text)
 
 
 def is_ready_made(one: Measured | None) -> bool:

@@ -6,14 +6,15 @@ from typing import Any
 
 from harness.execution.run import ResolvedRun
 from harness.experiment.placement import parse_placement
+from harness.store.result import RunResult
 from harness.store.runs import RunFolder
 from harness.store.spec import RUN_SCHEMA, RunSpec
 
 SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
 
 
-def result(writer: RunFolder, status: str = "complete") -> dict[str, Any]:
-    return {
+def result(writer: RunFolder, status: str = "complete") -> RunResult:
+    document: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "run_id": writer.run_id,
         "status": status,
@@ -33,6 +34,7 @@ def result(writer: RunFolder, status: str = "complete") -> dict[str, Any]:
         "checks": [],
         "error": None,
     }
+    return RunResult.from_json(document)
 
 
 class Runnable(ResolvedRun):

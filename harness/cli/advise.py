@@ -258,7 +258,7 @@ def _further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:
 
     A continued command is corrected for a look more, which takes a pair more.
     """
-    took = [int(run.run["duration_ns"]) for run in runs if run.run["status"] != "failed"]
+    took = [int(run.result.duration_ns) for run in runs if run.result.status != "failed"]
     missing = max(1, _PAIRS + 1 - pairs)
     return round(1.2 * median(took) * arms * missing) if took else None
 

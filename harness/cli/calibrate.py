@@ -64,14 +64,14 @@ def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
         raise
     found = _stored(finished, into, 2)
     if not found:
-        failed = sum(run.run["status"] == "failed" for run in finished)
+        failed = sum(run.result.status == "failed" for run in finished)
         raise RunFailed(
             "calibrate",
             f"{failed} of {len(finished)} runs failed",
             f"`harness runs list --results {into.folder}` shows them",
         )
     _print(found, resolve, options.json_)
-    if any(run.run["status"] == "failed" for run in finished):  # also where its twin did not
+    if any(run.result.status == "failed" for run in finished):  # also where its twin did not
         raise typer.Exit(1)
     show.exit_for(attempts)
 

@@ -128,7 +128,7 @@ def usual_facts(spec: RunSpec) -> dict[str, str]:
     from reports.run_configuration import facts_of_spec
 
     usual = RunSpec(spec.workload, "", None, default_params(spec))
-    return facts_of_spec(usual.to_json(), "Default")
+    return facts_of_spec(usual, "Default")
 
 
 def short_phases(parameters: type[Parameters], given: Mapping[str, str]) -> dict[str, str]:
@@ -179,15 +179,6 @@ def available(find: Callable[[], T]) -> tuple[T | None, str | None]:
         return find(), None
     except UsageError as error:
         return None, f"{error.context}; {error.hint}"
-
-
-def metric_value(run: Mapping[str, Any], name: str, **labels: str) -> float | None:
-    """The value of one metric of a run.json, None where it is not there."""
-    for metric in run["metrics"]:
-        if metric["name"] == name and metric["labels"] == labels:
-            value: float | None = metric.get("value")
-            return value
-    return None
 
 
 def chosen_runs(

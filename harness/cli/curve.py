@@ -118,7 +118,7 @@ def curve(parameters: type[Parameters], options: CurveOptions, more: More | None
     if attempts is None:
         return
     (first,) = last_attempts(attempts)
-    if first.run["status"] == "failed":
+    if first.result.status == "failed":
         show.runs([first], options.json_)
         raise typer.Exit(1)
     shapes, left_out = _shapes(first, parts)
@@ -196,7 +196,7 @@ def _curve(
     from reports.response import at_latencies, curve_of, measured_of
 
     part = shape.part
-    complete = [run for run in finished if run.run["status"] != "failed"]
+    complete = [run for run in finished if run.result.status != "failed"]
     real = [run for run in complete if not run.spec.models]
     today = measured_of(real)
     found = [

@@ -37,7 +37,6 @@ from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say
 from harness.tiers.discovery import stand_in_names
 from harness.units import counted, format_bytes, format_ns
-from harness.warnings import RunWarning
 from harness.yamlfile import Document
 
 app = typer.Typer(help="List and show suites of microbenchmarks.", no_args_is_help=True)
@@ -219,7 +218,7 @@ def _print(
     from reports.run_configuration import stand_ins
 
     if options.json_:
-        print_json({"runs": [stored.run for stored in finished]})
+        print_json({"runs": [stored.document for stored in finished]})
         return
     perma = options.format_ == "perma"
     if perma:
@@ -227,14 +226,14 @@ def _print(
         print_json([entry for stored, one in pairs for entry in _perma(stored, one)])
     for stored in finished:
         out = sys.stderr if perma else sys.stdout  # no part of that JSON
-        notes = (stand_in_text(stand_ins(stored.run)), "resumed" * bool(stored.run["resumed"]))
+        notes = (stand_in_text(stand_ins(stored)), "resumed" * bool(stored.result.resumed))
         marks = filter(None, notes)
-        say("  ".join([stored.run_id, stored.run["status"], *marks]), file=out)
+        say("  ".join([stored.run_id, stored.result.status, *marks]), file=out)
         if not perma:
-            print_figures(stored.run)
-        for entry in stored.run["uncontrolled"]:
-            say(f"warning: {RunWarning.from_json(entry)}", file=out)
-        for line in show.problems(stored.run):
+            print_figures(stored.result.metrics)
+        for warning in stored.result.uncontrolled:
+            say(f"warning: {warning}", file=out)
+        for line in show.problems(stored.result):
             say(line, file=out)
 
 
@@ -243,4 +242,4 @@ def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:
     if kept is None:  # it failed
         return []
     result = SuiteResult.read(resolved.scaled.measurements, resolved.repeats, kept["result"])
-    return perma_results(result, memory_of(resolved.tier), stored.run["uncontrolled"])
+    return perma_results(result, memory_of(resolved.tier), stored.result.uncontrolled)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from harness import hdr
+from harness.store.result import Metric
 from harness.terminal import print_table
 from harness.units import format_ns
 
@@ -18,14 +17,14 @@ _OF_PARTS = f"of each call: {_PERCENTILES}"
 _AS_DONE = ("sync", "direct")
 
 
-def print_figures(run: Mapping[str, Any]) -> None:
-    """Print the figures of a run as ``run.json`` has them."""
+def print_figures(metrics: Iterable[Metric]) -> None:
+    """Print the figures of a run."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    for metric in (one for one in run["metrics"] if one["better"] != "none"):
-        labels = metric["labels"]
+    for metric in (one for one in metrics if one.better != "none"):
+        labels = metric.labels
         if cell := _cell(metric):
             column, text = cell
-            row = rows.setdefault((_title(metric["name"], labels), labels.get("job", "")), {})
+            row = rows.setdefault((_title(metric.name, labels), labels.get("job", "")), {})
             row[column] = f"{row[column]}\n{text}" if column in row else text
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     several = any(job for _, job in rows)
@@ -50,15 +49,15 @@ def _title(metric: str, labels: Mapping[str, str]) -> str:
     return f"{name} ({details})" if details else name
 
 
-def _cell(metric: Mapping[str, Any]) -> tuple[str, str] | None:
+def _cell(metric: Metric) -> tuple[str, str] | None:
     """Return the column and the text of a metric."""
-    name = metric["name"]
-    if "hdr" in metric:
-        return _percentiles(name, hdr.decode(metric["hdr"]))
-    value = statistics.median(metric.get("samples") or [metric.get("value", 0.0)])
-    if metric["unit"] == "B/s":
+    name = metric.name
+    if metric.hdr is not None:
+        return _percentiles(name, hdr.decode(metric.hdr))
+    value = metric.median or 0.0
+    if metric.unit == "B/s":
         return "GB/s", f"{value / 1e9:.3g}"
-    if metric["unit"] == "ns":
+    if metric.unit == "ns":
         return name.removesuffix("_ns").replace("_", " "), format_ns(value)
     if name == "operations_per_second":
         return "operations/s", f"{value:,.0f}"

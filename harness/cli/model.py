@@ -292,7 +292,7 @@ def _score(
 ) -> Score:
     from reports.response import scored
 
-    complete = [run for run in finished if run.run["status"] != "failed"]
+    complete = [run for run in finished if run.result.status != "failed"]
     real = {run.spec.block: run for run in complete if not run.spec.models}
     pairs = [
         (run, real[run.spec.block])

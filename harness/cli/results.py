@@ -81,7 +81,7 @@ def compare(
     sides = select(where, a, *(runs or ())), select(where, b, *(runs or ()))
     blocks = {_block(stored) for side in sides for stored in side}
     neighbours = [stored for stored in where.runs() if _block(stored) in blocks]
-    if above is not None and all(stored.run["status"] == "failed" for stored in sides[1]):
+    if above is not None and all(stored.result.status == "failed" for stored in sides[1]):
         raise RunFailed(f"compare {b}", "each of its runs failed", "`harness runs show` has why")
     found = compared(*sides, over or (), anyway, neighbours=neighbours)
     if json_:
@@ -107,7 +107,7 @@ def compare(
 
 def _block(stored: StoredRun) -> tuple[str, int]:
     """The block of its plan, whose runs say how long it took."""
-    return stored.head["experiment"]["hash"], stored.head["spec"]["block"]
+    return stored.head.experiment.hash, stored.spec.block
 
 
 def explain(
@@ -309,11 +309,11 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
     runs = experiment(where, name)
     if "@" in name:
         return runs
-    latest = max(runs, key=lambda stored: int(stored.head["started_unix_ns"]))
-    if latest.head["experiment"].get("several_commands"):
+    latest = max(runs, key=lambda stored: int(stored.head.started_unix_ns))
+    if latest.head.experiment.several_commands:
         return runs
-    version = latest.head["experiment"]["hash"]
-    series = {r.spec.series() for r in runs if r.head["experiment"]["hash"] == version}
+    version = latest.head.experiment.hash
+    series = {r.spec.series() for r in runs if r.head.experiment.hash == version}
     kept = [stored for stored in runs if stored.spec.series() in series]
     if len(kept) < len(runs):
         warn(
@@ -357,7 +357,7 @@ def repro(
             (again,) = prepare_all([original.spec], env)
         verdict = repeat(original, again, env, where, tolerance)
     if json_:
-        print_json({"repro": verdict.to_json(), "runs": [verdict.again.run]})
+        print_json({"repro": verdict.to_json(), "runs": [verdict.again.document]})
     else:
         from reports.formatting import stand_in_text
         from reports.run_configuration import emulations

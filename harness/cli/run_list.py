@@ -207,7 +207,7 @@ def _print_sequence(
     found, looks = results(sequence, finished), sequence.plan.looks
     if json_:
         rule = {"looks": looks, "counts": list(sequence.counts), "ended": ended}
-        runs = [stored.run for stored in finished]
+        runs = [stored.document for stored in finished]
         print_json({"runs": runs, "sequence": {**rule, "comparisons": found}})
         return
     show.runs(finished, json_)

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,12 +28,12 @@ from harness.cli.common import (
 from harness.cli.micro_table import print_figures
 from harness.errors import UsageError
 from harness.store.checkpoint import steps_kept, under_way
+from harness.store.result import Metric
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import MICRO, NATIVE
+from harness.store.spec import MICRO, NATIVE, JsonObject
 from harness.supervise.user_files import replacing
 from harness.terminal import print_table, say
 from harness.units import format_bytes, format_ns, parse_size
-from harness.warnings import RunWarning
 
 app = typer.Typer(help="List, show, remove, export and import runs.", no_args_is_help=True)
 
@@ -58,13 +58,13 @@ def _row(stored: StoredRun) -> tuple[str, ...]:
     from reports.run_configuration import stand_ins
 
     head = stored.head
-    notes = (stand_in_mark(stand_ins(head)), "resumed" if head["resumed"] else "")
+    notes = (stand_in_mark(stand_ins(stored)), "resumed" if head.resumed else "")
     return (
         stored.run_id,
-        head["status"],
-        head["experiment"]["name"],
+        head.status,
+        head.experiment.name,
         _what(stored),
-        _result(*head["result"]) if head["result"] else "",
+        _result(*head.result) if head.result else "",
         "; ".join(filter(None, notes)),
     )
 
@@ -132,7 +132,7 @@ def show_(
 
 
 def _document(stored: StoredRun) -> dict[str, Any]:
-    return {"run": stored.run, "manifest": stored.manifest}
+    return {"run": stored.document, "manifest": stored.manifest}
 
 
 def _documents(chosen: Sequence[StoredRun]) -> dict[str, Any]:
@@ -143,12 +143,12 @@ def _print_run(stored: StoredRun, verbose: bool) -> None:
     from reports.formatting import stand_in_text  # reports are loaded where they are needed
     from reports.run_configuration import emulations
 
-    run, manifest = stored.run, stored.manifest
-    say(f"{stored.run_id}  {run['status']}  {show.where(stored)}")
+    result, manifest = stored.result, stored.manifest
+    say(f"{stored.run_id}  {result.status}  {show.where(stored)}")
     if found := emulations([stored]):
         say(stand_in_text(found))
-    for cut in run.get("resumed", ()):
-        say(f"RESUMED after {cut['after_step']}: {cut['kept_steps']} earlier steps reused")
+    for cut in result.resumed:
+        say(f"RESUMED after {cut.after_step}: {cut.kept_steps} earlier steps reused")
     if manifest:
         engine = manifest["engine"]
         say(f"engine   {engine['name']} {engine['version']} ({engine['source']})", hanging=9)
@@ -157,31 +157,31 @@ def _print_run(stored: StoredRun, verbose: bool) -> None:
     spec = stored.spec
     params = spec.params if verbose else set_params(spec)
     say(f"workload {spec.workload} by {spec.driver}: {_params_text(params)}", hanging=9)
-    if run["data_bytes"] is not None and run["memory_bytes"]:
-        ratio = run["data_bytes"] / run["memory_bytes"]
-        say(f"data     {format_bytes(run['data_bytes'])}: {ratio:.2g} × memory", hanging=9)
+    if result.data_bytes is not None and result.memory_bytes:
+        ratio = result.data_bytes / result.memory_bytes
+        say(f"data     {format_bytes(result.data_bytes)}: {ratio:.2g} × memory", hanging=9)
     if spec.workload == MICRO:
-        print_figures(run)
+        print_figures(result.metrics)
     else:
-        _print_metrics(run)
-    for entry in run["uncontrolled"]:
-        say(f"warning  {RunWarning.from_json(entry)}", hanging=9)
-    passed = sum(check["status"] == "passed" for check in run["checks"])
-    say(f"checks   {passed} of {len(run['checks'])} passed", hanging=9)
-    for line in show.problems(run):
+        _print_metrics(result.metrics)
+    for warning in result.uncontrolled:
+        say(f"warning  {warning}", hanging=9)
+    passed = sum(check.status == "passed" for check in result.checks)
+    say(f"checks   {passed} of {len(result.checks)} passed", hanging=9)
+    for line in show.problems(result):
         say(line)
-    if run["error"]:
-        print(run["error"].get("traceback", ""), end="")
+    if result.error:
+        print(result.error.traceback, end="")
 
 
-def _print_metrics(run: Mapping[str, Any]) -> None:
+def _print_metrics(metrics: Iterable[Metric]) -> None:
     print_table(
         ("metric", "labels", "value"),
         [
-            (m["name"], " ".join(f"{k}={v}" for k, v in m["labels"].items()), _value(m))
-            for m in run["metrics"]
-            if m["better"] != "none" or m["name"].startswith(_OPERATIONS)
-            if "value" in m or "hdr" in m
+            (m.name, " ".join(f"{k}={v}" for k, v in m.labels.items()), text)
+            for m in metrics
+            if m.better != "none" or m.name.startswith(_OPERATIONS)
+            if (text := _value(m))
         ],
     )
 
@@ -197,7 +197,7 @@ def _tier_text(tier: Mapping[str, Any]) -> str:
     return f"{tier['kind']}, {facts['filesystem']}{device}{dax}"
 
 
-def _params_text(params: Mapping[str, Any]) -> str:
+def _params_text(params: JsonObject) -> str:
     """``warehouses 1, users 4, ramp_up 5s, …``: parameters that have a value."""
     return ", ".join(
         f"{name} {show.parameter_text(value, ',')}"
@@ -206,17 +206,18 @@ def _params_text(params: Mapping[str, Any]) -> str:
     )
 
 
-def _value(metric: Mapping[str, Any]) -> str:
-    """With its unit; of a histogram some percentiles."""
-    if "hdr" in metric:
-        times = hdr.decode(metric["hdr"])
+def _value(metric: Metric) -> str:
+    """With its unit; of a histogram some percentiles; empty of samples."""
+    if metric.hdr is not None:
+        times = hdr.decode(metric.hdr)
         shares = [share for share in (50.0, 95.0, 99.0) if times.total >= hdr.fewest(share)]
         pairs = zip(shares, times.percentiles(shares), strict=True)
         return ", ".join(f"p{share:g} {format_ns(time_ns)}" for share, time_ns in pairs) or "–"
-    if metric["unit"] == "ns":
-        return format_ns(metric["value"])
-    unit = "" if metric["unit"] == "1" else f" {metric['unit']}"
-    value = metric["value"]
+    if (value := metric.value) is None:
+        return ""
+    if metric.unit == "ns":
+        return format_ns(value)
+    unit = "" if metric.unit == "1" else f" {metric.unit}"
     return f"{value:,.0f}{unit}" if abs(value) >= 1000 else f"{value:g}{unit}"
 
 
@@ -399,4 +400,4 @@ def import_(
         return
     say(f"{len(done.new)} runs imported, {len(done.known)} already present")
     for stored in done.new:
-        say(f"  {stored.run_id}  {stored.run['status']}")
+        say(f"  {stored.run_id}  {stored.result.status}")

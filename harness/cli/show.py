@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import typer
 
 from harness import hdr, paths
-from harness.cli.common import UNNAMED, given, metric_value, print_json
+from harness.cli.common import UNNAMED, given, print_json
 from harness.errors import UsageError
 from harness.execution.run_list import last_attempts
+from harness.store.result import Metric, RunResult
 from harness.store.runs import StoredRun
 from harness.store.spec import canonical_json
 from harness.terminal import print_table, say, say_command
@@ -22,7 +23,7 @@ from harness.units import format_ns
 def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     """Print each run with its headline, or all as JSON."""
     if json_:
-        print_json({"runs": [stored.run for stored in finished]})
+        print_json({"runs": [stored.document for stored in finished]})
         return
     _print_answers(finished)
     _print_headlines(finished)
@@ -30,7 +31,7 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     if len({stored.spec.driver for stored in finished}) > 1:
         agreement(finished)
     for stored in finished:
-        for line in problems(stored.run):
+        for line in problems(stored.result):
             say(f"{stored.run_id}: {line}")
 
 
@@ -42,7 +43,7 @@ def _print_answers(finished: Sequence[StoredRun]) -> None:
     from reports.page import print_blocks  # reports are loaded where they are needed
     from reports.report import Report
 
-    usable = [stored for stored in finished if stored.run["status"] != "failed"]
+    usable = [stored for stored in finished if stored.result.status != "failed"]
     if not usable:
         return
     root = usable[0].results
@@ -60,18 +61,17 @@ def _print_answers(finished: Sequence[StoredRun]) -> None:
 
 def _experiment(stored: StoredRun) -> str:
     """The runs of this command, as --experiment selects them: unnamed ones by their plan's hash."""
-    entry = stored.head["experiment"]
-    return f"{entry['name']}@{entry['hash']}" if entry["name"] == UNNAMED else str(entry["name"])
+    entry = stored.head.experiment
+    return f"{entry.name}@{entry.hash}" if entry.name == UNNAMED else entry.name
 
 
-def problems(run: Mapping[str, Any]) -> Iterator[str]:
+def problems(result: RunResult) -> Iterator[str]:
     """The error of a run, and its checks that did not pass."""
-    if error := run["error"]:
-        yield f"error: {error['problem']}: {error['context']}\n  {error['hint']}"
-    for check in run["checks"]:
-        if check["status"] != "passed":
-            of = " ".join(check["labels"].values())
-            yield f"{check['name']} {of} {check['status']}: {check['detail']}"
+    if error := result.error:
+        yield f"error: {error}\n  {error.hint}"
+    for check in result.checks:
+        if check.status != "passed":
+            yield f"{check.name} {' '.join(check.labels.values())} {check.status}: {check.detail}"
 
 
 def parameter_text(value: Any, separator: str = " ") -> str:
@@ -89,10 +89,10 @@ def value_text(metric: str, value: float) -> str:
 def _print_figures(finished: Sequence[StoredRun]) -> None:
     """Print queries per hour, of the runs that have them."""
     rows = [
-        (stored.run_id, metric["name"].removesuffix("_queries_per_hour"), f"{metric['value']:,.1f}")
+        (stored.run_id, metric.name.removesuffix("_queries_per_hour"), f"{metric.value or 0:,.1f}")
         for stored in finished
-        for metric in stored.run["metrics"]
-        if metric["name"].endswith("_queries_per_hour")
+        for metric in stored.result.metrics
+        if metric.name.endswith("_queries_per_hour")
     ]
     if rows:
         print_table(("run", "figure (see docs/tpch.md)", "queries/h"), rows)
@@ -101,14 +101,14 @@ def _print_figures(finished: Sequence[StoredRun]) -> None:
 def _print_headlines(finished: Sequence[StoredRun]) -> None:
     """Print one row a run, with a column for each result that one of them has."""
     headlines = [
-        {**varied, **_headline(stored.run)}
+        {**varied, **_headline(stored.result)}
         for varied, stored in zip(_varied(finished), finished, strict=True)
     ]
     columns = list(dict.fromkeys(name for one in headlines for name in one))
     print_table(
         ("run", "status", *columns, "note"),
         [
-            (stored.run_id, stored.run["status"], *(one.get(c, "") for c in columns), _note(stored))
+            (stored.run_id, stored.result.status, *(one.get(c, "") for c in columns), _note(stored))
             for stored, one in zip(finished, headlines, strict=True)
         ],
     )
@@ -132,17 +132,17 @@ def _varied(finished: Sequence[StoredRun]) -> list[dict[str, str]]:
     return [{parameter_words(fact): readable(one.get(fact)) for fact in columns} for one in sets]
 
 
-def _headline(run: Mapping[str, Any]) -> dict[str, str]:
+def _headline(result: RunResult) -> dict[str, str]:
     """Column to text: times of queries, or rates and times of operations."""
     found = {
         column: value_text(name, value)
         for column, name in _RESULTS.items()
-        if (value := metric_value(run, name)) is not None
-    } | _p95s(run)
+        if (value := result.value(name)) is not None
+    } | _p95s(result.metrics)
     for column, names in _CHECKS.items():
-        checks = [check for check in run["checks"] if check["name"] in names]
+        checks = [check for check in result.checks if check.name in names]
         if checks:
-            passed = sum(check["status"] == "passed" for check in checks)
+            passed = sum(check.status == "passed" for check in checks)
             found[column] = f"{passed}/{len(checks)} right"
     return found
 
@@ -161,16 +161,16 @@ _RESULTS = {
 _CHECKS = {"answers": ("answer",), "data": ("consistency", "durability", "records")}
 
 
-def _p95s(run: Mapping[str, Any]) -> dict[str, str]:
+def _p95s(metrics: Iterable[Metric]) -> dict[str, str]:
     """``{"New-Order p95": "21.2 ms"}``; of operations all of them, of transactions this one."""
     found = {}
-    for metric in run["metrics"]:
-        operation = metric["labels"].get("operation") if "part" not in metric["labels"] else None
-        if metric["labels"] == {"transaction": "new_order"}:
+    for metric in metrics:
+        operation = metric.labels.get("operation") if "part" not in metric.labels else None
+        if metric.labels == {"transaction": "new_order"}:
             operation = "New-Order"
-        if operation is None or not metric["name"].endswith("_duration_ns") or "hdr" not in metric:
+        if operation is None or not metric.name.endswith("_duration_ns") or metric.hdr is None:
             continue
-        if (times := hdr.decode(metric["hdr"])).total >= hdr.fewest(95.0):
+        if (times := hdr.decode(metric.hdr)).total >= hdr.fewest(95.0):
             found[f"{operation.replace('_', ' ')} p95"] = format_ns(times.percentile(95.0))
     return found
 
@@ -180,7 +180,7 @@ def agreement(finished: Sequence[StoredRun]) -> None:
     from reports.agreement import agreements, driven_by_several
     from reports.formatting import verdict_text
 
-    for one in agreements(driven_by_several([r for r in finished if r.run["status"] != "failed"])):
+    for one in agreements(driven_by_several([r for r in finished if r.result.status != "failed"])):
         a, b = one.group.a.marked_name, one.group.b.marked_name
         verdict = verdict_text(one.row.verdict)
         say(f"{one.where}: {b} has {one.ratio:.3g}x of {a} in {one.row.title}: {verdict}")
@@ -192,19 +192,18 @@ def _note(stored: StoredRun) -> str:
     from reports.formatting import stand_in_text  # reports are loaded where they are needed
     from reports.run_configuration import stand_ins
 
-    run = stored.run
-    notes = list(filter(None, [stand_in_text(stand_ins(run))]))
+    notes = list(filter(None, [stand_in_text(stand_ins(stored))]))
     if stored.spec.plant:
         notes.append(stored.spec.planted_mark)
-    if any(entry.get("code") == "offered-rate-not-reached" for entry in run["uncontrolled"]):
+    if any(one.code == "offered-rate-not-reached" for one in stored.result.uncontrolled):
         notes.append("rate not kept")
-    return "; ".join(notes + (["resumed"] if run.get("resumed") else []))
+    return "; ".join(notes + (["resumed"] if stored.head.resumed else []))
 
 
 def exit_for(finished: Sequence[StoredRun]) -> None:
     """Exit 1 when the last attempt at a run failed, or a check in any; *unknown* is no failure."""
-    wrong = any(check["status"] == "failed" for one in finished for check in one.run["checks"])
-    if wrong or any(one.run["status"] == "failed" for one in last_attempts(finished)):
+    wrong = any(check.status == "failed" for one in finished for check in one.result.checks)
+    if wrong or any(one.result.status == "failed" for one in last_attempts(finished)):
         raise typer.Exit(1)
 
 

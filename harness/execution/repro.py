@@ -9,7 +9,6 @@ spread of its own.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +17,9 @@ from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
 from harness.store.checkpoint import Attempt
+from harness.store.result import Experiment, RunResult
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import MICRO, NATIVE
+from harness.store.spec import MICRO, NATIVE, RunSpec
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Verdict:
     @property
     def agrees(self) -> bool:
         """Same thing run, same answers, times within the tolerance."""
-        status = self.again.run["status"] == self.original.run["status"]
+        status = self.again.result.status == self.original.result.status
         return (
             status
             and not self.differences
@@ -66,12 +66,12 @@ class Verdict:
         lines = [f"{self.original.run_id} again as {self.again.run_id}:"]
         lines += [f"  differs: {difference}" for difference in self.differences]
         answers = {True: "equal", False: "DIFFERENT", None: "not compared"}[self.answers_equal]
-        if self.answers_equal is not None or not _rated(self.again.run):
+        if self.answers_equal is not None or not _rated(self.again.spec):
             lines.append(f"  answers: {answers}")
         if self.ratio is None:
             lines.append("  figures: nothing to compare")
         else:
-            what = "rates" if _rated(self.again.run) else "times"
+            what = "rates" if _rated(self.again.spec) else "times"
             within = "within" if self.times_agree else "outside"
             lines.append(
                 f"  {what}: again/original {self.ratio:.3f} (geometric mean), {within} the "
@@ -109,7 +109,7 @@ def repeat(
     original: StoredRun, again: ResolvedRun, env: Environment, store: Store, tolerance: float
 ) -> Verdict:
     """Repeat the run and compare the results."""
-    attempt = Attempt(experiment={"name": "repro", "hash": original.run["spec_hash"]})
+    attempt = Attempt(experiment=Experiment("repro", original.result.spec_hash))
     return agreement_of(original, again.run(env, store, attempt), tolerance)
 
 
@@ -120,15 +120,14 @@ def agreement_of(original: StoredRun, again: StoredRun, tolerance: float) -> Ver
         again,
         tuple(_differences(original, again)),
         _answers_equal(original, again),
-        _ratio(original.run, again.run),
+        _ratio(original.result, again.result),
         tolerance,
     )
 
 
 def _differences(original: StoredRun, again: StoredRun) -> list[str]:
     if not again.manifest:
-        error = again.run["error"] or {"problem": "run", "context": "no manifest"}
-        return [f"it failed this time: {error['problem']}: {error['context']}"]
+        return [f"it failed this time: {again.result.error or 'run: no manifest'}"]
     pairs: dict[str, Callable[[dict[str, Any]], Any]] = {
         "engine build": lambda m: m["engine"]["build"],
         "data": lambda m: m["dataset"],
@@ -166,32 +165,26 @@ def _answers_equal(original: StoredRun, again: StoredRun) -> bool | None:
     return None if before is None or after is None else bool(before == after)
 
 
-def _ratio(before: dict[str, Any], after: dict[str, Any]) -> float | None:
+def _ratio(before: RunResult, after: RunResult) -> float | None:
     a, b = _figures(before), _figures(after)
     logs = [math.log(b[key] / a[key]) for key in a if key in b]
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
 
 
-def _figures(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
+def _figures(run: RunResult) -> dict[tuple[Any, ...], float]:
     """What runs are compared by: the times of its parts, else its rates, else its whole time.
 
     Never several of them: totals contain the parts, and rates fall as times rise.
     """
-    metrics = [m for m in run["metrics"] if m["better"] != "none" and _value(m) > 0]
-    parts = [m for m in metrics if m["labels"] and m["better"] == "lower"]
-    of_parts = run["spec"]["workload"] == MICRO  # its rates are of configurations
-    rates = [m for m in metrics if m["better"] == "higher" and (of_parts or not m["labels"])]
-    whole = [m for m in metrics if not m["labels"]]
-    chosen = rates if _rated(run) and rates else parts or rates or whole
-    return {(m["name"], *sorted(m["labels"].items())): _value(m) for m in chosen}
+    metrics = [m for m in run.metrics if m.better != "none" and (m.median or 0.0) > 0]
+    parts = [m for m in metrics if m.labels and m.better == "lower"]
+    of_parts = run.spec.workload == MICRO  # its rates are of configurations
+    rates = [m for m in metrics if m.better == "higher" and (of_parts or not m.labels)]
+    whole = [m for m in metrics if not m.labels]
+    chosen = rates if _rated(run.spec) and rates else parts or rates or whole
+    return {(m.name, *sorted(m.labels.items())): m.median or 0.0 for m in chosen}
 
 
-def _value(metric: dict[str, Any]) -> float:
-    """The median of several; 0 of a histogram."""
-    value: float = statistics.median(metric.get("samples") or [metric.get("value", 0.0)])
-    return value
-
-
-def _rated(run: dict[str, Any]) -> bool:
+def _rated(spec: RunSpec) -> bool:
     """Whether it is compared by rates, and has no answers: some clients report times, too."""
-    return bool(run["spec"]["driver"] != NATIVE or run["spec"]["workload"] == MICRO)
+    return spec.driver != NATIVE or spec.workload == MICRO

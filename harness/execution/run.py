@@ -29,7 +29,16 @@ from harness.monitors import MonitorContext
 from harness.monitors._guarded import GuardedMonitor
 from harness.store.checkpoint import Attempt
 from harness.store.documents import as_json
-from harness.store.result import Check, Metric, run_status
+from harness.store.result import (
+    Cached,
+    Check,
+    Emulated,
+    Failure,
+    Metric,
+    Resumption,
+    RunResult,
+    run_status,
+)
 from harness.store.runs import RunFolder, Store, StoredRun
 from harness.store.spec import HOST_STATE, RUN_SCHEMA, Json, RunSpec
 from harness.supervise import programs
@@ -162,7 +171,7 @@ class Run:
     checks: list[Check] = field(default_factory=list)
     warnings: list[RunWarning] = field(default_factory=list)
     artifacts: dict[str, Any] = field(default_factory=dict)
-    residency: Sequence[Mapping[str, Any]] = ()
+    residency: Sequence[Cached] = ()
     data_bytes: int | None = None
     part_bytes: Mapping[Part, int] = field(default_factory=dict)
     memory_bytes: int | None = None
@@ -313,7 +322,7 @@ class Run:
                 self.folder.write_manifest(self._manifest(self.program))
             for name, document in self.artifacts.items():
                 self.folder.write_artifact(name, document)
-            return self.folder.finish(self._run())
+            return self.folder.finish(self._result())
         except OSError as error:
             raise RunFailed(
                 f"store the result of {self.run_id}",
@@ -321,34 +330,33 @@ class Run:
                 f"free space in {self.folder.directory}; the run is listed as unfinished",
             ) from error
 
-    def _run(self) -> dict[str, Any]:
+    def _result(self) -> RunResult:
         attempts = self.folder.checkpoint.attempts
-        return {
-            "schema": RUN_SCHEMA,
-            "run_id": self.run_id,
-            "status": run_status(self.checks) if self.complete else "failed",
-            "spec": self.spec.to_json(),
-            "spec_hash": self.spec.hash(),
-            "experiment": dict(self.attempt.experiment),
-            "started_unix_ns": attempts[0].unix_ns if attempts else self._clock["realtime_ns"],
-            "duration_ns": time.monotonic_ns() - self._clock["monotonic_ns"],
-            "host_mode": self.env.host["mode"],
-            "emulated": [
-                {"tier": tier.name, "by": f"{tier.facts.kind} at {tier.claim.path}"}
+        return RunResult(
+            run_id=self.run_id,
+            status=run_status(self.checks) if self.complete else "failed",
+            spec=self.spec,
+            spec_hash=self.spec.hash(),
+            experiment=self.attempt.experiment,
+            started_unix_ns=attempts[0].unix_ns if attempts else self._clock["realtime_ns"],
+            duration_ns=time.monotonic_ns() - self._clock["monotonic_ns"],
+            host_mode=self.env.host["mode"],
+            emulated=tuple(
+                Emulated(tier.name, f"{tier.facts.kind} at {tier.claim.path}")
                 for tier in self.tiers
                 if tier.emulated
-            ],
-            "modelled": [f"{tier.name}: {tier.model.name}" for tier in self.tiers if tier.model],
-            "uncontrolled": as_json(self._warnings(attempts)),
-            "data_bytes": self.data_bytes,
-            "part_bytes": dict(self.part_bytes),
-            "memory_bytes": self.memory_bytes,
-            "residency": list(self.residency),
-            "resumed": list(_resumed(attempts)),
-            "metrics": as_json(self.metrics),
-            "checks": as_json(self.checks),
-            "error": _error(self.error) if self.error else None,
-        }
+            ),
+            modelled=tuple(f"{tier.name}: {tier.model.name}" for tier in self.tiers if tier.model),
+            uncontrolled=tuple(self._warnings(attempts)),
+            data_bytes=self.data_bytes,
+            part_bytes={str(part): size for part, size in self.part_bytes.items()},
+            memory_bytes=self.memory_bytes,
+            residency=tuple(self.residency),
+            resumed=tuple(_resumed(attempts)),
+            metrics=tuple(self.metrics),
+            checks=tuple(self.checks),
+            error=_failure(self.error) if self.error else None,
+        )
 
     def _warnings(self, attempts: Sequence[Attempt]) -> list[RunWarning]:
         """Those of the host now and when each attempt began, and the run's own; each once."""
@@ -387,28 +395,24 @@ class Run:
         }
 
 
-def _error(error: HarnessError) -> dict[str, str]:
-    traceback = {"traceback": error.traceback} if error.traceback else {}
-    return error.to_json() | traceback
+def _failure(error: HarnessError) -> Failure:
+    kind = type(error).__name__
+    return Failure(kind, error.problem, error.context, error.hint, error.traceback)
 
 
 def _retried(failed: StoredRun) -> RunWarning:
     return RunWarning(
         "run-retried",
         "an earlier attempt at this run failed",
-        f"{failed.run_id}: {failed.why_failed}",
+        f"{failed.run_id}: {failed.result.why_failed}",
         "if attempts fail repeatedly, their conditions differ from those of the other runs",
     )
 
 
-def _resumed(attempts: Sequence[Attempt]) -> Iterator[dict[str, Any]]:
+def _resumed(attempts: Sequence[Attempt]) -> Iterator[Resumption]:
     for interrupted, attempt in pairwise(attempts):
-        yield {
-            "unix_ns": attempt.unix_ns,
-            "cut_off_run_id": interrupted.run_id,
-            "kept_steps": len(attempt.kept),
-            "after_step": attempt.kept[-1] if attempt.kept else "",
-        }
+        last = attempt.kept[-1] if attempt.kept else ""
+        yield Resumption(attempt.unix_ns, interrupted.run_id, len(attempt.kept), last)
 
 
 @cache

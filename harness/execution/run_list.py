@@ -20,6 +20,7 @@ from harness.experiment.preflight import EngineRun, prepare_all
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator
 from harness.store.checkpoint import Attempt, changed_conditions
+from harness.store.result import Experiment
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
 from harness.units import counted
@@ -62,7 +63,7 @@ def plan_steps(
     if again and resume:
         kept = completed_before_interruption(plan.runs, env, store, plan.name)
         for stored in kept_of_interrupted(store, plan):
-            kept.setdefault(stored.head["spec_hash"], []).append(stored)
+            kept.setdefault(stored.head.spec_hash, []).append(stored)
     steps = []
     for run in resolved:
         key = run.spec.hash()
@@ -97,9 +98,9 @@ def _done(
     return newest_alike(kept, _unchanged(run, env, plan.experiment))
 
 
-def _unchanged(run: ResolvedRun, env: Environment, experiment: Mapping[str, Any]) -> dict[str, Any]:
+def _unchanged(run: ResolvedRun, env: Environment, experiment: Experiment) -> dict[str, Any]:
     """What must be the same for all of an interrupted command, which may be a look more."""
-    same = {name: value for name, value in experiment.items() if name != "looks"}
+    same = replace(experiment, looks=1).to_json()
     return {**run.conditions(env), **host_state(env), "experiment": same}
 
 
@@ -143,7 +144,7 @@ class Retries:
                 say(f"no further attempt at {counted(len(failed), 'failed run')}: {why}")
                 return
             again = [(step, attempt(step, earlier)) for step, earlier in failed]
-            failed = [one for one in again if one[1].run["status"] == "failed"]
+            failed = [one for one in again if one[1].result.status == "failed"]
         self.broken |= {step.spec.series() for step, _ in failed}
 
 
@@ -188,7 +189,7 @@ def run_plan(
         for step in block:
             if step.done:
                 runs.append(step.done)
-            elif step.runnable and (stored := attempt(step)).run["status"] == "failed":
+            elif step.runnable and (stored := attempt(step)).result.status == "failed":
                 failed.append((step, stored))
         if retries is not None:
             retries.make(failed, attempt, env.progress.say)
@@ -201,7 +202,7 @@ def run_plan(
 
 def last_attempts(runs: Iterable[StoredRun]) -> list[StoredRun]:
     """The runs of a plan, in its order, without failed attempts that were followed by another."""
-    return list({stored.head["spec_hash"]: stored for stored in runs}.values())
+    return list({stored.head.spec_hash: stored for stored in runs}.values())
 
 
 def last_attempts_of(planned: int, runs: Sequence[StoredRun]) -> list[StoredRun]:
@@ -214,8 +215,8 @@ def last_attempts_of(planned: int, runs: Sequence[StoredRun]) -> list[StoredRun]
     while len(further) < left:
         left = len(further)
         for place, run in enumerate(found):
-            same = further and further[0].head["spec_hash"] == run.head["spec_hash"]
-            if run.head["status"] == "failed" and same:
+            same = further and further[0].head.spec_hash == run.head.spec_hash
+            if run.head.status == "failed" and same:
                 found[place] = further.pop(0)
     return found
 
@@ -277,9 +278,9 @@ def complete_runs(
     found: dict[str, list[StoredRun]] = {}
     for stored in store.runs():
         head = stored.head
-        same_host = head["host"] is not None and head["host"]["host_id"] == env.host["host_id"]
-        if head["status"] in enough and same_host:
-            found.setdefault(head["spec_hash"], []).append(stored)
+        same_host = head.host is not None and head.host.host_id == env.host["host_id"]
+        if head.status in enough and same_host:
+            found.setdefault(head.spec_hash, []).append(stored)
     return found
 
 
@@ -298,11 +299,7 @@ def completed_before_interruption(
     since = max((one.run_id for one in complete.get(specs[at].hash(), ())), default="")
     hashes = {spec.hash() for spec in specs[:at]}
     return {
-        key: [
-            one
-            for one in found
-            if one.run_id > since and one.head["experiment"]["name"] == experiment
-        ]
+        key: [one for one in found if one.run_id > since and one.head.experiment.name == experiment]
         for key, found in complete.items()
         if key in hashes
     }

@@ -171,12 +171,12 @@ class Schedule:
         title = f"{spec.workload} {spec.engine} {spec.where}"
         with self.progress.run(title), self._left.doing("run", spec.hash()) as done:
             stored = make()
-            status, error = stored.run["status"], stored.run["error"]
+            status, error = stored.result.status, stored.result.error
             if status != "failed":
                 self.kept.append(stored.run_id)
                 done()
         self._advance(status != "failed")
-        why = f": {error['problem']}: {error['context']}" if error else ""
+        why = f": {error.problem}: {error.context}" if error else ""
         text = self.left()
         self.progress.say(f"{stored.run_id}: {status}{why}{f' ({text})' if text else ''}")
         return stored

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from harness.errors import RunFailed
 from harness.experiment.profile import Plan
+from harness.store.result import ClosedLoop
 from harness.store.runs import StoredRun
-from harness.store.spec import JsonObject, RunSpec
+from harness.store.spec import RunSpec
 
 #: Of a load curve.
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
@@ -45,8 +46,8 @@ class Capacity:
         """The plan's runs at rates that their arms reach; each records where its rate is from."""
         most = {arm: _rounded(max(shares) * rate) for arm, rate in self.per_s.items()}
         runs = (spec for spec in plan.runs if float(_rate(spec, parameter)) <= most[_arm(spec)])
-        recorded: JsonObject = {"lowest_per_s": self.lowest_per_s, "run_ids": list(self.run_ids)}
-        return replace(plan, runs=tuple(runs), capacity=recorded)
+        basis = ClosedLoop(self.lowest_per_s, self.run_ids)
+        return replace(plan, runs=tuple(runs), capacity=basis)
 
 
 def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
@@ -58,10 +59,10 @@ def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
     for run in probes:
         load = load_of(run.spec.workload, run.spec.params)
         done = measured(run).get(Quantity(load.done)) if load else None
-        if load is None or run.run["status"] == "failed" or not (done and done.value):
+        if load is None or run.result.status == "failed" or not (done and done.value):
             raise RunFailed(
                 "the rate of an arm in a closed loop",
-                f"{run.run_id} is {run.run['status']}",
+                f"{run.run_id} is {run.result.status}",
                 f"see `harness runs show {run.run_id}`, or give a rate in operations per second",
             )
         per_s[_arm(run.spec)] = done.value / load.per_s

@@ -34,6 +34,7 @@ from harness.host.processors import parse_cpus
 from harness.iotrace.plant import parse_plant
 from harness.models.tier import requested_model
 from harness.paths import data_folder
+from harness.store.result import ClosedLoop, Experiment
 from harness.store.spec import JsonObject, RunSpec, content_hash
 from harness.units import MIB, parse_size
 from harness.warnings import RunWarning, warn
@@ -80,15 +81,14 @@ class Plan:
     document: Document | None = field(default=None, repr=False, compare=False)
     several_commands: bool = False
     looks: int = 1
-    capacity: JsonObject | None = None
+    capacity: ClosedLoop | None = None
 
     @property
-    def experiment(self) -> dict[str, Any]:
+    def experiment(self) -> Experiment:
         """The entry ``experiment`` of each run's run.json."""
-        entry: dict[str, Any] = {"name": self.name, "hash": self.hash}
-        entry |= {"several_commands": True} if self.several_commands else {}
-        entry |= {"looks": self.looks} if self.looks > 1 else {}
-        return entry | ({"capacity": self.capacity} if self.capacity else {})
+        return Experiment(
+            self.name, self.hash, self.several_commands, max(1, self.looks), self.capacity
+        )
 
     @property
     def hash(self) -> str:

@@ -88,10 +88,10 @@ def _durations_ns(earlier: Sequence[StoredRun], beyond_least: bool = False) -> l
     """Of the newest runs that were not resumed."""
     found = []
     for stored in earlier[-_NEWEST:]:
-        if stored.head["status"] != "failed" and not stored.run.get("resumed"):
+        if stored.head.status != "failed" and not stored.result.resumed:
             with suppress(UsageError):  # parameters of another version of the harness
                 shortest = least_ns(stored.spec) if beyond_least else 0
-                found.append(max(0, int(stored.run["duration_ns"]) - shortest))
+                found.append(max(0, int(stored.result.duration_ns) - shortest))
     return found
 
 

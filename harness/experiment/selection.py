@@ -118,6 +118,6 @@ def pairs_of(finished: Sequence[StoredRun]) -> Iterator[list[tuple[StoredRun, St
     series: dict[str, list[tuple[StoredRun, StoredRun]]] = {}
     for first, second in zip(finished[::2], finished[1::2], strict=True):
         own = series.setdefault(first.spec.series(), [])
-        if "failed" not in (first.run["status"], second.run["status"]):
+        if "failed" not in (first.result.status, second.result.status):
             own.append((first, second) if first.spec.block % 2 == 0 else (second, first))
     yield from series.values()

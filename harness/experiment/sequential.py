@@ -192,10 +192,10 @@ def continued(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
     after them to run. What remains of an interrupted command is of the same plan.
     """
     done = [(step.spec, step.done, _looks_of(step)) for step in steps if step.done]
-    own = [looks for _, run, looks in done if run.run["experiment"]["hash"] == plan.hash]
+    own = [looks for _, run, looks in done if run.result.experiment.hash == plan.hash]
     ends: dict[str, int] = {}
     for spec, run, _ in done:
-        if run.run["experiment"]["hash"] != plan.hash:
+        if run.result.experiment.hash != plan.hash:
             ends[spec.series()] = max(spec.block, ends.get(spec.series(), 0))
     todo = [step.spec for step in steps if step.done is None]
     new = [spec for spec in todo if spec.block > ends.get(spec.series(), math.inf)]
@@ -215,7 +215,7 @@ def continued(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
 
 def _looks_of(step: ResolvedRun) -> int:
     assert step.done is not None
-    return int(step.done.run["experiment"].get("looks", 1))
+    return int(step.done.result.experiment.looks)
 
 
 def run_sequence(

@@ -21,6 +21,7 @@ from harness.micro.runner import ResolvedSuite, SuiteRequest, prepare
 from harness.micro.suite import find_suite, load_documents
 from harness.store.canaries import Canary, CanaryStore, Figure
 from harness.store.checkpoint import Attempt
+from harness.store.result import Experiment
 from harness.store.runs import Store
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning, warn
@@ -125,16 +126,16 @@ def _measured(
     for suite in suites:
         env.progress.say(f"canary on {suite.tier.name}")
         try:
-            experiment = {"name": "canary", "hash": suite.spec.hash()}
+            experiment = Experiment("canary", suite.spec.hash())
             # Without conditions nothing is kept for a later one, whose time is another.
             run = suite.run(env, store, Attempt(experiment=experiment))
         except Exception as error:
             _left_out(suite.tier.name, error)
             continue
-        for metric in run.run["metrics"]:
-            samples = tuple(metric.get("samples", ()))
-            if metric["name"] == _BANDWIDTH and samples and min(samples) > 0:
-                found[suite.tier.name, metric["labels"].get("configuration", "")] = samples
+        for metric in run.result.metrics:
+            samples = metric.samples or ()
+            if metric.name == _BANDWIDTH and samples and min(samples) > 0:
+                found[suite.tier.name, metric.labels.get("configuration", "")] = samples
     return found
 
 

@@ -25,8 +25,10 @@ from harness.later import np
 from harness.micro.metrics import NOTHING_DONE, JobRepeat, JobResults, SuiteResult, Thread
 from harness.micro.model import Job, Measurement
 from harness.micro.perma_config import PermaConfig
+from harness.store.documents import as_json
 from harness.tiers.linux.model import Tier
 from harness.units import GIB, NS_PER_S
+from harness.warnings import RunWarning
 
 #: Kinds of tiers that are persistent memory, mapped as such.
 _DAX = ("fsdax", "devdax")
@@ -64,7 +66,7 @@ def memory_of(tier: Tier) -> Memory:
 
 
 def perma_results(
-    result: SuiteResult, memory: Memory, uncontrolled: Sequence[Mapping[str, str]] = ()
+    result: SuiteResult, memory: Memory, uncontrolled: Sequence[RunWarning] = ()
 ) -> list[dict[str, Any]]:
     """Return all benchmarks of the result of a suite of PerMA-Bench's.
 
@@ -78,7 +80,7 @@ def perma_results(
     for measurement in result.measurements:
         benchmarks.setdefault(measurement.name, []).append(measurement)
     return [
-        _benchmark(same, jobs, memory) | {"uncontrolled": list(uncontrolled)}
+        _benchmark(same, jobs, memory) | {"uncontrolled": as_json(list(uncontrolled))}
         for same in benchmarks.values()
     ]
 

@@ -90,10 +90,10 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
         if operation == "write":  # through the page cache, they wait for no device
             continue
         histograms = [
-            hdr.decode(metric["hdr"])
-            for metric in run.run["metrics"]
-            if metric["name"] == _HISTOGRAM
-            and (metric["labels"]["part"], metric["labels"]["operation"]) == (part, operation)
+            hdr.decode(metric.hdr or "")
+            for metric in run.result.metrics
+            if metric.name == _HISTOGRAM
+            and (metric.labels["part"], metric.labels["operation"]) == (part, operation)
         ]
         if not histograms:
             continue

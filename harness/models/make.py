@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from harness.models.device import (
     model_folders,
 )
 from harness.models.table import PROBABILITIES
+from harness.store.result import Metric
 from harness.store.runs import StoredRun
 from harness.supervise.user_files import make_own, replacing
 from harness.units import KIB, MIB
@@ -62,7 +63,7 @@ def check_new(name: str, replace: bool) -> None:
 def model_of(run: StoredRun, name: str) -> DeviceModel:
     """Return the model that a run of the suite has measured."""
     (tier,) = run.manifest["tiers"]
-    metrics = run.run["metrics"]
+    metrics = run.result.metrics
     facts, buffered = tier["facts"], tier["kind"] in _BUFFERED
     in_memory = tier["kind"] == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
@@ -73,7 +74,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     points = {
         operation: tuple(_points(run, operation, bandwidth, bursts)) for operation in MEASURED
     }
-    measured = {metric["labels"].get("measurement") for metric in metrics}
+    measured = {metric.labels.get("measurement") for metric in metrics}
     if missing := [name for name in (*MEASURED, "parallel", "cold_read") if name not in measured]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
@@ -94,16 +95,16 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     )
 
 
-def _of(metrics: list[dict[str, Any]], name: str, measurement: str) -> Iterator[dict[str, Any]]:
+def _of(metrics: Sequence[Metric], name: str, measurement: str) -> Iterator[Metric]:
     for metric in metrics:
-        if metric["name"] == name and metric["labels"].get("measurement") == measurement:
+        if metric.name == name and metric.labels.get("measurement") == measurement:
             yield metric
 
 
 def durations_of(run: StoredRun, operation: str) -> dict[int, hdr.Histogram]:
     """Return how long an operation took in a run of the suite, one at a time, by its bytes."""
-    found = _of(run.run["metrics"], MEASURED[operation], operation)
-    by_size = {int(one["labels"]["access_size_bytes"]): hdr.decode(one["hdr"]) for one in found}
+    found = _of(run.result.metrics, MEASURED[operation], operation)
+    by_size = {int(one.labels["access_size_bytes"]): hdr.decode(one.hdr or "") for one in found}
     return dict(sorted(by_size.items()))
 
 
@@ -140,17 +141,17 @@ def _quantiles(
     return tuple(zip(map(float, PROBABILITIES), durations, strict=True))
 
 
-def _largest(metrics: list[dict[str, Any]], name: str, measurements: tuple[str, ...]) -> int:
+def _largest(metrics: Sequence[Metric], name: str, measurements: tuple[str, ...]) -> int:
     samples = (
         sample
         for measurement in measurements
         for metric in _of(metrics, name, measurement)
-        for sample in metric["samples"]
+        for sample in metric.samples or ()
     )
     return int(max(samples))
 
 
-def _bandwidth(metrics: list[dict[str, Any]], measurements: tuple[str, ...]) -> int:
+def _bandwidth(metrics: Sequence[Metric], measurements: tuple[str, ...]) -> int:
     """Return the highest rate in whole MB/s, as the model's file has it."""
     return round(_largest(metrics, "bandwidth_bytes_per_second", measurements) / 1e6) * 10**6
 
@@ -177,22 +178,22 @@ def _share_below(histogram: hdr.Histogram, limit_ns: float) -> float:
 
 def _fill_ns(run: StoredRun) -> int:
     """Return by how much a page takes longer in a read through the empty page cache."""
-    (cold,) = _of(run.run["metrics"], MEASURED["read"], "cold_read")
-    size_bytes = int(cold["labels"]["access_size_bytes"])
+    (cold,) = _of(run.result.metrics, MEASURED["read"], "cold_read")
+    size_bytes = int(cold.labels["access_size_bytes"])
     past_cache = durations_of(run, "read").get(size_bytes)
     if past_cache is None:
         return 0
-    longer_ns = hdr.decode(cold["hdr"]).percentile(50) - past_cache.percentile(50)
+    longer_ns = hdr.decode(cold.hdr or "").percentile(50) - past_cache.percentile(50)
     return max(0, round(longer_ns / (size_bytes / _PAGE_BYTES)))
 
 
-def _parallel(metrics: list[dict[str, Any]]) -> int:
+def _parallel(metrics: Sequence[Metric]) -> int:
     """Little's law: requests under way are the rate times the duration of one alone."""
     smallest = min(
         _of(metrics, "operation_mean_duration_ns", "read"),
-        key=lambda metric: int(metric["labels"]["access_size_bytes"]),
+        key=lambda metric: int(metric.labels["access_size_bytes"]),
     )
-    alone = smallest["samples"]
+    alone = smallest.samples or ()
     mean_ns = sum(alone) / len(alone)
     rate = _largest(metrics, "operations_per_second", ("parallel",))
     return max(1, min(MOST_PARALLEL, int(rate * mean_ns / 1e9 + 0.5)))

@@ -21,7 +21,7 @@ def figure_runs(
 
     ``made``: the runs of this command, from which a failure is read.
     """
-    failed = {run.spec.hash(): run for run in made if run.run["status"] == "failed"}
+    failed = {run.spec.hash(): run for run in made if run.result.status == "failed"}
     return [
         FigureRuns(
             figure.entry.figure,
@@ -63,7 +63,7 @@ def _why(
 ) -> str:
     run = failed.get(part.hash)
     if run is not None:
-        return f"failed: {run.why_failed}"
+        return f"failed: {run.result.why_failed}"
     return part.why or left_out.get((cell.entry, cell.turn), "left to another figure")
 
 

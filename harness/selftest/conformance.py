@@ -117,11 +117,11 @@ class Conformance:
     def _run(self, workload: str, **params: Any) -> StoredRun:
         """One such run; RunFailed with the reason where it did not end well."""
         (run,) = self.lab.run(workload, self._fixed(workload, **params), retries=0)
-        failed = [one for one in run.run["checks"] if one["status"] == "failed"]
+        failed = [one for one in run.result.checks if one.status == "failed"]
         if failed:
-            raise NotMetError("; ".join(f"{one['name']}: {one['detail']}" for one in failed))
-        if error := run.run["error"]:
-            raise RunFailed(error["problem"], error["context"], error["hint"])
+            raise NotMetError("; ".join(f"{one.name}: {one.detail}" for one in failed))
+        if error := run.result.error:
+            raise RunFailed(error.problem, error.context, error.hint)
         return run
 
     def _sound(self, workload: str, check: str) -> str:
@@ -130,8 +130,8 @@ class Conformance:
             raise NotApplicableError(f"{self.factory.title} runs no {workload}")
         params = self._tpch_test() if workload == "tpch" else {}
         run = self._runs[workload] = self._run(workload, **params)
-        found = [one for one in run.run["checks"] if one["name"] == check]
-        unknown = [one["detail"] for one in found if one["status"] == "unknown"]
+        found = [one for one in run.result.checks if one.name == check]
+        unknown = [one.detail for one in found if one.status == "unknown"]
         passed = len(found) - len(unknown)
         detail = f"{passed} of {counted(len(found), check)} passed"
         return expect(passed > 0 and not unknown, "; ".join([detail, *unknown[:1]]))
@@ -168,7 +168,7 @@ class Conformance:
             raise NotApplicableError(f"{engine.lost_when_killed} is lost, by design")
         if "tpcc" in self.factory.workloads:
             run = self._run("tpcc", test="durability")
-            details = [one["detail"] for one in run.run["checks"] if one["name"] == "durability"]
+            details = [one.detail for one in run.result.checks if one.name == "durability"]
             return expect(bool(details), details[0].partition(" (")[0] if details else "no check")
         if engine.inside_client:
             return self._kill_client()
@@ -178,7 +178,7 @@ class Conformance:
         """What an engine inside its client had acknowledged dies with that: all else is there."""
         with replaced(ycsb.DRIVERS, "loadgen", cast("Callable[..., Any]", _KilledOnce)):
             run = self._run("ycsb")
-        found = [one["detail"] for one in run.run["checks"] if one["name"] == "records"]
+        found = [one.detail for one in run.result.checks if one.name == "records"]
         return f"reopened after a kill under way: {found[0] or 'every record is whole'}"
 
     def _kill_between_statements(self, workload: str) -> str:
@@ -202,7 +202,7 @@ class Conformance:
         """The files of each part lie on its tier, by size and, of what is written, by the trace."""
         self._refuse_external("its owner decides where its data are")
         run = self._shared()
-        sizes: Mapping[str, int] = run.run["part_bytes"]
+        sizes: Mapping[str, int] = run.result.part_bytes
         moved = {cell["part"] for cell in run.artifact("io-operations") or () if cell["bytes"]}
         used = [part for part in ("data", *self._apart()) if sizes.get(part) or part in moved]
         unused = [part for part in ("data", *self._apart()) if part not in used]
@@ -218,16 +218,16 @@ class Conformance:
         run = self._shared()
         if find_native(LIBRARY) is None:
             raise NotMetError(f"{LIBRARY} was not built")
-        codes = [one["code"] for one in run.run["uncontrolled"]]
+        codes = [one.code for one in run.result.uncontrolled]
         if "io-not-traced" in codes:
             raise NotApplicableError(f"{self.factory.title} is not started with the trace")
         moved: Counter[str] = Counter()
         for cell in run.artifact("io-operations") or ():
             moved[cell["part"]] += cell["bytes"]
         shares = {
-            metric["labels"]["part"]: metric["value"]
-            for metric in run.run["metrics"]
-            if metric["name"] == "io_trace_coverage_share"
+            metric.labels["part"]: metric.value or 0.0
+            for metric in run.result.metrics
+            if metric.name == "io_trace_coverage_share"
         }
         if shares and not any(shares.values()):
             raise NotMetError("no process of the engine has loaded the library")

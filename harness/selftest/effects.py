@@ -123,7 +123,7 @@ def trial(lab: Lab, effect: float, updates: int = _UPDATES) -> PlantedTrial:
     runs = lab.run("ycsb", {**YCSB, "params": params}, arms, REPEATS)
     by_arm: dict[tuple[str, ...], dict[int, StoredRun]] = {}
     for run in runs:
-        if run.run["status"] == "complete":
+        if run.result.status == "complete":
             by_arm.setdefault(run.spec.plant, {})[run.spec.block] = run
     base, planted = (by_arm.get(tuple(arm["plant"]), {}) for arm in arms)
     row = _compared(base, planted)
@@ -157,7 +157,7 @@ def _time_per_operation_ns(run: StoredRun) -> float:
 
 
 def _value(run: StoredRun, name: str) -> float:
-    for metric in run.run["metrics"]:
-        if metric["name"] == name and metric.get("value"):
-            return float(metric["value"])
+    for metric in run.result.metrics:
+        if metric.name == name and metric.value:
+            return float(metric.value)
     raise NotMetError(f"{run.run_id} has no {name}")

@@ -119,7 +119,7 @@ def _dying_monitor(lab: Lab) -> str:
     paths = [folder, *filter(None, [os.environ.get("HARNESS_MONITOR_PATH")])]
     with replaced(os.environ, "HARNESS_MONITOR_PATH", ":".join(paths)):
         runs = lab.run("ycsb", {**YCSB, "monitors": ["dying"]})
-    found = [(one["code"], one["what"]) for one in runs[0].run["uncontrolled"]]
+    found = [(one.code, one.problem) for one in runs[0].result.uncontrolled]
     if not any(code == "monitor-failed" and "dying" in what for code, what in found):
         raise NotMetError(f"its warnings: {', '.join(code for code, _ in found)}")
     return f"{_ended(runs, 'complete')}, with monitor-failed"
@@ -149,14 +149,14 @@ def _ended(
 ) -> str:
     """The detail of runs that ended so: by a failed check of this name, or by this error alone."""
     for run in runs:
-        failed = [one for one in run.run["checks"] if one["status"] == "failed"]
-        stored = run.run["error"]
-        found = [f"{one['name']}: {one['detail']}" for one in failed]
-        found += [f"{stored['problem']}: {stored['context']}"] if stored else []
-        detail = f"{run.spec.engine}: {run.run['status']}; {'; '.join(found)}".removesuffix("; ")
-        named = not check or any(one["name"] == check for one in failed)
+        failed = [one for one in run.result.checks if one.status == "failed"]
+        stored = run.result.error
+        found = [f"{one.name}: {one.detail}" for one in failed]
+        found += [f"{stored.problem}: {stored.context}"] if stored else []
+        detail = f"{run.spec.engine}: {run.result.status}; {'; '.join(found)}".removesuffix("; ")
+        named = not check or any(one.name == check for one in failed)
         kind = error.__name__ if error else None
-        if (run.run["status"], stored and stored["type"]) != (status, kind) or not named:
+        if (run.result.status, stored and stored.type) != (status, kind) or not named:
             raise NotMetError(detail)
         if status == "failed":
             return detail

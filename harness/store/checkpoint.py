@@ -24,13 +24,15 @@ import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.store import schemas
+from harness.store.documents import as_json
+from harness.store.result import Cached, Experiment
 from harness.warnings import RunWarning
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 FILE = "steps.jsonl"
 #: ``under_way`` holds the lock for a moment.
 _LOOKS, _LOOK_S = 10, 0.01
+
+#: That of a stored attempt, and of a run that stands alone.
+_NONE = Experiment("", "")
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Attempt:
     conditions: Mapping[str, Any] | None = None
     warnings: Sequence[RunWarning] = ()
     kept: Sequence[str] = ()
-    experiment: Mapping[str, Any] = field(default_factory=dict)
+    experiment: Experiment = _NONE
     restart: bool = False
     failed: StoredRun | None = None
 
@@ -153,14 +158,18 @@ class Checkpoint:
         self._append({"attempt": attempt.to_json()})
 
     def finish(
-        self, step: str, document: Any, residency: Sequence[Any] = (), not_cold: Sequence[str] = ()
+        self,
+        step: str,
+        document: Any,
+        residency: Sequence[Cached] = (),
+        not_cold: Sequence[str] = (),
     ) -> None:
         """Add a finished step, and what was noted of cold starts since the previous one."""
         self._append(
             {
                 "step": step,
                 "document": document,
-                "residency": list(residency),
+                "residency": as_json(list(residency)),
                 "not_cold": list(not_cold),
             }
         )

@@ -19,6 +19,8 @@ from typing import Any
 
 from harness import jsonfile
 from harness.store import schemas
+from harness.store.result import Emulated, Experiment, RunResult, RunStatus
+from harness.store.spec import JsonObject, RunSpec
 from harness.supervise.user_files import replacing
 
 FILE = "runs.index"
@@ -38,10 +40,36 @@ Stamps = list[list[int] | None]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The head of a run (:func:`head_of`), and the stamps of the documents that it is from."""
+    """The head of a run as JSON, and the stamps of the documents that it is from."""
 
     stamps: Stamps
-    head: Mapping[str, Any]
+    head: JsonObject
+
+
+@dataclass(frozen=True)
+class HostName:
+    """What a list of runs shows of their host."""
+
+    hostname: str
+    host_id: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """What runs are selected and listed by. ``host``: None where it is unknown."""
+
+    spec: RunSpec
+    spec_hash: str
+    status: RunStatus
+    experiment: Experiment
+    started_unix_ns: int
+    host_mode: str
+    emulated: tuple[Emulated, ...]
+    modelled: tuple[str, ...]
+    failed: bool
+    resumed: bool
+    host: HostName | None
+    result: tuple[str, float] | None
 
 
 def stamps_of(directory: Path) -> Stamps | None:
@@ -57,23 +85,24 @@ def stamps_of(directory: Path) -> Stamps | None:
     return stamps if stamps[0] is not None else None
 
 
-def head_of(run: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+def head_of(run: RunResult, manifest: Mapping[str, Any]) -> Head:
     """Return the head of a run; an empty manifest means that its host is unknown."""
-    names = (
-        "spec", "spec_hash", "status", "experiment", "started_unix_ns", "host_mode",
-        "emulated", "modelled",
-    )  # fmt: skip
-    values = {one["name"]: one.get("value") for one in run["metrics"] if not one["labels"]}
     host = manifest.get("host")
-    return {
-        **{name: run[name] for name in names},
-        "failed": run["error"] is not None,
-        "resumed": bool(run.get("resumed")),
-        "host": {name: host[name] for name in ("hostname", "host_id")} if host else None,
-        "result": next(
-            ([name, value] for name in RESULTS if (value := values.get(name)) is not None), None
-        ),
-    }
+    values = ((name, run.value(name)) for name in RESULTS)
+    return Head(
+        run.spec,
+        run.spec_hash,
+        run.status,
+        run.experiment,
+        run.started_unix_ns,
+        run.host_mode,
+        run.emulated,
+        run.modelled,
+        failed=run.error is not None,
+        resumed=bool(run.resumed),
+        host=HostName(host["hostname"], host["host_id"]) if host else None,
+        result=next(((name, value) for name, value in values if value is not None), None),
+    )
 
 
 def read(root: Path) -> dict[str, Entry]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from harness.store.documents import as_json, from_members, members
+from harness.store.spec import RUN_SCHEMA, RunSpec
+from harness.warnings import RunWarning
 
 Better = Literal["higher", "lower", "none"]
 RunStatus = Literal["complete", "failed", "unknown"]
@@ -28,6 +33,13 @@ class Metric:
     samples: tuple[float | int, ...] | None = None
     hdr: str | None = None
 
+    @property
+    def median(self) -> float | None:
+        """The value, or the median of several; None of a histogram, and without samples."""
+        if self.value is not None or not self.samples:
+            return self.value
+        return statistics.median(self.samples)
+
     def to_json(self) -> dict[str, Any]:
         """As in run.json: only the form that is set."""
         base: dict[str, Any] = {
@@ -43,7 +55,7 @@ class Metric:
         return base | {"hdr": self.hdr}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Metric:
+    def from_json(cls, document: dict[str, Any]) -> Metric:
         """The inverse of :meth:`to_json`."""
         samples = tuple(document["samples"]) if "samples" in document else None
         return cls(**{**document, "samples": samples})
@@ -59,7 +71,132 @@ class Check:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def run_status(checks: list[Check]) -> RunStatus:
+@dataclass(frozen=True)
+class ClosedLoop:
+    """Closed-loop probes from which arrival rates follow: the slowest arm's operations per second.
+
+    ``run_ids``: of the probes.
+    """
+
+    lowest_per_s: float
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The plan that a run belongs to.
+
+    ``hash``: of every spec of the plan. ``several_commands``: plans of several commands under this
+    name are one experiment. ``looks``: at most this often, results decided whether there would be
+    more repeats. ``capacity``: what the arrival rates follow from (harness.experiment.capacity).
+    """
+
+    name: str
+    hash: str
+    several_commands: bool = False
+    looks: int = 1
+    capacity: ClosedLoop | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As in run.json: without what has its default."""
+        usual = vars(Experiment(self.name, self.hash))
+        differing = {name: as_json(one) for name, one in vars(self).items() if one != usual[name]}
+        return {"name": self.name, "hash": self.hash, **differing}
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """An emulated tier, and what stands in for it."""
+
+    tier: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Cached:
+    """Page cache residency of the data and index files at a cold start, with the engine stopped."""
+
+    label: str
+    resident_bytes: int | None
+    total_bytes: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """Where a run was interrupted and resumed in another process."""
+
+    unix_ns: int
+    cut_off_run_id: str
+    kept_steps: int
+    after_step: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The error of a failed run. ``traceback``: of an exception that the harness did not expect."""
+
+    type: str
+    problem: str
+    context: str
+    hint: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.problem}: {self.context}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As in run.json: without an empty traceback."""
+        return {name: text for name, text in vars(self).items() if text or name != "traceback"}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of one run: run.json, whose schema describes each member."""
+
+    run_id: str
+    status: RunStatus
+    spec: RunSpec
+    spec_hash: str
+    experiment: Experiment
+    started_unix_ns: int
+    duration_ns: int
+    host_mode: str
+    emulated: tuple[Emulated, ...] = ()
+    modelled: tuple[str, ...] = ()
+    uncontrolled: tuple[RunWarning, ...] = ()
+    data_bytes: int | None = None
+    part_bytes: Mapping[str, int] = field(default_factory=dict)
+    memory_bytes: int | None = None
+    residency: tuple[Cached, ...] = ()
+    resumed: tuple[Resumption, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    checks: tuple[Check, ...] = ()
+    error: Failure | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": RUN_SCHEMA, **members(self)}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> RunResult:
+        """The inverse of :meth:`to_json`, of a valid document; UsageError for a placement."""
+        return from_members(cls, document)
+
+    @property
+    def why_failed(self) -> str:
+        """Its error, or the first of its checks that failed; empty of a run that did not fail."""
+        if self.error:
+            return str(self.error)
+        failed = [check.name for check in self.checks if check.status == "failed"]
+        return f"failed checks: {', '.join(failed[:5])}" if failed else ""
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """The value of one metric; None where it is not there."""
+        same = (one.value for one in self.metrics if one.name == name and one.labels == labels)
+        return next(same, None)
+
+
+def run_status(checks: Sequence[Check]) -> RunStatus:
     """complete when every check passed, failed when one failed, else unknown."""
     states = {check.status for check in checks}
     if "failed" in states:

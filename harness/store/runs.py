@@ -35,8 +35,9 @@ from harness.errors import UsageError
 from harness.store import index, schemas
 from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import Checkpoint, steps_kept, under_way
-from harness.store.documents import not_written, write_json_atomically
-from harness.store.index import Entry, head_of, stamps_of
+from harness.store.documents import from_members, members, not_written, write_json_atomically
+from harness.store.index import Entry, Head, head_of, stamps_of
+from harness.store.result import RunResult
 from harness.store.spec import RunSpec
 from harness.supervise.user_files import (
     make_own,
@@ -79,9 +80,14 @@ class StoredRun:
         return self.directory.parents[1]
 
     @cached_property
-    def run(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """run.json, valid."""
         return self._document("run", self._bytes("run"))
+
+    @cached_property
+    def result(self) -> RunResult:
+        """What run.json says; UsageError where its spec names no placement."""
+        return RunResult.from_json(self.document)
 
     @property
     def text(self) -> str:
@@ -99,22 +105,16 @@ class StoredRun:
         return self._document("manifest", self._bytes("manifest"))
 
     @cached_property
-    def head(self) -> Mapping[str, Any]:
-        """What runs are selected by (harness.store.index.head_of), without reading it again."""
-        return self.entry.head if self.entry else head_of(self.run, self.manifest)
+    def head(self) -> Head:
+        """What runs are selected by, without reading their documents."""
+        if self.entry:
+            return from_members(Head, self.entry.head)
+        return head_of(self.result, self.manifest)
 
     @property
-    def why_failed(self) -> str:
-        """Its error, or the first of its checks that failed; empty of a run that did not fail."""
-        if error := self.run["error"]:
-            return f"{error['problem']}: {error['context']}"
-        failed = [check["name"] for check in self.run["checks"] if check["status"] == "failed"]
-        return f"failed checks: {', '.join(failed[:5])}" if failed else ""
-
-    @cached_property
     def spec(self) -> RunSpec:
         """The spec that was run."""
-        return RunSpec.from_json(self.head["spec"])
+        return self.head.spec
 
     def artifact(self, name: str) -> Any | None:
         """``artifacts/<name>.json``; None where there is none, and with a warning if damaged."""
@@ -167,9 +167,8 @@ class StoredRun:
         stamps = stamps_of(self.directory)
         if stamps is None:
             raise UsageError(f"run {self.run_id}", "it has no result")
-        head = head_of(self.run, self.manifest)
-        RunSpec.from_json(head["spec"])
-        return StoredRun(self.directory, Entry(stamps, head))
+        head = head_of(self.result, self.manifest)
+        return StoredRun(self.directory, Entry(stamps, members(head)))
 
 
 class RunFolder:
@@ -198,11 +197,12 @@ class RunFolder:
             raise not_written(path, error) from error
         write_json_atomically(path, document)
 
-    def finish(self, run: Mapping[str, Any]) -> StoredRun:
+    def finish(self, result: RunResult) -> StoredRun:
         """The result; from here on the run is finished."""
-        schemas.validate(run, "run", source=f"result of {self.run_id}")
-        write_json_atomically(self.directory / "run.json", run)
-        if run["error"] is None or not self.checkpoint.finished:
+        document = result.to_json()
+        schemas.validate(document, "run", source=f"result of {self.run_id}")
+        write_json_atomically(self.directory / "run.json", document)
+        if result.error is None or not self.checkpoint.finished:
             self.checkpoint.remove()
         return StoredRun(self.directory)
 
@@ -278,7 +278,7 @@ class Store:
         resumed. A failed run stays stored as such, and its steps move to a new run.
         """
         self.make()
-        done = {stored.directory for stored in self.runs() if not stored.head["failed"]}
+        done = {stored.directory for stored in self.runs() if not stored.head.failed}
         for directory in reversed([path for path in self._directories() if path not in done]):
             if not _resumable(directory, spec) or not (checkpoint := Checkpoint.open(directory)):
                 continue
@@ -451,6 +451,6 @@ def _resumable(directory: Path, spec: RunSpec) -> bool:
         if jsonfile.read(directory / "spec.json") != spec.to_json():
             return False
         stored = StoredRun(directory)
-        return not (directory / "run.json").exists() or stored.run["error"] is not None
+        return not (directory / "run.json").exists() or stored.result.error is not None
     except (OSError, ValueError, UsageError):
         return False

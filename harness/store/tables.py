@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import duckdb
 import numpy as np
 
 from harness import hdr
+from harness.store.result import Metric
 from harness.store.runs import StoredRun
 from harness.supervise import workdirs
 from harness.supervise.user_files import make_own, replacing
@@ -31,67 +31,64 @@ def _with(row: Row, more: Mapping[str, Any], prefix: str) -> Row:
 
 
 def _run_rows(run: StoredRun) -> Iterator[Row]:
-    head, spec, manifest = run.run, run.run["spec"], run.manifest
-    placement, label = spec["placement"], spec["label"]
+    head, spec, manifest = run.result, run.spec, run.manifest
     row = {
         "run_id": run.run_id,
-        "status": head["status"],
-        "experiment": head["experiment"]["name"],
-        "block": spec["block"],
-        "workload": spec["workload"],
-        "engine": spec["engine"],
+        "status": head.status,
+        "experiment": head.experiment.name,
+        "block": spec.block,
+        "workload": spec.workload,
+        "engine": spec.engine,
         "engine_version": manifest["engine"]["version"] if manifest else None,
-        "driver": spec["driver"],
-        "placement": placement["name"] if placement else label,
-        "arm": label if placement else None,
+        "driver": spec.driver,
+        "placement": spec.placement.name if spec.placement else spec.label,
+        "arm": spec.label if spec.placement else None,
         "host_id": manifest["host"]["host_id"] if manifest else None,
-        "started_unix_ns": head["started_unix_ns"],
-        "duration_ns": head["duration_ns"],
-        "data_bytes": head["data_bytes"],
-        "memory_bytes": head["memory_bytes"],
-        "emulate": ", ".join(spec["emulate"]),
-        "modelled": ", ".join(head["modelled"]),
-        "plant": ", ".join(spec.get("plant", ())),
-        "memory_limit_bytes": spec["memory_limit_bytes"],
-        "threads": spec["threads"],
-        "seed": spec["seed"],
+        "started_unix_ns": head.started_unix_ns,
+        "duration_ns": head.duration_ns,
+        "data_bytes": head.data_bytes,
+        "memory_bytes": head.memory_bytes,
+        "emulate": ", ".join(spec.emulate),
+        "modelled": ", ".join(head.modelled),
+        "plant": ", ".join(spec.plant),
+        "memory_limit_bytes": spec.memory_limit_bytes,
+        "threads": spec.threads,
+        "seed": spec.seed,
     }
-    settings = {f"setting_{name}": str(value) for name, value in spec["settings"].items()}
-    yield _with(row, spec["params"], "param_") | settings
+    settings = {f"setting_{name}": str(value) for name, value in spec.settings.items()}
+    yield _with(row, spec.params, "param_") | settings
 
 
-def _metrics(run: StoredRun) -> Iterator[tuple[Row, Mapping[str, Any]]]:
-    for number, metric in enumerate(run.run["metrics"]):
-        row = {"run_id": run.run_id, "number": number, "metric": metric["name"]}
+def _metrics(run: StoredRun) -> Iterator[tuple[Row, Metric]]:
+    for number, metric in enumerate(run.result.metrics):
+        row = {"run_id": run.run_id, "number": number, "metric": metric.name}
         yield row, metric
 
 
 def _metric_rows(run: StoredRun) -> Iterator[Row]:
     for row, metric in _metrics(run):
-        found: Row = {"unit": metric["unit"], "better": metric["better"]}
+        found: Row = {"unit": metric.unit, "better": metric.better}
         found |= {"value": None, "count": 1, **dict.fromkeys(_PERCENTILES)}
-        if "value" in metric:
-            found["value"] = metric["value"]
-        elif samples := metric.get("samples"):
-            found |= {"value": statistics.median(samples), "count": len(samples)}
-        elif "hdr" in metric:
-            times = hdr.decode(metric["hdr"])
+        if metric.hdr is None:
+            found |= {"value": metric.median, "count": len(metric.samples or (0,))}
+        else:
+            times = hdr.decode(metric.hdr)
             shares = times.percentiles(list(_PERCENTILES.values()))
             found |= {"count": times.total, **dict(zip(_PERCENTILES, shares, strict=True))}
-        yield _with(row | found, metric["labels"], "label_")
+        yield _with(row | found, metric.labels, "label_")
 
 
 def _sample_rows(run: StoredRun) -> Iterator[Row]:
     for row, metric in _metrics(run):
-        for number, value in enumerate(metric.get("samples", ())):
+        for number, value in enumerate(metric.samples or ()):
             yield row | {"sample": number, "value": value}
 
 
 def _histogram_rows(run: StoredRun) -> Iterator[Row]:
     for row, metric in _metrics(run):
-        if "hdr" not in metric:
+        if metric.hdr is None:
             continue
-        times = hdr.decode(metric["hdr"])
+        times = hdr.decode(metric.hdr)
         low, high = times.layout.bounds()
         for at in np.flatnonzero(times.counts):
             bounds = {"low_ns": int(low[at]), "high_ns": int(high[at])}

@@ -118,16 +118,16 @@ def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
 def _read(run: StoredRun, problem: str) -> StoredRun:
     """The run, indexed; UsageError where it is not a finished run that this release reads."""
     try:
-        result = run.run
+        result = run.result
         found = run.indexed()
     except HarnessError as error:
         raise UsageError(
             problem, error.context, error.hint or "export it from its host again"
         ) from error
-    if result["run_id"] != run.run_id and not run.run_id.startswith(result["run_id"]):
+    if result.run_id != run.run_id and not run.run_id.startswith(result.run_id):
         raise UsageError(
             problem,
-            f"{run.run_id} says that it is {result['run_id']}",
+            f"{run.run_id} says that it is {result.run_id}",
             "export it from its host again",
         )
     return found

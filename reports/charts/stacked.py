@@ -161,7 +161,7 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
         binary=True,
         notes={place: MARK for place, found in queries.items() if bound_bytes(*found) is not None},
         marked="the memory limit was reached and bounds it",
-        lines=sorted({run.run["memory_bytes"] for run in panel.runs if run.run["memory_bytes"]}),
+        lines=sorted({run.result.memory_bytes for run in panel.runs if run.result.memory_bytes}),
     )
     return draw_stacks(panel, stacks, name)
 

@@ -445,7 +445,7 @@ class BelowDevice(Test):
         return found
 
     def _is_of_tables(self, device: Device, point: Point) -> bool:
-        suites = {run.run_id: run.run["spec"]["params"].get("suite") for run in device.runs}
+        suites = {run.run_id: run.spec.params.get("suite") for run in device.runs}
         return all(suites.get(run_id) in _TABLES for run_id in point.runs)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:

@@ -34,7 +34,7 @@ class Evidence:
 
     @classmethod
     def of(cls, runs: Iterable[StoredRun]) -> Evidence:
-        return cls(tuple(run for run in unplanted(runs) if run.head["status"] != "failed"))
+        return cls(tuple(run for run in unplanted(runs) if run.head.status != "failed"))
 
     @cached_property
     def of_engines(self) -> tuple[StoredRun, ...]:

@@ -268,7 +268,7 @@ def upper_share(share: float, moments: float) -> float:
 
 
 def _recorded(run: StoredRun) -> bool:
-    names = {metric["name"] for metric in run.run["metrics"]}
+    names = {metric.name for metric in run.result.metrics}
     return "io_calls_count" in names and bool(names & {"wait_ns", "query_wait_ns"})
 
 
@@ -423,7 +423,7 @@ def _sync_ns(run: StoredRun, durations: str) -> float:
 
 def operations_of(run: StoredRun, durations: str) -> int:
     """The number of operations in a window, by the histograms of their durations."""
-    found = (histogram(m) for m in run.run["metrics"] if m["name"] == durations)
+    found = (histogram(m) for m in run.result.metrics if m.name == durations)
     return sum(one.total for one in found if one is not None)
 
 

@@ -126,7 +126,7 @@ class _Models:
         return {name: self.sources.stands_for(arm.usable[0]) for name, arm in self._arms.items()}
 
     def _is_model(self, *names: str) -> bool:
-        return any(modelled_tiers(self._arms[name].usable[0].run) for name in names)
+        return any(modelled_tiers(self._arms[name].usable[0]) for name in names)
 
     def _device(self, a: Arm, b: Arm, moved: Sequence[str], call: Call | None) -> Value | Missing:
         if not moved or "memory" in moved:
@@ -160,7 +160,7 @@ class _Models:
     def _between(self, base: str, model: str) -> Value | Missing:
         """The speed-up between two arms; models of the same tier's name may differ, too."""
         a, b = (self._arms[name].usable for name in (base, model))
-        tiers = {tier: None for run in (a[0], b[0]) for tier, _ in modelled_tiers(run.run)}
+        tiers = {tier: None for run in (a[0], b[0]) for tier, _ in modelled_tiers(run)}
         try:
             made = compare(a, b, ["placement", *(f"tier.{tier}.model" for tier in tiers)])
         except UsageError:

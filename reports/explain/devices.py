@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from harness.errors import RunFailed
+from harness.experiment.placement import PARTS as ALL_PARTS
 from harness.models.curve import mean_bytes
 from harness.models.make import SUITE, durations_of, model_of
 from harness.models.score import Score
@@ -43,8 +44,8 @@ class Cell:
 
 def tiers_of(run: StoredRun) -> dict[str, str]:
     """Part → tier of a run's placement; empty without one."""
-    placement = run.head["spec"]["placement"] or {}
-    return {part: tier for part, tier in placement.items() if part != "name" and tier}
+    placement = run.spec.placement
+    return {part: tier for part in ALL_PARTS if placement and (tier := placement.tier_of(part))}
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,11 @@ class Timed:
 def timed_calls(runs: Sequence[StoredRun]) -> dict[Cell, Timed]:
     """What the trace timed, by cell, over repeats."""
     found: dict[Cell, Timed] = {}
-    for metric in (metric for run in runs for metric in run.run["metrics"]):
-        if metric["name"] != "io_duration_ns":
+    for metric in (metric for run in runs for metric in run.result.metrics):
+        if metric.name != "io_duration_ns":
             continue
         if (one := histogram(metric)) is not None and one.total:
-            cell, timed = _cell(metric["labels"]), Timed(one.total, one.mean)
+            cell, timed = _cell(metric.labels), Timed(one.total, one.mean)
             found[cell] = found[cell] + timed if cell in found else timed
     return found
 
@@ -119,7 +120,7 @@ class TierSources:
         models = {(score.host_id, score.digest): score.tier for score in scores}
         figures = {}
         for run in runs:
-            if run.head["failed"] or run.head["spec"]["params"].get("suite") != SUITE:
+            if run.head.failed or run.spec.params.get("suite") != SUITE:
                 continue
             host, tier = _host(run), devices_of(run)["data"]
             figures[host, tier] = run
@@ -152,7 +153,7 @@ class TierSources:
 
 def devices_of(run: StoredRun) -> dict[str, str]:
     """Part → tier of a run's placement, with what stands in for it."""
-    names = {text.partition(" by ")[0]: text for text in stand_ins(run.run)}
+    names = {text.partition(" by ")[0]: text for text in stand_ins(run)}
     return {part: names.get(tier, tier) for part, tier in tiers_of(run).items()}
 
 

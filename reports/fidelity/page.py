@@ -92,7 +92,7 @@ class FigureView:
     @property
     def done(self) -> int:
         """How many of its runs have a result."""
-        return sum(run.run["status"] != "failed" for run in self.of.runs)
+        return sum(run.result.status != "failed" for run in self.of.runs)
 
     @property
     def emulated(self) -> tuple[str, ...]:
@@ -179,7 +179,7 @@ def page_of(
     path = published or published_file(name)
     series = read_published(path) if path.exists() else []
     micro = {run.run_id: run for one in figures for run in one.runs if is_micro(run)}
-    usable = [run for run in micro.values() if run.run["status"] != "failed"]
+    usable = [run for run in micro.values() if run.result.status != "failed"]
     rows = paper_rows(devices(usable)) if usable else None
     views = tuple(_view(name, one, series, rows) for one in figures)
     every = {run.run_id: run for one in figures for run in one.runs}
@@ -277,7 +277,7 @@ def _renamed(head: Cells) -> Cells:
 
 
 def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
-    usable = [run for run in runs if run.run["status"] != "failed"]
+    usable = [run for run in runs if run.result.status != "failed"]
     return panels(usable, compared_dimension(usable), None) if usable else []
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.store import schemas
+from harness.store.result import Metric
 from harness.store.runs import StoredRun
 
 #: What ``-p`` may change without changing a figure, or what a label says.
@@ -48,7 +49,7 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
     kept = run.artifact("suite") or {}
     documents = kept.get("documents", {})
     if not measurement:
-        text = json.dumps([documents, run.run["spec"]["params"]], sort_keys=True)
+        text = json.dumps([documents, run.spec.params], sort_keys=True)
         return Settings(text, text)
     found = [
         body
@@ -56,8 +57,9 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
         if isinstance(document, dict)
         for body in _of_document(document, measurement)
     ]
-    params = run.run["spec"]["params"]
-    requested = {k: v for k, v in params.get("requested", {}).items() if k not in _WITHOUT_EFFECT}
+    params = run.spec.params
+    chosen: Any = params.get("requested", {})
+    requested = {k: v for k, v in chosen.items() if k not in _WITHOUT_EFFECT}
     if "index_library" in params:  # its digest: of a path, another build is another program
         requested["index_library"] = params["index_library"]
     if not found and not requested:
@@ -103,17 +105,17 @@ def _without(body: Any, labelled: Collection[str]) -> Any:
     return {key: value for key, value in kept.items() if value != {}}
 
 
-def comparable_metrics(run: StoredRun) -> Iterator[Mapping[str, Any]]:
+def comparable_metrics(run: StoredRun) -> Iterator[Metric]:
     """The metrics of a run with labels that those of another tier have, too.
 
     Of suites: without the labels that say what the tier is, which would set the two sides apart
     that are to be compared. The configuration's name stays.
     """
-    for metric in run.run["metrics"]:
-        labels = metric["labels"]
+    for metric in run.result.metrics:
+        labels = metric.labels
         if "measurement" in labels and "configuration" in labels:
             labels = {name: value for name, value in labels.items() if name not in _OF_THE_TIER}
-        yield {**metric, "labels": labels}
+        yield replace(metric, labels=labels)
 
 
 def own_labels(every: Sequence[Labels]) -> list[Labels]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harness import hdr
 from harness.store.runs import StoredRun
@@ -224,8 +225,9 @@ def _suites_of(points: Sequence[Point], device: Device) -> str:
 
 
 def _suite_text(run: StoredRun) -> str:
-    params = run.run["spec"]["params"]
-    changed = (f"-p {name}={text}" for name, text in params.get("requested", {}).items())
+    params = run.spec.params
+    requested: Any = params.get("requested", {})
+    changed = (f"-p {name}={text}" for name, text in requested.items())
     return " ".join([str(params.get("suite", "")), *changed])
 
 

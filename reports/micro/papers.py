@@ -107,8 +107,8 @@ def _published(run: StoredRun) -> Iterator[dict[str, Any]]:
     for value in documents.values() if isinstance(documents, dict) else ():
         if isinstance(value, dict) and isinstance(value.get("published"), dict):
             yield value["published"]
-    if str(run.run["spec"]["params"].get("suite", "")).split("/")[0] == _PERMA:
-        measured = {metric["labels"].get("measurement") for metric in run.run["metrics"]}
+    if str(run.spec.params.get("suite", "")).split("/")[0] == _PERMA:
+        measured = {metric.labels.get("measurement") for metric in run.result.metrics}
         figures = [f for name, of in PERMA_FIGURES.items() if name in measured for f in of]
         yield {"paper": _PERMA, "figures": figures}
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from harness import hdr
 from harness.errors import UsageError
+from harness.store.result import Metric
 from harness.store.runs import StoredRun
 from harness.units import parse_duration_ns, parse_size
 from reports.formatting import stand_in_mark
@@ -179,7 +180,7 @@ class Device:
     def marked_name(self) -> str:
         """With the mark of a stand-in after it, and where the page cache was measured."""
         marks = [stand_in_mark(self.emulated)] if self.emulated else []
-        warned = {one.get("code") for run in self.runs for one in run.run["uncontrolled"]}
+        warned = {one.code for run in self.runs for one in run.result.uncontrolled}
         marks += ["page cache"] if "page-cache" in warned else []
         return f"{self.name} ({', '.join(marks)})" if marks else self.name
 
@@ -212,7 +213,7 @@ def best(points: Sequence[Point]) -> Point:
 
 def is_micro(run: StoredRun) -> bool:
     """Whether a run is one of microbenchmarks."""
-    return bool(run.head["spec"]["workload"] == WORKLOAD)
+    return bool(run.spec.workload == WORKLOAD)
 
 
 def devices(runs: Iterable[StoredRun]) -> list[Device]:
@@ -220,7 +221,7 @@ def devices(runs: Iterable[StoredRun]) -> list[Device]:
 
     Failed runs are left out: what they hold is not all of what was requested.
     """
-    usable = (run for run in runs if is_micro(run) and run.run["status"] != "failed")
+    usable = (run for run in runs if is_micro(run) and run.result.status != "failed")
     held = grouped((_key(run), run) for run in usable)
     if not held:
         raise UsageError(
@@ -264,14 +265,14 @@ def _state_text(value: str | bool | None) -> str:
 
 def main_memory(run: StoredRun) -> str:
     """What the host's main memory was: in Memory mode another device than without, by one name."""
-    mode = str(run.run["host_mode"])
+    mode = str(run.result.host_mode)
     return "DRAM" if mode in ("Default", "AppDirect") else mode
 
 
 def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Device:
     manifests = (run.manifest for run in reversed(runs) if run.manifest)
     known = (one for held in manifests for one in held["tiers"] if one["name"] == key.tier)
-    emulated = {entry["by"]: None for run in runs for entry in emulated_tiers(run.run)}
+    emulated = {one.by: None for run in runs for one in emulated_tiers(run)}
     return Device(
         _host_name(key, every),
         _name_apart(key, every),
@@ -301,8 +302,8 @@ def _name_apart(key: _Key, every: Sequence[_Key]) -> str:
 
 
 def _tier_name(run: StoredRun) -> str:
-    placement = run.run["spec"]["placement"]
-    return str(placement["data"] if placement else run.run["spec"]["label"] or "unknown")
+    placement = run.spec.placement
+    return str(placement.data if placement else run.spec.label or "unknown")
 
 
 def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
@@ -315,9 +316,9 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
     unlabelled: dict[_PointKey, str] = {}
     for run in runs:
         settings = cache(partial(settings_of, run))
-        for metric in run.run["metrics"]:
-            of_suite = settings(metric["labels"].get("measurement", ""))
-            key = (metric["name"], of_suite.whole, frozenset(metric["labels"].items()))
+        for metric in run.result.metrics:
+            of_suite = settings(metric.labels.get("measurement", ""))
+            key = (metric.name, of_suite.whole, frozenset(metric.labels.items()))
             unlabelled[key] = of_suite.unlabelled
             found.setdefault(key, []).append((run.run_id, metric))
     labels_of = dict(_distinguished(found))
@@ -325,12 +326,12 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
         same = [metric for _, metric in held]
         first = same[0]
         samples = [value for one in same for value in _samples(one)]
-        encoded = tuple(one["hdr"] for one in same if "hdr" in one)
+        encoded = tuple(one.hdr for one in same if one.hdr is not None)
         if samples or encoded:
             yield Point(
                 key[0],
-                first["unit"],
-                first["better"],
+                first.unit,
+                first.better,
                 labels_of[key],
                 tuple(samples),
                 encoded,
@@ -347,7 +348,7 @@ def _empty_ns(measured: Sequence[_Stored]) -> float:
     return statistics.median(samples) if samples else 0.0
 
 
-_Stored = tuple[str, Mapping[str, Any]]
+_Stored = tuple[str, Metric]
 _PointKey = tuple[str, str, frozenset[tuple[str, str]]]
 
 
@@ -360,11 +361,11 @@ def _distinguished(
         rest = frozenset(item for item in labels if item[0] != "configuration")
         held.setdefault((name, settings, rest), []).append((name, settings, labels))
     for same in held.values():
-        every = [found[key][0][1]["labels"] for key in same]
+        every = [found[key][0][1].labels for key in same]
         yield from zip(same, own_labels(every), strict=True)
 
 
-def _samples(metric: Mapping[str, Any]) -> Iterator[float]:
-    if "value" in metric:
-        yield float(metric["value"])
-    yield from map(float, metric.get("samples", ()))
+def _samples(metric: Metric) -> Iterator[float]:
+    if metric.value is not None:
+        yield float(metric.value)
+    yield from map(float, metric.samples or ())

@@ -104,8 +104,8 @@ class Card:
         dax = {True: "DAX", False: "no DAX"}.get(facts.get("dax"))
         kind = " ".join(filter(None, (tier.get("kind"), facts.get("filesystem"), dax)))
         model = facts.get("device_model") or facts.get("device")
-        modes = "/".join(dict.fromkeys(run.run["host_mode"] for run in runs))
-        named = (str(run.run["spec"]["params"].get("suite", "")) for run in runs)
+        modes = "/".join(dict.fromkeys(run.result.host_mode for run in runs))
+        named = (str(run.spec.params.get("suite", "")) for run in runs)
         suites = list(filter(None, dict.fromkeys(named)))
         about = ", ".join(filter(None, (self.device.host, kind, model, modes)))
         return f"{about}; {'suites' if len(suites) > 1 else 'suite'} {', '.join(suites)}"
@@ -214,7 +214,7 @@ def _side_by_side(cards: Sequence[Card]) -> Section:
 
 
 def _span(runs: Sequence[StoredRun]) -> str:
-    stamps = sorted(run.run["started_unix_ns"] for run in runs)
+    stamps = sorted(run.result.started_unix_ns for run in runs)
     return f"{utc(stamps[0])} to {utc(stamps[-1])}" if len(stamps) > 1 else utc(stamps[0])
 
 
@@ -223,6 +223,6 @@ def _left_out(runs: Sequence[StoredRun], used: Sequence[StoredRun]) -> list[str]
     kept = {run.run_id for run in used}
     left = [run for run in runs if run.run_id not in kept]
     return [
-        f"{run.run_id}: {run.run['error']['context'] if run.run['error'] else 'no microbenchmark'}"
+        f"{run.run_id}: {run.result.error.context if run.result.error else 'no microbenchmark'}"
         for run in left
     ]

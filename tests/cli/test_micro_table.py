@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from harness.cli.micro_table import print_figures
 from harness.micro.fio_result import histogram
+from harness.store.result import Metric
 
 FIO = """
 schema: 1
@@ -33,14 +35,13 @@ def fio_suite(loaded: Any) -> Any:
     return file
 
 
-def metric(name: str, ns: int, **labels: str) -> dict[str, Any]:
+def metric(name: str, ns: int, **labels: str) -> Metric:
     """All of whose times are ``ns``."""
-    return {"name": name, "unit": "ns", "better": "lower", "labels": labels,
-            "hdr": histogram({str(ns): 9}).encode()}  # fmt: skip
+    return Metric(name, "ns", "lower", labels, hdr=histogram({str(ns): 9}).encode())
 
 
-def shown(*metrics: dict[str, Any]) -> None:
-    print_figures({"metrics": metrics})
+def shown(*metrics: Metric) -> None:
+    print_figures(metrics)
 
 
 def test_percentiles_of_a_part_do_not_stand_under_those_of_the_whole(capsys: Any) -> None:
@@ -59,8 +60,8 @@ def test_percentiles_of_a_part_do_not_stand_under_those_of_the_whole(capsys: Any
 
 def test_a_tail_that_too_few_operations_have_is_not_told(capsys: Any) -> None:
     for count in (999, 1000):
-        shown({**metric("operation_duration_ns", 0), "labels": {"configuration": "c"},
-               "hdr": histogram({"90": count - 1, "700": 1}).encode()})  # fmt: skip
+        encoded = histogram({"90": count - 1, "700": 1}).encode()
+        shown(replace(metric("operation_duration_ns", 0, configuration="c"), hdr=encoded))
     few, enough = (line.rstrip() for line in capsys.readouterr().out.splitlines()[1::2])
     assert few.endswith("90 ns, —, 700 ns") and enough.endswith("90 ns, 90 ns, 700 ns")
 

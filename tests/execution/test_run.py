@@ -14,11 +14,11 @@ from harness.errors import RunFailed
 from harness.execution.run import Program, Run
 from harness.progress import SilentProgress
 from harness.store.checkpoint import Attempt
-from harness.store.result import Check, Metric
+from harness.store.result import Check, Experiment, Metric
 from harness.store.runs import Store
 
 ENV: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())
-ATTEMPT = Attempt(experiment={"name": "x", "hash": "0"})
+ATTEMPT = Attempt(experiment=Experiment("x", "0"))
 PERHAPS: Any = "perhaps"  # as a plug-in may say
 PROGRAM = Program("postgres", "18", "", "")
 
@@ -48,8 +48,8 @@ def test_whatever_is_raised_is_stored_with_its_traceback(tmp_path: Path, error: 
     with one.storing(Store(tmp_path)):
         raise error
     (stored,) = Store(tmp_path).runs()
-    assert stored.run["status"] == "failed" and stored.directory == one.folder.directory
-    found = stored.run["error"]
+    assert stored.document["status"] == "failed" and stored.directory == one.folder.directory
+    found = stored.document["error"]
     assert found["type"] == "RunFailed" and found["context"]
     assert type(error).__name__ in found["traceback"] and "raise error" in found["traceback"]
 
@@ -58,7 +58,7 @@ def test_an_error_that_explains_itself_has_no_traceback(tmp_path: Path) -> None:
     one = record()
     with one.storing(Store(tmp_path)):
         raise RunFailed("start", "it did not", "look at its log")
-    assert "traceback" not in one.stored.run["error"]
+    assert "traceback" not in one.stored.document["error"]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_result_that_cannot_be_stored_fails_its_run_alone(
         for name, value in result.items():
             setattr(one, name, value)
     (stored,) = Store(tmp_path).runs()
-    assert stored.run["status"] == "failed"
-    assert stored.run["error"]["context"] and not stored.run["metrics"]
+    assert stored.document["status"] == "failed"
+    assert stored.document["error"]["context"] and not stored.document["metrics"]
 
 
 @pytest.mark.parametrize("ended", [KeyboardInterrupt(), SystemExit(143)])

@@ -36,8 +36,12 @@ ENV: Any = SimpleNamespace(host={"host_id": "here"})
 def run(
     second: int, spec: RunSpec, host: str = "here", status: str = "complete", name: str = "mine"
 ) -> Any:
-    head = {"status": status, "spec_hash": spec.hash(), "host": {"host_id": host}}
-    head["experiment"] = {"name": name}
+    head = SimpleNamespace(
+        status=status,
+        spec_hash=spec.hash(),
+        host=SimpleNamespace(host_id=host),
+        experiment=SimpleNamespace(name=name),
+    )
     return SimpleNamespace(run_id=f"20261124T0000{second:02}Z-r", head=head)
 
 
@@ -105,7 +109,7 @@ class _Made(ResolvedRun):
 
     def run(self, env: Any, store: Any, attempt: Attempt) -> Any:
         made = run(0, self.spec, status=self.ends.pop(0))
-        made.run = {"status": made.head["status"], "error": None}
+        made.result = SimpleNamespace(status=made.head.status, error=None)
         made.failed_before = attempt.failed
         return made
 
@@ -142,7 +146,12 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
     first = SSD if placed else replace(SSD, placement=None)  # a server of the user's
     plan = Plan("mine", "", (first, CXL))
     before = run(1, first)
-    unchanged = {"build": 7, "experiment": plan.experiment, "host": "here", "kernel": "6.1"}
+    unchanged = {
+        "build": 7,
+        "experiment": plan.experiment.to_json(),
+        "host": "here",
+        "kernel": "6.1",
+    }
     facts = {name: None for name in FACTS if name not in ("host_id", "kernel")}
     before.manifest = {"conditions": unchanged | {"host state": facts}}  # scaled otherwise
     store: Any = SimpleNamespace(
@@ -177,7 +186,7 @@ def test_failed_runs_are_tried_again_at_the_end_of_their_block(
         for spec, each in zip((SSD, PMEM), ends, strict=True)
     ]
     runs: list[Any] = run_plan(PLAN, own, RUNNING, NO_STORE, False, retries)
-    assert [one.run["status"] for one in runs] == [names[end] for end in expected]
+    assert [one.result.status for one in runs] == [names[end] for end in expected]
     assert [one.failed_before is not None for one in runs] == [i >= 2 for i in range(len(runs))]
     assert [one.spec for one in own] == [SSD, PMEM] and len(last_attempts(runs)) == 2
 
@@ -197,7 +206,7 @@ def test_identical_runs_of_a_block_have_a_last_attempt_each(ends: list[str], exp
     own = [attempted(SSD, *(names[end] for end in each)) for each in ends]
     made = run_plan(PLAN, own, RUNNING, NO_STORE, False, Retries(max(map(len, ends)) - 1))
     found = last_attempts_of(len(ends), made)
-    assert [one.run["status"] for one in found] == [names[end] for end in expected]
+    assert [one.result.status for one in found] == [names[end] for end in expected]
     assert found[0] is not found[1]
 
 
@@ -207,4 +216,4 @@ def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
     steps = [*bad, good]
     runs = run_plan(PLAN, steps, RUNNING, NO_STORE, False, Retries(1))
     assert [len(one.ends) for one in bad] == [0, 1, 1]
-    assert runs[-1].head["status"] == "complete"
+    assert runs[-1].head.status == "complete"

@@ -54,7 +54,7 @@ def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
     with (data / "table").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         assert sum(mapped[:: mmap.PAGESIZE]) >= 0  # what is mapped cannot be evicted
         one.evict("q1")
-    assert one.residency[0]["total_bytes"] == MIB
+    assert one.residency[0].total_bytes == MIB
     assert one.not_cold == [f"q1: {MIB} of {MIB} bytes resident"]
 
 
@@ -67,7 +67,7 @@ def test_the_files_below_a_modelled_tier_stay_in_memory(disk: Path):
     one = session(SimpleNamespace(files=lambda: files), modelled=files[:1])
     one.evict("q1")
     assert resident_bytes(files[:1]) == MIB
-    assert (one.residency[0]["resident_bytes"], one.residency[0]["total_bytes"]) == (0, MIB)
+    assert (one.residency[0].resident_bytes, one.residency[0].total_bytes) == (0, MIB)
     assert one.not_cold == []
 
 

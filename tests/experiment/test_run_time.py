@@ -19,8 +19,8 @@ SPEC = RunSpec("tpcc", "postgres", parse_placement("ssd-both"),
 
 def stored(root: Path, spec: RunSpec, took_ns: int, status: str = "complete") -> StoredRun:
     writer = Store(root).begin(spec)
-    own = {"spec": spec.to_json(), "spec_hash": spec.hash(), "duration_ns": took_ns}
-    return writer.finish(result(writer, status) | own)
+    own = replace(result(writer, status), spec=spec, spec_hash=spec.hash(), duration_ns=took_ns)
+    return writer.finish(own)
 
 
 def test_a_run_takes_as_long_as_its_earlier_repeats(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, NS_PER_S
+from harness.warnings import RunWarning
 
 SECOND = NS_PER_S
 READS = """
@@ -175,11 +176,11 @@ def test_only_persistent_memory_is_called_so(tier, memory):
 def test_a_mark_stands_at_every_number_and_findings_where_their_reader_does_not_look():
     """It reads names, matrix_args, and each mapping below benchmarks."""
     mark = Memory("dram", "EMULATED: pmem by tmpfs at /x")
-    finding = {"what": "equal configurations", "found": "2 of 3 became equal", "do": "more room"}
+    finding = RunWarning("equal", "equal configurations", "2 of 3 became equal", "more room")
     result = read(measured(RANDOM), repeat((0, 1, 1)))
     (benchmark,) = perma_results(result, mark, [finding])
     (entry,) = benchmark["benchmarks"]
     assert entry["config"]["emulated"] == "EMULATED: pmem by tmpfs at /x"
     assert entry["config"]["memory_type"] == "dram"
     assert all(isinstance(part, dict) for part in entry.values())
-    assert benchmark["uncontrolled"] == [finding]
+    assert benchmark["uncontrolled"] == [finding.to_json()]

@@ -22,6 +22,7 @@ import numpy as np
 from harness import hdr
 from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
+from harness.store import schemas
 from harness.store.documents import write_json_atomically
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
@@ -126,7 +127,11 @@ def write(root: Path, case: Case) -> StoredRun:
     if case.status == "failed":
         result["error"] = RunFailed("query 9", "server died <&> $x$", "see its log").to_json()
         result["metrics"] = []
-    return writer.finish(_merged(result, case.run_changes))
+    document = _merged(result, case.run_changes)
+    schemas.validate(document, "run", source=writer.run_id)
+    write_json_atomically(writer.directory / "run.json", document)
+    writer.checkpoint.remove()
+    return StoredRun(writer.directory)
 
 
 def with_artifacts(run: StoredRun, documents: Mapping[str, Any]) -> StoredRun:

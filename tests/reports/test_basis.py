@@ -140,7 +140,7 @@ def test_failed_runs_of_b_fail_the_command(tmp_path: Path) -> None:
 def test_executions_of_an_experiment_are_compared_over_time(tmp_path: Path) -> None:
     runs = arms(tmp_path, 1.2)
     assert histories(runs) == []
-    later = {"started_unix_ns": runs[-1].run["started_unix_ns"] + 86_400 * 10**9}
+    later = {"started_unix_ns": runs[-1].document["started_unix_ns"] + 86_400 * 10**9}
     runs += [
         write(
             tmp_path,

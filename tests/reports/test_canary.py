@@ -139,9 +139,9 @@ def test_comparisons_of_that_execution_are_warned_of(
     )
     (group,) = compare([a], [b]).groups
     assert "no-canary" in {fact.code for fact in group.rests_on}
-    began = [run.run["started_unix_ns"] for run in (a, b)]
+    began = [run.document["started_unix_ns"] for run in (a, b)]
     figures = made_up({"read": share}).figures
-    plan = a.run["experiment"]["hash"]
+    plan = a.document["experiment"]["hash"]
     CanaryStore(tmp_path).write(Canary(plan, "host", min(began), max(began), figures))
     (group,) = compare([a], [b]).groups
     assert ("machine-changed" in [warning.code for warning in group.warnings]) == warned
@@ -156,7 +156,7 @@ def test_runs_between_two_canaries_have_none(tmp_path: Path) -> None:
     a, b = (
         write(tmp_path, Case(placement=name, metrics=METRICS)) for name in ("ssd-both", "pmem-both")
     )
-    plan, began = a.run["experiment"]["hash"], a.run["started_unix_ns"]
+    plan, began = a.document["experiment"]["hash"], a.document["started_unix_ns"]
     figures = made_up({"read": 1.0}).figures
     CanaryStore(tmp_path).write(Canary(plan, "host", began + 1, began + 2, figures))
     (group,) = compare([a], [b]).groups

@@ -15,6 +15,7 @@ from harness.cli.run import RunOptions, plan_of, run
 from harness.errors import RunFailed, UsageError
 from harness.experiment.capacity import SHARES, Capacity, capacity_of
 from harness.experiment.profile import Plan
+from harness.store.result import ClosedLoop
 from harness.store.runs import StoredRun
 from harness.workloads.tpcc.params import TpccParams
 
@@ -48,8 +49,8 @@ def test_the_slowest_arm_decides_one_rate_for_all(capacity: Capacity) -> None:
     assert capacity.rates([0.7]) == [700]
     found = capacity.within(plan([700]), "rate", [0.7])
     assert [spec.params["rate"] for spec in found.runs] == [700, 700]
-    recorded = found.experiment["capacity"]
-    assert recorded == {"lowest_per_s": 1000, "run_ids": list(capacity.run_ids)}
+    recorded = found.experiment.capacity
+    assert recorded == ClosedLoop(1000, capacity.run_ids)
 
 
 def test_a_curve_goes_on_for_the_faster_arm(capacity: Capacity) -> None:

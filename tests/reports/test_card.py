@@ -102,7 +102,7 @@ def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> 
 
 def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
     run = card_run(tmp_path)
-    for metric in run.run["metrics"]:
+    for metric in run.document["metrics"]:
         labels = metric["labels"]
         if (labels["measurement"], labels.get("operation")) == ("access_size", "load"):
             middle = metric["samples"][5]
@@ -142,7 +142,7 @@ def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
 
 def test_what_waits_is_drawn_over_the_bandwidth_that_the_load_had(tmp_path: Path) -> None:
     run = card_run(tmp_path)
-    for metric in run.run["metrics"]:
+    for metric in run.document["metrics"]:
         labels = metric["labels"]
         if labels.get("job") == "chase":  # ten times as much was asked for
             labels["load_bytes_per_second"] = str(10 * float(labels["load_bytes_per_second"]))
@@ -200,7 +200,7 @@ def test_a_repeat_without_any_work_makes_no_ratio(tmp_path: Path) -> None:
     run = card_run(tmp_path / "a")
     metrics = [
         metric | {"samples": [0.0] * len(metric["samples"])} if "samples" in metric else metric
-        for metric in run.run["metrics"]
+        for metric in run.document["metrics"]
     ]
     (device,) = devices([micro_run(tmp_path / "b", metrics)])
     assert {p.outcome for p in practices(device)[:2]} == {"not testable here"}
@@ -210,7 +210,7 @@ def test_a_repeat_without_any_work_makes_no_ratio(tmp_path: Path) -> None:
 def test_a_ratio_whose_interval_holds_the_bound_decides_nothing(tmp_path: Path) -> None:
     model = replace(OPTANE, far=8.0 / 1.1)
     run = card_run(tmp_path, model=model)
-    for metric in run.run["metrics"]:
+    for metric in run.document["metrics"]:
         if metric["labels"]["measurement"] == "mix" and "numa" in metric["labels"]:
             metric["samples"] = [s * (0.9 if k % 2 else 1.1) for k, s in
                                  enumerate(metric["samples"])]  # fmt: skip
@@ -416,7 +416,7 @@ def test_the_card_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
     assert "tmpfs &lt;b&gt;" in html
     assert "EMULATED" in html and "pmem (EMULATED)" in html
     assert len(list((tmp_path / "out" / "figures").glob("*.svg"))) > 3
-    assert files.csv.read_text().count("\n") > len(run.run["metrics"])
+    assert files.csv.read_text().count("\n") > len(run.document["metrics"])
 
 
 def _harness(root: Path, *argv: str) -> Result:

@@ -186,7 +186,7 @@ def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
     return [
         (group.verdict, row.decision.adjusted_p)
         for panel in panels(runs, "placement", None)
-        if panel.runs[0].run["spec"]["params"]["users"] == users
+        if panel.runs[0].document["spec"]["params"]["users"] == users
         for group in panel.groups
         if (row := group.row(group.headline.quantity)) and row.decision
     ]

@@ -162,7 +162,7 @@ def test_a_range_that_the_cache_holds_is_no_figure_of_the_tier(tmp_path: Path) -
 
 def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> None:
     run = card_run(tmp_path)
-    for metric in run.run["metrics"]:
+    for metric in run.document["metrics"]:
         metric["labels"]["range_bytes"] = str(64 << 20)
     (device,) = devices([_with_llc(run, 32)])
     assert card_drawing(device, "card") is None

@@ -214,7 +214,7 @@ def document(name: str) -> Callable[[Path], Kind]:
             runs = store.runs()
             assert [stored.run_id for stored in runs if stored.directory != run]
             for stored in runs:
-                assert stored.spec.hash() and stored.head["status"]
+                assert stored.spec.hash() and stored.head.status
                 plan_sums(stored)
                 shape_of(stored, "wal")
             assert not refused(command("runs", "list"))

@@ -109,6 +109,6 @@ def test_an_experiment_that_grew_keeps_its_runs(
     assert {r.run_id for r in _chosen(store, [], "grow@" + "a" * 16)} == {
         run.run_id for run in (*first, gone)
     }
-    a, b = ([run for run in kept if run.run["spec"]["placement"]["name"] == p] for p in places)
+    a, b = ([run for run in kept if run.document["spec"]["placement"]["name"] == p] for p in places)
     group = compare(a, b).groups[0]
     assert group.pairing == "paired" and len(group.a.runs) == 2 and not group.left_out

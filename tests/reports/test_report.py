@@ -235,8 +235,8 @@ def test_the_csv_has_every_metric_of_every_run_to_the_last_digit(tmp_path: Path)
     runs = demo(tmp_path, blocks=1, queries=FEW, plans=False)
     files, _ = report(runs, tmp_path)
     rows = csv_rows(files.csv)
-    assert len(rows) == sum(len(run.run["metrics"]) for run in runs)
-    first = runs[0].run["metrics"][0]
+    assert len(rows) == sum(len(run.document["metrics"]) for run in runs)
+    first = runs[0].document["metrics"][0]
     found = [r for r in rows if r["run_id"] == runs[0].run_id and r["metric"] == first["name"]]
     assert float(found[0]["value"]) == first["value"]
 

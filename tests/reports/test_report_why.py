@@ -239,7 +239,9 @@ def test_a_stream_s_limit_takes_the_throughput_test_s_figures_along(tmp_path: Pa
 
 def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("duckdb",), blocks=2, queries=(1, 6), emulated=False, streams=2)
-    a, b = ([r for r in runs if r.run["spec"]["placement"]["data"] == t] for t in ("ssd", "pmem"))
+    a, b = (
+        [r for r in runs if r.document["spec"]["placement"]["data"] == t] for t in ("ssd", "pmem")
+    )
     (group,) = compare(a, b).groups
     found: dict[str, list[Any]] = {}
     for row in group.rows:

@@ -3,6 +3,7 @@
 import binascii
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from example_run import SPEC, result
 from narrowed import present
 
-from harness.errors import RunFailed, UsageError
+from harness.errors import UsageError
 from harness.experiment.placement import parse_placement
 from harness.store import checkpoint as steps_module
 from harness.store.checkpoint import FILE, Attempt, Checkpoint, steps_kept, under_way
+from harness.store.result import Failure
 from harness.store.runs import Store
 from harness.store.spec import RunSpec
 
@@ -159,8 +161,8 @@ def cut_off(store, *names, spec=SPEC, conditions=CONDITIONS):
 def failed(store, *names):
     """A run that failed after these steps."""
     writer = cut_off(store, *names)
-    error = RunFailed("a", "No space left").to_json()
-    writer.finish({**result(writer, "failed"), "error": error})
+    error = Failure("RunFailed", "a", "No space left", "")
+    writer.finish(replace(result(writer, "failed"), error=error))
     writer.close()
     return writer
 
@@ -262,7 +264,7 @@ def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):
     assert steps.attempts[0].run_id == first.run_id
     assert not (first.directory / FILE).exists()
     assert under_way(again.directory)
-    assert store.run(first.run_id).run["status"] == "failed"
+    assert store.run(first.run_id).document["status"] == "failed"
     assert store.resume(SPEC, CONDITIONS, print) is None
 
 

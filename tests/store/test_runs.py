@@ -35,7 +35,7 @@ def test_a_run_is_unfinished_until_its_result_is_written(tmp_path):
 def test_a_result_cut_off_while_it_was_written_does_not_count(tmp_path):
     store = Store(tmp_path)
     writer = store.begin(SPEC)
-    (writer.directory / ".run.json.partial").write_text(json.dumps(result(writer))[:50])
+    (writer.directory / ".run.json.partial").write_text(json.dumps(result(writer).to_json())[:50])
     assert store.runs() == []
 
 
@@ -56,7 +56,7 @@ def test_a_label_of_any_kind_makes_a_name_that_a_result_may_have(tmp_path):
     spec = RunSpec("tpch", "postgres", None, {"scale": 1}, label="../Lab 3 / räck")
     writer = Store(tmp_path).begin(spec)
     assert writer.directory.parent == tmp_path / "runs"
-    writer.finish({**result(writer), "spec": spec.to_json()})
+    writer.finish(replace(result(writer), spec=spec))
 
 
 def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_refused(tmp_path):
@@ -209,7 +209,7 @@ def test_listing_validates_what_is_new_once_and_nothing_again(tmp_path, validate
     assert len(validated) == 1000
     validated.clear()
     runs = Store(tmp_path).runs()
-    assert [run.head["status"] for run in runs] == ["complete"] * 1000
+    assert [run.head.status for run in runs] == ["complete"] * 1000
     assert validated == []
 
 
@@ -228,7 +228,7 @@ def test_selecting_reads_no_document_and_a_named_run_reads_one(tmp_path, validat
     store = Store(tmp_path)
     last = store.runs()[-1]
     assert read == ["runs.index"]
-    assert store.run(last.run_id).run["status"] == "complete"
+    assert store.run(last.run_id).document["status"] == "complete"
     assert read == ["runs.index", "run.json"]
     assert validated == []
 
@@ -250,8 +250,8 @@ def test_the_index_may_be_lost_or_damaged_at_any_time(tmp_path, spoil):
     Store(tmp_path).runs()
     spoil(tmp_path / "runs.index")
     for _ in range(2):
-        assert [run.head["status"] for run in Store(tmp_path).runs()] == ["complete"] * 3
-    assert Store(tmp_path).run(made[0].run_id).run["status"] == "complete"
+        assert [run.head.status for run in Store(tmp_path).runs()] == ["complete"] * 3
+    assert Store(tmp_path).run(made[0].run_id).document["status"] == "complete"
 
 
 def test_what_is_no_regular_file_makes_no_command_wait(tmp_path):
@@ -275,12 +275,12 @@ def test_a_document_changed_after_indexing_is_validated_again(tmp_path, capsys):
         path = run.directory / "run.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status}))
     (run,) = Store(tmp_path).runs()
-    assert (run.run_id, run.head["status"]) == (good.run_id, "failed")
+    assert (run.run_id, run.head.status) == (good.run_id, "failed")
     assert capsys.readouterr().err.startswith("warning: run-unreadable: ")
 
 
 @pytest.mark.parametrize("content", ['{"schema": 2}', "[", "[" * 100_000])
-@pytest.mark.parametrize("name", ["run", "text"])
+@pytest.mark.parametrize("name", ["result", "text"])
 def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path, name, content):
     stored(Store(tmp_path))
     Store(tmp_path).runs()
@@ -328,5 +328,5 @@ def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path):
 
     with mock.patch("os.open", only_reads):
         runs = Store(tmp_path / "results").runs()
-    assert [run.run["run_id"] for run in runs] == [run.run_id for run in made]
+    assert [run.document["run_id"] for run in runs] == [run.run_id for run in made]
     assert not (tmp_path / "results" / "runs.index").exists()
