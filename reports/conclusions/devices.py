@@ -278,7 +278,8 @@ def _dimm_bytes(device: Device) -> int:
 def _named(point: Point) -> str:
     """Name what a point did: ``granularity ntstore random 256 B, 4 threads``."""
     size = format_bytes(point.number(_SIZE)) if point[_SIZE] else ""
-    kind = kind_of(point) if point["operation"] else point["method"]
+    of_its_own = point["method"] or point["writer"] or point["index"]
+    kind = point["method"] if of_its_own else kind_of(point)
     lines = f"{point['dirty_lines']} dirty lines" if point["dirty_lines"] else ""
     words = (point["measurement"].replace("_", " "), kind, point["pattern"], size, lines)
     own = (point[label] for label in _WORK)

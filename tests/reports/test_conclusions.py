@@ -13,7 +13,6 @@ from micro_runs import (
     DRAM,
     KINDS,
     card_run,
-    duration,
     micro_run,
     numa_tier,
     operations,
@@ -346,14 +345,14 @@ def test_fewer_barriers_of_a_log(tmp_path: Path) -> None:
 
 def test_a_line_that_is_written_again(tmp_path: Path) -> None:
     metrics = [
-        duration("persist_latency", {ns: 1000}, pattern=pattern, threads=1, access_size_bytes=64,
-                 operation="store", flush="clwb", fence="sfence", **labels)
-        for pattern, ns, labels in (("hotspot", "811", {"hotspot_bytes": 64}),
-                                    ("sequential", "104", {}))
+        rate("persist_rate", gb_per_s, **KINDS["clwb"], pattern=pattern, threads=1,
+             access_size_bytes=64, **labels)
+        for pattern, gb_per_s, labels in (("hotspot", 0.08, {"hotspot_bytes": 64}),
+                                          ("sequential", 0.6, {}))
     ]  # fmt: skip
     found = checked("pmem-io-primitives", "2.3", [micro_run(tmp_path, metrics)])
-    (trial,) = found.to_json()["trials"]
-    assert trial["what"].count("hotspot") == 1 and "sequential" in trial["what"]
+    assert found.outcome == "holds here"
+    assert [one.to_json()["ratio"] for one in found.tested] == [pytest.approx(7.5)]
 
 
 def test_dram_before_pmem(tmp_path: Path) -> None:
