@@ -27,6 +27,7 @@ from harness.paper.plan import (
     with_looks,
 )
 from harness.paper.report import figure_runs
+from harness.store.result import Experiment
 from harness.store.spec import RunSpec
 
 S = 10**9
@@ -147,7 +148,7 @@ def test_the_commands_of_figures_have_the_stand_ins_that_they_take() -> None:
 def test_repeats_that_are_raised_later_are_a_look_more(capsys: pytest.CaptureFixture[str]) -> None:
     def cells(done: str) -> list[Cell]:
         """A complete block of the plan with this hash, then one to do."""
-        run = SimpleNamespace(run={"experiment": {"hash": done}})
+        run = SimpleNamespace(result=SimpleNamespace(experiment=Experiment("", done)))
         found = []
         for block, earlier in enumerate((run, None)):
             one = part()
