@@ -45,6 +45,8 @@ where b.v > (select avg(id) from range(10)) group by a.k order by 2 desc, 1 limi
 """
 #: The definitions of the tables, next to their folders, and a view of a file that is loaded.
 TABLES, _SOURCE = "_tables.json", "tierbench_source"
+#: Of one start alone: runs that differ in nothing else are compared.
+_OF_A_START = {"spark.app.id", "spark.app.startTime", "spark.app.submitTime", "spark.driver.port"}
 #: A cluster without any executor for so long has no more to give.
 _WITHOUT_EXECUTORS_S = 60
 
@@ -153,9 +155,10 @@ class SqlOnSpark(WorkerEngine, ABC):
         return {name: float(value) for name, value in found.items()}
 
     def effective_config(self) -> Mapping[str, str]:
-        """Return what the driver reports, without secrets."""
+        """Return what the driver reports, without secrets and what each start draws."""
         found = self._request("configuration")["configuration"]
-        return {n: v for n, v in found.items() if not SETTINGS.is_secret(n)}
+        left_out = {n for n in found if SETTINGS.is_secret(n)} | _OF_A_START
+        return {n: v for n, v in found.items() if n not in left_out}
 
     def bulk_load(
         self,

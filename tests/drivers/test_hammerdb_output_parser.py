@@ -18,6 +18,7 @@ def heard(text: str) -> Words:
     ("name", "nopm", "tpm", "version"),
     [
         ("postgres-15.18-timed.log", 27198, 63589, "15.18 (Debian 15.18-0+deb12u1)"),
+        ("postgres-15.18-timed-6.0.log", 18308, 41633, "15.18 (Debian 15.18-0+deb12u1)"),
         ("mariadb-10.11.19-timed.log", 28676, 66465, "10.11.19"),
         ("mysql-8.0.15-timed.log", 20842, 48256, "8.0.15"),
     ],

@@ -119,6 +119,7 @@ def test_refresh_functions_are_refused(loaded: Any) -> None:
 
 
 def test_data_are_restored_elsewhere_and_files_are_evicted(loaded: Any, lab: Lab) -> None:
+    config = loaded.effective_config()
     loaded.stop()
     dataset = lab.directory("dataset")
     loaded.snapshot(dataset)
@@ -128,6 +129,8 @@ def test_data_are_restored_elsewhere_and_files_are_evicted(loaded: Any, lab: Lab
         engine.start()
         assert execute(engine, "select count(*) from nation") == [(25,)]
         assert engine.files() == [places["data"] / "spark"]
+    again = loaded.effective_config()  # of another start: runs of both are compared
+    assert again == config
     other.kill()
 
 
