@@ -156,7 +156,7 @@ class _Grid:
         return self._of(left), "; ".join(f"{name} {cell}".strip() for name, cell in named)
 
     def _of(self, columns: Sequence[int]) -> _Grid:
-        """With these columns alone."""
+        """Return a grid of these columns alone."""
         return _Grid(
             [self.head[at] for at in columns],
             [[row[at] for at in columns] for row in self.rows],

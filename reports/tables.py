@@ -284,7 +284,7 @@ class _Columns:
         yield verdict_cell(row, self.notes)
 
     def _in_a_cell(self, row: Row | None) -> Cell:
-        """``1.90× [1.60, 2.20] faster``."""
+        """Return a ratio with its interval: ``1.90× [1.60, 2.20] faster``."""
         if row is None or row.estimate is None:
             return NOTHING
         ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"

@@ -57,7 +57,7 @@ class Result:
         return f"{status}  {self.name}: {self.detail} ({self.duration_ns / 1e9:.1f} s)"
 
     def to_json(self) -> dict[str, Any]:
-        """``{name, result, detail, duration_ns}``."""
+        """Return its name, result, detail and duration_ns, for ``--json``."""
         return asdict(self)
 
 

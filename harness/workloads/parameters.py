@@ -253,7 +253,7 @@ class Parameter:
 
 
 def option_text(name: str) -> str:
-    """``--ramp-up`` of ``ramp_up``."""
+    """Return the spelling of an option: ``--ramp-up`` of ``ramp_up``."""
     return f"--{name.replace('_', '-')}"
 
 

@@ -40,14 +40,6 @@ class Driver(ABC):
         """Raise UsageError for what can be known beforehand: not installed, cannot do this."""
 
     @abstractmethod
-    def key(self) -> Mapping[str, Any]:
-        """The facts that its data depend on, in addition to their size."""
-
-    @abstractmethod
-    def load(self, loading: Loading) -> dict[str, Any]:
-        """Load schema and data into the started, empty engine; facts for the fingerprint."""
-
-    @abstractmethod
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load and return the result; RunFailed if the client failed."""
 
@@ -60,10 +52,22 @@ class Driver(ABC):
         return []
 
 
+class LoadingDriver(Driver):
+    """A client program that loads the data, too."""
+
+    @abstractmethod
+    def key(self) -> Mapping[str, Any]:
+        """The facts that its data depend on, in addition to their size."""
+
+    @abstractmethod
+    def load(self, loading: Loading) -> dict[str, Any]:
+        """Load schema and data into the started, empty engine; facts for the fingerprint."""
+
+
 class DrivenWorkload(Workload[P], Generic[P]):
     """A workload whose data are loaded, and whose load is offered, by one of ``drivers``."""
 
-    drivers: Mapping[str, Callable[[P], Driver]]
+    drivers: Mapping[str, Callable[[P], LoadingDriver]]
 
     @abstractmethod
     def size_key(self, params: P) -> dict[str, Any]:

@@ -130,7 +130,7 @@ _WORK = ("writer", "entry_bytes", "index", "workload", "discipline", "fence")
 
 
 def _work(point: Point) -> str:
-    """``log zero, 4 threads``."""
+    """Return what a point measures: ``log zero, 4 threads``."""
     names = (point["measurement"].replace("_", " "), *(point[label] for label in _WORK))
     return f"{' '.join(filter(None, names))}, {threads_of(point)}"
 

@@ -116,7 +116,7 @@ class PersistRow:
 
 @dataclass(frozen=True)
 class PersistFinding(Finding):
-    """Which instructions persist fastest."""
+    """Which instructions persist a write fastest."""
 
     rows: tuple[PersistRow, ...]
 
@@ -174,7 +174,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class SpreadFinding(Finding):
-    """Percentiles of durations."""
+    """Percentiles of durations, in rows."""
 
     rows: tuple[Spread, ...]
 
@@ -215,7 +215,7 @@ class TimesFinding(SpreadFinding):
 
 @dataclass(frozen=True)
 class TailFinding(SpreadFinding):
-    """The longest of overwrites."""
+    """The longest durations of overwrites."""
 
     @property
     def worst(self) -> Spread | None:

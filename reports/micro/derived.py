@@ -157,7 +157,7 @@ def _size(point: Point) -> str:
 
 
 def threads_of(point: Point) -> str:
-    """``4 threads``."""
+    """Return a point's number of threads: ``4 threads``."""
     return counted(int(point.number("threads")), "thread")
 
 

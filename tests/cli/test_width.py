@@ -79,7 +79,7 @@ def too_long(text: str) -> list[str]:
 
 @pytest.fixture
 def golden(loaded: Any) -> Any:
-    """The stored example runs."""
+    """The runs of the stored example."""
     with tarfile.open(RUNS) as archive:
         archive.extractall(loaded.results, filter="data")
     return loaded

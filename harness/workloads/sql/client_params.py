@@ -29,10 +29,11 @@ _NS_PER_S = 10**9
 _BUNDLED = re.compile(r"[a-z][a-z0-9_]*")
 _FILE = re.compile(r"(?P<path>.+\.(?:sql|lua|pgbench))(?:@(?P<weight>\d{1,9}))?")
 _DEFINE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_-]*)=(?P<value>[A-Za-z0-9_.:+-]*)")
-_DIGEST = re.compile(r"[0-9a-f]{16}")
+_DIGEST = "[0-9a-f]{16}"
 
 
-def _words(name: str, value: Any) -> list[str]:
+def words_of(name: str, value: Any) -> list[str]:
+    """Return the texts of a list, or of a text with commas; UsageError for anything else."""
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list | tuple) or not all(isinstance(one, str) for one in words):
         raise UsageError(f"{name} {value!r}", "not a list of texts", "repeat the option")
@@ -45,7 +46,7 @@ class _Scripts:
 
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
         found = []
-        for one in _words(name, value):
+        for one in words_of(name, value):
             if _BUNDLED.fullmatch(one):
                 found.append(one)
             elif match := _FILE.fullmatch(one):
@@ -64,7 +65,7 @@ class _Defines:
     values = "NAME=VALUE"
 
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        words = _words(name, value)
+        words = words_of(name, value)
         for one in words:
             if not _DEFINE.fullmatch(one):
                 raise UsageError(
@@ -74,12 +75,15 @@ class _Defines:
 
 
 @dataclass(frozen=True)
-class _Digest:
-    values = "digest"
+class Digests:
+    """Digests of files, computed; ``count`` of them with a hyphen between."""
+
+    count: int = 1
+    values = "digests"
 
     def parse(self, name: str, value: Any) -> str:
-        if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-            raise UsageError(f"{name} {value!r}", "not a digest of scripts", "leave it out")
+        if not isinstance(value, str) or not re.fullmatch("-".join([_DIGEST] * self.count), value):
+            raise UsageError(f"{name} {value!r}", "not digests of files", "leave it out")
         return value
 
 
@@ -160,7 +164,7 @@ class ClientParams(Parameters):
         omit_unset=True,
     )
     script_digest: str | None = parameter(
-        _Digest(),
+        Digests(),
         derive=lambda params: digest(scripts(params)) if params.script else None,
         default_text="computed",
         help="Digest of the scripts.",

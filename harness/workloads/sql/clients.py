@@ -38,7 +38,7 @@ from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.sql.client_params import ClientParams, digest, scripts
 from harness.workloads.sql.folder import CHECK
-from harness.workloads.window import Driver, window_outcome
+from harness.workloads.window import Driver, LoadingDriver, window_outcome
 
 NOUNS = Nouns(
     operation="operation",
@@ -55,12 +55,6 @@ _ROW_BYTES = 260
 @dataclass(frozen=True)
 class _ScriptDriver(Driver):
     params: ClientParams
-
-    def key(self) -> Mapping[str, Any]:
-        return {}
-
-    def load(self, loading: Loading) -> dict[str, Any]:
-        raise NotImplementedError  # the folder's data are loaded as for its queries
 
     def scripts(self) -> list[Script]:
         """Read the scripts; UsageError where they have changed since the run was planned."""
@@ -128,7 +122,7 @@ class PgbenchDriver(_ScriptDriver):
 
 
 @dataclass(frozen=True)
-class SysbenchDriver(_ScriptDriver):
+class SysbenchDriver(_ScriptDriver, LoadingDriver):
     """sysbench as the machine has it installed."""
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:

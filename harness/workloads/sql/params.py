@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +19,8 @@ from harness.workloads.parameters import (
     check_warmups,
     parameter,
 )
-from harness.workloads.sql.client_params import ClientParams
+from harness.workloads.sql.client_params import ClientParams, Digests, words_of
 from harness.workloads.sql.folder import read_folder
-
-_CONTENT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -41,22 +38,12 @@ class _Queries:
     values = "names of files in queries/, each once"
 
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        names = [one.strip() for one in value.split(",")] if isinstance(value, str) else value
-        if not isinstance(names, list | tuple) or not names or len({*names}) < len(names):
+        names = words_of(name, value)
+        if not names or len({*names}) < len(names):
             raise UsageError(
                 f"{name} {value!r}", "not a list of queries, each once", "name them: top,by_day"
             )
-        return tuple(str(one).removesuffix(".sql") for one in names)
-
-
-@dataclass(frozen=True)
-class _Content:
-    values = "digests"
-
-    def parse(self, name: str, value: Any) -> str:
-        if not isinstance(value, str) or not _CONTENT.fullmatch(value):
-            raise UsageError(f"{name} {value!r}", "not digests of a folder", "leave it out")
-        return value
+        return tuple(one.removesuffix(".sql") for one in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +76,7 @@ class SqlParams(ClientParams):
     plans: bool = parameter(**PLANS, default=True)
     warmups: int = parameter(**WARMUPS)
     content: str = parameter(
-        _Content(),
+        Digests(2),
         derive=lambda params: read_folder(Path(params.folder)).content if params.folder else None,
         default_text="computed",
         help="Digests of the folder's data, and of its queries, answers and check.",

@@ -107,7 +107,7 @@ class Sql(Workload[SqlParams]):
     def data_key(self, params: SqlParams, driver: str) -> dict[str, Any]:
         """The content of ``tables.sql`` and ``load/``; the name is for `harness data list`."""
         if not params.folder:
-            return dict(clients.driver_of(params, driver).key())
+            return dict(clients.SysbenchDriver(params).key())
         return {"folder": Path(params.folder).name, "digest": params.data_digest}
 
     def estimate_bytes(self, params: SqlParams, engine_format: str) -> dict[Part, int]:
@@ -131,7 +131,7 @@ class Sql(Workload[SqlParams]):
 
     def load(self, params: SqlParams, loading: Loading) -> dict[str, Any]:
         if not params.folder:
-            return clients.driver_of(params, loading.driver).load(loading)
+            return clients.SysbenchDriver(params).load(loading)
         data.load(loading.source, loading.engine, loading.progress)
         return self.data_key(params, loading.driver)
 

@@ -20,7 +20,7 @@ from harness.supervise.credentials import unprivileged
 from harness.warnings import RunWarning
 from harness.workload import Loading, Session
 from harness.workloads.tpcc.params import TpccParams
-from harness.workloads.window import Driver
+from harness.workloads.window import LoadingDriver
 
 #: Parameters that HammerDB has no option for.
 _LOADGEN_ONLY = (
@@ -35,7 +35,7 @@ _LOADGEN_ONLY = (
 
 
 @dataclass(frozen=True)
-class HammerDbDriver(Driver):
+class HammerDbDriver(LoadingDriver):
     """HammerDB with its own schema, its own procedures, its own client."""
 
     params: TpccParams

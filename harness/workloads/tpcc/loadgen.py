@@ -17,7 +17,7 @@ from harness.workload import Loading, Session
 from harness.workloads.tpcc import data
 from harness.workloads.tpcc.consistency import check_conditions
 from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams
-from harness.workloads.window import Driver
+from harness.workloads.window import LoadingDriver
 
 _JOURNAL = "committed.journal"
 #: About: ten for each order.
@@ -25,7 +25,7 @@ _LINES_PER_WAREHOUSE = 300_000
 
 
 @dataclass(frozen=True)
-class Loadgen(Driver):
+class Loadgen(LoadingDriver):
     """``loadgen``: our schema and procedures, our population, our client."""
 
     params: TpccParams

@@ -80,7 +80,7 @@ from harness.workloads.tpcc.durability import measure_durability
 from harness.workloads.tpcc.hammerdb import HammerDbDriver
 from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
-from harness.workloads.window import DrivenWorkload, Driver, check_mix, window_outcome
+from harness.workloads.window import DrivenWorkload, LoadingDriver, check_mix, window_outcome
 
 #: More deliveries than this share that find a district without orders are reported (clause
 #: 2.7.4.2): they have less to do, and are sooner done.
@@ -99,7 +99,7 @@ NOUNS = Nouns(
 )
 
 
-DRIVERS: Mapping[str, Callable[[TpccParams], Driver]] = {
+DRIVERS: Mapping[str, Callable[[TpccParams], LoadingDriver]] = {
     "loadgen": Loadgen,
     "hammerdb": HammerDbDriver,
 }

@@ -15,7 +15,7 @@ from harness.engine import Engine
 from harness.errors import UsageError
 from harness.store.result import Check
 from harness.workload import Loading, Session
-from harness.workloads.window import Driver
+from harness.workloads.window import LoadingDriver
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.params import YcsbParams
 
@@ -25,7 +25,7 @@ _VERIFY_CONNECTIONS = 4
 
 
 @dataclass(frozen=True)
-class Loadgen(Driver):
+class Loadgen(LoadingDriver):
     """``loadgen``: our client, our records."""
 
     params: YcsbParams

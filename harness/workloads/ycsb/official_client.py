@@ -25,7 +25,7 @@ from harness.errors import UsageError
 from harness.store.result import Check
 from harness.units import MIB, NS_PER_S
 from harness.workload import Clients, Loading, Session
-from harness.workloads.window import Driver
+from harness.workloads.window import LoadingDriver
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
 
@@ -61,7 +61,7 @@ _WITHOUT_INTEGRITY = (
 
 
 @dataclass(frozen=True)
-class Official(Driver):
+class Official(LoadingDriver):
     """``ycsb``: the official client's core, with bindings of our own."""
 
     params: YcsbParams

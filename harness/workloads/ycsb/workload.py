@@ -57,7 +57,7 @@ from harness.store.result import Check, Metric
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
-from harness.workloads.window import DrivenWorkload, Driver, check_mix, window_outcome
+from harness.workloads.window import DrivenWorkload, LoadingDriver, check_mix, window_outcome
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.official_client import Official
@@ -73,7 +73,10 @@ NOUNS = Nouns(
     users_option="--threads",
     counts=("count", "not_found_count", "retried_count", "unfinished_count"),
 )
-DRIVERS: Mapping[str, Callable[[YcsbParams], Driver]] = {"loadgen": Loadgen, "ycsb": Official}
+DRIVERS: Mapping[str, Callable[[YcsbParams], LoadingDriver]] = {
+    "loadgen": Loadgen,
+    "ycsb": Official,
+}
 
 
 class Ycsb(DrivenWorkload[YcsbParams]):
