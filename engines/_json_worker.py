@@ -47,6 +47,7 @@ class Worker:
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any] | None]] = {}
         self._lock = threading.Lock()
         self._ended = False
+        self._no_answer = b""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -88,9 +89,14 @@ class Worker:
     def _read(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             for line in self.process.stdout:
-                answer = jsonfile.parse(line)
+                try:
+                    answer = jsonfile.parse(line)
+                    number = answer["id"]
+                except (ValueError, TypeError, KeyError):
+                    self._no_answer = line
+                    break
                 with self._lock:
-                    mailbox = self._waiting.get(answer["id"])
+                    mailbox = self._waiting.get(number)
                 if mailbox is not None:
                     mailbox.put(answer)
         with self._lock:
@@ -102,7 +108,11 @@ class Worker:
         try:
             status = self.process.wait(5)
         except TimeoutError:
-            return RunFailed(f"{self.title}: {op}", "the worker closed its output but still runs")
+            context = "the worker closed its output but still runs"
+            if self._no_answer:
+                said = self._no_answer.decode(errors="replace").strip()
+                context = f"the worker still runs, but wrote what is no answer: {said}"
+            return RunFailed(f"{self.title}: {op}", context)
         hint = "if it exceeded the memory cap, lower the engine's memory" if status == -9 else ""
         return RunFailed(
             f"{self.title}: {op}",
