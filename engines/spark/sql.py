@@ -46,7 +46,13 @@ where b.v > (select avg(id) from range(10)) group by a.k order by 2 desc, 1 limi
 #: The definitions of the tables, next to their folders, and a view of a file that is loaded.
 TABLES, _SOURCE = "_tables.json", "tierbench_source"
 #: Of one start alone: runs that differ in nothing else are compared.
-_OF_A_START = {"spark.app.id", "spark.app.startTime", "spark.app.submitTime", "spark.driver.port"}
+_OF_A_START = {
+    "spark.app.id",
+    "spark.app.startTime",
+    "spark.app.submitTime",
+    "spark.driver.port",
+    "spark.sql.warehouse.dir",
+}
 #: A cluster without any executor for so long has no more to give.
 _WITHOUT_EXECUTORS_S = 60
 
