@@ -260,7 +260,7 @@ def test_the_doctor_tells_tiers_engines_and_what_is_uncontrolled(loaded):
     assert {engine["name"] for engine in found["engines"]} >= {"duckdb", "postgres"}
     assert found["mode"]["mode"] in {"Default", "AppDirect", "Memory", "Mixed", "unknown"}
     assert all(set(entry) == {"code", "what", "found", "do"} for entry in found["uncontrolled"])
-    backends = ["innodb", "postgres", "rocksdb", "voltdb"]
+    backends = ["innodb", "postgres", "rocksdb", "sqlserver", "voltdb"]
     assert found["native_client"] == {"backends": backends, "missing": []}
     own = found["microbenchmarks"]["microbench"]
     assert own["missing"] is None and own["interface"] == own["wanted_interface"]

@@ -350,7 +350,8 @@ def test_kill_nine_of_the_harness_leaves_no_client(tmp_path, loadgen_build):
 
 def test_the_installed_client_has_a_back_end_for_every_engine():
     """What setup.sh installs is enough to build all of them."""
-    assert native_programs.loadgen_backends() == ["innodb", "postgres", "rocksdb", "voltdb"]
+    backends = ["innodb", "postgres", "rocksdb", "sqlserver", "voltdb"]
+    assert native_programs.loadgen_backends() == backends
     assert os.access(loadgen_program("postgres"), os.X_OK)
 
 

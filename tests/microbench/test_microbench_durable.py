@@ -219,7 +219,6 @@ def test_the_threads_of_a_partition_share_an_index_where_its_paper_has_them_so(
         ("level_hash", "sff", 2, 2, 0),
         ("level_hash", "optimized", 1, 1, 0),
         ("level_hash", "none", 0, 2, 0),
-        ("fast_fair", "designed", 1, 1, 0),
         ("woart", "designed", 1, 1, 0),
     ],
 )
@@ -232,6 +231,11 @@ def test_an_update_flushes_as_its_discipline_says(
     assert facts["flushes_per_write"] == flushes
     assert facts["fences_per_write"] == fences
     assert facts["redundant_flushes_per_write"] == redundant
+
+
+def test_an_update_of_fast_fair_shifts_entries_as_an_insert_does(microbench: Run):
+    (job,) = jobs(microbench(TARGETS, measured(index("fast_fair", "a", "designed"))))
+    assert job["facts"]["flushes_per_write"] > 1
 
 
 def test_inserts_end_when_the_range_has_its_records(microbench: Run):

@@ -16,6 +16,7 @@ from harness import hdr
 from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
 from harness.models.curve import ModelledPoint, shape_of
+from harness.store.result import Metric
 from reports.response import (
     PointOfCurve,
     ResponseCurve,
@@ -105,16 +106,16 @@ def run_with(**durations_ns: int) -> Any:
     """A run whose calls of the data took these times, by operation."""
     layout = hdr.Layout(1, 10**9, 2)
 
-    def metric(operation: str, duration_ns: int) -> dict[str, Any]:
+    def metric(operation: str, duration_ns: int) -> Metric:
         counts = np.zeros(layout.counters, dtype=np.int64)
         counts[np.searchsorted(layout.bounds()[0], duration_ns, "right") - 1] = 9
         labels = {"part": "data", "operation": operation}
         encoded = hdr.Histogram(layout, counts).encode()
-        return {"name": "io_duration_ns", "labels": labels, "hdr": encoded}
+        return Metric("io_duration_ns", "ns", "lower", labels, hdr=encoded)
 
     return SimpleNamespace(
         run_id="r",
-        run={"metrics": [metric(*one) for one in durations_ns.items()]},
+        result=SimpleNamespace(metrics=[metric(*one) for one in durations_ns.items()]),
         manifest={"spec": {"placement": {"data": "ssd"}}, "tiers": [{"name": "ssd", "facts": {}}]},
         artifact=lambda _: [],
     )

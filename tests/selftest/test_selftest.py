@@ -15,6 +15,8 @@ from harness.cli.app import app
 from harness.drivers.loadgen.processes import StalledError
 from harness.errors import RunFailed, UsageError
 from harness.selftest import Case, NotMetError, expect, faults, most_misses, noise, results
+from harness.store.result import Failure
+from harness.warnings import RunWarning
 from reports.statistics import Decision, Outcome
 
 
@@ -65,8 +67,9 @@ class FakeLab:
     environment = SimpleNamespace(credentials=None)
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-        ended = {"status": "complete", "checks": [], "error": None, "uncontrolled": []} | changes
-        self._run = SimpleNamespace(run=ended, spec=SimpleNamespace(engine="rocksdb"))
+        ended = {"status": "complete", "checks": (), "error": None, "uncontrolled": ()} | changes
+        spec = SimpleNamespace(engine="rocksdb")
+        self._run = SimpleNamespace(result=SimpleNamespace(**ended), spec=spec)
         monkeypatch.setattr(faults, "find_tiers", lambda *_: _raise(UsageError("tier", "no file")))
         monkeypatch.setattr(faults, "_host_file", lambda *_: Path("host.yml"))
 
@@ -83,7 +86,7 @@ class FakeLab:
 def test_only_a_stall_passes_for_a_stall(
     monkeypatch: pytest.MonkeyPatch, kind: type[RunFailed], passed: bool
 ) -> None:
-    error = kind("drive the load", "planted").to_json()
+    error = Failure(kind.__name__, "drive the load", "planted", "")
     assert FakeLab(monkeypatch, status="failed", error=error).passes("stalls") == passed
 
 
@@ -91,7 +94,7 @@ def test_only_a_stall_passes_for_a_stall(
 def test_only_the_monitor_that_dies_passes_for_it(
     monkeypatch: pytest.MonkeyPatch, name: str, passed: bool
 ) -> None:
-    warning = {"code": "monitor-failed", "what": f"monitor {name} is incomplete"}
+    warning = RunWarning("monitor-failed", f"monitor {name} is incomplete", "")
     assert FakeLab(monkeypatch, uncontrolled=[warning]).passes("monitor that dies") == passed
 
 
