@@ -70,7 +70,8 @@ def _metric_rows(run: StoredRun) -> Iterator[Row]:
         found: Row = {"unit": metric.unit, "better": metric.better}
         found |= {"value": None, "count": 1, **dict.fromkeys(_PERCENTILES)}
         if metric.hdr is None:
-            found |= {"value": metric.median, "count": len(metric.samples or (0,))}
+            count = 1 if metric.samples is None else len(metric.samples)
+            found |= {"value": metric.median, "count": count}
         else:
             times = hdr.decode(metric.hdr)
             shares = times.percentiles(list(_PERCENTILES.values()))
