@@ -26,6 +26,7 @@ from reports.run_configuration import (
     dimension,
     other_facts,
     spec_facts,
+    swept_facts,
 )
 from reports.sequences import grouped
 from reports.statistics import Pairing
@@ -108,8 +109,9 @@ def _matching(
     known: Mapping[Path, Facts],
     over: tuple[Dimension, ...],
 ) -> Matching:
+    swept = swept_facts([map(spec_facts, a), map(spec_facts, b)], over)
     series_a, series_b = (
-        grouped((other_facts(spec_facts(run), over), run) for run in side) for side in (a, b)
+        grouped((other_facts(spec_facts(run), over, swept), run) for run in side) for side in (a, b)
     )
     keys = [key for key in series_a if key in series_b]
     if not keys and len(series_a) == len(series_b) == 1:
@@ -122,7 +124,8 @@ def _matching(
         alone += [("B", s) for k, s in series_b.items() if k not in series_a]
         unmatched = [f"{side}: {_in_words(runs[0])}" for side, runs in alone]
     matches = tuple(
-        Match(_context(runs_a[0], over), tuple(runs_a), tuple(runs_b)) for runs_a, runs_b in pairs
+        Match(_context(runs_a[0], over, sorted(swept)), tuple(runs_a), tuple(runs_b))
+        for runs_a, runs_b in pairs
     )
     found = [d for match in matches for d in _differences(match, known, over)]
     if not matches:
@@ -146,10 +149,10 @@ def _differences(
     return found
 
 
-def _context(run: StoredRun, over: Sequence[Dimension]) -> dict[str, str]:
+def _context(run: StoredRun, over: Sequence[Dimension], swept: Sequence[str]) -> dict[str, str]:
     known = spec_facts(run)
     covered = {dim.fact for dim in over}
-    names = (*_CONTEXT, *essential_facts(known["workload"], over))
+    names = (*_CONTEXT, *essential_facts(known["workload"], over), *swept)
     return {name: known[name] for name in names if name in known and name not in covered}
 
 

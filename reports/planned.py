@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.store.spec import RunSpec
-from reports.run_configuration import dimension, facts_of_spec, other_facts
+from reports.run_configuration import dimension, facts_of_spec, other_facts, swept_facts
+from reports.sequences import grouped
 from reports.series import varying_dimension
 from reports.statistics import ALPHA, repeats_needed
 
@@ -72,9 +73,10 @@ def compared_together(
     ]
     over = varying_dimension(known)
     dim = dimension(over)
+    swept = swept_facts(grouped((one.get(dim.fact), one) for one in known).values(), [dim])
     together: dict[frozenset[tuple[str, str]], dict[str, list[RunSpec]]] = {}
     for spec, one in zip(specs, known, strict=True):
-        rest = other_facts(one, [dim])
+        rest = other_facts(one, [dim], swept)
         together.setdefault(rest, {}).setdefault(one.get(dim.fact, ""), []).append(spec)
     return over, [list(arms.values()) for arms in together.values()]
 

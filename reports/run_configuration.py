@@ -8,7 +8,8 @@ another memory limit another buffer pool) and are then no difference of their ow
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -203,13 +204,39 @@ def dimension(name: str) -> Dimension:
     )
 
 
-def other_facts(known: Facts, over: Iterable[Dimension]) -> frozenset[tuple[str, str]]:
-    """The facts that are equal wherever runs are compared over these dimensions."""
+def other_facts(
+    known: Facts, over: Iterable[Dimension], swept: Collection[str] = ()
+) -> frozenset[tuple[str, str]]:
+    """The facts that are equal wherever runs are compared over these dimensions.
+
+    ``swept``: facts that a dimension would cover, but of which each side has the same values.
+    """
     return frozenset(
         (fact, value)
         for fact, value in known.items()
-        if not any(dim.covers(fact, value, value) for dim in over)
+        if fact in swept or not any(dim.covers(fact, value, value) for dim in over)
     )
+
+
+def swept_facts(sides: Iterable[Iterable[Facts]], over: Iterable[Dimension]) -> frozenset[str]:
+    """The facts implied by a dimension of which all of several sides share at least two values.
+
+    ``--users 1,8 --arm a: --arm b:'--threads 2'`` compares b with a at one user and at eight,
+    although arms may differ in their users, too.
+    """
+    over = tuple(over)
+    taken = [
+        {
+            (fact, value)
+            for one in side
+            for fact, value in one.items()
+            if any(fact != dim.fact and dim.covers(fact, value, value) for dim in over)
+        }
+        for side in sides
+    ]
+    shared = frozenset.intersection(*map(frozenset, taken)) if len(taken) > 1 else frozenset()
+    values = Counter(fact for fact, _ in shared)
+    return frozenset(fact for fact, number in values.items() if number > 1)
 
 
 def _followers(setting: str) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ from reports.run_configuration import (
     facts,
     other_facts,
     spec_facts,
+    swept_facts,
 )
 from reports.sequences import grouped
 from reports.values import (
@@ -320,7 +321,11 @@ class Context:
 
 def contexts(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> list[Context]:
     """Split runs by everything decided beforehand but the dimension, then by facts in arms."""
-    found = grouped((other_facts(spec_facts(run), [dim]), run) for run in runs)
+    planned = [spec_facts(run) for run in runs]
+    swept = swept_facts(grouped((one.get(dim.fact), one) for one in planned).values(), [dim])
+    found = grouped(
+        (other_facts(one, [dim], swept), run) for one, run in zip(planned, runs, strict=True)
+    )
     made: list[Context] = []
     for key, held in found.items():
         mixed = _mixed_within_arms(held, dim, known)

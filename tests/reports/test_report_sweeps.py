@@ -13,6 +13,7 @@ from report_runs import EMULATED, Case, lognormal, metric, tier_document, write
 
 from harness import paths
 from harness.store.runs import Store, StoredRun
+from reports.compare import compare
 from reports.published import published_points, read_published
 from reports.report import Report
 from reports.series import compared_dimension, panels
@@ -34,6 +35,7 @@ def tpcc(
     emulated: bool = False,
     params: Mapping[str, Any] | None = None,
     manifest: Mapping[str, Any] | None = None,
+    label: str | None = None,
 ) -> StoredRun:
     """A finished run of so many users, whose connections and client threads are as many."""
     own = {"warehouses": 10, "users": users, "connections": users, "client_threads": users // 8}
@@ -41,6 +43,7 @@ def tpcc(
         engine=engine,
         placement=placement,
         block=block,
+        label=label,
         emulated=EMULATED if emulated else (),
         metrics=[metric("new_orders_per_minute", per_minute, "higher")],
         queries=(),
@@ -330,3 +333,15 @@ def test_the_paper_s_tables_are_whole() -> None:
         if row["figure"] in counts:
             assert row["x"] in ("8", "16", "32", "64", "128") and row["unit"] == "k/min"
             assert row["read_off_error"] == ("0.05" if "." in row["y"] else "0.5")
+
+
+def test_arms_are_compared_at_each_value_of_a_list_within_them(tmp_path: Path) -> None:
+    runs = [
+        tpcc(tmp_path, "ssd-both", users, per_minute, label=label)
+        for label, per_minute in (("a", 1000.0), ("b", 2000.0))
+        for users in (1, 8)
+    ]
+    made = panels(runs, compared_dimension(runs), None)
+    assert [[(g.a.name, g.b.name) for g in panel.groups] for panel in made] == [[("a", "b")]] * 2
+    found = compare(runs[:2], runs[2:], ["arm"]).groups
+    assert [group.context["params.users"] for group in found] == ["1", "8"]
