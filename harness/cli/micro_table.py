@@ -46,6 +46,8 @@ def _title(metric: str, labels: Mapping[str, str]) -> str:
     named = name.partition("/")[2].split(",")
     stated = (f"{key}={labels[key]}" for key in _AS_DONE if labels.get(key, "none") != "none")
     details = ", ".join(one for one in stated if one not in named)
+    if "mix" in labels and "chain" in labels:  # a chain of the mix by itself
+        details = labels["chain"]
     return f"{name} ({details})" if details else name
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.errors import UsageError, nearest
+from harness.workloads.parameters import Number
 
 #: PerMA-Bench's persist instructions: operation, flush and fence (PVLDB 15(11), §3.3).
 PERSIST: Mapping[str, Mapping[str, str]] = {
@@ -58,6 +59,34 @@ class Chain:
     def parse(self, name: str, value: Any) -> tuple[ChainOperation, ...]:
         """Return the operations; UsageError names the wrong one."""
         return parse_chain(str(value), name)
+
+
+@dataclass(frozen=True)
+class ChainShare:
+    """A chain of a mix. ``share``: of the operations, 0 to 1."""
+
+    chain: tuple[ChainOperation, ...]
+    share: float
+
+
+class Mix:
+    """The kind of a value that is a mix: ``{"r_512": 3, "r_512,w_64_cache": 1}``."""
+
+    values = "{chain: share, …}"
+
+    def parse(self, name: str, value: Any) -> tuple[ChainShare, ...]:
+        """Return the chains with their parts of 1; shares are relative, as 3 and 1."""
+        if not isinstance(value, dict) or not value:
+            raise UsageError(name, "not a mix", 'write {"r_512": 0.75, "r_512,w_64_cache": 0.25}')
+        shares = [Number(0, open_ended=True).parse(name, share) for share in value.values()]
+        chains = [parse_chain(str(text), name) for text in value]
+        total = sum(shares)
+        return tuple(ChainShare(c, s / total) for c, s in zip(chains, shares, strict=True))
+
+
+def mix_text(mix: tuple[ChainShare, ...]) -> str:
+    """``75% rp_512 + 25% rp_512,wp_64_cache``."""
+    return " + ".join(f"{one.share * 100:.4g}% {chain_text(one.chain)}" for one in mix)
 
 
 def parse_chain(text: str, source: str) -> tuple[ChainOperation, ...]:

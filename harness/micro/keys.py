@@ -16,7 +16,7 @@ from typing import Any
 from harness import jsonfile
 from harness.errors import UsageError, nearest, unknown
 from harness.experiment.expression import evaluate, is_expression
-from harness.micro.chains import LINE_BYTES, Chain
+from harness.micro.chains import LINE_BYTES, Chain, Mix
 from harness.native_programs import native_folders
 from harness.store import schemas
 from harness.units import format_bytes, parse_size
@@ -114,7 +114,12 @@ _KINDS: Mapping[str, tuple[str, Kind]] = {
     "flag": ("true, false", Flag()),
     **{
         name: (kind.values, kind)
-        for name, kind in (("kernel", _Kernel()), ("chain", Chain()), ("pace", _Pace()))
+        for name, kind in (
+            ("kernel", _Kernel()),
+            ("chain", Chain()),
+            ("mix", Mix()),
+            ("pace", _Pace()),
+        )
     },
 }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness import hdr
-from harness.micro.chains import chain_text
+from harness.micro.chains import chain_text, mix_text
 from harness.micro.keys import LABELS, UNLIMITED
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import BLOCK, measurement_name
@@ -229,12 +229,34 @@ def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
             yield Metric(name, "ns", "none", labels, hdr=merged)
         else:
             yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=merged)
+    for position, chain in enumerate(one.job.mix):
+        of_chain = {**labels, "chain": chain_text(chain.chain)}
+        yield from _of_mix([repeat.facts["mix"] for repeat in one.repeats], position, of_chain, one)
     empty = [r.facts["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r.facts]
     if empty:
         yield sampled("empty_body_ns", "ns", "none", empty)
     ours = kind == "index" and not {"library", "binary"} & one.job.keys.keys()
     for name in _COUNTED if ours and _COUNTED[0] in one.repeats[0].facts else ():
         yield sampled(name, "1", "lower", (repeat.facts[name] for repeat in one.repeats))
+
+
+def _of_mix(
+    done: Sequence[Sequence[Mapping[str, Any]]],
+    position: int,
+    labels: Mapping[str, str],
+    one: JobResults,
+) -> Iterator[Metric]:
+    """Yield a chain's part of the rate of its mix, and the times of those that were timed."""
+    shares = [
+        each[position]["operations"] / max(1, sum(chain["operations"] for chain in each))
+        for each in done
+    ]
+    rates = (s * r.operations_per_second for s, r in zip(shares, one.repeats, strict=True))
+    yield Metric("operations_per_second", "1/s", "higher", labels, samples=tuple(rates))
+    timed = [each[position]["latency_hdr"] for each in done if each[position]["latency_hdr"]]
+    if timed:
+        merged = hdr.merge_encoded(timed)
+        yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=merged)
 
 
 def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:
@@ -247,6 +269,8 @@ def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:
     labels |= {label: _text(job.keys[key]) for key, label in LABELS.items() if key in job.keys}
     if job.chain:
         labels["chain"] = chain_text(job.chain)
+    if job.mix:
+        labels["mix"] = mix_text(job.mix)
     labels |= {
         "threads": str(job.threads),
         "range_bytes": str(job.range_bytes),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.micro.chains import LINE_BYTES, ChainOperation
+from harness.micro.chains import LINE_BYTES, ChainOperation, ChainShare
 from harness.store.spec import JsonObject
 
 #: The measured tier, or DRAM in addition to it.
@@ -20,9 +20,10 @@ class Job:
     """Threads that do one thing at the same time; the jobs of a measurement run together.
 
     ``keys``: the kind's own, as in the program's spec (keys.Key.field). ``dram_share``: of the
-    accesses, how many go to ``dram_range_bytes`` of DRAM in addition to the tier. ``partitions``: 0
-    is one a thread. ``operations``: where the job is bounded by a count, of all its threads.
-    ``pace``: None as fast as it can, or ``{"bytes_per_second": …}``.
+    accesses, how many go to ``dram_range_bytes`` of DRAM in addition to the tier. ``mix``: chains
+    that each operation draws from, in place of ``chain``. ``partitions``: 0 is one a thread.
+    ``operations``: where the job is bounded by a count, of all its threads. ``pace``: None as fast
+    as it can, or ``{"bytes_per_second": …}``.
     """
 
     name: str
@@ -37,13 +38,15 @@ class Job:
     dram_range_bytes: int = 0
     dram_share: float = 0.0
     chain: tuple[ChainOperation, ...] = ()
+    mix: tuple[ChainShare, ...] = ()
     operations: int | None = None
     pace: Mapping[str, Any] | None = None
 
     @property
     def largest_access_bytes(self) -> int:
         """Return the bytes of an operation or of a chain's largest step, else a cache line."""
-        steps = max((step.size_bytes for step in self.chain), default=LINE_BYTES)
+        chains = (self.chain, *(one.chain for one in self.mix))
+        steps = max((step.size_bytes for chain in chains for step in chain), default=LINE_BYTES)
         return int(self.keys.get("access_bytes", steps))
 
     def bytes_on(self, place: Place) -> int:

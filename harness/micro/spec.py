@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.micro.chains import SAMPLE_EVERY
+from harness.micro.chains import SAMPLE_EVERY, ChainOperation
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import Job, Measurement
 from harness.micro.scaling import TargetKey, library_of, target_of, target_sizes
@@ -156,15 +156,20 @@ def _pace(job: Job) -> Mapping[str, Any] | None:
 
 def _chain(job: Job) -> dict[str, Any]:
     dependent = job.keys["mode"] == "dependent"
+    mix = [{"share": one.share, "steps": _steps(one.chain)} for one in job.mix]
+    return {
+        **({"mix": mix} if mix else {"steps": _steps(job.chain)}),
+        "dependent": dependent,
+        "sample_every": SAMPLE_EVERY if dependent else 0,
+    }
+
+
+def _steps(chain: Sequence[ChainOperation]) -> list[dict[str, Any]]:
     steps = []
-    for one in job.chain:
+    for one in chain:
         place = "second" if one.place == "dram" else "first"
         step = {"operation": one.kind, "target": place, "bytes": one.size_bytes}
         if one.kind == "write":
             step |= {"persist": one.persist, "offset_bytes": one.offset_bytes}
         steps.append(step)
-    return {
-        "steps": steps,
-        "dependent": dependent,
-        "sample_every": SAMPLE_EVERY if dependent else 0,
-    }
+    return steps

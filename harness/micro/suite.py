@@ -25,6 +25,7 @@ from typing import Any
 from harness.errors import UsageError, nearest
 from harness.experiment.expression import is_expression
 from harness.micro import perma
+from harness.micro.chains import mix_text
 from harness.micro.io_jobs import check_written
 from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, keys_of, read_key
 from harness.micro.model import Axis, Job, Measurement, Suite
@@ -337,6 +338,11 @@ class _Expansion:
         mixed = values.get("kernel", {}).get("operation") == "mixed"
         if mixed and "read_share" not in values:
             missing.append("read_share")
+        if kind == "chain" and ("chain" in values) == ("mix" in values):
+            found = (
+                "both chain and mix" if "chain" in values else "a chain job without chain or mix"
+            )
+            raise UsageError(source, found, "write one of the two")
         if values.get("dram_share") and "dram_range" not in values:
             missing.append("dram_range")
         if missing:
@@ -365,7 +371,9 @@ def _text(given: Any, read: Any) -> str:
         return str(read)
     if isinstance(given, bool):
         return "yes" if given else "no"
-    return f"pause {given['pause']}" if isinstance(given, dict) else str(given)
+    if isinstance(given, dict):
+        return f"pause {given['pause']}" if "pause" in given else mix_text(read)
+    return str(given)
 
 
 def _built(name: str, values: Mapping[str, Any]) -> Job:

@@ -184,6 +184,8 @@ def test_a_kernel_in_words_is_store_flush_and_fence():
         ("  m: {args: {kernel: load, access: 100, pattern: random}}", "multiple of 64"),
         ("  m: {args: {kind: chase, access: 64}}", "'access' of a chase job"),
         ("  m: {args: {kind: chain, mode: dependent}}", "without chain"),
+        ("  m: {args: {kind: chain, mode: dependent, chain: r_64, mix: {r_64: 1}}}", "both chain"),
+        ("  m: {args: {kind: chain, mode: dependent, mix: {r_64: 0}}}", "mix"),
         ("  m: {args: {kernel: load, access: 64, pattern: random, pace: 2GB}}", "2GB/s"),
         ("  m: {args: {kernel: load, access: 64, pattern: random, threads: 1.5}}", "whole number"),
         ("  m: {matrix: {threads: [1]}, jobs: {a: {}, b: {}}}", "both matrix and jobs"),

@@ -62,6 +62,25 @@ def test_every_nth_chain_is_timed(microbench: Run):
         assert timed.get_total_count() == 2000 // every
 
 
+def test_each_operation_of_a_mix_draws_its_chain(microbench: Run):
+    """Three lookups for an update: each chain has its operations, its bytes and its times."""
+    mix = [
+        {"share": 3, "steps": chain("r_512", dependent=True)["steps"]},
+        {"share": 1, "steps": chain("r_512,w_64_cache", dependent=True)["steps"]},
+    ]
+    job = {"kind": "chain", "mix": mix, "dependent": True, "sample_every": 4}
+    (found,) = jobs(microbench(TARGETS, measured(job, operations=20_000)))
+    lookups, updates = found["facts"]["mix"]
+    assert lookups["operations"] + updates["operations"] == found["operations"] == 20_000
+    assert 0.22 < updates["operations"] / 20_000 < 0.28
+    assert found["read_bytes"] == 20_000 * 512
+    assert found["written_bytes"] == updates["operations"] * 64
+    timed = [
+        HdrHistogram.decode(one["latency_hdr"]).get_total_count() for one in (lookups, updates)
+    ]
+    assert sum(timed) == HdrHistogram.decode(found["latency_hdr"]).get_total_count() == 5000
+
+
 @pytest.mark.parametrize(
     "job",
     [
