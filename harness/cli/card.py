@@ -33,6 +33,10 @@ def card(
             help="Price file, as in profiles/prices [host file's price_per_gb].",
         ),
     ] = None,
+    perma: Annotated[
+        list[Path] | None,
+        typer.Option("--perma", help="Result file of PerMA-Bench to show as well; may repeat."),
+    ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -48,7 +52,7 @@ def card(
             f"no finished run of microbenchmarks in {where.root}",
             "`harness run micro --suite device-card --tier TIER` makes one",
         )
-    files = write_cards(chosen, out, title, prices)
+    files = write_cards(chosen, out, title, prices, perma or ())
     if json_:
         print_json({"card": files.to_json()})
     else:

@@ -261,7 +261,19 @@ def _of_mix(
 
 def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:
     """Return the labels of a job's metrics."""
-    job, measurement, first = one.job, one.measurement, one.repeats[0]
+    first = one.repeats[0]
+    found = {
+        "pages": pages_of(targets[first.target]),
+        "isa": str(first.facts.get("isa", "")),
+        "persistent": first.durable or "",
+    }
+    return job_labels(one.measurement, one.job, **found)
+
+
+def job_labels(
+    measurement: Measurement, job: Job, pages: str = "", isa: str = "", persistent: str = ""
+) -> dict[str, str]:
+    """Return what is known of a job before it runs, and what the program reports of it."""
     labels = {"measurement": measurement.name, "configuration": measurement.configuration}
     if len(measurement.jobs) > 1:
         labels["job"] = job.name
@@ -271,19 +283,16 @@ def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:
         labels["chain"] = chain_text(job.chain)
     if job.mix:
         labels["mix"] = mix_text(job.mix)
-    labels |= {
-        "threads": str(job.threads),
-        "range_bytes": str(job.range_bytes),
-        "pages": pages_of(targets[first.target]),
-    }
+    labels |= {"threads": str(job.threads), "range_bytes": str(job.range_bytes)}
     optional = {
+        "pages": pages,
         "place": job.place if job.place == "dram" else "",
         "numa": job.numa if job.numa == "far" else "",
         "partitions": str(job.partitions) if job.partitions != 1 else "",
         "dram_range_bytes": str(job.dram_range_bytes or ""),
         "dram_share": _text(job.dram_share) if job.dram_share else "",
-        "isa": str(first.facts.get("isa", "")),
-        "persistent": first.durable,
+        "isa": isa,
+        "persistent": persistent,
     }
     labels |= {name: text for name, text in optional.items() if text}
     return labels | _pace_label(measurement, job) | _load_beside(measurement, job)

@@ -180,7 +180,7 @@ def measurements(configurations: Sequence[PermaConfiguration]) -> list[Measureme
 
 
 def _measured(one: PermaConfiguration) -> Iterator[Measurement]:
-    jobs = tuple(_job(name, config) for name, config in zip(one.parts, one.configs, strict=True))
+    jobs = tuple(job_of(name, config) for name, config in zip(one.parts, one.configs, strict=True))
     run_time = max(config.run_time for config in one.configs)
     rated = Measurement(
         one.name,
@@ -199,7 +199,8 @@ def _measured(one: PermaConfiguration) -> Iterator[Measurement]:
         yield replace(rated, jobs=timed, axes=axes, duration_ns=None)
 
 
-def _job(name: str, c: PermaConfig) -> Job:
+def job_of(name: str, c: PermaConfig) -> Job:
+    """Return what a configuration makes the threads do."""
     dram_only = c.dram_operation_ratio == 1
     needs_dram = c.uses_dram and not dram_only
     counted = c.number_operations if c.counted else c.memory_range // c.access_size

@@ -275,6 +275,8 @@ def _other(
 def is_dram(device: Device) -> bool:
     """Memory of nodes with processors, on a host whose main memory is DRAM."""
     tier = device.tier
+    if device.source:
+        return device.tier_name == _DRAM
     if tier.get("kind") != "numa" or device.emulated:
         return False
     nodes = tier.get("nodes") or [tier.get("node")]

@@ -76,8 +76,8 @@ class PaperRows:
 def paper_rows(devices: Sequence[Device], prices: PriceList | None = None) -> PaperRows | None:
     """None where no suite of these runs repeats a paper's numbers. ``prices``: as in its table."""
     wanted: dict[str, set[str]] = {}
-    for run in (run for device in devices for run in device.runs):
-        for repeated in _published(run):
+    for device in devices:
+        for repeated in (one for run in device.runs for one in _published(run)):
             wanted.setdefault(repeated["paper"], set()).update(repeated["figures"])
     series = [
         (paper, one) for paper, figures in sorted(wanted.items()) for one in _read(paper, figures)
@@ -167,6 +167,8 @@ def _priced(device: Device, prices: PriceList | None) -> Missing:
 
 def _repeating(device: Device, paper: str, figures: Sequence[str]) -> Device:
     """With what it has of suites that repeat one of these: others measure something else."""
+    if device.source:
+        return device if paper == _PERMA else replace(device, points=())
     runs = tuple(
         run
         for run in device.runs

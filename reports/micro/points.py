@@ -154,6 +154,7 @@ class Device:
     ``name``: the tier's, with the host's where several hosts are shown. ``tier``: as in the
     manifest, empty where a run has none. ``emulated``: by what it is stood in for. ``state``: of
     the host by name (``prefetchers``, ``memory bus``): another one makes another device.
+    ``source``: what it was read from, where it is no run's; it has no ``runs`` then.
     """
 
     host: str
@@ -164,6 +165,7 @@ class Device:
     emulated: tuple[str, ...]
     several_hosts: bool = False
     state: Labels = field(default_factory=dict)
+    source: str = ""
 
     @cached_property
     def llc_bytes(self) -> int:
@@ -179,7 +181,8 @@ class Device:
     @property
     def marked_name(self) -> str:
         """With the mark of a stand-in after it, and where the page cache was measured."""
-        marks = [stand_in_mark(self.emulated)] if self.emulated else []
+        marks = [self.source] if self.source else []
+        marks += [stand_in_mark(self.emulated)] if self.emulated else []
         warned = {one.code for run in self.runs for one in run.result.uncontrolled}
         marks += ["page cache"] if "page-cache" in warned else []
         return f"{self.name} ({', '.join(marks)})" if marks else self.name

@@ -22,6 +22,7 @@ from reports.micro.card_words import Finding, practice_title, trials
 from reports.micro.figures import card_drawing, measurements
 from reports.micro.findings import findings
 from reports.micro.papers import paper_rows
+from reports.micro.perma_results import perma_devices
 from reports.micro.points import Device, devices
 from reports.micro.practices import BOUND, Practice, card_trials, practices
 from reports.micro.prices import price_table
@@ -99,6 +100,8 @@ class Card:
         yield Section(f"Every measurement of {self.name}", blocks, f"measured-{number}")
 
     def _about(self) -> str:
+        if self.device.source:
+            return f"{self.device.source}: measured by its program, one repeat, on another host"
         tier, runs = self.device.tier, self.device.runs
         facts = tier.get("facts", {})
         dax = {True: "DAX", False: "no DAX"}.get(facts.get("dax"))
@@ -126,14 +129,20 @@ class CardFiles:
 
 
 def write_cards(
-    runs: Sequence[StoredRun], out: Path, title: str = TITLE, prices: Path | None = None
+    runs: Sequence[StoredRun],
+    out: Path,
+    title: str = TITLE,
+    prices: Path | None = None,
+    perma: Sequence[Path] = (),
 ) -> CardFiles:
     """Write ``card.html``, ``card.md``, ``card.csv`` and ``figures/`` into ``out``.
 
-    ``prices``: a file of prices (profiles/prices), else those of the host file. UsageError
-    where no run of microbenchmarks is among ``runs`` or ``out`` cannot be written.
+    ``prices``: a file of prices (profiles/prices), else those of the host file. ``perma``: result
+    files of PerMA-Bench, whose devices stand next to those of the runs. UsageError where no run of
+    microbenchmarks is among ``runs`` or ``out`` cannot be written.
     """
-    found = devices(runs)
+    theirs = [device for path in perma for device in perma_devices(path)]
+    found = [*devices(runs), *theirs]
     used = [run for device in found for run in device.runs]
     listed = read_prices(prices) if prices is not None else None
     emulated = [f"{device.name} by {by}" for device in found for by in device.emulated]
