@@ -27,6 +27,7 @@ from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
 from harness.drivers.hammerdb.script import Timed
 from harness.drivers.loadgen import processes
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed
@@ -244,33 +245,29 @@ def drive_loadgen(
     """Our client, by ``procedures`` ours ("own") or HammerDB's ("hammerdb")."""
     folder = "calls" if procedures == "own" else "calls_hammerdb_procedures"
     calls = server.engine.sql_folder / "tpcc" / folder
-    spec = {
-        "schema": 1,
-        "task": "run",
-        "backend": server.engine.native_backend,
-        "connection": server.connection,
-        "workload": {
-            "name": "tpcc",
-            "params": {"warehouses": warehouses, "data_seed": 1, "procedures": procedures},
-        },
-        "statements": {name: text_of(calls / f"{name}.sql").strip() for name in TRANSACTIONS},
-        "threads": event_loops(users),
-        "connections": users,
-        "mode": {"kind": "closed", "think_time": False},
-        "ramp_up_ns": ramp_up_s * 10**9,
-        "duration_ns": window_s * 10**9,
-        "drain_ns": 10**9,
-        "seed": time.time_ns() % 2**31,
-    }
+    spec = LoadgenSpec(
+        server.engine.native_backend,
+        server.connection,
+        "tpcc",
+        {"warehouses": warehouses, "data_seed": 1, "procedures": procedures},
+        statements={name: text_of(calls / f"{name}.sql").strip() for name in TRANSACTIONS},
+        threads=event_loops(users),
+        connections=users,
+        mode=Mode(think_time=False),
+        ramp_up_ns=ramp_up_s * 10**9,
+        duration_ns=window_s * 10**9,
+        drain_ns=10**9,
+        seed=time.time_ns() % 2**31,
+    )
     window = Window(server)
     watch = WindowCallbacks(window.begin, window.end)
     result = processes.drive([spec], server.clients, watch)
-    done = {one["type"]: one["count"] + one["rolled_back"] for one in result["operations"]}
-    new_orders = next(o["count"] for o in result["operations"] if o["type"] == "new_order")
+    driven = result.window()
+    new_orders = driven.operations["new_order"].count or 0
     return Seen(
-        new_orders * 60e9 / result["measured_ns"],
-        sum(done.values()),
-        result["client_cpu_ns"],
+        new_orders * 60e9 / result.measured_ns,
+        driven.done_count or 0,
+        result.client_cpu_ns,
         window.server_cpu_ns,
     )
 

@@ -34,6 +34,8 @@ from smoke import parsed
 
 from harness import hdr
 from harness.drivers.loadgen import processes
+from harness.drivers.loadgen.driver import calls
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories, EngineContext
 from harness.execution.environment import Environment, open_environment
@@ -83,26 +85,25 @@ class Bench:
 
     def native(self, threads: int) -> Seen:
         """Our client."""
-        spec = {
-            "schema": 1,
-            "task": "run",
-            "backend": self.engine.native_backend,
-            "connection": self.connection,
-            "workload": {"name": "ycsb", "params": self.params.native_json()},
-            "statements": {"read": self.engine.native_calls("ycsb", self.params.to_json())["read"]},
-            "threads": threads,
-            "connections": threads,
-            "mode": {"kind": "closed"},
-            "ramp_up_ns": int(self.warm_up_s * 1e9),
-            "duration_ns": int(self.seconds * 1e9),
-            "seed": 1,
-        }
+        spec = LoadgenSpec(
+            self.engine.native_backend,
+            self.connection,
+            "ycsb",
+            self.params.native_json(),
+            statements=calls(self.engine, "ycsb", self.params.to_json(), ["read"]),
+            threads=threads,
+            connections=threads,
+            mode=Mode(),
+            ramp_up_ns=int(self.warm_up_s * 1e9),
+            duration_ns=int(self.seconds * 1e9),
+            seed=1,
+        )
         result = processes.drive([spec], self.clients)
-        (read,) = (one for one in result["operations"] if one["type"] == "read")
+        (read,) = (one for one in result.operations if one.type == "read")
         return Seen(
-            read["count"] / result["measured_ns"] * 1e9,
-            result["client_cpu_ns"] / read["count"],
-            float(hdr.decode(read["latency_hdr"]).percentile(50)),
+            read.count / result.measured_ns * 1e9,
+            result.client_cpu_ns / read.count,
+            float(hdr.decode(read.latency_hdr).percentile(50)),
         )
 
     def loop(self, threads: int, timed: bool = False) -> Seen:

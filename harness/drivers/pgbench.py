@@ -18,7 +18,9 @@ from typing import Any
 from harness.drivers.result import (
     SERIES_NS,
     DriverResult,
+    LatencyPoint,
     Operation,
+    SeriesPoint,
     WindowCallbacks,
     intervals_per_histogram,
     latency_percentiles,
@@ -264,7 +266,7 @@ def _waiting(times: Times, load: Load) -> int:
 
 def over_time(
     names: Sequence[str], times: Times, ended_ns: int, window_ns: int
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+) -> tuple[list[SeriesPoint], list[LatencyPoint]]:
     """Return the series of counts, and of latencies; see :class:`DriverResult`.
 
     The log's clock is the wall clock: its last transaction ended as the client did.
@@ -281,10 +283,10 @@ def over_time(
         for number in range(len(names))
     ]
     series = [
-        {
-            "monotonic_ns": first_ns + index * SERIES_NS,
-            "counts": {name: int(of[index]) for name, of in zip(names, counts, strict=True)},
-        }
+        SeriesPoint(
+            first_ns + index * SERIES_NS,
+            {name: int(of[index]) for name, of in zip(names, counts, strict=True)},
+        )
         for index in range(intervals)
     ]
     each = intervals_per_histogram(intervals)

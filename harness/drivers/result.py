@@ -14,6 +14,7 @@ from typing import Any
 from harness import hdr
 from harness.counters import difference
 from harness.errors import RunFailed
+from harness.store.spec import JsonObject
 from harness.units import format_ns
 from harness.workload import Session
 
@@ -61,6 +62,32 @@ class Operation:
 
 
 @dataclass(frozen=True)
+class SeriesPoint:
+    """The operations that ended in an interval, by name."""
+
+    monotonic_ns: int
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Percentiles of an operation's latency in an interval."""
+
+    count: int
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+
+
+@dataclass(frozen=True)
+class LatencyPoint:
+    """The latencies of the operations that ended in an interval, by name."""
+
+    monotonic_ns: int
+    operations: Mapping[str, Latency]
+
+
+@dataclass(frozen=True)
 class DriverResult:
     """The measurement window as its driver reports it.
 
@@ -71,8 +98,8 @@ class DriverResult:
     end; ``backlog_left_out``: the first of them never began, and the second are of the window
     alone. ``outstanding_count``: of those due and not left out, how many had no answer at the
     window's beginning and end. ``retried_by_code``: by the server's error code. ``series``:
-    ``{"monotonic_ns", "counts": {operation: done}}`` by interval of :data:`SERIES_NS`.
-    ``latencies``: :func:`latency_percentiles` over time, at most :data:`MOST_LATENCIES`.
+    operations done by interval of :data:`SERIES_NS`. ``latencies``: at most
+    :data:`MOST_LATENCIES`.
     ``engine_counters``: what the window added to
     the counters of an engine inside the client, units in their names; ``engine_text``: text
     properties, by name. ``counters_late_ns``: how far from an end of the window all counters
@@ -99,14 +126,14 @@ class DriverResult:
     backlog_left_out: bool = False
     outstanding_count: tuple[int, int] | None = None
     retried_by_code: Mapping[str, int] = field(default_factory=dict)
-    series: Sequence[Mapping[str, Any]] = ()
-    latencies: Sequence[Mapping[str, Any]] = ()
+    series: Sequence[SeriesPoint] = ()
+    latencies: Sequence[LatencyPoint] = ()
     engine_counters: Mapping[str, float] = field(default_factory=dict)
     engine_text: Mapping[str, str] = field(default_factory=dict)
     counters_late_ns: int | None = None
     published_sessions: int = 0
     ends_apart_ns: int = 0
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: JsonObject = field(default_factory=dict)
     reported_per_minute: Mapping[str, float] = field(default_factory=dict)
     finished_counts: Mapping[str, int] | None = None
     inserted_count: int | None = None
@@ -130,18 +157,12 @@ def intervals_per_histogram(intervals: int) -> int:
     return max(1, -(-intervals // MOST_LATENCIES))
 
 
-def latency_percentiles(
-    monotonic_ns: int, histograms: Mapping[str, hdr.Histogram]
-) -> dict[str, Any]:
-    """Return ``{monotonic_ns, operations: {name: {count, p50_ns, p95_ns, p99_ns}}}``.
-
-    ``histograms``: by operation, of those that ended in it.
-    """
-    operations = {}
-    for name, one in histograms.items():
-        p50, p95, p99 = one.percentiles([50, 95, 99])
-        operations[name] = {"count": one.total, "p50_ns": p50, "p95_ns": p95, "p99_ns": p99}
-    return {"monotonic_ns": monotonic_ns, "operations": operations}
+def latency_percentiles(monotonic_ns: int, histograms: Mapping[str, hdr.Histogram]) -> LatencyPoint:
+    """Return the percentiles of histograms of the operations that ended in an interval."""
+    operations = {
+        name: Latency(one.total, *one.percentiles([50, 95, 99])) for name, one in histograms.items()
+    }
+    return LatencyPoint(monotonic_ns, operations)
 
 
 def total(counts: Iterable[int | None]) -> int | None:

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.drivers.result import SERIES_NS, DriverResult, Operation, WindowCallbacks
+from harness.drivers.result import (
+    SERIES_NS,
+    DriverResult,
+    Operation,
+    SeriesPoint,
+    WindowCallbacks,
+)
 from harness.drivers.script_client import (
     Ended,
     Job,
@@ -188,10 +194,7 @@ def _result(
         client_threads=load.users,
         **offered(load, window_ns, summary.waiting),
         series=[
-            {
-                "monotonic_ns": first_ns + (second - 1) * SERIES_NS,
-                "counts": {script.name: round(rate)},
-            }
+            SeriesPoint(first_ns + (second - 1) * SERIES_NS, {script.name: round(rate)})
             for second, rate in summary.rates
         ],
         notes={

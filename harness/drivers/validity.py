@@ -149,7 +149,7 @@ def _unanswered(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
 def _trend(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
     """Warn about a window that ends at another throughput than it begins with."""
     whole = driven.window_ns // SERIES_NS  # a last interval that is cut off has fewer
-    done = [sum(point["counts"].values()) for point in driven.series[:whole]]
+    done = [sum(point.counts.values()) for point in driven.series[:whole]]
     third = len(done) // 3
     if len(done) < _FEWEST_INTERVALS or not sum(done[:third]):
         return

@@ -24,6 +24,7 @@ from typing import (
 
 from harness.errors import RunFailed, UsageError
 from harness.store import schemas
+from harness.store.spec import Json
 from harness.supervise.user_files import make_own, replacing
 from harness.warnings import RunWarning, warn
 
@@ -47,7 +48,9 @@ def as_json(value: Any) -> Any:
 M = TypeVar("M")
 
 
-_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, localns={"Json": Json})  # which refers to itself by name
 
 
 def from_members(kind: type[M], document: Mapping[str, Any]) -> M:

@@ -18,6 +18,7 @@ from harness.drivers.result import (
 )
 from harness.drivers.validity import Nouns, host_warnings, load_warnings
 from harness.engine import Engine
+from harness.store.documents import as_json
 from harness.store.result import Check, Metric
 from harness.waits import Breakdown, explain, take, unaccounted
 from harness.warnings import RunWarning
@@ -188,8 +189,8 @@ def window_outcome(
     waits, counters = explain_window(driven, moved, users, closed and not inside)
     documents: dict[str, Any] = {
         "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
-        "series": {f"{nouns.operation}s": driven.series} if driven.series else {},
-        "latencies": {f"{nouns.operation}s": driven.latencies} if driven.latencies else {},
+        "series": {f"{nouns.operation}s": as_json(driven.series)} if driven.series else {},
+        "latencies": {f"{nouns.operation}s": as_json(driven.latencies)} if driven.latencies else {},
         **{name.replace("_", "-"): document for name, document in artifacts.items()},
     }
     return Outcome(

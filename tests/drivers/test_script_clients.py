@@ -74,7 +74,7 @@ def test_pgbench_runs_scripts_by_weight(accounts, clients, scripted):
     times = [hdr.decode(one.duration_hdr) for one in found.operations.values()]
     mean_ms = sum(one.mean * one.total for one in times) / done / 1e6
     assert mean_ms == pytest.approx(found.notes["own_latency_average_ms"], rel=0.01, abs=0.001)
-    assert sum(sum(point["counts"].values()) for point in found.series) == done
+    assert sum(sum(point.counts.values()) for point in found.series) == done
     with closing(accounts.connect()) as connection:
         balance = connection.execute("SELECT sum(balance) FROM account").rows[0][0]
     assert balance > counts["add"]  # those of the ramp-up, too
@@ -177,8 +177,8 @@ def test_a_series_has_each_transaction_in_its_second():
         retries=np.array([0, 0, 0]),
     )
     series, latencies = over_time(["a", "b"], times, ended_ns=50 * 10**9, window_ns=3 * 10**9)
-    assert [point["counts"] for point in series] == [
+    assert [point.counts for point in series] == [
         {"a": 0, "b": 0}, {"a": 1, "b": 0}, {"a": 0, "b": 1},
     ]  # fmt: skip
-    assert series[0]["monotonic_ns"] == 47 * 10**9
+    assert series[0].monotonic_ns == 47 * 10**9
     assert len(latencies) == 3

@@ -10,7 +10,7 @@ import pytest
 from idle_engine import IdleEngine
 
 from harness.drivers import result as module
-from harness.drivers.result import DriverResult, WindowCounters
+from harness.drivers.result import DriverResult, SeriesPoint, WindowCounters
 from harness.drivers.validity import (
     Nouns,
     backlog,
@@ -144,7 +144,7 @@ def test_a_rate_of_several_hosts_has_several_queues(clock, hosts, offered, codes
 def test_a_short_window_is_steady_if_its_ends_differ_no_more_than_its_seconds(
     done: tuple[int, ...], steady: bool
 ) -> None:
-    series = [{"monotonic_ns": i * S, "counts": {"read": n}} for i, n in enumerate(done)]
+    series = [SeriesPoint(i * S, {"read": n}) for i, n in enumerate(done)]
     driven = DriverResult("loadgen", "1", len(done) * S, series=series)
     found = load_warnings(driven, Nouns("operation", "user", "--users"), closed=False)
     assert ("not-steady-state" in {one.code for one in found}) != steady

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.drivers.loadgen import processes
+from harness.drivers.loadgen.result import LoadgenResult, OperationCounts
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.drivers.result import WindowCallbacks
 from harness.progress import SilentProgress
 from harness.sql_files import text_of
+from harness.store.spec import JsonObject
 from harness.workload import Clients
 from harness.workloads.tpcc.consistency import check_conditions
 
@@ -33,10 +37,9 @@ class Native:
         self.told: dict[str, int] = {}
         self.counted: dict[str, int] = {}
 
-    def load(self, connection: Mapping[str, Any]) -> Mapping[str, int]:
-        spec = {**self._spec(connection), "task": "load", "threads": 2}
-        result = processes.drive([spec], self.clients)
-        self.told = result["rows"]
+    def load(self, connection: JsonObject) -> Mapping[str, int]:
+        spec = self._spec(connection, {}, task="load", threads=2)
+        self.told = dict(processes.drive([spec], self.clients).rows)
         self.counted = {t: self.rows(f"select count(*) from {t}")[0][0] for t in self.told}
         return self.told
 
@@ -48,26 +51,21 @@ class Native:
         mix: Any = "deck",
         watch: WindowCallbacks | None = None,
         **more: Any,
-    ) -> dict[str, Any]:
+    ) -> LoadgenResult:
         calls = self.engine.sql_folder / "tpcc" / "calls"
-        spec = {
-            **self._spec(self.engine.native_connection()),
-            "task": "run", "threads": 1, "connections": 2,
-            "statements": {f.stem: text_of(f) for f in calls.glob("*.sql")} | dict(statements),
-            "mode": {"kind": "closed", "think_time": False},
-            "ramp_up_ns": 0, "drain_ns": 10 * SECOND, "seed": 3,
+        spec = self._spec(
+            self.engine.native_connection(), {"home": "all", "mix": mix},
+            threads=1, connections=2,
+            statements={f.stem: text_of(f) for f in calls.glob("*.sql")} | dict(statements),
+            mode=Mode(think_time=False), drain_ns=10 * SECOND, seed=3,
             # So many seconds, or so many operations however long the machine stands still.
-            **({} if "operations" in more else {"duration_ns": int(seconds * SECOND)}), **more,
-        }  # fmt: skip
-        spec["workload"]["params"] |= {"home": "all", "mix": mix}
-        return processes.drive([spec], self.clients, watch)
+            duration_ns=None if "operations" in more else int(seconds * SECOND),
+        )  # fmt: skip
+        return processes.drive([replace(spec, **more)], self.clients, watch)
 
-    def _spec(self, connection: Mapping[str, Any]) -> dict[str, Any]:
-        params = {"warehouses": 1, "data_seed": 1}
-        return {
-            "schema": 1, "backend": self.engine.native_backend, "connection": dict(connection),
-            "workload": {"name": "tpcc", "params": params},
-        }  # fmt: skip
+    def _spec(self, connection: JsonObject, params: JsonObject, **more: Any) -> LoadgenSpec:
+        params = {"warehouses": 1, "data_seed": 1, **params}
+        return LoadgenSpec(self.engine.native_backend, connection, "tpcc", params, **more)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with closing(self.engine.connect()) as connection:
@@ -91,6 +89,5 @@ def loaded(lab: Any, golden: Path, name: str, settings: Mapping[str, str]) -> Na
     return native
 
 
-def operation(result: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = {one["type"]: one for one in result["operations"]}[name]
-    return found
+def operation(result: LoadgenResult, name: str) -> OperationCounts:
+    return {one.type: one for one in result.operations}[name]

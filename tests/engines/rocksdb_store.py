@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from narrowed import present
+
 from harness.drivers.loadgen import processes
+from harness.drivers.loadgen.result import LoadgenResult, Verified
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories
 from harness.progress import SilentProgress
+from harness.store.spec import JsonObject
 from harness.workload import Clients
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = 3000
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "recordcount": RECORDS, "insertstart": 0, "fieldcount": 4, "fieldlength": 50,
     "minfieldlength": 1, "fieldlengthdistribution": "constant", "insertorder": "hashed",
     "zeropadding": 1, "readallfields": True, "writeallfields": False,
@@ -36,24 +41,22 @@ class Store:
         engine = lab.engine("rocksdb", settings, options)
         return cls(engine, Clients(lab.supervisor, lab.credentials, lab.directory("c"), engine))
 
-    def spec(self, **more: Any) -> dict[str, Any]:
-        return {
-            "schema": 1,
-            "backend": self.engine.native_backend,
-            "connection": dict(self.engine.native_connection()),
-            "workload": {"name": "ycsb", "params": SHAPE},
-            "threads": 2,
-            **more,
-        }
+    def spec(self, **more: Any) -> LoadgenSpec:
+        connection = self.engine.native_connection()
+        spec = LoadgenSpec(self.engine.native_backend, connection, "ycsb", SHAPE, threads=2)
+        return replace(spec, **more)
+
+    @property
+    def connection(self) -> Any:
+        return self.engine.native_connection()
 
     def load(self, places: DataDirectories) -> None:
         self.engine.initialise(places)
         self.engine.start()
 
-        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-            spec = self.spec(task="load", connection=dict(connection))
-            rows: Mapping[str, int] = processes.drive([spec], self.clients)["rows"]
-            return rows
+        def fill(connection: JsonObject) -> Mapping[str, int]:
+            spec = self.spec(task="load", connection=connection)
+            return processes.drive([spec], self.clients).rows
 
         self.engine.native_load("ycsb", fill, {"usertable": RECORDS}, SilentProgress())
         self.engine.stop()
@@ -69,28 +72,27 @@ class Store:
         duration_ns: int | None = None,
         operations: int = 2000,
         **proportions: float,
-    ) -> dict[str, Any]:
+    ) -> LoadgenResult:
         """For so long, or for so many operations however long the machine stands still."""
         shares = {"readproportion": 0.5, "updateproportion": 0.5, "insertproportion": 0.0,
                   "scanproportion": 0.0, "readmodifywriteproportion": 0.0}  # fmt: skip
         params = {**SHAPE, **(proportions or shares)}
         calls = self.engine.native_calls("ycsb", params)
         spec = self.spec(
-            workload={"name": "ycsb", "params": params},
+            params=params,
             statements={name: calls[name] for name in ("read", "update")},
-            connections=2, mode={"kind": "closed"}, ramp_up_ns=0, seed=1,
+            connections=2, mode=Mode(), seed=1,
             **({"duration_ns": duration_ns} if duration_ns else {"operations": operations}),
         )  # fmt: skip
         return processes.drive([spec], self.clients, WindowCallbacks(on_measuring=measuring))
 
-    def verified(self) -> dict[str, Any]:
+    def verified(self) -> Verified:
         calls = self.engine.native_calls("ycsb", SHAPE)
         spec = self.spec(
             task="verify", connections=2,
             statements={name: calls[name] for name in ("read", "scan")},
         )  # fmt: skip
-        found: dict[str, Any] = processes.drive([spec], self.clients)["verified"]
-        return found
+        return present(processes.drive([spec], self.clients).verified)
 
 
 def loaded(lab: Any) -> Path:

@@ -20,6 +20,8 @@ from native_client import operation
 from engines._innodb.external import dsn_of
 from harness import paths, registry
 from harness.drivers.loadgen import processes
+from harness.drivers.loadgen.result import LoadgenResult
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.engine import EngineContext
 from harness.errors import RunFailed, UsageError
 from harness.host.listen_address import check_listen, own_addresses, parse_listen
@@ -48,22 +50,19 @@ class Listening:
         assert found is not None
         return dict(found)
 
-    def ask(self, **other: Any) -> dict[str, Any]:
+    def ask(self, **other: Any) -> LoadgenResult:
         """A short run of the native client from another host."""
         return self.run(self.connection | other)
 
-    def run(self, connection: dict[str, Any]) -> dict[str, Any]:
+    def run(self, connection: dict[str, Any]) -> LoadgenResult:
         """A short run of the native client, which fails if a session is not encrypted."""
         names = ("new_order", "payment", "order_status", "delivery", "stock_level")
-        spec = {
-            "schema": 1, "task": "run", "backend": self.engine.native_backend,
-            "connection": connection,
-            "workload": {"name": "tpcc", "params": {"warehouses": 1, "data_seed": 1, "home": "all",
-                                                    "mix": {"stock_level": 100}}},
-            "statements": dict.fromkeys(names, ENCRYPTED[self.name]), "threads": 1,
-            "connections": 2, "mode": {"kind": "closed", "think_time": False}, "ramp_up_ns": 0,
-            "operations": 100, "drain_ns": 10**9, "seed": 1,
-        }  # fmt: skip
+        spec = LoadgenSpec(
+            self.engine.native_backend, connection, "tpcc",
+            {"warehouses": 1, "data_seed": 1, "home": "all", "mix": {"stock_level": 100}},
+            statements=dict.fromkeys(names, ENCRYPTED[self.name]), threads=1, connections=2,
+            mode=Mode(think_time=False), operations=100, drain_ns=10**9, seed=1,
+        )  # fmt: skip
         clients = Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"))
         return processes.drive([spec], clients)
 
@@ -181,7 +180,7 @@ def _ports(engine: Any) -> set[tuple[str, int]]:
 
 def test_every_statement_of_the_client_is_encrypted(server: Listening) -> None:
     result = server.ask()
-    assert operation(result, "stock_level")["count"] > 0
+    assert operation(result, "stock_level").count > 0
 
 
 def test_on_that_address_alone(server: Listening) -> None:
@@ -229,7 +228,7 @@ def test_a_dsn_s_connection_is_encrypted_and_verified_with_the_authority_it_name
         )
         connection.execute(f"grant all on harness.* to owner@'{ADDRESS}'")
 
-    def run(authority: str | None) -> dict[str, Any]:
+    def run(authority: str | None) -> LoadgenResult:
         dsn = (
             f"{server.name}://owner:p%40ss%2F%27word@{ADDRESS}:{server.connection['port']}/harness"
         )
@@ -243,7 +242,7 @@ def test_a_dsn_s_connection_is_encrypted_and_verified_with_the_authority_it_name
         return server.run(dsn_of(name, {"dsn": "env"}).native())
 
     for authority in (None, server.connection["ca_certificate"]):
-        assert operation(run(authority), "stock_level")["count"] > 0
+        assert operation(run(authority), "stock_level").count > 0
     with pytest.raises(RunFailed, match=r"(?i)certificate|TLS|SSL"):
         run(other_authority)
 

@@ -50,7 +50,7 @@ def test_a_schema_of_its_own_in_a_server_of_the_user(module_lab: Any, native: Na
         result = users.run(operations=200)
         users.holds()
         found = users.rows("select count(*) from orders")[0][0]
-        assert found == 30_000 + operation(result, "new_order")["count"]
+        assert found == 30_000 + operation(result, "new_order").count
         assert native.rows("select count(*) from public.orders") == before
         engine.stop()
 
@@ -59,8 +59,8 @@ def test_no_two_transactions_wait_for_one_another(native: Native) -> None:
     """Sixteen that change the same few rows, and none is retried: locks have one order."""
     mix = {"new_order": 45, "payment": 45, "delivery": 10}
     result = native.run(operations=3000, connections=16, threads=2, mix=mix)
-    assert result["errors"] == {}
-    assert all(operation(result, name)["count"] > 0 for name in ("new_order", "payment"))
+    assert result.errors == {}
+    assert all(operation(result, name).count > 0 for name in ("new_order", "payment"))
     native.holds()
 
 
@@ -82,7 +82,7 @@ def test_a_serialization_failure_is_retried(native: Native) -> None:
         connection={**native.engine.native_connection(), "isolation": "serializable"},
     )
     payment = operation(result, "payment")
-    assert result["errors"].get("40001", 0) == payment["retried"] > 0 < payment["count"]
+    assert result.errors.get("40001", 0) == payment.retried > 0 < payment.count
     native.holds()
 
 
@@ -203,5 +203,5 @@ def test_deliveries_that_find_a_district_empty_are_counted(native: Native) -> No
     fewest = native.rows(f"select min(count) from ({by_district}) as undelivered")[0][0]
     result = native.run(operations=fewest + 20, mix={"delivery": 100})
     delivery = operation(result, "delivery")
-    assert (delivery["count"], delivery["skipped"]) == (fewest + 20, 20)
+    assert (delivery.count, delivery.skipped) == (fewest + 20, 20)
     native.holds()

@@ -86,7 +86,7 @@ def test_restored_data_hold_every_record_wherever_they_lie(lab: Any, golden: Pat
         places = lab.places()
         store = Store.of(lab).restored(golden, places)
         found = store.verified()
-        assert (found["records"], found["missing"], found["malformed"]) == (RECORDS, 0, 0)
+        assert (found.records, found.missing, found.malformed) == (RECORDS, 0, 0)
         config = store.engine.effective_config()
         assert config["wal_dir"] == str(places["wal"] / "rocksdb")
         for path in (places["data"] / "rocksdb").glob("OPTIONS-*"):
@@ -126,7 +126,7 @@ def test_options_are_those_that_rocksdb_then_writes(lab: Any, golden: Path) -> N
 def test_the_block_cache_is_read_back(lab: Any, golden: Path, asked: str, size: int) -> None:
     store = Store.of(lab, {"block_cache": asked}).restored(golden, lab.places())
     assert store.engine.effective_config()["block_cache"] == str(size)
-    assert f"block_cache={size};" in store.spec()["connection"]["options"][TABLE_FACTORY]
+    assert f"block_cache={size};" in store.connection["options"][TABLE_FACTORY]
 
 
 def test_a_block_cache_of_another_size_is_refused(
@@ -142,7 +142,7 @@ def test_a_block_cache_of_another_size_is_refused(
 
 def test_a_block_cache_of_nothing_is_none(lab: Any, golden: Path) -> None:
     store = Store.of(lab, {"block_cache": "0"}).restored(golden, lab.places())
-    told = store.run()["engine"]["end"]
+    told = store.run().engine.end
     # A block that two threads want in the same moment is found by the second.
     hits, misses = (told[f"rocksdb_block_cache_data_{n}_count"] for n in ("hit", "miss"))
     assert misses > 100 and hits < 0.1 * misses
@@ -161,7 +161,7 @@ def test_without_direct_io_where_it_is_tried_it_is_not_refused(
     monkeypatch.setattr(options, "ask", told)
     engine = lab.engine("rocksdb", {"use_direct_reads": "true", "block_cache": "16M"})
     restored = Store(engine, Clients(lab.supervisor, None, golden)).restored(golden, lab.places())
-    assert restored.spec()["connection"]["options"]["use_direct_reads"] == "true"
+    assert restored.connection["options"]["use_direct_reads"] == "true"
     with pytest.raises(UsageError, match="num_levels=1 would be"):
         lab.engine("rocksdb", {"use_direct_reads": "true", "num_levels": "1"})
 
@@ -301,21 +301,20 @@ def test_tickers_and_levels_are_reported(lab: Any, golden: Path) -> None:
     store = Store.of(lab).restored(golden, lab.places())
     for _ in range(5):  # the first reading comes with the first operations, or late
         result = store.run(operations=50_000)
-        engine = result["engine"]
-        if engine["begin"]["rocksdb_wal_bytes"] < engine["end"]["rocksdb_wal_bytes"]:
+        engine = result.engine
+        if engine.begin["rocksdb_wal_bytes"] < engine.end["rocksdb_wal_bytes"]:
             break
-    done = {one["type"]: one["count"] for one in result["operations"]}
-    read = {moment: engine[moment]["rocksdb_number_keys_read_count"] for moment in ("begin", "end")}
-    wrote = {
-        moment: engine[moment]["rocksdb_number_keys_written_count"] for moment in ("begin", "end")
-    }
+    done = {one.type: one.count for one in result.operations}
+    moments = (engine.begin, engine.end)
+    read = [moment["rocksdb_number_keys_read_count"] for moment in moments]
+    wrote = [moment["rocksdb_number_keys_written_count"] for moment in moments]
     # The last reading comes behind all of them.
-    assert 0 <= read["begin"] < read["end"] == done["read"] + done["update"] == 50_000
-    assert 0 <= wrote["begin"] <= wrote["end"] == done["update"]
-    assert "Level Files Size" in engine["text"]["rocksdb_levels"]
-    assert "rocksdb_blobdb_blob_index_evicted_bytes" in engine["end"]
-    assert not [name for name in engine["end"] if name.endswith("_size_count")]
-    assert engine["end"]["rocksdb_wal_bytes"] > engine["begin"]["rocksdb_wal_bytes"]
+    assert 0 <= read[0] < read[1] == done["read"] + done["update"] == 50_000
+    assert 0 <= wrote[0] <= wrote[1] == done["update"]
+    assert "Level Files Size" in engine.text["rocksdb_levels"]
+    assert "rocksdb_blobdb_blob_index_evicted_bytes" in engine.end
+    assert not [name for name in engine.end if name.endswith("_size_count")]
+    assert engine.end["rocksdb_wal_bytes"] > engine.begin["rocksdb_wal_bytes"]
 
 
 def test_java_s_tickers_have_the_native_client_s_names(lab: Any, golden: Path) -> None:
@@ -332,12 +331,12 @@ def test_java_s_tickers_have_the_native_client_s_names(lab: Any, golden: Path) -
         "rocksdb_block_cache_read_bytes": 3, "rocksdb_stall_ns": 5000,
         "rocksdb_pending_compaction_bytes": 0,
     }  # fmt: skip
-    assert counters.keys() <= store.run(duration_ns=100_000_000)["engine"]["end"].keys()
+    assert counters.keys() <= store.run(duration_ns=100_000_000).engine.end.keys()
 
 
 def test_without_statistics_there_are_no_tickers(lab: Any, golden: Path) -> None:
     store = Store.of(lab, options={"statistics": "off"}).restored(golden, lab.places())
-    told = store.run(duration_ns=200_000_000)["engine"]["end"]
+    told = store.run(duration_ns=200_000_000).engine.end
     assert "rocksdb_number_keys_read_count" not in told
 
 
@@ -365,7 +364,7 @@ def test_a_killed_client_does_not_keep_the_data_open(lab: Any, golden: Path) -> 
         store.run(measuring=kill, duration_ns=20_000_000_000)
     assert not alive(killed[0]) and store.engine.processes() == []
     # RocksDB recovers what was acknowledged from its log: all records are there.
-    assert store.verified()["missing"] == 0
+    assert store.verified().missing == 0
 
 
 def test_a_second_client_is_refused_while_one_has_it_open(lab: Any, golden: Path) -> None:

@@ -28,7 +28,7 @@ def golden(module_lab: Any) -> Path:
 def counted(lab: Any, golden: Path, **settings: str) -> tuple[Store, dict[str, float]]:
     """A store, and RocksDB's counters behind a run of reads alone; they begin with the client."""
     store = Store.of(lab, settings).restored(golden, lab.places())
-    counters = store.run(operations=READ, **READS)["engine"]["end"]
+    counters = store.run(operations=READ, **READS).engine.end
     return store, {name: value for name, value in counters.items() if name.endswith("_count")}
 
 
@@ -42,7 +42,7 @@ def test_a_run_with_it_counts_what_it_answered(lab: Any, golden: Path) -> None:
     assert store.engine.effective_config()["row_cache"] == str(SIZE)
     store.engine.stop()  # which compares the size with what the library says
     found = store.verified()
-    assert (found["records"], found["missing"], found["malformed"]) == (RECORDS, 0, 0)
+    assert (found.records, found.missing, found.malformed) == (RECORDS, 0, 0)
 
 
 def test_a_run_without_it_says_so(lab: Any, golden: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_run_without_it_says_so(lab: Any, golden: Path) -> None:
 @pytest.mark.parametrize("asked", ["16M", "16m", "16777216", "16384K"])
 def test_its_size_is_given_in_bytes(lab: Any, golden: Path, asked: str) -> None:
     store = Store.of(lab, {"row_cache": asked}).restored(golden, lab.places())
-    connection = store.spec()["connection"]
+    connection = store.connection
     assert connection["row_cache_bytes"] == SIZE
     assert "row_cache" not in connection["options"] | connection["db_options"]
     properties = store.engine.ycsb_properties(connection, {"update": "blind"})
@@ -121,10 +121,10 @@ def test_a_library_without_it_is_refused_if_it_is_requested(
 ) -> None:
     options = {"prefix": str(without)}
     store = Store.of(lab, {}, options).restored(golden, lab.places())
-    assert store.run(duration_ns=100_000_000)["operations"]
+    assert store.run(duration_ns=100_000_000).operations
     assert lab.engine("rocksdb", {"row_cache": "0"}, options)
     with pytest.raises(UsageError, match="has no function rocksdb_options_set_row_cache"):
         lab.engine("rocksdb", {"row_cache": "16M"}, options)
-    connection = {**store.spec()["connection"], "row_cache_bytes": SIZE}
+    connection = {**store.connection, "row_cache_bytes": SIZE}
     with pytest.raises(RunFailed, match="C interface has no row cache"):
         processes.drive([store.spec(task="load", connection=connection)], store.clients)

@@ -169,10 +169,10 @@ def test_the_client_calls_the_procedures_and_repeats_victims_of_deadlocks(
     server: SqlServer, answers: Answers, lab: Any
 ) -> None:
     result = Native(lab, server).run(operations=300)
-    operations = {one["type"]: one for one in result["operations"]}
-    assert sum(one["count"] + one["rolled_back"] for one in operations.values()) == 300
-    retried = sum(one["retried"] for one in operations.values())
-    assert result["errors"] == {"1205": retried} and retried > 40
+    operations = {one.type: one for one in result.operations}
+    assert sum(one.count + one.rolled_back for one in operations.values()) == 300
+    retried = sum(one.retried for one in operations.values())
+    assert result.errors == {"1205": retried} and retried > 40
     assert set(answers.calls) == set(TRANSACTIONS)
     w, d, c, count, _, *lists = answers.calls["new_order"][0]
     assert (w, 1 <= d <= 10, 1 <= c <= 3000) == (1, True, True)

@@ -15,6 +15,7 @@ import pytest
 from native_client import COUNTS, Native, loaded, operation, restored
 from patience import PATIENCE_S
 
+from harness.drivers.loadgen.result import LoadgenResult
 from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -147,14 +148,14 @@ def test_sixteen_connections_on_one_warehouse(native: Native) -> None:
         for district, order in enumerate(map(int, t[3].split(",")), start=1)
         if order > 0
     )
-    counts = {one["type"]: one["count"] for one in result["operations"]}
+    counts = {one.type: one.count for one in result.operations}
     assert all(counts.values()) and len(counts) == 5
     assert sum(counts.values()) + _rolled_back(result) == 2000
     assert counts["new_order"] == orders.total()
 
 
-def _rolled_back(result: Mapping[str, Any]) -> int:
-    return sum(one["rolled_back"] for one in result["operations"])
+def _rolled_back(result: LoadgenResult) -> int:
+    return sum(one.rolled_back for one in result.operations)
 
 
 def _keys(native: Native, what: str) -> Counter[tuple[int, ...]]:
@@ -183,8 +184,8 @@ def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None
     before = native.rows(count)[0][0]
     result = native.run(operations=2000, mix={"new_order": 100})
     new_order = operation(result, "new_order")
-    assert 2 <= new_order["rolled_back"] <= 60  # 1 % of 2000
-    assert native.rows(count)[0][0] == before + new_order["count"]
+    assert 2 <= new_order.rolled_back <= 60  # 1 % of 2000
+    assert native.rows(count)[0][0] == before + new_order.count
     if native.engine.name == "postgres":  # an expected error is not logged
         assert "is not in use" not in native.engine.log.read_text()
 
@@ -213,8 +214,8 @@ def test_a_lock_timeout_repeats_the_transaction_and_is_counted_by_its_code(nativ
         result = native.run(mix={"payment": 100}, operations=100, watch=watch, connection=given)
         released.join()
     payment = operation(result, "payment")
-    assert result["errors"].get(code, 0) == payment["retried"] >= 2
-    assert payment["count"] == 100
+    assert result.errors.get(code, 0) == payment.retried >= 2
+    assert payment.count == 100
     assert native.rows("select count(*) from history")[0][0] == history + 100
     native.holds()
     if native.engine.name == "mysql":
@@ -232,7 +233,7 @@ def test_sessions_have_the_isolation_level_of_the_connection(native: Native) -> 
             mix={"stock_level": 100},
             connection=connection_with(native, isolation=level),
         )
-        assert operation(result, "stock_level")["count"] == 10
+        assert operation(result, "stock_level").count == 10
 
 
 @pytest.mark.only("mysql")
@@ -244,7 +245,7 @@ def test_an_answer_in_several_parts_is_read_to_its_end(native: Native) -> None:
     result = native.run(
         operations=50, statements={"stock_level": several}, mix={"stock_level": 100}
     )
-    assert operation(result, "stock_level")["count"] == 50
+    assert operation(result, "stock_level").count == 50
 
 
 @pytest.mark.only("mysql")
@@ -283,8 +284,8 @@ def _waiting(connection: Any) -> int:
 def test_retries_within_a_procedure_are_counted(native: Native) -> None:
     twice = "select 0 as delivered, '0,0,0,0,0,0,0,0,0,0' as order_ids, 2 as retries"
     result = native.run(operations=50, statements={"delivery": twice}, mix={"delivery": 100})
-    assert operation(result, "delivery")["retried"] == 100
-    assert result["errors"] == {"in-procedure": 100}
+    assert operation(result, "delivery").retried == 100
+    assert result.errors == {"in-procedure": 100}
 
 
 # Failures -----------------------------------------------------------------------
@@ -396,6 +397,6 @@ def test_the_server_has_counted_every_acknowledged_transaction_at_once(native: N
     counts = [native.engine.counters()[name]]
     watch = WindowCallbacks(on_measured=lambda: counts.append(native.engine.counters()[name]))
     result = native.run(operations=500, watch=watch)
-    done = sum(one[outcome] for one in result["operations"] for outcome in outcomes)
+    done = sum(getattr(one, outcome) for one in result.operations for outcome in outcomes)
     # A reading of VoltDB's counters may count as a call, too.
     assert 0 <= counts[1] - counts[0] - done <= (2 if native.engine.name == "voltdb" else 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,8 +12,9 @@ import pytest
 from narrowed import present
 
 from harness import hdr
-from harness.drivers.loadgen import merge_results, processes
-from harness.drivers.loadgen.driver import mode, parse_result
+from harness.drivers.loadgen import processes
+from harness.drivers.loadgen.result import LoadgenResult, Verified
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode, split
 from harness.drivers.result import WindowCallbacks, WindowCounters
 from harness.drivers.validity import late_publication
 from harness.errors import RunFailed
@@ -43,24 +44,20 @@ class Ycsb:
     def __init__(self, lab: Any, engine: Any) -> None:
         self.engine = engine
         self.clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"))
-        self.updated: list[int] | None = None  # by the last run on these data
+        self.updated: Sequence[int] | None = None  # by the last run on these data
 
-    def _spec(self, task: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "schema": 1,
-            "task": task,
-            "backend": self.engine.native_backend,
-            "connection": dict(self.engine.native_connection()),
-            "workload": {"name": "ycsb", "params": {**SHAPE, **params}},
-            "threads": 2,
-        }
+    def _spec(self, params: Mapping[str, Any], **more: Any) -> LoadgenSpec:
+        engine = self.engine
+        connection = more.pop("connection", engine.native_connection())
+        given = {**SHAPE, **params}
+        return LoadgenSpec(engine.native_backend, connection, "ycsb", given, threads=2, **more)
 
     def load(self) -> None:
         self.updated = None
 
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-            spec = {**self._spec("load", {}), "connection": dict(connection)}
-            rows: Mapping[str, int] = processes.drive([spec], self.clients)["rows"]
+            spec = self._spec({}, task="load", connection=connection)
+            rows = processes.drive([spec], self.clients).rows
             assert rows == {"usertable": RECORDS}
             return rows
 
@@ -76,31 +73,30 @@ class Ycsb:
         clients: int = 1,
         watch: WindowCallbacks | None = None,
         **changes: Any,
-    ) -> dict[str, Any]:
-        spec = {
-            **self._spec("run", params),
-            "statements": self.calls(params),
-            "connections": 8,
-            "mode": {"kind": "closed"},
-            "ramp_up_ns": 0,
-            "drain_ns": 20 * SECOND,
-            "seed": 3,
-            **({"operations": 3000} if "duration_ns" not in changes else {}),
-            **changes,
-        }
-        result = processes.drive(merge_results.split(spec, clients), self.clients, watch)
-        self.updated = result.get("updated")
+    ) -> LoadgenResult:
+        spec = self._spec(
+            params,
+            statements=self.calls(params),
+            connections=8,
+            mode=Mode(),
+            drain_ns=20 * SECOND,
+            seed=3,
+            operations=None if "duration_ns" in changes else 3000,
+        )
+        specs = split(replace(spec, **changes), clients)
+        result = processes.drive(specs, self.clients, watch)
+        self.updated = result.updated
         return result
 
     def verified(self, **params: Any) -> dict[str, Any]:
-        spec = {**self._spec("verify", params), "statements": self.calls({})}
-        found: dict[str, Any] = processes.drive([spec], self.clients)["verified"]
-        return {name: found[name] for name in _sound(0)} | self._updates(found)
+        spec = self._spec(params, task="verify", statements=self.calls({}))
+        found = present(processes.drive([spec], self.clients).verified)
+        return {name: getattr(found, name) for name in _sound(0)} | self._updates(found)
 
-    def _updates(self, found: Mapping[str, Any]) -> dict[str, Any]:
+    def _updates(self, found: Verified) -> dict[str, Any]:
         """Nothing, where all acknowledged ones of the last run are there."""
         acknowledged = self.updated or [0] * 2048
-        pairs = zip(found["updated"], acknowledged, strict=True)
+        pairs = zip(found.updated, acknowledged, strict=True)
         lost = sum(seen < told for seen, told in pairs)
         return {"lost": lost} if lost else {}
 
@@ -138,11 +134,11 @@ def test_counters_of_a_window_are_those_of_the_acknowledged_operations(ycsb, rat
         {"readproportion": 0.5, "updateproportion": 0.5},
         clients=2,
         watch=WindowCallbacks(counted.begin, counted.end),
-        mode=mode(rate),
+        mode=Mode(rate),
         ramp_up_ns=int(1.5 * SECOND),
         duration_ns=2 * SECOND,
     )
-    driven = parse_result(result)
+    driven = result.window()
     assert driven.published_sessions == 8
     commits = counted.counters(driven)["postgres_commits_count"]
     # At each end, a session may be in an operation that it publishes and the client counts, or not.
@@ -164,8 +160,8 @@ def test_the_server_has_counted_every_acknowledged_operation_at_once(ycsb: Ycsb)
     assert 0 <= ycsb.engine.counters()[name] - before - transactions <= 0.01 * transactions
 
 
-def _by_type(result: Mapping[str, Any], what: str) -> dict[str, int]:
-    return {one["type"]: one[what] for one in result["operations"]}
+def _by_type(result: LoadgenResult, what: str) -> dict[str, int]:
+    return {one.type: getattr(one, what) for one in result.operations}
 
 
 def _sound(records: int) -> dict[str, Any]:
@@ -186,7 +182,7 @@ def test_five_operations(ycsb: Ycsb, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(counts.values()) == 3000
     assert all(counts.values())
     assert sum(_by_type(result, "not_found").values()) == 0
-    assert result["inserted"] == result["inserts_begun"] == counts["insert"]
+    assert result.inserted == result.inserts_begun == counts["insert"]
     assert ycsb.verified(inserted=counts["insert"]) == _sound(RECORDS + counts["insert"])
     ((stored,),) = ycsb.execute("select count(*) from usertable")
     assert stored == RECORDS + counts["insert"]
@@ -195,16 +191,16 @@ def test_five_operations(ycsb: Ycsb, monkeypatch: pytest.MonkeyPatch) -> None:
         + " or ".join(f"field{i} not like '00000000%'" for i in range(5))
     )
     assert changed[0][0] > counts["insert"] + 100
-    for one in result["operations"]:
-        assert hdr.decode(one["latency_hdr"]).total == one["count"]
+    for one in result.operations:
+        assert hdr.decode(one.latency_hdr).total == one.count
 
 
 def test_one_field_is_read_and_all_are_written(ycsb: Ycsb) -> None:
     """A text for each field; the others are left alone."""
     some = {**MIX, "readallfields": False, "writeallfields": True}
     result = ycsb.run({**some, "requestdistribution": "zipfian"})
-    inserted = result["inserted"]
-    assert ycsb.verified(inserted=inserted) == _sound(RECORDS + inserted)
+    inserted = result.inserted
+    assert ycsb.verified(inserted=inserted) == _sound(RECORDS + present(inserted))
     versions = ycsb.execute(
         "select count(*) from usertable where substring(field0, 1, 8) <> substring(field4, 1, 8)"
     )
@@ -215,7 +211,7 @@ def test_scans_of_a_thousand_rows_are_received_whole(ycsb: Ycsb) -> None:
     long = {"readproportion": 0, "updateproportion": 0, "scanproportion": 1, "verify_reads": True}
     result = ycsb.run({**long, "minscanlength": 1000, "maxscanlength": 1000}, operations=200)
     assert _by_type(result, "count")["scan"] == 200
-    assert result["memory_peak_bytes"] < 100 * 10**6
+    assert present(result.memory_peak_bytes) < 100 * 10**6
 
 
 def test_changes_by_others_are_found(ycsb: Ycsb) -> None:

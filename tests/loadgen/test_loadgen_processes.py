@@ -19,8 +19,9 @@ from patience import PATIENCE_S, eventually
 from scratch import open_directory
 
 from harness import hdr, native_programs
-from harness.drivers.loadgen.merge_results import journals, merged, split
 from harness.drivers.loadgen.processes import drive
+from harness.drivers.loadgen.result import merged
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals, split
 from harness.drivers.result import Second, WindowCallbacks
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_for, loadgen_program
@@ -32,23 +33,23 @@ from harness.workload import Clients
 
 MS, S = 10**6, 10**9
 
-SPEC = {
-    "schema": 1,
-    "backend": "stub",
-    "connection": {"service_us": 500, "password": "never-to-be-seen"},
-    "workload": {"name": "ping", "params": {}},
-    "statements": {"ping": "SELECT :terminal"},
-    "threads": 2,
-    "connections": 5,
-    "mode": {"kind": "closed"},
-    "ramp_up_ns": 200 * MS,
-    "duration_ns": 1 * S,
-    "seed": 1,
-}
+SPEC = LoadgenSpec(
+    backend="stub",
+    connection={"service_us": 500, "password": "never-to-be-seen"},
+    workload="ping",
+    params={},
+    statements={"ping": "SELECT :terminal"},
+    threads=2,
+    connections=5,
+    mode=Mode(),
+    ramp_up_ns=200 * MS,
+    duration_ns=1 * S,
+    seed=1,
+)
 #: As many operations, however long the machine stands still meanwhile.
-COUNTED = {**SPEC, "operations": 3000, "duration_ns": None, "ramp_up_ns": 0}
-OPEN = {**SPEC, "mode": {"kind": "open", "rate_per_s": 1000.0}, "terminals": 10}
-FOR_EVER = {**SPEC, "duration_ns": 600 * S}
+COUNTED = replace(SPEC, operations=3000, duration_ns=None, ramp_up_ns=0)
+OPEN = replace(SPEC, mode=Mode(rate_per_s=1000.0), terminals=10)
+FOR_EVER = replace(SPEC, duration_ns=600 * S)
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_phases_are_reported_once_and_counts_only_grow(clients):
     assert seen.calls == ["measuring", "measured"]
     done = [counts["ping"] for counts in seen.counts]
     assert done == sorted(done)
-    assert done[-1] == result["operations"][0]["count"] == 3000
+    assert done[-1] == result.operations[0].count == 3000
     assert loadgens() == []
 
 
@@ -111,24 +112,24 @@ def test_phases_are_reported_once_and_counts_only_grow(clients):
 def test_each_second_has_its_rate_and_latencies(clients, processes):
     """The seconds' counts are those of the whole; latencies of processes are merged."""
     seconds: list[Second] = []
-    spec = {**OPEN, "ramp_up_ns": 0, "duration_ns": 3 * S}
+    spec = replace(OPEN, ramp_up_ns=0, duration_ns=3 * S)
     result = drive(split(spec, processes), clients, WindowCallbacks(on_second=seconds.append))
-    (ping,) = result["operations"]
+    (ping,) = result.operations
     found = [hdr.merge(map(hdr.decode, one.latency_hdrs)) for one in seconds]
     assert len(seconds) >= 2 * processes
     assert max(len(one.latency_hdrs) for one in seconds) == processes
-    assert 0 < max(one.total for one in found) <= ping["count"]
-    assert max(one.max for one in found) <= 1.01 * hdr.decode(ping["latency_hdr"]).max
+    assert 0 < max(one.total for one in found) <= ping.count
+    assert max(one.max for one in found) <= 1.01 * hdr.decode(ping.latency_hdr).max
     assert all(one.text("pings").startswith(f"{one.per_s:,.0f} pings/s") for one in seconds)
 
 
 @pytest.mark.parametrize(
     "spec",
     [
-        {**SPEC, "ramp_up_ns": 0, "duration_ns": 1 * MS},
+        replace(SPEC, ramp_up_ns=0, duration_ns=1 * MS),
         COUNTED,
-        {**SPEC, "task": "load"},
-        {**SPEC, "task": "verify"},
+        replace(SPEC, task="load"),
+        replace(SPEC, task="verify"),
     ],
     ids=["time", "operations", "load", "verify"],
 )
@@ -179,11 +180,11 @@ def test_several_processes_are_one_driver(clients):
     specs = split(OPEN, 3)
     result = drive(specs, clients, seen.watch)
     assert seen.calls == ["measuring", "measured"]
-    (ping,) = result["operations"]
-    assert result["offered"]["count"] == hdr.decode(ping["latency_hdr"]).total == 1000
-    assert len(result["threads_cpu_ns"]) == sum(spec["threads"] for spec in specs)
-    assert sum(point["counts"]["ping"] for point in result["series"]) == ping["count"]
-    assert result["client_cpu_ns"] >= sum(result["threads_cpu_ns"]) * 0.9
+    (ping,) = result.operations
+    assert present(result.offered).count == hdr.decode(ping.latency_hdr).total == 1000
+    assert len(result.threads_cpu_ns) == sum(spec.threads for spec in specs)
+    assert sum(point.counts["ping"] for point in result.series) == ping.count
+    assert result.client_cpu_ns >= sum(result.threads_cpu_ns) * 0.9
 
 
 def test_the_slowest_of_several_ends_a_window_of_operations(clients):
@@ -200,22 +201,23 @@ def test_the_slowest_of_several_ends_a_window_of_operations(clients):
     watch = WindowCallbacks(
         on_measured=measured, on_counts=lambda counts: reported.append(counts["ping"])
     )
-    result = drive([{**quick, "operations": 20}, slow], clients, watch)
-    assert result["operations"][0]["count"] == 20 + slow["operations"]
+    result = drive([replace(quick, operations=20), slow], clients, watch)
+    assert result.operations[0].count == 20 + present(slow.operations)
     assert len(running) == 2
     assert max(before) >= 20  # the first that was done said so before
 
 
 def test_results_of_different_times_are_not_merged(clients):
     """As from two hosts of which one was given another start."""
-    specs = [{**spec, "duration_ns": 100 * MS} for spec in split(SPEC, 2)]
+    specs = [replace(spec, duration_ns=100 * MS) for spec in split(SPEC, 2)]
     results = [drive([spec], clients) for spec in specs]
     with pytest.raises(RunFailed, match=r"windows began .* s apart"):
         merged(results)
 
 
 def test_a_split_gives_everything_away_once():
-    specs = split({**OPEN, "journal": "/scratch/journal"}, 3)
+    offered = replace(OPEN, journal="/scratch/journal")
+    specs = [spec.to_json() for spec in split(offered, 3)]
     assert [spec["connections"] for spec in specs] == [2, 2, 1]
     assert [spec["threads"] for spec in specs] == [2, 2, 1]
     seats = [range(s["first_terminal"], s["first_terminal"] + s["terminals"]) for s in specs]
@@ -228,27 +230,27 @@ def test_a_split_gives_everything_away_once():
     paths = [Path(spec["journal"]) for spec in specs]
     assert paths == journals(Path("/scratch/journal"), 3)
     assert len(set(paths)) == 3
-    assert split(SPEC, 1)[0]["first_terminal"] == 0
+    assert split(SPEC, 1)[0].first_terminal == 0
 
 
 def test_processes_with_a_rate_have_one_queue(clients):
     """One of them is slow: the other one takes the starts that it has no free connection for."""
-    spec = {**OPEN, "threads": 1, "connections": 2, "terminals": 2}
-    spec |= {"mode": {"kind": "open", "rate_per_s": 50}, "duration_ns": None, "operations": 50}
+    spec = replace(
+        OPEN, threads=1, connections=2, terminals=2, mode=Mode(50), duration_ns=None, operations=50
+    )
     quick, slow = split(spec, 2)
-    slow["connection"] = {"service_us": 400_000}
+    slow = replace(slow, connection={"service_us": 400_000})
     result = drive([quick, slow], clients)
-    (ping,) = result["operations"]
+    (ping,) = result.operations
     # Of a queue each, the slow one would be offered 25 starts, and answer two or three a second.
-    assert hdr.decode(ping["latency_hdr"]).total == result["offered"]["count"] == 50
-    assert result["offered"]["backlog_end"] < 15
+    assert hdr.decode(ping.latency_hdr).total == present(result.offered).count == 50
+    assert present(result.offered).backlog_end < 15
 
 
 def test_a_failure_has_the_servers_words_and_ends_the_others(clients):
-    specs = split(FOR_EVER, 2)
-    specs[1]["connection"] = {"lose_after": 20}
+    first, second = split(FOR_EVER, 2)
     with pytest.raises(RunFailed, match="08006: the stub has gone away"):
-        drive(specs, clients)
+        drive([first, replace(second, connection={"lose_after": 20})], clients)
     assert loadgens() == []
 
 
@@ -301,24 +303,19 @@ def test_clients_are_the_unprivileged_user_wherever_the_harness_lies(clients):
 
 
 def test_a_load_tells_its_rows(clients):
-    spec = {
-        "schema": 1,
-        "task": "load",
-        "backend": "stub",
-        "connection": {},
-        "workload": {"name": "tpcc", "params": {"warehouses": 1, "data_seed": 1}},
-        "threads": 2,
-    }
+    population = {"warehouses": 1, "data_seed": 1}
+    spec = LoadgenSpec("stub", {}, "tpcc", population, threads=2, task="load")
     result = drive([spec], clients)
-    assert result["rows"]["stock"] == 100_000
+    assert result.rows["stock"] == 100_000
     with pytest.raises(RunFailed, match="workload ping has no task"):
-        drive([{**spec, "workload": {"name": "ping", "params": {}}}], clients)
+        drive([replace(spec, workload="ping", params={})], clients)
 
 
 HARNESS = """
 import sys
 from pathlib import Path
 from harness.drivers.loadgen.processes import drive
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.drivers.result import WindowCallbacks
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients

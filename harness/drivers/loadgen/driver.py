@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
-from harness import hdr
 from harness.drivers.loadgen.processes import drive
 from harness.drivers.loadgen.remote_clients import RemoteClients
-from harness.drivers.result import (
-    DriverResult,
-    Operation,
-    WindowCallbacks,
-    latency_percentiles,
-)
+from harness.drivers.loadgen.result import LoadgenResult
+from harness.drivers.loadgen.spec import LoadgenSpec
+from harness.drivers.result import WindowCallbacks
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.host import limits
@@ -113,42 +108,25 @@ def load(
     loading: Loading,
     about: int,
     schema: JsonObject | None = None,
-) -> Mapping[str, Any]:
+) -> LoadgenResult:
     """Fill an engine's tables through its bulk path; the client's result.
 
     ``params``: of the client's spec. ``rows``: those that the tables must have then; ``about``:
     of all tables, for the progress. ``schema``: parameters that the engine's schema depends on.
     """
     native = loading.engine
-    result: dict[str, Any] = {}
+    results: list[LoadgenResult] = []
 
-    def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-        spec = {
-            "schema": 1,
-            "task": "load",
-            "backend": backend_of(native, workload),
-            "connection": dict(connection),
-            "workload": {"name": workload, "params": params},
-            "threads": loading.threads,
-        }
+    def fill(connection: JsonObject) -> Mapping[str, int]:
+        backend, threads = backend_of(native, workload), loading.threads
+        spec = LoadgenSpec(backend, connection, workload, params, threads, task="load")
         with loading.progress.task(f"load {workload}", about, "rows") as task:
             callbacks = WindowCallbacks(on_counts=rows_moving(task))
-            result.update(drive([spec], loading.clients, callbacks))
-        stored: Mapping[str, int] = result["rows"]
-        return stored
+            results.append(drive([spec], loading.clients, callbacks))
+        return results[-1].rows
 
     native.native_load(workload, fill, rows, loading.progress, schema)
-    return result
-
-
-def client_spec(engine: Engine, workload: str, task: str) -> dict[str, Any]:
-    """Return the keys of a spec that follow from the started engine."""
-    return {
-        "schema": 1,
-        "task": task,
-        "backend": backend_of(engine, workload),
-        "connection": dict(engine.native_connection()),
-    }
+    return results[-1]
 
 
 def rows_moving(task: Task) -> Callable[[Mapping[str, int]], None]:
@@ -161,57 +139,3 @@ def rows_moving(task: Task) -> Callable[[Mapping[str, int]], None]:
         sent = sum(counts.values())
 
     return count
-
-
-def mode(rate_per_s: float | None, **closed: bool) -> dict[str, Any]:
-    """Return the spec's key ``mode``: an open loop at a rate, or a closed loop."""
-    if rate_per_s is not None:
-        return {"kind": "open", "rate_per_s": rate_per_s}
-    return {"kind": "closed", **closed}
-
-
-def parse_result(result: Mapping[str, Any]) -> DriverResult:
-    """Return the measured window of a result (schema loadgen-result)."""
-    window_ns = int(result["measured_ns"])
-    offered = result.get("offered")
-    threads = [int(cpu_ns) for cpu_ns in result.get("threads_cpu_ns", ())]
-    return DriverResult(
-        driver="loadgen",
-        version=result["version"],
-        window_ns=window_ns,
-        operations={one["type"]: _operation(one) for one in result["operations"]},
-        client_cpu_ns=int(result["client_cpu_ns"]),
-        client_threads=len(threads) or None,
-        busiest_thread_share=max(threads) / window_ns if threads else None,
-        offered_count=offered["count"] if offered else None,
-        backlog_count=(offered["backlog_begin"], offered["backlog_end"]) if offered else None,
-        backlog_left_out=True,
-        outstanding_count=_outstanding(offered) if offered else None,
-        published_sessions=result.get("published_sessions", 0),
-        retried_by_code=result["errors"],
-        series=result["series"],
-        latencies=[_latencies(one) for one in result["latencies"]],
-        notes=result.get("notes", {}),
-    )
-
-
-def _outstanding(offered: Mapping[str, int]) -> tuple[int, int]:
-    """The window begins without a backlog: starts of the ramp-up that were due are left out."""
-    return offered["in_flight_begin"], offered["backlog_end"] + offered["in_flight_end"]
-
-
-def _latencies(one: Mapping[str, Any]) -> dict[str, Any]:
-    histograms = {name: hdr.decode(text) for name, text in one["hdr"].items()}
-    return latency_percentiles(one["monotonic_ns"], histograms)
-
-
-def _operation(one: Mapping[str, Any]) -> Operation:
-    return Operation(
-        count=one["count"],
-        rolled_back_count=one["rolled_back"],
-        skipped_count=one["skipped"],
-        not_found_count=one.get("not_found"),
-        retried_count=one["retried"],
-        unfinished_count=one["unfinished"],
-        duration_hdr=one["latency_hdr"],
-    )

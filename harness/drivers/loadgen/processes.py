@@ -3,7 +3,7 @@
 ::
 
     run = drive(split(spec, processes=2), clients, WindowCallbacks(on_measuring=…))
-    run["operations"], run["client_cpu_ns"], …     # schema loadgen-result
+    run.operations, run.client_cpu_ns, …
 
 A process reads its spec (with the password in it) on stdin, reports its phases on descriptor
 3, and prints its result on stdout. It keeps its connections until its stdin ends, after
@@ -21,15 +21,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness import jsonfile, remote_hosts
 from harness.drivers.client_program import private_folder
-from harness.drivers.loadgen.merge_results import merged, split, summed
 from harness.drivers.loadgen.remote_clients import RemoteClients
+from harness.drivers.loadgen.result import LoadgenResult, merged, summed
+from harness.drivers.loadgen.spec import LoadgenSpec, split
 from harness.drivers.result import (
     SERIES_NS,
     Second,
@@ -41,6 +42,7 @@ from harness.errors import RunFailed
 from harness.native_programs import loadgen_for
 from harness.progress import Task
 from harness.store import schemas
+from harness.store.documents import from_members
 from harness.supervise.failures import ending, log_tail
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import hold_socket
@@ -59,8 +61,6 @@ _REMOTE_S = 6.0
 _CONNECTING_S = 0.1
 #: How long clients wait after the window for operations that began in it.
 _OFFER_DRAIN_NS = 10_000_000_000
-#: The same where the spec does not set it (loadgen/spec.c).
-_DRAIN_NS = 5_000_000_000
 _PROBLEM = "drive the load with loadgen"
 #: Keys of ``connection`` that are set in every session, however it connects.
 _OF_SESSION = frozenset({"isolation"})
@@ -71,27 +71,25 @@ class StalledError(RunFailed):
 
 
 def offer(
-    spec: Mapping[str, Any], session: Session, drives: WindowCallbacks, outline: Outline, noun: str
-) -> tuple[dict[str, Any], Mapping[str, int]]:
+    spec: LoadgenSpec, session: Session, drives: WindowCallbacks, outline: Outline, noun: str
+) -> tuple[LoadgenResult, Mapping[str, int]]:
     """Run a spec on client processes; the merged result, and the counts from its beginning on.
 
     ``spec``: without connections, phases and seed, which ``outline`` and ``session`` have.
     ``noun``: what is offered, for the live view.
     """
-    whole = {
-        **spec,
-        "connections": outline.connections,
-        "ramp_up_ns": outline.ramp_up_ns,
-        "drain_ns": _OFFER_DRAIN_NS,
-        "series_interval_ns": SERIES_NS,
-        "seed": session.seed,
-    }
-    if outline.window_ns:
-        whole["duration_ns"] = outline.window_ns
-        intervals = -(-outline.window_ns // SERIES_NS)
-        whole["intervals_per_histogram"] = intervals_per_histogram(intervals)
-    if outline.stall_timeout_ns:
-        whole["stall_timeout_ns"] = outline.stall_timeout_ns
+    intervals = -(-outline.window_ns // SERIES_NS)
+    whole = replace(
+        spec,
+        connections=outline.connections,
+        ramp_up_ns=outline.ramp_up_ns,
+        duration_ns=outline.window_ns or None,
+        drain_ns=_OFFER_DRAIN_NS,
+        series_interval_ns=SERIES_NS,
+        intervals_per_histogram=intervals_per_histogram(intervals),
+        stall_timeout_ns=outline.stall_timeout_ns or None,
+        seed=session.seed,
+    )
     hosts = outline.client_hosts
     with session.progress.task("warm-up", outline.ramp_up_ns / NS_PER_S, "s") as task:
         progress = LoadgenProgress(task, drives, outline, noun)
@@ -132,12 +130,12 @@ class LoadgenProgress:
 
 
 def drive(
-    specs: Sequence[Mapping[str, Any]],
+    specs: Sequence[LoadgenSpec],
     clients: Clients,
     callbacks: WindowCallbacks | None = None,
     remote: RemoteClients | None = None,
-) -> dict[str, Any]:
-    """Run all specs at once; one result (schema loadgen-result) of all of them.
+) -> LoadgenResult:
+    """Run all specs at once; one result of all of them.
 
     ``remote``: on those hosts in turn, not on this one. RunFailed with loadgen's message where
     one fails; the others are killed. The caller checks the counts of the task ``verify``.
@@ -154,17 +152,16 @@ def drive(
 
 
 def _together(
-    specs: Sequence[Mapping[str, Any]], folder: Path, remote: RemoteClients | None
-) -> Sequence[Mapping[str, Any]]:
+    specs: Sequence[LoadgenSpec], folder: Path, remote: RemoteClients | None
+) -> Sequence[LoadgenSpec]:
     """Return the specs with one start by the wall clock; processes of a host share a file."""
     if remote is None and len(specs) == 1:
         return specs
-    most = max(spec["connections"] for spec in specs)
+    most = max(spec.connections for spec in specs)
     ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most + (_REMOTE_S if remote else 0)
-    same: dict[str, Any] = {"start_at_realtime_ns": time.time_ns() + int(ahead_s * 1e9)}
-    if remote is None:
-        same["shared"] = str(folder / "shared")
-    return [{**spec, **same} for spec in specs]
+    start_ns = time.time_ns() + int(ahead_s * 1e9)
+    shared = str(folder / "shared") if remote is None else None
+    return [replace(spec, start_at_realtime_ns=start_ns, shared=shared) for spec in specs]
 
 
 # Processes ----------------------------------------------------------------------
@@ -183,8 +180,8 @@ class _Client:
     #: Its streams that have not ended yet.
     open_streams: int = 0
 
-    def result(self) -> dict[str, Any]:
-        """Return the client's document; RunFailed where the client did not end complete."""
+    def result(self) -> LoadgenResult:
+        """Return the client's result; RunFailed where the client did not end complete."""
         try:
             code = self.process.wait(limit_s("measure"))
         except TimeoutError as error:
@@ -200,7 +197,7 @@ class _Client:
             failure = StalledError if status == "stalled" else RunFailed
             raise failure(_PROBLEM, document.get("error") or self._failure(code))
         schemas.validate(document, "loadgen-result", "loadgen's result")
-        return document
+        return LoadgenResult.from_json(document)
 
     def release(self) -> None:
         """Let the client end: it keeps its connections until its stdin ends."""
@@ -211,8 +208,18 @@ class _Client:
         return f"it {ending(code)}: {log_tail(self.log, self.user)}"
 
 
-#: (client, event) from its descriptor 3; (client, None) when one of its streams has ended.
-_Events = queue.SimpleQueue[tuple[_Client, dict[str, Any] | None]]
+@dataclass(frozen=True)
+class _Event:
+    """What a client reports on its descriptor 3: a phase, or its counts so far."""
+
+    event: str
+    monotonic_ns: int = 0
+    counts: Mapping[str, int] | None = None
+    latency_hdr: str | None = None
+
+
+#: (client, event); (client, None) when one of its streams has ended.
+_Events = queue.SimpleQueue[tuple[_Client, _Event | None]]
 
 
 @dataclass
@@ -228,26 +235,26 @@ class _Processes:
     #: Descriptors that tunnels need as long as clients run.
     _sockets: list[int] = field(default_factory=list)
 
-    def start(self, spec: Mapping[str, Any]) -> None:
+    def start(self, spec: LoadgenSpec) -> None:
         """Start a client, and send it its spec."""
         index = len(self._running)
         log = self.folder / f"{index}.log"
         readers: Sequence[Callable[[_Client, _Events], None]]
         if self.remote is None:
-            process = self._spawn(spec["backend"], log)
+            process = self._spawn(spec.backend, log)
             readers = (_read_progress, _read_result)
         else:
             argv, connection = self.remote.route(index, self._hold)
-            kept = {key: spec["connection"][key] for key in _OF_SESSION & spec["connection"].keys()}
-            spec = {**spec, "connection": {**connection, **kept}}
+            kept = {key: spec.connection[key] for key in _OF_SESSION & spec.connection.keys()}
+            spec = replace(spec, connection={**connection, **kept})
             process = self._spawn_ssh(argv, log)
             readers = (_read_lines,)
         client = _Client(index, process, log, self.clients.credentials, open_streams=len(readers))
         self._running.append(client)
         with suppress(BrokenPipeError):  # it has ended already: its exit status says why
-            process.stdin.write(json.dumps(spec).encode())
+            process.stdin.write(json.dumps(spec.to_json()).encode())
             process.stdin.flush()
-        if spec.get("task", "run") != "run":
+        if spec.task != "run":
             client.release()
         for read in readers:
             thread = threading.Thread(target=read, args=(client, self._events), daemon=True)
@@ -281,8 +288,8 @@ class _Processes:
         return f"/proc/{os.getpid()}/fd/{self._sockets[-1]}"
 
     def results(
-        self, specs: Sequence[Mapping[str, Any]], callbacks: WindowCallbacks
-    ) -> list[dict[str, Any]]:
+        self, specs: Sequence[LoadgenSpec], callbacks: WindowCallbacks
+    ) -> list[LoadgenResult]:
         """Process events until all clients have ended, or one has failed.
 
         The window begins and ends with the last client's: only then have all sessions published
@@ -293,7 +300,7 @@ class _Processes:
         reached = {"measuring": 0, "draining": 0}
         counts: dict[int, Mapping[str, int]] = {}
         rates = _Rates()
-        results: dict[int, dict[str, Any]] = {}
+        results: dict[int, LoadgenResult] = {}
         while len(results) < len(specs):
             client, event = timeouts.next(self._events)
             if event is None:
@@ -301,14 +308,14 @@ class _Processes:
                 if client.open_streams == 0:  # its last counts have been read, too
                     results[client.index] = client.result()
                 continue
-            if event["event"] in reached:
-                reached[event["event"]] += 1
-                if reached[event["event"]] == len(specs):
-                    self._window_end(event["event"], callbacks)
-            if "counts" in event:
-                counts[client.index] = event["counts"]
+            if event.event in reached:
+                reached[event.event] += 1
+                if reached[event.event] == len(specs):
+                    self._window_end(event.event, callbacks)
+            if event.counts is not None:
+                counts[client.index] = event.counts
                 callbacks.on_counts(summed(counts.values()))
-            if event["event"] == "second":
+            if event.event == "second":
                 callbacks.on_second(rates.after(client.index, event))
         return [results[index] for index in range(len(specs))]
 
@@ -343,13 +350,13 @@ class _Rates:
     _last: dict[int, tuple[int, int]] = field(default_factory=dict)
     _seconds: dict[int, Second] = field(default_factory=dict)
 
-    def after(self, client: int, event: Mapping[str, Any]) -> Second:
+    def after(self, client: int, event: _Event) -> Second:
         """Return the rate of all clients, and their latencies, after a client's event."""
-        at_ns, done = event["monotonic_ns"], sum(event["counts"].values())
+        at_ns, done = event.monotonic_ns, sum((event.counts or {}).values())
         before_ns, before = self._last.get(client, (at_ns - NS_PER_S, 0))
         per_s = (done - before) * NS_PER_S / max(1, at_ns - before_ns)
         self._last[client] = at_ns, done
-        latency = (event["latency_hdr"],) if "latency_hdr" in event else ()
+        latency = () if event.latency_hdr is None else (event.latency_hdr,)
         self._seconds[client] = Second(per_s, latency)
         seconds = self._seconds.values()
         hdrs = [text for one in seconds for text in one.latency_hdrs]
@@ -359,7 +366,7 @@ class _Rates:
 def _read_progress(client: _Client, events: _Events) -> None:
     with suppress(ValueError):  # what follows a damaged line is not known either
         for line in client.process.progress:
-            events.put((client, jsonfile.parse(line)))
+            events.put((client, from_members(_Event, jsonfile.parse(line))))
     events.put((client, None))
 
 
@@ -376,7 +383,7 @@ def _read_lines(client: _Client, events: _Events) -> None:
         except ValueError:
             document = {}
         if "event" in document:
-            events.put((client, document))
+            events.put((client, from_members(_Event, document)))
         else:
             client.printed += line
     events.put((client, None))
@@ -393,25 +400,23 @@ class _Timeouts:
     end_s: float = math.inf
 
     @classmethod
-    def of(cls, specs: Sequence[Mapping[str, Any]]) -> _Timeouts:
+    def of(cls, specs: Sequence[LoadgenSpec]) -> _Timeouts:
         """Return the limits; a load, a check or a number of operations has no known duration."""
         first = specs[0]
-        if first.get("task", "run") != "run":
+        if first.task != "run":
             # It reports after each package of some megabytes, and a load then waits for the
             # engine's background work.
             return cls(limit_s("load"))
-        at_ns = first.get("start_at_realtime_ns")
+        at_ns = first.start_at_realtime_ns
         ahead_s = max(0.0, (at_ns - time.time_ns()) / 1e9) if at_ns else 0.0
-        connecting_s = _CONNECTING_S * max(spec["connections"] for spec in specs)
+        connecting_s = _CONNECTING_S * max(spec.connections for spec in specs)
         silence_s = limit_s("measure") + ahead_s + connecting_s
-        if first.get("duration_ns") is None:
+        if first.duration_ns is None:
             return cls(silence_s)
-        phases_ns = (
-            first["ramp_up_ns"] + first["duration_ns"] + (first.get("drain_ns") or _DRAIN_NS)
-        )
+        phases_ns = first.ramp_up_ns + first.duration_ns + first.drain_ns
         return cls(silence_s, time.monotonic() + silence_s + phases_ns / 1e9)
 
-    def next(self, events: _Events) -> tuple[_Client, dict[str, Any] | None]:
+    def next(self, events: _Events) -> tuple[_Client, _Event | None]:
         """Return the next event; RunFailed where no event comes."""
         wait_s = min(self.silence_s, max(0.0, self.end_s - time.monotonic()))
         try:

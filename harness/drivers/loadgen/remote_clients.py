@@ -27,7 +27,7 @@ from harness.remote_hosts import agent_argv, environment, remedy
 from harness.supervise import programs
 from harness.supervise.silence import limit_s
 
-#: How far clocks may be apart: windows begin at one time by them (merge_results._APART_NS).
+#: How far clocks may be apart: windows begin at one time by them (result._APART_NS).
 _APART_NS = 50_000_000
 _CLOCK_READINGS = 7
 

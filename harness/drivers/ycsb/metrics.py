@@ -10,11 +10,12 @@ is closed long after another. Window and series are made of whole intervals.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from harness.drivers.result import (
     DriverResult,
+    LatencyPoint,
     Operation,
+    SeriesPoint,
     intervals_per_histogram,
     latency_percentiles,
 )
@@ -103,19 +104,17 @@ class _Cut:
             return int(self.done.words.results["OVERALL", "RunTime(ms)"]) * _NS_PER_MS
         return length_ms(self.intervals(name) for name in self.done.logs) * _NS_PER_MS
 
-    def series(self) -> list[dict[str, object]]:
+    def series(self) -> list[SeriesPoint]:
         """Return the operations that ended in each second of the window."""
         return [
-            {
-                "monotonic_ns": self._began_ns(line),
-                "counts": _alone(
-                    {name: self.ended(m, line) for name, m in self.measurements.items()}
-                ),
-            }
+            SeriesPoint(
+                self._began_ns(line),
+                _alone({name: self.ended(m, line) for name, m in self.measurements.items()}),
+            )
             for line in self._lines()
         ]
 
-    def latencies(self) -> list[dict[str, Any]]:
+    def latencies(self) -> list[LatencyPoint]:
         """Return percentiles over time, of as many seconds as one histogram is to have."""
         lines = self._lines()
         each = intervals_per_histogram(len(lines))

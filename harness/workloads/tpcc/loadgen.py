@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.drivers.loadgen import driver as client
-from harness.drivers.loadgen import merge_results, processes
+from harness.drivers.loadgen import processes
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals
 from harness.drivers.result import DriverResult, Operation, WindowCallbacks
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
@@ -60,8 +61,8 @@ class Loadgen(LoadingDriver):
         return {
             **population,
             "generation": data.GENERATION,
-            "c_load": result["notes"]["c_load"],
-            "row_counts": dict(result["rows"]),
+            "c_load": result.notes["c_load"],
+            "row_counts": dict(result.rows),
             "consistency": "all twelve conditions held",
         }
 
@@ -70,30 +71,30 @@ class Loadgen(LoadingDriver):
     ) -> DriverResult:
         """Offer the load; ``journal``: a folder for the journal of acknowledged commits."""
         params = self.params
-        spec = {
-            **client.client_spec(session.engine, "tpcc", "run"),
-            "workload": {"name": "tpcc", "params": params.native_json()},
-            "statements": client.calls(session.engine, "tpcc", {}, TRANSACTIONS),
-            "threads": params.client_threads,
-            "terminals": params.users,
-            "mode": client.mode(params.rate, think_time=params.think_time),
-            "journal": None if journal is None else str(journal / _JOURNAL),
-        }
+        engine = session.engine
+        connection = dict(engine.native_connection())
         if params.isolation is not None:
-            spec["connection"]["isolation"] = params.isolation.replace("-", " ")
-        done = processes.offer(spec, session, drives, params.outline(), "transactions")
-        return _parse_result(*done)
+            connection["isolation"] = params.isolation.replace("-", " ")
+        spec = LoadgenSpec(
+            client.backend_of(engine, "tpcc"),
+            connection,
+            "tpcc",
+            params.native_json(),
+            statements=client.calls(engine, "tpcc", {}, TRANSACTIONS),
+            threads=params.client_threads,
+            terminals=params.users,
+            mode=Mode(params.rate, params.think_time),
+            journal=None if journal is None else str(journal / _JOURNAL),
+        )
+        result, counts = processes.offer(spec, session, drives, params.outline(), "transactions")
+        driven = result.window()
+        transactions = {name: _transaction(name, one) for name, one in driven.operations.items()}
+        return replace(driven, operations=transactions, finished_counts=counts)
 
     def journals(self, folder: Path) -> list[Path]:
         """Return the journals that ``drive`` had written into a folder."""
-        files = merge_results.journals(folder / _JOURNAL, self.params.clients)
+        files = journals(folder / _JOURNAL, self.params.clients)
         return [file for file in files if file.exists()]
-
-
-def _parse_result(result: Mapping[str, Any], finished_counts: Mapping[str, int]) -> DriverResult:
-    driven = client.parse_result(result)
-    transactions = {name: _transaction(name, one) for name, one in driven.operations.items()}
-    return replace(driven, operations=transactions, finished_counts=finished_counts)
 
 
 def _transaction(name: str, one: Operation) -> Operation:

@@ -10,6 +10,8 @@ from typing import Any
 from harness.counters import difference
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
+from harness.drivers.loadgen.result import LoadgenResult, Verified
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.engine import Engine
 from harness.errors import UsageError
@@ -55,23 +57,25 @@ class Loadgen(LoadingDriver):
         return {
             **data.key(params),
             **self.key(),
-            "row_counts": dict(result["rows"]),
+            "row_counts": dict(result.rows),
             # Of an engine inside the client: how it has ordered what it was given.
-            **(result.get("engine") or {}).get("text", {}),
+            **result.engine.text,
         }
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         params = self.params
-        spec = {
-            **client.client_spec(session.engine, "ycsb", "run"),
-            "workload": {"name": "ycsb", "params": params.native_json()},
-            "statements": _statements(params, session.engine),
-            "threads": _loops(params, session.engine),
-            "terminals": params.threads,
-            "mode": client.mode(params.rate),
-        }
-        if params.duration is None:
-            spec["operations"] = params.operations
+        engine = session.engine
+        spec = LoadgenSpec(
+            client.backend_of(engine, "ycsb"),
+            engine.native_connection(),
+            "ycsb",
+            params.native_json(),
+            statements=_statements(params, engine),
+            threads=_loops(params, engine),
+            terminals=params.threads,
+            mode=Mode(params.rate),
+            operations=params.operations if params.duration is None else None,
+        )
         outline = params.outline()
         result, _ = processes.offer(spec, session, drives, outline, "operations")
         return _driven(result, params.shares)
@@ -88,18 +92,22 @@ class Loadgen(LoadingDriver):
             "inserted": inserted,
             "inserts_begun": max(driven.inserts_begun_count or 0, inserted),
         }
-        spec = {
-            **client.client_spec(engine, "ycsb", "verify"),
-            "workload": {"name": "ycsb", "params": native},
-            "statements": client.calls(engine, "ycsb", whole.to_json(), ("read", "scan")),
-            "threads": connections,
-            "connections": connections,
-        }
+        spec = LoadgenSpec(
+            client.backend_of(engine, "ycsb"),
+            engine.native_connection(),
+            "ycsb",
+            native,
+            task="verify",
+            statements=client.calls(engine, "ycsb", whole.to_json(), ("read", "scan")),
+            threads=connections,
+            connections=connections,
+        )
         total = params.loaded_records + inserted
         with session.progress.task("verify YCSB", total, "records") as task:
             watch = WindowCallbacks(on_counts=client.rows_moving(task))
             result = processes.drive([spec], session.clients(), watch)
-        return [check_records(result["verified"], driven.updated)]
+        assert result.verified is not None
+        return [check_records(result.verified, driven.updated)]
 
 
 def _check_inside(params: YcsbParams, engine: Engine) -> None:
@@ -138,41 +146,40 @@ def _loops(params: YcsbParams, engine: Engine) -> int:
     return min(_MOST_LOOPS, mine)
 
 
-def _driven(result: Mapping[str, Any], shares: Mapping[str, float]) -> DriverResult:
+def _driven(result: LoadgenResult, shares: Mapping[str, float]) -> DriverResult:
     """Return the window of a result, without operations that have no share."""
-    engine = result.get("engine") or {}
-    driven = client.parse_result(result)
+    driven = result.window()
     done = {n: one for n, one in driven.operations.items() if shares[n] or one.count}
     return replace(
         driven,
         operations=done,
-        engine_counters=difference(engine.get("begin", {}), engine.get("end", {})),
-        engine_text=engine.get("text", {}),
-        inserted_count=result.get("inserted"),
-        inserts_begun_count=result.get("inserts_begun"),
-        updated=result.get("updated"),
+        engine_counters=difference(result.engine.begin, result.engine.end),
+        engine_text=result.engine.text,
+        inserted_count=result.inserted,
+        inserts_begun_count=result.inserts_begun,
+        updated=result.updated,
     )
 
 
-def check_records(verified: Mapping[str, Any], updated: Sequence[int] | None = None) -> Check:
-    """Return the check of the client's verification (``verified`` of schema loadgen-result).
+def check_records(verified: Verified, updated: Sequence[int] | None = None) -> Check:
+    """Return the check of the client's verification .
 
     ``updated``: of a run with updates, of each group of fields the highest hash among those
     whose update was acknowledged. Verification has the like of all fields that were last
     written by an update: none can be lower, unless an update was lost.
     """
-    counts = ("missing", "malformed", "unexpected")
-    wrong = [f"{verified[name]:,} {name}" for name in counts if verified[name]]
-    if updated is not None and (lost := _lost(updated, verified["updated"])):
+    counts = {name: getattr(verified, name) for name in ("missing", "malformed", "unexpected")}
+    wrong = [f"{count:,} {name}" for name, count in counts.items() if count]
+    if updated is not None and (lost := _lost(updated, verified.updated)):
         looked_at = sum(1 for highest in updated if highest)
         wrong.insert(0, f"of {looked_at:,} updated fields looked at {lost:,} without their update")
-    said = f"{verified['records']:,} records read back, {verified['expected']:,} expected"
-    if not wrong and verified["records"] < verified["expected"]:
-        wrong = [f"{verified['expected'] - verified['records']:,} missing"]
+    said = f"{verified.records:,} records read back, {verified.expected:,} expected"
+    if not wrong and verified.records < verified.expected:
+        wrong = [f"{verified.expected - verified.records:,} missing"]
     if wrong:
-        first = f" ({verified['first']})" if verified["first"] else ""
+        first = f" ({verified.first})" if verified.first else ""
         return Check("records", "failed", f"{', '.join(wrong)}{first}; {said}")
-    changed = "" if updated is None else f", {verified['changed']:,} fields were last updated"
+    changed = "" if updated is None else f", {verified.changed:,} fields were last updated"
     return Check("records", "passed", f"{said}; every one is well formed{changed}")
 
 

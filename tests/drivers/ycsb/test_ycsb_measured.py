@@ -70,34 +70,34 @@ def test_the_window_is_made_of_the_seconds_between_its_two_lines():
 
 def test_the_series_begins_its_seconds_on_our_clock_and_adds_up_to_the_window():
     found = of(done())
-    assert [second["monotonic_ns"] for second in found.series] == [
+    assert [second.monotonic_ns for second in found.series] == [
         7_000_000_000, 8_400_000_000, 9_000_000_000,
     ]  # fmt: skip
-    assert [second["counts"] for second in found.series] == [
+    assert [second.counts for second in found.series] == [
         {"read": 14, "read_modify_write": 6},
         {"read": 24, "read_modify_write": 7},
         {"read": 32, "read_modify_write": 8},
     ]
     for name, one in found.operations.items():
-        assert sum(second["counts"][name] for second in found.series) == one.count
+        assert sum(second.counts[name] for second in found.series) == one.count
 
 
 def test_percentiles_over_time_are_of_the_seconds_of_the_series():
     found = of(done(), target=200)
-    assert [one["monotonic_ns"] for one in found.latencies] == [
-        one["monotonic_ns"] for one in found.series
+    assert [one.monotonic_ns for one in found.latencies] == [
+        one.monotonic_ns for one in found.series
     ]
-    reads = [one["operations"]["read"] for one in found.latencies]
-    assert [one["count"] for one in reads] == [20, 31, 40]  # those that found nothing, too
+    reads = [one.operations["read"] for one in found.latencies]
+    assert [one.count for one in reads] == [20, 31, 40]  # those that found nothing, too
     for one in reads:
-        assert one["p50_ns"] == one["p99_ns"] == pytest.approx(500_500, rel=0.01)
+        assert one.p50_ns == one.p99_ns == pytest.approx(500_500, rel=0.01)
 
 
 def test_a_long_window_has_as_many_percentiles_as_a_chart_can_show(monkeypatch):
     monkeypatch.setattr("harness.drivers.result.MOST_LATENCIES", 2)
     first, second = of(done()).latencies
-    assert (first["monotonic_ns"], second["monotonic_ns"]) == (7_000_000_000, 9_000_000_000)
-    assert [one["operations"]["read"]["count"] for one in (first, second)] == [51, 40]
+    assert (first.monotonic_ns, second.monotonic_ns) == (7_000_000_000, 9_000_000_000)
+    assert [one.operations["read"].count for one in (first, second)] == [51, 40]
 
 
 def test_intervals_belong_to_lines_by_their_order_however_late_they_are_closed():

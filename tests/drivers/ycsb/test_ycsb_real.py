@@ -40,7 +40,7 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
     # Seconds of the client's, or fewer and longer ones on a busy machine.
     assert driven.window_ns >= 4.5e9
     assert driven.series
-    in_seconds = [sum(second["counts"].values()) for second in driven.series]
+    in_seconds = [sum(second.counts.values()) for second in driven.series]
     assert sum(in_seconds) == driven.done_count
     assert "Level Files Size" in driven.engine_text["rocksdb_levels"]
     assert driven.client_cpu_ns > 0

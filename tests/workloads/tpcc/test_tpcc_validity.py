@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from harness.drivers.result import SERIES_NS, DriverResult, Operation
+from harness.drivers.result import SERIES_NS, DriverResult, Operation, SeriesPoint
 from harness.drivers.validity import load_warnings
 from harness.store.spec import Json
 from harness.workloads.tpcc.params import TpccParams
@@ -56,10 +56,9 @@ def test_deliveries_without_orders_are_told_above_one_per_cent(skipped, done, to
         assert found["skipped-deliveries"].startswith(f"{skipped} of {done} deliveries")
 
 
-def series(*done: int) -> list[dict[str, object]]:
+def series(*done: int) -> list[SeriesPoint]:
     return [
-        {"monotonic_ns": second * SERIES_NS, "counts": {"new_order": count}}
-        for second, count in enumerate(done)
+        SeriesPoint(second * SERIES_NS, {"new_order": count}) for second, count in enumerate(done)
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from narrowed import present
 
+from harness.drivers.loadgen.result import Verified
 from harness.drivers.result import DriverResult, Operation
 from harness.errors import RunFailed
 from harness.store.result import run_status
@@ -181,20 +182,20 @@ def test_a_record_that_was_not_found_fails_the_run():
 
 
 def test_fewer_records_than_expected_are_missing_whatever_else_is_told():
-    told = {"records": 9, "expected": 10, "missing": 0, "malformed": 0, "unexpected": 0}
-    assert check_records({**told, "first": None}).status == "failed"
+    assert check_records(replace(WELL, expected=10)).status == "failed"
 
 
-WELL = {"records": 9, "expected": 9, "missing": 0, "malformed": 0, "unexpected": 0, "first": None}
+WELL = Verified(
+    records=9, expected=9, missing=0, malformed=0, unexpected=0, changed=0, updated=[0, 0, 0]
+)
 
 
 def test_updates_that_were_acknowledged_and_are_not_there_fail_the_run():
     """A higher hash is of another field that was updated, too; a lower one lacks this one."""
     for found, status in (([5, 0, 9], "passed"), ([6, 1, 9], "passed"), ([5, 0, 8], "failed")):
-        check = check_records({**WELL, "changed": 2, "updated": found}, [5, 0, 9])
+        check = check_records(replace(WELL, changed=2, updated=found), [5, 0, 9])
         assert check.status == status
     assert "of 2 updated fields looked at 1 without their update" in check.detail
-    none = {**WELL, "changed": 0, "updated": [0, 0, 0]}
-    assert check_records(none, [5, 0, 9]).status == "failed"
-    assert check_records(none, [0, 0, 0]).status == "passed"
-    assert check_records(none, None).status == "passed"
+    assert check_records(WELL, [5, 0, 9]).status == "failed"
+    assert check_records(WELL, [0, 0, 0]).status == "passed"
+    assert check_records(WELL, None).status == "passed"
