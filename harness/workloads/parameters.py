@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 from harness.errors import UsageError, nearest
@@ -282,50 +283,56 @@ def parameter(
     return field(metadata={_METADATA: declared})
 
 
-#: Arguments of :func:`parameter` that the workloads with client programs have in common.
-CLIENT_HOSTS: Mapping[str, Any] = {
-    "kind": Hosts(),
-    "default": [],
-    "default_text": "this host",
-    "help": "Hosts of the client processes, by ssh (docs/provisioning.md).",
-    "omit_unset": True,
-}
-CLIENTS: Mapping[str, Any] = {
-    "kind": Count(64),
-    "derive": lambda params: max(1, len(params.client_hosts)),
-    "default_text": "1 per client host",
-    "help": "Client processes.",
-}
-STALL_TIMEOUT: Mapping[str, Any] = {
-    "kind": Time(SHORTEST_WINDOW_NS),
-    "default_text": "the window, at least 2m",
-    "help": "Time without an answer on any connection after which the run fails.",
-    "omit_unset": True,
-}
+# Parameters of several workloads.
 
-#: Arguments of :func:`parameter` that the workloads of queries have in common.
-CACHE: Mapping[str, Any] = {
-    "kind": Choice(("cold-per-query", "cold-per-run", "warm")),
-    "option": True,
-    "help": "Cache state before each query or run (VLDB 2023 §3).",
-}
-QUERY_TIMEOUT: Mapping[str, Any] = {
-    "kind": Number(open_ended=True, unit="s"),
-    "name": "query_timeout",
-    "option": True,
-    "help": "Time limit of one query, in seconds; a query over it has no time.",
-}
-PLANS: Mapping[str, Any] = {
-    "kind": Flag(),
-    "option": True,
-    "help": "Explain each query in a second, untimed execution.",
-}
-WARMUPS: Mapping[str, Any] = {
-    "kind": Count(1_000_000, least=0),
-    "derive": lambda params: 1 if params.cache == "warm" else 0,
-    "default_text": "1 if warm, else 0",
-    "help": "Untimed executions before each timed one.",
-}
+client_hosts = partial(
+    parameter,
+    Hosts(),
+    default=[],
+    default_text="this host",
+    help="Hosts of the client processes, by ssh (docs/provisioning.md).",
+    omit_unset=True,
+)
+clients = partial(
+    parameter,
+    Count(64),
+    derive=lambda params: max(1, len(params.client_hosts)),
+    default_text="1 per client host",
+    help="Client processes.",
+)
+stall_timeout = partial(
+    parameter,
+    Time(SHORTEST_WINDOW_NS),
+    default_text="the window, at least 2m",
+    help="Time without an answer on any connection after which the run fails.",
+    omit_unset=True,
+)
+cache = partial(
+    parameter,
+    Choice(("cold-per-query", "cold-per-run", "warm")),
+    option=True,
+    help="Cache state before each query or run (VLDB 2023 §3).",
+)
+query_timeout = partial(
+    parameter,
+    Number(open_ended=True, unit="s"),
+    name="query_timeout",
+    option=True,
+    help="Time limit of one query, in seconds; a query over it has no time.",
+)
+plans = partial(
+    parameter,
+    Flag(),
+    option=True,
+    help="Explain each query in a second, untimed execution.",
+)
+warmups = partial(
+    parameter,
+    Count(1_000_000, least=0),
+    derive=lambda params: 1 if params.cache == "warm" else 0,
+    default_text="1 if warm, else 0",
+    help="Untimed executions before each timed one.",
+)
 
 
 def check_warmups(cache: CacheMode, warmups: int) -> None:

@@ -9,11 +9,8 @@ from typing import Any, ClassVar
 
 from harness.errors import UsageError, unknown
 from harness.store.spec import NATIVE
+from harness.workloads import parameters
 from harness.workloads.parameters import (
-    CACHE,
-    PLANS,
-    QUERY_TIMEOUT,
-    WARMUPS,
     CacheMode,
     Outline,
     check_warmups,
@@ -71,10 +68,10 @@ class SqlParams(ClientParams):
         help="Queries to run, in this order: top,by_day.",
         omit_unset=True,
     )
-    cache: CacheMode = parameter(**CACHE, default="cold-per-query")
-    query_timeout_s: float | None = parameter(**QUERY_TIMEOUT)
-    plans: bool = parameter(**PLANS, default=True)
-    warmups: int = parameter(**WARMUPS)
+    cache: CacheMode = parameters.cache(default="cold-per-query")
+    query_timeout_s: float | None = parameters.query_timeout()
+    plans: bool = parameters.plans(default=True)
+    warmups: int = parameters.warmups()
     content: str = parameter(
         Digests(2),
         derive=lambda params: read_folder(Path(params.folder)).content if params.folder else None,

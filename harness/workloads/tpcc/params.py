@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from harness.errors import UsageError, nearest
+from harness.workloads import parameters
 from harness.workloads.parameters import (
-    CLIENT_HOSTS,
-    CLIENTS,
     SHORTEST_WINDOW_NS,
-    STALL_TIMEOUT,
     Choice,
     Count,
     Duration,
@@ -181,8 +179,8 @@ class TpccParams(Parameters):
         default_text=f"users; at most {_SHARED_CONNECTIONS} with think time",
         help="Connections that the users share.",
     )
-    client_hosts: tuple[str, ...] = parameter(**CLIENT_HOSTS)
-    clients: int = parameter(**CLIENTS)
+    client_hosts: tuple[str, ...] = parameters.client_hosts()
+    clients: int = parameters.clients()
     client_threads: int = parameter(
         Count(1_024),
         derive=lambda params: event_loops(params.connections / params.clients),
@@ -195,7 +193,7 @@ class TpccParams(Parameters):
         help="Isolation level of every transaction.",
         omit_unset=True,
     )
-    stall_timeout: Duration | None = parameter(**STALL_TIMEOUT)
+    stall_timeout: Duration | None = parameters.stall_timeout()
     data_seed: int = parameter(
         Count(2**32 - 1, least=0), 1, help="Seed of the population (clause 4.3).", native=True
     )

@@ -9,11 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from harness.errors import UsageError
 from harness.store.spec import Json
+from harness.workloads import parameters
 from harness.workloads.parameters import (
-    CACHE,
-    PLANS,
-    QUERY_TIMEOUT,
-    WARMUPS,
     CacheMode,
     Choice,
     Count,
@@ -157,8 +154,7 @@ class TpchParams(Parameters):
         option=True,
         help="Queries to run, in this order: 1,6.",
     )
-    cache: CacheMode = parameter(
-        **CACHE,
+    cache: CacheMode = parameters.cache(
         derive=lambda params: "cold-per-run" if params.test in CONCURRENT else "cold-per-query",
         default_text="cold-per-query; cold-per-run for concurrent streams",
     )
@@ -168,13 +164,12 @@ class TpchParams(Parameters):
         option=True,
         help="Seed of random query parameters, as in qgen -r SEED.",
     )
-    query_timeout_s: float | None = parameter(**QUERY_TIMEOUT)
-    plans: bool = parameter(
-        **PLANS,
+    query_timeout_s: float | None = parameters.query_timeout()
+    plans: bool = parameters.plans(
         derive=lambda params: params.test not in CONCURRENT,
         default_text="true; false for concurrent streams",
     )
-    warmups: int = parameter(**WARMUPS)
+    warmups: int = parameters.warmups()
     test: Test = parameter(
         Choice(("queries", "power", "throughput", "both")),
         "queries",

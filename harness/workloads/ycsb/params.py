@@ -15,11 +15,9 @@ from typing import Any, ClassVar
 
 from harness.errors import UsageError
 from harness.store.spec import Json, JsonObject
+from harness.workloads import parameters
 from harness.workloads.parameters import (
-    CLIENT_HOSTS,
-    CLIENTS,
     SHORTEST_WINDOW_NS,
-    STALL_TIMEOUT,
     Choice,
     Count,
     Duration,
@@ -163,8 +161,8 @@ class YcsbParams(Parameters):
         option=True,
         help="Client threads: concurrent operations, each on its own connection.",
     )
-    client_hosts: tuple[str, ...] = parameter(**CLIENT_HOSTS)
-    clients: int = parameter(**CLIENTS)
+    client_hosts: tuple[str, ...] = parameters.client_hosts()
+    clients: int = parameters.clients()
     client_threads: int | None = parameter(
         Count(1_024),
         default_text="1 per 16 connections",
@@ -243,7 +241,7 @@ class YcsbParams(Parameters):
         option=True,
         help="Time before the measurement window.",
     )
-    stall_timeout: Duration | None = parameter(**STALL_TIMEOUT)
+    stall_timeout: Duration | None = parameters.stall_timeout()
 
     @classmethod
     def presets(cls, given: JsonObject) -> JsonObject:
