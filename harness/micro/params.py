@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,8 +63,8 @@ class _Library:
         raise UsageError(f"{name} {value}", "there is no such file", "name a shared library")
 
 
-#: A parameter that leaves the suite as it is unless it is set.
-setting = partial(parameter, default_text="the suite's")
+#: Of a parameter that leaves the suite as it is.
+_SUITES = "the suite's"
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,17 @@ class MicroParams(Parameters):
     workload = MICRO
     aliases = {"runtime": "duration"}  # noqa: RUF012
 
-    threads: int | None = setting(Count(1_000_000), help="Most threads.", option=True)
-    duration: Duration | None = setting(Time(1), help="Duration of each measurement.", option=True)
-    warm_up: Duration | None = setting(Time(), help="Time before each measurement.", option=True)
-    operations: int | None = setting(
-        Count(10**15), help="Most operations of a measurement.", option=True
+    threads: int | None = parameter(
+        Count(1_000_000), help="Most threads.", option=True, default_text=_SUITES
+    )
+    duration: Duration | None = parameter(
+        Time(1), help="Duration of each measurement.", option=True, default_text=_SUITES
+    )
+    warm_up: Duration | None = parameter(
+        Time(), help="Time before each measurement.", option=True, default_text=_SUITES
+    )
+    operations: int | None = parameter(
+        Count(10**15), help="Most operations of a measurement.", option=True, default_text=_SUITES
     )
     cpus: str | None = parameter(
         _Cpus(), help="Processors to use.", option=True, default_text="all"
@@ -87,11 +92,15 @@ class MicroParams(Parameters):
     only: tuple[str, ...] | None = parameter(
         Patterns(), help="Measurements or configurations.", default_text="all"
     )
-    range_bytes: int | None = setting(Size(), name="range", help="Largest range of a job.")
-    pages: Pages | None = setting(Choice(("huge", "base", "1g")), help="Pages of DRAM.")
-    isa: str | None = setting(KEYS["isa"].kind, help="Instruction set.")
-    index_library: str | None = setting(
-        _Library(), help="Library that replaces each index.", option=True
+    range_bytes: int | None = parameter(
+        Size(), name="range", help="Largest range of a job.", default_text=_SUITES
+    )
+    pages: Pages | None = parameter(
+        Choice(("huge", "base", "1g")), help="Pages of DRAM.", default_text=_SUITES
+    )
+    isa: str | None = parameter(KEYS["isa"].kind, help="Instruction set.", default_text=_SUITES)
+    index_library: str | None = parameter(
+        _Library(), help="Library that replaces each index.", option=True, default_text=_SUITES
     )
 
 

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -26,8 +26,9 @@ from harness.iotrace.intervals import COMPLETE_SHARE
 from harness.iotrace.trace import LIBRARY
 from harness.native_programs import find_native
 from harness.selftest import Case, NotApplicableError, NotMetError, expect
-from harness.selftest.lab import DISK, TIER, Lab, replaced
+from harness.selftest.lab import DISK, TIER, Fixed, Lab, replaced
 from harness.store.runs import StoredRun
+from harness.store.spec import Json, JsonObject
 from harness.supervise.user_files import walk
 from harness.units import counted
 from harness.workload import Session
@@ -35,7 +36,7 @@ from harness.workloads.ycsb import workload as ycsb
 from harness.workloads.ycsb.loadgen import Loadgen
 
 #: By workload, the parameters of its run; every check of the workload must pass.
-_PARAMS: Mapping[str, Mapping[str, Any]] = {
+_PARAMS: Mapping[str, JsonObject] = {
     "tpch": {"scale": 0.01, "plans": False},
     "tpcc": {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "3s"},
     "ycsb": {
@@ -48,7 +49,7 @@ _PARAMS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 #: TPC-H with its refresh functions, so that the log is written; or, where the engine has none.
-_TPCH_TESTS: Sequence[Mapping[str, Any]] = (
+_TPCH_TESTS: Sequence[Mapping[str, str]] = (
     {"test": "power", "cache": "cold-per-run"},
     {"cache": "cold-per-run"},
     {"cache": "warm"},
@@ -98,25 +99,24 @@ class Conformance:
     def _workloads(self) -> list[str]:
         return [name for name in _PARAMS if name in self.factory.workloads]
 
-    def _fixed(self, workload: str, **params: Any) -> dict[str, Any]:
-        """The profile's ``fixed``: data on one tier, every other part on the other."""
-        fixed: dict[str, Any] = {
-            "engine": self.factory.name,
-            "params": {**_PARAMS[workload], **params},
-            "engine_options": {self.factory.name: dict(self.options)},
-        }
-        apart = self._apart()
-        if not self._external:
-            fixed["placement"] = ",".join([f"data={DISK}", *(f"{part}={TIER}" for part in apart)])
-        return fixed
+    def _fixed(self, workload: str, **params: Json) -> Fixed:
+        """Data on one tier, every other part on the other."""
+        apart = [f"data={DISK}", *(f"{part}={TIER}" for part in self._apart())]
+        return Fixed(
+            workload,
+            self.factory.name,
+            {**_PARAMS[workload], **params},
+            placement=None if self._external else ",".join(apart),
+            engine_options={self.factory.name: self.options},
+        )
 
     def _apart(self) -> list[Part]:
         parts = self.factory.supported_parts(self.options)
         return [part for part in DIRECTORY_PARTS if part in parts and part != "data"]
 
-    def _run(self, workload: str, **params: Any) -> StoredRun:
+    def _run(self, workload: str, **params: Json) -> StoredRun:
         """One such run; RunFailed with the reason where it did not end well."""
-        (run,) = self.lab.run(workload, self._fixed(workload, **params), retries=0)
+        (run,) = self.lab.run(self._fixed(workload, **params), retries=0)
         failed = [one for one in run.result.checks if one.status == "failed"]
         if failed:
             raise NotMetError("; ".join(f"{one.name}: {one.detail}" for one in failed))
@@ -136,11 +136,11 @@ class Conformance:
         detail = f"{passed} of {counted(len(found), check)} passed"
         return expect(passed > 0 and not unknown, "; ".join([detail, *unknown[:1]]))
 
-    def _tpch_test(self) -> Mapping[str, Any]:
+    def _tpch_test(self) -> Mapping[str, str]:
         """The first test that this engine does not refuse."""
         for test in _TPCH_TESTS[:-1]:
             with suppress(UsageError):
-                self.lab.prepared("tpch", self._fixed("tpch", **test))
+                self.lab.prepared(self._fixed("tpch", **test))
                 return test
         return _TPCH_TESTS[-1]
 
@@ -158,7 +158,7 @@ class Conformance:
             raise NotApplicableError("the harness may kill only servers of its own")
         workload = self._workloads()[0]
         engine = self.factory.create(
-            self.lab.prepared(workload, self._fixed(workload)).context(
+            self.lab.prepared(self._fixed(workload)).context(
                 self.lab.environment, self.lab.environment.supervisor, Path("/nonexistent")
             )
         )
@@ -241,7 +241,7 @@ class Conformance:
         """A run leaves nothing in the dataset, and none of it to the next one."""
         self._refuse_external("its files belong to its owner")
         workload = self._workloads()[0]
-        dataset = self.lab.dataset(workload, self._fixed(workload))
+        dataset = self.lab.dataset(self._fixed(workload))
         listings = []
         for _ in range(2):
             with self._at_work(workload) as (engine, places):
@@ -276,8 +276,8 @@ class Conformance:
     def _at_work(self, workload: str) -> Iterator[tuple[Engine, DataDirectories]]:
         """Restore the workload's dataset as a run does; the engine is not started."""
         env = self.lab.environment
-        resolved = self.lab.prepared(workload, self._fixed(workload))
-        dataset = self.lab.dataset(workload, self._fixed(workload))
+        resolved = self.lab.prepared(self._fixed(workload))
+        dataset = self.lab.dataset(self._fixed(workload))
         with ExitStack() as stack:
             directories = {
                 part: stack.enter_context(
@@ -297,17 +297,17 @@ class Conformance:
         refused = []
         for workload in self._workloads()[:1]:
             fixed = self._fixed(workload)
-            wrong: dict[str, dict[str, Any]] = {
-                f"setting {_NO_SUCH_SETTING}": {"settings": {_NO_SUCH_SETTING: "1"}}
+            wrong = {
+                f"setting {_NO_SUCH_SETTING}": replace(fixed, settings={_NO_SUCH_SETTING: "1"})
             }
             parts = self.factory.supported_parts(self.options)
             for part in () if self._external else DIRECTORY_PARTS:
                 if part not in parts:
-                    placement = f"{fixed['placement']},{part}={TIER}"
-                    wrong[f"{part} on its own"] = {"placement": placement}
-            for what, change in wrong.items():
+                    placement = f"{fixed.placement},{part}={TIER}"
+                    wrong[f"{part} on its own"] = replace(fixed, placement=placement)
+            for what, refused_run in wrong.items():
                 with suppress(UsageError):
-                    self.lab.prepared(workload, {**fixed, **change})
+                    self.lab.prepared(refused_run)
                     raise NotMetError(f"{what} was accepted")
                 refused.append(what)
         return ", ".join(refused)

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
-from typing import Any
 
 from harness.selftest import Case, NotMetError, expect, most_misses
 from harness.selftest.lab import YCSB, Lab
@@ -27,8 +26,8 @@ from reports.statistics import Ratio
 EFFECTS = (0.05, 0.1, 0.3)
 #: Pairs of a trial, and the fewest that can show a difference.
 REPEATS, LEAST_PAIRS = 8, 6
-#: The workload that is run.
-WORKLOADS: Mapping[str, Mapping[str, Any]] = {"ycsb": YCSB}
+#: What is run.
+WORKLOADS = (YCSB,)
 _PART, _OPERATION = "wal", "write"
 #: Of both arms: long in comparison with the rest of an update.
 _BASE_NS = 50_000_000
@@ -119,8 +118,7 @@ def trial(lab: Lab, effect: float, updates: int = _UPDATES) -> PlantedTrial:
     """
     delays_us = [round(_BASE_NS / 1000 * (1 + more)) for more in (0, effect)]
     arms = [{"plant": [f"{_PART}.{_OPERATION}=+{delay}us"]} for delay in delays_us]
-    params = {**YCSB["params"], "operations": updates}
-    runs = lab.run("ycsb", {**YCSB, "params": params}, arms, REPEATS)
+    runs = lab.run(YCSB.with_params(operations=updates), arms, REPEATS)
     by_arm: dict[tuple[str, ...], dict[int, StoredRun]] = {}
     for run in runs:
         if run.result.status == "complete":

@@ -7,8 +7,9 @@ host file, or the I/O trace.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,7 @@ from harness.drivers.loadgen.processes import StalledError
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.errors import RunFailed
 from harness.selftest import Case, NotMetError, expect
-from harness.selftest.lab import TIER, YCSB, Lab, replaced
+from harness.selftest.lab import YCSB, Fixed, Lab, replaced
 from harness.store.runs import StoredRun
 from harness.tiers.discovery import find_tiers
 from harness.tiers.verify import WrongKindError
@@ -25,18 +26,10 @@ from harness.workload import Session
 from harness.workloads.tpcc import workload as tpcc
 from harness.workloads.tpcc.loadgen import Loadgen
 
-_TPCH: Mapping[str, Any] = {
-    "engine": "duckdb",
-    "placement": f"{TIER}-both",
-    "params": {"scale": 0.01, "queries": [1], "plans": False},
-}
-_TPCC: Mapping[str, Any] = {
-    "engine": "postgres",
-    "placement": f"{TIER}-both",
-    "params": {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "2s"},
-}
-#: Workloads that are run.
-WORKLOADS: Mapping[str, Mapping[str, Any]] = {"tpch": _TPCH, "tpcc": _TPCC, "ycsb": YCSB}
+_TPCH = Fixed("tpch", "duckdb", {"scale": 0.01, "queries": [1], "plans": False})
+_TPCC = Fixed("tpcc", "postgres", {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "2s"})
+#: Those that are run.
+WORKLOADS = (_TPCH, _TPCC, YCSB)
 #: RocksDB forgets what it has in memory when it is closed, and no log has it.
 _FORGETFUL = {
     "disable_wal": "true",
@@ -68,7 +61,7 @@ def cases(lab: Lab) -> Iterator[Case]:
 
 def _sound(lab: Lab) -> str:
     """Also loads the data that faults are planted in."""
-    runs = [run for workload, fixed in WORKLOADS.items() for run in lab.run(workload, fixed)]
+    runs = [run for fixed in WORKLOADS for run in lab.run(fixed)]
     return _ended(runs, "complete")
 
 
@@ -76,12 +69,12 @@ def _wrong_answer(lab: Lab) -> str:
     """One row of the loaded data is gone."""
     import duckdb
 
-    dataset = lab.dataset("tpch", _TPCH)
+    dataset = lab.dataset(_TPCH)
     (file,) = dataset.content.rglob("*.duckdb")
     with closing(duckdb.connect(str(file))) as database:
         database.execute(_ONE_ROW)
     lab.record_again(dataset)  # else the run refuses the changed file
-    return _ended(lab.run("tpch", _TPCH, retries=0), "failed", "answer")
+    return _ended(lab.run(_TPCH, retries=0), "failed", "answer")
 
 
 class _Spoiling(Loadgen):
@@ -98,19 +91,19 @@ class _Spoiling(Loadgen):
 
 def _wrong_balance(lab: Lab) -> str:
     with replaced(tpcc.DRIVERS, "loadgen", cast("Callable[..., Any]", _Spoiling)):
-        return _ended(lab.run("tpcc", _TPCC, retries=0), "failed", "consistency")
+        return _ended(lab.run(_TPCC, retries=0), "failed", "consistency")
 
 
 def _lost_updates(lab: Lab) -> str:
-    lab.dataset("ycsb", YCSB)  # loaded by an engine that forgets nothing
-    runs = lab.run("ycsb", {**YCSB, "settings": _FORGETFUL}, retries=0)
+    lab.dataset(YCSB)  # loaded by an engine that forgets nothing
+    runs = lab.run(replace(YCSB, settings=_FORGETFUL), retries=0)
     return _ended(runs, "failed", "records")
 
 
 def _stalls(lab: Lab) -> str:
     """RocksDB works inside its client: a write that does not end stops that."""
-    params = {**YCSB["params"], "stall_timeout": "1s"}
-    runs = lab.run("ycsb", {**YCSB, "params": params, "plant": [_STALL]}, retries=0)
+    stalling = replace(YCSB.with_params(stall_timeout="1s"), plant=[_STALL])
+    runs = lab.run(stalling, retries=0)
     return _ended(runs, "failed", error=StalledError)
 
 
@@ -118,7 +111,7 @@ def _dying_monitor(lab: Lab) -> str:
     folder = str(Path(__file__).parent / "planted")
     paths = [folder, *filter(None, [os.environ.get("HARNESS_MONITOR_PATH")])]
     with replaced(os.environ, "HARNESS_MONITOR_PATH", ":".join(paths)):
-        runs = lab.run("ycsb", {**YCSB, "monitors": ["dying"]})
+        runs = lab.run(replace(YCSB, monitors=["dying"]))
     found = [(one.code, one.problem) for one in runs[0].result.uncontrolled]
     if not any(code == "monitor-failed" and "dying" in what for code, what in found):
         raise NotMetError(f"its warnings: {', '.join(code for code, _ in found)}")

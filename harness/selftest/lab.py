@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from harness import paths
 from harness.errors import UsageError
@@ -17,8 +17,9 @@ from harness.experiment.preflight import EngineRun, prepare_all
 from harness.experiment.profile import Plan, expand
 from harness.progress import Progress
 from harness.store.datasets import Dataset, DatasetStore, digest_files
-from harness.store.documents import write_json_atomically
+from harness.store.documents import members, write_json_atomically
 from harness.store.runs import Store, StoredRun
+from harness.store.spec import Json, JsonObject
 from harness.supervise import workdirs
 from harness.supervise.user_files import make_passable
 from harness.tiers.discovery import store_tier
@@ -30,12 +31,45 @@ Value = TypeVar("Value")
 TIER = "selftest_ram"
 #: A directory next to the datasets, on another file system than the first wherever there is a disk.
 DISK = "selftest_disk"
+
+
 #: One client thread, so that each operation waits for its own I/O only. No memtable is flushed. A
 #: number of operations, not a time: on a busy host a thread may stand still for a second.
-YCSB: Mapping[str, Any] = {
-    "engine": "rocksdb",
-    "placement": f"{TIER}-both",
-    "params": {
+@dataclass(frozen=True)
+class Fixed:
+    """What the runs of a profile have in common; the members of its ``fixed`` and ``workload``."""
+
+    workload: str
+    engine: str
+    params: JsonObject
+    placement: str | None = f"{TIER}-both"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    engine_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    plant: Sequence[str] = ()
+    monitors: Sequence[str] = ()
+    emulate: Sequence[str] = (TIER,)
+
+    def with_params(self, **params: Json) -> Fixed:
+        return replace(self, params={**self.params, **params})
+
+    def plan(self, arms: Sequence[JsonObject] = ({},), repeats: int = 1) -> Plan:
+        fixed = {name: value for name, value in members(self).items() if value}
+        profile = {
+            "schema": 1,
+            "name": "selftest",
+            "description": "planted effects and faults",
+            "workload": fixed.pop("workload"),
+            "axes": {"configuration": list(arms)},
+            "fixed": fixed,
+            "repeats": repeats,
+        }
+        return expand(Document("selftest", profile, {}))
+
+
+YCSB = Fixed(
+    "ycsb",
+    "rocksdb",
+    {
         "records": 2000,
         "threads": 1,
         "readproportion": 0,
@@ -43,8 +77,8 @@ YCSB: Mapping[str, Any] = {
         "ramp_up": "0s",
         "operations": 2000,
     },
-    "settings": {"write_buffer_size": "512M"},
-}
+    settings={"write_buffer_size": "512M"},
+)
 
 
 @dataclass(frozen=True)
@@ -57,9 +91,8 @@ class Lab:
 
     def run(
         self,
-        workload: str,
-        fixed: Mapping[str, Any],
-        arms: Sequence[Mapping[str, Any]] = ({},),
+        fixed: Fixed,
+        arms: Sequence[JsonObject] = ({},),
         repeats: int = 1,
         retries: int = 1,
     ) -> list[StoredRun]:
@@ -67,18 +100,18 @@ class Lab:
 
         A failed run is repeated as in experiments; ``retries`` is 0 where a fault is planted.
         """
-        plan = _plan(workload, fixed, arms, repeats)
+        plan = fixed.plan(arms, repeats)
         steps = plan_steps(plan, self.environment, self.store, again=True)
         further = Retries(retries)
         runs = run_plan(plan, steps, self.environment, self.store, restart=True, retries=further)
         return last_attempts(runs)
 
-    def check(self, workloads: Mapping[str, Mapping[str, Any]]) -> None:
+    def check(self, workloads: Sequence[Fixed]) -> None:
         """UsageError with all that such runs lack here, such as an engine that is not installed."""
         problems: list[UsageError] = []
-        for workload, fixed in workloads.items():
+        for fixed in workloads:
             try:
-                prepare_all(_plan(workload, fixed).runs, self.environment)
+                prepare_all(fixed.plan().runs, self.environment)
             except UsageError as error:
                 problems.append(error)
         if problems:
@@ -88,38 +121,20 @@ class Lab:
                 " · ".join(dict.fromkeys(one.hint for one in problems)),
             )
 
-    def prepared(self, workload: str, fixed: Mapping[str, Any]) -> EngineRun:
+    def prepared(self, fixed: Fixed) -> EngineRun:
         """One such run, checked; UsageError for what cannot work."""
-        (prepared,) = prepare_all(_plan(workload, fixed).runs, self.environment)
+        (prepared,) = prepare_all(fixed.plan().runs, self.environment)
         return prepared
 
-    def dataset(self, workload: str, fixed: Mapping[str, Any]) -> Dataset:
+    def dataset(self, fixed: Fixed) -> Dataset:
         """What such runs are restored from, loaded first where it is missing."""
-        return loaded_dataset(self.prepared(workload, fixed), self.environment)
+        return loaded_dataset(self.prepared(fixed), self.environment)
 
     def record_again(self, dataset: Dataset) -> None:
         """Take the files of a dataset, which a fault was planted in, for those that were made."""
         progress = self.environment.progress
         files = digest_files(dataset.content, progress, f"recording {dataset.name}")
         write_json_atomically(dataset.directory / "golden.json", {**dataset.record, "files": files})
-
-
-def _plan(
-    workload: str,
-    fixed: Mapping[str, Any],
-    arms: Sequence[Mapping[str, Any]] = ({},),
-    repeats: int = 1,
-) -> Plan:
-    profile = {
-        "schema": 1,
-        "name": "selftest",
-        "description": "planted effects and faults",
-        "workload": workload,
-        "axes": {"configuration": list(arms)},
-        "fixed": {**fixed, "emulate": [TIER]},
-        "repeats": repeats,
-    }
-    return expand(Document("selftest", profile, {}))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -48,9 +48,8 @@ def as_json(value: Any) -> Any:
 M = TypeVar("M")
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, localns={"Json": Json})  # which refers to itself by name
+#: ``Json`` refers to itself by its name.
+_hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, localns={"Json": Json}))
 
 
 def from_members(kind: type[M], document: Mapping[str, Any]) -> M:
