@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import UsageError
 from harness.sql_script import dumped, script, split
 
 
@@ -58,8 +57,3 @@ def test_a_dump_s_owners_rights_and_limits_are_left_out() -> None:
         "CREATE TABLE t",
         "ALTER TABLE t ADD CONSTRAINT c CHECK",
     ]
-
-
-def test_an_open_string_is_an_error() -> None:
-    with pytest.raises(UsageError):
-        split("select 'a; select 2;", backslash=False)

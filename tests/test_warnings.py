@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from harness.warnings import RunWarning, unique, warn
+from harness.warnings import RunWarning, unique
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,17 +39,7 @@ def test_the_table_lists_the_codes_in_the_code():
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", code) for code in used)
 
 
-def test_a_document_keeps_all_parts_of_a_warning():
-    warning = RunWarning("other-load", "other programs run", "load average 3", "stop them")
-    assert RunWarning.from_json(warning.to_json()) == warning
-
-
 def test_warnings_of_one_code_and_problem_are_one():
     first, last = (RunWarning("other-load", "other programs run", f"load {n}") for n in (1, 2))
     other = RunWarning("damon-active", "DAMON kdamond 0", "on")
     assert unique([first, other, last]) == [last, other]
-
-
-def test_a_warning_goes_to_stderr_on_one_line(capsys: pytest.CaptureFixture[str]):
-    warn(RunWarning("left-behind", "not undone", "/tmp/x", "remove it"))
-    assert capsys.readouterr() == ("", "warning: left-behind: not undone: /tmp/x (remove it)\n")

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.yamlfile import load_yaml, parse_yaml, scalar
+from harness.yamlfile import load_yaml, parse_yaml
 
 PROFILE = """\
 schema: 1
@@ -25,24 +25,6 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_valid_one(tmp_pat
     assert refused.value.problem == f"{file}:8"
     assert "unknown key 'parms' (did you mean 'params'?)" in refused.value.context
     assert "params" in refused.value.hint
-
-
-def test_what_is_not_yaml_is_refused_with_its_line():
-    with pytest.raises(UsageError) as refused:
-        parse_yaml("a: 1\nb: [1,\n", "x.yml")
-    assert refused.value.problem.startswith("x.yml:")
-
-
-def test_lines_reach_into_lists():
-    document = parse_yaml("a:\n  - 1\n  - b: 2\n", "x.yml")
-    assert document.line(("a", 1, "b")) == 3
-    assert document.at(("a", 0)) == "x.yml:2"
-
-
-def test_a_missing_file_is_told():
-    with pytest.raises(UsageError) as refused:
-        load_yaml("/nonexistent/x.yml")
-    assert "No such file" in refused.value.context
 
 
 @pytest.mark.parametrize(
@@ -71,20 +53,6 @@ def test_what_json_cannot_say_is_refused_with_its_line(text, line, found):
 def test_an_alias_to_another_place_and_a_date_are_what_they_look_like():
     assert parse_yaml("a: &a [1]\nb: [*a, *a]\n", "x.yml").value["b"] == [[1], [1]]
     assert parse_yaml("day: 1998-12-01\n", "x.yml").value == {"day": "1998-12-01"}
-
-
-def test_an_infinite_number_on_the_command_line_stays_a_text():
-    assert scalar(".inf") == ".inf"
-    assert scalar("? [a]") == "? [a]"
-    assert scalar("0.01") == 0.01
-
-
-def test_a_key_that_is_a_number_is_refused_where_the_file_has_a_schema(tmp_path):
-    file = tmp_path / "fig2.yml"
-    file.write_text(PROFILE.replace("  parms: {scale: 1}", "  settings:\n    1: 2"))
-    with pytest.raises(UsageError) as refused:
-        load_yaml(file, "profile")
-    assert (refused.value.problem, refused.value.hint) == (f"{file}:8", "write it as '1'")
 
 
 @pytest.mark.parametrize("each", ["a{n}: &a{n} [{uses}]", "a{n}: &a{n}\n  <<: [{uses}]\n  k{n}: 1"])

@@ -50,28 +50,6 @@ def test_what_can_be_known_beforehand_is_exit_2_and_leaves_nothing(harness, opti
     assert harness.settled() == []
 
 
-def test_a_run_without_an_engine_names_those_there_are(harness):
-    error = harness.refused("run", "tpch", "--placement", "ssd-both")
-    assert "duckdb" in error and "postgres" in error
-
-
-def test_errors_are_json_too(harness):
-    done = harness(*changed(scale="0"), "--json")
-    assert done.code == 2
-    assert set(done.json["error"]) == {"type", "problem", "context", "hint"}
-    assert done.json["runs"] == []
-
-
-def test_a_typo_in_a_profile_names_file_line_and_nearest_key(harness):
-    profile = harness.root / "mine.yml"
-    profile.write_text(
-        "schema: 1\nname: mine\ndescription: d\nworkload: tpch\n"
-        "axes:\n  engine: [duckdb]\n  placment: [ssd-both]\n"
-    )
-    error = harness.refused("experiment", "run", profile)
-    assert "mine.yml:7" in error and "'placement'" in error
-
-
 def host_file(harness, path) -> str:
     file = harness.root / "host.yml"
     file.write_text(f"schema: 1\ntiers:\n  ssd: {{kind: block, path: {path}}}\n")
@@ -114,25 +92,6 @@ def test_a_read_only_tier_is_told(harness, ext4_disk):
     assert "read-only" in harness.refused(*changed(host=host_file(harness, ext4_disk)))
 
 
-def test_a_server_that_nobody_answers_at_is_told(harness):
-    dsn = "host=127.0.0.1 port=1 dbname=x connect_timeout=2"
-    error = harness.refused(
-        "run", "tpch", "--engine", "postgres", "--dsn", dsn, "--cache", "warm", "--scale", "0.01"
-    )
-    assert "port=1" in error or "port 1" in error
-    assert "refused" in error
-
-
-def test_results_that_cannot_be_written_are_told(harness):
-    blocked = harness.root / "file"
-    blocked.write_text("")
-    for place, more in ((blocked / "below", ()), (blocked, ("--dry-run",)), (blocked, ())):
-        done = harness(*RUN, "--results", str(place), *more)
-        assert done.code == 2
-        assert "--results" in done.err
-        assert "waiting" not in done.err
-
-
 @pytest.mark.parametrize("where", ["tier", "data"])
 def test_a_path_that_the_engine_cannot_name_is_refused_before_the_load(harness, where):
     odd = harness.root / "a:b"
@@ -143,25 +102,3 @@ def test_a_path_that_the_engine_cannot_name_is_refused_before_the_load(harness, 
     argv = ("run", "ycsb", "--engine", "mysql", "--placement", "ssd-both", "--host", file)
     assert str(odd) in harness.refused(*argv, **environment)
     assert not list(odd.rglob("*golden*/*"))
-
-
-#: A locale without UTF-8, and without the ways in which Python may use UTF-8 in spite of it.
-_NO_UTF8 = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-
-
-def test_any_locale_shows_and_uses_a_path_that_is_not_ascii(harness):
-    folder = harness.root / "größe"
-    folder.mkdir()
-    file = host_file(harness, folder)
-    done = harness("doctor", "--host", file, **_NO_UTF8)
-    assert "größe" in done.out + done.err and "Traceback" not in done.err
-    done = harness(*changed(host=file, queries="6"), "--json", **_NO_UTF8)
-    assert done.run["status"] == "complete"
-
-
-def test_a_name_that_is_no_text_is_printed_and_refused(harness):
-    name = os.fsdecode(b"host-\xff.yml")
-    for environment in ({}, _NO_UTF8):
-        done = harness("doctor", "--host", name, TMPDIR=str(harness.root / "tmp"), **environment)
-        assert done.code == 2
-        assert "Traceback" not in done.err and "host-" in done.err

@@ -10,8 +10,6 @@ import pytest
 
 from harness.supervise import workdirs
 
-#: RFC 5737: an address that is nobody's.
-_NOBODYS = "203.0.113.9"
 _LISTEN = ("--listen", "127.0.0.1")
 
 
@@ -73,36 +71,3 @@ def test_kill_9_leaves_no_key_and_no_listener(harness, ssh, options):
     process.communicate()
     assert harness.settled() == []
     assert not keys[0].exists()
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (("tpcc", "--engine", "postgres", *_LISTEN), "listen 127.0.0.1 on postgres"),
-        (
-            ("tpcc", "--engine", "mysql", "--listen", _NOBODYS, "-p", "client_hosts=client1"),
-            "not an address",
-        ),
-        (
-            ("tpcc", "--engine", "mariadb", "--listen", "0.0.0.0", "-p", "client_hosts=client1"),
-            "every address",
-        ),
-        (("ycsb", "--engine", "rocksdb", *_LISTEN), "listen 127.0.0.1 on rocksdb"),
-        (("tpch", "--engine", "duckdb", *_LISTEN), "listen 127.0.0.1 on duckdb"),
-    ],
-)
-def test_refused_before_anything_is_touched(harness, ssh, argv, words):
-    assert words in harness.refused("run", *argv, "--placement", "ssd-both")
-
-
-def test_a_profile_says_it_for_all_its_engines(harness, ssh):
-    profile = harness.root / "listening.yml"
-    profile.write_text(
-        "schema: 1\nname: listening\ndescription: by the network and through ssh\n"
-        "workload: tpcc\naxes:\n  listen: [null, 203.0.113.9]\nfixed:\n  engine: postgres\n"
-        "  placement: ssd-both\n  params: {client_hosts: client1}\n"
-    )
-    command = ("experiment", "run", profile)
-    assert f"listen {_NOBODYS}" in harness.refused(*command, HARNESS_CLIENT_PYTHON=sys.executable)
-    profile.write_text(profile.read_text().replace(_NOBODYS, "server1"))
-    assert "listening.yml:6: listen 'server1'" in harness.refused(*command)

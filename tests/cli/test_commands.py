@@ -33,13 +33,6 @@ def test_a_run_prints_every_result_as_json_within_the_contract(runs):
         assert {c["status"] for c in answers} == {"passed"}
 
 
-def test_a_list_of_runs_has_repeats_in_one_row_and_parameters_in_words(harness):
-    done = harness(*RUN, "--repeats", "5", "--dry-run")
-    assert done.code == 0, done.err
-    assert (done.out.count("ssd-both"), done.out.count("pmem-both")) == (2, 2)
-    assert "queries 6 15" in done.out and "plans" not in done.out and "True" not in done.out
-
-
 def test_a_list_of_numbers_is_a_sweep(harness):
     swept = harness("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both",
                     "--users", "1,2,4", "-p", "warehouses=1,2", "--dry-run", "--json")  # fmt: skip
@@ -65,13 +58,6 @@ def test_arms_take_turns_with_options_of_their_own(harness):
         assert harness(*run, "--arm", wrong).code == 2
 
 
-def test_profiles_are_listed_and_shown(harness):
-    found = {one["name"]: one for one in harness("experiment", "list", "--json").json["profiles"]}
-    assert found["demo"]["runs"] == 32
-    shown = harness("experiment", "show", "demo", "--emulate", "pmem", "--json")
-    assert (shown.code, len(shown.json["plan"])) == (0, 32)
-
-
 def test_emulation_is_said_where_its_numbers_are(runs, loaded):
     for run in runs:
         emulated = run["spec"]["placement"]["name"] == "pmem-both"
@@ -90,15 +76,6 @@ def test_every_query_started_cold_and_that_was_measured(runs):
                 assert entry["resident_bytes"] <= 0.01 * entry["total_bytes"]
             else:
                 assert "tmpfs" in entry["note"]
-
-
-def test_a_run_is_shown_with_what_it_ran_on(runs, loaded):
-    shown = loaded("runs", "show", runs[0]["run_id"], "--json").json
-    schemas.validate(shown["manifest"], "manifest", source="manifest")
-    assert shown["run"] == runs[0]
-    text = loaded("runs", "show", runs[0]["run_id"]).out
-    assert "query=15" in text
-    assert "DuckDB" in text or "duckdb" in text
 
 
 def test_placements_are_compared_and_too_few_repeats_are_said(runs, loaded):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import duckdb
 import pytest
 from patience import PATIENCE_S
 
-from harness.cli import _ended_by
 from harness.errors import interruption
 
 #: The command, interrupted by itself while it still imports.
@@ -44,11 +42,6 @@ def test_an_interruption_while_it_imports_ends_in_order(harness, name, code):
     assert '"type": "Interrupted"' in done.stdout
 
 
-def test_the_command_line_is_importable_without_its_commands():
-    program = "import sys, harness.cli; sys.exit('typer' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
 @pytest.mark.parametrize("argv", [["data", "list"], ["doctor", "--json"], ["--version"]])
 def test_output_that_cannot_be_written_is_told(harness, argv):
     with Path("/dev/full").open("w") as full:
@@ -58,13 +51,6 @@ def test_output_that_cannot_be_written_is_told(harness, argv):
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == "harness: standard output: No space left on device\n"
-
-
-def test_a_reader_that_has_gone_is_no_error_worth_words(harness):
-    process = harness.start("data", "list")
-    process.stdout.close()
-    assert "Traceback" not in process.stderr.read()
-    assert process.wait() == 1
 
 
 def _interrupt_once_computed(seconds):
@@ -130,9 +116,3 @@ def test_closed_descriptors_are_given_to_no_file(loaded):
         env=loaded.environment | TOYS, cwd=loaded.root, check=False,
     )  # fmt: skip
     assert done.returncode == 0
-
-
-def test_an_error_for_each_file_of_a_tree_is_one_short_line(capsys):
-    error = shutil.Error([("a", f"b{n}", "No space left") for n in range(5000)])
-    assert _ended_by(error) == 1
-    assert len(capsys.readouterr().err) < 1000

@@ -99,13 +99,3 @@ def test_a_planted_delay_is_in_the_histogram_and_marked(loaded):
     sides = json.dumps(shown.json)
     assert other["run_id"] in sides
     assert "PLANTED wal.sync=+20000us" in sides
-
-
-@pytest.mark.parametrize(
-    "plant",
-    ["wal.sync", "wal.sync=200us", "wal.sync=+0us", "log.sync=+1us", "wal.open=+1us",
-     "wal.sync=+1us~2us", "wal.sync=+11s", "temp.read=+1us"],
-)  # fmt: skip
-def test_delays_that_cannot_be_planted_are_refused(harness, plant):
-    done = harness(*YCSB, "--engine", "rocksdb", "--placement", "ssd-both", "--plant", plant)
-    assert done.code == 2

@@ -87,17 +87,6 @@ def test_latencies_are_histograms_beside_the_cost_of_an_empty_body(quick):
     assert min(chase["samples"]) > 0
 
 
-def test_what_a_small_range_and_dram_cannot_show_is_said(quick):
-    told = {one["code"]: one["found"] for one in quick["uncontrolled"]}
-    assert {"range-in-cache", "not-persistent"} <= told.keys()
-
-
-def test_a_run_is_shown_by_its_configurations(harness, quick):
-    shown = harness("runs", "show", quick["run_id"]).out
-    assert "random/kernel=store+clwb+sfence,access=64,threads=1" in shown
-    assert "GB/s" in shown
-
-
 def test_an_emulated_tier_is_marked_and_leaves_nothing(harness):
     place = Path(f"/dev/shm/tierbench-{os.geteuid()}-named")
     place.mkdir()
@@ -164,17 +153,6 @@ def test_perma_benchs_form_has_one_base_what_was_run_and_what_is_to_be_known(har
     assert "warning: equal-configurations: " in done.err
 
 
-def test_a_plan_is_printed_and_nothing_is_run(harness):
-    before = len(harness("runs", "list", "--json").json["runs"])
-    done = harness("run", "micro", "--suite", "perma-bench", "--tier", "dram", "--dry-run",
-                   "--json", "-q")  # fmt: skip
-    assert done.code == 0, done.err
-    (plan,) = done.json["plan"]
-    assert plan["program"] == "microbench"
-    assert len(plan["configurations"]) == len(set(plan["configurations"])) > 100
-    assert len(harness("runs", "list", "--json").json["runs"]) == before
-
-
 def test_a_stored_suite_is_repeated_from_what_is_stored(harness, quick):
     for _ in range(5):  # a thread may stand still for all of a measurement
         done = harness("repro", quick["run_id"], "--tolerance", "1000", "--json", "-q")
@@ -211,11 +189,6 @@ def test_what_cannot_be_is_refused_before_anything_is_done(harness, argv, words)
     assert "Traceback" not in done.err
 
 
-def test_options_of_micro_are_refused_of_other_workloads(harness):
-    done = harness("run", "tpch", "--engine", "duckdb", "--tier", "dram", "--json")
-    assert (done.code, done.json["error"]["problem"]) == (2, "--tier with tpch")
-
-
 def test_what_was_done_in_no_time_is_no_rate_of_nothing(harness, tmp_path):
     """A window that ends before any thread has begun: once told as 0 GB/s."""
     done = harness("run", "micro", "--suite", "quick", "--tier", "dram", "-p", "range=16MiB",
@@ -227,15 +200,6 @@ def test_what_was_done_in_no_time_is_no_rate_of_nothing(harness, tmp_path):
     assert len(told) >= 13
     assert {c["status"] for c in told.values()} == {"unknown"}
     assert "give it more time" in told["chase"]["detail"]
-
-
-def test_perma_benchs_form_has_no_rate_of_nothing_either(harness, tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("w: {args: {operation: write, memory_range: 128M, run_time: 1}}")
-    done = harness("run", "micro", "--suite", file, "--tier", "dram", "--format", "perma", "-q",
-                   "-p", "duration=1ns", "-p", "warm_up=1ns")  # fmt: skip
-    (told,) = done.json
-    assert list(told["benchmarks"][0]["results"]) == ["error"]
 
 
 def test_a_processor_that_others_had_is_told(harness, tmp_path):

@@ -53,19 +53,6 @@ def test_what_cannot_take_a_device_s_time_is_refused_before_anything_is_loaded(l
 
 
 @pytest.mark.parametrize(
-    ("engine", "placement", "setting"),
-    [
-        ("mysql", "fast-both", "innodb_use_native_aio=ON"),
-        ("mariadb", "ssd-data-fast-wal", "innodb_use_native_aio=OFF"),
-    ],
-)
-def test_asynchronous_and_mapped_files_are_refused(loaded, engine, placement, setting):
-    done = loaded("run", "ycsb", "--workload", "a", "--engine", engine, "--set", setting,
-                  "--placement", placement, "--model", "fast=latency:1ms", "--dry-run")  # fmt: skip
-    assert done.code == 2
-
-
-@pytest.mark.parametrize(
     "command",
     [
         ("run", "micro", "--suite", "canary", "--tier", "fast", "--dry-run"),
@@ -84,20 +71,6 @@ def test_only_engines_run_on_a_modelled_tier(loaded, command):
     assert done.code == 2 and "base" in done.err and "model show zero" in done.err
 
 
-def test_models_are_listed_with_what_they_do_not_state(loaded):
-    models = {one["name"]: one for one in loaded("model", "list", "--json").json["models"]}
-    assert models["zero"]["missing"] == models["optane-p4800x"]["missing"] == []
-    assert models["sata-860-qvo"]["missing"] == ["syncs"]
-    keys = {"name", "source", "page_cache", "parallel", "scores"}
-    assert all(keys <= one.keys() for one in models.values())
-    shown = loaded("model", "show", "optane-p4800x", "--out", "charts", "--json").json["model"]
-    assert shown["name"] == "optane-p4800x" and shown["points"]["sync"]
-    assert "<svg" in Path(shown["chart"]).read_text()
-    assert loaded("model", "show", "optane-p4800x").code == 0
-    assert loaded("model", "show", "zero", "--out", "charts").code == 2  # nothing to draw
-    assert loaded("model", "show", "nothing").code == 2
-
-
 def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
     small = ("-p", "duration=50ms", "-p", "size=16MiB", "--repeats", "1")
     assert loaded("model", "make", "a-disk", "--tier", "ssd", "--dry-run", "--json").json["plan"]
@@ -114,21 +87,6 @@ def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
     listed = {one["name"]: one for one in loaded("model", "list", "--json").json["models"]}
     shown = loaded("model", "show", "a-disk", "--json").json["model"]
     assert listed["a-disk"]["scores"] == shown["scores"] == scored
-
-
-@pytest.mark.parametrize(
-    ("options", "runs"),
-    [
-        (("--part", "data"), 3 * 7),
-        (("--parts", "wal,data"), 3 * 13),
-        (("--parts", "wal,log"), None),
-        (("--part", "memory"), None),
-        (("--part", "wal", "--parts", "data"), None),
-    ],
-)
-def test_a_curve_of_each_part_is_planned(loaded, options, runs):
-    done = loaded("curve", *YCSB[1:], *options, "--dry-run")
-    assert done.json["runs"] == runs if runs else done.code == 2
 
 
 def test_a_response_curve_has_today_s_device_and_none_at_all(loaded):

@@ -58,13 +58,3 @@ def test_an_observer_that_fails_leaves_the_timed_result(loaded: Any, vtune: Path
     (warning,) = [one for one in run["uncontrolled"] if one["code"] == "observer-failed"]
     assert "insufficient rights" in warning["found"]
     assert [m for m in run["metrics"] if m["name"] == "query_duration_ns"]
-
-
-def test_what_cannot_be_observed_is_refused_beforehand(loaded: Any, tmp_path: Path) -> None:
-    for argv in (
-        (*RUN, "--observe", "vtune:hotspot"),
-        (*RUN, "--observe", "vtune:hotspots"),
-        ("run", "micro", "--suite", "quick", "--tier", "dram", "--observe", "vtune:hotspots"),
-    ):
-        done = loaded(*argv, VTUNE_HOME=str(tmp_path))
-        assert done.code == 2, done.out

@@ -72,10 +72,3 @@ def test_answers_of_a_run_become_the_expected_ones(loaded: Any, shop: Path) -> N
     assert sorted(written.splitlines()[1:]) == sorted(shipped.splitlines()[1:])
     _, again = measure(loaded, shop, "duckdb", "--no-plans")
     assert again["status"] == "complete"
-
-
-def test_a_folder_is_required_and_an_example_overwrites_nothing(loaded: Any, shop: Path) -> None:
-    assert loaded("run", "sql", "--engine", "duckdb", "--placement", "ssd-both").code == 2
-    assert loaded("workload", "init", shop).code == 2
-    command = ("run", "sql", "--folder", shop, "--engine", "postgres", "--dsn", "host=nowhere")
-    assert loaded(*command).code == 2

@@ -13,7 +13,7 @@ from narrowed import of_kind, present
 
 from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps
-from harness.experiment.profile import known_profiles, load_profile, published_of
+from harness.experiment.profile import known_profiles, load_profile
 from harness.experiment.tuning import settings_for
 from harness.progress import progress_on_stderr
 from harness.store import schemas
@@ -44,15 +44,6 @@ def stopped(loaded):
     dry = loaded("experiment", "run", file, "--dry-run", "--json")
     done = loaded("experiment", "run", file, "--json")
     return file, dry, done
-
-
-def test_a_dry_run_says_which_mode_would_be_needed(stopped):
-    _, dry, _ = stopped
-    assert dry.code == 0, dry.err
-    waiting, ready = dry.json["plan"]
-    assert waiting["why"] == "needs the host in Memory mode"
-    assert (waiting["version"], waiting["needs_bytes"]) == (None, {})
-    assert ready["why"] == "" and ready["needs_bytes"]["data"] > 0
 
 
 def test_what_this_mode_allows_is_run_before_the_switch_is_asked_for(stopped, loaded):
@@ -120,17 +111,6 @@ def test_the_paper_s_tpcc_profiles_plan_with_every_tier_emulated(loaded, name):
     assert {row["params"]["warehouses"] for row in plan} == {1}
     assert {row["params"]["ramp_up"] for row in plan} == {"3m"}
     assert {row["least_duration_ns"] for row in plan} == {6 * 60 * 10**9}  # and 3 m of window
-
-
-def test_a_dry_run_adds_up_the_times_that_no_size_makes_shorter(loaded):
-    name = PAPER + "table7"
-    emulated = [f"--emulate={tier}" for tier in tiers_of(name) - {"ssd"}]
-    done = loaded("experiment", "run", name, *emulated, "--size", "0.1", "--repeats", "1",
-                  "--dry-run")  # fmt: skip
-    assert done.code == 0, done.err
-    assert "15 runs, 15 to do, about " in done.out
-    assert "1 h 30 min of it ramp-up and windows" in done.out
-    assert "warehouses 1, " in done.out and "ramp_up 3m" in done.out
 
 
 #: Figure or table, and how many runs: users × what it varies.
@@ -201,15 +181,6 @@ def test_the_paper_s_ycsb_profiles_have_its_regime():
     assert hashes["fig12"] < hashes["fig11"], "what Figure 11 has run is not run again"
 
 
-def test_the_paper_s_ycsb_profiles_plan_with_pmem_emulated(loaded):
-    done = loaded("experiment", "run", PAPER + "fig12", "--emulate", "pmem", "--size", "0.01",
-                  "--repeats", "1", "--dry-run", "--json")  # fmt: skip
-    assert done.code == 0, done.err
-    modes = {row["host_mode"]: row["why"] for row in done.json["plan"]}
-    assert modes.pop("Memory") == "needs the host in Memory mode"
-    assert set(modes.values()) == {""}
-
-
 ONE_QUERY = ("run", "tpch", "--placement", "ssd-both", "--scale", "0.01", "--json")
 EAGER = ("--set", "min_parallel_table_scan_size=0", "--set", "parallel_setup_cost=0",
          "--set", "parallel_tuple_cost=0")  # fmt: skip
@@ -247,15 +218,6 @@ def test_processors_decide_the_threads_where_none_are_named(loaded):
     assert json.loads(manifest.read_text())["engine"]["effective_config"]["threads"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("cpus", "found"), [("99999", "cannot be used"), ("socket:99", "no such socket"),
-                        ("1-", "not a number")],
-)  # fmt: skip
-def test_processors_that_are_not_there_are_refused_before_anything_is_done(loaded, cpus, found):
-    done = loaded(*ONE_QUERY, "--engine", "duckdb", "--cpus", cpus)
-    assert done.code == 2 and found in done.err
-
-
 @pytest.mark.parametrize("engine", ["postgres", "duckdb"])
 def test_query_6_sums_the_share_that_the_dates_select(loaded, engine):
     done = loaded(*ONE_QUERY, "--engine", engine, "--queries", "6", "--no-plans",
@@ -271,18 +233,6 @@ def test_query_6_sums_the_share_that_the_dates_select(loaded, engine):
     queries = loaded.results / "runs" / run["run_id"] / "artifacts" / "queries.json"
     sql = json.loads(queries.read_text())["6"]["sql"]
     assert "l_discount between" not in sql and "l_quantity" not in sql
-
-
-def test_profiles_of_bandwidths_count_them():
-    """VLDB 2023 Fig 3, §4.1, §4.5.1 and §6; a host that cannot count one of them says so."""
-    for name in ("fig2", "fig3", "query-plans", "fig11", "fig12"):
-        for spec in load_profile(known_profiles()[PAPER + name]).runs:
-            assert {"memory-traffic", "block", "io", "perf"} <= set(spec.monitors), name
-            assert not spec.no_monitors
-    figures = {name: published_of(f"nvm-for-databases-{name}")[1]
-               for name in ("fig2", "query-plans", "fig11")}  # fmt: skip
-    assert {"sec4.1", "sec4.5.1"} < set(figures["fig2"])
-    assert "sec4.5.1" in figures["query-plans"] and "sec6" in figures["fig11"]
 
 
 def test_where_nothing_counts_memory_traffic_the_run_says_so(loaded):

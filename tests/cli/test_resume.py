@@ -241,20 +241,6 @@ def test_ctrl_c_keeps_finished_steps_and_says_how_to_go_on_or_discard_them(loade
     assert not (loaded.results / "runs" / run_id).exists()
 
 
-def test_ctrl_c_before_the_first_finished_step_leaves_nothing(loaded):
-    before = unfinished(loaded)
-    process = loaded.start(*POWER, "--engine", "duckdb", "--cache", "cold-per-query")
-    while process.poll() is None and not list((loaded.results / "runs").glob("*/steps.jsonl")):
-        time.sleep(0.002)
-    done = loaded.interrupt(process, signal.SIGINT)
-    assert done.code == 130, done.err
-    assert loaded.settled() == []
-    if not steps(loaded):
-        assert unfinished(loaded) == before
-    else:  # it was faster than the interrupt
-        loaded("runs", "rm", "--unfinished", "--yes")
-
-
 @pytest.mark.parametrize(
     ("suite", "more"),
     [

@@ -34,32 +34,3 @@ def test_json_names_each_site_and_the_counts(harness: Any, program: Path) -> Non
     assert (found["way"], found["before"]) == ("assembled", {"clflush": 2, "mfence": 1})
     assert found["after"] == {"clwb": 2, "sfence": 1, "mfence": 1}
     assert subprocess.run([output], check=False).returncode == 3
-
-
-def test_the_table_has_a_row_for_each_site(harness: Any, program: Path) -> None:
-    output = program.with_name("new")
-    done = harness("rewrite", program, "-o", output, "--from", "clflush", "--to", "clwb+mfence")
-    assert done.code == 0, done.err
-    rows = [line.split() for line in done.out.splitlines()]
-    assert [row[0] for row in rows[1:3]] == ["flush", "main"]
-    assert rows[1][2:] == ["clflush", "clwb", "mfence", "added"]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("-o", "program"),
-        ("-o", "new", "--from", "clflush"),
-        ("-o", "new", "--from", "clflush", "--to", "clwb"),
-        ("-o", "new", "--from", "clwb", "--to", "clflushopt"),
-        ("-o", "absent/new"),
-    ],
-    ids=["itself", "half a rule", "loses order", "no clwb", "no folder"],
-)
-def test_what_is_refused_leaves_nothing(
-    harness: Any, program: Path, arguments: tuple[str, ...]
-) -> None:
-    content = program.read_bytes()
-    done = harness("rewrite", program, *arguments, "--json")
-    assert done.code == 2, done.out + done.err
-    assert program.read_bytes() == content and not program.with_name("new").exists()

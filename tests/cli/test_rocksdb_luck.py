@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from harness.units import parse_size
 
 ROCKSDB = ["run", "ycsb", "--engine", "rocksdb", "--records", "20000", "--threads", "2",
@@ -25,22 +23,6 @@ def test_limits_and_processors_hold_the_client_that_has_the_engine_inside(harnes
     assert 0 < peak <= parse_size("512MiB")
     assert run["spec"]["placement"]["name"] == "ssd-data-pmem-wal"
     assert harness.settled() == []
-
-
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [
-        (["--placement", "data=ssd,wal=ssd,index=ssd"], "indexes"),
-        (["--placement", "data=ssd,wal=ssd,temp=ssd"], "temporary files"),
-        (["--placement", "ssd-both", "--set", "writebuffer=1M"], "no such option"),
-        (["--placement", "ssd-both", "--option", "options_file=/none"], "No such file"),
-        (["--placement", "ssd-both", "--option", "prefix=/none"], "librocksdb"),
-        (["--placement", "ssd-both", "--option", "statistics=often"], "statistics=often"),
-    ],
-)
-def test_what_can_be_known_beforehand_is_refused_before_anything_is_loaded(harness, extra, words):
-    assert words in harness.refused(*SHORT, *extra)
-    assert not list(harness.data.glob("golden/*"))
 
 
 def test_what_an_options_file_says_is_recorded_and_decides_which_data_are_used(harness):

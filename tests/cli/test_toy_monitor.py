@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 TOYS = {"HARNESS_MONITOR_PATH": str(Path(__file__).parents[1] / "toy_monitors")}
 PROFILE = """
 schema: 1
@@ -33,46 +31,6 @@ def test_a_run_stores_its_samples_and_the_differences_of_its_totals(loaded: Any)
     first, last = json.loads((artifacts / "monitor-context-switches.json").read_text())["counts"]
     assert first < last
     assert json.loads((artifacts / "monitor-process.json").read_text())["samples"]
-
-
-def test_the_doctor_lists_it_with_its_cost(loaded: Any) -> None:
-    listed = {
-        monitor["name"]: monitor for monitor in loaded("doctor", "--json", **TOYS).json["monitors"]
-    }
-    assert listed["context-switches"]["cost"] == "reads /proc/stat at both ends"
-    assert listed["context-switches"]["available"] and not listed["context-switches"]["default"]
-    assert listed["process"]["available"] and listed["process"]["default"]
-    unavailable = [monitor for monitor in listed.values() if not monitor["available"]]
-    assert all(one["code"] and one["problem"] and one["hint"] for one in unavailable)
-
-
-@pytest.mark.parametrize("key", ["monitors", "no_monitors"])
-def test_an_unknown_monitor_names_the_nearest(loaded: Any, key: str) -> None:
-    profile = loaded.root / "toy-monitor.yml"
-    profile.write_text(PROFILE.replace("monitors: [context-switches]", f"{key}: [proces]"))
-    done = loaded("experiment", "run", profile, "--json", **TOYS)
-    assert done.code == 2
-    assert "did you mean 'process'" in done.json["error"]["context"]
-
-
-@pytest.mark.parametrize(
-    "argv", [["tpch", "--engine", "duckdb"], ["micro", "--suite", "quick", "--tier", "dram"]]
-)
-@pytest.mark.parametrize(
-    ("options", "context"),
-    [
-        (["--monitor", "blok"], "did you mean 'block'"),
-        (["--no-monitor", "blok"], "did you mean 'block'"),
-        (["--monitor", "block", "--no-monitor", "block"], "both"),
-    ],
-)
-def test_options_that_cannot_be_met(
-    loaded: Any, argv: list[str], options: list[str], context: str
-) -> None:
-    placed = [] if argv[0] == "micro" else ["--placement", "ssd-both"]
-    done = loaded("run", *argv, *placed, *options, "--dry-run", "--json")
-    assert done.code == 2
-    assert context in done.json["error"]["context"]
 
 
 def test_a_suite_runs_under_the_monitors_that_its_options_leave(loaded: Any) -> None:

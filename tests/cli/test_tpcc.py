@@ -125,11 +125,6 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "words"), REFUSED)
-def test_what_cannot_work_is_refused_before_anything_is_started(harness, argv, words):
-    assert words in harness.refused("run", "tpcc", "--placement", "ssd-both", *argv)
-
-
 # Durability ---------------------------------------------------------------------
 
 

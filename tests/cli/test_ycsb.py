@@ -96,17 +96,3 @@ REFUSED = [
     (("--engine", "rocksdb", "--driver", "hammerdb"), "known: loadgen, ycsb"),
     (("--engine", "rocksdb", "--records", "2000000000"), "use fewer --records"),
 ]
-
-
-@pytest.mark.parametrize(("argv", "words"), REFUSED)
-def test_what_cannot_work_is_refused_before_anything_is_started(harness, argv, words):
-    assert words in harness.refused(*RUN, *argv)
-
-
-@pytest.mark.parametrize("workload", ["tpch", "tpcc"])
-@pytest.mark.parametrize(
-    "argv", [("--records", "5"), ("--workload", "a"), ("--update", "blind"), ("-P", "file")]
-)
-def test_options_of_ycsb_on_others_name_the_right_one(harness, workload, argv):
-    error = harness.refused("run", workload, "--engine", "postgres", *argv)
-    assert argv[0] in error and "ycsb" in error

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
 
-import pytest
 from patience import PATIENCE_S
 
 from harness import hdr
@@ -81,22 +78,3 @@ REFUSED = [
     (("-p", "verify_reads=true", "-p", "fieldlengthdistribution=uniform"), "dataintegrity"),
     (("--operations", "1"), "choose fewer --threads"),
 ]
-
-
-@pytest.mark.parametrize(("argv", "words"), REFUSED)
-def test_what_the_client_cannot_do_is_refused_beforehand(harness, argv, words):
-    assert words in harness.refused(*OFFICIAL, *argv)
-
-
-def test_a_rocksdb_without_its_java_classes_is_refused(harness):
-    folder = harness.root / "prefix" / "lib"
-    folder.mkdir(parents=True)
-    # the package may have been unpacked for another machine too (-linux-aarch64.so)
-    library, *_ = Path(os.environ["HARNESS_ENGINES"]).glob("rocksdb-*/librocksdbjni-linux64.so")
-    shutil.copy(library, folder)
-    assert "Java classes" in harness.refused(*OFFICIAL, "--option", f"prefix={folder.parent}")
-
-
-def test_without_java_it_is_said_what_to_install(harness):
-    error = harness.refused(*OFFICIAL, PATH=f"{harness.root}/tmp")
-    assert "java" in error and "default-jdk-headless maven" in error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
 from narrowed import present
@@ -13,7 +12,7 @@ from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
 from harness.drivers.hammerdb.script import Timed
 from harness.drivers.result import WindowCallbacks
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.progress import SilentProgress
 
 pytestmark = [pytest.mark.hammerdb, pytest.mark.slow]
@@ -63,29 +62,3 @@ def test_a_server_that_dies_ends_the_run(name, started, clients):
     assert "it hangs" not in failed.value.context
     assert target.password not in str(failed.value.to_json())
     assert not list(clients.scratch.iterdir())
-
-
-@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
-def test_another_password_ends_the_build(name, started, clients):
-    target = replace(target_of(started(name)), password="another")
-    with pytest.raises(RunFailed, match=r"denied|authentication failed|could not be"):
-        build(find(), target, clients, 2, 2, SilentProgress())
-
-
-@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
-def test_nobody_listens(name, started, clients):
-    engine = started(name)
-    target = target_of(engine)
-    engine.stop()
-    with pytest.raises(RunFailed, match="connect"):
-        build(find(), target, clients, 2, 2, SilentProgress())
-
-
-def test_a_tcl_without_packages_is_known_beforehand(started, clients, monkeypatch, tmp_path):
-    """The system's Tcl is told to look for packages where there are none."""
-    dialect = target_of(started("postgres")).dialect
-    tclsh = tmp_path / "tclsh"
-    tclsh.write_text('#!/bin/sh\n{ echo "set auto_path {}"; cat; } | exec tclsh8.6\n')
-    tclsh.chmod(0o755)
-    with pytest.raises(UsageError, match="Pgtcl: can't find package Pgtcl"):
-        replace(find(), tclsh=tclsh).check(dialect, None)

@@ -8,10 +8,8 @@ import pytest
 from idle_engine import IdleEngine
 
 from harness.drivers.hammerdb.dialect import Target, drivable, target, target_of
-from harness.drivers.hammerdb.installation import find
-from harness.drivers.hammerdb.script import Timed, build_script, timed_script, whole_minutes
+from harness.drivers.hammerdb.script import Timed, build_script, timed_script
 from harness.errors import UsageError
-from harness.supervise.credentials import unprivileged
 
 SECRET = "0123secret"
 
@@ -39,11 +37,6 @@ def test_a_build_on_postgres():
     assert script.splitlines()[-2:] == ["buildschema", "exit"]
 
 
-def test_no_more_builders_than_warehouses():
-    script = build_script(connected("pg"), 2, 8)
-    assert settings(script)["pg_num_vu"] == "2"
-
-
 @pytest.mark.parametrize("word", ["mysql", "maria"])
 def test_a_timed_run_on_innodb_goes_through_the_socket(word):
     script = timed_script(
@@ -56,11 +49,6 @@ def test_a_timed_run_on_innodb_goes_through_the_socket(word):
     assert found[f"{word}_allwarehouse"] == "true"
     assert found[f"{word}_raiseerror"] == "false"
     assert "vuset vu 8" in script.splitlines()
-
-
-def test_on_postgres_an_error_ends_its_user():
-    script = timed_script(connected("pg"), Timed(1, 0, 1))
-    assert settings(script)["pg_raiseerror"] == "true"
 
 
 def test_passwords_are_set_while_hammerdb_does_not_echo():
@@ -83,76 +71,6 @@ def test_what_hammerdb_would_take_apart_is_refused(name):
     assert refused.value.problem == f"HammerDB with this {name}"
     if name == "password":
         assert "exec" not in str(refused.value.to_json())
-
-
-def test_minutes_are_whole():
-    assert whole_minutes("ramp_up", 0, least=0) == 0
-    assert whole_minutes("duration", 180 * 10**9, least=1) == 3
-    for wrong in (30 * 10**9, 0, 90 * 10**9):
-        with pytest.raises(UsageError, match="whole minutes"):
-            whole_minutes("duration", wrong, least=1)
-    with pytest.raises(UsageError) as refused:
-        whole_minutes("ramp_up", 30 * 10**9, least=0)
-    assert "--ramp-up 1m" in refused.value.hint
-
-
-def test_where_it_comes_from_is_said(monkeypatch, tmp_path):
-    monkeypatch.delenv("HAMMERDB_HOME", raising=False)
-    with pytest.raises(UsageError) as missing:
-        find()
-    assert "HAMMERDB_HOME is not set" in missing.value.context
-    assert "hammerdb.com" in missing.value.hint
-    monkeypatch.setenv("HAMMERDB_HOME", str(tmp_path))
-    with pytest.raises(UsageError, match="has no hammerdbcli"):
-        find()
-
-
-@pytest.mark.parametrize("version", ["v3.2", "v7.0"])
-def test_other_major_versions_are_refused(replay, version):
-    with pytest.raises(UsageError, match=version[1:]) as refused:
-        replay("postgres-15.18-timed.log", version=version)
-    assert "releases 4 to 6" in refused.value.hint
-
-
-def test_releases_from_5_on_run_on_tcl_9(replay):
-    assert replay("postgres-15.18-timed.log", version="v5.0").argv[0].endswith("bin/tclsh9.0")
-
-
-def test_a_folder_with_only_an_executable_is_release_5_or_later(single_executable):
-    hammerdb = single_executable("")
-    assert hammerdb.version == (6, 0)
-    assert hammerdb.argv == [str(hammerdb.home / "hammerdbcli"), "tcl", "auto"]
-    hammerdb.check("pg", unprivileged())
-
-
-def test_an_executable_that_does_not_run_is_named_as_release_5_or_later(tmp_path, monkeypatch):
-    (tmp_path / "hammerdbcli").write_bytes(b"\x7fELF of another machine")
-    monkeypatch.setenv("HAMMERDB_HOME", str(tmp_path))
-    with pytest.raises(UsageError) as refused:
-        find()
-    assert "package" not in f"{refused.value.problem} {refused.value.context}"
-
-
-def test_a_package_that_an_executable_lacks_is_known_beforehand(single_executable):
-    hammerdb = single_executable("", lacks="echo lacks Pgtcl: no libpq.so.5")
-    with pytest.raises(UsageError, match=r"Pgtcl: no libpq.so.5"):
-        hammerdb.check("pg", unprivileged())
-
-
-def test_its_version_is_read(replay):
-    assert replay("postgres-15.18-timed.log").version == (4, 12)
-    assert find().name == "HammerDB 4.12"
-
-
-def test_a_missing_tcl_package_is_known_beforehand(replay):
-    """The stand-in Tcl says what the real one says of each package that it does not find."""
-    hammerdb = replay(
-        "postgres-15.18-timed.log",
-        before="""echo "lacks Pgtcl: can't find package Pgtcl"; exit 0""",
-    )
-    with pytest.raises(UsageError, match="can't find package Pgtcl") as missing:
-        hammerdb.check("pg", None)
-    assert "docs/hammerdb.md" in missing.value.hint
 
 
 class Stranger(IdleEngine):

@@ -9,7 +9,7 @@ import pytest
 from harness import hdr
 from harness.drivers.pgbench import Times, over_time
 from harness.drivers.result import WindowCallbacks
-from harness.errors import RunFailed, UsageError
+from harness.errors import UsageError
 from harness.later import np
 from harness.progress import SilentProgress
 from harness.store.spec import Json
@@ -105,12 +105,6 @@ def test_a_rate_that_pgbench_does_not_reach_leaves_a_backlog(accounts, clients, 
     assert found.backlog_count[1] > 75
 
 
-def test_a_wrong_script_fails_with_the_servers_words(accounts, clients, scripted):
-    params = scripted({"wrong.sql": ("SELECT no_such_column FROM account;\n", 1)})
-    with pytest.raises(RunFailed, match="no_such_column"):
-        drive(PgbenchDriver(params), accounts, clients)
-
-
 def test_a_script_that_changed_after_the_plan_is_refused(accounts, scripted, tmp_path):
     params = scripted({"look.sql": (LOOK, 1)})
     (tmp_path / "look.sql").write_text(ADD)
@@ -152,20 +146,6 @@ def test_sysbench_runs_the_users_lua(accounts, clients, scripted):
     params = scripted({"mine.lua": (lua, 1)}, users=1)
     found = drive(SysbenchDriver(params), accounts, clients)
     assert found.operations["mine"].count > 0
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"script": "oltp_read_write", "define": "pgsql-host=elsewhere"},
-        {"script": "oltp_read_write,oltp_read_only"},
-        {"script": "oltp_read_write", "max_tries": 3},
-        {"script": "oltp_read_write", "protocol": "extended"},
-    ],
-)
-def test_sysbench_refuses_what_it_cannot_do(given, lab):
-    with pytest.raises(UsageError):
-        SysbenchDriver(SqlParams.from_mapping(given)).check(lab.engine("postgres"), {})
 
 
 def test_a_series_has_each_transaction_in_its_second():

@@ -268,29 +268,6 @@ def test_spilled_bytes_are_unknown_next_to_writes(started: Any) -> None:
     assert "spilled_bytes" not in started.counters()
 
 
-def test_two_connections_work_at_the_same_time(started: Any) -> None:
-    """The second answers while the first is busy until its limit."""
-    slow, quick = started.connect(), started.connect()
-
-    def ends_within(limit_s: float) -> list[str]:
-        ended: list[str] = []
-
-        def busy() -> None:
-            with pytest.raises(QueryTimeout):
-                slow.execute("select count(*) from range(100000000000) t(i)", timeout_s=limit_s)
-            ended.append("slow")
-
-        thread = threading.Thread(target=busy)
-        thread.start()
-        quick.execute("select 1")
-        ended.append("quick")
-        thread.join()
-        return ended
-
-    # A machine may stand still for longer than the first limit.
-    assert any(ends_within(limit_s) == ["quick", "slow"] for limit_s in (5, 30))
-
-
 @pytest.mark.parametrize(
     "value",
     [None, 1, 2**80, 0.1, float("inf"), "x  ", Decimal("1.50"), date(1998, 12, 1), True],

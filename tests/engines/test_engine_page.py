@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-import inspect
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import registry
-from harness.engine import Engine
 from harness.progress import SilentProgress
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.statements import query_sql
@@ -38,10 +32,6 @@ def engines(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(SQL, open_path / "engines/sqlite/sql")
     (open_path / "engines/sqlite/engine.py").write_text(example, encoding="utf-8")
     return open_path / "engines"
-
-
-def test_it_is_found_with_the_others(engines: Path) -> None:
-    assert {"sqlite", "duckdb", "postgres"} <= set(registry.engines())
 
 
 def test_it_loads_tpch_and_answers_like_duckdb(
@@ -138,30 +128,6 @@ repeats: 2
 """
 
 
-def test_the_demo_ends_with_its_verdicts_although_a_run_failed(engines: Path) -> None:
-    program, script = engines.parent / ".venv/bin/harness", engines.parent / "scripts/demo.sh"
-    for file in (program, script):
-        file.parent.mkdir(parents=True)
-    main = "from harness.cli import main; main()"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{main}" "$@"\n')
-    program.chmod(0o755)
-    program.with_name("python").symlink_to("/usr/bin/python3")
-    shutil.copy(ROOT / "scripts/demo.sh", script)
-    (engines.parent / "demo").write_text(DEMO)
-    failures = _failing(engines)
-    for name in "abcd":  # both attempts at both runs of the first block
-        (failures / name).touch()
-    env = {"HARNESS_DATA": str(engines.parent / "data")}
-    done = subprocess.run(
-        [script], env=os.environ | env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1, done.stderr
-    *lines, report = done.stdout.splitlines()
-    assert any(" against ssd-both" in line for line in lines)
-    assert sum(line.startswith("failed: ") for line in lines) == 4
-    assert Path(report.removeprefix("report: ")).is_file()
-
-
 def _failing(engines: Path) -> Path:
     """A folder: for each file in it a restore of the example fails, and removes that file."""
     failures = engines.parent / "failures"
@@ -173,36 +139,3 @@ def _failing(engines: Path) -> Path:
 
 def _rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [tuple(v if isinstance(v, str) else round(float(v), 2) for v in row) for row in rows]
-
-
-def test_the_example_has_the_base_class_s_names_of_parameters(engines: Path) -> None:
-    spec = importlib.util.spec_from_file_location("page_engine", engines / "sqlite/engine.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    for name, method in inspect.getmembers(Engine, inspect.isfunction):
-        if not name.startswith("_"):
-            wanted = list(inspect.signature(method).parameters)
-            assert list(inspect.signature(getattr(module.Sqlite, name)).parameters) == wanted, name
-
-
-def _named() -> Iterator[tuple[str, str]]:
-    """``A`` and ``B`` with the file in parentheses after them, on a line or in a sentence."""
-    file_name = r"\(`((?:harness|engines)/[\w/]+\.py)`"
-    for names, file in re.findall(r"((?:`\w+`[^`()|]*)+)" + file_name, PAGE):
-        yield from ((name, file) for name in re.findall(r"`([A-Z]\w+|[a-z]+_\w+)`", names))
-
-
-def test_names_are_defined_where_the_page_says() -> None:
-    named = list(_named())
-    assert {"Engine", "EngineFactory", "ManagedServer"} <= {n for n, _ in named}
-    for name, file in named:
-        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-        defined = {n.name for n in ast.walk(tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-        assert name in defined, f"{name} is not in {file}"
-
-
-def test_files_that_the_page_names_exist() -> None:
-    for file in re.findall(r"`((?:harness|engines|tests)/[\w/.]+)`", PAGE):
-        assert (ROOT / file).exists(), file

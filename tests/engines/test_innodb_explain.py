@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from engines._innodb import explain_mariadb, explain_mysql
-from engines._innodb.connection import MySqlConnection
-from harness.engine import CannotExplain
 from harness.query_plan import ExecutedPlan, Operator
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.statements import query_sql
@@ -45,13 +43,6 @@ def test_scans_name_their_table_and_count_its_rows(innodb: Any, tpch_csv: Any) -
     (scan,) = of_relation(plan, "lineitem")
     assert (scan.kind, scan.rows) == ("scan", tpch_csv.row_counts["lineitem"])
     assert scan.time_ns > 0
-
-
-def test_profiling_leaves_the_connection_as_it_was(innodb: Any) -> None:
-    connection = innodb.connect()
-    innodb.explain(connection, "select count(*) from region")
-    assert connection.execute("select count(*) from region").rows == [(5,)]
-    connection.close()
 
 
 def test_a_recorded_tree_of_mysql_in_exclusive_times() -> None:
@@ -117,15 +108,3 @@ def test_a_recorded_plan_of_mariadb_separates_reading_from_the_rest() -> None:
     joins = [o for o in plan.operators.walk() if o.kind == "join"]
     assert [o.name for o in joins] == ["nested loop join"]
     assert "joins and grouping" in plan.note
-
-
-@pytest.mark.parametrize(("banner", "release"), [("8.0.15", "8.0.15"), ("5.7.44-log", "5.7.44")])
-def test_a_release_without_explain_analyze_names_one_with_it(banner: str, release: str) -> None:
-    class Greeted:
-        def get_server_info(self) -> str:
-            return banner
-
-    greeted: Any = Greeted()
-    connection = MySqlConnection(greeted)
-    with pytest.raises(CannotExplain, match=rf"MySQL {release} .* 8\.0\.18"):
-        explain_mysql.explain(connection, "select 1")

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from engines._innodb.configuration import _check_redo_size
 from engines._innodb.installation import Flavour, _private, choose
 from engines._innodb.verify import open_files, verify_variables
 from harness.errors import RunFailed, UsageError
@@ -194,44 +193,6 @@ def refused(kept: Kept, settings: dict[str, str]) -> UsageError:
     with pytest.raises(UsageError) as caught:
         kept.engine(settings)
     return caught.value
-
-
-def test_a_doublewrite_of_other_releases_is_refused_with_those_of_this_one(kept: Kept) -> None:
-    for word in set(DOUBLEWRITE) - set(kept.release.doublewrite):
-        error = refused(kept, {"innodb_doublewrite": word})
-        assert f"innodb_doublewrite: {', '.join(kept.release.doublewrite)}" in error.hint
-
-
-def test_a_way_of_flushing_that_is_none_is_refused_with_those_there_are(kept: Kept) -> None:
-    error = refused(kept, {"innodb_flush_method": "O_DIRCT"})
-    assert f"innodb_flush_method: {', '.join(METHODS)}" in error.hint
-
-
-@pytest.mark.parametrize("threads", ["0", "65", "many"])
-def test_write_threads_out_of_range_are_refused_with_the_range(kept: Kept, threads: str) -> None:
-    error = refused(kept, {"innodb_write_io_threads": threads})
-    least, most = kept.release.write_threads
-    assert f"innodb_write_io_threads from {least} to {most}" in error.hint
-
-
-def test_the_error_names_the_release_s_setting_for_the_redo_log_s_size(kept: Kept) -> None:
-    words = {"innodb_redo_log_capacity", "innodb_log_file_size"}
-    known = words & set(kept.release.redo)
-    for word in words - known:
-        error = refused(kept, {word: "96M"})
-        assert error.context == f"no such setting: this release has {''.join(known)}"
-
-
-def test_the_size_of_a_redo_file_with_that_of_the_whole_log_is_refused() -> None:
-    """MySQL 8.0.30 to 8.4 know both and ignore the file's: by their settings' names."""
-    known = {"innodb_redo_log_capacity", "innodb_log_file_size", "innodb_log_files_in_group"}
-    profile = {"loose_innodb_redo_log_capacity": "1G", "loose_innodb_log_file_size": "512M"}
-    _check_redo_size("MySQL 8.4.0", profile, known)
-    _check_redo_size("MySQL 8.0.15", profile | {"innodb_log_file_size": "1G"}, known - {
-        "innodb_redo_log_capacity"
-    })  # fmt: skip
-    with pytest.raises(UsageError, match="innodb_log_file_size"):
-        _check_redo_size("MySQL 8.4.0", profile | {"innodb_log_file_size": "1G"}, known)
 
 
 def test_a_place_of_the_binary_log_is_refused(kept: Kept) -> None:

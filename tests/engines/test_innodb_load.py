@@ -15,7 +15,7 @@ from patience import PATIENCE_S, eventually
 
 from engines._innodb.connection import MySqlConnection
 from engines._innodb.installation import Flavour
-from engines._innodb.load import _SESSION, Loader, combined, load_file, loading_settings
+from engines._innodb.load import Loader, load_file, loading_settings
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workloads.tpch.data import estimate_bytes
@@ -175,17 +175,6 @@ def locking(elsewhere: Callable[[], MySqlConnection], *statements: str) -> Itera
         other.execute("rollback")
 
 
-def test_no_file_waits_for_a_lock_on_the_whole_empty_table(elsewhere: Any, tmp_path: Path) -> None:
-    """Two that would both wait for it deadlock. Any lock of rows intends to lock the table."""
-    (file := tmp_path / "t.1.csv").write_text("i\n1\n2\n")
-    with closing(elsewhere()) as connection:
-        connection.execute("create table t (i integer primary key)")
-        connection.execute(_SESSION)
-        connection.execute("set session innodb_lock_wait_timeout = 1")
-        with locking(elsewhere, "select * from t where i = 1 for update"):
-            assert load_file(connection, "t", file, ["i"], by_server=False) == 2
-
-
 def _waits_for_a_lock(innodb: Any) -> bool:
     time.sleep(0.2)  # the server keeps the view as it is while it is read every 100 ms
     waiting = "select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
@@ -219,35 +208,3 @@ def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(
     assert loader.retries.by_table == {"t": 1}
     with closing(elsewhere()) as connection:
         assert connection.execute("select * from t order by i").rows == [(1,), (2,), (3,)]
-
-
-def test_a_server_that_accepts_no_files_is_reported_with_the_setting(
-    innodb: Any, elsewhere: Any, connection: Any, tmp_path: Path
-) -> None:
-    connection.execute("set global local_infile = off")
-    sender = elsewhere()
-    sender.execute("create table t (i integer primary key)")
-    file = tmp_path / "t.1.csv"
-    file.write_text("1\n")
-    with pytest.raises(RunFailed) as caught:
-        load_file(sender, "t", file, ["i"], by_server=False)
-    assert "SET GLOBAL local_infile = ON" in caught.value.hint
-    sender.close()
-
-
-def test_additions_to_one_table_become_one_statement() -> None:
-    found = combined(
-        [
-            "create index a on t (x, y)",
-            "create unique index b on t (z)",
-            "create index c on u (x)",
-            "alter table t add foreign key (x) references u (x)",
-            "analyze table t",
-        ]
-    )
-    assert found == [
-        "alter table t add index a (x, y), add unique index b (z), "
-        "add foreign key (x) references u (x)",
-        "alter table u add index c (x)",
-        "analyze table t",
-    ]

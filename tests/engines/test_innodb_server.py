@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -128,24 +126,6 @@ def test_a_part_that_is_elsewhere_is_noticed(
         verify_locations(process.pid, elsewhere, (running._context.scratch,))
 
 
-def test_a_redo_log_in_shared_memory_is_mapped_by_mariadb(
-    lab: Any, golden: tuple[str, Path]
-) -> None:
-    """It has no log buffer then, and tells the log's size instead: what was set is recorded."""
-    name, folder = golden
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
-        if lab.credentials is not None:
-            os.chown(shared, lab.credentials.uid, lab.credentials.gid)
-        engine = lab.engine(name, {"innodb_log_buffer_size": "16M"})
-        engine.restore(folder, lab.places(wal=Path(shared)))
-        engine.start()
-        config = engine.effective_config()
-        mapped = {"mysql": "system calls", "mariadb": "memory-mapped"}[name]
-        assert config["log_redo_access"] == mapped
-        assert config["innodb_log_buffer_size"] == str(16 << 20)
-        engine.stop()
-
-
 def test_doublewrite_files_follow_the_engine_option(lab: Any) -> None:
     engine = lab.engine("mysql", options={"doublewrite": "wal", "version": "9"})
     places = lab.places()
@@ -154,11 +134,6 @@ def test_doublewrite_files_follow_the_engine_option(lab: Any) -> None:
     found = [f.path for f in files_of(engine) if f.path.suffix == ".dblwr"]
     assert found and all(path.is_relative_to(places["wal"]) for path in found)
     engine.kill()
-
-
-def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab: Any) -> None:
-    with pytest.raises(UsageError, match="doublewrite=wal"):
-        lab.engine("mariadb", options={"doublewrite": "wal"})
 
 
 # What is decided for every run ---------------------------------------------------
@@ -191,14 +166,6 @@ def test_a_client_through_a_tunnel_has_rights_on_our_database_alone(running: Any
 
 
 # Settings -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", FLAVOURS)
-def test_a_loose_setting_is_taken_where_the_release_has_it(lab: Any, name: str) -> None:
-    settings = {"loose_innodb_redo_log_capacity": "64M", "loose_join_cache_level": "4"}
-    engine = lab.engine(name, settings)
-    known = {"mysql": "innodb_redo_log_capacity", "mariadb": "join_cache_level"}[name]
-    assert list(engine._settings) == [known]
 
 
 def test_a_setting_that_does_not_hold_is_noticed(running: Any) -> None:
@@ -284,18 +251,6 @@ def test_the_flavour_is_what_the_server_says(lab: Any, open_path: Path) -> None:
     assert found.version == engine.version().version
     with pytest.raises(UsageError, match="is MariaDB"):
         registry.engine("mysql").available({"prefix": str(open_path)}, paths.engines_prefix())
-
-
-@pytest.mark.parametrize("name", FLAVOURS)
-def test_a_prefix_without_a_server_is_refused(name: str, open_path: Path) -> None:
-    factory = registry.engine(name)
-    with pytest.raises(UsageError, match="mariadbd or mysqld"):
-        factory.available({"prefix": str(open_path)}, open_path)
-    open_path.chmod(0o700)
-    if os.geteuid() == 0:
-        with pytest.raises(UsageError, match="cannot enter") as caught:
-            factory.available({"prefix": str(open_path)}, open_path)
-        assert f"chmod o+x {open_path}" in caught.value.hint
 
 
 def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import time
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import pytest
 from patience import PATIENCE_S
 
-from harness.sql_files import statements, text_of
+from harness.sql_files import statements
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
 from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.qgen import QUERIES, parameters
@@ -82,15 +81,6 @@ def test_log_bytes_are_counted(innodb: Any) -> None:
 def test_the_redo_log_and_its_checkpoint_are_counted(innodb: Any) -> None:
     counters = innodb.counters()
     assert counters["innodb_redo_bytes"] >= counters["innodb_redo_checkpointed_bytes"] > 0
-
-
-def test_what_engines_share_is_written_once_and_read_in_place(tmp_path: Path) -> None:
-    (tmp_path / "shared").mkdir()
-    (tmp_path / "shared" / "keys.sql").write_text("alter table t add primary key (i);\n")
-    own = tmp_path / "20_keys.sql"
-    own.write_text("-- Keys.\n\n\\ir shared/keys.sql\nanalyze;\n")
-    assert text_of(own) == "-- Keys.\n\nalter table t add primary key (i);\nanalyze;\n"
-    assert statements(tmp_path, "20_keys") == ["alter table t add primary key (i)", "analyze"]
 
 
 @pytest.mark.parametrize("stem", ["20_keys", "30_indexes", "40_foreign_keys"])

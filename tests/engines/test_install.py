@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
 import platform
 import re
-import shutil
 import stat
 import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scratch import open_directory
 
-from harness import install, registry
+from harness import install
 from harness.errors import RunFailed, UsageError
 from harness.install import debs
 from harness.install.archives import Jars, Wheel
@@ -89,13 +86,6 @@ def test_what_is_kept_is_unpacked_for_every_user(versions: Path, tmp_path: Path)
     assert not (folder / "other").exists()
 
 
-def test_a_second_install_changes_nothing(versions: Path, tmp_path: Path) -> None:
-    folder = install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    (folder / "mark").touch()
-    install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    assert (folder / "mark").exists()
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -137,43 +127,6 @@ def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(
     finally:
         os.close(handle)
     assert sorted(p.name for p in prefix.iterdir()) == [busy.name, "tiny-9.9"]
-
-
-def test_a_full_disk_is_one_reason_and_not_one_for_each_file(
-    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(self: Wheel, folder: Path, tree: Path) -> None:
-        why = f"[Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
-        raise shutil.Error([("source", f"{tree}/{n}", why) for n in range(2000)])
-
-    monkeypatch.setattr(Wheel, "unpack", full)
-    with pytest.raises(RunFailed) as failed:
-        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    assert "no space left" in failed.value.context
-    assert len(failed.value.context) < 300
-    assert list((tmp_path / "engines").iterdir()) == []
-
-
-def test_where_nothing_may_be_executed_nothing_is_installed_and_none_is_missing(
-    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prefix = tmp_path / "engines"
-    (prefix / "mariadb-1.0").mkdir(parents=True)
-    facts = SimpleNamespace(f_flag=os.ST_NOEXEC)
-    monkeypatch.setattr(os, "statvfs", lambda path: facts)
-    with pytest.raises(UsageError) as refused:
-        install.install("tiny", prefix, SilentProgress(), versions)
-    assert "noexec" in refused.value.context
-    for options in ({"version": "1.0"}, {"prefix": str(prefix / "mariadb-1.0")}):
-        with pytest.raises(UsageError) as missing:
-            registry.engine("mariadb").available(options, prefix)
-        assert "noexec" in missing.value.context
-
-
-def test_no_archive_for_this_machine(versions: Path) -> None:
-    versions.write_text(versions.read_text().replace(f" {platform.machine()}:", " vax:"))
-    with pytest.raises(UsageError, match="no build is pinned"):
-        install.pinned("tiny", versions)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
@@ -261,52 +214,6 @@ def test_a_damaged_installation_is_made_again(
     assert [path.name for path in prefix.iterdir()] == [folder.name]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        None, "", "[]", "{}", "1", "null", "[" * 100_000, '{"sizes": []}',
-        '{"source": "", "moved_on": [], "sizes": {}}',
-        '{"source": "", "moved_on": [], "sizes": 1}',
-        '{"source": "", "moved_on": 1, "sizes": {"a": 1}}',
-        '{"source": "", "moved_on": [], "sizes": {"a\\u0000b": 1}}',
-    ],
-)  # fmt: skip
-def test_a_damaged_installation_is_left_out_with_a_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], record: str | None
-) -> None:
-    pin = install.pinned("postgres")[0]
-    for folder in (pin.folder, "postgres-unknown"):
-        (tmp_path / folder).mkdir()
-        if record is not None:
-            (tmp_path / folder / "installed.json").write_text(record)
-    assert install.installed("postgres", tmp_path) == []
-    (warning,) = capsys.readouterr().err.splitlines()
-    assert warning.startswith("warning: installation-damaged: ") and pin.folder in warning
-    assert "harness engines install postgres" in warning
-
-
-def test_files_are_on_the_device_before_the_tree_has_its_name(
-    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[str] = []
-    sync, rename = os.fsync, Path.rename
-
-    def synced(handle: int) -> None:
-        done.append(Path(f"/proc/self/fd/{handle}").readlink().name)
-        sync(handle)
-
-    def renamed(path: Path, target: Path) -> Path:
-        done.append(f"rename to {target.name}")
-        return rename(path, target)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "rename", renamed)
-    install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    named = done.index("rename to tiny-9.9")
-    assert {"server", "libtiny.so", "bin", "lib", "tree", "installed.json"} <= set(done[:named])
-    assert done[named + 1 :] == ["engines"]
-
-
 # Debian packages, from a repository made here, by apt itself -------------------
 
 
@@ -391,33 +298,6 @@ def test_packages_are_unpacked_together_and_not_installed(
     assert Path("/var/lib/dpkg/status").read_bytes() == before
 
 
-def test_what_the_machine_does_after_an_update_is_not_done_and_its_settings_hold(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository.add("tinyd", "1.0", SERVER)
-    done = tmp_path / "done"
-    hooks = ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success", "Post-Invoke-Stats")
-    configuration = tmp_path / "apt.conf"
-    configuration.write_text(
-        "".join(
-            f'{scope}APT::Update::{hook} {{ "echo {scope}{hook} >> {done}"; }};\n'
-            for scope in ("", "Binary::apt-get::")
-            for hook in hooks
-        )
-        + 'Acquire::http::Proxy "http://proxy.example.org:3128";\n'
-    )
-    monkeypatch.setenv("APT_CONFIG", str(configuration))
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    apt = debs.Apt(folder, ("unstable",), "a test")
-    assert apt.versions(["tinyd"]) == {"tinyd": ["1.0"]}
-    assert not done.exists()
-    dump = subprocess.run(
-        ["apt-config", *apt._options, "dump"], check=True, capture_output=True, text=True
-    )
-    assert 'Acquire::http::Proxy "http://proxy.example.org:3128";' in dump.stdout
-
-
 def test_a_library_that_moved_on_is_taken_and_recorded(
     repository: Repository, tmp_path: Path
 ) -> None:
@@ -469,23 +349,6 @@ class Said(SilentProgress):
         self.lines.append(text)
 
 
-def test_the_mirror_is_the_one_of_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also before the first ``apt update``, as in a container image."""
-    configuration = tmp_path / "apt.conf"
-    source = tmp_path / "sources.list"
-    source.write_text("deb http://mirror.example.org/debian bookworm main\n")
-    configuration.write_text(
-        f'Dir::Etc::sourcelist "{source}"; Dir::Etc::sourceparts "/dev/null";\n'
-        f'Dir::State::lists "{tmp_path}";\n'
-    )
-    monkeypatch.setenv("APT_CONFIG", str(configuration))
-    assert debs._mirror("Debian", "a test") == "http://mirror.example.org/debian/"
-    with pytest.raises(RunFailed, match="apt has no source of Debian-Security"):
-        debs._mirror("Debian-Security", "a test")
-
-
 # Archives of a Maven repository ------------------------------------------------
 
 
@@ -524,15 +387,6 @@ def test_what_lies_below_a_folder_of_an_archive_becomes_the_tree(
     assert (folder / "bin/tinyd").stat().st_mode & 0o777 == 0o755
     assert (folder / "share/errors").stat().st_mode & 0o777 == 0o644
     assert install.installed("tiny", tmp_path / "engines")[0].source == "Maven org.tiny:tiny:3.0"
-
-
-def test_a_missing_maven_is_reported(
-    maven: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RunFailed, match="there is no mvn on this machine"):
-        install.install("tiny", tmp_path / "engines", SilentProgress(), maven)
-    assert list((tmp_path / "engines").iterdir()) == []
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from harness.drivers.loadgen.result import LoadgenResult
 from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.engine import EngineContext
 from harness.errors import RunFailed, UsageError
-from harness.host.listen_address import check_listen, own_addresses, parse_listen
+from harness.host.listen_address import parse_listen
 from harness.workload import Clients
 
 #: An answer that the workload takes for wrong, where the session is not encrypted.
@@ -288,14 +288,6 @@ def test_the_password_stands_in_no_log(server: Listening) -> None:
             assert password not in Path(f"/proc/{process.pid}/cmdline").read_text()
 
 
-def test_a_restart_listens_at_the_same_address(server: Listening) -> None:
-    before = server.connection
-    server.engine.stop()
-    server.engine.start()
-    assert server.connection == before
-    server.encrypted()
-
-
 BEYOND_A_CLIENT = {
     "postgres": (
         "COPY (SELECT 1) TO PROGRAM 'true'",
@@ -394,40 +386,3 @@ def test_a_build_without_tls_is_refused(lab: Any) -> None:
         _engine(lab, "postgres", version="18.4")
     assert "version or prefix" in refused.value.hint
     _engine(lab, "postgres", listen=None, version="18.4")
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ("0.0.0.0", "every address of this host"),
-        ("::", "every address of this host"),
-        ("server1", "not an IP address"),
-        ("10.0.0.1:70000", "70000"),
-        ("10.0.0.1:", "not an IP address"),
-    ],
-)
-def test_what_is_no_address_is_refused(given: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        parse_listen(given)
-
-
-def test_addresses_are_written_in_one_form() -> None:
-    given = ("127.0.0.1", "127.0.0.1:5433", "[fd00:0::1]:5433", "fd00:0::1", "[::1]")
-    assert [str(parse_listen(text)) for text in given] == [
-        "127.0.0.1", "127.0.0.1:5433", "[fd00::1]:5433", "fd00::1", "::1",
-    ]  # fmt: skip
-
-
-def test_another_hosts_address_is_refused_with_those_of_this_one() -> None:
-    with pytest.raises(UsageError, match="not an address of this host, which has") as refused:
-        check_listen(parse_listen("203.0.113.9"))  # RFC 5737: of nobody
-    assert all(address in refused.value.context for address in own_addresses())
-    assert "127.0.0.1" in own_addresses()
-
-
-def test_a_port_that_is_taken_is_refused() -> None:
-    with socket.create_server((ADDRESS, 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match="address already in use"):
-            check_listen(parse_listen(f"{ADDRESS}:{port}"))
-    check_listen(parse_listen(f"{ADDRESS}:{port}"))

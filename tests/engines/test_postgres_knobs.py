@@ -58,52 +58,6 @@ def test_every_value_that_a_release_takes_holds(kept: Kept) -> None:
         engine.kill()
 
 
-@pytest.mark.parametrize("method", ["lz4", "zstd"])
-def test_a_compression_that_the_build_lacks_is_refused_with_those_it_has(
-    kept: Kept, method: str
-) -> None:
-    """Whether a release has been built with it, its server alone knows."""
-    try:
-        engine = kept.restored({"wal_compression": method})
-    except UsageError as error:
-        assert (
-            "Available values: pglz" in error.context
-            and method not in error.context.split("Available values")[1]
-        )
-        return
-    engine.start()
-    assert engine.effective_config()["wal_compression"] == method
-    engine.kill()
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "told"),
-    [
-        ("wal_compression", "gzip", "Available values: pglz"),
-        ("checkpoint_timeout", "10s", "outside the valid range"),
-        ("max_wal_size", "1MB", "outside the valid range"),
-        ("max_wal_size", "16MB", "max_wal_size=16MB"),
-        ("min_wal_size", "31MB", "min_wal_size=31MB"),
-        ("synchronous_commit", "sometimes", "Available values: local"),
-        ("full_page_writes", "never", "requires a Boolean value"),
-    ],
-)
-def test_a_value_that_is_none_is_refused_with_what_there_is(
-    kept: Kept, setting: str, value: str, told: str
-) -> None:
-    with pytest.raises(UsageError, match=told):
-        kept.engine({setting: value})
-
-
-def test_the_log_must_hold_two_segments_of_the_requested_size(
-    kept: Kept,
-) -> None:
-    options = {"wal_segment_size_mb": 64}
-    with pytest.raises(UsageError, match=r"max_wal_size=100MB.* 64"):
-        kept.engine({"max_wal_size": "100MB"}, options)
-    kept.engine({"max_wal_size": "128MB"}, options)
-
-
 def test_a_setting_that_a_dataset_overrides_fails_the_start(kept: Kept) -> None:
     """ALTER DATABASE … SET goes with the data, and the configuration file would say otherwise."""
     engine = kept.restored({})

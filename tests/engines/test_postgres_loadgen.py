@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,11 +9,8 @@ from typing import Any
 
 import pytest
 from native_client import COUNTS, Native, loaded, operation
-from patience import PATIENCE_S
 
 from engines.postgres.external import _may_set_logging
-from harness.drivers.result import WindowCallbacks
-from harness.errors import RunFailed
 from harness.progress import SilentProgress
 
 
@@ -122,24 +117,6 @@ def test_values_arrive_as_they_are_for_every_type(native: Native) -> None:
         " left join (select distinct c_last from customer) c on c_last = last where by = 1"
     )
     assert names[0][0] == names[0][1] > 0
-
-
-def test_a_connection_that_the_server_ends_is_lost(native: Native) -> None:
-    def end() -> None:
-        ended = (
-            "select pg_terminate_backend(pid) from pg_stat_activity"
-            " where query like '%tpcc_%' and pid <> pg_backend_pid()"
-        )
-        with closing(native.engine.connect()) as connection:
-            while not connection.execute(ended).rows:  # not one has begun yet
-                time.sleep(0.05)
-
-    watch = WindowCallbacks(on_measuring=lambda: threading.Timer(0.5, end).start())
-    began = time.monotonic()
-    with pytest.raises(RunFailed, match=r"(?i)terminating connection|closed the connection"):
-        native.run(seconds=2 * PATIENCE_S, watch=watch)
-    assert time.monotonic() - began < PATIENCE_S
-    native.holds()
 
 
 def test_every_statement_reaches_its_rows_by_an_index(native: Native) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from engines.postgres import counters
 from harness.engine import QueryTimeout
 from harness.errors import RunFailed
 from harness.monitors import MonitorContext
@@ -153,48 +149,3 @@ def delta(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, 
         n for n in names if n.startswith("postgres_") and "written" not in n and "fsync" not in n
     ]
     return {n: after[n] - before[n] for n in ours if after[n] != before[n]}
-
-
-def test_counters_come_after_a_restart_too(started: Any) -> None:
-    started.connect()
-    first = started.counters()
-    started.stop()
-    started.start()
-    started.connect()
-    assert set(started.counters()) == set(first)
-    started.kill()
-
-
-def test_what_the_server_does_not_know_is_left_out(lab: Any, empty_cluster: Path) -> None:
-    for timing in ("off", "on"):
-        engine = lab.started("postgres", empty_cluster, {"track_io_timing": timing})
-        found = engine.counters()
-        assert ("postgres_block_read_ns" in found) == (timing == "on")
-        assert "postgres_blocks_read_bytes" in found
-        engine.kill()
-
-
-def test_a_release_that_cannot_publish_its_sums_has_none() -> None:
-    class Old:
-        info = SimpleNamespace(server_version=140012)
-
-    old: Any = Old()
-    assert counters.read(old, "harness") == {}
-
-
-def test_a_full_disk_during_a_load_is_reported(lab: Any, empty_cluster: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    small = lab.directory("small")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m,mode=777", "none", small], check=True)
-    try:
-        engine = lab.engine("postgres")
-        engine.restore(empty_cluster, lab.places(index=small))
-        engine.start()
-        connection = engine.connect()
-        connection.execute("create table t as select generate_series(1, 1000000) as i")
-        with pytest.raises(RunFailed, match=r"No space left|wrote only \d+ of \d+ bytes"):
-            connection.execute("create index t_i on t (i) tablespace harness_index")
-        engine.stop()
-    finally:
-        subprocess.run(["umount", small], check=True)

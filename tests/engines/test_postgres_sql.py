@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engines._loading import FileLoad
-from engines._workers import Job, Schedule
 from engines.postgres import explain
 from engines.postgres.engine import ManagedPostgres
-from engines.postgres.load import copy_jobs
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 
@@ -103,42 +99,6 @@ def test_a_bad_row_names_table_and_line(lab: Any, tpch_csv: Any, empty_cluster: 
             engine.sql("tpch"), tpch_csv.files | {"nation": [bad]}, {}, SilentProgress()
         )
     assert "line 2" in caught.value.hint
-
-
-def test_files_that_the_server_may_not_read_are_found(loaded: Any, tpch_csv: Any) -> None:
-    readable = [path for paths in tpch_csv.files.values() for path in paths]
-    server = loaded._loader()._server
-    assert server.can_read(readable)
-    assert not server.can_read([*readable, Path("/etc/shadow")])
-
-
-def test_tables_are_spread_only_where_one_connection_would_hold_up_many(tpch_csv: Any) -> None:
-    no_task: Any = None
-    load: FileLoad[Any] = FileLoad(tpch_csv.files, no_task)
-    few, many = (list(copy_jobs(load, connections, True)) for connections in (2, 16))
-    assert len([j for j in few if "lineitem" in j.tables]) == 1
-    spread = [j for j in many if "lineitem" in j.tables]
-    assert len(spread) == len(tpch_csv.files["lineitem"]) and all(j.shared for j in spread)
-
-
-def test_a_job_waits_for_the_earlier_stages_of_its_tables_only() -> None:
-    def job(stage: int, table: str, weight: int, shared: bool = False) -> Job:
-        return Job(stage, frozenset({table}), shared, weight, lambda connection: None)
-
-    big, small = job(1, "big", 9), job(1, "small", 1)
-    big_index, other_index = job(2, "big", 9, shared=True), job(2, "big", 8, shared=True)
-    small_index = job(2, "small", 1)
-    schedule = Schedule([small_index, big_index, small, other_index, big])
-    assert [schedule.take(), schedule.take()] == [big, small]
-    schedule.done(small)
-    assert schedule.take() is small_index  # while big is still being copied
-    taken: list[Job | None] = []
-    waiter = threading.Thread(target=lambda: taken.append(schedule.take()))
-    waiter.start()
-    assert taken == []
-    schedule.done(big)
-    waiter.join(10)
-    assert taken == [big_index] and schedule.take() is other_index
 
 
 QUERIES = {

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from observed_waits import executing, observed
 from patience import eventually
@@ -16,7 +15,6 @@ from patience import eventually
 from engines.postgres.waits import ActivityObserver
 from harness.monitors import MonitorContext
 from harness.monitors.waits import WaitMonitor
-from harness.waits import Observation
 
 
 @pytest.fixture(scope="module")
@@ -66,22 +64,6 @@ def test_the_checkpointer_is_at_work_in_a_checkpoint(server: Any) -> None:
     finally:
         enough.set()
         thread.join()
-
-
-def test_a_checkpointer_that_waits_for_nothing_is_at_work(server: Any) -> None:
-    def connect() -> psycopg.Connection[Any]:
-        raw: psycopg.Connection[Any] = server.connect().raw
-        raw.execute("set search_path = another, pg_catalog")
-        return raw
-
-    server.connect().raw.execute("""create schema another;
-        create function another.pg_stat_get_activity(int) returns table (pid int, state text,
-            state_change timestamptz, wait_event_type text, wait_event text, backend_type text)
-        language sql as $$ values (1, null, null::timestamptz, null, null, 'checkpointer'),
-            (1, null, null, 'Activity', 'CheckpointerMain', 'checkpointer') $$""")
-    observer = ActivityObserver(connect, local=True)
-    assert observer.observe() == [Observation("background", "checkpoint")]
-    observer.close()
 
 
 def test_asynchronous_reads_of_release_18_are_data_reads_of_the_foreground(

@@ -79,16 +79,6 @@ def test_a_setting_that_the_engine_does_not_accept(
     assert not any((module_lab.root / f"{module_lab.made}-s").iterdir())
 
 
-@pytest.mark.parametrize("name", SERVERS)
-@pytest.mark.parametrize("option", ["start_timeout_s", "stop_timeout_s"])
-def test_a_timeout_that_is_not_a_positive_number(module_lab: Any, name: str, option: str) -> None:
-    assert option in registry.engine(name).options
-    for value in ("0", "-1", "soon", "nan", None):
-        with pytest.raises(UsageError) as caught:
-            module_lab.engine(name, options={option: value})
-        assert caught.value.problem == f"engine option {option}={value}"
-
-
 @pytest.mark.parametrize("name", (*SERVERS, "rocksdb"))
 def test_a_release_that_is_not_installed(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="installations found") as caught:

@@ -8,22 +8,18 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rocksdb_store import RECORDS, Store, loaded
 
-from engines.rocksdb import options
-from engines.rocksdb.installation import Answer, ask
 from harness import paths
 from harness.engine import FileSettings
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.experiment.tuning import settings_for
 from harness.registry import engine as factory_of
 from harness.supervise.process import alive
-from harness.workload import Clients
 
 RECORDINGS = Path(__file__).parent / "recordings"
 TABLE_FACTORY = "block_based_table_factory"
@@ -52,13 +48,6 @@ def open_files(engine: Any) -> list[Path]:
         except OSError:
             continue
     return found
-
-
-def test_it_is_what_its_protocols_say(lab: Any) -> None:
-    engine = lab.engine("rocksdb")
-    version = engine.version()
-    assert version.version in version.build
-    assert engine.inside_client and engine.native_backend and engine.sql_folder is None
 
 
 def test_data_and_log_lie_where_they_were_placed(lab: Any, golden: Path, elsewhere: Path) -> None:
@@ -129,43 +118,6 @@ def test_the_block_cache_is_read_back(lab: Any, golden: Path, asked: str, size: 
     assert f"block_cache={size};" in store.connection["options"][TABLE_FACTORY]
 
 
-def test_a_block_cache_of_another_size_is_refused(
-    lab: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Planted: a library that takes half of it."""
-    monkeypatch.setattr(options, "ask", lambda library, *asked: replace(
-        ask(library, *asked), block_cache_bytes=8 << 20
-    ))  # fmt: skip
-    with pytest.raises(UsageError, match="block_cache=16777216 would be 8388608"):
-        lab.engine("rocksdb", {"block_cache": "16M"})
-
-
-def test_a_block_cache_of_nothing_is_none(lab: Any, golden: Path) -> None:
-    store = Store.of(lab, {"block_cache": "0"}).restored(golden, lab.places())
-    told = store.run().engine.end
-    # A block that two threads want in the same moment is found by the second.
-    hits, misses = (told[f"rocksdb_block_cache_data_{n}_count"] for n in ("hit", "miss"))
-    assert misses > 100 and hits < 0.1 * misses
-
-
-def test_without_direct_io_where_it_is_tried_it_is_not_refused(
-    lab: Any, golden: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Planted: a file system of temporary files that has none, as the library says it."""
-
-    def told(library: Path, text: str = "", row_cache_bytes: int = 0) -> Answer:
-        if "use_direct_reads=true" in text:
-            return Answer("IO error: While open a file with O_DIRECT: Invalid argument", "", None)
-        return ask(library, text, row_cache_bytes)
-
-    monkeypatch.setattr(options, "ask", told)
-    engine = lab.engine("rocksdb", {"use_direct_reads": "true", "block_cache": "16M"})
-    restored = Store(engine, Clients(lab.supervisor, None, golden)).restored(golden, lab.places())
-    assert restored.connection["options"]["use_direct_reads"] == "true"
-    with pytest.raises(UsageError, match="num_levels=1 would be"):
-        lab.engine("rocksdb", {"use_direct_reads": "true", "num_levels": "1"})
-
-
 def test_a_run_without_an_options_file_is_not_taken_for_one_that_was_checked(
     lab: Any, golden: Path
 ) -> None:
@@ -214,23 +166,6 @@ def test_options_come_from_a_file_as_rocksdb_writes_it(
     second.engine.stop()
 
 
-def test_a_file_that_is_no_options_file_is_refused_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "OPTIONS"
-    for text, words in (
-        ("write_buffer_size=1\n", f"{path}:1"),
-        ('[DBOptions]\n[CFOptions "other"]\n', f"{path}:2"),
-        ("[Elephants]\n", "[Elephants]"),
-        ("", "no options"),
-        ('[CFOptions "default"]\ncomparator=rev\n', "comparator=rev is not supported"),
-    ):
-        path.write_text(text)
-        with pytest.raises(UsageError) as caught:
-            settings_of(path)
-        assert words in str(caught.value)
-    with pytest.raises(UsageError, match="No such file"):
-        settings_of(tmp_path / "none")
-
-
 @pytest.mark.parametrize(
     ("release", "left_out"),
     [
@@ -248,31 +183,6 @@ def test_a_file_of_an_older_release_is_read_with_a_list_of_what_does_not_apply(
     assert not set(left_out) & set(found.values)
     assert found.values["max_bytes_for_level_multiplier"] == "10.000000"
     Store.of(lab, found.values)  # which opens a database with them
-
-
-def test_a_struct_keeps_the_members_that_a_file_does_not_name(lab: Any, tmp_path: Path) -> None:
-    path = tmp_path / "OPTIONS"
-    path.write_text('[CFOptions "default"]\n  compression_opts={level=3;}\n')
-    found = settings_of(path)
-    assert not found.warnings
-    assert Store.of(lab, found.values).engine.format_options() == {"compression_opts": "{level=3;}"}
-
-
-def test_all_that_is_wrong_in_a_file_is_reported_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "OPTIONS"
-    path.write_text('[DBOptions]\n max_jobs=1\n[CFOptions "default"]\n buffers=2\n')
-    with pytest.raises(UsageError) as unknown:
-        settings_of(path)
-    assert "line 2: max_jobs" in unknown.value.context
-    assert "line 4: buffers" in unknown.value.context
-    path.write_text(
-        "[Version]\n rocksdb_version=5.1.1\n[DBOptions]\n max_open_files=many\n"
-        '[CFOptions "default"]\n compression=kSqueeze\n num_levels=7\n'
-    )
-    with pytest.raises(UsageError) as rejected:
-        settings_of(path)
-    assert all(n in rejected.value.context for n in ("max_open_files=many", "compression=kSqueeze"))
-    assert "num_levels" not in rejected.value.context
 
 
 def test_only_options_that_decide_the_files_are_in_the_dataset_key(lab: Any) -> None:
@@ -334,12 +244,6 @@ def test_java_s_tickers_have_the_native_client_s_names(lab: Any, golden: Path) -
     assert counters.keys() <= store.run(duration_ns=100_000_000).engine.end.keys()
 
 
-def test_without_statistics_there_are_no_tickers(lab: Any, golden: Path) -> None:
-    store = Store.of(lab, options={"statistics": "off"}).restored(golden, lab.places())
-    told = store.run(duration_ns=200_000_000).engine.end
-    assert "rocksdb_number_keys_read_count" not in told
-
-
 def test_a_damaged_table_fails_the_run_in_rocksdbs_words(lab: Any, golden: Path) -> None:
     places = lab.places()
     store = Store.of(lab, {"compression": "kNoCompression"}).restored(golden, places)
@@ -367,16 +271,6 @@ def test_a_killed_client_does_not_keep_the_data_open(lab: Any, golden: Path) -> 
     assert store.verified().missing == 0
 
 
-def test_a_second_client_is_refused_while_one_has_it_open(lab: Any, golden: Path) -> None:
-    store = Store.of(lab).restored(golden, lab.places())
-
-    def second() -> None:
-        store.verified()
-
-    with pytest.raises(RunFailed, match="has it open"):
-        store.run(measuring=second, duration_ns=20_000_000_000)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted by root only")
 def test_a_full_disk_fails_the_run_with_its_reason(lab: Any, golden: Path) -> None:
     small = lab.directory("small")
@@ -387,23 +281,3 @@ def test_a_full_disk_fails_the_run_with_its_reason(lab: Any, golden: Path) -> No
             store.run(duration_ns=60_000_000_000)
     finally:
         subprocess.run(["umount", small], check=True)
-
-
-def test_another_rocksdb_is_named_by_its_prefix(lab: Any, tmp_path: Path) -> None:
-    pinned = Path(lab.engine("rocksdb").library)
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / pinned.name).symlink_to(pinned)
-    version = factory_of("rocksdb").available({"prefix": str(tmp_path)}, tmp_path)
-    assert version.source == str(tmp_path)
-    with pytest.raises(UsageError, match=r"librocksdb\.so"):
-        factory_of("rocksdb").available({"prefix": str(tmp_path / "lib" / "none")}, tmp_path)
-
-
-def test_a_library_without_the_c_interface_is_refused_with_words(lab: Any) -> None:
-    prefix = lab.directory("prefix")
-    source = prefix / "empty.c"
-    source.write_text("int nothing;\n")
-    library = prefix / "librocksdb.so"
-    subprocess.run(["gcc", "-shared", "-o", str(library), str(source)], check=True)
-    with pytest.raises(UsageError, match="rocksdb_options_create"):
-        factory_of("rocksdb").available({"prefix": str(prefix)}, prefix)

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 from rocksdb_store import Store, loaded
 
 from engines.rocksdb.background import background_tasks
@@ -41,22 +40,6 @@ def test_jobs_that_overlap_are_one_time_at_work() -> None:
 def test_a_job_that_did_not_end_lasts_until_the_database_was_closed() -> None:
     log = event(1, "flush_started", 1)
     assert background_tasks(log, AHEAD, 1009 * S) == {"flush": [(1001 * S, 1009 * S)]}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "EVENT_LOG_v1 {",
-        "EVENT_LOG_v1 []",
-        'EVENT_LOG_v1 {"time_micros": "soon", "job": 1, "event": "flush_started"}',
-        'EVENT_LOG_v1 {"time_micros": 1, "job": [1], "event": "flush_started"}',
-        "EVENT_LOG_v1 " + "[" * 100_000,
-        event(1, "flush_finished", 1),
-        event(1, "table_file_creation", 1),
-    ],
-)
-def test_other_lines_say_nothing(line: str) -> None:
-    assert background_tasks(line, AHEAD, 1009 * S) == {}
 
 
 def test_a_flush_of_a_run_is_found_in_its_log(lab: Any, tmp_path: Path) -> None:

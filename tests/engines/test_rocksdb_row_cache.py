@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from rocksdb_store import RECORDS, Store, loaded
 
-from harness import paths
-from harness.drivers.loadgen import processes
-from harness.errors import RunFailed, UsageError
-from harness.registry import engine as factory_of
+from harness.errors import RunFailed
 
 SIZE = 16 << 20
 #: Of each record some.
@@ -63,13 +60,6 @@ def test_its_size_is_given_in_bytes(lab: Any, golden: Path, asked: str) -> None:
     assert properties["rocksdb.row_cache_bytes"] == str(SIZE)
 
 
-def test_data_are_loaded_without_it_and_are_the_same(lab: Any) -> None:
-    engine = lab.engine("rocksdb", {"row_cache": "16M"})
-    assert engine.format_options() == {}
-    engine.initialise(lab.places())
-    assert engine.native_connection()["row_cache_bytes"] == 0
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -89,42 +79,3 @@ def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: 
     log.write_text(text.replace(f"Options.row_cache: {SIZE}", line))
     with pytest.raises(RunFailed, match=words):
         store.engine.stop()
-
-
-def test_an_options_file_that_names_it_is_refused_with_its_line(tmp_path: Path) -> None:
-    """RocksDB does not write it there, and reads no file that has it."""
-    path = tmp_path / "OPTIONS"
-    path.write_text("[DBOptions]\n  max_background_jobs=3\n  row_cache=67108864\n")
-    factory: Any = factory_of("rocksdb")
-    with pytest.raises(UsageError) as caught:
-        factory.settings_of_file({"options_file": str(path)}, paths.engines_prefix())
-    assert f"{path}:3" in str(caught.value) and "--set row_cache=" in caught.value.hint
-
-
-@pytest.fixture
-def without(lab: Any) -> Path:
-    """Where the pinned library lies with that function under another name."""
-    prefix: Path = lab.directory("prefix")
-    prefix.chmod(0o755)
-    pinned = Path(lab.engine("rocksdb").library)
-    library = prefix / "librocksdb.so"
-    named = b"\0rocksdb_options_set_row_cache\0"
-    code = pinned.read_bytes()
-    assert named in code
-    library.write_bytes(code.replace(named, named.replace(b"row", b"raw")))
-    library.chmod(0o755)
-    return prefix
-
-
-def test_a_library_without_it_is_refused_if_it_is_requested(
-    lab: Any, golden: Path, without: Path
-) -> None:
-    options = {"prefix": str(without)}
-    store = Store.of(lab, {}, options).restored(golden, lab.places())
-    assert store.run(duration_ns=100_000_000).operations
-    assert lab.engine("rocksdb", {"row_cache": "0"}, options)
-    with pytest.raises(UsageError, match="has no function rocksdb_options_set_row_cache"):
-        lab.engine("rocksdb", {"row_cache": "16M"}, options)
-    connection = {**store.connection, "row_cache_bytes": SIZE}
-    with pytest.raises(RunFailed, match="C interface has no row cache"):
-        processes.drive([store.spec(task="load", connection=connection)], store.clients)

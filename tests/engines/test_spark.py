@@ -98,26 +98,6 @@ def test_every_answer_is_right_with_plans_and_counters(loaded: Any) -> None:
     assert written["18"] > written["6"] > 0
 
 
-def test_streams_run_at_the_same_time(loaded: Any, source: Path) -> None:
-    params: dict[str, Any] = {
-        "scale": 0.01,
-        "cache": "warm",
-        "test": "throughput",
-        "refresh": False,
-        "warmups": 0,
-    }
-    parsed = TpchParams.from_mapping(params)
-    outcome = WORKLOAD.measure(parsed, WarmSession(loaded, SilentProgress(), source))
-    assert {check.status for check in outcome.checks} == {"passed"}
-    assert len(outcome.checks) == 2 * len(QUERIES)
-
-
-def test_refresh_functions_are_refused(loaded: Any) -> None:
-    params = TpchParams.from_mapping({"scale": 0.01, "test": "power"})
-    with pytest.raises(UsageError, match="Parquet"):
-        WORKLOAD.check_engine(params, "native", loaded, {})
-
-
 def test_data_are_restored_elsewhere_and_files_are_evicted(loaded: Any, lab: Lab) -> None:
     config = loaded.effective_config()
     loaded.stop()

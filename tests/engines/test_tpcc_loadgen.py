@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,34 +91,6 @@ def test_missing_rows_are_an_error(empty: Native) -> None:
         empty.engine.native_load(
             "tpcc", lambda _: {**COUNTS, "stock": 99_999}, COUNTS, SilentProgress()
         )
-
-
-@pytest.mark.only("mysql")
-def test_a_server_that_accepts_no_files_is_reported(empty: Native) -> None:
-    with closing(empty.engine.connect()) as connection:
-        connection.execute("create table item (i_id int)")
-        connection.execute("set global local_infile = off")
-    with pytest.raises(RunFailed, match="SET GLOBAL local_infile = ON"):
-        empty.load(empty.engine.native_connection())
-
-
-@pytest.mark.only("mysql")
-def test_no_load_waits_for_a_lock_on_a_whole_empty_table(empty: Native) -> None:
-    """Two connections that would both wait for it deadlock."""
-
-    def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-        with closing(empty.engine.connect()) as other:
-            other.execute("set session transaction isolation level read committed")
-            other.execute("begin")
-            other.execute("select * from item where i_id = 1 for update")
-            release = threading.Timer(PATIENCE_S, partial(other.execute, "rollback"))
-            release.start()
-            rows = empty.load(connection)
-            assert release.is_alive()
-            release.cancel()
-            return rows
-
-    empty.engine.native_load("tpcc", fill, COUNTS, SilentProgress())
 
 
 # Running ------------------------------------------------------------------------
@@ -311,42 +282,6 @@ REFUSED = {
         ("OrderStatus when :w_id (:w_id)", "must be PROCEDURE"),
     ),
 }
-
-
-def test_a_refused_statement_ends_the_run_with_the_server_s_words(native: Native) -> None:
-    for statement, words in REFUSED[native.engine.name]:
-        began = time.monotonic()
-        with pytest.raises(RunFailed, match=words) as caught:
-            native.run(
-                seconds=2 * PATIENCE_S,
-                statements={"order_status": statement},
-                mix={"order_status": 100},
-            )
-        assert "order_status" in caught.value.context
-        assert time.monotonic() - began < PATIENCE_S
-
-
-#: A member of the connection with a wrong value, and the words of the error.
-UNCONNECTED = {
-    "postgres": (
-        ("password", "wrong", "password authentication failed"),
-        ("database", "nowhere", 'database "nowhere" does not exist'),
-        ("no_such_keyword", "x", 'invalid connection option "no_such_keyword"'),
-        ("port", [1], r"connection\.port"),
-    ),
-    "mysql": (("password", "wrong", "Access denied"),),
-    "voltdb": (
-        ("password", "0" * 64, "refuses user"),
-        ("isolation", "read committed", "always serializable"),
-        ("isolation", "repeatable read", "always serializable"),
-    ),
-}
-
-
-def test_a_wrong_connection_is_an_error(native: Native) -> None:
-    for member, value, words in UNCONNECTED[native.engine.name]:
-        with pytest.raises(RunFailed, match=words):
-            native.run(connection=connection_with(native, **{member: value}))
 
 
 @pytest.mark.only("postgres", "mysql")

@@ -49,14 +49,6 @@ _LOADED_MICROSECONDS = 1_577_836_800_000_000
 # Settings -----------------------------------------------------------------------
 
 
-def test_it_says_what_it_is(lab: Any) -> None:
-    engine = lab.engine("voltdb")
-    assert engine.sql("tpcc").is_dir() and engine.lost_when_killed
-    assert engine.version().version == "10.0"
-    assert "Java" in engine.version().build
-    assert engine.supported_parts == {"data", "memory"}
-
-
 def test_passwords_are_hashed_in_the_deployment_file() -> None:
     text = deployment(settled({"snapshot_enabled": "off"}, 4), Path("/s & t"), "secret")
     assert "secret" not in text

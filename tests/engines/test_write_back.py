@@ -66,12 +66,6 @@ def test_postgresql_s_window_is_a_whole_number_of_checkpoints(counters, codes):
     assert postgres(**counters) == codes
 
 
-def test_a_server_without_these_counters_gets_no_warning():
-    assert not list(of_postgres({}, {}, S, interval_s=300, block_bytes=8192))
-    assert not list(of_innodb({}))
-    assert not list(of_rocksdb({}))
-
-
 @pytest.mark.parametrize(
     ("checkpointed_mb", "codes"),
     [

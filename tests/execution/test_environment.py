@@ -11,11 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from harness.errors import RunFailed, UsageError
+from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.progress import SilentProgress
 from harness.store.datasets import DatasetStore
-from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.supervise.user_files import refuse_writable
@@ -106,26 +105,3 @@ def test_a_library_is_preloaded_from_where_only_root_writes(
         refuse_writable(used.parent)
     assert library.exists()
     assert used.exists() == (place == "open")
-
-
-def test_scratch_is_short_and_in_no_temporary_directory_of_the_environment(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path / ("x" * 100)))
-    with environment.scratch() as scratch:
-        assert scratch.parent == workdirs.base()
-    assert not scratch.exists()
-
-
-@pytest.mark.parametrize("error", [None, RunFailed("start", "it ended"), KeyError("it ended")])
-def test_a_directory_that_another_program_removes_is_reported_as_that(
-    environment: Environment, tier: Path, error: Exception | None
-) -> None:
-    with pytest.raises(RunFailed) as failure, environment.directory(tier / "work" / "a") as made:
-        made.rmdir()
-        if error is not None:
-            raise error
-    assert f"another program removed {made}" in failure.value.context
-    assert ("it ended" in failure.value.context) == (error is not None)
-    assert bool(failure.value.traceback) == isinstance(error, KeyError)
-    assert not made.exists()

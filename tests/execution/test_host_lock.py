@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from patience import eventually
 
 from harness.errors import RunFailed
 from harness.execution import host_lock
-from harness.execution.host_lock import Places, one_at_a_time, working_ns
+from harness.execution.host_lock import Places, one_at_a_time
 from harness.progress import SilentProgress
 from harness.supervise.supervisor import Supervisor
 
@@ -225,24 +224,6 @@ def test_a_user_waits_for_root(places, monkeypatch):
     assert f"process {os.getpid()}" in reports.lines[0]
 
 
-def test_whoever_waits_is_told_command_process_and_since_when(shared):
-    reports = Reports()
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(shared)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    present(holder.stdout).readline()
-    waiting = threading.Thread(target=lambda: enter(reports, shared))
-    waiting.start()
-    while not reports.lines:
-        time.sleep(0.01)
-    holder.communicate()
-    waiting.join()
-    assert re.search(
-        rf"process {holder.pid} of user \w+, since \d{{4}}-[\d: -]+: .*import pathlib",
-        reports.lines[0],
-    )
-
-
 def test_a_command_line_cannot_write_to_the_terminal(shared):
     escape = subprocess.Popen(["\x1b[2Jsleep", "1000"], executable="/bin/sleep")
     try:
@@ -252,23 +233,6 @@ def test_a_command_line_cannot_write_to_the_terminal(shared):
     finally:
         escape.kill()
         escape.wait()
-
-
-def test_the_time_of_waiting_is_not_working_time(shared):
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(shared)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    present(holder.stdout).readline()
-
-    class Ends(SilentProgress):
-        def say(self, text: str) -> None:
-            time.sleep(0.2)
-            holder.communicate()
-
-    before, began = working_ns(), time.monotonic_ns()
-    enter(Ends(), shared)
-    waited = (time.monotonic_ns() - began) - (working_ns() - before)
-    assert waited >= 200_000_000
 
 
 def test_the_supervisor_keeps_the_lock_until_it_has_cleaned_up(shared, tmp_path):

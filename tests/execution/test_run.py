@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from example_run import SPEC
 
-from harness.errors import RunFailed
 from harness.execution.run import Program, Run
 from harness.progress import SilentProgress
 from harness.store.checkpoint import Attempt
@@ -27,18 +26,6 @@ def record() -> Run:
     return Run(SPEC, ENV, ATTEMPT, [])
 
 
-def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) -> None:
-    tiers = {
-        name: SimpleNamespace(claim=SimpleNamespace(price_per_gb=price))
-        for name, price in {"dram": 5.0, "ssd": None}.items()
-    }
-    env: Any = SimpleNamespace(**vars(ENV), tiers=tiers, argv=())
-    one = Run(SPEC, env, ATTEMPT, [])
-    with one.storing(Store(tmp_path)):
-        manifest = one._manifest(PROGRAM)
-    assert (manifest["tiers"], manifest["prices_per_gb"]) == ([], {"dram": 5.0})
-
-
 @pytest.mark.parametrize(
     "error",
     [KeyError("rows"), AssertionError(), MemoryError(), RecursionError("deep"), OSError(5, "I/O")],
@@ -52,13 +39,6 @@ def test_whatever_is_raised_is_stored_with_its_traceback(tmp_path: Path, error: 
     found = stored.document["error"]
     assert found["type"] == "RunFailed" and found["context"]
     assert type(error).__name__ in found["traceback"] and "raise error" in found["traceback"]
-
-
-def test_an_error_that_explains_itself_has_no_traceback(tmp_path: Path) -> None:
-    one = record()
-    with one.storing(Store(tmp_path)):
-        raise RunFailed("start", "it did not", "look at its log")
-    assert "traceback" not in one.stored.document["error"]
 
 
 @pytest.mark.parametrize(

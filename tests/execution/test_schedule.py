@@ -23,11 +23,6 @@ def run(key: str, expected: int | None) -> Item:
     return Item("run", key, expected)
 
 
-def test_loading_and_runs_are_in_it():
-    left = time_left(Clock(), Item("load", "data", 100), run("a", 10), run("b", 20))
-    assert left.left_ns() == 130
-
-
 def test_estimates_follow_what_runs_took_here():
     clock = Clock()
     left = time_left(clock, Item("load", "data", 100), run("a", 10), run("b", 20))
@@ -56,34 +51,3 @@ def test_without_an_estimate_nothing_is_known_until_a_run_has_ended():
         assert left.left_ns() is None
         done()
     assert left.left_ns() == 60
-
-
-def test_waiting_for_another_harness_shortens_nothing_and_is_expected_again():
-    clock = Clock()
-    left = time_left(clock, run("a", 10), run("b", 10))
-    with left.doing("run", "a") as done:
-        clock.now, clock.waited = 30, 30
-        assert left.left_ns() == 20
-        clock.now += 10
-        done()
-    assert left.left_ns() == 40
-
-
-def test_a_run_that_fails_says_nothing_of_the_others():
-    clock = Clock()
-    left = time_left(clock, run("a", 10), run("b", 10))
-    with left.doing("run", "a"):
-        clock.now += 1
-    assert left.left_ns() == 10
-
-
-def test_further_attempts_are_not_of_the_list():
-    clock = Clock()
-    left = time_left(clock, run("a", 10), run("a", 10))
-    for _ in range(2):
-        with left.doing("run", "a") as done:
-            clock.now += 10
-            done()
-    with left.doing("run", "a"):
-        assert left.left_ns() == 10
-    assert left.left_ns() == 0

@@ -3,18 +3,12 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.experiment.expression import evaluate, is_expression
+from harness.experiment.expression import evaluate
 
 
 def test_variables_units_and_functions():
     assert evaluate("= 0.25 * memory", {"memory": 8 * 2**30}, "x.yml:3") == 2 * 2**30
     assert evaluate("=max(4 * MiB, memory // 64)", {"memory": 0}, "x.yml:3") == 4 * 2**20
-
-
-def test_only_text_that_begins_with_an_equals_sign_is_one():
-    assert is_expression(" = 1")
-    assert not is_expression("on")
-    assert not is_expression(8)
 
 
 @pytest.mark.parametrize(

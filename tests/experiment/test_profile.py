@@ -144,15 +144,6 @@ def test_an_emulated_tier_is_in_the_specs_of_placements_that_use_it():
         assert (spec.hash() == other.hash()) != used
 
 
-def test_specs_name_what_is_emulated_and_the_plan_keeps_where():
-    text = PROFILE.replace("fixed:\n", "fixed:\n  emulate: [pmem, cxl]\n")
-    plan = plan_of(text, emulate=("pmem=/dev/shm/x",))
-    assert plan.emulate == ("pmem=/dev/shm/x", "cxl")
-    assert {spec.emulate for spec in plan.runs} == {(), ("pmem",)}
-    schemas.validate(plan.runs[0].to_json(), "run-spec", "spec")
-    assert plan_of(text).hash == plan.hash
-
-
 @pytest.mark.parametrize(
     ("error", "asked"),
     [
@@ -168,20 +159,6 @@ def test_what_engines_and_host_refuse_is_named_with_its_line(error, asked):
     with pytest.raises(UsageError) as refused, plan_of(PROFILE).blaming():
         raise error
     assert refused.value.problem == asked
-
-
-def test_repeats_have_an_end(tmp_path):
-    file = tmp_path / "p.yml"
-    file.write_text(PROFILE.replace("repeats: 3", "repeats: 100000"))
-    with pytest.raises(UsageError, match="10000"):
-        load_profile(file)
-
-
-def test_installed_profiles_are_found_by_name_and_a_typo_is_refused():
-    assert find_profile("demo").name == "demo.yml"
-    with pytest.raises(UsageError) as refused:
-        find_profile("dmeo")
-    assert "did you mean 'demo'" in refused.value.context
 
 
 @pytest.mark.parametrize("name", sorted(known_profiles()))
@@ -216,10 +193,6 @@ def test_a_run_is_made_in_the_modes_it_names(position, emulate, modes):
     assert [mode for mode in every if spec.runs_in(mode)] == modes.split()
 
 
-def test_specs_without_processors_do_not_mention_them():
-    assert "cpus" not in plan_of(PROFILE).runs[0].to_json()
-
-
 def test_another_size_scales_all_that_depends_on_it(tmp_path):
     file = tmp_path / "p.yml"
     file.write_text(PROFILE)
@@ -228,17 +201,6 @@ def test_another_size_scales_all_that_depends_on_it(tmp_path):
     file.write_text(PROFILE.replace("size: 2\n", "").replace("size", "2"))
     with pytest.raises(UsageError, match="no size"):
         load_profile(file, size=0.5)
-
-
-def test_a_size_that_is_too_small_is_refused_with_the_smallest(tmp_path):
-    """Half a GiB of memory for each unit of size: 128 MiB is a quarter of one."""
-    file = tmp_path / "profile.yml"
-    file.write_text(PROFILE)
-    with pytest.raises(UsageError, match=r"smallest --size is 0\.25$"):
-        load_profile(file, size=1e-9)
-    plan = load_profile(file, size=0.24)
-    with pytest.raises(UsageError, match=r"smallest --size is 0\.25$"), plan.blaming():
-        raise UsageError("memory limit", "less than any engine needs", "more")
 
 
 def test_a_parameter_of_the_command_line_applies_to_all_runs_and_selects_on_an_axis(tmp_path):
@@ -253,26 +215,6 @@ def test_a_parameter_of_the_command_line_applies_to_all_runs_and_selects_on_an_a
     users = "papers/nvm-for-databases/fig5"
     runs = load_profile(find_profile(users), params={"users": 8}).runs
     assert {run.params["users"] for run in runs} == {8}
-
-
-def test_a_driver_of_the_command_line_replaces_the_profile_s():
-    path = find_profile("papers/nvm-for-databases/fig5")
-    assert {run.driver for run in load_profile(path).runs} == {"loadgen"}
-    assert {run.driver for run in load_profile(path, drivers=["hammerdb"]).runs} == {"hammerdb"}
-
-
-def test_a_profile_names_the_figures_that_it_repeats(tmp_path):
-    file = tmp_path / "p.yml"
-    file.write_text(PROFILE + "published: [fig2]\n")
-    with pytest.raises(UsageError, match=r"no published\.csv"):
-        load_profile(file)
-    points = "fig2,postgres/pmem-both,1,106,s,0.5\nfig4,postgres/pmem-both,15,9,x,0\n"
-    (tmp_path / "published.csv").write_text(f"figure,series,x,y,unit,read_off_error\n{points}")
-    assert load_profile(file).figures == ("fig2",)
-    file.write_text(PROFILE + "published: [fig3]\n")
-    with pytest.raises(UsageError, match="no figure 'fig3'") as refused:
-        load_profile(file)
-    assert refused.value.problem.endswith("p.yml:14")
 
 
 def test_an_engine_can_have_parameters_of_its_own():

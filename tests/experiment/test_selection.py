@@ -24,33 +24,12 @@ def test_a_plan_is_restricted_to_values_of_its_axes() -> None:
     assert only(DEMO, NONE).runs == DEMO.runs
 
 
-@pytest.mark.parametrize(
-    ("chosen", "known"),
-    [
-        ({"engine": ["mysql"]}, "duckdb, postgres"),
-        ({"placement": ["ssd-bth"]}, "ssd-both, pmem-both"),
-        ({"driver": ["hammerdb"]}, "native"),
-    ],
-)
-def test_an_unknown_value_is_refused_with_those_of_the_profile(
-    chosen: dict[str, list[str]], known: str
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        only(DEMO, NONE | chosen)
-    assert known in refused.value.hint and refused.value.exit_code == 2
-
-
 def test_more_blocks_of_a_restricted_plan_are_restricted() -> None:
     restricted = only(DEMO, NONE | {"engine": ["duckdb"]})
     more = with_repeats(restricted, 3)
     assert more.runs[:4] == restricted.runs
     assert {spec.engine for spec in more.runs} == {"duckdb"}
     assert more.runs[-1].block == 2
-
-
-def test_monitors_are_added_to_those_of_the_profile() -> None:
-    path = find_profile("demo")
-    assert {spec.monitors for spec in load_profile(path, monitors=["perf"]).runs} == {("perf",)}
 
 
 class Missing:
@@ -69,15 +48,6 @@ class Missing:
 
 
 ENVIRONMENT = cast(Environment, SimpleNamespace(engines_prefix=Path("/nonexistent")))
-
-
-def test_one_error_lists_all_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "engine", Missing("duckdb", "postgres"))
-    for skip in (False, True):  # nothing would be left
-        with pytest.raises(UsageError) as refused:
-            installed(DEMO, ENVIRONMENT, skip)
-        assert all(one in refused.value.context for one in ("duckdb", "postgres"))
-        assert all(f"install {one}" in refused.value.hint for one in ("duckdb", "postgres"))
 
 
 def test_a_missing_engine_is_left_out_with_a_warning(

@@ -37,38 +37,6 @@ def test_a_window_holds_a_whole_number_of_checkpoints(window_s: float, interval:
     assert settings["checkpoint_timeout"] == str(interval)
 
 
-def test_innodb_s_redo_log_is_in_proportion_to_processors() -> None:
-    """Flushing settles when a part of it is full, which must not take longer than the ramp-up."""
-    name = "loose_innodb_redo_log_capacity"
-    for cores, mib in ((1.0, 256), (2.0, 256), (8.0, 1024), (64.0, 2048)):
-        large = HOST | {"memory": 64.0 * GIB, "cores": cores}
-        assert settings_for("computed", "mysql", large)[name] == f"{mib}M"
-        assert settings_for("computed", "mariadb", large)["innodb_log_file_size"] == f"{mib}M"
-
-
-@pytest.mark.parametrize(("memory_gib", "share"), [(0.25, 10.0), (4.0, 5.43), (1024.0, 0.1)])
-def test_mariadb_flushes_from_the_same_number_of_dirty_pages(
-    memory_gib: float, share: float
-) -> None:
-    """128 MiB of pages, whatever the pool's size, where that is within 0.1 and 10 % of it."""
-    settings = settings_for("computed", "mariadb", HOST | {"memory": memory_gib * GIB})
-    assert float(settings["innodb_max_dirty_pages_pct_lwm"]) == pytest.approx(share, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("data", "memtable_mib"),
-    [(110e6, 4), (4.0 * GIB, 32), (32.0 * GIB, 256), (1000.0 * GIB, 256)],
-)
-def test_rocksdb_s_levels_are_in_proportion_to_the_data(data: float, memtable_mib: int) -> None:
-    settings = settings_for("computed", "rocksdb", HOST | {"data": data})
-    sizes = [int(settings[name]) >> 20 for name in (
-        "write_buffer_size", "target_file_size_base", "max_bytes_for_level_base")]  # fmt: skip
-    assert sizes == [memtable_mib, memtable_mib, 4 * memtable_mib]
-    small = settings_for("computed", "rocksdb", HOST | {"data": data, "memory": 0.25 * GIB})
-    assert int(small["write_buffer_size"]) >> 20 == min(8, memtable_mib)
-    assert small["max_bytes_for_level_base"] == settings["max_bytes_for_level_base"]
-
-
 def test_the_paper_s_settings() -> None:
     """VLDB 2023 §3.1: 16 GB of buffers on a socket with 64 GB; checkpoints at 30 s or 5 GB."""
     settings = settings_for("paper", "postgres", HOST | {"memory": 64.0 * GIB, "cores": 48.0})
@@ -89,19 +57,6 @@ def test_the_paper_s_settings_for_rocksdb() -> None:
         str(8 << 20),
         str(128 << 20),
     )
-
-
-@pytest.mark.parametrize("tuning", ["computed", "paper"])
-def test_one_core_gets_no_helpers(tuning: str) -> None:
-    """VLDB 2023 §7.1 iv: a query has one process or thread."""
-    alone = {
-        "postgres": ("max_parallel_workers_per_gather", "0"),
-        "duckdb": ("threads", "1"),
-        "mysql": ("loose_innodb_parallel_read_threads", "1"),
-    }
-    for engine, (setting, value) in alone.items():
-        assert settings_for(tuning, engine, HOST | {"cores": 1.0})[setting] == value
-        assert settings_for(tuning, engine, HOST | {"cores": 2.0})[setting] != value
 
 
 def test_memory_mode_keeps_the_buffers_of_the_other_modes() -> None:
@@ -202,9 +157,3 @@ def test_mistakes_are_named_by_file_and_line(
     with pytest.raises(UsageError) as refused:
         settings_for(path, "postgres", HOST)
     assert refused.value.problem.endswith(where) and found in refused.value.context
-
-
-def test_an_unknown_profile_names_the_nearest() -> None:
-    with pytest.raises(UsageError) as refused:
-        settings_for("compute", "postgres", HOST)
-    assert "'computed'" in refused.value.context

@@ -16,8 +16,7 @@ from smbios_table import memory_device, write_table
 
 from harness.host import cpu
 from harness.host.confounders import uncontrolled
-from harness.host.dimms import parse_ndctl_dimms, parse_power_budget, parse_smbios
-from harness.host.doctor import examine
+from harness.host.dimms import parse_smbios
 from harness.host.facts import host_facts
 from harness.store import schemas
 from harness.tiers.discovery import find_tiers
@@ -49,22 +48,6 @@ def test_the_machine_id_itself_stays_at_home(tmp_path: Path) -> None:
     facts = host_facts((), Kernel(tmp_path))
     assert len(facts["host_id"]) == 16
     assert facts["host_id"] not in "0123456789abcdef0123456789abcdef"
-
-
-def test_init_arguments_on_the_kernel_command_line_are_not_recorded(tmp_path: Path) -> None:
-    write(tmp_path, "/proc/cmdline", "root=/dev/sda quiet -- --token=secret\n")
-    assert host_facts((), Kernel(tmp_path))["kernel"]["cmdline"] == "root=/dev/sda quiet"
-
-
-def test_facts_of_the_recorded_machine(nvdimms: RecordedKernel) -> None:
-    facts = host_facts((), nvdimms)
-    assert facts["cpu"]["sockets"] == 2
-    assert "clwb" in facts["cpu"]["flags"]
-    assert facts["persistence_domains"] == {"region0": "cpu_cache", "region1": "cpu_cache"}
-    assert [node["cpus"] for node in facts["numa_nodes"]] == ["0", "1", ""]
-    assert facts["numa_nodes"][0]["distances"] == [10, 21, 28]
-    assert facts["dimms"][0]["id"] == "8680-56341200"
-    assert facts["dimms"][0]["mapped_bytes"] == 2013265920
 
 
 # Processors ---------------------------------------------------------------------------
@@ -150,32 +133,6 @@ def test_cores_are_counted_over_sockets(tmp_path: Path) -> None:
 
 # ndctl -------------------------------------------------------------------------------
 
-#: Recorded: QEMU 7.2 guest, Debian 12, ndctl 76.1, ``ndctl list -DHFi`` (no health there).
-_NDCTL_BARE = """[
-  {"dev":"nmem1", "id":"8680-57341200", "handle":2, "phys_id":0},
-  {"dev":"nmem0", "id":"8680-56341200", "handle":1, "phys_id":0}
-]"""
-#: Recorded there: the beginning of ``ndctl list -DRN -i``.
-_NDCTL_CLASSES = """{
-  "dimms":[
-    {"dev":"nmem1", "id":"8680-57341200", "handle":2, "phys_id":0},
-    {"dev":"nmem0", "id":"8680-56341200", "handle":1, "phys_id":0}
-  ],
-  "regions":[]
-}"""
-
-
-@pytest.mark.parametrize("text", [_NDCTL_BARE, _NDCTL_CLASSES])
-def test_ndctl_lists_are_read_in_both_their_forms(text: str) -> None:
-    assert parse_ndctl_dimms(text) == {"nmem0": {}, "nmem1": {}}
-
-
-def test_health_is_recorded_if_ndctl_reports_it() -> None:
-    """An invented module with the keys of ndctl's manual."""
-    text = '[{"dev": "nmem0", "health": {"health_state": "ok", "life_used_percentage": 3}}]'
-    assert parse_ndctl_dimms(text)["nmem0"]["health"]["life_used_percentage"] == 3
-    assert parse_ndctl_dimms("") == parse_ndctl_dimms("not JSON") == {}
-
 
 # Firmware ------------------------------------------------------------------------------
 
@@ -215,49 +172,6 @@ def test_the_memory_bus_runs_as_configured_not_as_modules_are_able_to(
     if devices:
         write_table(tmp_path, *devices)
     assert host_facts((), Kernel(tmp_path))["memory_speed"] == expected
-
-
-@pytest.mark.parametrize(
-    ("limits", "expected"),
-    [
-        ([(1200000, 2400000)] * 2, "1200-2400 MHz"),
-        ([(1200000, 2400000), (2400000, 2400000)], "1200-2400, 2400-2400 MHz"),
-        ([(1200000, None)], "unreadable"),
-        ([], "unreadable"),
-    ],
-)
-def test_limits_of_the_uncore_s_frequency(
-    tmp_path: Path, limits: list[tuple[int, int | None]], expected: str
-) -> None:
-    """Documentation/admin-guide/pm/intel_uncore_frequency_scaling.rst."""
-    for package, (least, most) in enumerate(limits):
-        folder = f"/sys/devices/system/cpu/intel_uncore_frequency/package_0{package}_die_00"
-        write(tmp_path, f"{folder}/min_freq_khz", str(least))
-        if most is not None:
-            write(tmp_path, f"{folder}/max_freq_khz", str(most))
-    assert host_facts((), Kernel(tmp_path))["uncore_frequency"] == expected
-
-
-MODULE = "---DimmID=0x{:04x}---\n   Capacity=252.454 GiB\n   PeakPowerBudget=20000 mW\n"
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (["AvgPowerLimit=18000 mW", "AvgPowerLimit=18000 mW"], "18000 mW"),
-        (["AvgPowerBudget=15000 mW", "AvgPowerBudget=12000 mW"], "12000, 15000 mW"),
-        (["AvgPowerLimit=18000 mW", "AvgPowerLimit=N/A"], "unreadable"),
-        ([], "unreadable"),
-    ],
-)
-def test_the_power_budget_of_all_modules(lines: list[str], expected: str) -> None:
-    """As ``ipmctl show -a -dimm`` of versions 2 and 1 prints it; not recorded here."""
-    text = "".join(f"{MODULE.format(n)}   {line}\n" for n, line in enumerate(lines))
-    assert parse_power_budget(text) == expected
-
-
-def test_a_host_without_modules_has_no_power_budget(tmp_path: Path) -> None:
-    assert host_facts((), Kernel(tmp_path))["dimm_power_budget"] == "no modules"
 
 
 def test_a_cut_off_table_gives_what_is_whole() -> None:
@@ -309,15 +223,6 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
     assert found.keys() - pinned == {"threads-not-pinned"}  # threads with a processor each
 
 
-def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:
-    write(tmp_path, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
-    write(tmp_path, "/sys/devices/system/cpu/intel_pstate/no_turbo", "1\n")
-    write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
-    write(tmp_path, "/proc/sys/kernel/randomize_va_space", "0\n")
-    write(tmp_path, "/proc/cpuinfo", "processor : 0\nflags : clwb\n")
-    assert uncontrolled((), Kernel(tmp_path)) == []
-
-
 def test_the_kernel_s_access_monitor_is_reported_with_its_actions(tmp_path: Path) -> None:
     """DAMON's tree as the kernel lays it out (admin-guide/mm/damon/usage)."""
     kdamonds = "/sys/kernel/mm/damon/admin/kdamonds"
@@ -338,37 +243,4 @@ def test_the_kernel_s_access_monitor_is_reported_with_its_actions(tmp_path: Path
     ]
 
 
-def test_a_monitor_that_only_root_may_read_is_reported_as_unreadable(tmp_path: Path) -> None:
-    """The files of both are of mode 0600; a link to nowhere is not to be read by root either."""
-    for name in ("kernel/mm/damon/admin/kdamonds/0/state", "module/damon_stat/parameters/enabled"):
-        switch = tmp_path / "sys" / name
-        switch.parent.mkdir(parents=True)
-        switch.symlink_to("nowhere")
-    found = uncontrolled((), Kernel(tmp_path))[-2:]
-    assert [(one.code, one.problem) for one in found] == [
-        ("damon-unreadable", "DAMON kdamond 0"),
-        ("damon-unreadable", "DAMON module damon_stat"),
-    ]
-
-
 # The doctor ---------------------------------------------------------------------------------
-
-
-def test_the_doctor_reports_kinds_with_their_evidence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
-    compiler = tmp_path / "gcc"
-    compiler.write_text("#!/bin/sh\necho gcc 12.2.0\n")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = examine(list(find_tiers(None, ["pmem"]).values()))
-    json.dumps(found)
-    by_name = {tier["name"]: tier for tier in found["tiers"]}
-    assert by_name["pmem"]["emulated"] is True
-    assert by_name["pmem"]["finding"] == "tmpfs mounted at /dev/shm"
-    assert by_name["ssd"]["emulated"] is False
-    assert found["mode"]["evidence"]
-    assert found["memory_cap"]["method"] in ("none", "cgroup-v1", "cgroup-v2", "systemd-run")
-    assert set(found["tools"]) >= {"fio", "numactl", "ndctl", "ipmctl", "perf"}
-    assert found["tools"]["gcc"] == "12.2.0"

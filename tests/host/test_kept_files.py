@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness.host import kept_files
 from harness.host.kept_files import KeptFiles
 
 
@@ -33,16 +31,4 @@ def test_an_ended_process_is_an_error_and_leaves_nothing_open() -> None:
     for error in (ProcessLookupError, FileNotFoundError):  # kept, then opened again
         with pytest.raises(error):
             files.read(path)
-    assert descriptors() == before
-
-
-def test_what_is_not_kept_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_files, "_MOST", 2)
-    before, files = descriptors(), KeptFiles()
-    paths = [f"/proc/{os.getpid()}/{name}" for name in ("stat", "schedstat", "comm")]
-    assert all(files.read(path) for path in paths)
-    assert descriptors() == before + 2
-    files.keep(paths[:1])
-    assert descriptors() == before + 1
-    files.close()
     assert descriptors() == before

@@ -29,10 +29,6 @@ def test_a_process_that_works_has_cpu_time_and_one_that_is_gone_adds_nothing():
     }  # fmt: skip
 
 
-def test_of_no_process_nothing_is_known():
-    assert read_counters([]) == {}
-
-
 def test_a_process_that_ends_while_it_is_read_hides_no_other_s_bytes(monkeypatch):
     """After its file was opened: the kernel then answers a read as if it had never been."""
     read_text = Path.read_text

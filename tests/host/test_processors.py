@@ -9,7 +9,7 @@ import pytest
 from patience import PATIENCE_S
 
 from harness.errors import UsageError
-from harness.host.processors import affinity_check, format_cpus, parse_cpus, resolve_cpus
+from harness.host.processors import affinity_check, format_cpus, resolve_cpus
 from harness.supervise.process import process_identity
 from harness.supervise.supervisor import Supervisor
 from harness.tiers.linux.kernel import Kernel
@@ -31,25 +31,6 @@ def two_sockets(tmp_path: Path) -> Kernel:
         (base / f"node/node{node}").mkdir(parents=True)
         (base / f"node/node{node}/cpulist").write_text(f"{cpus}\n")
     return Kernel(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "canonical"),
-    [("0", "0"), (0, "0"), ("3,1,2", "1-3"), ("0-7, 16-23", "0-7,16-23"), ("socket:01", "socket:1"),
-     ("node:0", "node:0"), ("socket:data", "socket:data")],
-)  # fmt: skip
-def test_one_choice_has_one_name(text: str | int, canonical: str) -> None:
-    assert parse_cpus(text) == canonical
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("", "not a number"), ("3-1", "backwards"), ("1;2", "not a number"), ("socket:", "not a"),
-     ("sockets:0", "not a number"), ("-1", "not a number")],
-)  # fmt: skip
-def test_what_names_no_processors_is_refused(text: str, found: str) -> None:
-    with pytest.raises(UsageError, match=found):
-        parse_cpus(text)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from patience import eventually
 
-from harness.host.threads import Blocked, Scheduled, Thread, blocked, scheduled, threads_of
+from harness.host.threads import Blocked, Scheduled, Thread, blocked, scheduled
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="other threads' calls are root's to read")
 
@@ -52,12 +52,3 @@ def test_a_lock_a_sleep_and_computing_differ() -> None:
         before = scheduled(computes) or Scheduled()
         assert eventually(lambda: (scheduled(computes) or before) > before)
     ends.set()
-
-
-def test_a_thread_that_has_ended_is_no_wait() -> None:
-    thread = started(lambda: None)
-    assert eventually(lambda: scheduled(thread) is None)
-    with pytest.raises(ProcessLookupError):
-        blocked(thread)
-    assert thread not in threads_of(os.getpid())
-    assert threads_of(1 << 22) == []

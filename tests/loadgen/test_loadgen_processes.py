@@ -24,7 +24,7 @@ from harness.drivers.loadgen.result import merged
 from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals, split
 from harness.drivers.result import Second, WindowCallbacks
 from harness.errors import RunFailed, UsageError
-from harness.native_programs import loadgen_for, loadgen_program
+from harness.native_programs import loadgen_program
 from harness.supervise import silence
 from harness.supervise.credentials import unprivileged
 from harness.supervise.process import ProcessId, all_processes, descendants
@@ -247,13 +247,6 @@ def test_processes_with_a_rate_have_one_queue(clients):
     assert present(result.offered).backlog_end < 15
 
 
-def test_a_failure_has_the_servers_words_and_ends_the_others(clients):
-    first, second = split(FOR_EVER, 2)
-    with pytest.raises(RunFailed, match="08006: the stub has gone away"):
-        drive([first, replace(second, connection={"lose_after": 20})], clients)
-    assert loadgens() == []
-
-
 def test_a_client_that_is_killed_is_a_failure(clients):
     def kill():
         for client in loadgens():
@@ -302,15 +295,6 @@ def test_clients_are_the_unprivileged_user_wherever_the_harness_lies(clients):
     assert users == [expected]
 
 
-def test_a_load_tells_its_rows(clients):
-    population = {"warehouses": 1, "data_seed": 1}
-    spec = LoadgenSpec("stub", {}, "tpcc", population, threads=2, task="load")
-    result = drive([spec], clients)
-    assert result.rows["stock"] == 100_000
-    with pytest.raises(RunFailed, match="workload ping has no task"):
-        drive([replace(spec, workload="ping", params={})], clients)
-
-
 HARNESS = """
 import sys
 from pathlib import Path
@@ -345,34 +329,6 @@ def test_kill_nine_of_the_harness_leaves_no_client(tmp_path, loadgen_build):
 # Finding it ---------------------------------------------------------------------
 
 
-def test_the_installed_client_has_a_back_end_for_every_engine():
-    """What setup.sh installs is enough to build all of them."""
-    backends = ["innodb", "postgres", "rocksdb", "sqlserver", "voltdb"]
-    assert native_programs.loadgen_backends() == backends
-    assert os.access(loadgen_program("postgres"), os.X_OK)
-
-
-@pytest.mark.parametrize(
-    ("there", "packages"),
-    [
-        ([], "libjansson-dev zlib1g-dev libpq-dev"),
-        (["loadgen"], "libpq-dev"),
-        (["loadgen_postgres.so"], "libjansson-dev zlib1g-dev"),
-    ],
-)
-def test_what_was_not_built_is_named_with_its_packages(tmp_path, monkeypatch, there, packages):
-    installed = present(native_programs.find_native("loadgen.json"))
-    shutil.copy(installed, tmp_path)
-    monkeypatch.setattr(native_programs, "native_folders", lambda: [tmp_path])
-    for name in there:
-        (tmp_path / name).touch()
-    with pytest.raises(UsageError) as raised:
-        loadgen_program("postgres")
-    assert f"sudo apt install {packages})" in raised.value.hint
-    assert native_programs.loadgen_backends() == []
-    assert set(packages.split()) <= set(native_programs.missing_packages())
-
-
 def test_a_client_built_for_another_harness_is_refused(tmp_path, monkeypatch, loadgen_build):
     """As after an update of the sources alone: it might wait for what nobody sends."""
     for name in ("loadgen", "loadgen_stub.so", "loadgen.json"):
@@ -382,20 +338,3 @@ def test_a_client_built_for_another_harness_is_refused(tmp_path, monkeypatch, lo
     (tmp_path / "loadgen.json").write_text('{"interface": 1, "packages": {}}')
     with pytest.raises(UsageError, match="interface 1, this one has"):
         loadgen_program("stub")
-
-
-def test_an_open_directory_needs_no_copy(scratch, loadgen_build):
-    user = unprivileged()
-    if user is None:
-        assert loadgen_for("postgres", None, scratch) == loadgen_program("postgres")
-        return
-    here = scratch / "installed"
-    here.mkdir(mode=0o755)
-    for name in ("loadgen", "loadgen_stub.so", "loadgen.json"):
-        shutil.copy(loadgen_build / name, here)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HARNESS_NATIVE", str(here))
-        assert loadgen_for("stub", user, scratch) == here / "loadgen"
-        here.chmod(0o700)
-        os.chown(here, 0, 0)
-        assert loadgen_for("stub", user, scratch) == scratch / "native" / "loadgen"

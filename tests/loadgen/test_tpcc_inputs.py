@@ -133,25 +133,6 @@ def test_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
         assert order["all_local"] == str(int(at_home))
 
 
-def test_items_of_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
-    """NURand items; in one order of a hundred the last one, and only that, is unused."""
-    calls, result = asked
-    used: list[int] = []
-    rolled_back = 0
-    for order in calls["new_order"]:
-        *items, last = listed(order, "item_ids")
-        used += items
-        if order["rollback"] == "1":
-            rolled_back += 1
-            assert last > 100_000
-        else:
-            used.append(last)
-    assert_nurand(np.array(used), 8191, 1, 100_000, result["notes"]["c_run"]["ol_i_id"])
-    assert_share(rolled_back, len(calls["new_order"]), 0.01)
-    [operation] = [o for o in result["operations"] if o["type"] == "new_order"]
-    assert operation["rolled_back"] == rolled_back
-
-
 def test_one_line_in_a_hundred_is_supplied_from_elsewhere(
     asked: tuple[Calls, dict[str, Any]],
 ) -> None:
@@ -233,13 +214,6 @@ def test_fixed_homes_are_one_district_a_terminal(loadgen: Loadgen, tmp_path: Pat
     districts = {(call["w_id"], call["d_id"]) for call in calls["stock_level"]}
     assert districts == {(w, str(d)) for w in "23" for d in range(1, 11)}
     assert {call["d_id"] for call in calls["payment"]} == {str(d) for d in range(1, 11)}
-
-
-def test_more_terminals_than_districts_share_them(loadgen: Loadgen, tmp_path: Path) -> None:
-    params = {"warehouses": 2, "home": "fixed"}
-    loadgen(spec(tmp_path / "many", params=params, threads=1, terminals=100, operations=20_000))
-    calls = read(tmp_path / "many")
-    assert {call["w_id"] for call in calls["new_order"]} == {"1", "2"}
 
 
 def test_weights_instead_of_the_deck(loadgen: Loadgen, tmp_path: Path) -> None:

@@ -47,15 +47,6 @@ def test_a_failure_stops_the_other_threads_early(loadgen_build: Path, tmp_path: 
     assert written < 50 * 70_000_000  # of 350 GB
 
 
-def test_a_server_that_cannot_be_reached_fails_the_load(
-    loadgen_build: Path, tmp_path: Path
-) -> None:
-    connection = {"directory": str(tmp_path / "nowhere")}
-    status, result = execute(loadgen_build / "loadgen", spec("record", connection, 1))
-    assert status == 1
-    assert "nowhere" in result["error"]
-
-
 def test_memory_does_not_grow_with_the_warehouses(loadgen_build: Path) -> None:
     peaks = {}
     for warehouses in (1, 5):

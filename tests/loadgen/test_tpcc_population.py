@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributions import CHANCE, assert_nurand, assert_uniform
+from distributions import assert_nurand, assert_uniform
 from scipy import stats
 
 Loadgen = Callable[[dict[str, Any]], dict[str, Any]]
@@ -169,15 +169,6 @@ def test_stock(tables: dict[str, Table]) -> None:
     assert_original(stock["s_data"], stock["s_w_id"])
 
 
-def test_no_character_is_favoured(tables: dict[str, Table]) -> None:
-    text = "".join(tables["stock"]["s_dist_03"])
-    codes = np.frombuffer(text.encode("ascii"), np.uint8).reshape(-1, 24)
-    for place in (0, 9, 10, 23):  # within draws, at their ends
-        _, counts = np.unique(codes[:, place], return_counts=True)
-        assert len(counts) == 62
-        assert stats.chisquare(counts).pvalue > CHANCE
-
-
 @pytest.mark.parametrize(
     ("table", "prefix", "ytd"), [("warehouse", "w", "300000.00"), ("district", "d", "30000.00")]
 )
@@ -288,16 +279,6 @@ def test_order_lines(tables: dict[str, Table]) -> None:
     assert_strings(line["ol_dist_info"], 24, 24)
 
 
-def test_columns_are_independent(tables: dict[str, Table]) -> None:
-    """Streams of tables and warehouses have nothing of each other."""
-    stock = tables["stock"]
-    first = integers(stock["s_quantity"][stock["s_w_id"] == "1"])
-    second = integers(stock["s_quantity"][stock["s_w_id"] == "2"])
-    assert abs(np.corrcoef(first, second)[0, 1]) < 0.02
-    prices = scaled(tables["item"]["i_price"], 2)
-    assert abs(np.corrcoef(first, prices)[0, 1]) < 0.02
-
-
 def test_data_do_not_depend_on_threads_or_on_other_warehouses(
     loadgen: Loadgen, loaded: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -309,13 +290,3 @@ def test_data_do_not_depend_on_threads_or_on_other_warehouses(
     for table in ("stock", "customer", "order_line"):
         [alone] = packages(tmp_path / "one", table)
         assert alone in packages(two, table)
-
-
-def test_another_data_seed_gives_other_data(
-    loadgen: Loadgen, loaded: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    two, _ = loaded
-    load(loadgen, tmp_path / "other", warehouses=1, threads=2, data_seed=8)
-    for table in ("stock", "customer", "order_line", "orders", "history", "item", "district"):
-        begin = packages(tmp_path / "other", table)[0][:5000]
-        assert not any(package.startswith(begin) for package in packages(two, table)), table

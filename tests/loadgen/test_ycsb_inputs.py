@@ -108,13 +108,6 @@ def test_stalls_are_seen_by_what_would_have_come(loadgen_build: Path) -> None:
     assert hdr.decode(read["latency_hdr"]).percentile(99) > 10 * MS
 
 
-def test_an_engine_that_hangs_in_a_call_is_noticed(loadgen_build: Path) -> None:
-    spec = spec_of({"hang_connecting": True}, READ_ONLY, backend="stub", stall_timeout_ns=300 * MS)
-    status, result = execute(loadgen_build / "loadgen", spec)
-    assert status == 1
-    assert "accepted no connection" in result["error"]
-
-
 # Several processes ---------------------------------------------------------------
 
 
@@ -153,17 +146,6 @@ def test_processes_insert_each_key_once(loadgen_build: Path, tmp_path: Path) -> 
     assert both.window().operations["insert"].count == 8000
 
 
-def test_a_merged_series_ends_with_the_longest(store: Store) -> None:
-    short = store.run(READ_ONLY, operations=100, series_interval_ns=1 * MS)
-    long = store.run(READ_ONLY, series_interval_ns=1 * MS)
-    none, last = ({"monotonic_ns": 2**62, "counts": {"read": n}} for n in (0, 7))
-    long["series"] += [none] * len(short["series"]) + [last]  # whichever was interrupted
-    long["clock"], long["started_monotonic_ns"] = short["clock"], short["started_monotonic_ns"]
-    series = merged([LoadgenResult.from_json(one) for one in (short, long)]).series
-    assert (series[-1].monotonic_ns, series[-1].counts) == tuple(last.values())
-    assert sum(one.counts["read"] for one in series) == 4107
-
-
 def test_merged_latencies_are_of_the_operations_of_all(store: Store) -> None:
     several = [store.run(READ_ONLY, operations=count, series_interval_ns=1 * MS)
                for count in (100, 4000)]  # fmt: skip
@@ -200,10 +182,6 @@ def test_what_cannot_be_run_is_refused_by_key(
     assert store.failed(params, **changes).startswith(f"{key}: ")
 
 
-def test_an_operation_that_is_never_asked_needs_no_statement(store: Store) -> None:
-    assert counts_of(store.run(READ_ONLY, statements={"read": "get :key"}))["read"] == 4000
-
-
 # What it costs -------------------------------------------------------------------
 
 
@@ -228,23 +206,3 @@ def test_memory_does_not_grow_with_the_records(installed: Run, distribution: str
         spec = spec_of({"embedded": True}, mix, backend="stub")
         peaks.append(installed({**spec, "operations": 400_000})["memory_peak_bytes"])
     assert peaks[1] < peaks[0] + 10**6
-
-
-def test_the_client_is_little_beside_an_engine_s_call(installed: Run) -> None:
-    """Keys included: a microsecond of processor time, on whatever machine."""
-    mix = {**READ_ONLY, "requestdistribution": "zipfian", "recordcount": 1_000_000}
-    spec = spec_of({"embedded": True}, mix, backend="stub", threads=1, connections=1)
-    costs = []
-    for _ in range(3):
-        result = installed({**spec, "operations": 1_000_000})
-        costs.append(result["client_cpu_ns"] / 1_000_000)
-    bare = installed(
-        {
-            **spec,
-            "workload": {"name": "ping", "params": {}},
-            "statements": {"ping": "x"},
-            "operations": 1_000_000,
-        }
-    )
-    # Measured: 0.1 µs for the loop, 0.1 µs for a key; as shares, so that no machine decides.
-    assert min(costs) < 6 * bare["client_cpu_ns"] / 1_000_000

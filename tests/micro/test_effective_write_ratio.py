@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 from micro_suites import overrides, suite
@@ -85,13 +84,3 @@ def test_a_reader_measures_what_idle_modules_write() -> None:
     reader = MediaReader.here(Modules([(3, 0)]).printed, idle_s=0)
     assert reader is not None and reader.idle_write_bytes_per_s > 0
     assert reader.moved()["media_write_bytes"] == 2 * 3 * 64
-
-
-@pytest.mark.parametrize("printed", ["", "Error: no functional DIMMs"])
-def test_without_modules_there_is_no_reader(printed: str) -> None:
-    assert MediaReader.here(lambda: printed, idle_s=0) is None
-
-
-def test_without_ipmctl_there_is_no_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert MediaReader.here(idle_s=0) is None

@@ -41,16 +41,6 @@ def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
     assert large > 5 * loads
 
 
-def test_a_random_chase_costs_more_than_one_in_turn_and_more_a_node_where_it_is_larger():
-    def chase(more: str) -> int:
-        base = "  c: {args: {kind: chase, range: 128}}"
-        args = f"  c: {{args: {{kind: chase, {more}}}}}"
-        return setup_ns(args, repeats=100) - setup_ns(base, repeats=100)
-
-    assert chase("range: 1GiB") > 2 * chase("range: 1GiB, order: sequential")
-    assert chase("range: 4GiB") > 5 * chase("range: 1GiB")
-
-
 @pytest.mark.parametrize(
     ("small", "large"),
     [
@@ -67,32 +57,6 @@ def test_what_is_zeroed_filled_or_recovered_for_each_measurement_is_counted(smal
         return times[1] - times[0]
 
     assert each(large) > 2 * each(small)
-
-
-def test_each_measurement_takes_its_threads():
-    one, many = (
-        setup_ns(f"  m: {{matrix: {{access: [{sizes}]}}, args: {{kernel: load, pattern: random}}}}")
-        for sizes in ("64", "64, 128, 256, 512")
-    )
-    assert many > one
-
-
-@pytest.mark.parametrize(
-    ("without", "timed"),
-    [
-        (
-            "kind: chain, chain: r_64, mode: independent",
-            "kind: chain, chain: r_64, mode: dependent",
-        ),
-        (
-            "kind: log, writer: zero, entry: 64",
-            "kind: log, writer: zero, entry: 64, sample_every: 9",
-        ),
-    ],
-)
-def test_the_empty_body_of_what_is_timed_alone_is_part_of_the_set_up(without: str, timed: str):
-    bare, stamped = (setup_ns(f"  m: {{args: {{{args}}}}}") for args in (without, timed))
-    assert stamped > bare
 
 
 def test_what_ends_by_a_count_is_named_and_not_guessed():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import math
 import os
 import re
@@ -28,9 +27,9 @@ from test_page_cache import resident_bytes
 from harness import hdr
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import open_environment
-from harness.micro import direct_io, external_tools, fio
+from harness.micro import direct_io, fio
 from harness.micro.fio import Fio
-from harness.micro.fio_result import histogram, sample_of
+from harness.micro.fio_result import sample_of
 from harness.micro.ioping import Ioping
 from harness.micro.protocol import MicroContext, ProgramOutcome
 from harness.micro.suite import find_suite, load_documents
@@ -151,12 +150,6 @@ def test_a_cold_file_is_read_once(work: MicroContext) -> None:
         assert hdr.decode(metric.hdr).total == work.repeats * 8 * MIB // (64 << 10)
 
 
-def test_a_log_that_appends_has_room_beforehand() -> None:
-    for appends, room in ((True, 16 * MIB), (False, 8 * MIB)):
-        body = WAL | {"appends": appends}
-        assert Fio.from_mapping(TINY | {"measurements": {"w": body}}).room_bytes == room
-
-
 def test_percentiles_are_those_of_fio(work: MicroContext) -> None:
     fio.fill(work, "data", 8 * MIB, past_cache=False)
 
@@ -171,12 +164,6 @@ def test_percentiles_are_those_of_fio(work: MicroContext) -> None:
         at = int(ranks.searchsorted(rank))
         assert int(ours.layout.bounds()[1][at]) == pytest.approx(value, rel=0.002)
     assert ours.mean == pytest.approx(reported["mean"], rel=0.02)
-
-
-def test_bins_keep_their_counts() -> None:
-    found = histogram({"0": 1, "9152": 3, "13991853": 2, str(10**15): 1})
-    assert found.total == 7
-    assert found.percentile(50) == pytest.approx(9152, rel=0.001)
 
 
 def test_what_fio_did_not_do_is_no_result() -> None:
@@ -209,22 +196,6 @@ def test_numbers_that_fio_cannot_have_counted_are_no_result(change: dict[str, An
     assert sample_of(printed(error=0, read=SIDE), job).operations == 1
     with pytest.raises(RunFailed, match="not as fio 3 writes it"):
         sample_of(printed(error=0, read=SIDE | change), job)
-
-
-@pytest.mark.parametrize("version", ["fio-2.2.10", "fio-3.1", "", "None"])
-def test_what_an_older_fio_printed_is_refused_by_its_version(version: str) -> None:
-    job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
-    with pytest.raises(RunFailed) as refused:
-        sample_of(printed(version, error=0, read={}), job)
-    assert refused.value.context == f"it is of {version!r}"
-
-
-def test_notes_around_the_document_are_kept() -> None:
-    text = 'fio: note {1}\n{not this}\n{"jobs": [\n1]}\nfio: bye\n'
-    assert fio.document_of(text) == ({"jobs": [1]}, "fio: note {1}\n{not this}\nfio: bye")
-    for wrong in ("", "{", "fio: only words", '{"a": NaN}'):
-        with pytest.raises(RunFailed, match="no JSON"):
-            fio.document_of(wrong)
 
 
 @pytest.mark.parametrize(
@@ -312,15 +283,6 @@ def test_small_writes_do_not_find_the_large_folios_of_readahead(work: MicroConte
     assert small < 3 * page
 
 
-def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
-    work: MicroContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fio, "_CACHED_SHARE", 0.0)
-    (finding,) = _fio(work, small=READ | {"access": 64, "direct": False}).uncontrolled
-    assert finding.code == "page-cache"
-    assert _fio(work, whole=READ | {"direct": True}).uncontrolled == ()
-
-
 def test_ioping_tells_every_request(work: MicroContext) -> None:
     measured = Ioping.from_mapping({"requests": 8, "working_set": "4MiB"}).measure(work)
     durations = [m for m in measured.metrics if m.name == "operation_duration_ns"]
@@ -329,80 +291,6 @@ def test_ioping_tells_every_request(work: MicroContext) -> None:
     assert all(m.hdr and hdr.decode(m.hdr).total == 8 * work.repeats for m in durations)
     assert work.directory is not None
     assert list(work.directory.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("params", "named", "found"),
-    [
-        ({"access": "32MiB", "working_set": "16MiB"}, "access 32 MiB", "larger than its file"),
-        ({"access": "0"}, "access '0'", "out of range"),
-        ({"working_set": "0"}, "working_set '0'", "out of range"),
-        ({"working_set": "much"}, "working_set 'much'", "not a size"),
-        ({"access": "3GiB", "working_set": "4GiB"}, "access '3GiB'", "out of range"),
-    ],
-)
-def test_what_ioping_would_not_ask_for_is_refused(
-    params: dict[str, Json], named: str, found: str
-) -> None:
-    with pytest.raises(UsageError, match=found) as refused:
-        Ioping.from_mapping(params)
-    assert refused.value.problem.startswith(named)
-
-
-@pytest.mark.parametrize(
-    ("params", "named"),
-    [({"access": "1000"}, "access 1000"), ({"working_set": "1000000"}, "working_set 1000000")],
-)
-def test_parts_of_blocks_are_refused_beforehand_where_ioping_cannot_ask_for_them(
-    work: MicroContext, params: dict[str, str], named: str
-) -> None:
-    few = Ioping.from_mapping({"working_set": "1MiB", "requests": 4, **params})
-    try:
-        few.check(work.tier)
-    except UsageError as refused:
-        assert refused.problem.startswith(named) and "only whole blocks" in refused.context
-        with pytest.raises(RunFailed, match="Invalid argument"):
-            few.measure(work)
-    else:
-        assert few.measure(work).metrics
-
-
-def test_threads_side_by_side_begin_at_whole_blocks(work: MicroContext) -> None:
-    """A third of 8 MiB is none, and direct I/O fails there."""
-    measured = _fio(work, r=READ | {"pattern": "sequential", "threads": 3})
-    (text,) = measured.artifacts["fio"]["jobs"].values()
-    (begin,) = re.findall(r"offset_increment=(\d+)", text)
-    assert int(begin) == 8 * MIB // 3 // 4096 * 4096
-
-
-def test_a_file_that_does_not_fit_is_refused_before_it_is_written(work: MicroContext) -> None:
-    with pytest.raises(UsageError, match="are free"):
-        Fio.from_mapping({"size": "900TiB", "measurements": {"r": READ}}).check(work.tier)
-
-
-@pytest.mark.parametrize("name", ["fio", "ioping"])
-def test_a_missing_program_is_named_with_its_package(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(UsageError, match=f"{name} is not installed") as reported:
-        external_tools.require(name, ["--version"])
-    assert f"apt install {name}" in reported.value.hint
-
-
-def test_an_old_fio_is_refused() -> None:
-    with pytest.raises(UsageError, match="is version"):
-        external_tools.require("fio", ["--version"], (99,))
-
-
-def test_lists_are_swept_in_their_order() -> None:
-    body = READ | {"access": [64, "4KiB"], "threads": [1, 2]}
-    plan = Fio.from_mapping({"measurements": {"r": body}})
-    assert plan.size_bytes == 1024 * MIB
-    assert [(job.access_bytes, job.threads) for job in plan.jobs] == [
-        (64, 1), (64, 2), (4096, 1), (4096, 2),
-    ]  # fmt: skip
-    assert len({job.configuration for job in plan.jobs}) == 4
 
 
 def test_reads_and_writes_of_one_measurement_keep_a_job_file_each() -> None:
@@ -508,13 +396,3 @@ def _working_in(folder: Path) -> list[int]:
             if (process / "cwd").readlink().is_relative_to(folder):
                 found.append(int(process.name))
     return found
-
-
-def test_a_job_can_be_repeated_by_hand(work: MicroContext) -> None:
-    measured = _fio(work, r=READ | {"pattern": "sequential", "access": "128KiB"})
-    (text,) = measured.artifacts["fio"]["jobs"].values()
-    for _ in range(10):  # its duration is short
-        printed = external_tools.run(work, ["fio", "--output-format=json", "-"], text)
-        if done := json.loads(printed[printed.index("{") :])["jobs"][0]["read"]["total_ios"]:
-            break
-    assert done > 0

@@ -67,19 +67,3 @@ def test_past_the_page_cache_go_whole_blocks_only() -> None:
     for fits in fitting:
         (job,) = FioParams.from_mapping({"measurements": {"r": READ | fits}}).jobs
         assert job.access_bytes == fits["access"]
-
-
-@pytest.mark.parametrize(
-    ("params", "asked", "found"),
-    [
-        ("{measurements: [1]}", "mine.yml:5, measurements", "[1] is no mapping"),
-        ("{measurements: hello}", "mine.yml:5, measurements", "'hello' is no mapping"),
-        ("\n  measurements:\n    wal: fast", "mine.yml:7, measurement wal", "'fast' is no mapping"),
-        ("\n  measurements:\n    wal: {operation: read, pattern: random, access: 1KB, direct: 1}",
-         "mine.yml:7, measurement wal: direct 1", "not a valid direct"),
-    ],
-)  # fmt: skip
-def test_in_a_file_the_line_is_named(params: str, asked: str, found: str) -> None:
-    error = written(params)
-    assert error.problem.startswith(asked)
-    assert found in error.context

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.micro.chains import chain_text, parse_chain
-from harness.micro.perma import PermaConfiguration, is_perma, measurements, parse_perma
+from harness.micro.chains import parse_chain
+from harness.micro.perma import PermaConfiguration, measurements, parse_perma
 from harness.micro.perma_config import KEYS, PermaConfig
 from harness.units import GIB, KIB, MIB
 from harness.yamlfile import load_yaml, parse_yaml
@@ -107,11 +107,6 @@ def test_suffixes_of_sizes_are_1024_based(text, size):
     assert one(f"access_size: {text}").access_size == size
 
 
-def test_numbers_may_be_texts():
-    found = one("exec_mode: random, number_threads: '2', zipf_alpha: 1e-1, run_time: '07'")
-    assert (found.number_threads, found.zipf_alpha, found.run_time) == (2, 0.1, 7)
-
-
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -144,62 +139,7 @@ def test_what_perma_bench_refuses_is_refused_with_the_line(args, words):
     assert error.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("b: {matrix: {access_size: [64]}}", "no args"),
-        ("b: {matrix: {access_size: 64}, args: {}}", "not a list"),
-        ("b: {args: {access_size: 64, access_size: 128}}", "is given twice"),
-        ("b: {args: {}, matrx: {}}", "did you mean 'matrix'"),
-        ("p: {parallel_benchmark: {a: {args: {}}}}", "1 parts"),
-        ("{}", "no benchmark"),
-    ],
-)
-def test_a_file_of_another_shape_is_refused(text, words):
-    error = refusal(text)
-    assert words in f"{error.context}: {error.hint}"
-
-
-def test_a_value_of_the_matrix_that_is_wrong_is_named_by_its_line():
-    error = refusal("b:\n  matrix:\n    access_size:\n      - 64\n      - 65\n  args: {}\n")
-    assert error.problem == "bench.yaml:5"
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "keys"),
-    [
-        (
-            "b:\n  matrix:\n    access_size: [64]\n    memory_region_size: [16G]\n"
-            "  args:\n    numa_task_nodes: [1]\n    device_path: /dev/dax2.0\n",
-            6, ("memory_region_size", "numa_task_nodes", "device_path"),
-        ),
-        (
-            "p:\n  parallel_benchmark:\n    near: {args: {access_size: 64}}\n"
-            "    far: {args: {secondary_numa_memory_nodes: [1]}}\n",
-            4, ("secondary_numa_memory_nodes",),
-        ),
-        ("b: {args: {memory_range: 2G, flush_instruction: cache}}", 1, ("flush_instruction",)),
-    ],
-)  # fmt: skip
-def test_a_file_of_cxl_bench_is_refused_as_such_with_all_of_its_keys(text, line, keys):
-    error = refusal(text)
-    assert error.problem == f"bench.yaml:{line}"
-    assert "CXL-Bench" in error.context
-    assert [key for key in keys if key not in error.context] == []
-
-
-def test_a_file_of_ours_says_which_schema_it_has():
-    assert is_perma({"b": {"args": {}}})
-    assert not is_perma({"schema": 1, "name": "quick"})
-
-
 # Chains ---------------------------------------------------------------------------
-
-
-def test_a_chain_is_printed_as_it_was_written_with_the_tiers_letter():
-    text = "rd_2048,rp_1024,wp_64_cache_512,wp_64_cache_-512,wp_64_none"
-    assert chain_text(parse_chain(text, "here")) == text
-    assert chain_text(parse_chain("r_64,w_64_nocache_+128", "here")) == "rp_64,wp_64_nocache_128"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,13 +110,6 @@ def test_every_rate_follows_from_the_numbers_beside_it(text, rate, amount, unit)
     assert results[amount] == sum(one[amount] for one in results["threads"])
 
 
-def test_a_thread_alone_does_not_deviate_and_is_the_whole():
-    results = reported(READS, repeat((1, 3, 4)), limits=overrides(threads="1"))["results"]
-    (thread,) = results["threads"]
-    assert results["bandwidth"] == results["thread_bandwidth_avg"] == thread["bandwidth"] == 2
-    assert results["thread_bandwidth_std_dev"] == 0
-
-
 def test_the_repeat_with_the_median_of_these_rates_stands_for_all():
     repeats = [repeat((0, seconds, 12), (0, seconds, 12)) for seconds in (2, 6, 3)]
     repeats[0]["bandwidth_bytes_per_second"] = 5e11  # the median of the others' base
@@ -148,29 +140,6 @@ def test_what_ends_by_a_count_has_the_one_that_ended_it():
 
 
 # What is to be known of it -------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("tier", "memory"),
-    [
-        (DRAM, Memory("dram")),
-        (PMEM, Memory("pmem")),
-        (
-            Tier(TierClaim("pmem", "tmpfs", path="/tmp/x", emulates="pmem"), TierFacts("tmpfs")),
-            Memory("dram", "EMULATED: pmem by tmpfs at /tmp/x"),
-        ),
-        (
-            Tier(replace(PMEM.claim, emulates="pmem"), PMEM.facts),
-            Memory("dram", "EMULATED: pmem by fsdax at /mnt/pmem"),
-        ),
-        (
-            Tier(TierClaim("ssd", "block", path="/data"), TierFacts("block")),
-            Memory("page cache"),
-        ),
-    ],
-)
-def test_only_persistent_memory_is_called_so(tier, memory):
-    assert memory_of(tier) == memory
 
 
 def test_a_mark_stands_at_every_number_and_findings_where_their_reader_does_not_look():

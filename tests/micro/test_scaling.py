@@ -43,41 +43,6 @@ def names(scaled) -> list[str]:
     return [one.configuration for one in scaled.measurements]
 
 
-def test_configurations_are_called_by_the_range_that_a_limit_leaves_them():
-    requested = suite(
-        "  chase: {matrix: {range: [4MiB, 16MiB, 67108864, 1GiB]}, args: {kind: chase}}"
-    )
-    scaled = scale(requested, capacity(), overrides(range=16 * MIB))
-    assert names(scaled) == ["chase/range=4MiB", "chase/range=16MiB"]
-    assert [one.jobs[0].range_bytes for one in scaled.measurements] == [4 * MIB, 16 * MIB]
-    scaled = scale(requested, capacity(), overrides(range=8 * MIB))
-    assert names(scaled) == ["chase/range=4MiB", f"chase/range={8 * MIB}"]
-
-
-def test_configurations_are_called_by_the_range_that_the_host_has_room_for():
-    requested = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
-    scaled = scale(requested, capacity(tier=2 * GIB, dram=2 * GIB), overrides())
-    assert names(scaled) == [f"b/memory_range={GIB}", "b/memory_range=2G"]
-    assert [one.jobs[0].range_bytes for one in scaled.measurements] == [GIB, 2 * GIB]
-
-
-def test_memory_beside_the_tier_is_called_by_what_a_limit_leaves_of_it():
-    requested = perma(
-        "b: {matrix: {dram_memory_range: [1G, 8G], dram_operation_ratio: [0.5, 1]},"
-        " args: {exec_mode: random, memory_range: 1G, run_time: 1}}"
-    )
-    scaled = scale(requested, capacity(), overrides(range=GIB))
-    assert names(scaled) == [
-        f"b/dram_memory_range=1G,dram_operation_ratio={ratio}" for ratio in ("0.5", "1")
-    ]
-
-
-def test_what_the_command_line_changes_of_pages_and_instructions_is_in_the_names():
-    requested = suite(f"  m: {{matrix: {{isa: [sse2, auto], pages: [huge, base]}}, {RANDOM}}}")
-    scaled = scale(requested, capacity(), overrides(isa="sse2", pages="base"))
-    assert names(scaled) == ["m/isa=sse2,pages=base"]
-
-
 def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too():
     requested = perma(
         "b: {matrix: {number_threads: [2, 16, 32]}, args: {exec_mode: custom,"
@@ -131,17 +96,6 @@ def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_t
         scale(perma("b: {args: {numa_pattern: far, run_time: 1}}"), capacity(), overrides())
 
 
-def test_far_processors_alone_measure_nothing_that_is_called_near():
-    requested = suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}\n  n: {{{RANDOM}}}")
-    scaled = scale(requested, capacity(0, far=2), overrides())
-    assert names(scaled) == ["m/numa=far"]
-    assert [finding.code for finding in scaled.warnings] == ["no-near-processors"]
-    with pytest.raises(UsageError, match="nothing of it can be measured here"):
-        scale(suite(f"  n: {{{RANDOM}}}"), capacity(0, far=2), overrides())
-    with pytest.raises(UsageError, match="numa_pattern near"):
-        scale(perma("b: {args: {run_time: 1}}"), capacity(0, far=2), overrides())
-
-
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     requested = suite(f"  a: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}\n  b: {{{RANDOM}}}")
     assert names(scale(requested, capacity(), overrides(only="b,a/threads=2"))) == [
@@ -151,16 +105,6 @@ def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     with pytest.raises(UsageError) as refused:
         scale(requested, capacity(), overrides(only="c"))
     assert "its measurements: a, b" in refused.value.hint
-
-
-def test_only_takes_the_names_that_configurations_have_here():
-    requested = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
-    small = capacity(tier=2 * GIB, dram=2 * GIB)
-    for name in (f"b/memory_range={GIB}", "b/memory_range=2G"):  # as a dry run prints them
-        assert name in names(scale(requested, small, overrides()))
-        assert len(scale(requested, small, overrides(only=name)).measurements) == 1
-    large = suite(f"  a: {{{RANDOM}}}\n  b: {{args: {{kind: chase, range: 128GiB, threads: 4}}}}")
-    assert names(scale(large, capacity(), overrides(only="a"))) == ["a"]
 
 
 def test_the_command_line_bounds_times_counts_and_ranges():
@@ -277,10 +221,3 @@ def test_a_library_replaces_every_index_and_equal_measurements_become_one(tmp_pa
     assert [one.path for one in scaled.libraries] == [library]
     small = scale(requested, capacity(tier=GIB), overrides(index_library=library))
     assert small.measurements[0].jobs[0].range_bytes == GIB // 2  # the rest is the library's
-
-
-def test_a_library_for_a_suite_without_an_index_is_refused(tmp_path):
-    library = tmp_path / "tree.so"
-    library.touch()
-    with pytest.raises(UsageError, match="--index-library"):
-        scale(suite(f"  m: {{{RANDOM}}}"), capacity(), overrides(index_library=library))

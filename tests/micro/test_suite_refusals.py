@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from micro_suites import HERE, RANDOM, suite
+from micro_suites import HERE, RANDOM
 
 from harness.errors import UsageError
 from harness.micro.suite import load_suite
@@ -34,18 +34,6 @@ def test_idle_stands_beside_other_jobs_only(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "measurement",
-    [
-        f"  m: {{{BODY}, pace: idle}}}}",
-        f"  m: {{jobs: {{a: {{{BODY}, pace: idle}}}}, b: {{{BODY}, pace: idle}}}}}}}}",
-    ],
-)
-def test_a_measurement_of_idle_jobs_alone_is_none(measurement):
-    with pytest.raises(UsageError, match="no other job runs"):
-        suite(measurement)
-
-
-@pytest.mark.parametrize(
     ("key", "value"),
     [("range", "= 1e400"), ("threads", "= 1e308*10"), ("range", "= 1e300"), ("range", "= 4 - llc")],
 )
@@ -59,20 +47,6 @@ def test_an_expression_without_a_size_is_refused(tmp_path, key, value):
     assert error.context.startswith(f"{key}: ") and value in error.context
 
 
-def test_a_suite_of_microbench_needs_measurements(tmp_path):
-    error = refusal(tmp_path, "program: microbench\n")
-    assert error.problem == f"{tmp_path}/mine.yml:4"
-    assert error.context == "program: microbench, and no measurements"
-
-
-@pytest.mark.parametrize("program", ["fio", "microbench"])
-def test_measurements_beside_a_program_are_not_that_programs(tmp_path, program):
-    measured = f"measurements: {{m: {{{RANDOM}}}}}\nprogram: {program}\n"
-    error = refusal(tmp_path, "defaults: {range: 1MiB, duration: 1s}\n" + measured)
-    assert error.problem == f"{tmp_path}/mine.yml:6"
-    assert "program" in error.context
-
-
 def test_what_fio_measures_on_a_block_device_is_looked_at_too(tmp_path):
     error = refusal(
         tmp_path,
@@ -80,9 +54,3 @@ def test_what_fio_measures_on_a_block_device_is_looked_at_too(tmp_path):
         "block:\n  program: fio\n  params: {measurements: [1]}\n",
     )
     assert error.problem.startswith(f"{tmp_path}/mine.yml:8, measurements of a suite of fio")
-
-
-def test_a_file_of_another_form_is_sent_to_the_page_about_suites(tmp_path):
-    error = refusal(tmp_path, "measurements: 3\n")
-    assert error.problem == f"{tmp_path}/mine.yml:4"
-    assert error.hint == "see docs/micro.md"

@@ -14,8 +14,8 @@ from harness.errors import UsageError
 from harness.micro import native
 from harness.micro.scaling import scale
 from harness.micro.spec import spec_json
-from harness.micro.suite import find_suite, known_suites, load_suite, suite_name
-from harness.units import GIB, KIB, MIB
+from harness.micro.suite import find_suite, known_suites, load_suite
+from harness.units import GIB, MIB
 from harness.workloads.parameters import Duration
 from reports.micro.papers import PERMA_FIGURES, published_file
 from reports.published import read_published
@@ -60,22 +60,6 @@ def test_the_papers_figures_that_are_promised_are_there():
     assert [name for name in promised if name not in known] == []
 
 
-def test_a_folder_is_repeated_as_often_as_its_suites_ask():
-    asked = [load_suite(find_suite(f"empirical-guide/fig{n}"), HERE).repeats for n in (5, 6)]
-    assert asked == [5, 3]
-    assert load_suite(find_suite("empirical-guide"), HERE).repeats == 5
-
-
-def test_a_folder_with_a_file_for_another_program_is_refused(tmp_path):
-    body = "schema: 1\nname: n\ndescription: d\n"
-    measured = "defaults: {range: 1MiB, duration: 1s}\nmeasurements: {m: {args: {kind: chase}}}\n"
-    (tmp_path / "a.yml").write_text(body + measured)
-    (tmp_path / "b.yml").write_text(f"{body}program: ioping\n")
-    with pytest.raises(UsageError, match="another program") as refused:
-        load_suite(tmp_path, HERE)
-    assert "b.yml" in str(refused.value)
-
-
 @pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives"])
 def test_a_papers_numbers_can_be_read_and_have_an_error_each(paper):
     series = read_published(published_file(paper))
@@ -89,14 +73,6 @@ def papers_of_suites():
     files = {name: path for name, path in known_suites().items() if path.is_file()}
     told = {name: load_suite(path, HERE).published for name, path in files.items()}
     return {name: published for name, published in told.items() if published is not None}
-
-
-def test_the_figures_that_a_suite_repeats_have_numbers():
-    told = papers_of_suites()
-    assert len(told) >= 15
-    for name, published in told.items():
-        series = read_published(published_file(published["paper"]))
-        assert set(published["figures"]) <= {one.figure for one in series}, name
 
 
 @pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives", "bento"])
@@ -206,45 +182,6 @@ def test_a_measurement_that_would_never_end_is_refused():
     assert "never ends" in error.context
 
 
-def test_an_unknown_suite_names_the_nearest():
-    with pytest.raises(UsageError, match="did you mean 'quick'"):
-        find_suite("quik")
-
-
-@pytest.mark.parametrize("given", ["W", "./W", "{here}/W", "W/a.yml"])
-def test_a_suite_of_ones_own_is_found_by_any_path(given, tmp_path, monkeypatch):
-    (tmp_path / "W").mkdir()
-    (tmp_path / "W" / "a.yml").write_text(
-        "schema: 1\nname: a\ndescription: d\ndefaults: {range: 1MiB, duration: 1s}\n"
-        "measurements: {m: {args: {kind: chase}}}\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    found = find_suite(given.format(here=tmp_path))
-    assert [one.configuration for one in load_suite(found, HERE).measurements] == ["m"]
-
-
-def test_the_folder_that_one_is_in_has_its_name(tmp_path, monkeypatch):
-    (tmp_path / "W").mkdir()
-    monkeypatch.chdir(tmp_path / "W")
-    assert suite_name(find_suite(".")) == "W"
-    with pytest.raises(UsageError):
-        find_suite("")
-
-
-def test_a_suite_that_comes_along_goes_before_a_folder_of_its_name(tmp_path, monkeypatch):
-    (tmp_path / "quick").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert find_suite("quick") == known_suites()["quick"]
-    assert find_suite("./quick").samefile(tmp_path / "quick")
-
-
-def test_what_is_neither_suite_nor_folder_is_told_as_both():
-    with pytest.raises(UsageError) as refused:
-        find_suite("./nowhere")
-    assert "no such suite" in refused.value.context and "no such folder" in refused.value.context
-    assert "a .yml file, or a folder of them" in refused.value.hint
-
-
 def test_parameters_of_the_command_line_are_read_with_their_units():
     limits = overrides(duration="2s", range="64MiB", only="a,b*", threads="3")
     assert (limits.duration, limits.range_bytes, limits.only, limits.threads) == (
@@ -253,10 +190,3 @@ def test_parameters_of_the_command_line_are_read_with_their_units():
         overrides(durration="2s")
     with pytest.raises(UsageError, match="not a duration"):
         overrides(duration="2")
-
-
-def test_sizes_in_suites_are_bytes_with_units():
-    (one,) = suite(
-        "  m: {args: {kernel: load, access: 4KiB, pattern: random, range: '= 2 * llc'}}"
-    ).measurements
-    assert (one.jobs[0].keys["access_bytes"], one.jobs[0].range_bytes) == (4 * KIB, 64 * MIB)

@@ -12,7 +12,6 @@ from harness.errors import UsageError
 from harness.micro import native
 from harness.micro.params import MicroParams
 from harness.micro.scaling import scale
-from harness.micro.suite import find_suite
 from harness.units import GIB, MIB
 
 ACCESSES = "kernel: load, access: 256, pattern: random"
@@ -64,10 +63,6 @@ def test_what_the_cache_would_serve_is_refused(key, args):
     error = refusal(args)
     assert error.problem == "mine.yml:6, m"
     assert error.context.startswith(f"{key}: ")
-
-
-def test_a_share_of_dram_needs_a_range_of_it():
-    assert "dram_range" in refusal(f"{ACCESSES}, dram_share: 0.5").context
 
 
 #: Refused by the program, as the suite calls its keys.
@@ -135,13 +130,6 @@ def test_what_is_at_the_edge_is_measured(args):
     )
 
 
-@pytest.mark.parametrize("text", ["duration=0s", "range=0", "range=0.1", "threads=0", "cores=3"])
-def test_a_parameter_that_does_not_fit_is_refused(text):
-    name, _, value = text.partition("=")
-    with pytest.raises(UsageError, match=name):
-        overrides(**{name: value})
-
-
 def test_partitions_divide_the_threads_that_the_command_line_leaves():
     requested = suite(f"  m: {{args: {{{ACCESSES}, threads: 4, partitions: 4}}}}")
     (job,) = scale(requested, capacity(), overrides(threads=3)).measurements[0].jobs
@@ -189,19 +177,3 @@ def test_pages_of_1_gib_are_refused_where_too_few_are_free():
     assert scale(
         requested, replace(here, gigantic_free={"tier": 3, "dram": 0}), overrides()
     ).measurements
-
-
-def test_memory_without_nodes_of_its_own_shares_the_pages_of_1_gib():
-    requested = perma(
-        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 2G,"
-        " memory_range: 2G}}"
-    )
-    here = replace(capacity(), gigantic_free={"tier": 3, "dram": 3})
-    with pytest.raises(UsageError, match=r"pages: 1g: 4 of these pages are needed, 3 are free"):
-        scale(requested, here, overrides(pages="1g"))
-    assert scale(requested, replace(here, near_node=1), overrides(pages="1g")).measurements
-
-
-def test_a_suite_whose_file_is_not_there_is_said_as_such():
-    with pytest.raises(UsageError, match=r"suite nowhere/mine\.yml: there is no such file"):
-        find_suite("nowhere/mine.yml")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import subprocess
 import tempfile
 import threading
 from itertools import pairwise
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from microbench_build import Run, execute, spec_of, throughput
+from microbench_build import Run, throughput
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -122,17 +120,6 @@ def test_however_it_is_stored_all_of_it_is(written, how: dict[str, Any]):
     assert "MAP_SYNC" in job["durable_why"]
 
 
-def test_random_stores_are_drawn_from_the_seed(written):
-    first, lines = written(MIB, pattern="random", operations=4096)
-    _, again = written(MIB, pattern="random", operations=4096)
-    _, other = written(MIB, pattern="random", operations=4096, seed=2)
-    assert lines == again
-    assert lines != other
-    # 4096 draws of 16384 lines: about 16384 · (1 - e^-¼) = 3624 different ones.
-    assert 3450 < sum(lines) < 3800
-    assert first["operations"] == 4096
-
-
 def test_a_hot_spot_and_a_range_are_kept_to(written):
     _, lines = written(
         MIB, pattern="hotspot", hotspot_bytes=4096, offset_bytes=65536, range_bytes=131072,
@@ -140,13 +127,6 @@ def test_a_hot_spot_and_a_range_are_kept_to(written):
     )  # fmt: skip
     assert all(lines[1024:1088])
     assert sum(lines) == 64
-
-
-def test_partitions_of_random_stores_have_each_their_threads(written):
-    """Both halves get as much, whoever is faster."""
-    _, lines = written(MIB, pattern="random", threads=2, partitions=2, operations=4096)
-    half = len(lines) // 2
-    assert sum(lines[:half]) == pytest.approx(sum(lines[half:]), rel=0.1)
 
 
 def test_reading_leaves_everything_as_it_is(written):
@@ -247,30 +227,6 @@ def test_threads_run_where_they_are_told(microbench: Run):
     assert job["threads"][0]["cpu"] == last
 
 
-def test_threads_that_share_a_processor_are_told_of(microbench: Run):
-    one = min(os.sched_getaffinity(0))
-    result = microbench(DRAM, {"jobs": [throughput(operations=64, threads=2, cpus=[one])]})
-    assert any("shared a processor" in note for note in result["notes"])
-
-
-def test_progress_names_what_is_measured(tested_build: Path):
-    spec = spec_of(DRAM, {"name": "reads", "repeats": 2, "jobs": [throughput(operations=10)]})
-    read_end, write_end = os.pipe()
-    command = f'exec "$0" - 3>&{write_end}'
-    done = subprocess.run(
-        ["bash", "-c", command, str(tested_build / "microbench")],
-        input=json.dumps(spec), capture_output=True, text=True, check=True, pass_fds=[write_end],
-    )  # fmt: skip
-    os.close(write_end)
-    with os.fdopen(read_end, encoding="utf-8") as progress:
-        lines = [json.loads(line) for line in progress]
-    assert [line["counts"] for line in lines if line["event"] == "measuring"] == [
-        {"measurement": "reads", "repeat": 1},
-        {"measurement": "reads", "repeat": 2},
-    ]
-    assert json.loads(done.stdout)["status"] == "complete"
-
-
 # ---- targets ----
 
 
@@ -295,14 +251,3 @@ def test_a_file_in_a_directory_leaves_nothing_behind(microbench: Run, tmp_path: 
     assert facts["map_sync"] is False
     assert facts["filesystem"]
     assert facts["pages"] is None
-
-
-def test_a_spec_is_only_looked_at_where_that_is_asked_for(tested_build: Path):
-    program = tested_build / "microbench"
-    good = spec_of(DRAM, {"jobs": [throughput(operations=1)]})
-    looked = execute(program, good, "--check")
-    assert (looked.returncode, looked.stdout, looked.stderr) == (0, "", "")
-    bad = spec_of(DRAM, {"jobs": [throughput(operations=1, access_bytes=32 * MIB)]})
-    refused = execute(program, bad, "--check")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "measurement m0: job j0: " in refused.stderr

@@ -146,14 +146,6 @@ def test_a_hot_spot_is_overwritten_again_and_again(microbench: Run):
     assert histogram(found).get_total_count() == found["operations"] == 10000
 
 
-def test_halves_of_blocks_are_written_in_two_rounds(microbench: Run):
-    """FAST'20, Figure 9: all first halves, then all second halves."""
-    job = latency(operation="ntstore", access_bytes=128, pattern="strided", stride_bytes=256,
-                  before="none", range_bytes=64 * 256)  # fmt: skip
-    (found,) = jobs(microbench(SMALL, measured(job, 256)))
-    assert found["written_bytes"] == 256 * 128
-
-
 @pytest.mark.parametrize(
     "keys",
     [
@@ -226,18 +218,3 @@ def test_nobody_writes_over_the_pointers_of_a_chase(release_build: Path, beside:
     assert done.returncode == (0 if beside else 1)
     if not beside:
         assert "measurement m0: range_bytes: " in done.stderr
-
-
-def test_durations_are_multiples_of_the_step_that_the_clock_is_said_to_go_in(microbench: Run):
-    result = microbench(SMALL, measured(latency(operation="load")))
-    cpu = result["cpu"]
-    cycles = cpu["stamp_step_ns"] * cpu["tsc_hz"] / 1e9
-    assert round(cycles) >= 1
-    assert cycles == pytest.approx(round(cycles), abs=0.01)
-    (job,) = jobs(result)
-    told = [int(one.value_iterated_to) for one in histogram(job).get_recorded_iterator()]
-    small = [value for value in told if value < 1000]  # told by the ns; others in coarser bins
-    assert small
-    for value in small:
-        over = value % cpu["stamp_step_ns"]
-        assert min(over, cpu["stamp_step_ns"] - over) <= 1

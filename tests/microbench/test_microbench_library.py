@@ -63,14 +63,6 @@ def test_a_shared_tree_that_loses_updates_fails(tested_build: Path, tmp_path: Pa
     assert done.returncode == 1 and "lost an update" in done.stderr
 
 
-def test_our_indexes_are_libraries_too(microbench: Run, tested_build: Path) -> None:
-    libraries = sorted(tested_build.glob("index_*.so"))
-    assert len(libraries) == 5
-    jobs = [measured(job(one, w, threads=2), 2000) for one in libraries for w in ("a", "insert")]
-    for one in microbench(TARGETS, *jobs)["measurements"]:
-        assert one["repeats"][0]["jobs"][0]["operations"] > 0
-
-
 def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(
     microbench: Run, tmp_path: Path
 ) -> None:
@@ -90,15 +82,6 @@ def test_a_library_whose_records_are_not_in_its_file_fails(
     targets = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
     done = execute(tested_build / "microbench", spec_of(targets, measured(job(built(tmp_path)))))
     assert done.returncode == 1 and "library: 0 bytes" in done.stderr
-
-
-def test_a_file_that_is_there_is_not_the_librarys(tested_build: Path, tmp_path: Path) -> None:
-    (there := tmp_path / "index-0").write_text("somebody's")
-    targets = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
-    library = built(tmp_path, "gcc", "-DIN_FILE")
-    done = execute(tested_build / "microbench", spec_of(targets, measured(job(library))))
-    assert done.returncode == 1
-    assert there.read_text() == "somebody's"
 
 
 @pytest.mark.parametrize("options", [(), ("-DOTHER_NAME=create",)])

@@ -50,7 +50,3 @@ def test_suites_know_it_by_the_keys_next_to_its_file(release_build: Path, tmp_pa
     assert done.returncode == 0, done.stderr
     (plan,) = json.loads(done.stdout)["plan"]
     assert plan["configurations"] == ["lines/step=64", "lines/step=128"]
-
-
-def test_it_accepts_only_its_own_keys(release_build: Path) -> None:
-    assert run(release_build, stride_bytes=128).returncode == 2

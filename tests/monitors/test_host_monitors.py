@@ -97,13 +97,6 @@ def test_stalls_of_the_host_and_of_the_run_s_group(tmp_path: Path) -> None:
     }
 
 
-def test_hosts_that_count_no_stalls_or_pages(tmp_path: Path) -> None:
-    stalls = PressureMonitor(MonitorContext(), Kernel(tmp_path)).preflight()
-    pages = VmMonitor(MonitorContext(), Kernel(tmp_path)).preflight()
-    assert stalls and stalls.code == "pressure-not-counted"
-    assert pages and pages.code == "vm-not-counted"
-
-
 def test_events_of_memory_management_are_summed_by_kind_and_node(tmp_path: Path) -> None:
     lines = ["pgmajfault 3", "pgdemote_kswapd 10", "pgdemote_direct 5", "nr_dirty 9", "pgfault 4"]
     write(tmp_path, "proc/vmstat", "\n".join(lines))

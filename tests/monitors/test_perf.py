@@ -49,11 +49,6 @@ def test_what_perf_prints_is_numbers_in_strings() -> None:
     assert cycles is None, "not supported: not 0"
 
 
-@pytest.mark.parametrize("text", ["", "Events disabled", "[]", "{", '{"event": "cycles"}', "7"])
-def test_other_lines_are_no_rows(text: str) -> None:
-    assert list(counts(text)) == []
-
-
 def test_an_event_that_shared_its_counter_is_reported(kernel: Kernel) -> None:
     row = {"interval": 1.0, "counter-value": "7.0", "event": "cycles", "pcnt-running": 62.5}
     monitor = PerfMonitor(MonitorContext(), kernel)
@@ -61,14 +56,6 @@ def test_an_event_that_shared_its_counter_is_reported(kernel: Kernel) -> None:
     assert monitor.series()["running_share"] == {"cycles": 0.625}
     (warning,) = monitor.warnings()
     assert (warning.code, warning.context) == ("perf-multiplexed", "cycles for 62%")
-
-
-def test_hosts_without_a_pmu_or_perf(tmp_path: Path, kernel: Kernel) -> None:
-    without = PerfMonitor(MonitorContext(), Kernel(tmp_path / "none")).preflight()
-    missing = PerfMonitor(MonitorContext(), kernel, program="no-such-perf").preflight()
-    assert without and missing
-    assert {without.code, missing.code} == {"perf-not-counted"}
-    assert without.hint != missing.hint
 
 
 #: A perf whose tables have the events in ``KNOWN``, on a processor that cannot count ``NOT``.

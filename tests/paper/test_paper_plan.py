@@ -20,13 +20,10 @@ from harness.paper.catalogue import Entry, find_paper, known_papers
 from harness.paper.plan import (
     Cell,
     Figure,
-    PaperRequest,
     Part,
-    check_stand_ins,
     choose,
     with_looks,
 )
-from harness.paper.report import figure_runs
 from harness.store.result import Experiment
 from harness.store.spec import RunSpec
 
@@ -54,23 +51,6 @@ def test_no_profile_or_suite_of_a_paper_is_left_out() -> None:
         if path.is_file() and "paper" in load_documents(path)[0].value.get("published", {})
     }
     assert repeating <= {entry.suite for entry in entries}
-
-
-def test_an_unknown_paper_is_refused_with_the_list_of_those_that_there_are() -> None:
-    with pytest.raises(UsageError) as refused:
-        find_paper("perma-bnch")
-    assert refused.value.exit_code == 2
-    assert "perma-bench" in refused.value.context
-    assert all(name in refused.value.hint for name in known_papers())
-
-
-def test_a_tier_that_no_figure_uses_is_not_emulated() -> None:
-    paper = find_paper("nvm-for-databases")
-    check_stand_ins(paper, ["pmem", "ssd=/dev/shm/x"])
-    with pytest.raises(UsageError) as refused:
-        check_stand_ins(paper, ["pmem=model:zero", "pmen=model:zero"])
-    assert refused.value.problem == "--model pmen=zero"
-    assert "pmem" in refused.value.context and "pmem" in refused.value.hint
 
 
 def part(placement: str = "ssd-both", duration: str = "50s", why: str = "", users: int = 8) -> Part:
@@ -101,13 +81,6 @@ def test_the_first_comparison_of_every_figure_comes_before_the_second_of_any() -
     assert chosen(cells, 3600) == [(1, 0), (0, 1), (0, 2)]
 
 
-def test_what_cannot_be_compared_comes_last() -> None:
-    alone = Cell(
-        0, 0, "alone", (part(users=1), part("pmem-both", why="no such tier", users=1)), PLAN
-    )
-    assert chosen([alone, both(1, 5)], 3600) == [(1, 5), (0, 0)]
-
-
 def test_a_budget_leaves_out_what_does_not_fit_and_takes_what_does() -> None:
     long = Cell(0, 0, "long", (part(duration="10m", users=1), part(duration="10m", users=2)), PLAN)
     found = choose([long, both(1)], 120 * S, Estimator([]))
@@ -120,29 +93,6 @@ def test_a_run_that_two_figures_share_is_paid_once() -> None:
     found = choose([both(0), both(1)], 120 * S, Estimator([]))
     assert [cell.entry for cell in found.cells] == [0]
     assert found.left_out == {}
-
-
-def test_what_has_no_estimate_is_counted_apart() -> None:
-    spec = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
-    cell = Cell(0, 0, "queries", (Part("ssd-both", step=ResolvedRun(spec)),))
-    found = choose([cell], 1, Estimator([]))
-    assert (found.unknown, found.estimated_ns, len(found.cells)) == (1, 0, 1)
-    assert replace(cell, parts=()).estimate_ns(Estimator([])) is None
-
-
-def test_the_commands_of_figures_have_the_stand_ins_that_they_take() -> None:
-    entries = [
-        Entry("Fig 1", profile="one.yml"),
-        Entry("Fig 2", suite="quick", tiers=("dram", "pmem", "cxl")),
-        Entry("Fig 3", suite="quick", tiers=("pmem",)),
-    ]
-    request = PaperRequest(emulate=("pmem=model:zero", "cxl"))
-    figures = [Figure(entry, (), ()) for entry in entries]
-    assert [one.command for one in figure_runs(figures, [], {}, request)] == [
-        "harness experiment run one.yml --model pmem=zero --emulate cxl",
-        "harness run micro --suite quick --tier dram --tier cxl --emulate cxl",
-        "",  # a suite measures no model
-    ]
 
 
 def test_repeats_that_are_raised_later_are_a_look_more(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ from recorded import (
     mounted,
     ours,
     planned_steps,
-    recording,
     refused,
     state_of,
     two_fsdax,
@@ -25,9 +24,8 @@ from tierbench.namespace_users import Content, NamespaceUsers
 from tierbench.ndctl import DaxDevice
 from tierbench.record import Record
 from tierbench.run import Consent, confirmation
-from tierbench.state import Place, State
+from tierbench.state import Place
 
-APPDIRECT = DesiredState("appdirect")
 REGION0 = DesiredState("appdirect", regions=("region0",))
 SECTOR1 = DesiredState("sector", regions=("region1",))
 
@@ -68,18 +66,6 @@ def test_each_mode_has_its_namespace(desired: DesiredState, words: str) -> None:
         words,
         words,
     ]
-
-
-def test_file_systems_are_aligned_to_huge_pages_and_without_dax_it_is_said_so() -> None:
-    changes = plan_changes(state_of("fresh-labels"), replace(REGION0, filesystem="xfs", dax=False))
-    commands = {step.do: step.command for step in changes.steps}
-    made = commands["make-filesystem"]
-    assert "-b size=4096 -m reflink=0,uuid=<a new UUID> -d su=2m,sw=1 -L tierbench" in made
-    assert "-o noatime,dax=never " in commands["mount"]
-    ext4 = plan_changes(state_of("fresh-labels"), REGION0).steps[1].command
-    assert "-b 4096 -E stride=512,stripe_width=512 -U <a new UUID> -L tierbench" in ext4
-    small = plan_changes(state_of("fresh-labels"), replace(REGION0, dax=False, block_size=1024))
-    assert "-b 1024 -E stride=2048,stripe_width=2048 " in small.steps[1].command
 
 
 def test_a_sized_namespace_is_made_beside_the_others_where_there_is_room() -> None:
@@ -182,18 +168,6 @@ def test_leaving_system_ram_offlines_its_memory_before_anything_else() -> None:
 # Traps -----------------------------------------------------------------------------
 
 
-def test_a_region_without_labels_is_named_with_what_labels_would_cost() -> None:
-    changes = plan_changes(state_of("blank-labels"), APPDIRECT)
-    assert changes.destroys == ("namespace0.0", "namespace1.0")
-    assert planned_steps(changes)[0] == ("write-labels", "region0")
-    assert changes.steps[0].command == (
-        "ndctl disable-region region0; ndctl init-labels -f nmem0; ndctl enable-region region0"
-    )
-    refusal = confirmation(changes, state_of("blank-labels"), Consent())
-    assert refusal is not None
-    assert refusal.object == "namespace0.0, namespace1.0"
-
-
 def test_a_region_without_labels_and_with_a_file_system_is_refused() -> None:
     changes = plan_changes(
         state_of("blank-labels", {"namespace0.0": filesystem("xfs", "theirs")}), REGION0
@@ -237,15 +211,6 @@ def test_a_namespace_that_somebody_named_is_refused() -> None:
     assert refused(changes)["namespace1.0"] == ("its label is 'bench1', not ours")
 
 
-def test_a_mount_with_dax_on_a_sector_namespace_is_told_for_what_it_is() -> None:
-    """xfs takes dax=always there with exit code 0, and without DAX; its options then say
-    dax=never (mountinfo of tests/tiers/recordings/two-nvdimms-eadr.json)."""
-    users = mounted("/mnt/theirs", "xfs", "rw", "dax=never")
-    state = with_first(two_fsdax({"namespace0.0": users}), mode="sector", block="pmem0s")
-    changes = plan_changes(state, REGION0)
-    assert "a sector namespace has no DAX" in refused(changes)["namespace0.0"]
-
-
 def test_a_disabled_namespace_is_refused_but_for_a_run_that_was_cut_off() -> None:
     unread = {"namespace0.0": NamespaceUsers(Content(False, why="it is disabled"))}
     state = with_first(two_fsdax(unread), enabled=False, block=None, mode="raw")
@@ -253,31 +218,6 @@ def test_a_disabled_namespace_is_refused_but_for_a_run_that_was_cut_off() -> Non
     assert "cannot be read: it is disabled" in refused(plan_changes(state, REGION0))["namespace0.0"]
     approved = replace(state, record=Record(approved={"namespace0.0": str(lost.uuid)}))
     assert plan_changes(approved, REGION0).destroys == ("namespace0.0",)
-
-
-def test_a_wrong_region_is_refused_with_those_that_are_there() -> None:
-    changes = plan_changes(
-        state_of("fresh-labels"), DesiredState("appdirect", regions=("region0", "region7"))
-    )
-    assert refused(changes) == {"region7": "there is no such region"}
-    assert "region0, region1" in changes.refusals[0].do
-    assert changes.steps == () or not changes.destroys
-
-
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [
-        (100 << 20, "104857600 is no multiple of its alignment, 16777216"),
-        (4 << 30, "4294967296 is more than it has, 2013265920 bytes"),
-        (0, "0 is no multiple"),
-    ],
-)
-def test_a_size_that_ndctl_would_not_take_is_refused_before(size: int, words: str) -> None:
-    """ndctl: "align setting is 0x1000000 size 0x6400000 is misaligned", exit 234."""
-    assert "align setting is 0x1000000" in recording("misaligned")
-    changes = plan_changes(state_of("fresh-labels"), replace(REGION0, size_bytes=size))
-    assert words in refused(changes)["region0"]
-    assert "create-namespace" not in [step.do for step in changes.steps]
 
 
 @pytest.mark.parametrize(
@@ -304,22 +244,6 @@ def test_our_mounted_namespace_is_not_taken_away_under_a_mode_of_another_kind() 
     changes = plan_changes(ours(), DesiredState("sector", regions=("region0",)))
     assert "it is mounted at /mnt/pmem0" in refused(changes)["namespace0.0"]
     assert "run teardown.yml first" in changes.refusals[0].do
-
-
-def test_modules_that_are_missing_are_refused() -> None:
-    changes = plan_changes(state_of("fresh-labels"), replace(APPDIRECT, dimms=12))
-    assert "12 modules are expected (pmem_dimms), ndctl has 2" in refused(changes)["dimms"]
-
-
-def test_a_host_without_persistent_memory_is_told_what_there_is_instead() -> None:
-    changes = plan_changes(State(), APPDIRECT)
-    assert "no region of persistent memory" in refused(changes)["regions"]
-    assert "setup-emulated.yml" in changes.refusals[0].do
-
-
-def test_a_disabled_region_is_refused() -> None:
-    changes = plan_changes(state_of("fresh-labels", disabled_regions=("region0",)), REGION0)
-    assert "it is disabled" in refused(changes)["region0"]
 
 
 # Confirmation ----------------------------------------------------------------------

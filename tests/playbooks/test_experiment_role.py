@@ -280,18 +280,3 @@ def test_the_inventorys_clients_drive_the_server(fleet: Fleet) -> None:
     assert options["command"].endswith(" -m harness.remote_agent forced")
     assert options["permitopen"] == options["permitlisten"] == "127.0.0.1:1"
     assert not list(fleet.remote.glob("clients_key*"))
-
-
-def test_what_is_refused_is_not_started_and_shown_with_its_reason(fleet: Fleet) -> None:
-    """Here: clients for what they cannot drive."""
-    (fleet.root / "key.pub").write_text("ssh-ed25519 AAAAC3 of the clients\n")
-    fleet.inventory("client1")
-    code, out = fleet(
-        experiment_client_host_keys=fleet.root / "key.pub",
-        experiment_client_authorized_keys=fleet.root / "authorized_keys",
-    )
-    assert code != 0
-    told = " ".join(out.split())
-    assert "client_hosts" in told and "-e experiment_clients=[]" in told
-    assert "tierbench" not in (fleet.root / "authorized_keys").read_text()
-    assert not (fleet.remote / "underway/command").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -73,39 +72,6 @@ def test_old_values_come_back(tree: Path, record: Callable[[], settings.Record])
     assert not Path(record().path).exists()
 
 
-def test_demotion_is_switched_by_the_kernel_s_words(
-    tree: Path, record: Callable[[], settings.Record]
-) -> None:
-    switch = "sys/kernel/mm/numa/demotion_enabled"
-    assert [one.what for one in tune(tree, record(), memory_demotion=False)] == ["memory demotion"]
-    (tree / switch).parent.mkdir(parents=True)
-    (tree / switch).write_text("true\n")
-    assert tune(tree, record(), memory_demotion=False) == []
-    assert text(tree, switch) == "false"
-    settings.restore(record(), settings.Host(str(tree)))
-    assert text(tree, switch) == "true"
-
-
-def test_what_ansible_s_command_line_gives_is_text(
-    tree: Path, record: Callable[[], settings.Record]
-) -> None:
-    """``-e tune_host_turbo=false`` is the word, which is no empty one."""
-    demotion = "sys/kernel/mm/numa/demotion_enabled"
-    (tree / demotion).parent.mkdir(parents=True)
-    (tree / demotion).write_text("true\n")
-    given = {"turbo": "false", "numa_balancing": "False", "memory_demotion": "off",
-             "frequency_khz": "2000000", "perf_event_paranoid": "-1"}  # fmt: skip
-    for name in ("policy2", "policy10"):
-        (tree / CPU / "cpufreq" / name / "scaling_max_freq").write_text("3900000\n")
-    missing = tune(tree, record(), **given)
-    assert missing == []
-    assert text(tree, TURBO) == "1"  # no_turbo
-    assert text(tree, NUMA) == "0"
-    assert text(tree, demotion) == "false"
-    assert text(tree, f"{CPU}/cpufreq/policy0/scaling_max_freq") == "2000000"
-    assert text(tree, "proc/sys/kernel/perf_event_paranoid") == "-1"
-
-
 @pytest.mark.parametrize(
     "requested",
     [{"turbo": "null"}, {"turbo": 2}, {"memory_demotion": ""}, {"prefetchers": "some"},
@@ -148,14 +114,6 @@ def test_old_values_are_on_disk_before_anything_is_written(
     with pytest.raises(OSError, match=r"numa_balancing.*to 0"):
         tune(tree, record(), numa_balancing=False)
     assert seen == [["1"]]
-
-
-def test_a_setting_that_the_host_lacks_is_reported(
-    tree: Path, record: Callable[[], settings.Record]
-) -> None:
-    missing = tune(tree, record(), transparent_huge_pages="madvise", frequency_khz=2_000_000)
-    assert [one.what for one in missing] == ["transparent huge pages"]
-    assert text(tree, f"{CPU}/cpufreq/policy0/scaling_max_freq") == "2000000"
 
 
 @pytest.mark.parametrize(
@@ -220,11 +178,3 @@ def test_what_somebody_else_has_set_since_is_told(
         if change.setting.path.endswith("policy0/scaling_governor")
     ]
     assert "it was changed since" in step["why"]
-
-
-def test_the_record_says_what_and_where(tree: Path, record: Callable[[], settings.Record]) -> None:
-    tune(tree, record(), numa_balancing=False)
-    document = json.loads(Path(record().path).read_text())
-    assert document["boot_id"] == "boot-one"
-    (entry,) = document["settings"]
-    assert (entry["path"], entry["old"], entry["new"]) == (f"/{NUMA}", "1", "0")

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from recorded import optane, recording, state_of
 from tierbench import ipmctl
-from tierbench.changes import Changes, plan_changes
+from tierbench.changes import plan_changes
 from tierbench.commands import Commands, Done
 from tierbench.desired_state import DesiredState
 from tierbench.linux import resource_table
 from tierbench.namespace_users import parse_blkid, probe
-from tierbench.ndctl import Inventory, parse_daxctl, parse_ndctl
+from tierbench.ndctl import parse_ndctl
 from tierbench.record import Record
-from tierbench.state import State
 
 from harness.host.mode import parse_memory_resources
 
@@ -41,14 +40,6 @@ def test_written_labels_show_as_labelled_regions_with_room() -> None:
     assert found.namespaces == ()
 
 
-def test_ids_of_namespaces_have_gaps_and_the_listing_is_a_bare_array() -> None:
-    found = parse_ndctl(recording("skipped-ids"))
-    assert [(n.name, n.block, n.label) for n in found.namespaces] == [
-        ("namespace1.0", "pmem1", "fs1"),
-        ("namespace1.3", "pmem1.3", "fs2"),
-    ]
-
-
 def test_one_object_of_arrays_has_namespaces_in_their_regions_and_no_seeds() -> None:
     found = parse_ndctl(recording("everything"))
     assert set(found.dimms) == {"nmem0", "nmem1"}
@@ -59,27 +50,6 @@ def test_one_object_of_arrays_has_namespaces_in_their_regions_and_no_seeds() -> 
     ]
     devdax = found.namespaces[0]
     assert (devdax.chardev, devdax.chardev_mode, devdax.block) == ("dax0.0", "devdax", None)
-
-
-def test_nothing_at_all_is_no_inventory() -> None:
-    assert parse_ndctl("").regions == ()
-    with pytest.raises(ValueError):
-        parse_ndctl("Error: something else")
-
-
-def test_daxctl_prints_an_array_an_object_or_nothing() -> None:
-    assert parse_daxctl(recording("daxctl-nothing")) == ()
-    (one,) = parse_daxctl(
-        recording("daxctl-one").replace('"1888.00 MiB (1979.71 MB)"', "1979711488")
-    )
-    assert (one.name, one.mode, one.target_node) == ("dax0.0", "devdax", 2)
-    (ram,) = parse_daxctl(recording("daxctl-system-ram"))
-    assert (ram.mode, ram.online_blocks, ram.total_blocks, ram.movable) == (
-        "system-ram",
-        14,
-        14,
-        True,
-    )
 
 
 class Answers(Commands):
@@ -142,34 +112,9 @@ def test_types_of_regions_and_a_pending_goal() -> None:
     assert not ipmctl.is_pending(optane("goal-none"))
 
 
-def test_without_modules_ipmctls_words_are_the_reason() -> None:
-    goals = ipmctl.read_goals(Answers(1, recording("ipmctl-resources-none")))
-    assert goals.error == (
-        "ipmctl fails (exit 1): Initialization failed. No PMem modules in the system."
-    )
-
-
 def test_an_answer_that_is_no_table_is_not_taken_for_no_capacity() -> None:
     goals = ipmctl.read_goals(Answers(0, "something of a version to come"))
     assert goals.error and "cannot parse" in goals.error
-
-
-def test_the_goals_syntax_is_what_ipmctls_help_says() -> None:
-    """Its properties are the recorded help's; that it takes them is seen in the test machine."""
-    properties = recording("ipmctl-goal-help")
-    for argv in (
-        ipmctl.Goal("AppDirect").argv,
-        ipmctl.Goal("AppDirectNotInterleaved", 0, 20).argv,
-        ipmctl.Goal("none", 100).argv,
-        ipmctl.Goal("AppDirect", 25).argv,
-    ):
-        assert argv[:4] == ["ipmctl", "create", "-f", "-goal"]
-        for given in argv[4:]:
-            name, _, value = given.partition("=")
-            assert f"   {name}=(" in properties
-            assert value.isdigit() or value in properties
-    assert str(ipmctl.Goal("none", 100)) == "MemoryMode=100"
-    assert str(ipmctl.Goal("AppDirect")) == "PersistentMemoryType=AppDirect"
 
 
 @pytest.mark.parametrize(
@@ -191,11 +136,6 @@ def test_a_capacity_that_cannot_be_read_is_not_taken_for_none(text: str, size: i
 
 
 # What is not sound ---------------------------------------------------------------------
-
-
-def planned_for(inventory: Inventory) -> Changes:
-    state = replace(state_of("everything"), inventory=inventory)
-    return plan_changes(state, DesiredState("appdirect"))
 
 
 def listing(**changes: dict[str, Any]) -> str:
@@ -259,12 +199,3 @@ def test_null_is_as_good_as_nothing_and_other_types_are_refused(name: str) -> No
         for wrong in wrongs:
             with pytest.raises(ValueError, match="size"):
                 parse_ndctl(listing(region0={"size": wrong}))
-
-
-def test_a_device_without_a_memory_node_is_refused() -> None:
-    (device,) = parse_daxctl('{"chardev": "dax1.0", "size": 4096, "target_node": -1}')
-    assert device.target_node is None
-    state = State(dax=(replace(device, origin="cxl"),))
-    planned = plan_changes(state, DesiredState(mode="system-ram", regions=(), devices=("dax1.0",)))
-    assert [each.object for each in planned.refusals] == ["dax1.0"]
-    assert not planned.steps

@@ -33,10 +33,6 @@ def make(device: Path, **desired: Any) -> None:
     assert done.rc == 0, done.words
 
 
-def test_nothing_is_known_to_be_nothing(device: Path) -> None:
-    assert probe(str(device), Commands()).empty
-
-
 def test_a_file_system_of_ours_is_told_by_its_label_and_is_aligned(device: Path) -> None:
     make(device)
     content = probe(str(device), Commands())
@@ -47,11 +43,6 @@ def test_a_file_system_of_ours_is_told_by_its_label_and_is_aligned(device: Path)
     assert 1024 << int.from_bytes(block[0x18:0x1C], "little") == 4096
     assert int.from_bytes(block[0x164:0x166], "little") * 4096 == 2 * MIB
     assert int.from_bytes(block[0x170:0x174], "little") * 4096 == 2 * MIB
-
-
-def test_ext4_of_smaller_blocks(device: Path) -> None:
-    make(device, block_size=1024)
-    assert probe(str(device), Commands()).block_size == 1024
 
 
 def test_mke2fs_asks_nobody_where_there_is_no_terminal(device: Path) -> None:
@@ -74,13 +65,6 @@ def test_xfs_has_the_uuid_and_the_blocks_that_it_was_given(device: Path) -> None
     assert again.rc != 0  # it has a signature
     forced = mkfs_argv(str(device), DesiredState("appdirect", filesystem="xfs"), UUID, force=True)
     assert Commands().run(forced).rc == 0
-
-
-def test_a_wiped_one_is_nothing_again(device: Path) -> None:
-    make(device)
-    done = Commands().run(["wipefs", "--all", "--quiet", str(device)])
-    assert done.rc == 0, done.words
-    assert probe(str(device), Commands()).empty
 
 
 def test_a_partition_table_and_swap_are_something(device: Path) -> None:

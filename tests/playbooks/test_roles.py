@@ -75,12 +75,6 @@ def test_vtunes_installer_runs_from_a_directory_that_nobody_else_can_write(tmp_p
     assert "changed=0" in again.stdout
 
 
-def test_another_installer_on_the_host_is_not_run(tmp_path: Path) -> None:
-    program, given = vtune(tmp_path, sha256="0" * 64)
-    assert play(tmp_path, "engines", "vtune", **given).returncode != 0
-    assert not program.exists()
-
-
 # The harness -----------------------------------------------------------------------
 
 
@@ -116,13 +110,6 @@ def test_a_half_made_environment_is_made_again(tmp_path: Path) -> None:
     )
     assert found.returncode == 0
     assert "changed=0" in play(tmp_path, "harness", "install", **given).stdout
-
-
-def test_servers_get_a_user_of_their_own(tmp_path: Path) -> None:
-    done = play(tmp_path, "harness", "user", "--check")
-    assert done.returncode == 0, done.stdout
-    there = any(entry.pw_name == "tierbench" for entry in pwd.getpwall())
-    assert f"changed={0 if there else 1}" in done.stdout
 
 
 def test_a_disk_in_memory_is_planned_and_a_mount_of_others_is_refused(tmp_path: Path) -> None:

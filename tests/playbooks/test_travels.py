@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tierbench.state import Files
 
 from harness.paths import data_folder
 
@@ -42,11 +40,3 @@ def test_it_is_python_3_9_of_the_standard_library(path: Path) -> None:
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         if isinstance(call.func, ast.Name) and call.func.id == "zip":
             assert not call.keywords, "zip(strict=) is of 3.10"
-
-
-def test_the_default_tier_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness import paths
-
-    monkeypatch.delenv("HARNESS_DATA", raising=False)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert paths.default_tier() == Files().disk_tier

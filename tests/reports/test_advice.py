@@ -72,8 +72,3 @@ def test_few_pairs_decide_nothing(tmp_path: Path) -> None:
     found = advised(tmp_path, {"pmem-both": 3}, blocks=2)
     assert all(one.undecided for one in found)
     assert found[0].to_json()["pairs"] == 2
-
-
-def test_failed_arms_have_no_trial(tmp_path: Path) -> None:
-    runs = [tpcc(tmp_path, "ssd-both"), tpcc(tmp_path, "pmem-both")]
-    assert [one.placement for one in trials_of(runs, ARMS)] == ["ssd-both", "pmem-both"]

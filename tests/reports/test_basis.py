@@ -19,7 +19,6 @@ from harness.cli.app import app
 from harness.errors import RunFailed
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import StoredRun
-from reports.basis import Fact, apart
 from reports.compare import compare
 from reports.compare_output import to_json
 from reports.history import histories
@@ -73,28 +72,6 @@ def test_the_noise_is_that_of_the_latest_calibration(tmp_path: Path) -> None:
     (group,) = compare(*split(runs)).groups
     facts = {fact.code: fact for fact in group.rests_on}
     assert facts["noise"].values[1:] == ("arms-differ",)
-
-
-def test_what_all_comparisons_rest_on_is_said_once() -> None:
-    pairs, emulated = Fact("pairs", "6 pairs", (6,)), Fact("emulated", "EMULATED", ("pmem",))
-    both = Fact("warnings", "warnings x, y", ("x", "y"))
-    named = [("a", (pairs, both)), ("b", (pairs, emulated, Fact("warnings", "", ("y",))))]
-    assert apart(named) == ("6 pairs; warnings y", {"warnings x": ["a"], "EMULATED": ["b"]})
-    assert apart(named[:1]) == ("6 pairs; warnings x, y", {})
-    clean = Fact("warnings", "no warning")
-    assert apart([("a", (clean,)), ("b", (both,))])[1] == {
-        "no warning": ["a"],
-        "warnings x, y": ["b"],
-    }
-
-
-def test_codes_of_warnings_are_listed_once(tmp_path: Path) -> None:
-    entry = {"code": "not-steady-state", "what": "x", "found": "y", "do": ""}
-    runs = arms(tmp_path, 1.5, run_changes={"uncontrolled": [entry], "status": "unknown"})
-    (group,) = compare(*split(runs)).groups
-    facts = {fact.code: fact.values for fact in group.rests_on}
-    assert facts["warnings"] == ("not-steady-state",)
-    assert facts["answers-unknown"] == (12,)
 
 
 def split(runs: list[StoredRun]) -> tuple[list[StoredRun], list[StoredRun]]:
@@ -219,13 +196,6 @@ def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path, limited: int) -
     ((_, last),) = (one.executions for one in histories(runs))
     assert last.row is not None and last.row.estimate is None
     assert (last.summary is None) == (limited == 8)
-
-
-def test_two_executions_at_a_time_limit_are_not_compared(tmp_path: Path) -> None:
-    runs = [*execution(tmp_path, 0, limited=8), *execution(tmp_path, 1, limited=8)]
-    ((_, second, third),) = (one.executions for one in histories([*runs, *execution(tmp_path, 2)]))
-    assert second.row is None
-    assert third.row is not None and third.row.estimate is None
 
 
 def test_otava_gets_a_table_for_each_series(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -203,43 +202,6 @@ def test_the_first_screen_holds_every_verdict_and_the_overview(
     assert shown["right"] <= 1300
 
 
-def test_no_table_is_wider_than_the_page(browser: Chrome, report_page: Path) -> None:
-    open_all(browser, report_page, 1300)
-    wide = browser.execute_script(
-        """return [...document.querySelectorAll('figure.table')]
-             .filter(f => f.querySelector('table').scrollWidth > f.clientWidth + 1)
-             .map(f => f.getAttribute('aria-label'))"""
-    )
-    assert wide == []
-
-
-def test_the_reader_sees_what_must_be_seen(browser: Chrome, report_page: Path) -> None:
-    open_all(browser, report_page, 400)
-    text = browser.execute_script("return document.body.innerText")
-    assert text.count("EMULATED") > 10
-    for shown in ("not resolvable", "server died", "†", HOSTILE):
-        assert shown in text
-    charts = browser.execute_script(
-        "return [...document.querySelectorAll('figure.chart svg')].map(s => s.textContent)"
-    )
-    assert all("EMULATED" in chart for chart in charts)
-
-
-def test_paper_shows_what_is_folded_on_screen(browser: Chrome, tmp_path: Path) -> None:
-    run = write(tmp_path, Case(queries=(1,), plans=False))
-    open_at(browser, Report([run]).write(tmp_path / "report").html, 1280)
-    browser.execute_script(
-        """window.opened = 0;
-           addEventListener('beforeprint', () =>
-             opened = document.querySelectorAll('details[open]').length)"""
-    )
-    pdf = browser.execute_cdp_cmd("Page.printToPDF", {})
-    assert base64.b64decode(pdf["data"]).startswith(b"%PDF")
-    folded = browser.execute_script("return document.querySelectorAll('details').length")
-    assert browser.execute_script("return opened") == folded > 0
-    assert browser.execute_script("return document.querySelectorAll('details[open]').length") == 0
-
-
 # The card --------------------------------------------------------------------------
 
 
@@ -252,36 +214,6 @@ def test_no_text_of_a_chart_is_cut_or_lies_over_another(
     assert found["texts"] > 200
     assert found["cut"] == []
     assert found["over"] == []
-
-
-def test_every_axis_has_its_name_and_unit(browser: Chrome, card_page: Path) -> None:
-    open_all(browser, card_page, 1280)
-    axes: list[dict[str, Any]] = browser.execute_script(AXES)
-    assert len(axes) > 15
-    for one in axes:
-        assert one["x"] and one["y"], one
-        assert any(unit in tick for tick in one["ticks"] for unit in ("B/s", "ns", "µs", "ms")), one
-        counted = ("threads", "queue depth", "share of reads")
-        sized = any("B" in tick for tick in one["x_ticks"])
-        assert sized or one["x"].startswith(counted), one
-
-
-def test_a_chart_tells_its_title_once(browser: Chrome, card_page: Path) -> None:
-    open_all(browser, card_page, 1280)
-    twice = browser.execute_script(
-        """return [...document.querySelectorAll('figure.chart svg')].map(svg => {
-             const said = [...svg.querySelectorAll('text')].map(t => t.textContent)
-               .filter(t => t.length > 25);
-             return said.filter((t, i) => said.indexOf(t) !== i) }).flat()"""
-    )
-    assert twice == []
-
-
-def test_what_decides_is_said_beside_the_verdicts(browser: Chrome, card_page: Path) -> None:
-    open_at(browser, card_page, 1280)
-    text = browser.execute_script("return document.body.innerText")
-    assert text.count("Holm–Bonferroni") == 2  # on both devices
-    assert "knee shown" in text and "EMULATED" in text
 
 
 #: Of every chart: texts that leave it, and pairs of them that lie over one another.
@@ -301,15 +233,4 @@ for (const svg of document.querySelectorAll('figure.chart svg')) {
     if (wide > 2 && high > 4) over.push([a.said, b.said]) }));
 }
 return {texts, cut, over};
-"""
-#: Of every pair of axes: their names, and what stands at their ticks.
-AXES = """
-const words = g => [...g.querySelectorAll('text')].map(t => t.textContent).join(' ').trim();
-const named = axis => [...axis.children].filter(c => /text_\\d+$/.test(c.id)).map(words).join(' ');
-const ticks = axis => [...axis.children].filter(c => /tick_\\d+$/.test(c.id)).map(words)
-  .filter(t => t);
-return [...document.querySelectorAll('figure.chart svg g')]
-  .filter(g => /axes_\\d+$/.test(g.id) && g.querySelector('[id*="matplotlib.axis_"]'))
-  .map(g => { const [x, y] = g.querySelectorAll(':scope > [id*="matplotlib.axis_"]');
-    return {x: named(x), y: named(y), x_ticks: ticks(x), ticks: ticks(y)} });
 """

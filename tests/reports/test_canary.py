@@ -70,12 +70,6 @@ def test_noise_alone_is_a_warning_in_one_experiment_of_twenty(others: int) -> No
     assert alarms / experiments <= 0.1, "5 %, of 100"
 
 
-def test_half_the_throughput_is_found_in_that_noise() -> None:
-    draw = np.random.default_rng(1)
-    found = [moved_figures(noisy(draw, 0.5), [noisy(draw) for _ in range(5)]) for _ in range(20)]
-    assert all(found)
-
-
 def test_earlier_changes_do_not_hide_a_later_one() -> None:
     draw = np.random.default_rng(2)
     others = [noisy(draw) for _ in range(12)] + [noisy(draw, 0.5) for _ in range(4)]
@@ -108,26 +102,6 @@ def test_short_experiments_have_none(
     with experiment(minutes * MINUTE_NS, most_ns=most and most * MINUTE_NS):
         pass
     assert len(CanaryStore(tmp_path).all()) == found
-
-
-def test_an_experiment_that_fails_has_none(experiment: Any, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), experiment(10 * MINUTE_NS):
-        raise KeyboardInterrupt
-    assert CanaryStore(tmp_path).all() == []
-
-
-def test_raw_devices_and_modelled_tiers_have_none() -> None:
-    kinds = {"dram": ("numa", None), "raw": ("devdax", None), "fast": ("tmpfs", object())}
-    tiers = {
-        name: SimpleNamespace(name=name, facts=SimpleNamespace(kind=kind), model=model)
-        for name, (kind, model) in kinds.items()
-    }
-    said: list[str] = []
-    environment: Any = SimpleNamespace(tiers=tiers, progress=SimpleNamespace(say=said.append))
-    placement = SimpleNamespace(tiers=lambda: ("raw", "fast"))
-    step: Any = SimpleNamespace(spec=SimpleNamespace(placement=placement))
-    assert canaries._tiers([step], environment) == ["dram"]
-    assert "fast" in said[0]
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.5, True), (1.0, False)])

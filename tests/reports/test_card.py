@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,15 +25,13 @@ from report_runs import Case, write
 from typer.testing import CliRunner, Result
 
 from harness.cli.app import app
-from harness.errors import UsageError
-from harness.store.runs import StoredRun
 from reports.micro.card_words import CallFinding, KneeFinding, LoadedFinding
 from reports.micro.figures import measurements
 from reports.micro.findings import findings
 from reports.micro.points import MEAN, devices
-from reports.micro.practices import card_trials, practices
+from reports.micro.practices import practices
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
-from reports.micro.report import card_of, write_cards
+from reports.micro.report import write_cards
 from reports.micro.saturation import curves
 from reports.prices import read_prices
 
@@ -50,18 +47,6 @@ def test_practices_are_confirmed_where_fast20_found_them(
     assert [practice.outcome for practice in practices(device)] == [outcome] * 4
 
 
-def test_the_figures_stand_beside_the_outcome(tmp_path: Path) -> None:
-    (device,) = devices([card_run(tmp_path)])
-    _, ntstore, _ = practices(device)[0].trials
-    # Random 64 B → 256 B gains 4×, in sequence 9/8.
-    assert present(ntstore.known).value == pytest.approx(4 * 8 / 9)
-    assert [point.median / GB for point in ntstore.points[:2]] == pytest.approx([2.05, 8.2])
-    assert [point["threads"] for point in practices(device)[2].trials[0].points] == [
-        "4",
-        "16",
-    ]
-
-
 def test_large_transfers_of_several_threads_are_tried_too(tmp_path: Path) -> None:
     """As FAST'20's Figure 12 has them."""
     metrics = [
@@ -75,20 +60,6 @@ def test_large_transfers_of_several_threads_are_tried_too(tmp_path: Path) -> Non
     assert "ntstore+sfence against store+clwb+sfence, 4 KiB of 6 threads" in whats
     card = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card")
     assert "Sequential writes of 6 threads" in card.html.read_text(encoding="utf-8")
-
-
-def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path: Path) -> None:
-    (device,) = devices([card_run(tmp_path, repeats=6)])
-    found = practices(device)
-    assert [one.outcome for one in found] == ["not testable here"] * 4
-    chosen, tried = found[2].trials[0], found[1].trials[0]
-    one, other = present(chosen.known), present(tried.known)
-    # Of four thread counts, one was chosen as the best of fewer.
-    assert one.p == 4 * other.p
-    assert other.p <= 0.05
-    assert present(other.decision).adjusted_p > 0.05
-    assert tried.why == "too-few-repeats"
-    assert tried.repeats_needed == 10
 
 
 def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> None:
@@ -116,18 +87,6 @@ def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
     assert rows["Access size, random load"][0].shown is False
 
 
-def test_a_knee_that_is_not_shown_says_so_side_by_side_too(tmp_path: Path) -> None:
-    def depths(tier: str, repeats: int) -> StoredRun:
-        read: dict[str, Any] = {"operation": "read", "pattern": "random", "access_size_bytes": 4096}
-        found = [rate("random_read", value, repeats, queue_depth=depth, **read)
-                 for depth, value in ((1, 1.0), (4, 3.0), (16, 8.0), (64, 4.0))]  # fmt: skip
-        return micro_run(tmp_path, found, tier=tier, suite="block-io")
-
-    card = write_cards([depths("often", 11), depths("once", 1)], tmp_path / "card")
-    row = "| Queue depth, random read, 4 KiB | depth 16 | depth 16 (knee not shown) |"
-    assert row in card.markdown.read_text(encoding="utf-8")
-
-
 def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
     place: dict[str, Any] = {"pattern": "sequential", "threads": 1, "access_size_bytes": 4096}
     one = micro_run(tmp_path, [rate("persist_size", 9.0, 11, **KINDS["ntstore"], **place)])
@@ -151,49 +110,6 @@ def test_what_waits_is_drawn_over_the_bandwidth_that_the_load_had(tmp_path: Path
               if one.title.startswith("loaded latency, chase")]  # fmt: skip
     assert "300 ns at 0 B/s, 2 µs at 11.5 GiB/s" in present(one.drawing).alt
     assert len(one.rows) == 5  # without load, too
-
-
-def test_a_chases_histogram_is_said_to_be_of_means(tmp_path: Path) -> None:
-    means = duration("chase", {"90": 99, "400": 1}, operation="chase", range_bytes=1 << 30)
-    means |= {"name": "mean_latency_of_256_loads_ns", "better": "none"}
-    (device,) = devices([micro_run(tmp_path, [means])])
-    (table,) = measurements(device, "d")
-    assert "means over 256 dependent loads each, not single loads" in table.title
-    assert "p99.99 of means over 256" in table.head
-
-
-def test_the_card_says_how_many_verdicts_it_has(tmp_path: Path) -> None:
-    run = card_run(tmp_path)
-    (device,) = devices([run])
-    card = card_of(device)
-    assert card.verdicts == len(card_trials(device).shown) == card.shown == 18
-
-
-def test_two_processors_say_nothing_of_many_threads(tmp_path: Path) -> None:
-    (device,) = devices([card_run(tmp_path, most_threads=2)])
-    third = practices(device)[2]
-    assert third.outcome == "not testable here"
-    assert {one.why for one in third.trials} == {"few-threads"}
-
-
-def test_without_a_far_node_nothing_is_said_of_numa(tmp_path: Path) -> None:
-    (device,) = devices([card_run(tmp_path, far=False)])
-    fourth = practices(device)[3]
-    assert fourth.outcome == "not testable here"
-    assert fourth.missing == "no-far-processors"
-
-
-def test_what_was_not_measured_is_named(tmp_path: Path) -> None:
-    run = micro_run(tmp_path, [rate("sequential", 3.0, **KINDS["load"])], suite="quick")
-    (device,) = devices([run])
-    assert {practice.missing for practice in practices(device)} == {"not-measured"}
-    assert findings(device) == []
-
-
-def test_practices_that_no_suite_has_tried_are_not_measured(tmp_path: Path) -> None:
-    fio = rate("random_read", 0.5, 2, operation="read", queue_depth=8, access_size_bytes=4096)
-    (device,) = devices([micro_run(tmp_path, [fio], suite="block-io")])
-    assert {one.outcome for one in practices(device)} == {"not measured"}
 
 
 def test_a_repeat_without_any_work_makes_no_ratio(tmp_path: Path) -> None:
@@ -254,25 +170,6 @@ def test_latency_under_load_is_taken_with_its_own_bandwidth(tmp_path: Path) -> N
     assert curve.knee is not None and curve.knee.latency == 500
 
 
-def test_a_load_that_nobody_waits_for_has_no_knee(tmp_path: Path) -> None:
-    calm = replace(OPTANE, loaded={0: 300, 2: 305, 4: 310})
-    (device,) = devices([card_run(tmp_path, calm)])
-    (loaded,) = (one for one in findings(device) if one.question.startswith("Latency during"))
-    (row,) = loaded.rows
-    assert row.curve.knee is row.curve.points[-1] and row.shown
-
-
-def test_every_measurement_has_its_table(tmp_path: Path) -> None:
-    (device,) = devices([card_run(tmp_path)])
-    tables = {one.title: one for one in measurements(device, "d")}
-    table = tables["access size: bandwidth"]
-    assert table.head == ("instructions", "threads", "access size", "median", "range", "n")
-    assert ("ntstore+sfence", "16", "64 B", "1.91 GiB/s", "1.86 – 1.96 GiB/s", "11") in table.rows
-    assert table.drawing is not None
-    latency = tables["latency: time of an operation"]
-    assert latency.rows[0][:2] == ("300 ns", "300 ns")
-
-
 # Prices -------------------------------------------------------------------------
 
 
@@ -327,32 +224,7 @@ def test_the_host_files_price_is_taken_without_a_list(tmp_path: Path) -> None:
     assert table.source == "price_per_gb of the host file"
 
 
-def test_a_list_that_fits_no_device_is_refused(tmp_path: Path) -> None:
-    listed = read_prices(Path("profiles/prices/perma-bench-2022.yml"))
-    found = devices([card_run(tmp_path)])
-    with pytest.raises(UsageError):
-        price_table(found, listed)
-
-
-def test_an_unknown_key_of_a_price_list_is_named_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "prices.yml"
-    path.write_text("schema: 1\ncurrency: EUR\nsource: us\ndevices:\n  - {name: a, tire: pmem}\n")
-    with pytest.raises(UsageError, match=r"prices\.yml:5"):
-        read_prices(path)
-
-
 # Several servers ----------------------------------------------------------------
-
-
-def test_servers_stand_side_by_side(tmp_path: Path) -> None:
-    runs = [card_run(tmp_path, host="lab1"), card_run(tmp_path, DRAM, host="lab2")]
-    found = devices(runs)
-    assert [device.name for device in found] == ["lab1: pmem", "lab2: pmem"]
-    out = tmp_path / "out"
-    files = write_cards(runs, out)
-    assert files.devices == ("lab1: pmem", "lab2: pmem")
-    text = files.markdown.read_text()
-    assert "| 1. Avoid random accesses smaller than 256 B | confirmed | refuted |" in text
 
 
 def test_a_tier_that_was_made_anew_is_another_device(tmp_path: Path) -> None:
@@ -394,57 +266,11 @@ def test_logs_of_one_writer_and_of_several_are_told_apart(tmp_path: Path) -> Non
     ]
 
 
-def test_a_failed_run_is_left_out_with_its_reason(tmp_path: Path) -> None:
-    runs = [card_run(tmp_path), card_run(tmp_path, status="failed")]
-    files = write_cards(runs, tmp_path / "out")
-    text = files.markdown.read_text()
-    assert re.search(r"Left out: .*server died", text)
-    with pytest.raises(UsageError):
-        devices(runs[1:])
-
-
 # Files --------------------------------------------------------------------------
-
-
-def test_the_card_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
-    run = card_run(tmp_path, emulated=({"tier": "pmem", "by": "tmpfs <b>"},))
-    files = write_cards([run], tmp_path / "out", title="A <script>")
-    html = files.html.read_text()
-    assert "default-src 'none'" in html
-    assert not re.search(r"(?:src|href)=\"(?:https?:|//)", html)
-    assert "<script>A" not in html and "A &lt;script&gt;" in html
-    assert "tmpfs &lt;b&gt;" in html
-    assert "EMULATED" in html and "pmem (EMULATED)" in html
-    assert len(list((tmp_path / "out" / "figures").glob("*.svg"))) > 3
-    assert files.csv.read_text().count("\n") > len(run.document["metrics"])
 
 
 def _harness(root: Path, *argv: str) -> Result:
     return CliRunner().invoke(app, [*argv, "--results", str(root)])
-
-
-def test_the_command_writes_a_card(tmp_path: Path) -> None:
-    card_run(tmp_path)
-    done = _harness(tmp_path, "card", "--out", str(tmp_path / "card"), "--json")
-    assert done.exit_code == 0, done.stderr
-    card = json.loads(done.stdout)["card"]
-    assert card["devices"] == ["pmem"] and Path(card["html"]).exists()
-
-
-def test_a_store_without_microbenchmarks_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, Case())
-    done = _harness(tmp_path, "card", "--out", str(tmp_path / "card"))
-    assert isinstance(done.exception, UsageError)
-    assert "harness run micro --suite device-card" in done.exception.hint
-    assert not (tmp_path / "card").exists()
-
-
-@pytest.mark.parametrize("option", ["--baseline", "--over"])
-def test_a_report_of_devices_alone_compares_nothing(tmp_path: Path, option: str) -> None:
-    card_run(tmp_path)
-    done = _harness(tmp_path, "report", "--out", str(tmp_path / "report"), option, "nosuch")
-    assert isinstance(done.exception, UsageError)
-    assert not (tmp_path / "report").exists()
 
 
 def test_a_report_puts_the_card_beside_the_engines(tmp_path: Path) -> None:
@@ -455,26 +281,3 @@ def test_a_report_puts_the_card_beside_the_engines(tmp_path: Path) -> None:
     printed = json.loads(done.stdout)
     assert printed["report"]["runs"] == 1
     assert Path(printed["card"]["html"]).parent == Path(printed["report"]["html"]).parent
-
-
-def test_metrics_of_a_whole_run_are_shown_without_a_measurement(tmp_path: Path) -> None:
-    """A monitor's: it counts over all configurations, by its own labels."""
-    ratios = [
-        {"name": "phase_effective_write_ratio", "unit": "1", "better": "none",
-         "labels": {"dimm": dimm}, "value": value}
-        for dimm, value in (("0x0011", 0.25), ("0x0021", 0.5))
-    ]  # fmt: skip
-    metrics = [rate("persist", 2.0, **KINDS["ntstore"]), *ratios]
-    run = micro_run(tmp_path, metrics)
-    (device,) = devices([run])
-    (_, whole) = measurements(device, "card")
-    assert whole.title == "whole run: phase effective write ratio"
-    assert whole.drawing is None
-    assert [row[0] for row in whole.rows] == ["0x0011", "0x0021"]
-    other = micro_run(tmp_path, metrics, suite="quick", requested={"threads": "2"})
-    (device,) = devices([run, other])
-    titles = [one.title for one in measurements(device, "card") if "ratio" in one.title]
-    assert len(titles) == 2, "runs of two suites are no repeats of one another"
-    card = write_cards([run], tmp_path / "card")
-    assert "0x0021" in card.markdown.read_text(encoding="utf-8")
-    assert "phase_effective_write_ratio" in card.csv.read_text(encoding="utf-8")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from narrowed import of_kind
 from report_runs import (
     EMULATED,
     PLACES,
@@ -26,7 +25,6 @@ from harness.store.runs import Store, StoredRun
 from reports.compare import Comparison, compare
 from reports.compare_output import to_json
 from reports.compared_rows import Row
-from reports.sections import Paragraph, Table, plain
 from reports.select import experiment, select
 from reports.series import panels
 from reports.tables import PanelTables
@@ -58,14 +56,6 @@ def row(comparison: Comparison, metric: str, group: int = 0, **labels: str) -> R
         for r in comparison.groups[group].rows
         if r.quantity.name == metric and dict(r.quantity.labels) == labels
     )
-
-
-def test_a_default_monitor_that_was_requested_is_no_difference(tmp_path: Path) -> None:
-    ssd, pmem = sides(tmp_path / "a", b={"spec_changes": {"monitors": ["io", "perf"]}})
-    assert compare(ssd, pmem).over == ("placement",)
-    ssd, pmem = sides(tmp_path / "b", b={"spec_changes": {"monitors": ["io", "own"]}})
-    with pytest.raises(UsageError, match="monitors"):
-        compare(ssd, pmem)
 
 
 def test_the_speed_up_of_a_placement(tmp_path: Path) -> None:
@@ -155,22 +145,6 @@ def test_runs_of_one_side_must_agree_too(tmp_path: Path) -> None:
     a.append(write(tmp_path, Case(block=2, queries=FEW, plans=False, manifest_changes=late)))
     with pytest.raises(UsageError, match=r"host\.kernel\.release: A has 6\.1.* and 6\.9"):
         compare(a, b)
-
-
-def test_a_server_that_listens_against_one_that_does_not(tmp_path: Path) -> None:
-    config = "engine.effective_config"
-    by_tls = {
-        "spec_changes": {"listen": "10.0.0.5"},
-        "manifest_changes": {f"{config}.ssl": "on", f"{config}.port": "40123"},
-        "placement": "ssd-both",
-    }
-    comparison = compare(*sides(tmp_path / "both", 2, b=by_tls), ["listen"])
-    assert not comparison.differences
-    assert "TLS on 10.0.0.5" in printed(comparison)
-    assert "private socket alone" in printed(comparison)
-    by_tls["manifest_changes"] = {f"{config}.fsync": "off"}
-    with pytest.raises(UsageError, match="fsync"):
-        compare(*sides(tmp_path / "more", 2, b=by_tls), ["listen"])
 
 
 def test_what_follows_from_the_compared_dimension_is_no_difference(tmp_path: Path) -> None:
@@ -339,52 +313,12 @@ def test_medians_are_of_all_runs_of_a_side_in_a_report_as_well(tmp_path: Path) -
     assert arms[0].summaries("transaction_duration_ns")[one.quantity] == one.a
 
 
-def test_the_largest_worsening_has_an_interval(tmp_path: Path) -> None:
-    """A metric that one pair has, next to one that all have."""
-
-    def metrics(block: int, took: float) -> list[dict[str, Any]]:
-        every = metric("query_duration_ns", took, "lower", query="1")
-        rare = metric("query_duration_ns", took**2, "lower", query="2")
-        return [every, rare] if block == 0 else [every]
-
-    ssd, pmem = (
-        [write(tmp_path, Case(placement=place, block=block, metrics=metrics(block, took)))
-         for block in range(3)]
-        for place, took in zip(PLACES, (10.0, 20.0), strict=True)
-    )  # fmt: skip
-    worsening = compare(ssd, pmem).groups[0].worsening
-    assert worsening is not None and worsening.quantity.label("query") == "1"
-
-
-def test_each_side_names_its_own_number_of_durations(tmp_path: Path) -> None:
-    ssd = [_durations(tmp_path, "ssd-both", block, 50, 9) for block in range(2)]
-    pmem = [_durations(tmp_path, "pmem-both", block, 150, 5) for block in range(2)]
-    rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}
-    few = "p99 takes 100 durations, a run has 50"
-    assert rows["99"].note == f"measured on one side only; {few}"
-    (panel,) = panels([*ssd, *pmem], "placement", None)
-    table_of_it, missing, *_ = PanelTables(panel).results
-    values = {row[0]: row[1:3] for row in of_kind(Table, table_of_it).rows}
-    tail = "payment, percentile"
-    assert values[f"{tail} 99"] == ["–", "5 ms"]
-    text = plain(of_kind(Paragraph, missing).text)
-    assert f"{tail} 99, ssd-both: {few}" in text and f"{tail} 99, pmem-both" not in text
-    for arm, n in (("ssd-both", 50), ("pmem-both", 150)):
-        assert f"{tail} 99.9, {arm}: p99.9 takes 1,000 durations, a run has {n}" in text
-
-
 def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path) -> None:
     a, b = sides(tmp_path, 2)
     with pytest.raises(UsageError, match=a[0].run_id):
         compare(a, [*b, a[0]], force=True)
     with pytest.raises(UsageError, match="ssd-both and pmem-both"):
         compare([a[0], b[0]], [a[1], b[1]], ["placement"], force=True)
-
-
-def test_repeating_a_run_compares_with_nothing_between(tmp_path: Path) -> None:
-    a, b = sides(tmp_path, 2, b={"placement": "ssd-both", "experiment": "again"})
-    comparison = compare(a, b)
-    assert comparison.over == () and not comparison.differences
 
 
 def test_selecting_runs(tmp_path: Path) -> None:

@@ -20,15 +20,11 @@ from micro_runs import (
     tier_facts,
 )
 from report_runs import Case, metric, write
-from typer.testing import CliRunner
 
-from harness.cli.app import app
-from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports import trials
 from reports.conclusions.catalogue import PAPERS, conclusions_of
 from reports.conclusions.model import Checked, Evidence, check
-from reports.report import Report
 from reports.statistics import Ratio
 
 
@@ -84,35 +80,12 @@ def test_more_than_half_of_the_trials_decide_about_most_cases(tmp_path: Path) ->
     assert insight("vii", mixed + both(64, 1.5)).outcome == "does not hold here"
 
 
-def test_one_repeat_shows_nothing_and_says_how_many_would(tmp_path: Path) -> None:
-    found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1000}, 1))
-    assert (found.outcome, found.why) == ("not testable here", "too-few-repeats")
-    assert found.repeats_needed == 6
-
-
-def test_what_was_not_measured_is_named_with_its_command(tmp_path: Path) -> None:
-    found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000}))
-    assert (found.outcome, found.why) == ("not testable here", "not-measured")
-    (missing,) = found.missing
-    assert "placement=ssd-data-pmem-wal" in missing
-    assert found.conclusion.command == "harness experiment run papers/nvm-for-databases/table5"
-
-
 def test_runs_that_differ_in_more_are_no_trial(tmp_path: Path) -> None:
     one = tpcc(tmp_path, {"ssd-both": 1000}, users=8) + tpcc(tmp_path, {"ssd-both": 1}, users=16)
     other = tpcc(tmp_path, {"ssd-data-pmem-wal": 1000}, users=32)
     found = insight("vii", one + other)
     assert (found.why, found.tested) == ("not-measured", ())
     assert "alike" in found.missing[0]
-
-
-def test_every_conclusion_without_runs_says_what_it_needs() -> None:
-    for one in conclusions_of(*PAPERS):
-        found = check(one, Evidence.of([]))
-        assert found.outcome == "not testable here"
-        assert found.why == "not-measured"
-        assert found.missing and all(found.missing)
-        assert found.to_json()["missing"][0]["command"] == one.command
 
 
 def test_emulated_planted_and_failed_runs(tmp_path: Path) -> None:
@@ -386,18 +359,3 @@ def test_what_never_degrades_holds_of_each_trial(
 
 
 # Pages -----------------------------------------------------------------------------------
-
-
-def test_a_report_has_the_conclusions_that_were_tested(tmp_path: Path) -> None:
-    runs = tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1020})
-    found = [check(one, Evidence.of(runs)) for one in conclusions_of(*PAPERS)]
-    assert [one.conclusion.number for one in found if one.tested] == ["7.1 (vii)"]
-    page = Report(runs, conclusions=found).write(tmp_path / "out").markdown.read_text()
-    assert "## Conclusions of the papers" in page and "7.1 (vii)" in page
-    assert "7.1 (i)" not in page
-    assert len([one for each in found for one in each.tested]) == 1
-
-
-def test_without_a_run_there_is_nothing_to_conclude(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["conclusions", "--results", str(tmp_path / "nosuch")])
-    assert isinstance(done.exception, UsageError)

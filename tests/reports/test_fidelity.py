@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from micro_runs import KINDS, micro_run, numa_tier, rate, shown, tier_facts, with_suite
+from micro_runs import KINDS, micro_run, rate, shown, with_suite
 from narrowed import of_kind
-from report_runs import EMULATED, Case, metric, write
+from report_runs import Case, metric, write
 
 from harness.store.runs import StoredRun
 from reports.fidelity.page import COMPARED, FigureRuns, page_of, write_paper
@@ -47,14 +47,6 @@ def test_published_numbers_stand_next_to_those_of_this_host(tmp_path: Path) -> N
     assert page["published"][0]["measured here"] == {"numbers": [number], "conditions": []}
 
 
-def test_a_figure_without_runs_lists_what_is_published(tmp_path: Path) -> None:
-    (view,) = page_of(PAPER, "The paper", [table5()]).figures
-    assert view.rows and view.measured == view.done == 0
-    none = FigureRuns("Fig 10", "", (), (), 0, missing="no counters")
-    (view,) = page_of("empirical-guide", "FAST", [none]).figures
-    assert (view.rows, view.to_json()["missing"]) == ((), "no counters")
-
-
 def test_a_failed_run_has_no_number(tmp_path: Path) -> None:
     failed = tpcc(tmp_path, "ssd-both", 100e3, status="failed")
     (view,) = page_of(PAPER, "The paper", [table5(failed)]).figures
@@ -90,20 +82,6 @@ def test_a_cell_that_says_what_it_needs_is_no_number(tmp_path: Path) -> None:
     )
 
 
-def test_the_page_marks_what_is_emulated_and_has_the_conclusions(tmp_path: Path) -> None:
-    runs = [tpcc(tmp_path, placement, 1e5, emulated=EMULATED)
-            for placement in ("ssd-both", "ssd-data-pmem-wal")]  # fmt: skip
-    page = page_of(PAPER, "The paper", [table5(*runs, differs="no SQL Server")])
-    assert page.emulated == ("pmem by tmpfs",)
-    files = write_paper(page, tmp_path / "out")
-    text = files["markdown"].read_text()
-    assert text.startswith("# The paper (EMULATED)")
-    assert "100,000 1/min (EMULATED)" in text and "no SQL Server" in text
-    outcomes = {one.conclusion.number: one.why for one in page.conclusions}
-    assert outcomes["7.1 (vii)"] == "emulated" and outcomes["7.1 (i)"] == "not-measured"
-    assert "<script" in files["html"].read_text()
-
-
 def test_numbers_of_a_modelled_tier_name_the_model_and_its_score(tmp_path: Path) -> None:
     runs = [tpcc(tmp_path, placement, 1e5, run_changes={"modelled": ["pmem: a-disk"]})
             for placement in ("ssd-both", "ssd-data-pmem-wal")]  # fmt: skip
@@ -117,39 +95,3 @@ def test_numbers_of_a_modelled_tier_name_the_model_and_its_score(tmp_path: Path)
     assert f"100,000 1/min (MODELLED {mark})" in text
     outcomes = {one.conclusion.number: one.why for one in page.conclusions}
     assert outcomes["7.1 (vii)"] == "modelled"
-
-
-def test_other_dimms_than_the_papers_are_a_note(tmp_path: Path) -> None:
-    """TPC-C on one DIMM in the paper, here on six that are interleaved."""
-    facts = tier_facts("fsdax", interleave_ways=6)
-    tiers = [numa_tier("pmem") | {"kind": "fsdax", "facts": facts}]
-    run = tpcc(tmp_path, "pmem-both", 1e5, manifest_changes={"tiers": tiers})
-    notes = {}
-    for dimms in ("one", "interleaved", ""):
-        (figure,) = page_of(PAPER, "The paper", [table5(run, dimms=dimms)]).figures
-        notes[dimms] = figure.notes
-    assert notes["interleaved"] == notes[""] == notes["one"][:-1]
-
-
-def test_what_the_paper_says_of_a_query_stands_next_to_it(tmp_path: Path) -> None:
-    def query(number: int, seconds: float) -> dict[str, Any]:
-        return metric("query_duration_ns", seconds * 1e9, "lower", query=str(number))
-
-    ssd = {1: 10.0, 3: 20.0, 13: 10.0}
-    pmem = {1: 10.0, 3: 5.0, 13: 20.0}
-    runs = [
-        write(tmp_path, Case(placement=f"{tier}-both", block=block, queries=(1, 3, 13), metrics=[
-            query(number, seconds * (1 + block / 1000)) for number, seconds in times.items()]))
-        for block in range(12)
-        for tier, times in (("ssd", ssd), ("pmem", pmem))
-    ]  # fmt: skip
-    titles = ("Fig 2: running times", "Fig 3: DRAM traffic")
-    figures = [FigureRuns(title, "x", (), tuple(runs), 24) for title in titles]
-    view, other = page_of(PAPER, "The paper", figures).figures
-    assert other.queries == ()
-    rows = {row["query"]: row for row in view.to_json()["queries"]}
-    assert {query: row["as in the paper"] for query, row in rows.items()} == {
-        "1": "–", "3": "yes", "13": "no",
-    }  # fmt: skip
-    assert rows["3"]["speed-up"] == "4.00×"
-    assert "§4.2" in rows["3"]["in the paper"]

@@ -13,7 +13,6 @@ from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compare_output import to_json
 from reports.series import panels
-from reports.sweeps import sweeps
 
 WINDOW_S = 60
 #: What a client of core workload a asks for, and of b.
@@ -192,22 +191,6 @@ def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
     ]
 
 
-def test_a_family_is_the_comparisons_of_one_experiment(tmp_path: Path) -> None:
-    def runs(folder: str, *names: str) -> list[StoredRun]:
-        params = {"warehouses": 1, "think_time": False, "rate": None}
-        return [
-            block(tmp_path / folder, k, "tpcc", params | {"users": users}, place,
-                  tpcc(5.0, rate, k), experiment=name)
-            for k in range(6)
-            for users, name in zip((4, 8), names, strict=False)
-            for place, rate in zip(PLACES, (10.0, 12.0 + k), strict=True)
-        ]  # fmt: skip
-
-    assert conclusions(runs("one", "x"), 4) == [("faster", 2 / 2**6)]
-    assert conclusions(runs("apart", "x", "y"), 4) == [("faster", 2 / 2**6)]
-    assert conclusions(runs("together", "x", "x"), 4) == [("not resolvable", 4 / 2**6)]
-
-
 def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
     tmp_path: Path,
 ) -> None:
@@ -228,15 +211,6 @@ def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
             if (r := g.row(g.headline.quantity)) and r.decision] == [2, 2]  # fmt: skip
 
 
-def test_the_largest_worsening_is_named_next_to_the_gain(tmp_path: Path) -> None:
-    _, document = compared(*ycsb_sides(tmp_path, A, {"update_ms": 0.2, "read_ms": 16.0}))
-    assert document["verdict"] == "faster"
-    lost = document["worsening"]
-    assert lost["labels"]["operation"] == "read" and lost["ratio"] == pytest.approx(1 / 16, rel=0.1)
-    assert lost["outcome"] == "cannot be shown"  # six repeats for a family of six rows
-    assert document["gain"]["labels"]["operation"] == "update"
-
-
 def test_a_worsening_that_is_shown_goes_before_a_larger_one_that_is_not(tmp_path: Path) -> None:
     sides = [
         [
@@ -249,14 +223,3 @@ def test_a_worsening_that_is_shown_goes_before_a_larger_one_that_is_not(tmp_path
     assert document["verdict"] == "slower"
     assert document["worsening"]["labels"]["operation"] == "update"
     assert document["worsening"]["outcome"] == "shown"
-
-
-def test_over_the_offered_rate_there_is_one_picture_of_the_main_operation(tmp_path: Path) -> None:
-    runs = [
-        block(tmp_path, 0, "ycsb", A | {"rate": rate}, place, ycsb(rate / 10))
-        for rate in (20, 40, 60)
-        for place in PLACES
-    ]
-    (found,) = sweeps(panels(runs, "placement", None))
-    assert found.one.quantity.label("operation") == "update" and found.offered
-    assert [line.arm for line in found.lines] == list(PLACES) and found.values == (20, 40, 60)

@@ -12,7 +12,6 @@ from micro_runs import duration, flushes, micro_run, operations, paper_cells, wi
 from reports.micro.card_words import Finding
 from reports.micro.findings import findings
 from reports.micro.points import devices
-from reports.micro.report import write_cards
 from reports.statistics import Missing
 
 Metric = dict[str, Any]
@@ -55,16 +54,6 @@ def test_the_best_policy_is_that_of_the_most_operations_among_those_that_persist
     assert (b.name, b.alike) == ("b", ("ff+clwb+sfence",))
 
 
-def test_a_policy_without_labels_is_the_kernels_default(tmp_path: Path) -> None:
-    (row,) = _findings(tmp_path, _index("mine", 1e6, {}))["Persistence policy, level_hash"].rows
-    assert row.alike == ("designed+clwb+sfence",)
-
-
-def test_nothing_is_said_of_the_policy_of_a_library(tmp_path: Path) -> None:
-    found = _findings(tmp_path, _index("mine", 1e6, {}, index="library"))
-    assert not any(question.startswith("Persistence policy") for question in found)
-
-
 @pytest.mark.parametrize(
     ("times", "outcome"),
     [
@@ -79,18 +68,6 @@ def test_clwb_keeps_a_line_whose_load_takes_as_long_as_without_a_flush(
 ) -> None:
     (line,) = _findings(tmp_path, *_line(*times))["A line after clwb"].rows
     assert line.outcome == outcome
-
-
-def test_nothing_is_said_of_the_line_where_one_of_the_three_is_missing(tmp_path: Path) -> None:
-    assert "A line after clwb" not in _findings(tmp_path, *_line(30, 40, 140)[:2])
-
-
-def test_the_card_has_both_rows(tmp_path: Path) -> None:
-    metrics = [_index("vanilla", 2e6, VANILLA), _index("manual", 4e6, MANUAL), *_line(30, 40, 140)]
-    card = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card")
-    text = card.markdown.read_text(encoding="utf-8")
-    assert "| Persistence policy, level\\_hash | a: ff+clwb+sfence | a: ff+clwb+sfence" in text
-    assert "| A line after clwb | kept | " in text
 
 
 def _page(root: Path, *metrics: Metric) -> dict[tuple[str, ...], Any]:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from micro_runs import GB, KINDS, card_run, duration, micro_run, rate, with_suite
+from micro_runs import GB, KINDS, micro_run, rate, with_suite
 from narrowed import present
 from report_runs import with_artifacts
 
 from harness.micro.host_capacity import variables_here
 from harness.micro.suite import known_suites, load_suite
 from harness.store.runs import StoredRun
-from reports.micro.card_words import CachedFinding, TailFinding
+from reports.micro.card_words import CachedFinding
 from reports.micro.figures import card_drawing
 from reports.micro.findings import findings
 from reports.micro.points import Device, devices
@@ -160,17 +160,6 @@ def test_a_range_that_the_cache_holds_is_no_figure_of_the_tier(tmp_path: Path) -
     assert (left_out.rows, left_out.llc_bytes) == (("sequential in 16 MiB",), 32 << 20)
 
 
-def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> None:
-    run = card_run(tmp_path)
-    for metric in run.document["metrics"]:
-        metric["labels"]["range_bytes"] = str(64 << 20)
-    (device,) = devices([_with_llc(run, 32)])
-    assert card_drawing(device, "card") is None
-    assert [one.question for one in findings(device)] == ["Left out of this card"]
-    assert {one.outcome for one in practices(device)} == {"not testable here"}
-    assert practices(device)[0].missing == "no-experiment"
-
-
 # Overwrites ---------------------------------------------------------------------
 
 
@@ -184,15 +173,3 @@ def test_the_cards_tail_is_measured_as_fast20s_figure_3() -> None:
 
     card, fig3 = jobs("device-card"), jobs("empirical-guide/fig3")
     assert len(card) == 5 and card <= fig3
-
-
-def test_a_hot_spot_at_random_places_is_not_that_tail(tmp_path: Path) -> None:
-    metrics = [
-        duration("overwrite_tail", {"90": 10_000}, pattern="sequential", range_bytes=4096),
-        duration("overwrite_tail", {"70000": 10_000}, pattern="hotspot", hotspot_bytes=4096),
-    ]
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    worst = {one.question: one.worst for one in findings(device) if isinstance(one, TailFinding)}
-    around = worst["Tail of overwrites around a buffer"]
-    assert around is not None and (around.at(99.99), around.name) == (90, "4 KiB")
-    assert "Tail of overwrites in a hot spot" in worst

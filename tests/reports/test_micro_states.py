@@ -99,15 +99,3 @@ def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> 
     }  # 5 GiB/s
     assert found[READS, "6"] == {one: Missing("needs", "a tier of 6 DIMMs, here: 1"), six: 42.9}
     assert set(found[WRITES].values()) == {8.0}
-
-
-def test_numbers_of_dimms_that_no_tier_has_are_said(tmp_path: Path) -> None:
-    found = paper_cells(dimms(tmp_path / "a", 6, 40.0))
-    assert found[WRITES] == {"pmem": Missing("needs", "a tier of 1 DIMM, here: 6")}
-    found = paper_cells(dimms(tmp_path / "b", None, 40.0))
-    assert found[READS, "6"] == {"pmem": Missing("needs", "a tier of 6 DIMMs, here: none")}
-    found = paper_cells(dimms(tmp_path / "d", 6, 40.0, read_by=2))
-    assert found[READS, "1"] == {"pmem": Missing("needs", "a tier of 1 DIMM, here: 6")}
-    assert found[READS, "6"] == {"pmem": Missing("no-counterpart")}
-    found = paper_cells(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
-    assert set(found[WRITES].values()) == {Missing("needs", "32 threads, measured with 2")}

@@ -20,7 +20,6 @@ from reports.micro.pairs import pairs
 from reports.micro.papers import paper_rows
 from reports.micro.points import RATE, Device, devices
 from reports.micro.questions import experiments, thread_counts
-from reports.micro.report import write_cards
 from reports.statistics import Missing
 from reports.values import measured
 
@@ -280,99 +279,6 @@ def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Pat
     run = with_suite(micro_run(tmp_path, metrics), "empirical-guide", ["sec3.2"])
     cell = paper_cells(run)["pmem random over sequential, operation_duration_ratio", "load"]["pmem"]
     assert cell == Missing("ambiguous", "one and other are distinguished by no label")
-
-
-def test_a_means_row_names_what_nothing_tells_apart(tmp_path: Path) -> None:
-    labels = {**KINDS["load"], "access_size_bytes": 64, "pattern": "random"}
-    metrics = [duration("latency", {ns: 9}, configuration=name, **labels)
-               for ns, name in (("100", "one"), ("300", "other"))]  # fmt: skip
-    run = with_suite(micro_run(tmp_path, metrics), "nvm-for-databases", ["table3"])
-    rows = present(paper_rows(devices([run])))
-    (cell, *_) = (shown(row[-1]) for row in rows.rows if "operation=load" in str(row[1]))
-    assert cell == Missing("ambiguous", "one and other are distinguished by no label")
-
-
-def test_the_rows_of_a_table_go_by_the_size_of_what_is_swept(tmp_path: Path) -> None:
-    metrics = [rate("mix", 4, 6, read_share=share, threads=threads)
-               for share in (0.5, 0.25, 1) for threads in (10, 2)]  # fmt: skip
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    (table,) = measurements(device, "card")
-    rows = [[float(cell) for cell in row[:2]] for row in table.rows]
-    assert rows == [[threads, share] for threads in (2, 10) for share in (0.25, 0.5, 1)]
-
-
-def test_rows_go_by_size_beside_what_is_swept_too(tmp_path: Path) -> None:
-    metrics = [
-        rate("mix", 4, 6, access_size_bytes=size, threads=threads, pattern=pattern)
-        for size in (1024, 64, 262144) for threads in (16, 2, 1, 4)
-        for pattern in ("zipf", "random")
-    ]  # fmt: skip
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    (table,) = measurements(device, "card")
-    assert table.head[:3] == ("access size", "pattern", "threads")
-    assert [row[:3] for row in table.rows] == [
-        (size, pattern, threads)
-        for size in ("64 B", "1 KiB", "256 KiB") for pattern in ("random", "zipf")
-        for threads in ("1", "2", "4", "16")
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ("64", "4KiB", "1MiB"),
-        ("20ms", "1s", "1m"),
-        ("500MB/s", "4GB/s"),
-        ("idle", "2", "unlimited"),
-    ],
-)
-def test_rows_go_by_sizes_and_durations_of_configurations_names(
-    tmp_path: Path, texts: tuple[str, ...]
-) -> None:
-    metrics = [_reads(4, configuration=f"threads/given={text}") for text in reversed(texts)]
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    (table,) = measurements(device, "card")
-    assert table.head[0] == "given" and tuple(row[0] for row in table.rows) == texts
-
-
-def test_ranges_of_whole_accesses_that_look_alike_are_in_one_place(tmp_path: Path) -> None:
-    sizes = (512, 256, 192, 64, 448, 128)
-    metrics = [
-        rate("mix", 4, 6, range_bytes=given - given % size, access_size_bytes=size)
-        for given in (1 << 30, 1 << 28) for size in sizes
-    ]  # fmt: skip
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    (table,) = measurements(device, "card")
-    assert [row[:2] for row in table.rows] == [
-        (whole, f"{size} B") for whole in ("256 MiB", "1 GiB") for size in sorted(sizes)
-    ]
-
-
-def test_rows_that_nothing_else_tells_apart_have_their_configurations_names(
-    tmp_path: Path,
-) -> None:
-    """Huge pages that the kernel did not give are base pages, as those that were requested for."""
-    metrics = [
-        _reads(value, pages=got, configuration=f"threads/pages={requested}")
-        for requested, got, value in (("huge", "base", 3), ("base", "base", 4), ("1g", "1g", 9))
-    ]
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    (table,) = measurements(device, "card")
-    assert table.head[:3] == ("pages", "configuration", "median")
-    assert [row[:3] for row in table.rows] == [
-        ("1g", "", "8.38 GiB/s"),
-        ("base", "threads/pages=huge", "2.79 GiB/s"),
-        ("base", "threads/pages=base", "3.73 GiB/s"),
-    ]
-    text = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card").markdown.read_text()
-    assert "threads/pages=huge" in text
-
-
-def test_rows_that_labels_tell_apart_have_no_names(tmp_path: Path) -> None:
-    metrics = [_reads(4, pages=pages, configuration=pages) for pages in ("huge", "base")]
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    (table,) = measurements(device, "card")
-    assert table.head[:2] == ("pages", "median")
 
 
 def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from narrowed import present
-from report_runs import Case, metric, report, with_artifacts, write
+from report_runs import Case, metric, with_artifacts, write
 
 from harness.store.runs import StoredRun
 from reports.charts.over_time import draw_timeline
@@ -81,7 +79,6 @@ def values(line: Line) -> list[tuple[float, float, float]]:
     return [((i.begin_ns - T0) / S, (i.end_ns - T0) / S, i.value) for i in line.intervals]
 
 
-RESUMED = {"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}
 IDLE = {"monitor-process": process([0, 1, 2, 3, 4])}
 
 
@@ -208,20 +205,6 @@ def test_the_io_trace_shows_each_part_whatever_it_is_on(tmp_path: Path) -> None:
     assert (calls.unit, values(calls.lines[0])) == ("ns", [(0, 1, 20)])  # then none was made
 
 
-def test_series_of_nothing_but_zeros_are_not_shown(tmp_path: Path) -> None:
-    pressure = samples([
-        {"pressure_cpu_some_ns[of=host]": n * S * 1.02,
-         "pressure_io_some_ns[of=host]": n * S / 4, "pressure_memory_some_ns[of=host]": 0.0}
-        for n in range(3)
-    ])  # fmt: skip
-    run = Stored(artifacts={"monitor-pressure": pressure}).write(tmp_path)
-    found = strips(run)
-    assert set(found) == {"Throughput,", "Time"}
-    assert [(line.name, line.intervals[0].value) for line in found["Time"].lines] == [
-        ("cpu", 1.0), ("io", 0.25),  # of the time: a share is at most 1
-    ]  # fmt: skip
-
-
 def test_what_happened_after_the_window_is_not_shown(tmp_path: Path) -> None:
     """It ends after 3.5 s: an interval is shown as far as more than half of it is inside."""
     found = process([0, 1, 2, 3])
@@ -231,23 +214,6 @@ def test_what_happened_after_the_window_is_not_shown(tmp_path: Path) -> None:
         series = {**found, "samples": [*found["samples"], {**checked, "cpu_ns": 100.0 * S}]}
         run = Stored(artifacts={"monitor-process": series}).write(tmp_path / str(shown))
         assert len(strips(run)["Processors"].lines[0].intervals) == shown
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        Stored(artifacts=IDLE, params={"client_hosts": ["client1"]}),
-        Stored(artifacts=IDLE, resumed=[RESUMED]),
-    ],
-    ids=["another host's clock", "measured in two parts"],
-)
-def test_there_is_no_chart_without_series_of_one_clock(tmp_path: Path, stored: Stored) -> None:
-    assert timeline(stored.write(tmp_path)) is None
-
-
-def test_a_damaged_series_is_left_out(tmp_path: Path) -> None:
-    damaged = {"monitor-block": {"samples": [{"monotonic_ns": "soon"}]}}
-    assert "Device" not in strips(Stored(artifacts=IDLE | damaged).write(tmp_path))
 
 
 def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
@@ -268,54 +234,6 @@ def queries(root: Path) -> StoredRun:
     return with_artifacts(run, {"timeline": spans, **IDLE})
 
 
-def test_queries_are_marked_where_they_ran(tmp_path: Path) -> None:
-    found = present(timeline(queries(tmp_path)))
-    assert [(s.name, (s.begin_ns - T0) / S, (s.end_ns - T0) / S) for s in found.spans] == [
-        ("Q1", 0, 2), ("Q6", 3, 4),
-    ]  # fmt: skip
-    axes = drawn(found)
-    assert [text.get_text() for text in axes[0].texts] == ["Q1", "Q6"]
-    marks = [
-        np.asarray(line.get_xdata())[0] for line in axes[1].lines if line.get_linestyle() == ":"
-    ]
-    assert marks == [0, 3]
-
-
-def test_a_checkpoint_is_marked_from_its_first_sample_to_its_last(tmp_path: Path) -> None:
-    name = "wait_background_ns[task=checkpoint]"
-    waits = samples([{}, {}, {name: 0.5 * S}, {name: 0.75 * S}, {name: 0.75 * S}])
-    found = present(timeline(Stored(artifacts={"monitor-waits": waits}).write(tmp_path)))
-    (task,) = found.tasks
-    assert (task.lane, (task.begin_ns - T0) / S, (task.end_ns - T0) / S) == ("checkpoint", 1, 3)
-    axes = drawn(found)
-    assert [label.get_text() for label in axes[0].get_yticklabels()] == ["checkpoint"]
-
-
-def test_logged_tasks_have_a_lane_each(tmp_path: Path) -> None:
-    logged = {"flush": [{"begin_ns": T0 + S, "end_ns": T0 + S + S // 2}],
-              "compaction": [{"begin_ns": T0 + 2 * S, "end_ns": T0 + 9 * S},
-                             {"begin_ns": T0 + 10 * S, "end_ns": T0 + 11 * S}]}  # fmt: skip
-    found = present(timeline(Stored(artifacts={"background": logged, **IDLE}).write(tmp_path)))
-    assert [(task.lane, task.begin_ns - T0, task.end_ns - T0) for task in found.tasks] == [
-        ("flush", S, S + S // 2), ("compaction", 2 * S, 9 * S),
-    ]  # fmt: skip
-    lanes = [label.get_text() for label in drawn(found)[0].get_yticklabels()]
-    assert lanes == ["flush", "compaction"]
-
-
-def test_a_chart_has_no_more_tasks_than_it_can_show(tmp_path: Path) -> None:
-    ms = S // 1000
-    flushes = [{"begin_ns": T0 + at * ms, "end_ns": T0 + at * ms + ms // 2} for at in range(1000)]
-    flushes += [{"begin_ns": T0 + at * 10 * ms, "end_ns": T0 + at * 10 * ms + ms}
-                for at in range(200, 300)]  # fmt: skip
-    run = Stored(artifacts={"background": {"flush": flushes}, **IDLE}).write(tmp_path)
-    found = present(timeline(run))
-    # The axis has 4.375 s, ramp-up included: gaps below 1/400 of that are not shown.
-    assert [((task.begin_ns - T0) / ms, (task.end_ns - T0) / ms) for task in found.tasks] == [
-        (0, 999.5), (2000, 2991),
-    ]  # fmt: skip
-
-
 def drawn(found: Timeline) -> list[Axes]:
     made: list[Figure] = []
 
@@ -326,28 +244,3 @@ def drawn(found: Timeline) -> list[Axes]:
         patch.setattr(Figure, "draw_without_rendering", keep)
         draw_timeline(found, "postgres", "1-over-time-1")
     return made[0].axes
-
-
-def test_holes_are_not_drawn_over(tmp_path: Path) -> None:
-    used = with_error(process([0, 1, 2, 3, 4]), 2)
-    found = present(timeline(Stored(artifacts={"monitor-process": used}).write(tmp_path)))
-    (line,) = drawn(found)[1].lines
-    x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
-    assert x[:2].tolist() == [0, 1]
-    assert math.isnan(y[2])
-    assert x[3:].tolist() == [3, 4]
-
-
-def test_the_charts_are_folded_behind_the_results(tmp_path: Path) -> None:
-    run = queries(tmp_path)
-    files, page = report([run], tmp_path)
-    assert '<details id="over-time-1">' in page
-    assert page.index('id="panel-1"') < page.index('id="over-time-1"')
-    assert run.run_id in page[page.index('id="over-time-1"') :]
-    assert any(path.name == "1-over-time-1.svg" for path in files.figures)
-    assert "Processors in use" in page[page.index('id="over-time-1"') :]
-
-
-def test_a_report_of_runs_without_series_has_no_such_section(tmp_path: Path) -> None:
-    _, page = report([write(tmp_path, Case(queries=(6,)))], tmp_path)
-    assert "over-time-1" not in page

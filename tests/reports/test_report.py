@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from micro_runs import micro_run, rate
-from narrowed import present
 from repeatable import repeatable
-from report_runs import GIB, Case, csv_rows, demo, histogram, metric, report, tables, write
-from typer.testing import CliRunner
+from report_runs import Case, csv_rows, demo, metric, report, tables, write
 
-from harness.cli.app import app
-from harness.errors import UsageError
 from reports.formatting import quantity_text, significant
-from reports.page import escape_markdown
 from reports.published import read_published
 from reports.report import Report
 from reports.sections import Paragraph, plain
@@ -53,17 +46,6 @@ def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
     markdown = files.markdown.read_text(encoding="utf-8")
     for path in files.figures:
         assert path.suffix == ".png" or f"(figures/{path.name})" in markdown
-
-
-@pytest.mark.draws
-def test_the_html_holds_everything_and_every_id_once(tmp_path: Path) -> None:
-    _, html = report(demo(tmp_path, blocks=1, queries=FEW), tmp_path)
-    ids = re.findall(r'\bid="([^"]+)"', html)
-    assert len(ids) == len(set(ids))
-    for used in re.findall(r'(?:url\(#|href="#)([^")]+)', html):
-        assert used in ids
-    fetching = r'(?:src|href|action|poster|data)="(?!#|data:)[^"]*"|@import|url\((?!#)'
-    assert not re.search(fetching, re.sub(r'xmlns(:\w+)?="[^"]*"', "", html))
 
 
 @pytest.mark.draws("png")
@@ -133,31 +115,6 @@ def test_only_failed_runs_give_a_report_without_a_number(tmp_path: Path) -> None
     assert [line.split(": ")[:2] for line in failed] == [["failed", run.run_id] for run in runs]
 
 
-def test_one_run_alone_says_there_is_nothing_to_compare(tmp_path: Path) -> None:
-    run = write(tmp_path, Case(queries=FEW, plans=False))
-    files, _ = report([run], tmp_path)
-    view = Report([run])
-    (single,) = tables(view.blocks())[ALONE].rows
-    assert single[1:3] == ["ssd-both", "geometric mean of the query times"]
-    assert view.answers == []
-    assert {path.suffix for path in files.figures} == {".svg", ".png"}
-    assert not any("operators" in path.name or "speedups" in path.name for path in files.figures)
-
-
-def test_too_few_repeats_resolve_nothing(tmp_path: Path) -> None:
-    runs = demo(tmp_path, engines=("postgres",), blocks=3, queries=FEW, plans=False, emulated=False)
-    ((_, group),) = Report(runs).answers
-    row = present(group.deciding)
-    assert group.verdict == "not resolvable" and present(row.decision).repeats_needed == 6
-    assert present(row.estimate).confidence == 0.75
-
-
-def test_data_that_fit_in_memory_are_a_warning(tmp_path: Path) -> None:
-    runs = demo(tmp_path, engines=("duckdb",), blocks=1, queries=FEW, plans=False, data_bytes=GIB)
-    (warning,) = Report(runs).warnings
-    assert warning.code == "data-fit-in-memory" and "0.250 : 1" in warning.context
-
-
 def test_what_is_not_comparable_is_shown_without_a_ratio(tmp_path: Path) -> None:
     runs = [write(tmp_path, Case(queries=FEW, plans=False)),
             write(tmp_path, Case(queries=FEW, plans=False, placement="pmem-both",
@@ -168,51 +125,6 @@ def test_what_is_not_comparable_is_shown_without_a_ratio(tmp_path: Path) -> None
     assert not any("speedups" in path.name for path in files.figures)
     forced = Report(runs, force=True).write(tmp_path / "forced")
     assert any("speedups" in path.name for path in forced.figures)
-
-
-def test_three_placements_against_a_chosen_baseline(tmp_path: Path) -> None:
-    placements = ("ssd-both", "pmem-both", "ssd-data-pmem-wal")
-    runs = demo(
-        tmp_path, ("postgres",), placements, blocks=2, queries=FEW, plans=False, emulated=False
-    )
-    answers = Report(runs, baseline="pmem-both").answers
-    assert {(group.a.name, group.b.name) for _, group in answers} == {
-        ("pmem-both", "ssd-both"), ("pmem-both", "ssd-data-pmem-wal"),
-    }  # fmt: skip
-    with pytest.raises(UsageError, match="there is ssd-both"):
-        report(runs, tmp_path, baseline="cxl-both")
-
-
-def test_a_refused_report_writes_nothing(tmp_path: Path) -> None:
-    """Not even the card of the devices."""
-    demo(tmp_path, ("postgres",), blocks=1, queries=FEW, plans=False)
-    micro_run(tmp_path, [rate("load", 8)])
-    command = ["report", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, [*command, "--baseline", "nosuch"])
-    assert isinstance(done.exception, UsageError)
-    assert not (tmp_path / "out").exists()
-
-
-def test_another_workloads_metrics_get_tables_and_charts(tmp_path: Path) -> None:
-    def metrics(rate: float) -> list[dict[str, Any]]:
-        tail = metric("latency_ns", histogram([1e6]), "lower", transaction="payment")
-        return [
-            *(metric("throughput_ops", rate * int(t), "higher", threads=t) for t in "128"),
-            tail,
-        ]
-
-    runs = [
-        write(tmp_path, Case(placement=p, block=k, metrics=metrics(rate + k),
-                             spec_changes={"workload": "ycsb"}))
-        for k in range(7) for p, rate in (("ssd-both", 100), ("pmem-both", 150))
-    ]  # fmt: skip
-    files, _ = report(runs, tmp_path)
-    assert any("throughput-ops" in path.name for path in files.figures)
-    ((where, group),) = Report(runs).answers
-    assert where.startswith("postgres 18.4") and where.endswith("YCSB")
-    rows = [row for row in group.rows if row.quantity.name == "throughput_ops"]
-    assert [row.quantity.label("threads") for row in rows] == ["1", "2", "8"]
-    assert {row.verdict for row in rows} == {"faster"}
 
 
 HOSTILE = "=x</script><img src=y onerror=alert(1)>$\\frac{1}$|`]"
@@ -257,29 +169,6 @@ def test_published_figures_are_next_to_the_measured_ones(tmp_path: Path) -> None
     assert 'id="published"' in html
 
 
-@pytest.mark.parametrize(
-    ("row", "found"),
-    [("2,postgres/a,1,fast,s,0", "y is 'fast', not a"), ("2,postgres,1,1,s,0", "series"),
-     ("2,postgres/a,1,1,s,-1", "read_off_error"), ("2,postgres/a,1,1,s,0,9", "unknown key")],
-)  # fmt: skip
-def test_a_bad_published_row_is_named_by_its_line(tmp_path: Path, row: str, found: str) -> None:
-    path = tmp_path / "published.csv"
-    path.write_text(f"figure,series,x,y,unit,read_off_error\n{row}\n")
-    with pytest.raises(UsageError) as refusal:
-        read_published(path)
-    assert found in f"{refusal.value.problem} {refusal.value.context}"
-    assert "published.csv:2" in refusal.value.problem
-
-
-def test_no_runs_and_no_place_to_write(tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
-        Report([]).write(tmp_path)
-    (tmp_path / "file").write_text("")
-    run = write(tmp_path / "store", Case(queries=FEW, plans=False))
-    with pytest.raises(UsageError, match=str(tmp_path)):
-        Report([run]).write(tmp_path / "file")
-
-
 @repeatable
 @given(st.floats(min_value=1e-6, max_value=1e15))
 def test_three_significant_digits_and_no_exponent(value: float) -> None:
@@ -287,11 +176,3 @@ def test_three_significant_digits_and_no_exponent(value: float) -> None:
     assert "e" not in text
     assert float(text.replace(",", "")) == pytest.approx(value, rel=5.1e-3)
     assert "e" not in quantity_text(value, "ns") or value < 1e-3
-
-
-@repeatable
-@given(st.text())
-def test_markdown_keeps_one_line_without_markup(text: str) -> None:
-    escaped = escape_markdown(text)
-    assert "\n" not in escaped and "<" not in escaped
-    assert not re.search(r"(?<!\\)(\\\\)*\|", escaped)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import Case, tables, write
+from report_runs import Case, write
 
-from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.compare_output import to_json
@@ -20,7 +17,6 @@ from reports.report import Report
 from reports.series import panels
 
 MIB = 1 << 20
-TUNED = {"engine.settings": {"work_mem": "64MB"}, "engine.effective_config": {"work_mem": "64MB"}}
 
 
 def few(root: Path, n: int = 2, **changes: Any) -> list[StoredRun]:
@@ -100,49 +96,6 @@ def limit(size: int | None, method: str = "cgroup-v2") -> dict[str, Any]:
     return {"spec_changes": {"memory_limit_bytes": size}, "manifest_changes": changes}
 
 
-EACH_DIMENSION: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
-    "placement": ({"placement": "ssd-both"}, {"placement": "pmem-both"}, "ssd-both", "pmem-both"),
-    "host_mode": ({}, {"run_changes": {"host_mode": "Memory"}}, "Default", "Memory"),
-    "engine": ({}, {"engine": "duckdb"}, "postgres", "duckdb"),
-    "engine_version": ({}, {"manifest_changes": {"engine.version": "17.9"}}, "18.4", "17.9"),
-    "tuning": ({}, {"spec_changes": {"tuning": "paper"}}, "computed", "paper"),
-    "memory_limit": (limit(128 * MIB), limit(None, "none"), "128 MiB", "no limit"),
-    "threads": ({"spec_changes": {"threads": 1}}, {"spec_changes": {"threads": 4}},
-                "1 thread", "4 threads"),
-    "cache": ({}, {"spec_changes": {"params": {"scale": 1, "queries": [1, 6], "cache": "hot"}}},
-              "cold-per-query", "hot"),
-    "settings.work_mem": ({}, {"spec_changes": {"settings": {"work_mem": "64MB"}},
-                               "manifest_changes": TUNED}, "work_mem default", "work_mem 64MB"),
-    "kernel": ({}, {"manifest_changes": {"host.kernel.release": "6.9"}}, "6.1.0-25-amd64", "6.9"),
-    "driver": ({}, {"spec_changes": {"driver": "benchbase"}}, "native", "benchbase"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("over", EACH_DIMENSION)
-def test_a_report_over_each_dimension(tmp_path: Path, over: str) -> None:
-    first, second, a, b = EACH_DIMENSION[over]
-    runs = [*few(tmp_path, **first), *few(tmp_path, **second)]
-    if over == "settings.work_mem":
-        for run in runs[:2]:
-            path = run.directory / "manifest.json"
-            manifest = json.loads(path.read_text())
-            manifest["engine"] |= {"settings": {}, "effective_config": {}}
-            path.write_text(json.dumps(manifest))
-        runs = [StoredRun(run.directory) for run in runs]
-    files = Report(runs, over=over).write(tmp_path / "report")
-    text = html.unescape(files.html.read_text(encoding="utf-8"))
-    assert a in text and b in text
-    assert any("speedups" in path.name for path in files.figures)
-    assert not re.search(r"134217728|\bnull\b", text)
-    sides = compare(runs[:2], runs[2:], [over]).groups[0]
-    assert (sides.a.name, sides.b.name) == (a, b)
-
-
-def test_a_misspelt_dimension_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"did you mean 'params\.scale'"):
-        Report(few(tmp_path), over="param.scale").write(tmp_path / "report")
-
-
 def test_a_limit_that_nothing_enforced_is_called_so(tmp_path: Path) -> None:
     runs = [*few(tmp_path, **limit(128 * MIB, "none")), *few(tmp_path, **limit(None, "none"))]
     (group,) = to_json(compare(runs[:2], runs[2:]))["groups"]
@@ -154,13 +107,3 @@ def test_an_enforced_limit_is_no_repeat_of_one_that_was_not(tmp_path: Path) -> N
     runs = [*few(tmp_path, **limit(128 * MIB)), *few(tmp_path, **limit(128 * MIB, "none"))]
     (panel,) = panels(runs, "memory_limit", None)
     assert [arm.name for arm in panel.arms] == ["128 MiB", "128 MiB (not enforced)"]
-
-
-def test_the_settings_of_every_arm_are_listed(tmp_path: Path) -> None:
-    small = limit(128 * MIB)
-    small["manifest_changes"] |= {"engine.settings": {"shared_buffers": "32MB"}}
-    runs = [*few(tmp_path, **small), *few(tmp_path, **limit(1024 * MIB))]
-    shown = tables(Report(runs).blocks())
-    for arm, given in (("128 MiB", "32MB"), ("1 GiB", "1024MB")):
-        title = f"postgres 18.4, {arm}: settings given, and those that decide durability"
-        assert {row[0]: row[1] for row in shown[title].rows}["shared_buffers"] == given

@@ -8,13 +8,12 @@ import explained_runs
 import pytest
 from explained_runs import tpcc
 from narrowed import of_kind
-from report_runs import Case, csv_rows, metric, tables, write
+from report_runs import csv_rows
 
 from harness.store.runs import StoredRun
-from reports.explain.causes import cause, file_operations
+from reports.explain.causes import cause
 from reports.report import Report
-from reports.sections import Block, Drawing, Section, Table, plain
-from reports.tables import PanelTables
+from reports.sections import Block, Drawing, Section, Table
 
 PLACES = ("ssd-both", "pmem-both")
 
@@ -44,40 +43,6 @@ def test_the_first_screen_has_the_time_by_resource_and_the_longest_calls(tmp_pat
     rows = {str(row[0]): row[1] for row in of_kind(Table, table).rows}
     assert list(rows) == ["sync of the WAL", "write of the WAL", "read of the data"]
     assert rows["sync of the WAL"] == "1.00 × 400 µs = 400 µs"
-
-
-def test_calls_are_counted_for_each_unit_of_work(tmp_path: Path) -> None:
-    (panel,) = Report(pairs(tmp_path)).panels
-    sync, *_ = file_operations(panel.arms)
-    assert [calls for calls, _ in sync.by_arm] == [1, 1]
-    assert sync.longest_ns == pytest.approx(400_000, rel=0.01)
-
-
-def test_a_metric_has_one_row_with_the_sides_next_to_one_another(tmp_path: Path) -> None:
-    (panel,) = Report(pairs(tmp_path)).panels
-    table = of_kind(Table, next(PanelTables(panel).results))
-    assert table.head[:4] == ["", *PLACES, "n"]
-    rate = next(row for row in table.rows if str(row[0]).startswith("New-Orders"))
-    assert plain(rate[1]).startswith("1,000 1/min (") and rate[3] == "6"
-    assert len({str(row[0]) for row in table.rows}) == len(table.rows)
-
-
-def test_what_one_side_has_alone_is_folded(tmp_path: Path) -> None:
-    made = [
-        write(tmp_path, Case(placement=place, metrics=[
-            metric("query_duration_ns", 1e6, "lower", query="1"),
-            metric("query_block_busy_ns", 5e5, query="1"),
-            *([metric("query_spilled_bytes", 7, query="1")] if place == "ssd-both" else []),
-        ]))
-        for place in PLACES
-    ]  # fmt: skip
-    *_, last = PanelTables(Report(made).panels[0]).counters
-    (table,) = of_kind(Section, last).blocks
-    assert [row[1] for row in of_kind(Table, table).rows] == ["ssd-both"]
-    others = tables(PanelTables(Report(made).panels[0]).counters)
-    assert all(
-        "ssd-both" in table.head for title, table in others.items() if "one side" not in title
-    )
 
 
 def test_the_csv_has_the_numbers_of_the_tables(tmp_path: Path) -> None:

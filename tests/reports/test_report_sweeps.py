@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from report_runs import EMULATED, Case, lognormal, metric, tier_document, write
 
 from harness import paths
-from harness.store.runs import Store, StoredRun
+from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.published import published_points, read_published
 from reports.report import Report
@@ -95,47 +94,6 @@ def test_a_line_goes_through_the_panels_of_every_number_of_users(
     assert (ssd.points[8].low, ssd.points[8].high) == (1000, 1020)
 
 
-def test_settings_that_vary_make_lines_and_name_them(tmp_path: Path) -> None:
-    runs = [
-        tpcc(tmp_path, "pmem-both", users, users * (10 + float(threads)), "mysql",
-             settings={"innodb_use_native_aio": "OFF", "innodb_write_io_threads": threads})
-        for users in USERS
-        for threads in ("1", "8")
-    ]  # fmt: skip
-    one, eight = over_users(runs).lines
-    assert one.name == "pmem-both, innodb_write_io_threads 1"
-    assert (one.settings, eight.settings) == (
-        {"innodb_write_io_threads": "1"}, {"innodb_write_io_threads": "8"},
-    )  # fmt: skip
-    assert eight.points[32].median == 32 * 18
-
-
-def test_connections_that_are_varied_by_themselves_stay_apart(tmp_path: Path) -> None:
-    runs = [
-        tpcc(tmp_path, "ssd-both", 32, per_minute, params={"connections": connections})
-        for connections, per_minute in ((32, 500.0), (16, 400.0))
-    ]
-    lines = over_users(runs).lines
-    assert {line.name: line.points[32].median for line in lines} == {
-        "ssd-both, connections 32": 500,
-        "ssd-both, connections 16": 400,
-    }
-
-
-def test_any_number_that_varies_is_a_curve_of_the_headline(tmp_path: Path) -> None:
-    runs = [
-        tpcc(tmp_path, placement, 8, per_minute * warehouses, params={"warehouses": warehouses})
-        for placement, per_minute in (("ssd-both", 100.0), ("pmem-both", 200.0))
-        for warehouses in (1, 2, 4)
-    ]
-    (sweep,) = (one for one in sweeps(panels(runs, "placement", None)) if one.varies)
-    assert sweep.parameter == "params.warehouses" and sweep.values == (1, 2, 4)
-    assert [sweep.at(value) for value in (1, 4)] == ["1 warehouse", "4 warehouses"]
-    assert {line.name: line.points[4].median for line in sweep.lines} == {
-        "ssd-both": 400, "pmem-both": 800,
-    }  # fmt: skip
-
-
 def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
     """PMem gains 2, 4 and 2.1 times at 1, 8 and 32 users: the largest gain is shown."""
     noise = [1, 1.01, 0.99, 1.02, 0.98, 1.03, 0.97, 1.04]
@@ -148,15 +106,6 @@ def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
     first = str(next(Report(runs).answer_blocks()))
     assert "pmem-both gains most at 8 users" in first
     assert "more than at 32 users (2.10×), 1 user (2.00×)" in first
-
-
-def test_arms_are_compared_first(tmp_path: Path) -> None:
-    for arm in ("release", "candidate"):
-        write(tmp_path, Case(queries=(1,), plans=False, spec_changes={"label": arm}))
-    runs = Store(tmp_path).runs()
-    assert compared_dimension(runs) == "arm"
-    runs += [write(tmp_path, Case(queries=(1,), plans=False, placement="pmem-both"))]
-    assert compared_dimension(runs) == "placement"
 
 
 def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path) -> None:
@@ -231,29 +180,6 @@ def test_a_paper_s_line_with_a_setting_is_that_line_and_no_other(tmp_path: Path)
     }
 
 
-def test_one_number_of_users_has_no_line_but_a_row_next_to_the_paper_s(tmp_path: Path) -> None:
-    runs = [tpcc(tmp_path, "ssd-both", 8, 900.0)]
-    published = read_published(PUBLISHED, ("table5",))
-    files = Report(runs, published=published).write(tmp_path / "report")
-    markdown = files.markdown.read_text()
-    assert "over users" not in markdown
-    assert not any("sweep" in path.name for path in files.figures)
-    (row,) = [line for line in markdown.splitlines() if "postgres/ssd-both | 8 |" in line]
-    assert row.split("|")[-2].strip() == "900 1/min"
-
-
-def test_more_lines_than_can_be_distinguished_are_in_the_table_alone(tmp_path: Path) -> None:
-    runs = [
-        tpcc(tmp_path, "ssd-both", users, 100.0 * users, settings={"work_mem": f"{i}MB"})
-        for users in (8, 16)
-        for i in range(1, 14)
-    ]
-    files = Report(runs).write(tmp_path / "report")
-    assert not any("sweep" in path.name for path in files.figures)
-    markdown = files.markdown.read_text()
-    assert "over users: postgres 18.4" in markdown and "ssd-both, work\\_mem 13MB" in markdown
-
-
 def test_the_time_of_query_6_is_one_line_over_the_share_that_is_selected(tmp_path: Path) -> None:
     """Fig 4: six intervals on two placements are two lines of six points, not six of two."""
     years = {1: 0.1515, 2: 0.3040, 3: 0.4562, 4: 0.6081}
@@ -316,23 +242,6 @@ def test_a_load_curve_is_one_picture_of_the_main_operations_99th_percentile(
 
 
 # The paper's numbers --------------------------------------------------------------
-
-
-def test_the_paper_s_tables_are_whole() -> None:
-    """Table 5 has four placements on two engines and two on MySQL, five numbers of users each."""
-    with PUBLISHED.open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    counts = {figure: sum(row["figure"] == figure for row in rows) for figure in
-              ("table5", "table6", "table7")}  # fmt: skip
-    assert counts == {"table5": 50, "table6": 10, "table7": 15}
-    table5 = {(r["series"], r["x"]): float(r["y"]) for r in rows if r["figure"] == "table5"}
-    assert table5["postgres/pmem-both", "128"] == 1088.4
-    assert table5["mysql/ssd-data-pmem-wal", "32"] == 270
-    assert not any(series == "mysql/pmem-both" for series, _ in table5)  # not printed
-    for row in rows:
-        if row["figure"] in counts:
-            assert row["x"] in ("8", "16", "32", "64", "128") and row["unit"] == "k/min"
-            assert row["read_off_error"] == ("0.05" if "." in row["y"] else "0.5")
 
 
 def test_arms_are_compared_at_each_value_of_a_list_within_them(tmp_path: Path) -> None:

@@ -7,18 +7,14 @@ from typing import Any
 
 import pytest
 from narrowed import of_kind
-from report_runs import PLACES, Case, csv_rows, lognormal, metric, printed, report, tables, write
+from report_runs import PLACES, Case, csv_rows, lognormal, metric, report, tables, write
 
-from harness.errors import UsageError
 from harness.store.runs import StoredRun
-from reports.compare import compare
-from reports.compare_output import to_json
 from reports.conditions import uncontrolled
 from reports.parameter_table import what_was_run
 from reports.report import Report
 from reports.sections import Table, plain
-from reports.series import Panel, panels
-from reports.sweeps import sweeps
+from reports.series import Panel
 from reports.tables import PanelTables
 
 PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate": None,
@@ -83,41 +79,6 @@ def test_the_verdict_is_read_from_the_new_orders_and_the_bars_show_them(tmp_path
 
 def parameters(panel: Panel) -> dict[str, str]:
     return dict(what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms]))
-
-
-def test_every_parameter_is_shown_though_no_run_differs_in_it(tmp_path: Path) -> None:
-    (panel,) = Report(runs(tmp_path, 2, 1.5)).panels
-    assert panel.title == "postgres 18.4, warehouses 10, users 8"
-    assert parameters(panel).items() >= {
-        "workload": "tpcc (TPC-C-derived)", "driver": "loadgen", "warehouses": "10",
-        "connections": "8", "duration": "3m", "rate": "none", "think time": "no",
-        "mix": "deck", "seed": "0", "memory limit": "4 GiB",
-        "placement": "ssd-both: ssd-both; pmem-both: pmem-both",
-        "repeats": "ssd-both: 2; pmem-both: 2",
-    }.items()  # fmt: skip
-
-
-def test_a_comparison_names_its_warehouses_and_users_and_what_was_run(tmp_path: Path) -> None:
-    made = runs(tmp_path, 2, 1.5)
-    comparison = compare(made[0::2], made[1::2])
-    (group,) = to_json(comparison)["groups"]
-    assert group["context"]["params.warehouses"] == "10"
-    assert group["what_was_run"]["driver"] == "loadgen"
-    text = printed(comparison)
-    assert "warehouses 10, users 8: pmem-both against ssd-both" in text
-    assert "think time" in text
-
-
-def test_users_that_are_compared_name_the_arms_and_not_the_heading(tmp_path: Path) -> None:
-    made = [run for users in (8, 16) for run in runs(tmp_path, 1, 1.5, users=users)]
-    for panel in Report(made, over="users").panels:
-        assert "warehouses 10" in panel.title and "users" not in panel.title
-        assert parameters(panel)["users"] == "8: 8; 16: 16"
-
-
-def test_a_dimension_in_which_no_runs_differ_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--over users"):
-        Report(runs(tmp_path, 1, 1.5), over="users")
 
 
 def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction(
@@ -199,20 +160,6 @@ def with_hammerdb(root: Path, *more: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(table.head, map(plain, row), strict=True))
 
 
-def test_a_driver_without_percentiles_has_an_empty_row(tmp_path: Path) -> None:
-    row = with_hammerdb(tmp_path)
-    assert (row["hammerdb"], row["n"]) == ("–", "1, 0")
-
-
-def test_lines_of_two_placements_have_their_names_when_drivers_are_compared(
-    tmp_path: Path,
-) -> None:
-    made = [run for users in (8, 16) for run in runs(tmp_path, 1, 1.5, users=users)]
-    (sweep,) = sweeps(panels(made, "driver", None))
-    names = [line.marked_name for line in sweep.lines]
-    assert sorted(names) == ["loadgen, placement pmem-both", "loadgen, placement ssd-both"]
-
-
 def test_ready_made_percentiles_are_marked_and_compared(tmp_path: Path) -> None:
     labels = {"transaction": "new_order", "percentile": "95"}
     row = with_hammerdb(tmp_path, metric("transaction_percentile_ns", 9e7, "lower", **labels))
@@ -236,22 +183,3 @@ def test_durability_is_separate_from_speed(tmp_path: Path) -> None:
     ]  # fmt: skip
     (row,) = tables(Report(made).blocks())["Commits after a kill"].rows
     assert row[1:] == ("ssd-both", "1 of 2", "1234 new order", "2 s", "–")
-
-
-def test_parts_with_nothing_to_compare_are_listed(tmp_path: Path) -> None:
-    made = [run for users in (4, 8, 16) for run in runs(tmp_path, 1, 1.5, users=users)[:1]]
-    shown = tables(Report(made).blocks())
-    singles = shown["Measured on one placement, without a comparison"].rows
-    assert [str(row[0]).partition("users ")[2] for row in singles] == [
-        f"{users}, TPC-C-derived" for users in (4, 8, 16)
-    ]
-    assert {row[2] for row in singles} == {"New-Orders per minute, TPC-C-derived"}
-
-
-def test_several_workloads_are_named_without_parameters(
-    tmp_path: Path,
-) -> None:
-    made = [*runs(tmp_path, 1, 1.5), write(tmp_path, Case(queries=(1,), plans=False))]
-    assert [one.title for one in Report(made).panels] == [
-        "postgres 18.4, TPC-C-derived, warehouses 10, users 8", "postgres 18.4, TPC-H-derived",
-    ]  # fmt: skip

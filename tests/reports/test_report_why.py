@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from narrowed import present
 from report_runs import (
-    EMULATED,
     PLACES,
     Case,
     csv_rows,
@@ -19,15 +16,11 @@ from report_runs import (
     metric,
     printed,
     report,
-    with_artifacts,
     write,
 )
 
 from harness.store.runs import StoredRun
-from reports.charts.forest import speedups
 from reports.compare import compare
-from reports.conditions import checks, memory_table
-from reports.labels import in_words
 from reports.published import read_published
 from reports.query_breakdown import BreakdownRow, breakdown, plan_sums, query_breakdowns
 from reports.report import Report
@@ -112,17 +105,6 @@ def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_ad
     assert (slow_row["other_ns"], slow_row["outside_ns"]) == ("400000000", "1600000000")
 
 
-def test_a_run_s_own_reason_stands_for_its_arm(tmp_path: Path) -> None:
-    runs = [write(tmp_path, Case(metrics=query("6", 4.0, 0.5, profiled=profiled), queries=(6,)))
-            for profiled in (3.7, 8.0)]  # fmt: skip
-    why = "the server reports no time below a view"
-    with_artifacts(runs[1], {"accounting": {"6": {"why": why}}})
-    assert plan_sums(runs[1])["6"] == (2.0, why)
-    (panel,) = panels(runs, "placement", None)
-    fit = query_breakdowns(panel.arms[0])["6"].fit
-    assert fit and fit.why == why
-
-
 def test_writes_of_other_users_are_those_that_the_trace_did_not_see(tmp_path: Path) -> None:
     def moved(whole: int) -> list[Any]:
         return [metric("query_tier_write_bytes", whole * MIB, query="6", tier="ssd"),
@@ -151,22 +133,6 @@ def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -
     assert ">a*<" in drawn and ">b<" in drawn
     assert "8 MiB *" in html and "6 MiB *" not in html
     assert "*: far more than the engine moved" in html
-
-
-@pytest.mark.draws
-def test_a_working_set_that_a_limit_bounds_says_so(tmp_path: Path) -> None:
-    held = [metric("query_working_set_bytes", 700 * MIB, query="6")]
-    touched = [*held, metric("query_touched_file_bytes", 700 * MIB, query="6")]
-    capped = [metric("memory_cap_peak_bytes", 1024 * MIB)]
-    limit = {"spec_changes": {"memory_limit_bytes": 1024 * MIB}}
-    runs = two(tmp_path, query("6", 4.0, 1.0) + touched + capped, query("6", 2.0, 1.0) + held,
-               **limit)  # fmt: skip
-    first, second = broken_down(runs)
-    assert (first.bounded, first.query.file_pages_unknown) == (True, False)
-    assert (second.bounded, second.query.file_pages_unknown) == (False, True)
-    files, _ = report(runs, tmp_path)
-    drawn = next(p for p in files.figures if p.name.endswith("working-set.svg"))
-    assert ">a*<" in drawn.read_text(encoding="utf-8")
 
 
 def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
@@ -255,24 +221,6 @@ def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> Non
     assert {r["metric"] for r in raw} == {"query_duration_ns", "stream_duration_ns"}
 
 
-def test_a_resumed_run_is_marked(tmp_path: Path) -> None:
-    cut = [{"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 8, "after_step": "q9"}]
-    runs = [write(tmp_path, Case(queries=(1,), run_changes={"resumed": cut})),
-            write(tmp_path, Case(queries=(1,), placement="pmem-both"))]  # fmt: skip
-    view = Report(runs)
-    assert [row[-1] for row in memory_table(view.panels).rows] == ["q9", "–"]
-    assert "ssd-both: 1 of 1 runs, after q9" in {warning.context for warning in view.warnings}
-
-
-def test_bandwidths_of_memory_controllers_are_drawn(tmp_path: Path) -> None:
-    moved = [metric("query_dram_read_bytes_per_s", 9e9, query="6"),
-             metric("query_dram_write_bytes_per_s", 1e9, query="6")]  # fmt: skip
-    slow, fast = query("6", 4.0, 1.0) + moved, query("6", 2.0, 1.0)
-    files, html = report(two(tmp_path, slow, fast), tmp_path)
-    assert any(p.name.endswith("bandwidth.svg") for p in files.figures)
-    assert "8.38 GiB/s" in html
-
-
 def test_published_numbers_are_next_to_those_of_the_same_metric(tmp_path: Path) -> None:
     published = tmp_path / "published.csv"
     published.write_text(
@@ -299,24 +247,6 @@ def test_another_disk_of_one_name_is_no_repeat(tmp_path: Path) -> None:
     assert len([arm for panel in found for arm in panel.arms]) == 2
 
 
-def test_answers_are_counted_and_other_checks_are_named_apart(tmp_path: Path) -> None:
-    def check(name: str, status: str, detail: str = "") -> dict[str, Any]:
-        return {"name": name, "status": status, "detail": detail, "labels": {}}
-
-    found = [
-        *[check("answer", "passed")] * 3,
-        check("stream-answers", "unknown", "44 of 46 answers not compared: no reference"),
-        check("refresh_rows", "passed"),
-        check("query-finished", "unknown"),
-    ]
-    runs = two(tmp_path, query("6", 4.0, 1.0), query("6", 2.0, 1.0), run_changes={"checks": found})
-    assert checks(runs) == {
-        "answer": {"passed": 6, "unknown": 88},
-        "query-finished": {"unknown": 2},
-        "refresh_rows": {"passed": 2},
-    }
-
-
 def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Path) -> None:
     """One of three pairs is faster by far: the ratio is above 1, the medians say the opposite."""
     times = ((10.0, 11.0), (20.0, 21.0), (60.0, 22.0))
@@ -326,38 +256,6 @@ def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Pa
     assert "medians point the other way" in printed(compared)
     (found,) = [row for row in compared.groups[0].rows if row.quantity.name == "query_duration_ns"]
     assert found.contrary and found.ratio == pytest.approx(1.22, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("fact", "value", "text"),
-    [
-        ("params.query_timeout", "null", ""),
-        ("params.refresh_batch_orders", "20", "refresh batch orders 20"),
-        ("params.queries", "[6]", "Q6"),
-        ("params.queries", str(list(range(1, 23))), "22 queries"),
-        ("params.queries", str(list(range(1, 9))), "8 queries (Q1 … Q8)"),
-        ("memory_limit_bytes", "1073741824", "memory limit 1 GiB"),
-        ("monitors", "[]", ""),
-        ("no_monitors", '["waits", "io"]', "without monitors waits, io"),
-    ],
-)
-def test_a_title_names_parameters_in_few_words(fact: str, value: str, text: str) -> None:
-    assert in_words(fact, value) == text
-
-
-@pytest.mark.draws
-def test_a_title_is_wrapped(tmp_path: Path) -> None:
-    runs = [write(tmp_path, Case(placement=p, queries=(1, 6), label=None, emulated=EMULATED,
-                                 spec_changes={"params": {"scale": scale, "queries": [1, 6],
-                                                          "cache": "cold-per-query" * 4}}))
-            for p in PLACES for scale in (1, 2)]  # fmt: skip
-    panel, _ = panels(runs, "placement", None)
-    long = replace(panel, context=("a long setting of this panel " * 4,))
-    drawing = present(speedups(long, "query_duration_ns", "query time", "x"))
-    titles = re.findall(r"font-weight: 700[^>]*>([^<]*)<", drawing.svg)
-    assert len(titles) > 2 and max(map(len, titles)) < 62
-    assert "EMULATED" in " ".join(titles)
-    assert "pmem-both (EMULATED)" in drawing.svg
 
 
 def waiting(scale: float, share: float, **labels: str) -> list[Any]:

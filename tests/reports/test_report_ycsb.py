@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 from micro_runs import shown
 from narrowed import of_kind
-from report_runs import EMULATED, PLACES, Case, csv_rows, lognormal, metric, write
+from report_runs import EMULATED, PLACES, Case, lognormal, metric, write
 
 from harness import paths
 from harness.store.runs import StoredRun
-from reports.labels import leading
-from reports.metric_registry import counter_title
-from reports.parameter_table import what_was_run
 from reports.published import (
     Numbers,
     PublishedPoint,
@@ -111,49 +108,6 @@ def test_rates_and_times_over_threads_have_a_place_for_each_core_workload(
         assert (sweep.at(1), sweep.at(48)) == ("1 client thread", "48 client threads")
 
 
-def test_lines_over_threads_are_drawn_and_their_values_tabled(sweep_report: Any) -> None:
-    _, files = sweep_report
-    svg = next(path for path in files.figures if path.name == "sweep-1.svg").read_text()
-    for text in ("core workload a", "core workload c", "client threads, log axis", "ssd-both",
-                 "pmem-both (EMULATED)", ">48<"):  # fmt: skip
-        assert text in svg, text
-    assert svg.count(">ssd-both<") == 1  # one legend for both places
-    markdown = files.markdown.read_text(encoding="utf-8")
-    assert "## operations per second over client threads: rocksdb 1, records 1,000,000" in markdown
-    assert "| 48 client threads | 480,000 1/s | 960,000 1/s | 1 |" in markdown
-
-
-def test_heading_and_table_have_workload_records_and_threads(sweep_report: Any) -> None:
-    runs, _ = sweep_report
-    first = Report(runs).panels[0]
-    assert first.title == "rocksdb 1, core workload a, records 1,000,000, client threads 8"
-    assert dict(what_was_run([(arm.name, arm.runs) for arm in first.arms])).items() >= {
-        "workload": "ycsb (YCSB)", "core workload": "a", "records": "1000000",
-        "requestdistribution": "zipfian", "update": "blind",
-    }.items()  # fmt: skip
-
-
-def test_an_engine_in_its_client_and_the_kind_of_updates_are_named(
-    sweep_report: Any, tmp_path: Path
-) -> None:
-    runs, _ = sweep_report
-    page = Report(runs).write(tmp_path).markdown.read_text(encoding="utf-8")
-    panels_of = {text.partition("\n")[0]: text for text in page.split("## Results: ")[1:]}
-    written, read = (
-        next(text for title, text in panels_of.items() if f"core workload {name}" in title)
-        for name in "ac"
-    )
-    assert "library inside the client" in written and "library inside the client" in read
-    assert "An update (blind)" in written and "An update" not in read
-
-
-def test_a_server_has_its_own_processor_time(tmp_path: Path) -> None:
-    made = [ycsb(tmp_path, placement=place, inside=False) for place in PLACES]
-    (panel,) = Report(made).panels
-    labels = {row[0] for row in of_kind(Table, next(PanelTables(panel).results)).rows}
-    assert "processor time of the server, an operation" in labels
-
-
 def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> None:
     made = [ycsb(tmp_path, placement=place) for place in PLACES]
     window, still, *_ = PanelTables(Report(made).panels[0]).counters
@@ -189,37 +143,6 @@ def test_drivers_of_the_same_load_are_compared_without_a_verdict_on_tiers(
         assert [spread.rows for spread in one.spreads] == [8]
     over = Report(made, over="driver")
     assert len(over.agreements) == 2 and over.answers == []
-
-
-def test_a_core_workload_s_letter_replaces_its_shares(tmp_path: Path) -> None:
-    shares = {"a": (0.5, 0.5, "zipfian"), "c": (1, 0, "latest")}
-    made = [
-        ycsb(tmp_path, core, placement=place, readproportion=reads, updateproportion=updates,
-             requestdistribution=keys)
-        for place in PLACES for core, (reads, updates, keys) in shares.items()
-    ]  # fmt: skip
-    headings = [one.title for one in Report(made).panels]
-    assert headings and all("core workload" in line for line in headings)
-    assert not [line for line in headings if "proportion" in line or "keys" in line]
-    # Two of the same name, or of none, are distinguished by what differs.
-    sets = [{"params.workload": "null", "params.readproportion": share} for share in ("1", "0.5")]
-    names = ["params.workload", "params.readproportion"]
-    assert leading(names, sets) == names
-
-
-def test_sizes_of_two_drivers_data_are_shown_where_they_differ(
-    tmp_path: Path,
-) -> None:
-    def sizes(name: str, size: int) -> tuple[float, float] | None:
-        folder = tmp_path / name
-        made = [
-            ycsb(folder, driver="loadgen", data_bytes=size),
-            ycsb(folder, driver="ycsb", data_bytes=6 << 30),
-        ]
-        return Report(made).agreements[0].sizes
-
-    assert sizes("apart", 4 << 30) == (4 << 30, 6 << 30)
-    assert sizes("alike", 6 << 30) is None
 
 
 def test_a_papers_points_find_the_place_that_they_name(sweep_report: Any) -> None:
@@ -284,18 +207,6 @@ def test_what_varies_between_workloads_alone_is_not_compared(tmp_path: Path) -> 
     assert compared_dimension([*cached, queries]) == "cache"
 
 
-def test_every_parameter_is_in_the_csv_and_no_table_of_queries_is_left(tmp_path: Path) -> None:
-    out = tmp_path / "report"
-    out.mkdir()
-    (out / "queries.csv").write_text("of a report that was here before")
-    files = Report([ycsb(tmp_path)]).write(out)
-    assert files.queries_csv is None and not (out / "queries.csv").exists()
-    rows = csv_rows(files.csv)
-    params = dict(item.split("=") for item in rows[0]["params"].split(";"))
-    assert params["workload"] == "a" and params["threads"] == "8" and "rate" not in params
-    assert {row["driver"] for row in rows} == {"loadgen"}
-
-
 def test_lines_of_one_placement_in_two_host_modes_are_distinguished(tmp_path: Path) -> None:
     """VLDB 2023, Fig. 11: Default and Memory mode are both on the SSD."""
     made = [ycsb(tmp_path, threads=n, mode=mode) for mode in ("Default", "Memory") for n in (8, 48)]
@@ -303,9 +214,3 @@ def test_lines_of_one_placement_in_two_host_modes_are_distinguished(tmp_path: Pa
     assert sorted(line.name for line in first.lines) == [
         "ssd-both, host mode Default", "ssd-both, host mode Memory",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("of", ["query", "window"])
-def test_a_counter_is_called_the_same_of_a_query_and_of_the_window(of: str) -> None:
-    assert counter_title(f"{of}_block_busy_ns") == counter_title("query_block_busy_ns") is not None
-    assert counter_title(f"{of}_unheard_of_count") is None

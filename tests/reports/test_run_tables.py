@@ -61,9 +61,3 @@ def test_every_table_is_a_parquet_file(tmp_path: Path) -> None:
         (6, "transactions.counts.new_order", 9),
         (6, "transactions.counts.payment", 10),
     ]
-
-
-def test_tables_without_rows_have_their_columns(tmp_path: Path) -> None:
-    with database([write(tmp_path, Case(metrics=[]))], ["series", "samples"]) as tables:
-        assert tables.execute("SELECT run_id, value FROM series").fetchall() == []
-        assert tables.execute("SELECT metric, value FROM samples").fetchall() == []

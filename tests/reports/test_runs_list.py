@@ -43,14 +43,6 @@ def test_a_list_of_runs_shows_what_was_run_and_its_rate(results: Path) -> None:
         assert re.search(rf"{re.escape(what)}\s+{re.escape(result)}", done.output), what
 
 
-def test_a_run_of_operations_is_shown_with_its_rate(results: Path) -> None:
-    (run,) = select(Store(results), "workload=ycsb")
-    done = CliRunner().invoke(app, ["show", run.run_id, "--results", str(results)])
-    assert done.exit_code == 0, done.output
-    assert "ycsb by loadgen: workload b, records 1000000, threads 4" in done.output
-    assert re.search(r"operations_per_second\s+123,456 1/s", done.output)
-
-
 def test_a_parameter_is_selected_by_its_name_unless_a_field_has_it(results: Path) -> None:
     assert len(select(Store(results), "users=8")) == 2
     assert len(select(Store(results), "params.users=8")) == 2

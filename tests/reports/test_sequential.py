@@ -16,8 +16,6 @@ from example_run import Runnable
 from narrowed import present
 from report_runs import Case, metric, write
 
-from harness.cli import run_list
-from harness.errors import UsageError
 from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan, expand
 from harness.experiment.run_time import Budget
@@ -32,10 +30,9 @@ from harness.experiment.sequential import (
     run_sequence,
     sequence_of,
 )
-from harness.store.runs import Store, StoredRun
+from harness.store.runs import StoredRun
 from harness.yamlfile import Document
 from reports.compare import Group, compare
-from reports.series import panels
 from reports.statistics import Ratio, ratio_of
 
 
@@ -181,41 +178,6 @@ def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(
     assert repeats(made, "postgres") == 14
 
 
-@pytest.mark.parametrize(("budget_ns", "blocks"), [(59, 2), (120, 6), (10**6, 16)])
-def test_a_budget_that_shows_nothing_is_a_warning(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    budget_ns: int,
-    blocks: int,
-) -> None:
-    """A block takes 20 ns; six of them can show a difference."""
-    sequence = sequence_of(plan(), Goal(budget_ns=budget_ns, most=16), "Default")
-    monkeypatch.setattr(run_list, "_cost_ns", lambda own, earlier: 10 * len(own))
-    steps, into = steps_of(sequence), Store(tmp_path)
-    assert run_list._blocks_within(sequence, steps, into) == blocks
-    environment: Any = SimpleNamespace(host={"mode": "Default"})
-    run_list._warn_of_a_short_budget(sequence, steps, environment, into)
-    assert ("budget-too-short" in capsys.readouterr().err) == (blocks < 6)
-
-
-def test_the_terminal_has_what_comparisons_rest_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sequence, made, ended = ran(tmp_path, Goal(resolve=0.05), {"duckdb": 1.3}, {"duckdb": 0.01})
-    run_list._print_sequence(sequence, made, ended, False)
-    (found,) = results(sequence, made)
-    printed = capsys.readouterr().out
-    facts = [fact["text"] for fact in found["rests_on"] if fact["code"] != "warnings"]
-    assert len(facts) > 2 and all(text in printed for text in facts)
-
-
-def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
-    sequence = sequence_of(plan(), Goal(budget_ns=1), "Default")
-    assert sequence.plan.looks == 1 and len(sequence.counts) == 1
-    assert sequence.plan.experiment.looks == 1
-
-
 def ran_placements(
     root: Path, placements: Sequence[str], fails: str = ""
 ) -> tuple[Sequential, list[StoredRun], str]:
@@ -228,37 +190,11 @@ def ran_placements(
     return sequence, made, ended
 
 
-def test_the_baseline_is_the_reports_whatever_the_profile_has_first(tmp_path: Path) -> None:
-    sequence, made, _ = ran_placements(tmp_path, ["pmem-both", "ssd-both"])
-    (panel,) = panels(made, "placement", None)
-    (found,) = results(sequence, made)
-    assert found["a"] == panel.groups[0].a.name == "ssd-both"
-    assert present(panel.groups[0].deciding).ratio == found["speed_up"] > 1
-
-
 def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:
     placements = ["ssd-both", "pmem-both", "ssd-data-pmem-wal"]
     sequence, made, ended = ran_placements(tmp_path, placements, fails="ssd-data-pmem-wal")
     assert ended == "a comparison has no result"
     assert [one["b"] for one in results(sequence, made)] == ["pmem-both"]
-
-
-def test_what_cannot_show_anything_is_refused() -> None:
-    with pytest.raises(UsageError) as few:
-        sequence_of(plan(), Goal(resolve=0.05, most=5), "Default")
-    assert "--repeats 8" in few.value.hint
-    one = plan(axes={"engine": ["duckdb"], "placement": ["ssd-both"]})
-    with pytest.raises(UsageError):
-        sequence_of(one, Goal(resolve=0.05), "Default")
-
-
-def test_a_run_that_needs_another_host_mode_is_refused_before_any_is_made(
-    tmp_path: Path,
-) -> None:
-    sequence = sequence_of(plan(), Goal(resolve=0.05), "Default")
-    steps = [ResolvedRun(step.spec, why="needs Memory") for step in steps_of(sequence)]
-    with pytest.raises(UsageError):
-        own_steps(sequence, steps)
 
 
 def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: Path) -> None:

@@ -150,21 +150,6 @@ def test_the_loader_is_to_do_the_same(tmp_path: Path, options: tuple[str, ...]) 
     assert executed(tmp_path / "new")[0] == 7
 
 
-def test_a_library_that_needs_none_is_a_library(tmp_path: Path) -> None:
-    source = """int flush(char *at) { __asm__ volatile("clflush %0" : "+m"(*at)); return 7; }"""
-    library = compiled(tmp_path, "-shared", "-fPIC", "-nostdlib", source=source)
-    assert rewrite(library, tmp_path / "libnew.so").after == {"clwb": 1, "sfence": 1}
-    main = "int flush(char *); char area[64]; int main(void) { return flush(area); }"
-    user = tmp_path / "user"
-    user.mkdir()
-    (user / "program.c").write_text(main)
-    subprocess.run(
-        ["gcc", user / "program.c", f"-L{tmp_path}", "-l:libnew.so", f"-Wl,-rpath,{tmp_path}",
-         "-o", user / "program"], check=True,
-    )  # fmt: skip
-    assert executed(user / "program")[0] == 7
-
-
 VERSIONED = """int flush(char *at) { __asm__ volatile("clflush %0" : "+m"(*at)); return 7; }"""
 
 
@@ -188,20 +173,6 @@ def test_what_is_not_rewritten_leaves_nothing(
     with pytest.raises(UsageError):
         rewrite(program, tmp_path / "new")
     assert sorted(tmp_path.iterdir()) == there
-
-
-def test_a_text_is_no_program(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("clflush\n")
-    with pytest.raises(UsageError):
-        rewrite(tmp_path / "text", tmp_path / "new")
-
-
-def test_the_cause_is_reported_and_not_that_the_linker_failed(tmp_path: Path) -> None:
-    said = "/usr/bin/ld: x.o: in function `f':\\nx.c:1: undefined reference to `g'\\n"
-    script = f'printf "%b" "{said}collect2: error: ld returned 1 exit status\\n" >&2; exit 1'
-    with pytest.raises(UsageError) as failed:
-        run(["sh", "-c", script.replace("`", "'")], tmp_path)
-    assert "undefined reference to 'g'" in failed.value.context
 
 
 #: A stand-in for E9Patch's e9tool: it checks its command line and the files that it names, and
@@ -273,15 +244,6 @@ def test_names_in_a_hostile_program_are_no_options_of_the_linker(
     except UsageError:
         assert not (tmp_path / "new").exists()
     assert not trace.exists()
-
-
-def test_names_that_are_usual_stay(tmp_path: Path) -> None:
-    rpath = "-Wl,-rpath,$ORIGIN/../lib:/opt/c++-1.2~rc/lib64"
-    library = compiled(
-        tmp_path, "-shared", "-fPIC", "-Wl,-soname,libpm-c++.so.1", rpath, source=VERSIONED
-    )
-    rewrite(library, tmp_path / "new")
-    assert set(dynamic(tmp_path / "new")) > set(dynamic(library))
 
 
 def test_tools_have_limits_little_environment_and_no_rights_of_root(

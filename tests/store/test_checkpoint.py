@@ -5,7 +5,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from example_run import SPEC, result
@@ -84,14 +83,6 @@ def test_a_changed_result_does_not_count(directory):
     assert opened(directory).finished == []
 
 
-def test_a_line_outside_the_contract_is_not_written(directory):
-    steps = Checkpoint.create(directory)
-    soon: Any = "soon"
-    with pytest.raises(UsageError, match="attempt"):
-        steps.begin(Attempt("r", soon, CONDITIONS))
-    assert (directory / FILE).read_text() == ""
-
-
 def test_a_full_disk_is_reported_and_leaves_the_steps_as_they_were(directory):
     """The file is the kernel's own limit on its size: the write is cut short, as on a full disk."""
     program = f"""
@@ -136,15 +127,6 @@ sys.stdin.read()
         process.kill()
     assert not under_way(directory)
     assert opened(directory).finished == ["q14"]
-
-
-def test_attempts_list_the_steps_that_were_finished_when_they_began(directory):
-    steps = Checkpoint.create(directory)
-    steps.begin(attempt())
-    steps.finish("rf1-1", 1)
-    steps.finish("q14", 1)
-    steps.begin(attempt())
-    assert [list(one.kept) for one in steps.attempts] == [[], ["rf1-1", "q14"]]
 
 
 # The store: which run is resumed ----------------------------------------------
@@ -235,23 +217,6 @@ def test_a_damaged_result_is_not_resumed_and_stops_no_other_run(tmp_path, conten
     other = cut_off(store, "q2")
     other.close()
     assert present(store.resume(SPEC, CONDITIONS, print)).run_id == other.run_id
-
-
-def test_files_of_another_specs_runs_are_not_read(tmp_path, monkeypatch):
-    store = Store(tmp_path)
-    other = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {})
-    writer = cut_off(store, "q14", spec=other)
-    writer.close()
-    read: list[Path] = []
-    really = Checkpoint.open
-
-    def noted(path: Path) -> Checkpoint | None:
-        read.append(path)
-        return really(path)
-
-    monkeypatch.setattr(Checkpoint, "open", noted)
-    assert store.resume(SPEC, CONDITIONS, print) is None
-    assert read == []
 
 
 def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):

@@ -4,21 +4,18 @@ import errno
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from example_run import SPEC, result
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
-from harness.store import index, schemas
+from harness.store import schemas
 from harness.store.checkpoint import steps_kept, under_way
 from harness.store.documents import write_json_atomically
-from harness.store.runs import Store, StoredRun
-from harness.store.spec import RUN_SCHEMA, RunSpec
+from harness.store.runs import Store
 
 
 def test_a_run_is_unfinished_until_its_result_is_written(tmp_path):
@@ -45,18 +42,6 @@ def test_a_result_outside_the_contract_is_never_written(tmp_path):
     with pytest.raises(UsageError, match="status"):
         writer.finish(result(writer, status="great"))
     assert store.runs() == []
-
-
-def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
-    store = Store(tmp_path)
-    assert len({store.begin(SPEC).run_id for _ in range(5)}) == 5
-
-
-def test_a_label_of_any_kind_makes_a_name_that_a_result_may_have(tmp_path):
-    spec = RunSpec("tpch", "postgres", None, {"scale": 1}, label="../Lab 3 / räck")
-    writer = Store(tmp_path).begin(spec)
-    assert writer.directory.parent == tmp_path / "runs"
-    writer.finish(replace(result(writer), spec=spec))
 
 
 def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_refused(tmp_path):
@@ -86,16 +71,6 @@ def test_one_unreadable_run_is_skipped_with_its_remedy(tmp_path, file, damage, c
     assert f"harness runs rm {bad.run_id}" in warning
     store.remove(store.directory(bad.run_id))
     assert not bad.directory.exists()
-
-
-def test_a_run_of_another_schema_version_is_skipped(tmp_path, capsys):
-    store = Store(tmp_path)
-    writer = store.begin(SPEC)
-    writer.finish(result(writer))
-    path = writer.directory / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": RUN_SCHEMA - 1}))
-    assert store.runs() == []
-    assert writer.run_id in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "20", "../results"])
@@ -136,24 +111,6 @@ def test_a_run_killed_before_its_spec_was_written_is_listed_and_can_be_removed(t
     assert [path.name for path in store.unfinished()] == [writer.run_id]
     store.remove(writer.directory)
     assert store.unfinished() == []
-
-
-def test_a_spec_outside_the_contract_leaves_no_directory(tmp_path):
-    with pytest.raises(UsageError, match="threads"):
-        Store(tmp_path).begin(replace(SPEC, threads=0))
-    assert not (tmp_path / "runs").exists()
-
-
-def test_results_removed_under_way_are_reported_with_their_directory(tmp_path):
-    writer = Store(tmp_path).begin(SPEC)
-    shutil.rmtree(tmp_path / "runs")
-    for write in (
-        lambda: writer.write_artifact("plans", {}),
-        lambda: writer.finish(result(writer)),
-    ):
-        with pytest.raises(RunFailed) as refused:
-            write()
-        assert str(writer.directory) in refused.value.problem
 
 
 def test_a_full_disk_is_reported_and_leaves_no_partial_file(tmp_path, monkeypatch):
@@ -288,45 +245,3 @@ def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path,
     (run.directory / "run.json").write_text(content)
     with pytest.raises(UsageError):
         getattr(run, name)
-
-
-def test_the_text_of_a_run_in_the_index_is_not_parsed(tmp_path, monkeypatch):
-    (made,) = stored(Store(tmp_path))
-    written = (made.directory / "run.json").read_text()
-    Store(tmp_path).runs()
-    monkeypatch.setattr(StoredRun, "_document", None)
-    (run,) = Store(tmp_path).runs()
-    assert run.text == written
-
-
-def test_other_schemas_rebuild_the_index(tmp_path, validated, monkeypatch):
-    stored(Store(tmp_path), 3)
-    Store(tmp_path).runs()
-    monkeypatch.setattr(index, "_schemas", lambda: b"another release's")
-    validated.clear()
-    assert len(Store(tmp_path).runs()) == 3
-    assert len(validated) == 3
-
-
-def test_the_index_forgets_runs_that_are_gone(tmp_path):
-    gone, here = stored(Store(tmp_path), 2)
-    store = Store(tmp_path)
-    store.runs()
-    store.remove(gone.directory)
-    store.runs()
-    assert index.read(tmp_path).keys() == {here.run_id}
-
-
-def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path):
-    made = stored(Store(tmp_path / "results"), 2)
-    really = os.open
-
-    def only_reads(path, flags, *mode, **options):
-        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            raise PermissionError(13, "Permission denied")
-        return really(path, flags, *mode, **options)
-
-    with mock.patch("os.open", only_reads):
-        runs = Store(tmp_path / "results").runs()
-    assert [run.document["run_id"] for run in runs] == [run.run_id for run in made]
-    assert not (tmp_path / "results" / "runs.index").exists()

@@ -8,12 +8,9 @@ from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import pytest
-from narrowed import present
 from patience import PATIENCE_S, eventually
 
-from harness.errors import RunFailed
-from harness.supervise.process import process_identity, process_stat
-from harness.supervise.segments import end_stopped_supervisor, remove_segment
+from harness.supervise.segments import remove_segment
 from harness.supervise.supervisor import Supervisor
 
 #: Makes a POSIX and a System V segment, names them, ignores SIGTERM, and stays.
@@ -93,23 +90,6 @@ def test_what_the_supervisor_must_kill_at_its_end_leaves_no_shared_memory(tmp_pa
     assert eventually(lambda: not posix.exists() and number not in _sysv())
 
 
-#: Stopped where a server is between making its segments and mapping them.
-EARLY_MAKER = """
-import _posixshmem, ctypes, os, time
-name = f"tierbench-test-{os.getpid()}"
-_posixshmem.shm_open("/" + name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
-print(name, ctypes.CDLL(None).shmget(0, 4096, 0o600 | 0o1000), flush=True)
-time.sleep(1000)
-"""
-
-
-def test_segments_that_are_made_and_not_yet_mapped_go_as_well(tmp_path):
-    with Supervisor(tmp_path / "state") as supervisor:
-        process = supervisor.spawn([sys.executable, "-c", EARLY_MAKER], pipes=True)
-        posix, number = _made(process)
-    assert eventually(lambda: not posix.exists() and number not in _sysv())
-
-
 def test_a_server_killed_by_another_process_leaves_none_once_its_client_was_started(supervisor):
     """Dead, it maps nothing any more: what it had was seen when the next process began."""
     server = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
@@ -119,19 +99,5 @@ def test_a_server_killed_by_another_process_leaves_none_once_its_client_was_star
     assert server.wait(PATIENCE_S) == -signal.SIGKILL
     server.kill()
     client.kill()
-    assert not posix.exists()
-    assert number not in _sysv()
-
-
-def test_a_stopped_supervisor_is_ended_with_the_shared_memory_of_its_processes(tmp_path):
-    """The kernel would kill them when it dies, and nothing would know their segments."""
-    with pytest.raises(RunFailed), Supervisor(tmp_path) as supervisor:
-        process = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
-        posix, number = _made(process)
-        identity = present(process_identity(supervisor.pid))
-        os.kill(supervisor.pid, signal.SIGSTOP)
-        assert eventually(lambda: present(process_stat(supervisor.pid)).state == "T")
-        end_stopped_supervisor(identity)
-        supervisor.spawn(["true"])
     assert not posix.exists()
     assert number not in _sysv()

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import cast
 
 import pytest
 from narrowed import present
 from patience import PATIENCE_S, eventually
 
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.supervise import silence
 from harness.supervise.process import descendants, process_stat
-from harness.supervise.silence import LIMITS, Watch, changed_limits, current_phase, limit_s, phase
+from harness.supervise.silence import LIMITS, Watch, phase
 from harness.supervise.supervisor import SupervisedProcess
 
 #: A process in vfork(2): the state of one that waits for a device, without one.
@@ -48,39 +46,6 @@ def stop(pid: int) -> None:
 def at_rest(monkeypatch):
     """The tests look themselves, at times of their own."""
     monkeypatch.setattr(Watch, "_EVERY_S", PATIENCE_S)
-
-
-@pytest.mark.parametrize(
-    "text", ["statment=60", "start", "start=", "start=0", "start=-1", "start=nan", "start=soon"]
-)
-def test_an_invalid_limit_is_refused(monkeypatch, text):
-    monkeypatch.setenv(silence.VARIABLE, text)
-    with pytest.raises(UsageError):
-        changed_limits()
-
-
-def test_the_variable_changes_the_limits_that_it_names(monkeypatch):
-    monkeypatch.setenv(silence.VARIABLE, "start=7,stop=0.5")
-    assert (limit_s("start"), limit_s("stop")) == (7, 0.5)
-    assert limit_s("connect") == LIMITS["connect"].seconds
-
-
-def test_the_documented_table_is_that_of_the_code():
-    page = (Path(__file__).parents[2] / "docs/silence.md").read_text()
-    rows = re.findall(r"^\| `([\w-]+)` \| (.+?) \| ([\d,]+) s \| (.*?) \|$", page, re.MULTILINE)
-    assert [(name, silent, float(seconds.replace(",", "")), option.replace("`", ""))
-            for name, silent, seconds, option in rows] == [
-        (name, limit.silent, limit.seconds, limit.option) for name, limit in LIMITS.items()
-    ]  # fmt: skip
-
-
-def test_phases_nest_and_follow_one_another():
-    with phase("warm-up"):
-        with phase("counters"):
-            assert current_phase() == "counters"
-        silence.enter("measure")
-        assert current_phase() == "measure"
-    assert current_phase() == "prepare"
 
 
 @pytest.mark.parametrize("command", [["sleep", "1000"], ["sh", "-c", "sleep 1000 & wait"]])
@@ -181,9 +146,3 @@ def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     thread.join()
     assert failed.value.problem == first_of(watch).failure().problem
     assert not first_of(watch).died
-
-
-def test_another_failure_keeps_its_name(supervisor):
-    with pytest.raises(RunFailed) as failed, supervisor.silence.naming():
-        raise RunFailed("another", "failure")
-    assert failed.value.problem == "another"

@@ -5,20 +5,17 @@ import select
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from narrowed import present
 from patience import PATIENCE_S, eventually
 from started_processes import processes_of
 
-import harness
-from harness.engine import Credentials, MemoryPolicy
+from harness.engine import MemoryPolicy
 from harness.errors import RunFailed
 from harness.supervise.credentials import unprivileged
-from harness.supervise.failures import log_tail
 from harness.supervise.journal import recover
-from harness.supervise.process import alive, process_stat
+from harness.supervise.process import alive
 from harness.supervise.supervisor import Supervisor
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -40,16 +37,6 @@ def test_output_goes_to_the_log_and_the_status_comes_back(supervisor, tmp_path):
     assert sorted(log.read_text().split()) == ["err", "out"]
 
 
-def test_death_by_signal_is_a_negative_status(supervisor):
-    process = supervisor.spawn(["sleep", "1000"])
-    assert process.poll() is None
-    with pytest.raises(TimeoutError):
-        process.wait(0.01)
-    process.signal(signal.SIGTERM)
-    assert process.wait(PATIENCE_S) == -signal.SIGTERM
-    process.signal(signal.SIGTERM)  # it has ended: nothing happens
-
-
 @pytest.mark.parametrize("taken", [0, 1, 8])
 def test_descriptor_three_carries_progress_whatever_number_the_pipe_has(supervisor, taken):
     """Processes before it move the numbers that the supervisor's own descriptors have."""
@@ -68,16 +55,6 @@ def test_descriptor_three_carries_progress_whatever_number_the_pipe_has(supervis
         sleeper.kill()
         sleeper.stdin.close()
         sleeper.stdout.close()
-
-
-def test_descriptor_three_is_closed_where_no_progress_is_wanted(supervisor, tmp_path):
-    code = "if (echo x >&3) 2>/dev/null; then exit 1; fi"
-    assert supervisor.spawn(["sh", "-c", code], log=tmp_path / "log").wait(PATIENCE_S) == 0
-
-
-def test_a_program_that_is_not_there_is_named_with_a_progress_pipe_too(supervisor):
-    with pytest.raises(RunFailed, match="/no/such/program"):
-        supervisor.spawn(["/no/such/program"], pipes=True, progress=True)
 
 
 def test_pipes_carry_a_conversation_and_stderr_goes_to_the_log(supervisor, tmp_path):
@@ -128,56 +105,7 @@ def test_memory_policy_holds_from_the_first_page(supervisor):
     assert "default" not in maps
 
 
-def test_an_impossible_memory_policy_is_an_error(supervisor):
-    with pytest.raises(RunFailed, match=r"memory policy.*set_mempolicy\(bind, nodes 63\)"):
-        supervisor.spawn(["true"], memory=MemoryPolicy("bind", (63,)))
-
-
 # What cannot be started ---------------------------------------------------------
-
-
-@needs_root
-def test_the_directory_a_user_cannot_enter_is_named(supervisor, tmp_path):
-    closed = tmp_path / "root-only"
-    closed.mkdir(mode=0o700)
-    for folder in tmp_path.parents:  # pytest closes its own directories, too
-        if folder.is_relative_to("/tmp/") and folder != Path("/tmp"):
-            folder.chmod(0o755)
-    tmp_path.chmod(0o755)
-    (closed / "postgres").symlink_to("/bin/true")
-    (tmp_path / "link").symlink_to(closed)
-    with pytest.raises(RunFailed) as failure:
-        supervisor.spawn([tmp_path / "link" / "postgres"], credentials=unprivileged())
-    assert f"cannot enter {closed} (mode 0700, owner root:root)" in failure.value.context
-    assert "$HARNESS_USER" in failure.value.hint
-    with pytest.raises(RunFailed, match=f"cannot enter {closed} "):
-        supervisor.spawn(["true"], cwd=closed, credentials=unprivileged())
-
-
-def test_why_a_program_does_not_start(supervisor, tmp_path):
-    with pytest.raises(RunFailed, match="/nonexistent/postgres is not found"):
-        supervisor.spawn(["/nonexistent/postgres"])
-    with pytest.raises(RunFailed, match="no-such-program is not on the part of PATH"):
-        supervisor.spawn(["no-such-program"])
-    with pytest.raises(RunFailed, match=r"/etc/passwd is not executable for .* \(mode 0644"):
-        supervisor.spawn(["/etc/passwd"])
-    script = tmp_path / "script"
-    script.write_text("#!/opt/none/python3\n")
-    script.chmod(0o755)
-    with pytest.raises(RunFailed, match="interpreter /opt/none/python3 cannot be run"):
-        supervisor.spawn([script])
-    with pytest.raises(RunFailed, match="directory: No such file or directory"):
-        supervisor.spawn(["true"], cwd=tmp_path / "gone")
-    assert supervisor.spawn(["true"]).wait(PATIENCE_S) == 0  # and the supervisor works on
-
-
-def test_log_tail_gives_the_last_lines(tmp_path):
-    log = tmp_path / "log"
-    log.write_text("".join(f"line {n}\n" for n in range(10_000)))
-    assert log_tail(log, None, 2) == "line 9998\nline 9999"
-    assert "No such file" in log_tail(tmp_path / "none", None)
-    (tmp_path / "empty").touch()
-    assert "is empty" in log_tail(tmp_path / "empty", None)
 
 
 # How they end --------------------------------------------------------------------
@@ -288,36 +216,6 @@ def test_what_cannot_be_undone_is_reported_and_stays_in_the_journal(state, tmp_p
         work.rename(tmp_path / "aside")
         work.mkdir()
     assert started.journal.path.exists()
-
-
-def test_the_supervisor_process_is_small(supervisor):
-    """Standard library only, and of our package only what it needs."""
-    root = Path(harness.__file__).parent.parent
-    code = (
-        f"import sys; sys.path.insert(0, {str(root)!r}); import harness.supervise.daemon\n"
-        "print(*(n for n, m in sys.modules.items() if n.startswith('harness')"
-        " or 'site-packages' in str(getattr(m, '__file__', ''))))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
-    )
-    inside = ("daemon", "channel", "child", "undo", "process", "linux", "segments", "user_files")
-    assert set(done.stdout.split()) == {
-        "harness",
-        "harness.jsonfile",
-        "harness.tiers",
-        "harness.tiers.linux",
-        "harness.tiers.linux.mounts",
-        "harness.supervise",
-        *(f"harness.supervise.{name}" for name in inside),
-    }
-    assert present(process_stat(supervisor.pid)).group == supervisor.pid
-
-
-@needs_root
-def test_a_number_without_a_name_will_do(supervisor):
-    user = Credentials(54321, 54321, "54321")
-    assert output_of(supervisor, ["id", "-u"], credentials=user) == "54321\n"
 
 
 HIDDEN = """

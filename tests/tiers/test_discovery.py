@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,15 +11,10 @@ import pytest
 from recorded_kernel import RecordedKernel, load
 
 import harness
-from harness import paths
 from harness.errors import UsageError
-from harness.paths import data_folder
-from harness.tiers.discovery import discover, emulate, find_tiers, find_tiers_and_problems
-from harness.tiers.hostfile import find_host_file, load_host_file, search_order
-from harness.tiers.linux.model import TIER_KINDS
+from harness.tiers.discovery import emulate, find_tiers
+from harness.tiers.hostfile import load_host_file
 from harness.tiers.linux.probe import facts_of_directory
-
-EXAMPLE = data_folder("profiles") / "hosts" / "example.yml"
 
 
 @pytest.fixture(autouse=True)
@@ -82,60 +76,6 @@ def test_a_slip_in_the_host_file_is_named_with_its_line(
     assert found in refused.value.context
 
 
-def test_the_named_file_comes_before_the_environment_and_the_usual_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usual = tmp_path / "config" / "harness" / "host.yml"
-    usual.parent.mkdir(parents=True)
-    for path in (usual, tmp_path / "env.yml", tmp_path / "named.yml"):
-        path.write_text("schema: 1\ntiers: {}\n", encoding="utf-8")
-    assert find_host_file() == usual
-    monkeypatch.setenv("HARNESS_HOST", str(tmp_path / "env.yml"))
-    assert find_host_file() == tmp_path / "env.yml"
-    assert find_host_file(tmp_path / "named.yml") == tmp_path / "named.yml"
-    with pytest.raises(UsageError, match="no such file"):
-        find_host_file(tmp_path / "absent.yml")
-
-
-def test_a_user_without_a_home_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``expanduser`` looks into passwd for this user, whom it does not know."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(os, "getuid", lambda: 54321)
-    monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    assert search_order() == [Path("/etc/harness/host.yml")]
-    assert paths.state_dir() == paths.data_root() / "state"
-    monkeypatch.delenv("HARNESS_DATA")
-    for place in (paths.data_root, paths.state_dir):
-        with pytest.raises(UsageError, match="no home directory") as refused:
-            place()
-        assert "HARNESS_DATA" in refused.value.hint
-
-
-def test_the_example_host_file_shows_every_kind() -> None:
-    example = load_host_file(EXAMPLE)
-    assert {claim.kind for claim in example.claims} == set(TIER_KINDS)
-    by_name = {claim.name: claim for claim in example.claims}
-    assert by_name["cxl"].nodes == (2,)
-    assert by_name["spread"].nodes == (0, 2)
-    assert by_name["fake"].emulates == "pmem"
-    assert example.data_dir == Path("/var/lib/tierbench")
-
-
-def test_the_doctor_gets_the_good_tiers_and_every_problem(tmp_path: Path) -> None:
-    path = host_file(
-        tmp_path,
-        "  ram: {kind: tmpfs, path: /dev/shm}\n"
-        "  pmem: {kind: fsdax, path: /nonexistent}\n"
-        "  far: {kind: numa, node: 4095}\n",
-    )
-    tiers, problems = find_tiers_and_problems(path)
-    assert list(tiers) == ["ram"]
-    assert [problem.problem.split("'")[1] for problem in problems] == ["pmem", "far"]
-    with pytest.raises(UsageError, match="pmem"):
-        find_tiers(path)
-
-
 def test_a_tmpfs_stands_in_for_pmem_and_says_so() -> None:
     tier = find_tiers(None, ["pmem"])["pmem"]
     assert tier.emulated
@@ -167,22 +107,9 @@ def test_emulation_does_not_follow_another_user_s_link(tmp_path: Path) -> None:
         emulate(f"pmem={link}", {})
 
 
-def test_a_real_tier_is_not_emulated() -> None:
-    real = {"ram": find_tiers()["ssd"]}
-    with pytest.raises(UsageError, match="a real tier has the name 'ram'"):
-        emulate("ram", real)
-
-
 @pytest.fixture
 def nvdimms(tmp_path: Path) -> RecordedKernel:
     return load("two-nvdimms-eadr", tmp_path / "recorded")
-
-
-def test_a_read_only_mount_is_no_tier(nvdimms: RecordedKernel) -> None:
-    tiers = discover(Path("/"), nvdimms)
-    paths = {tier.claim.path for tier in tiers.values()}
-    assert "/mnt/ext4-dax" in paths
-    assert "/mnt/read-only" not in paths
 
 
 def test_probing_needs_the_standard_library_alone() -> None:

@@ -72,11 +72,6 @@ def test_memory_nodes_of_this_machine_have_memory_and_processors() -> None:
         facts_of_numa(4095)
 
 
-def test_an_absent_dax_device_is_not_found() -> None:
-    with pytest.raises(FileNotFoundError, match=r"dax99\.99"):
-        facts_of_devdax("/dev/dax99.99")
-
-
 # mountinfo --------------------------------------------------------------------------
 
 _MOUNTINFO = r"""
@@ -142,22 +137,11 @@ def test_recorded_directories(
     assert (facts.kind, facts.namespace_mode) == (kind, mode)
 
 
-def test_recorded_eadr_platform(nvdimms: RecordedKernel) -> None:
-    assert facts_of_directory("/mnt/ext4-dax", nvdimms).persistence_domain == "cpu_cache"
-    assert [region.name for region in regions(nvdimms)] == ["region0", "region1"]
-
-
 def test_recorded_dax_devices_have_their_namespace_and_driver(nvdimms: RecordedKernel) -> None:
     mapped = facts_of_devdax("/dev/dax1.4", nvdimms)
     assert (mapped.namespace, mapped.dax) == ("namespace1.4", True)
     assert mapped.namespace_alignment_bytes == 2 << 20
     assert facts_of_devdax("dax1.5", nvdimms).dax is False
-
-
-def test_recorded_system_ram_node_names_what_backs_it(nvdimms: RecordedKernel) -> None:
-    facts = facts_of_numa(3, nvdimms)
-    assert facts.device_model == "dax1.5, persistent memory used as system-ram"
-    assert facts.notes[0] == "no CPUs: memory only"
 
 
 def test_dram_reserved_by_memmap_is_not_taken_for_persistent_memory(
@@ -205,7 +189,3 @@ def test_a_volume_over_a_raid_over_partitions_names_every_disk(tmp_path: Path) -
     assert [disk.model for disk in stack.disks] == ["Fast 0", "Fast 1"]
     assert {disk.numa_node for disk in stack.disks} == {1}
     assert stack.through == ("LVM vg-data", "md0 raid0")
-
-
-def test_an_unknown_device_number_has_no_stack(tmp_path: Path) -> None:
-    assert stack_of("8:0", Kernel(tmp_path)) is None

@@ -73,14 +73,6 @@ def test_parts_on_one_file_system_are_added_up() -> None:
     assert "use fewer --warehouses, or" in refused.value.hint
 
 
-def test_a_file_system_of_the_kernel_is_not_called_full() -> None:
-    facts = TierFacts("block", mount_point="/sys", filesystem="sysfs", filesystem_id="0:21")
-    with pytest.raises(UsageError) as refused:
-        check_space([(Tier(TierClaim("ssd", "block", path="/sys/kernel"), facts), "data", 1)])
-    assert "/sys (sysfs) is the kernel's: it" in refused.value.context
-    assert "free space" not in refused.value.hint
-
-
 def test_free_space_is_that_of_now_and_of_the_nearest_existing_directory(tmp_path: Path) -> None:
     not_yet = tier("ssd", path=str(tmp_path / "not" / "yet"))
     status = os.statvfs(tmp_path)
@@ -92,14 +84,6 @@ def test_free_space_is_that_of_now_and_of_the_nearest_existing_directory(tmp_pat
 
 
 # Residency ------------------------------------------------------------------------------
-
-
-def test_memory_of_this_process_is_counted_by_node() -> None:
-    block = bytearray(32 << 20)
-    found = residency([os.getpid()])
-    assert found.total_bytes >= len(block)
-    assert found.fraction_on(found.anonymous) == 1.0
-    assert residency([]).fraction_on([0]) is None
 
 
 def test_numa_maps_counts_heap_and_shared_pool_but_not_files(tmp_path: Path) -> None:

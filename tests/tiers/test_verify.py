@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from recorded_kernel import RecordedKernel, load, write
+from recorded_kernel import RecordedKernel, load
 
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.tiers.diagnostics import describe, remedy
-from harness.tiers.discovery import discover
-from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.verify import mark_emulated, verify
@@ -82,10 +79,6 @@ def test_an_optane_ssd_is_a_disk_and_a_disk_is_no_pmem() -> None:
     assert pmem.claim.emulates == "pmem"
 
 
-def test_a_default_tier_that_lies_in_memory_stands_in_for_a_disk() -> None:
-    assert discover(Path("/dev/shm/not-yet"))["ssd"].claim.emulates == "ssd"
-
-
 def test_a_user_who_may_not_enter_is_found_beforehand(tmp_path: Path) -> None:
     kind = facts_of_directory(tmp_path).kind
     closed = tmp_path / "closed"
@@ -113,13 +106,6 @@ def test_numa_claims(nvdimms: RecordedKernel) -> None:
             verify(claim, kernel=nvdimms)
 
 
-def test_a_node_without_memory_is_refused(tmp_path: Path) -> None:
-    """An invented tree: a node that is online but empty, as before daxctl online-memory."""
-    write(tmp_path, "/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal: 0 kB")
-    with pytest.raises(UsageError, match="node 1 has no memory"):
-        verify(TierClaim("far", "numa", nodes=(1,)), kernel=Kernel(tmp_path))
-
-
 def test_devdax_claims(nvdimms: RecordedKernel) -> None:
     tier = verify(TierClaim("raw", "devdax", device="/dev/dax1.4"), kernel=nvdimms)
     assert tier.facts.persistence_domain == "cpu_cache"
@@ -137,26 +123,3 @@ def test_the_sector_trap_in_words(nvdimms: RecordedKernel) -> None:
     assert describe(facts).startswith("xfs on sector namespace namespace0.2 (/dev/pmem0.2s)")
     assert "no DAX" in describe(facts)
     assert "ignores it" in remedy(claim, facts, nvdimms)
-
-
-def test_small_blocks_are_named_as_the_reason_for_no_dax(nvdimms: RecordedKernel) -> None:
-    from dataclasses import replace
-
-    facts = replace(facts_of_directory("/mnt/ext4-nodax", nvdimms), block_size_bytes=1024)
-    claim = TierClaim("pmem", "fsdax", path="/mnt/ext4-nodax")
-    page = os.sysconf("SC_PAGE_SIZE")
-    assert f"mkfs with {page}-byte blocks" in remedy(claim, facts, nvdimms)
-
-
-def test_an_unmounted_pmem_device_is_offered(nvdimms: RecordedKernel, tmp_path: Path) -> None:
-    mountinfo = nvdimms.path("/proc/self/mountinfo")
-    before = mountinfo.read_text()
-    kept = [line for line in before.splitlines() if " /dev/pmem0 " not in line]
-    mountinfo.write_text("\n".join(kept))
-    try:
-        facts = facts_of_directory("/mnt/unmounted", nvdimms)
-        advice = remedy(TierClaim("pmem", "fsdax", path="/mnt/unmounted"), facts, nvdimms)
-    finally:
-        mountinfo.write_text(before)
-    assert "its files are on /dev/nvme0n1" in advice
-    assert "mount -o dax /dev/pmem0 /mnt/unmounted first" in advice

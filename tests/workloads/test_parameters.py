@@ -159,19 +159,6 @@ def test_values_that_exclude_each_other_are_refused(params, given):
     assert error.value.hint
 
 
-ALIASES = [
-    (params, alias, meant)
-    for params in (PingParams, TpchParams, TpccParams, YcsbParams)
-    for alias, meant in params.aliases.items()
-] + [(YcsbParams, "recordcont", "records")]
-
-
-@pytest.mark.parametrize(("params", "name", "meant"), ALIASES)
-def test_the_parameter_is_named_that_an_alias_an_option_or_a_slip_means(params, name, meant):
-    with pytest.raises(ParameterError, match=f"did you mean '{meant}'"):
-        params.from_mapping({name: 5})
-
-
 def test_the_tables_of_the_docs_are_those_of_the_parameters():
     script = Path(__file__).parents[2] / "scripts" / "parameter_tables.py"
     done = subprocess.run(

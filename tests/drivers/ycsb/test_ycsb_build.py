@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 from narrowed import present
 
-from harness import paths
-from harness.drivers.ycsb.build import _folder, built, check_buildable, find_java
-from harness.errors import RunFailed, UsageError
+from harness.drivers.ycsb.build import built, check_buildable, find_java
+from harness.errors import UsageError
 from harness.progress import SilentProgress
 
 
@@ -52,32 +50,3 @@ def test_changed_sources_are_built_anew(changed, client, monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="no javac") as failure:
         check_buildable(changed)
     assert "maven" in failure.value.hint
-
-
-def test_another_version_is_built_anew(client, monkeypatch, tmp_path):
-    only(monkeypatch, tmp_path / "bin", "java", "javac")
-    other = replace(client.binding, built_with={"rocksdb.version": "0"})
-    with pytest.raises(UsageError, match="no mvn"):
-        check_buildable(other)
-
-
-def test_a_build_that_fails_says_why_and_leaves_nothing(changed):
-    source = next(changed.project.rglob("Opened.java"))
-    source.write_text(source.read_text().replace("final class Opened", "final klass Opened"))
-    with pytest.raises(RunFailed, match="ERROR"):
-        built(changed, SilentProgress())
-    assert not list(paths.engines_prefix().glob(f"*{_folder(changed).name}*"))
-
-
-@pytest.mark.parametrize(
-    ("says", "found"),
-    [('openjdk version "11.0.2" 2019-01-15', "is Java 11"), ("command not understood", "version")],
-)
-def test_an_old_java_is_refused(says, found, monkeypatch, tmp_path):
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{java.parent}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(UsageError, match=found):
-        find_java()

@@ -40,14 +40,6 @@ def test_a_status_line_tells_its_moment_and_the_operations_so_far():
     assert tick.at_ms // 86_400_000 == 20_778  # days from 1970 to that one
 
 
-@pytest.mark.parametrize("line", HARMLESS)
-def test_what_it_says_in_passing_is_no_failure(line):
-    words = Words()
-    assert words.read_line(line) is None
-    words.read_result(line)
-    assert words.failure is None
-
-
 @pytest.mark.parametrize("line", FAILURES)
 def test_the_first_line_that_tells_of_a_failure_is_kept(line):
     words = Words()

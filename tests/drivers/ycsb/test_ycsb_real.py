@@ -88,19 +88,6 @@ def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
     assert driven.notes["workload_class"] == "site.ycsb.workloads.CoreWorkload"
 
 
-def test_blind_updates_write_whole_records(bench):
-    requested = params(workload="a", update="blind", rate=500)
-    bench.load("rocksdb", requested)
-    driven = bench.drive(requested)
-    # Nothing but the reads reads.
-    reads = driven.engine_counters["rocksdb_number_keys_read_count"]
-    writes = driven.engine_counters["rocksdb_number_keys_written_count"]
-    assert writes > 0
-    assert reads < driven.done_count
-    (check,) = bench.verify(requested, driven)
-    assert check.status == "passed", check.detail
-
-
 @pytest.mark.parametrize("name", ["postgres", "mysql"])  # MySQL by MariaDB's driver
 def test_servers_are_driven_through_their_sockets(name, bench):
     requested = params(workload="e", operations=1_000_000, maxscanlength=10, rate=500)
@@ -136,24 +123,6 @@ def test_a_server_that_dies_ends_the_run_with_its_reason(bench):
     assert time.monotonic() - begun < 300
     assert "read" in failure.value.context or "update" in failure.value.context
     assert bench.engine.native_connection()["password"] not in str(failure.value)
-
-
-def test_a_record_that_is_none_ends_the_run_with_its_reason(bench):
-    bench.load("rocksdb", params(workload="a"))
-    # The same keys with other fields: an update names one that the records do not have.
-    with pytest.raises(RunFailed, match="update: a record without its"):
-        bench.drive(params(workload="a", fieldcount=40))
-
-
-def test_a_database_that_is_not_there_ends_the_run_with_its_reason(bench):
-    requested = params(workload="c")
-    bench.load("rocksdb", requested)
-    for folder in bench.engine.files():
-        for path in folder.iterdir():
-            path.unlink()
-    with pytest.raises(RunFailed, match=r"open .*does not exist"):
-        bench.drive(requested)
-    assert bench.engine.processes() == []
 
 
 def test_no_update_is_lost_among_threads(java, bench):

@@ -8,13 +8,13 @@ import pytest
 from explained_runs import device_suite, tpcc
 from report_runs import histogram, metric, with_artifacts
 
-from harness.models.device import DeviceModel, find_model, load_model
-from harness.models.make import as_yaml, model_of
+from harness.models.device import DeviceModel, find_model
+from harness.models.make import model_of
 from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.runs import Store
 from reports.explain.comparisons import Explained, explained
 from reports.explain.devices import Call, TierSources
-from reports.explain.output import ExplainedView, to_json
+from reports.explain.output import ExplainedView
 from reports.micro.points import is_micro
 from reports.select import unplanted
 from reports.series import panels
@@ -83,13 +83,6 @@ def test_the_ceiling_of_planted_delays_is_that_of_their_part(tmp_path: Path) -> 
     assert known(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
 
 
-def test_a_set_rate_has_no_ceiling(tmp_path: Path) -> None:
-    for placement in ("ssd-both", "pmem-both"):
-        tpcc(tmp_path, placement, set_rate=100.0)
-    (row,) = rows(tmp_path)
-    assert why(row.ceiling) == "a rate was set"
-
-
 def test_the_devices_are_compared_by_the_operation_that_sessions_wait_for_most(
     tmp_path: Path,
 ) -> None:
@@ -151,14 +144,6 @@ def test_a_score_says_what_a_model_is_of_and_a_device_that_is_not_here_has_no_me
     assert known(row.error).value == pytest.approx(1.25 / 1.5 - 1)
 
 
-def test_a_model_is_recognised_by_its_figures_as_its_file_has_them(tmp_path: Path) -> None:
-    made = model_of(device_suite(tmp_path, "ssd", 123.4567), "made")
-    path = tmp_path / "made.yml"
-    path.write_text(as_yaml(made))
-    assert load_model(path).digest == made.digest
-    assert made.fill_ns == pytest.approx(2_000, rel=0.1)  # of each of four pages
-
-
 def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttle(
     tmp_path: Path,
 ) -> None:
@@ -183,26 +168,3 @@ Cell = Value | Missing
 def row(device: Cell, modelled: Cell, measured: Cell) -> Explained:
     ceiling = Missing("no waits")
     return Explained("tpcc", "a", "b", ("wal",), ceiling, None, device, (), modelled, measured)
-
-
-@pytest.mark.parametrize(
-    ("cells", "errors", "device", "modelled"),
-    [
-        ([(10, 1.1, 1.0), (100, 2.0, 4.0), (2, 3.0, 5.0)], (3, 0.4, 0.5), (3, -0.5), (3, 1.0)),
-        ([(10, 1.1, 1.0), (100, 2.0, 4.0)], (2, 0.3, 0.5), (2, None), (2, None)),
-        ([(10, None, 1.0), (10, 2.0, 4.0), (10, 3.0, 5.0)], (2, 0.45, 0.5), (3, None), (2, None)),
-        ([(None, None, None)], (0, None, None), (0, None), (0, None)),
-    ],
-)
-def test_over_all_rows_errors_and_rank_correlations_are_given(
-    cells: list[tuple[float | None, ...]],
-    errors: tuple[float | None, ...],
-    device: tuple[int, float | None],
-    modelled: tuple[int, float | None],
-) -> None:
-    """Spearman: of ranks 1, 2, 0 and 0, 1, 2 by hand."""
-    given = [[Value(one) if one else Missing("no trace") for one in cell] for cell in cells]
-    document = to_json(ExplainedView(tuple(row(*cell) for cell in given)))
-    assert list(document["errors"].values()) == pytest.approx(list(errors))
-    found = [(one["rows"], one["rho"]) for one in document["correlations"]]
-    assert found == [pytest.approx(device), pytest.approx(modelled)]

@@ -45,18 +45,6 @@ def test_tables_files_and_queries_are_found(shop: Path) -> None:
     check(shop)
 
 
-def test_a_table_is_named_as_in_its_statement(shop: Path) -> None:
-    tables = (
-        'CREATE TABLE public.customer (a int);\ncreate table if not exists "Order lines" (a int);'
-    )
-    (shop / "tables.sql").write_text(tables)
-    for name in ("product", "purchase"):
-        (shop / "load" / f"{name}.csv").rename(shop / "load" / f"{name}.txt")
-        (shop / "load" / f"{name}.txt").unlink()
-    (shop / "load" / "order lines.csv").write_text("a\n")
-    assert {file.table for file in read_folder(shop).load} == {"public.customer", '"Order lines"'}
-
-
 MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no-tables": (lambda shop: (shop / "tables.sql").unlink(), "it has no tables.sql"),
     "empty-tables": (lambda shop: (shop / "tables.sql").write_text("-- none"), "creates a table"),
@@ -94,16 +82,6 @@ def test_a_mistake_is_an_error_before_the_run(shop: Path, mistake: str) -> None:
     with pytest.raises(UsageError) as caught:
         check(shop)
     assert words in str(caught.value)
-
-
-def test_texts_that_look_like_writes_are_queries(shop: Path) -> None:
-    query(shop, '-- first\n(select \'delete from x\', "into" from (select 1 as "into") as t);\n')
-    check(shop)
-
-
-def test_an_unknown_query_names_the_nearest(shop: Path) -> None:
-    with pytest.raises(UsageError, match="top_customers"):
-        check(shop, queries="top_customer")
 
 
 def test_data_are_loaded_again_only_where_they_changed(shop: Path) -> None:

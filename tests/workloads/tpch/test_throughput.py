@@ -13,7 +13,6 @@ from toy_session import ToySession
 
 from harness.engine import QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
-from harness.store.documents import as_json
 from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.statements import query_order, query_sql, stream_statements
@@ -109,13 +108,6 @@ def test_every_stream_has_a_session_and_submits_its_queries_in_its_order(session
         assert all(a.ended_ns <= b.submitted_ns for a, b in pairwise(stream))
         assert all(e.counters == {} for e in stream)  # nobody knows which query used what
     assert test.counters["cpu_ns"] == 1
-
-
-def test_it_is_one_step_that_is_kept_whole(session):
-    first = run(session)
-    connections = len(session.engine.connections)
-    assert as_json(run(session)) == as_json(first)
-    assert len(session.engine.connections) == connections
 
 
 def test_warm_ups_are_untimed_and_before_the_streams(session):

@@ -10,7 +10,6 @@ from harness.workloads.tpch.answers import (
     TOLERANT,
     AmbiguousAnswer,
     Answer,
-    MalformedAnswer,
     canonical,
     compare,
     within,
@@ -36,11 +35,6 @@ def answers(sources, tmp_path_factory):
 def agrees(query, rows, reference=None):
     reference = reference or shipped(SCALE)[query]
     return compare(SHAPES[query], reference, rows, sum_tolerance(SCALE))
-
-
-@pytest.mark.parametrize("scale", [0.01, 0.1, 1])
-def test_references_are_shipped_for_every_query(scale):
-    assert set(shipped(scale)) == set(QUERIES)
 
 
 def test_shipped_row_counts_at_scale_1_are_the_specifications():
@@ -143,23 +137,6 @@ def test_types_of_an_engine_do_not_matter_but_values_do():
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ("12", "integer"),
-        (1.5, "integer"),
-        (True, "integer"),
-        (0.001, "money"),
-        (7, "text"),
-        (float("nan"), "sum"),
-        ("05.03.1995", "date"),
-    ],
-)
-def test_what_cannot_be_of_a_kind_is_malformed(value, kind):
-    with pytest.raises(MalformedAnswer):
-        canonical(value, kind)
-
-
-@pytest.mark.parametrize(
     ("kind", "want", "have", "agree"),
     [
         ("sum", "1000000", "1000100", True),  # clause 2.1.3.5 c: within $100
@@ -190,8 +167,3 @@ def test_a_check_that_breaks_is_unknown_and_never_passed(answers, monkeypatch, q
     answered = Answered(Statement(6, parameters(6, None, SCALE), ""), answers[6])
     (check,) = check_answers(SCALE, "postgres", None, [answered], quiet)
     assert (check.status, "ZeroDivisionError" in check.detail) == ("unknown", True)
-
-
-def test_json_keeps_an_answer_whole(answers):
-    answer = Answer.of(SHAPES[9], answers[9])
-    assert Answer.from_json(answer.to_json(SHAPES[9])) == answer

@@ -2,9 +2,7 @@
 
 import pytest
 
-from harness.errors import UsageError
 from harness.workloads.tpch.params import TpchParams
-from harness.workloads.tpch.workload import WORKLOAD
 
 
 def normalised(given):
@@ -21,50 +19,6 @@ def test_defaults_are_scale_1_all_queries_each_cold():
         "plans": True,
         "warmups": 0,
     }
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"queries": "6,1", "scale": 10.0, "cache": "warm"},
-        {"queries": [22], "query_seed": 5, "query_timeout": 1.5, "plans": False},
-        {"cache": "warm", "warmups": 3, "scale": 0.01},
-        {"test": "power"},
-        {"test": "both", "streams": 3, "refresh_batch_orders": 10, "cache": "warm"},
-        {"test": "throughput", "refresh": False},
-    ],
-)
-def test_what_was_normalised_stays_as_it_is(given):
-    once = normalised(given)
-    assert normalised(once) == once
-
-
-def test_queries_keep_their_order_and_equal_scales_are_equal():
-    assert normalised({"queries": " 6, 1"})["queries"] == [6, 1]
-    assert normalised({"queries": 6})["queries"] == [6]
-    assert repr(normalised({"scale": 1.0})["scale"]) == "1"
-    assert normalised({"cache": "warm"})["warmups"] == 1
-
-
-def test_a_refused_scale_names_one_that_works():
-    with pytest.raises(UsageError) as refusal:
-        normalised({"scale": 0.001})
-    assert "0.0031" in refusal.value.hint
-    assert normalised({"scale": 0.0031})["scale"] == 0.0031
-
-
-@pytest.mark.parametrize("load_format", ["csv", "parquet"])
-def test_the_estimate_grows_with_the_scale_and_names_every_directory_part(load_format):
-    small = WORKLOAD.estimate_bytes(TpchParams.from_mapping({"scale": 1}), load_format)
-    large = WORKLOAD.estimate_bytes(TpchParams.from_mapping({"scale": 100}), load_format)
-    assert set(small) == {"data", "wal", "temp", "index"}
-    assert large["data"] > 50 * small["data"]
-    assert small["data"] > large["index"] / 100
-
-
-def test_parameters_of_other_tests_do_not_change_what_a_run_of_queries_is_called():
-    assert normalised({"test": "queries"}) == normalised({})
 
 
 def test_power_is_one_stream_cold_per_query_with_refresh_functions():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.workloads.tpch.qgen import QUERIES, SEEDS, parameters
+from harness.workloads.tpch.qgen import SEEDS, parameters
 
 RECORDING = Path(__file__).parent / "recordings" / "qgen-2.17.3.tsv"
 RECORDED = [
@@ -15,10 +15,6 @@ RECORDED = [
 
 def flat(values):
     return [item for v in values.values() for item in (v if isinstance(v, list) else [v])]
-
-
-def test_the_recording_has_every_query_of_six_seeds():
-    assert len(RECORDED) == 6 * len(QUERIES)
 
 
 @pytest.mark.parametrize("line", RECORDED, ids=lambda line: f"seed{line[0]}-q{line[2]}")

@@ -86,19 +86,6 @@ def test_the_syntax(written, text, pairs):
     assert read(written(text)) == pairs
 
 
-def test_what_has_no_effect_here_is_told(written):
-    file = written(
-        "measurementtype=hdrhistogram\nhdrhistogram.percentiles=95\nrocksdb.dir=/x\n"
-        "db=site.ycsb.db.rocksdb.RocksDBClient\ntable=usertable\nmine=1\nmaxexecutiontime=20"
-    )
-    found, notes = parameters([file])
-    assert found == {"workload": "CoreWorkload", "duration": "20s"}
-    names = [line.split(": ")[1].split()[0] for line in notes]
-    assert names == ["measurementtype", "hdrhistogram.percentiles", "rocksdb.dir", "db", "mine"]
-    assert "--engine" in notes[3]
-    assert "--option" in notes[2]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -149,20 +136,6 @@ def test_a_file_of_go_ycsb_is_taken_as_it_is(written):
     assert given({"workload": "core"}) == ({"workload": "CoreWorkload"}, [])
 
 
-def test_all_that_cannot_be_taken_is_in_one_error_that_names_the_file(written):
-    text = "workload=sysbench\ntable=other\nreadproporton=1\nrecordcount=0\nmixputratio=0.5\n"
-    file = written(text, "foreign")
-    with pytest.raises(UsageError) as error:
-        parameters([file])
-    assert str(file) in error.value.problem
-    named = ("workload=sysbench", "table=other", "readproporton", "recordcount=0")
-    assert [name for name in named if name not in error.value.context] == []
-    assert (
-        "mixputratio" not in error.value.context
-    )  # unlike any of ours: left out, as by the client
-    assert "duration" not in error.value.context
-
-
 @pytest.mark.parametrize(
     ("content", "word"),
     [
@@ -181,35 +154,6 @@ def test_what_the_client_would_misread_is_refused(written, content, word):
     assert str(file) in error.value.problem and word in error.value.context
 
 
-def test_a_flag_with_a_blank_is_false_as_to_the_client(written):
-    found, notes = parameters([written("readallfields=true \nrecordcount=5")])
-    assert found["readallfields"] is False
-    assert len(notes) == 1
-
-
-def test_no_operations_are_no_bound(written):
-    """The client runs until maxexecutiontime, and forever without it."""
-    file = written("operationcount=0\nrecordcount=5\n")
-    with pytest.raises(UsageError):
-        YcsbParams.from_text({}, [file])
-    for more in ({"duration": "9s"}, {"maxexecutiontime": "9"}):
-        params = normalised(YcsbParams.from_text(more, [file])[0])
-        assert (params["operations"], params["duration"]) == (None, "9s")
-    assert normalised(YcsbParams.from_text({"operations": "7"}, [file])[0])["duration"] is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["recordcount=0x10", "recordcount=1_000", "operationcount=", "threadcount=1.0",
-     "readproportion=a", "readproportion=nan", "target=1,5", "maxexecutiontime=1m"],
-)  # fmt: skip
-def test_what_the_client_could_not_read_is_refused(written, text):
-    with pytest.raises(UsageError, match=r"not a (whole )?number"):
-        parameters([written(text)])
-    with pytest.raises(UsageError, match=r"not a (whole )?number"):
-        given(dict([text.split("=")]))
-
-
 def test_a_file_that_says_nothing_of_operations_has_the_defaults_of_the_core(written):
     """CoreWorkload's own: 0.95 reads, 0.05 updates, uniform keys; not those of workload a."""
     for text in ("recordcount=5000\nworkload=site.ycsb.workloads.CoreWorkload", "threadcount=2"):
@@ -220,37 +164,3 @@ def test_a_file_that_says_nothing_of_operations_has_the_defaults_of_the_core(wri
         assert normalised(params) == params
         assert normalised({**found, "workload": "b"})["workload"] == "b"
     assert normalised({})["workload"] == "a"
-
-
-@pytest.mark.parametrize(
-    "text", ["table=foo", "fieldlengthhistogram=x", "core_workload_insertion_retry_limit=3"]
-)
-def test_the_command_line_refuses_for_the_same_reason_as_a_file(written, text):
-    found = []
-    for refuse in (lambda: parameters([written(text)]), lambda: given(dict([text.split("=")]))):
-        with pytest.raises(UsageError) as error:
-            refuse()
-        found.append(error.value.context)
-    assert found[0] == found[1]
-
-
-def test_what_has_no_effect_on_the_command_line_is_told_and_strange_names_are_left():
-    found, notes = given({"dotransactions": "false", "rocksdb.dir": "/x", "scale": "1"})
-    assert found == {"scale": "1"}
-    assert [line.split()[1] for line in notes] == ["dotransactions", "rocksdb.dir"]
-
-
-def test_a_file_without_any_property_of_the_client_is_refused_and_told_as_text(written):
-    noise = bytes(range(256)) * 4
-    with pytest.raises(UsageError, match="none of its"):
-        parameters([written(noise)])
-    _, notes = parameters([written(b"recordcount=1\n\x1b[31m\x07mist=1")])
-    assert len(notes) == 1
-    assert notes[0].isprintable()
-
-
-def test_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(UsageError, match="No such file"):
-        parameters([tmp_path / "none"])
-    with pytest.raises(UsageError, match="Is a directory"):
-        parameters([tmp_path])
