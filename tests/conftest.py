@@ -106,7 +106,7 @@ _GROUPS = {
     "microbench": ("microbench/",),
     "tpcc": ("workloads/tpcc/",),
     "browser": ("reports/test_browser",),
-    "refused": ("cli/test_bad_input", "cli/test_help"),
+    "refused": ("cli/test_bad_input",),
     # What changes settings of the kernel.
     "settings": ("supervise/",),
     # What drops the page cache, and what counts on it.

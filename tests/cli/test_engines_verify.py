@@ -27,8 +27,13 @@ from harness.workloads.tpcc.loadgen import Loadgen
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
-#: Engines that the harness runs itself; a user's server is verified by its DSN.
-OURS = sorted(name for name, one in registry.engines().items() if one.kinds != ("external",))
+#: Engines that the harness runs itself; a user's server is verified by its DSN. MySQL's code is
+#: MariaDB's (engines/_innodb), whose servers take half of the time.
+OURS = sorted(
+    name
+    for name, one in registry.engines().items()
+    if one.kinds != ("external",) and name != "mysql"
+)
 
 
 @pytest.mark.parametrize("engine", OURS)

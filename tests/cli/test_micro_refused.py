@@ -10,16 +10,6 @@ import pytest
 
 LIBRARY = Path(__file__).parents[2] / "microbench/tests/index_library.c"
 
-SUITE = """
-schema: 1
-name: mine
-description: d
-defaults: {duration: 20ms, warm_up: 0s}
-measurements:
-  good: {args: {kernel: load, access: 64, pattern: random, range: 1MiB}}
-  bad: {args: {%s}}
-"""
-
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_an_index_library_is_loaded_by_the_unprivileged_user_alone(

@@ -24,13 +24,6 @@ ON_RUNS = [
     ],
     ["runs", "export"],
 ]
-#: Runs of a second, and the columns of what varies.
-_YCSB = ["run", "ycsb", "--engine", "rocksdb", "--records", "1000", "--operations", "2000"]
-_PLACES = ["--placement", "ssd-both", "--placement", "pmem-both", "--emulate", "pmem"]
-VARIED = [
-    ([*_YCSB, *_PLACES, "--threads", "1,2"], {"placement", "threads"}),
-    ([*_YCSB, *_PLACES[:2], "--arm", "a:", "--arm", "b:--workload b"], {"arm"}),
-]
 #: What is refused, with a command to be copied.
 REFUSED = [
     ["advise", "ycsb", "--engine", "rocksdb", "--records", "1000", "--budget", "1m"],

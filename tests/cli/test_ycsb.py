@@ -77,22 +77,3 @@ def test_a_rate_is_offered_and_kept_apart_from_what_was_done(loaded):
                  "--rate", "50", "-p", "clients=2", "--json").run  # fmt: skip
     assert values(run, "offered_operations_per_second") == pytest.approx(50, rel=0.05)
     assert "closed-loop" not in uncontrolled(run)
-
-
-REFUSED = [
-    (("--engine", "duckdb"), "choose an engine that ycsb runs on"),
-    (("--engine", "rocksdb", "-p", "table=other"), "the table has this name: usertable"),
-    (("--engine", "postgres", "--scale", "1"), "--scale is an option of tpch"),
-    (("--engine", "postgres", "-p", "users=6"), "users is a parameter of sql and tpcc"),
-    (("--engine", "postgres", "--threads", "6", "-p", "threads=5"), "is given twice"),
-    (("--engine", "postgres", "-P", "nowhere"), "No such file"),
-    (("--engine", "postgres", "--update", "blind"), "leave --update out"),
-    (
-        ("--engine", "postgres", "--threads", "90", "--set", "max_connections=90"),
-        "--set max_connections=100",
-    ),
-    (("--engine", "rocksdb", "-p", "clients=2"), "the engine works inside the client"),
-    (("--engine", "rocksdb", "-p", "client_threads=1"), "leave client_threads out"),
-    (("--engine", "rocksdb", "--driver", "hammerdb"), "known: loadgen, ycsb"),
-    (("--engine", "rocksdb", "--records", "2000000000"), "use fewer --records"),
-]

@@ -66,15 +66,3 @@ def test_a_client_that_is_killed_fails_the_run(loaded):
     assert "was killed by signal 9" in err
     assert "Traceback" not in err
     assert loaded.settled() == []
-
-
-REFUSED = [
-    (("--update", "merge"), "takes no merge operator"),
-    (("--duration", "2500ms"), "choose --duration 3s"),
-    (("--ramp-up", "100ms"), "choose --ramp-up 1s"),
-    (("--rate", "0.5"), "choose --rate 1"),
-    (("--workload", "e"), "add --operations "),
-    (("-p", "data_seed=7"), "leave data_seed out"),
-    (("-p", "verify_reads=true", "-p", "fieldlengthdistribution=uniform"), "dataintegrity"),
-    (("--operations", "1"), "choose fewer --threads"),
-]

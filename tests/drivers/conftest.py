@@ -7,7 +7,6 @@ are deselected there, which the end of the test run says.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,30 +101,6 @@ def replay(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Callable[..., HammerDb]
         tclsh = home / "bin" / ("tclsh8.6" if version < "v5" else "tclsh9.0")
         tclsh.write_text(f"#!/bin/sh\n{before}\ncat {home}/words\n{does}\n")
         tclsh.chmod(0o755)
-        monkeypatch.setenv("HAMMERDB_HOME", str(home))
-        return find()
-
-    return make
-
-
-@pytest.fixture
-def single_executable(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Callable[..., HammerDb]:
-    """A folder with one executable alone that says what was recorded, as of release 5 and later.
-
-    It is a shell, so that it runs the files ``tcl`` and ``version`` of its folder.
-    """
-
-    def make(name: str, does: str = "exit 0", version: str = "v6.0", lacks: str = "") -> HammerDb:
-        home = lab.root / "home"
-        home.mkdir()
-        shutil.copy2(Path("/bin/sh").resolve(), home / "hammerdbcli")
-        banner = f"HammerDB CLI {version}"
-        (home / "words").write_text(_recording(name) if name else banner)
-        (home / "version").write_text(f"echo {banner}; exit 0\n")
-        (home / "tcl").write_text(
-            f"case $2 in *probe.tcl) echo {banner}; {lacks}\nexit 0;; esac\n"
-            f"cat {home}/words\n{does}\n"
-        )
         monkeypatch.setenv("HAMMERDB_HOME", str(home))
         return find()
 

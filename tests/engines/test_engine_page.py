@@ -117,17 +117,6 @@ def test_an_exception_that_it_does_not_foresee_fails_one_attempt_alone(engines: 
     assert len(listed["runs"]) == 6 and not listed["unfinished"]
 
 
-DEMO = """\
-schema: 1
-name: demo
-description: the demo on a small engine
-workload: tpch
-axes: {engine: [sqlite], placement: [ssd-both, pmem-both]}
-fixed: {params: {scale: 0.01, queries: [6], cache: warm}}
-repeats: 2
-"""
-
-
 def _failing(engines: Path) -> Path:
     """A folder: for each file in it a restore of the example fails, and removes that file."""
     failures = engines.parent / "failures"

@@ -262,28 +262,6 @@ def test_retries_within_a_procedure_are_counted(native: Native) -> None:
 # Failures -----------------------------------------------------------------------
 
 
-#: Order-Status as a statement that the server refuses, with the words of the error.
-REFUSED = {
-    "postgres": (
-        ("select * from no_such_function(:w_id)", "no_such_function.* does not exist"),
-        ("select 1 where", "syntax error"),
-        ("select 1, 2, 1 / (:w_id - 1)", "22012: division by zero"),
-        ("select 3000000 as o_id", "3000000"),
-    ),
-    "mysql": (
-        ("call no_such_procedure(:w_id)", "no_such_procedure does not exist"),
-        ("select 1 where", "syntax"),
-        ("select 3000000 as o_id", "3000000"),
-    ),
-    "voltdb": (
-        ("NoSuchProcedure (:w_id)", "NoSuchProcedure"),
-        ("OrderStatus (:w_id)", "EXPECTS 4"),
-        ("OrderStatus :w_id", "must be PROCEDURE"),
-        ("OrderStatus when :w_id (:w_id)", "must be PROCEDURE"),
-    ),
-}
-
-
 @pytest.mark.only("postgres", "mysql")
 def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
     sleeping = "select ifnull(:c_id, 1), 1, sleep(0.01)"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from example_run import SPEC
 
-from harness.execution.run import Program, Run
+from harness.execution.run import Run
 from harness.progress import SilentProgress
 from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Experiment, Metric
@@ -19,7 +19,6 @@ from harness.store.runs import Store
 ENV: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())
 ATTEMPT = Attempt(experiment=Experiment("x", "0"))
 PERHAPS: Any = "perhaps"  # as a plug-in may say
-PROGRAM = Program("postgres", "18", "", "")
 
 
 def record() -> Run:

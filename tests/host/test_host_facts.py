@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tiers"))
 
-from recorded_kernel import RecordedKernel, load, write
+from recorded_kernel import write
 from smbios_table import memory_device, write_table
 
 from harness.host import cpu
@@ -22,12 +22,6 @@ from harness.store import schemas
 from harness.tiers.discovery import find_tiers
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
-
-
-@pytest.fixture(scope="module")
-def nvdimms(tmp_path_factory: pytest.TempPathFactory) -> RecordedKernel:
-    """Two NVDIMMs with eADR; see the recording's ``source``."""
-    return load("two-nvdimms-eadr", tmp_path_factory.mktemp("recorded"))
 
 
 def test_facts_of_this_machine_fit_the_schema_and_agree_with_python(

@@ -7,10 +7,9 @@ import random
 
 import pytest
 
-from harness.iotrace.page import HEADS_AT, PAGE_BYTES, Cell, Page, PageError
+from harness.iotrace.page import HEADS_AT, PAGE_BYTES, Page, PageError
 
 HEADER_BYTES, HEAD_BYTES = 4096, 4864
-DATA_READ = Cell("data", "read", "foreground")
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -17,7 +16,6 @@ from patience import PATIENCE_S, eventually
 from harness import hdr
 from harness.store import schemas
 
-SOURCE = Path(__file__).parents[2] / "loadgen"
 MS, S = 10**6, 10**9
 #: Longer than anybody would wait: a run of this length that ends has ended early.
 FOR_EVER_NS = 600 * S

@@ -8,19 +8,9 @@ import pytest
 
 from harness.errors import UsageError
 from harness.micro.io_jobs import FioParams
-from harness.micro.suite import suite_of
 from harness.store.spec import Json
-from harness.yamlfile import parse_yaml
 
 READ: dict[str, Json] = {"operation": "read", "pattern": "random", "access": "4KiB"}
-
-
-def written(params: str) -> UsageError:
-    """What is said of a file whose line 5 is these parameters."""
-    text = f"schema: 1\nname: mine\ndescription: d\nprogram: fio\nparams: {params}\n"
-    with pytest.raises(UsageError) as refused:
-        suite_of("mine", [parse_yaml(text, "mine.yml")], {})
-    return refused.value
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from harness.micro.params import MicroParams
 from harness.micro.perma_result import Memory, memory_of, perma_results
 from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name
-from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, NS_PER_S
 from harness.warnings import RunWarning
 
@@ -29,7 +28,6 @@ CHAINS = """
 chains: {args: {exec_mode: custom, custom_operations: "r_64,w_64_cache", memory_range: 1G,
                 number_threads: 2}}
 """
-PMEM = Tier(TierClaim("pmem", "fsdax", path="/mnt/pmem"), TierFacts("fsdax"))
 
 
 def measured(text: str, limits: MicroParams | None = None) -> tuple[Measurement, ...]:

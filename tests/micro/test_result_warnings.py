@@ -103,11 +103,6 @@ def test_what_is_stolen_is_a_share_of_all_processors_time(
 # Time that other processes had -----------------------------------------------------
 
 
-def shared(ran: dict[tuple[int, int], float], names: str) -> list[str]:
-    repeats = {key: repeat({"threads": [thread(share=share)]}) for key, share in ran.items()}
-    return contexts("processors-shared", named(names), repeats)
-
-
 # Pages that were taken, protected or moved -------------------------------------------
 
 
@@ -126,12 +121,6 @@ def test_a_thread_that_faulted_for_a_part_of_its_time_is_told_by_its_configurati
 
 
 # Rates over so little time that starting and ending are a part of them ---------------
-
-
-def short(*windows_ns: int, kind: str = "throughput") -> list[str]:
-    """Of configurations a, b … whose threads ran together for so long."""
-    repeats = {(n, 0): repeat({"kind": kind}, duration_ns=ns) for n, ns in enumerate(windows_ns)}
-    return contexts("short-measurements", named("a b c d e"), repeats)
 
 
 # The steps of the clock that stamps single operations --------------------------------

@@ -15,7 +15,6 @@ CPU = "sys/devices/system/cpu"
 GOVERNOR = f"{CPU}/cpufreq/policy0/scaling_governor"
 TURBO = f"{CPU}/intel_pstate/no_turbo"
 NUMA = "proc/sys/kernel/numa_balancing"
-THP = "sys/kernel/mm/transparent_hugepage/enabled"
 BOOT = "proc/sys/kernel/random/boot_id"
 
 

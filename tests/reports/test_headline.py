@@ -180,17 +180,6 @@ def test_new_orders_decide_unless_a_rate_is_set(
         assert document["set_rate"]["a"]["done_per_s"] == 10.0
 
 
-def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
-    """Verdict and p of the panels with this number of users."""
-    return [
-        (group.verdict, row.decision.adjusted_p)
-        for panel in panels(runs, "placement", None)
-        if panel.runs[0].document["spec"]["params"]["users"] == users
-        for group in panel.groups
-        if (row := group.row(group.headline.quantity)) and row.decision
-    ]
-
-
 def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
     tmp_path: Path,
 ) -> None:

@@ -224,16 +224,6 @@ def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
     assert "3" in found.chosen
 
 
-def queries(root: Path) -> StoredRun:
-    """Q1 for two seconds, a second later Q6 for one, on an engine that computes all the time."""
-    run = write(root, Case(queries=(1, 6)))
-    spans = [
-        {"query": "1", "submitted_ns": T0, "ended_ns": T0 + 2 * S},
-        {"query": "6", "submitted_ns": T0 + 3 * S, "ended_ns": T0 + 4 * S},
-    ]
-    return with_artifacts(run, {"timeline": spans, **IDLE})
-
-
 def drawn(found: Timeline) -> list[Axes]:
     made: list[Figure] = []
 

@@ -11,10 +11,8 @@ from report_runs import PLACES, Case, csv_rows, lognormal, metric, report, table
 
 from harness.store.runs import StoredRun
 from reports.conditions import uncontrolled
-from reports.parameter_table import what_was_run
 from reports.report import Report
 from reports.sections import Table, plain
-from reports.series import Panel
 from reports.tables import PanelTables
 
 PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate": None,
@@ -75,10 +73,6 @@ def test_the_verdict_is_read_from_the_new_orders_and_the_bars_show_them(tmp_path
         for name in ("new_order", "payment")
         for percent in ("50", "95", "99", "99.9")
     }
-
-
-def parameters(panel: Panel) -> dict[str, str]:
-    return dict(what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms]))
 
 
 def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction(

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recorded_kernel import RecordedKernel, load
 
 import harness
 from harness.errors import UsageError
@@ -105,11 +104,6 @@ def test_emulation_does_not_follow_another_user_s_link(tmp_path: Path) -> None:
     link.symlink_to("/dev/shm")
     with pytest.raises(UsageError, match="not a directory of this user"):
         emulate(f"pmem={link}", {})
-
-
-@pytest.fixture
-def nvdimms(tmp_path: Path) -> RecordedKernel:
-    return load("two-nvdimms-eadr", tmp_path / "recorded")
 
 
 def test_probing_needs_the_standard_library_alone() -> None:

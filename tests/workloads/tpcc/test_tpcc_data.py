@@ -1,13 +1,6 @@
 """What is known of the population beforehand."""
 
-from harness.workloads.tpcc.data import estimate_bytes, row_counts
-from harness.workloads.tpcc.params import TpccParams
-
-GB = 1e9
-
-
-def needed(**params):
-    return estimate_bytes(TpccParams.from_mapping(params))
+from harness.workloads.tpcc.data import row_counts
 
 
 def test_rows_are_those_of_clause_4_3_3_1():

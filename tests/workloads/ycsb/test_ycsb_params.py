@@ -7,7 +7,6 @@ from harness.workloads.ycsb.data import key
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
 
-GB = 1e9
 made = YcsbParams.from_mapping
 
 
