@@ -105,7 +105,7 @@ def more_repeats(groups: Sequence[Group]) -> str:
 
 def _again(run: StoredRun, repeats: int) -> str:
     """The command that made a run, with this number of repeats; empty where it has another way."""
-    words = [str(word) for word in run.manifest.get("argv", ())] if run.manifest else []
+    words = [*run.manifest.argv] if run.manifest else []
     several = words[1:2] == ["run"] or words[1:3] == ["experiment", "run"]
     if not several or {"--resolve", "--budget"} & {word.partition("=")[0] for word in words}:
         return ""

@@ -9,8 +9,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from harness.store.manifest import Program
 from harness.store.result import Cached, RunResult
 from harness.store.runs import StoredRun
+from harness.tiers.linux.model import TierRecord
 from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 from reports.arm import Arm
@@ -248,7 +250,7 @@ def _memory_row(panel: Panel, arm: Arm) -> Row:
         _either(_ratio(run) for run in results),
         _either(str(run.spec.params.get("cache", "not stated")) for run in results),
         _residency([entry for run in results for entry in run.residency]),
-        _either(run.manifest["restore_method"] for run in arm.runs if run.manifest),
+        _either(run.manifest.restore_method for run in arm.runs if run.manifest),
         _either(", ".join(resumed(run)) or NOTHING for run in arm.runs),
     )
 
@@ -262,7 +264,7 @@ def _size(size_bytes: int | None) -> str:
 
 
 def _memory(run: StoredRun) -> str:
-    method = run.manifest["memory_cap"]["method"] if run.manifest else "none"
+    method = run.manifest.memory_cap.method if run.manifest else "none"
     how = "whole host" if method == "none" else f"capped by {method}"
     return f"{_size(run.result.memory_bytes)} ({how})"
 
@@ -304,33 +306,33 @@ _STATES = (
 def hosts_and_tiers(runs: Sequence[StoredRun]) -> list[Block]:
     """Return the tiers of the runs that have a manifest, and the facts of their hosts."""
     manifests = [run.manifest for run in runs if run.manifest]
-    tiers = dict.fromkeys(_tier_row(tier) for one in manifests for tier in one["tiers"])
+    tiers = dict.fromkeys(_tier_row(tier) for one in manifests for tier in one.tiers)
     head = ("tier", "kind", "file system", "DAX", "device", "size", "price", "warnings")
-    hosts = dict.fromkeys(tuple(_host_facts(one["host"])) for one in manifests)
+    hosts = dict.fromkeys(tuple(_host_facts(one.host)) for one in manifests)
     table = Table("Tiers, as Linux describes them", head, [*tiers])
     return [table, *(Facts(host) for host in hosts)]
 
 
-def _tier_row(tier: Mapping[str, Any]) -> Row:
-    found = tier["facts"]
-    kind, filesystem = tier["kind"], found["filesystem"] or NOTHING
-    if tier["emulates"]:
-        kind += f" (EMULATED, stands in for {tier['emulates']})"
-    if tier.get("model"):
-        kind += f" (MODELLED as {tier['model']['name']})"
-    if found.get("block_size_bytes"):
-        filesystem += f", blocks of {format_bytes(found['block_size_bytes'])}"
-    device = " ".join(filter(None, (found.get("device"), found.get("device_model"))))
-    price = tier.get("price_per_gb")
+def _tier_row(tier: TierRecord) -> Row:
+    found = tier.facts
+    kind, filesystem = tier.kind, found.filesystem or NOTHING
+    if tier.emulates:
+        kind += f" (EMULATED, stands in for {tier.emulates})"
+    if tier.model:
+        kind += f" (MODELLED as {tier.model.name})"
+    if found.block_size_bytes:
+        filesystem += f", blocks of {format_bytes(found.block_size_bytes)}"
+    device = " ".join(filter(None, (found.device, found.device_model)))
+    price = tier.price_per_gb
     return (
-        tier["name"],
+        tier.name,
         kind,
         filesystem,
-        _state(found["dax"]),
-        device or tier["device"] or NOTHING,
-        _size(found.get("size_bytes")),
+        _state(found.dax),
+        device or tier.device or NOTHING,
+        _size(found.size_bytes),
         NOTHING if price is None else f"${price:g}/GB",
-        "; ".join([*tier.get("warnings", []), *found.get("notes", [])]),
+        "; ".join([*tier.warnings, *found.notes]),
     )
 
 
@@ -365,23 +367,23 @@ def engine_settings(panel: Panel) -> Iterator[Block]:
 
     Of the settings given to it, and of those that decide whether a commit survives a crash.
     """
-    found: dict[Row, list[tuple[str, StoredRun]]] = {}
+    found: dict[Row, list[tuple[str, Program]]] = {}
     for arm in panel.arms:
         run = next((run for run in arm.runs if run.manifest), None)
-        if run is not None:
+        if run is not None and run.manifest is not None:
             # Ports and paths differ run by run; facts leave them out.
             parts = ("engine.version", "engine.build", "engine.source", "engine.settings.")
             key = sorted(f"{f} {v}" for f, v in facts(run).items() if f.startswith(parts))
-            found.setdefault(tuple(key), []).append((arm.marked_name, run))
+            found.setdefault(tuple(key), []).append((arm.marked_name, run.manifest.engine))
     for same in found.values():
         title = ", ".join([panel.title, *(name for name, _ in same if len(found) > 1)])
-        engine = same[0][1].manifest["engine"]
-        given, effective = engine["settings"], engine["effective_config"]
-        deciding = (name for name in engine.get("durability_settings", ()) if name in effective)
+        engine = same[0][1]
+        given, effective = engine.settings, engine.effective_config
+        deciding = (name for name in engine.durability_settings if name in effective)
         rows = [
             (name, str(given.get(name, NOTHING)), str(effective.get(name, NOTHING)))
             for name in sorted({*given, *deciding})
         ]
         heading = f"{title}: settings given, and those that decide durability"
         yield Table(heading, ("setting", "given", "in effect"), rows)
-        yield note(f"Build {engine['build']}, from {engine['source']}.")
+        yield note(f"Build {engine.build}, from {engine.source}.")

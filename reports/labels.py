@@ -131,7 +131,7 @@ def arm_options(run: StoredRun, other: StoredRun) -> str:
 def not_enforced(run: StoredRun) -> bool:
     """Whether a memory limit was requested and not enforced."""
     requested = run.spec.memory_limit_bytes
-    method = run.manifest["memory_cap"]["method"] if run.manifest else None
+    method = run.manifest.memory_cap.method if run.manifest else None
     return requested is not None and method == "none"
 
 

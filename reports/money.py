@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
 
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS
@@ -147,7 +146,7 @@ def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | N
     if tables and prices is not None:
         return Money(prices.currency, prices.source, tables)
     if prices is not None and panels:
-        tiers = dict.fromkeys(name for p in panels for run in p.runs for name in _tiers(run))
+        tiers = dict.fromkeys(tier.name for p in panels for run in p.runs for tier in run.tiers)
         raise UsageError(
             "prices of a report",
             f"no arm has a price of all that it uses (tiers: {', '.join(tiers) or 'none'})",
@@ -247,20 +246,23 @@ def _performance(run: StoredRun, name: str) -> float | None:
     return sum(quantity.name == _EACH for quantity in values) * _HOUR_NS / one.value
 
 
-def _dram_of(runs: Sequence[StoredRun]) -> Mapping[str, Any] | None:
-    """The host's DRAM as a tier with the price that one of these runs recorded, else without.
+#: Prices of a GB by tier, as a run's host file has them.
+Recorded = Mapping[str, float | None]
+
+
+def _dram_of(runs: Sequence[StoredRun]) -> Recorded | None:
+    """The price of the host's DRAM that one of these runs recorded.
 
     None where no run places memory: it is alike in all then, and not counted.
     """
     placements = [run.spec.placement for run in runs]
     if not any(one is not None and one.memory is not None for one in placements):
         return None
-    recorded = (run.manifest.get("prices_per_gb", {}) for run in runs if run.manifest)
-    prices = (prices[_DRAM] for prices in recorded if _DRAM in prices)
-    return next(({"price_per_gb": price} for price in prices), {})
+    recorded = (run.manifest.prices_per_gb for run in runs if run.manifest)
+    return next(({_DRAM: prices[_DRAM]} for prices in recorded if _DRAM in prices), {})
 
 
-def _row(arm: Arm, name: str, prices: PriceList | None, dram: Mapping[str, Any] | None) -> MoneyRow:
+def _row(arm: Arm, name: str, prices: PriceList | None, dram: Recorded | None) -> MoneyRow:
     held = [(run, capacity(run, prices, dram)) for run in arm.usable]
     unpriced = dict.fromkeys(tier for _, one in held for tier in one.unpriced)
     problems = dict.fromkeys(one.problem for _, one in held if one.problem)
@@ -299,38 +301,34 @@ def _medians(runs: Sequence[Sequence[Share]]) -> tuple[Share, ...]:
 
 
 def capacity(
-    run: StoredRun, prices: PriceList | None = None, dram: Mapping[str, Any] | None = None
+    run: StoredRun, prices: PriceList | None = None, dram: Recorded | None = None
 ) -> Capacity:
     """What the run's parts use of their tiers.
 
-    ``dram``: the tier that memory is on where the placement names none; None: it is not counted.
+    ``dram``: of the memory where the placement names no tier for it; None: it is not counted.
     """
     placement = run.spec.placement
     sizes: dict[str, int] = dict(run.result.part_bytes or {})
     if placement is None or not sizes or not run.manifest:
         return Capacity(problem="its capacity is not stored")
-    tiers = dict(_tiers(run))
+    recorded: Recorded = {tier.name: tier.price_per_gb for tier in run.manifest.tiers}
     places: dict[str, str] = {part: t for part in PARTS if (t := placement.tier_of(part))}
     if placement.memory is None and dram is not None:
         if run.result.host_mode not in ("Default", "AppDirect"):
             return Capacity(problem="its main memory is not DRAM alone")
-        places["memory"], tiers = _DRAM, {_DRAM: dram} | tiers
+        places["memory"], recorded = _DRAM, {**dram, **recorded}
     if "memory" in places:
-        if run.manifest["memory_cap"]["method"] == "none":
+        if run.manifest.memory_cap.method == "none":
             return Capacity(problem="its memory has no limit")
         sizes["memory"] = run.result.memory_bytes or 0
     parts = grouped((places[part], part) for part, size in sizes.items() if size)
-    host = run.manifest["host"]["hostname"]
+    host = run.manifest.host["hostname"]
     shares = []
     for tier, own in parts.items():
-        price = tier_price(host, tier, tiers.get(tier, {}), prices)
+        price = tier_price(host, tier, recorded.get(tier), prices)
         gb = sum(sizes[part] for part in own) / _GB
         shares.append(Share(tier, tuple(own), gb, price.per_gb if price else None))
     return Capacity(tuple(shares))
-
-
-def _tiers(run: StoredRun) -> Mapping[str, Mapping[str, Any]]:
-    return {tier["name"]: tier for tier in run.manifest.get("tiers", ())}
 
 
 def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:

@@ -46,7 +46,7 @@ def calibration_of(pairs: Sequence[_Pair]) -> Calibration:
     return Calibration(
         calibration_id=first.run_id,
         unix_ns=time.time_ns(),
-        host_id=str(first.manifest["host"]["host_id"]),
+        host_id=first.head.host.host_id if first.head.host else "",
         spec=first.spec,
         run_ids=tuple((a.run_id, b.run_id) for a, b in pairs),
         run_duration_ns=round(median(int(run.result.duration_ns) for run in runs)),

@@ -85,7 +85,7 @@ def _table(
     for run, own in zip(runs, values, strict=True):
         began = datetime.fromtimestamp(run.result.started_unix_ns / 1e9, UTC)
         versions = (
-            (run.manifest["harness"]["version"], run.manifest["engine"]["version"])
+            (run.manifest.harness.version, run.manifest.engine.version)
             if run.manifest
             else ("", "")
         )

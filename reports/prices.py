@@ -6,7 +6,6 @@ host file's ``price_per_gb`` is in USD and travels in each run's manifest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -53,10 +52,9 @@ def read_prices(path: Path) -> PriceList:
 
 
 def tier_price(
-    host: str, tier_name: str, tier: Mapping[str, Any], prices: PriceList | None
+    host: str, tier_name: str, recorded: float | None, prices: PriceList | None
 ) -> Price | None:
-    """By the file, where there is one; else as the manifest's ``tier`` recorded it."""
+    """By the file, where there is one; else as the manifest recorded it, per GB."""
     if prices is not None:
         return prices.of(host, tier_name)
-    per_gb = tier.get("price_per_gb")
-    return None if per_gb is None else Price(tier_name, RECORDED_CURRENCY, float(per_gb))
+    return None if recorded is None else Price(tier_name, RECORDED_CURRENCY, float(recorded))

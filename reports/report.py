@@ -356,9 +356,9 @@ class Report:
             run = next((run for run in panel.runs if run.manifest), None)
             rows = [group.deciding for group in panel.groups]
             known = [(r.estimate, r.decision) for r in rows if r and r.estimate and r.decision]
-            if run is None or not known:
+            if run is None or run.head.host is None or not known:
                 continue
-            host_id, spec = str(run.manifest["host"]["host_id"]), run.spec
+            host_id, spec = run.head.host.host_id, run.spec
             latest = latest_of(self.calibrations, host_id, spec)
             repeats = min(estimate.repeats for estimate, _ in known)
             level = ALPHA / max(

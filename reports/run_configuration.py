@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.models.score import ScoreStore, summary
+from harness.store.documents import as_json
+from harness.store.manifest import Manifest
 from harness.store.result import Emulated
 from harness.store.runs import StoredRun
 from harness.store.spec import HOST_STATE, RunSpec
@@ -277,7 +279,7 @@ def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
 
 def _score_of(run: StoredRun) -> str:
     """How far models were from devices of the run's host and engine."""
-    host = run.manifest["host"]["host_id"] if run.manifest else ""
+    host = run.manifest.host["host_id"] if run.manifest else ""
     return _score(run.directory.parents[1], host, run.spec.engine)
 
 
@@ -314,23 +316,25 @@ def facts_of_spec(spec: RunSpec, host_mode: str) -> dict[str, str]:
     return flat | {"placement": spec.where, "host_mode": host_mode} | arm
 
 
-def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
-    host, engine = manifest["host"], manifest["engine"]
+def _manifest_facts(manifest: Manifest) -> dict[str, str]:
+    host, engine = manifest.host, manifest.engine
     flat = dict(_flatten("host", {name: host[name] for name in _HOST_FACTS if name in host}))
     # A reboot moves the last kilobytes; a DIMM more or less shows in three digits.
     flat["host.memory"] = _rounded(host["memory_bytes"])
     flat |= _flatten("host.numa_nodes", _nodes(host["numa_nodes"]))
-    for tier in manifest["tiers"]:
-        known = {"kind": tier["kind"], "model": tier.get("model")} | tier["facts"]
-        flat |= _flatten(f"tier.{tier['name']}", {f: known.get(f) for f in _TIER_FACTS})
-    flat |= _flatten("engine", {k: engine[k] for k in ("version", "build", "source", "kind")})
-    flat |= _how("engine.settings", engine["settings"])
-    flat |= _how("engine.config", engine["effective_config"])
+    for tier in manifest.tiers:
+        known = {"model": tier.model} | vars(tier.facts)
+        of_tier = {name: as_json(known[name]) for name in _TIER_FACTS}
+        flat |= _flatten(f"tier.{tier.name}", of_tier)
+    of_engine = ("version", "build", "source", "kind")
+    flat |= _flatten("engine", {name: getattr(engine, name) for name in of_engine})
+    flat |= _how("engine.settings", engine.settings)
+    flat |= _how("engine.config", engine.effective_config)
     for part in ("harness", "memory_cap", "run_state", "tools"):
-        flat |= _flatten(part, manifest[part] or {})
-    dataset = manifest["dataset"] or {}  # how it was loaded is no difference of the data
-    flat |= _flatten("dataset", {k: dataset[k] for k in ("key", "fingerprint") if k in dataset})
-    return flat | {"restore_method": manifest["restore_method"]}
+        flat |= _flatten(part, as_json(getattr(manifest, part)))
+    if dataset := manifest.dataset:  # how it was loaded is no difference of the data
+        flat |= _flatten("dataset", {"key": dataset.key, "fingerprint": dataset.fingerprint})
+    return flat | {"restore_method": manifest.restore_method}
 
 
 def _nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:

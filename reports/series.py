@@ -173,7 +173,7 @@ def _check_known(dim: Dimension, known: Known) -> None:
 
 def _rank(run: StoredRun) -> tuple[bool, bool, int]:
     """Sort real tiers before emulated ones, block devices first, else as they ran."""
-    kinds = {tier["kind"] for tier in run.manifest["tiers"]} if run.manifest else set()
+    kinds = {tier.kind for tier in run.tiers}
     return bool(emulations([run])), kinds != {"block"}, run.result.started_unix_ns
 
 
@@ -217,7 +217,7 @@ def _baseline_first(made: Sequence[Panel], baseline: str) -> list[Panel]:
 def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Known) -> Panel:
     runs = context.runs
     titles = dict.fromkeys(
-        f"{run.spec.engine} {run.manifest['engine']['version']}" for run in runs if run.manifest
+        f"{run.spec.engine} {run.manifest.engine.version}" for run in runs if run.manifest
     )
     return Panel(
         _distinction(context, found, dim),

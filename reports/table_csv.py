@@ -105,7 +105,7 @@ def _about(run: StoredRun) -> dict[str, object]:
         "params": _params(spec.params),
         "driver": spec.driver,
         "engine": spec.engine,
-        "engine_version": run.manifest["engine"]["version"] if run.manifest else "",
+        "engine_version": run.manifest.engine.version if run.manifest else "",
         "placement": spec.where,
         "host_mode": result.host_mode,
         "block": spec.block,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -53,7 +54,7 @@ def list_(host: HostOption = None, json_: JsonOption = False) -> None:
                         "kind": kind,
                         "size_bytes": dataset.size_bytes,
                         "directory": str(dataset.directory),
-                        "key": dataset.record["key"],
+                        "key": dataset.record.key,
                     }
                     for kind, dataset in entries
                 ]
@@ -68,8 +69,10 @@ def list_(host: HostOption = None, json_: JsonOption = False) -> None:
 
 def _what(dataset: Dataset) -> str:
     """``scale=1, built by DuckDB 2.0.0``: what the name's hash stands for."""
-    key = dataset.record["key"]
-    data = ", ".join(f"{name}={value}" for name, value in key.get("data", {}).items())
+    key = dataset.record.key
+    sizes = key.get("data")
+    pairs = sizes.items() if isinstance(sizes, Mapping) else ()
+    data = ", ".join(f"{name}={value}" for name, value in pairs)
     return ", built by ".join(text for text in (data, str(key.get("build", ""))) if text)
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +33,7 @@ from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO, NATIVE, JsonObject
 from harness.supervise.user_files import replacing
 from harness.terminal import print_table, say
+from harness.tiers.linux.model import TierRecord
 from harness.units import format_bytes, format_ns, parse_size
 
 app = typer.Typer(help="List, show, remove, export and import runs.", no_args_is_help=True)
@@ -132,7 +133,7 @@ def show_(
 
 
 def _document(stored: StoredRun) -> dict[str, Any]:
-    return {"run": stored.document, "manifest": stored.manifest}
+    return {"run": stored.document, "manifest": stored.manifest_document}
 
 
 def _documents(chosen: Sequence[StoredRun]) -> dict[str, Any]:
@@ -150,10 +151,10 @@ def _print_run(stored: StoredRun, verbose: bool) -> None:
     for cut in result.resumed:
         say(f"RESUMED after {cut.after_step}: {cut.kept_steps} earlier steps reused")
     if manifest:
-        engine = manifest["engine"]
-        say(f"engine   {engine['name']} {engine['version']} ({engine['source']})", hanging=9)
-        for tier in manifest["tiers"]:
-            say(f"tier     {tier['name']}: {_tier_text(tier)}", hanging=9)
+        engine = manifest.engine
+        say(f"engine   {engine.name} {engine.version} ({engine.source})", hanging=9)
+        for tier in manifest.tiers:
+            say(f"tier     {tier.name}: {_tier_text(tier)}", hanging=9)
     spec = stored.spec
     params = spec.params if verbose else set_params(spec)
     say(f"workload {spec.workload} by {spec.driver}: {_params_text(params)}", hanging=9)
@@ -190,11 +191,11 @@ def _print_metrics(metrics: Iterable[Metric]) -> None:
 _OPERATIONS = ("transaction_", "operation_", "journal_")
 
 
-def _tier_text(tier: Mapping[str, Any]) -> str:
-    facts = tier["facts"]
-    device = f" on {facts['device']}" if facts["device"] else ""
-    dax = f", {'DAX' if facts['dax'] else 'no DAX'}" if facts["dax"] is not None else ""
-    return f"{tier['kind']}, {facts['filesystem']}{device}{dax}"
+def _tier_text(tier: TierRecord) -> str:
+    facts = tier.facts
+    device = f" on {facts.device}" if facts.device else ""
+    dax = f", {'DAX' if facts.dax else 'no DAX'}" if facts.dax is not None else ""
+    return f"{tier.kind}, {facts.filesystem}{device}{dax}"
 
 
 def _params_text(params: JsonObject) -> str:

@@ -17,9 +17,12 @@ from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
 from harness.store.checkpoint import Attempt
+from harness.store.documents import as_json
+from harness.store.manifest import Manifest
 from harness.store.result import Experiment, RunResult
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO, NATIVE, RunSpec
+from harness.tiers.linux.model import TierRecord
 
 
 @dataclass(frozen=True)
@@ -89,13 +92,13 @@ def check_repeatable(
         raise UsageError(
             f"tolerance {tolerance}", "not a positive number", "write 0.25 for a quarter"
         )
-    if not original.manifest:
+    if original.manifest is None:
         raise UsageError(
             f"repro {original.run_id}",
             "it failed before there was a manifest",
             "run it again from its command",
         )
-    elsewhere = original.manifest["host"]["host_id"] != env.host["host_id"]
+    elsewhere = original.manifest.host["host_id"] != env.host["host_id"]
     if not trusted and (original.imported or elsewhere):
         raise UsageError(
             f"repro {original.run_id}",
@@ -126,19 +129,19 @@ def agreement_of(original: StoredRun, again: StoredRun, tolerance: float) -> Ver
 
 
 def _differences(original: StoredRun, again: StoredRun) -> list[str]:
-    if not again.manifest:
+    if original.manifest is None or again.manifest is None:
         return [f"it failed this time: {again.result.error or 'run: no manifest'}"]
-    pairs: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "engine build": lambda m: m["engine"]["build"],
-        "data": lambda m: m["dataset"],
-        "host": lambda m: m["host"]["host_id"],
-        "host mode": lambda m: m["host"]["mode"],
-        "kernel": lambda m: m["host"]["kernel"]["release"],
-        "memory cap": lambda m: m["memory_cap"],
-        "run state": lambda m: m["run_state"],
-        "engine settings": lambda m: m["engine"]["settings"],
-        "tiers": lambda m: [_tier_identity(tier) for tier in m["tiers"]],
-        "processors": lambda m: m["host"]["cpu"]["online"],
+    pairs: dict[str, Callable[[Manifest], Any]] = {
+        "engine build": lambda m: m.engine.build,
+        "data": lambda m: as_json(m.dataset),
+        "host": lambda m: m.host["host_id"],
+        "host mode": lambda m: m.host["mode"],
+        "kernel": lambda m: m.host["kernel"]["release"],
+        "memory cap": lambda m: as_json(m.memory_cap),
+        "run state": lambda m: m.run_state,
+        "engine settings": lambda m: m.engine.settings,
+        "tiers": lambda m: [_tier_identity(tier) for tier in m.tiers],
+        "processors": lambda m: m.host["cpu"]["online"],
     }
     return [
         f"{name}: {get(original.manifest)} → {get(again.manifest)}"
@@ -147,17 +150,14 @@ def _differences(original: StoredRun, again: StoredRun) -> list[str]:
     ]
 
 
-def _tier_identity(tier: dict[str, Any]) -> str:
+def _tier_identity(tier: TierRecord) -> str:
     """What must be the same for a tier to be the same place; its free space need not be."""
-    facts = tier["facts"]
-    stands_in = f", in place of {tier['emulates']}" if tier["emulates"] else ""
-    if model := tier["model"]:
-        stands_in += f", by the model {model['name']} ({model['digest']})"
-    place = tier["path"] or tier["device"] or tier["node"]
-    return (
-        f"{tier['name']} = {tier['kind']} {place} ({facts['filesystem']} on "
-        f"{facts['device']}{stands_in})"
-    )
+    facts = tier.facts
+    stands_in = f", in place of {tier.emulates}" if tier.emulates else ""
+    if model := tier.model:
+        stands_in += f", by the model {model.name} ({model.digest})"
+    place = tier.path or tier.device or tier.node
+    return f"{tier.name} = {tier.kind} {place} ({facts.filesystem} on {facts.device}{stands_in})"
 
 
 def _answers_equal(original: StoredRun, again: StoredRun) -> bool | None:

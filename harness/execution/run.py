@@ -28,7 +28,8 @@ from harness.host.processors import format_cpus
 from harness.monitors import MonitorContext
 from harness.monitors._guarded import GuardedMonitor
 from harness.store.checkpoint import Attempt
-from harness.store.documents import as_json
+from harness.store.datasets import DatasetName
+from harness.store.manifest import HarnessVersion, Manifest, MemoryLimit, Program
 from harness.store.result import (
     Cached,
     Check,
@@ -40,28 +41,14 @@ from harness.store.result import (
     run_status,
 )
 from harness.store.runs import RunFolder, Store, StoredRun
-from harness.store.spec import HOST_STATE, RUN_SCHEMA, Json, RunSpec
+from harness.store.spec import HOST_STATE, Json, JsonObject, RunSpec
 from harness.supervise import programs
-from harness.tiers.linux.model import Tier
+from harness.tiers.linux.model import Tier, TierRecord
 from harness.warnings import RunWarning, unique
 from harness.workload import Outcome
 
 #: Libraries whose version can change a number.
 _LIBRARIES = ("duckdb", "numpy", "psycopg", "tpchgen-cli")
-
-
-@dataclass(frozen=True)
-class Program:
-    """What was measured: an engine, or a microbenchmark's program (manifest.json, ``engine``)."""
-
-    name: str
-    version: str
-    build: str
-    source: str
-    kind: str = "managed"
-    settings: Mapping[str, str] = field(default_factory=dict)
-    effective_config: Mapping[str, str] = field(default_factory=dict)
-    durability_settings: Sequence[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -93,11 +80,11 @@ class ResolvedRun:
         """How long it will take, by earlier runs or by what is known of it."""
         return times.run_time(self.spec, 0)
 
-    def conditions(self, env: Environment) -> Mapping[str, Any]:
+    def conditions(self, env: Environment) -> JsonObject:
         """What decides its result and is not in its spec, which has names for it only."""
         raise UsageError(f"run of {self.spec.workload}", self.why)
 
-    def resume_conditions(self) -> Mapping[str, Any]:
+    def resume_conditions(self) -> JsonObject:
         """What else must be the same to resume an interrupted run."""
         return {}
 
@@ -109,7 +96,7 @@ class ResolvedRun:
 def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment) -> dict[str, Any]:
     """Those of a run of any kind; ``cpus``: the processors that it may use, empty for all."""
     return {
-        "tiers": [place_of(tier.to_json()) for tier in tiers],
+        "tiers": [place_of(tier.record) for tier in tiers],
         "host mode": env.host["mode"],
         "processors": [env.host["cpu"]["online"], format_cpus(cpus) or None],
         "harness": harness.__version__,
@@ -125,18 +112,14 @@ def host_state(env: Environment) -> dict[str, Any]:
     }
 
 
-def place_of(tier: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What decides the speed of a tier, from its entry in a manifest."""
-    facts = tier["facts"]
-    named = (tier["name"], tier["kind"], tier["path"], tier["device"], tier["node"])
-    return (
-        *named,
-        tier["emulates"],
-        tier["model"],
-        facts["filesystem"],
-        facts["device"],
-        facts["dax"],
-    )
+def place_of(tier: TierRecord) -> list[Json]:
+    """What decides the speed of a tier."""
+    facts = tier.facts
+    return [
+        *(tier.name, tier.kind, tier.path, tier.device, tier.node, tier.emulates),
+        None if tier.model is None else dict(vars(tier.model)),
+        *(facts.filesystem, facts.device, facts.dax),
+    ]
 
 
 def limit_not_enforced(cap: MemoryCap, hint: str) -> RunWarning:
@@ -175,7 +158,7 @@ class Run:
     data_bytes: int | None = None
     part_bytes: Mapping[Part, int] = field(default_factory=dict)
     memory_bytes: int | None = None
-    dataset: Mapping[str, Any] | None = None
+    dataset: DatasetName | None = None
     restore_method: str = "none"
     cap: MemoryCap | None = None
     run_state: Mapping[str, str] = field(default_factory=host_facts_of_run)
@@ -241,7 +224,7 @@ class Run:
         return folder or store.begin(self.spec)
 
     @property
-    def _to_resume(self) -> Mapping[str, Any] | None:
+    def _to_resume(self) -> JsonObject | None:
         """None: it is not resumed, since a user's server may have changed."""
         return None if self.spec.placement is None else self.attempt.conditions
 
@@ -365,34 +348,30 @@ class Run:
         retried = [_retried(self.attempt.failed)] if self.attempt.failed else []
         return [*unique([*now, *earlier]), *unique([*retried, *self.warnings])]
 
-    def _manifest(self, program: Program) -> dict[str, Any]:
-        return {
-            "schema": RUN_SCHEMA,
-            "run_id": self.run_id,
-            "harness": {"version": harness.__version__, "revision": _revision()},
-            "argv": list(self.env.argv),
-            "conditions": self.attempt.conditions,
-            "spec": self.spec.to_json(),
-            "host": dict(self.env.host),
-            "tiers": as_json(self.tiers),
+    def _manifest(self, program: Program) -> Manifest:
+        return Manifest(
+            self.run_id,
+            HarnessVersion(harness.__version__, _revision()),
+            tuple(self.env.argv),
+            self.spec,
+            dict(self.env.host),
+            tuple(tier.record for tier in self.tiers),
+            program,
+            self.dataset,
+            self.restore_method,
+            MemoryLimit(self.cap.method if self.cap else "none", self.spec.memory_limit_bytes),
+            self.run_state,
+            self._clock,
+            _tool_versions(),
+            self.attempt.conditions,
             # Also of tiers that no part is placed on: unplaced memory costs what DRAM does.
-            "prices_per_gb": {
+            {
                 name: tier.claim.price_per_gb
                 for name, tier in self.env.tiers.items()
                 if tier.claim.price_per_gb is not None
             },
-            "engine": vars(program),
-            "dataset": self.dataset,
-            "restore_method": self.restore_method,
-            "memory_cap": {
-                "method": self.cap.method if self.cap else "none",
-                "limit_bytes": self.spec.memory_limit_bytes,
-            },
-            "processors": self.processors,
-            "run_state": dict(self.run_state),
-            "clock": self._clock,
-            "tools": _tool_versions(),
-        }
+            self.processors,
+        )
 
 
 def _failure(error: HarnessError) -> Failure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ from harness.experiment.run_time import Estimator
 from harness.store.checkpoint import Attempt, changed_conditions
 from harness.store.result import Experiment
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import RunSpec
+from harness.store.spec import JsonObject, RunSpec
 from harness.units import counted
 
 _MODES = {
@@ -88,7 +88,7 @@ def _done(
         # Its tiers and settings cannot be compared with now: in this mode they are not there.
         registry.engine(spec.engine, spec.workload)
         for stored in reversed(candidates or kept):
-            if stored.manifest["harness"]["version"] == harness.__version__:
+            if stored.manifest and stored.manifest.harness.version == harness.__version__:
                 return stored, ""
         return None, f"needs the host in {_modes(spec)} mode"
     if not kept:
@@ -104,13 +104,12 @@ def _unchanged(run: ResolvedRun, env: Environment, experiment: Experiment) -> di
     return {**run.conditions(env), **host_state(env), "experiment": same}
 
 
-def newest_alike(
-    candidates: Sequence[StoredRun], now: Mapping[str, Any]
-) -> tuple[StoredRun | None, str]:
+def newest_alike(candidates: Sequence[StoredRun], now: JsonObject) -> tuple[StoredRun | None, str]:
     """The newest of these runs under the same conditions, or why none of them will do."""
     why = ""
     for stored in reversed(candidates):
-        changed = changed_conditions(now, stored.manifest.get("conditions") or {})
+        then = stored.manifest.conditions if stored.manifest else None
+        changed = changed_conditions(now, then or {})
         if not changed:
             return stored, ""
         why = why or f"{stored.run_id} was under another {', '.join(changed)}"

@@ -27,7 +27,7 @@ from harness.execution.data import (
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
 from harness.execution.environment import KEEP_AWAY, Environment, work_directory
 from harness.execution.observing import Observing
-from harness.execution.run import Program, Run, limit_not_enforced
+from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check, format_cpus
@@ -41,6 +41,8 @@ from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
 from harness.store.checkpoint import Attempt
+from harness.store.datasets import DatasetName
+from harness.store.manifest import Program
 from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
 from harness.supervise import silence
@@ -268,7 +270,7 @@ class _EngineAtWork:
         resolved, record = self.resolved, self.record
         self.engine.start()
         facts = external_data(resolved, self.env, self.engine)
-        record.dataset = {"key": "external", "fingerprint": facts}
+        record.dataset = DatasetName("external", facts)
         self.session.source = existing_source(resolved, self.env)
         record.data_bytes = self.engine.data_bytes()
 

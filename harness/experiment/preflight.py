@@ -36,7 +36,7 @@ from harness.sql_files import text_of
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import dataset_name
 from harness.store.runs import Store, StoredRun
-from harness.store.spec import Json, RunSpec, content_hash
+from harness.store.spec import Json, JsonObject, RunSpec, content_hash
 from harness.store.verified import verified
 from harness.tiers.discovery import store_tier
 from harness.tiers.linux.model import Tier
@@ -100,7 +100,7 @@ class EngineRun(ResolvedRun):
         copied = (size for part, size in self.needs_bytes.items() if part in ("data", "index"))
         return times.run_time(self.spec, sum(copied))
 
-    def conditions(self, env: Environment) -> Mapping[str, Any]:
+    def conditions(self, env: Environment) -> JsonObject:
         return {
             "engine build": self.version.build,
             "engine settings": dict(self.settings),

@@ -73,10 +73,10 @@ class Estimator:
 
 def load_ns(datasets: Sequence[Dataset], spec: RunSpec, size_bytes: int) -> int:
     """How long it takes to load data of this size: by the newest dataset alike, or assumed."""
-    for dataset in sorted(datasets, key=lambda one: -int(one.record["created_unix_ns"])):
-        key, took_ns = dataset.record["key"], dataset.record.get("loaded_in_ns")
+    for dataset in sorted(datasets, key=lambda one: -one.record.created_unix_ns):
+        key, took_ns = dataset.record.key, dataset.record.loaded_in_ns
         if took_ns and (key.get("workload"), key.get("engine")) == (spec.workload, spec.engine):
-            return int(took_ns) * size_bytes // max(1, dataset.size_bytes)
+            return took_ns * size_bytes // max(1, dataset.size_bytes)
     return size_bytes * NS_PER_S // _ASSUMED_LOAD_BYTES_PER_S
 
 

@@ -10,6 +10,7 @@ from harness.host import cpu as processors
 from harness.host.confounders import uncontrolled
 from harness.host.facts import host_facts
 from harness.host.tools import tool_versions
+from harness.store.documents import members
 from harness.tiers.diagnostics import describe
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
@@ -37,7 +38,7 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
 
 def tier_finding(tier: Tier) -> dict[str, Any]:
     """A tier with the kernel's finding in words: what a person reads in one line."""
-    return tier.to_json() | {
+    return members(tier.record) | {
         "place": tier.claim.place,
         "finding": describe(tier.facts),
         "emulated": tier.emulated,

@@ -17,7 +17,6 @@ from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment, work_directory
 from harness.execution.monitoring import check_monitors
 from harness.execution.run import (
-    Program,
     ResolvedRun,
     Run,
     host_conditions,
@@ -39,8 +38,9 @@ from harness.models.tier import refuse_modelled
 from harness.monitors import MonitorContext
 from harness.monitors.dimm_media import DimmMediaMonitor, MediaReader
 from harness.store.checkpoint import Attempt
+from harness.store.manifest import Program
 from harness.store.runs import RunFolder, Store, StoredRun
-from harness.store.spec import MICRO, Json, RunSpec, content_hash
+from harness.store.spec import MICRO, Json, JsonObject, RunSpec, content_hash
 from harness.supervise.process import descendants
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import NS_PER_S
@@ -118,7 +118,7 @@ class ResolvedSuite(ResolvedRun):
     def run_time(self, times: Estimator) -> RunTime | None:
         return RunTime(known, "assumptions") if (known := self.planned.known_ns) else None
 
-    def conditions(self, env: Environment) -> Mapping[str, Any]:
+    def conditions(self, env: Environment) -> JsonObject:
         program = self.program.executable
         return {
             **host_conditions([self.tier], self.cpus, env),
@@ -126,7 +126,7 @@ class ResolvedSuite(ResolvedRun):
             "program": [program, Path(program).stat().st_mtime_ns] if program else None,
         }
 
-    def resume_conditions(self) -> Mapping[str, Any]:
+    def resume_conditions(self) -> JsonObject:
         """A finished run may have been scaled otherwise: free memory changes."""
         return {"scaled suite": [one.identity for one in self.scaled.measurements] or None}
 

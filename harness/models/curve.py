@@ -113,9 +113,10 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
             "device",
             "choose another part, more data than memory, or a memory limit",
         )
-    name = run.manifest["spec"]["placement"][part]
-    (tier,) = [one for one in run.manifest["tiers"] if one["name"] == name]
-    readahead_bytes = tier["facts"].get("readahead_bytes") or DEFAULT_READAHEAD_BYTES
+    assert run.manifest is not None and run.spec.placement is not None
+    name = run.spec.placement.tier_of(part)
+    (tier,) = [one for one in run.manifest.tiers if one.name == name]
+    readahead_bytes = tier.facts.readahead_bytes or DEFAULT_READAHEAD_BYTES
     return Shape(part, main, points, means[main], readahead_bytes)
 
 

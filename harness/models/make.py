@@ -62,10 +62,11 @@ def check_new(name: str, replace: bool) -> None:
 
 def model_of(run: StoredRun, name: str) -> DeviceModel:
     """Return the model that a run of the suite has measured."""
-    (tier,) = run.manifest["tiers"]
+    assert run.manifest is not None
+    (tier,) = run.manifest.tiers
     metrics = run.result.metrics
-    facts, buffered = tier["facts"], tier["kind"] in _BUFFERED
-    in_memory = tier["kind"] == "tmpfs"  # whoever calls copies: nothing queues
+    facts, buffered = tier.facts, tier.kind in _BUFFERED
+    in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
     bursts = {
         way: 0 if in_memory else _burst_bytes(durations_of(run, way), rate)
@@ -78,10 +79,10 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     if missing := [name for name in (*MEASURED, "parallel", "cold_read") if name not in measured]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
-    device = facts.get("device_model") or facts["device"] or facts["filesystem"]
+    device = facts.device_model or facts.device or facts.filesystem
     return DeviceModel(
         name=name,
-        description=f"tier {tier['name']}: {device}, {facts['filesystem']}",
+        description=f"tier {tier.name}: {device}, {facts.filesystem}",
         basis="measured",
         page_cache=buffered,
         parallel=MOST_PARALLEL if in_memory else _parallel(metrics),
@@ -89,9 +90,9 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         bandwidth={} if in_memory else bandwidth,
         burst_bytes={way: burst for way, burst in bursts.items() if burst},
         fill_ns=_fill_ns(run) if buffered else 0,
-        sync_waits=1 if facts.get("volatile_cache") is False else FLUSHED,
-        readahead_bytes=facts.get("readahead_bytes") or DEFAULT_READAHEAD_BYTES,
-        source=f"run {run.run_id} on {run.manifest['host']['host_id']}",
+        sync_waits=1 if facts.volatile_cache is False else FLUSHED,
+        readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
+        source=f"run {run.run_id} on {run.manifest.host['host_id']}",
     )
 
 

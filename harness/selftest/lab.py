@@ -134,7 +134,8 @@ class Lab:
         """Take the files of a dataset, which a fault was planted in, for those that were made."""
         progress = self.environment.progress
         files = digest_files(dataset.content, progress, f"recording {dataset.name}")
-        write_json_atomically(dataset.directory / "golden.json", {**dataset.record, "files": files})
+        record = replace(dataset.record, files=files)
+        write_json_atomically(dataset.directory / "golden.json", record.to_json())
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from harness.errors import RunFailed, UsageError
 from harness.store import schemas
 from harness.store.documents import as_json
 from harness.store.result import Cached, Experiment
+from harness.store.spec import JsonObject
 from harness.warnings import RunWarning
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Attempt:
 
     run_id: str = ""
     unix_ns: int = 0
-    conditions: Mapping[str, Any] | None = None
+    conditions: JsonObject | None = None
     warnings: Sequence[RunWarning] = ()
     kept: Sequence[str] = ()
     experiment: Experiment = _NONE
@@ -75,7 +76,7 @@ class Attempt:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], kept: Sequence[str]) -> Attempt:
+    def from_json(cls, document: dict[str, Any], kept: Sequence[str]) -> Attempt:
         warnings = [RunWarning.from_json(entry) for entry in document["uncontrolled"]]
         return cls(
             document["run_id"], document["unix_ns"], document["conditions"], warnings, tuple(kept)
@@ -145,7 +146,7 @@ class Checkpoint:
         found = [line for line in self._lines if line.get("step") == step]
         return found[-1]["document"] if found else None
 
-    def why_not_resumed(self, conditions: Mapping[str, Any] | None) -> str:
+    def why_not_resumed(self, conditions: JsonObject | None) -> str:
         """Why its run cannot be resumed under these conditions (None: unknown); empty if it can."""
         if not self.finished or not self.attempts:
             return "no step of it is finished"
@@ -174,7 +175,7 @@ class Checkpoint:
             }
         )
 
-    def _append(self, line: Mapping[str, Any]) -> None:
+    def _append(self, line: JsonObject) -> None:
         """RunFailed, and the file as before, where the line cannot be written."""
         schemas.validate(line, "run-step", source=f"step of {self.path.parent.name}")
         data = jsonfile.log_line(line)
@@ -207,7 +208,7 @@ class Checkpoint:
             self._descriptor = -1
 
 
-def changed_conditions(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+def changed_conditions(now: JsonObject, then: JsonObject) -> list[str]:
     """Names of the conditions that are not the same; either may have been stored."""
     now, then = (jsonfile.parse(json.dumps(one)) for one in (now, then))
     return [name for name in now if now[name] != then.get(name)]

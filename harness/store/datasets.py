@@ -30,8 +30,8 @@ from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
 from harness.store import schemas
-from harness.store.documents import write_json_atomically
-from harness.store.spec import content_hash
+from harness.store.documents import from_members, members, write_json_atomically
+from harness.store.spec import JsonObject, content_hash
 from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import (
     make_directory,
@@ -55,23 +55,63 @@ _Stamps = dict[str, tuple[int, int, int, int]]
 _intact: dict[Path, _Stamps] = {}
 
 
+@dataclass(frozen=True)
+class FileRecord:
+    """A file of a dataset as it was made: its digest, or where a symbolic link leads."""
+
+    size_bytes: int
+    blake2b: str | None = None
+    link: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class DatasetRecord:
+    """golden.json. ``load_retries``: by table, how often a piece of it was loaded again."""
+
+    key: JsonObject
+    facts: JsonObject
+    created_unix_ns: int
+    files: Mapping[str, FileRecord]
+    loaded_in_ns: int | None = None
+    load_retries: Mapping[str, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        document = {n: value for n, value in members(self).items() if value is not None}
+        return {"schema": 1, **document}
+
+
+@dataclass(frozen=True)
+class DatasetName:
+    """A dataset as in a run's manifest: its name, and what its data are."""
+
+    key: str
+    fingerprint: JsonObject
+    load_retries: Mapping[str, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
 @lru_cache(maxsize=8)  # a run reads its dataset's several times
-def _record(text: bytes) -> Mapping[str, Any]:
-    record: Mapping[str, Any] = jsonfile.parse(text)
+def _record(text: bytes) -> DatasetRecord:
+    record = jsonfile.parse(text)
     schemas.validate(record, "dataset", source="golden.json")
-    return record
+    return from_members(DatasetRecord, record)
 
 
 @dataclass(frozen=True)
 class Dataset:
     """One complete dataset on disk, as it was found.
 
-    ``record``: golden.json (key, facts, files with size and digest), read when the
-    dataset was found: what a run says of its data does not depend on their still being there.
+    ``record``: read when the dataset was found: what a run says of its data does not depend on
+    their still being there.
     """
 
     directory: Path
-    record: Mapping[str, Any] = field(repr=False, compare=False)
+    record: DatasetRecord = field(repr=False, compare=False)
 
     @classmethod
     def read(cls, directory: Path) -> Dataset | None:
@@ -134,23 +174,21 @@ class Dataset:
 
     @property
     def size_bytes(self) -> int:
-        return sum(int(entry["size_bytes"]) for entry in self.record["files"].values())
+        return sum(entry.size_bytes for entry in self.record.files.values())
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> JsonObject:
         """What the data are, equal for two builds of the same data."""
-        facts: dict[str, Any] = self.record["facts"]
-        return facts
+        return self.record.facts
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> DatasetName:
         """The dataset as in a run's manifest."""
-        retries = {name: self.record[name] for name in ("load_retries",) if name in self.record}
-        return {"key": self.name, "fingerprint": self.fingerprint, **retries}
+        return DatasetName(self.name, self.fingerprint, self.record.load_retries)
 
     def verify(self, progress: Progress) -> list[str]:
         """What differs from the record (missing, added, changed files); empty when sound."""
-        recorded: Mapping[str, Any] = self.record["files"]
+        recorded = self.record.files
         found = digest_files(self.content, progress, f"verify {self.name}")
         problems = [f"missing: {name}" for name in recorded if name not in found]
         problems += [f"not in the record: {name}" for name in found if name not in recorded]
@@ -188,8 +226,8 @@ class DatasetBuilder:
 
     def publish(
         self,
-        key: Mapping[str, Any],
-        facts: Mapping[str, Any],
+        key: JsonObject,
+        facts: JsonObject,
         progress: Progress,
         load_retries: Mapping[str, int] | None = None,
     ) -> Dataset:
@@ -201,17 +239,13 @@ class DatasetBuilder:
             if path.is_dir() and path.name != "content":
                 remove_tree(path)
         files = digest_files(self.content, progress, f"recording {self.target.name}")
-        record = {
-            "schema": 1,
-            "key": dict(key),
-            "facts": dict(facts),
-            "created_unix_ns": time.time_ns(),
-            "loaded_in_ns": time.monotonic_ns() - self._began_ns,
-            "files": files,
-            **({"load_retries": dict(load_retries)} if load_retries else {}),
-        }
-        schemas.validate(record, "dataset", source=f"record of {self.target.name}")
-        write_json_atomically(self.partial / "golden.json", record)
+        loaded_in_ns = time.monotonic_ns() - self._began_ns
+        record = DatasetRecord(
+            key, facts, time.time_ns(), files, loaded_in_ns, load_retries or None
+        )
+        document = record.to_json()
+        schemas.validate(document, "dataset", source=f"record of {self.target.name}")
+        write_json_atomically(self.partial / "golden.json", document)
         shutil.rmtree(self.target, ignore_errors=True)  # a removal that was cut off
         self.partial.rename(self.target)
         self.keeper.release_directory(self.partial)
@@ -358,7 +392,7 @@ def _locked(directory: Path, operation: int) -> Iterator[None]:
         os.close(handle)
 
 
-def dataset_name(prefix: str, key: Mapping[str, Any]) -> str:
+def dataset_name(prefix: str, key: JsonObject) -> str:
     """``tpch-postgres-1a2b3c4d5e6f7a8b``: a readable prefix and the key's hash."""
     return f"{prefix}-{content_hash(dict(key))}"
 
@@ -377,16 +411,16 @@ def _stamps(root: Path) -> _Stamps:
     return {n: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for n, s in found.items()}
 
 
-def digest_files(root: Path, progress: Progress, title: str) -> dict[str, dict[str, Any]]:
-    """``{relative name: {size_bytes, blake2b | link}}`` of everything below ``root``."""
+def digest_files(root: Path, progress: Progress, title: str) -> dict[str, FileRecord]:
+    """Return the records of everything below ``root`` by relative name."""
     names = _names(root)
     total = regular_bytes(root, None)
     with progress.task(title, total, "B") as task, ThreadPoolExecutor() as pool:
 
-        def one(name: str) -> tuple[str, dict[str, Any]]:
+        def one(name: str) -> tuple[str, FileRecord]:
             path = root / name
             if path.is_symlink():
-                return name, {"size_bytes": 0, "link": str(path.readlink())}
+                return name, FileRecord(0, link=str(path.readlink()))
             digest = hashlib.blake2b(digest_size=16)
             size = 0
             with path.open("rb", buffering=0) as stream:
@@ -394,7 +428,7 @@ def digest_files(root: Path, progress: Progress, title: str) -> dict[str, dict[s
                     digest.update(chunk)
                     size += len(chunk)
                     task.advance(len(chunk))
-            return name, {"size_bytes": size, "blake2b": digest.hexdigest()}
+            return name, FileRecord(size, digest.hexdigest())
 
         try:
             return dict(pool.map(one, names))

@@ -67,10 +67,10 @@ def _from_json(kind: Any, value: Any) -> Any:
     if origin in (Union, UnionType):  # optional: no field is of two types else
         (only,) = (one for one in arguments if one is not NoneType)
         return _from_json(only, value)
-    if hasattr(kind, "from_json"):
-        return kind.from_json(value)
-    if isinstance(kind, type) and is_dataclass(kind):
-        return from_members(kind, value)
+    if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "from_json")):
+        return kind.from_json(value) if hasattr(kind, "from_json") else from_members(kind, value)
+    if origin is Mapping and is_dataclass(arguments[1]):
+        return {name: _from_json(arguments[1], inner) for name, inner in value.items()}
     if origin is tuple:
         each = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
         return tuple(_from_json(of, one) for of, one in zip(each, value, strict=True))

@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from harness import jsonfile
 from harness.store import schemas
+from harness.store.manifest import Manifest
 from harness.store.result import Emulated, Experiment, RunResult, RunStatus
 from harness.store.spec import JsonObject, RunSpec
 from harness.supervise.user_files import replacing
@@ -85,9 +85,9 @@ def stamps_of(directory: Path) -> Stamps | None:
     return stamps if stamps[0] is not None else None
 
 
-def head_of(run: RunResult, manifest: Mapping[str, Any]) -> Head:
-    """Return the head of a run; an empty manifest means that its host is unknown."""
-    host = manifest.get("host")
+def head_of(run: RunResult, manifest: Manifest | None) -> Head:
+    """Return the head of a run; without a manifest its host is unknown."""
+    host = manifest.host if manifest else None
     values = ((name, run.value(name)) for name in RESULTS)
     return Head(
         run.spec,

@@ -23,7 +23,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,13 +37,15 @@ from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import Checkpoint, steps_kept, under_way
 from harness.store.documents import from_members, members, not_written, write_json_atomically
 from harness.store.index import Entry, Head, head_of, stamps_of
+from harness.store.manifest import Manifest
 from harness.store.result import RunResult
-from harness.store.spec import RunSpec
+from harness.store.spec import JsonObject, RunSpec
 from harness.supervise.user_files import (
     make_own,
     refuse_exchangeable_way,
     refuse_writable,
 )
+from harness.tiers.linux.model import TierRecord
 from harness.warnings import RunWarning, warn
 
 #: In the directory of a run that was imported: where it came from.
@@ -98,11 +100,21 @@ class StoredRun:
         return content.decode()
 
     @cached_property
-    def manifest(self) -> dict[str, Any]:
+    def manifest_document(self) -> dict[str, Any]:
         """manifest.json, valid; empty where the run failed before it was known."""
         if not (self.directory / "manifest.json").exists():
             return {}
         return self._document("manifest", self._bytes("manifest"))
+
+    @cached_property
+    def manifest(self) -> Manifest | None:
+        """What manifest.json says; None where the run failed before it was known."""
+        return Manifest.from_json(self.manifest_document) if self.manifest_document else None
+
+    @property
+    def tiers(self) -> Sequence[TierRecord]:
+        """The tiers of its placement; none without a manifest."""
+        return self.manifest.tiers if self.manifest else ()
 
     @cached_property
     def head(self) -> Head:
@@ -183,10 +195,11 @@ class RunFolder:
         """The spec, before anything is done."""
         write_json_atomically(self.directory / "spec.json", spec.to_json())
 
-    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+    def write_manifest(self, manifest: Manifest) -> None:
         """What is needed to repeat it."""
-        schemas.validate(manifest, "manifest", source=f"manifest of {self.run_id}")
-        write_json_atomically(self.directory / "manifest.json", manifest)
+        document = manifest.to_json()
+        schemas.validate(document, "manifest", source=f"manifest of {self.run_id}")
+        write_json_atomically(self.directory / "manifest.json", document)
 
     def write_artifact(self, name: str, document: Any) -> None:
         """A JSON document next to the result."""
@@ -269,7 +282,7 @@ class Store:
         return folder
 
     def resume(
-        self, spec: RunSpec, conditions: Mapping[str, Any] | None, say: Callable[[str], None]
+        self, spec: RunSpec, conditions: JsonObject | None, say: Callable[[str], None]
     ) -> RunFolder | None:
         """The newest run of ``spec`` that was interrupted after a finished step, to be resumed.
 

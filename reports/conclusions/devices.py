@@ -356,7 +356,7 @@ class IndexGain(Test):
 
 def _host(device: Device) -> Mapping[str, Any]:
     """Return the host as in the manifest; empty where no run has one."""
-    return next((run.manifest["host"] for run in device.runs if run.manifest), {})
+    return next((run.manifest.host for run in device.runs if run.manifest), {})
 
 
 @dataclass(frozen=True)
@@ -432,7 +432,7 @@ class BelowDevice(Test):
         """Return the mean time of a random read, and bandwidths by pattern and threads."""
         found: dict[str, float] = {}
         for device in evidence.devices:
-            if (device.host, device.tier.get("name", device.tier_name)) != (host, tier):
+            if (device.host, device.tier.name if device.tier else device.tier_name) != (host, tier):
                 continue
             points = [p for p in device.points if self._is_of_tables(device, p)]
             reads = [p for p in points if p["operation"] in ("load", "read") and not p["job"]]

@@ -199,7 +199,7 @@ def waited_of(run: StoredRun) -> Mapping[str, Waited]:
     values = {q: one.value for q, one in measured(run).items() if one.value is not None}
     io = _io_ns(run, values, load.durations if load else None)
     prefix = "" if load else "query_"
-    dax = any(tier["facts"]["dax"] for tier in run.manifest.get("tiers", ()))
+    dax = any(tier.facts.dax for tier in run.tiers)
     parts: dict[str, dict[str, float]] = {}
     for quantity, value in values.items():
         if quantity.name == f"{prefix}wait_ns":

@@ -131,11 +131,7 @@ class TierSources:
     def stands_for(self, run: StoredRun) -> dict[str, str]:
         """Part → tier, where a modelled tier counts as the tier that it is a model of."""
         host, names = _host(run), devices_of(run)
-        digests = {
-            tier["name"]: tier["model"]["digest"]
-            for tier in run.manifest.get("tiers", ())
-            if tier.get("model")
-        }
+        digests = {tier.name: tier.model.digest for tier in run.tiers if tier.model}
         return {
             part: self.models.get((host, digests.get(tier, "")), names[part])
             for part, tier in tiers_of(run).items()
@@ -159,4 +155,4 @@ def devices_of(run: StoredRun) -> dict[str, str]:
 
 def _host(run: StoredRun) -> str:
     """Return the identity of a run's host; empty of a run without a manifest."""
-    return str(run.manifest["host"]["host_id"]) if run.manifest else ""
+    return run.head.host.host_id if run.head.host else ""

@@ -263,13 +263,13 @@ def _view(
 
 def _other_dimms(one: FigureRuns) -> Iterator[str]:
     """A note for each tier whose DIMMs are interleaved where the paper's were not, or not so."""
-    for tier in (tier for run in one.runs for tier in run.manifest["tiers"]):
-        ways = tier["facts"].get("interleave_ways")
-        if one.dimms and ways and not tier["emulates"]:
+    for tier in (tier for run in one.runs for tier in run.tiers):
+        ways = tier.facts.interleave_ways
+        if one.dimms and ways and not tier.emulates:
             here = "interleaved" if ways > 1 else "one"
             if here != one.dimms:
                 words = {"one": "one DIMM", "interleaved": "interleaved DIMMs"}
-                yield f"{tier['name']} is {words[here]}, the paper's PMem {words[one.dimms]} here"
+                yield f"{tier.name} is {words[here]}, the paper's PMem {words[one.dimms]} here"
 
 
 def _renamed(head: Cells) -> Cells:

@@ -277,27 +277,27 @@ def is_dram(device: Device) -> bool:
     tier = device.tier
     if device.source:
         return device.tier_name == _DRAM
-    if tier.get("kind") != "numa" or device.emulated:
+    if tier is None or tier.kind != "numa" or device.emulated:
         return False
-    nodes = tier.get("nodes") or [tier.get("node")]
+    nodes = tier.nodes or (tier.node,)
     with_cpus = {node["node"] for node in _nodes(device) if node["cpus"]}
     return set(nodes) <= with_cpus and {main_memory(run) for run in device.runs} == {"DRAM"}
 
 
 def _is_behind_dram(device: Device) -> bool:
-    tier = device.tier
-    return tier.get("kind") == "numa" and {main_memory(r) for r in device.runs} == {"Memory"}
+    is_numa = device.tier is not None and device.tier.kind == "numa"
+    return is_numa and {main_memory(r) for r in device.runs} == {"Memory"}
 
 
 def _nodes(device: Device) -> Sequence[dict[str, Any]]:
     manifests = [run.manifest for run in device.runs if run.manifest]
-    return manifests[-1]["host"]["numa_nodes"] if manifests else ()
+    return manifests[-1].host["numa_nodes"] if manifests else ()
 
 
 def differ_in(state: str, one: Device, other: Device) -> bool:
     """Whether two devices are one tier of a host that differs in nothing but this state."""
     return (
-        (one.host, one.tier.get("name")) == (other.host, other.tier.get("name"))
+        (one.host, one.tier and one.tier.name) == (other.host, other.tier and other.tier.name)
         and one.state != other.state
         and {**one.state, state: ""} == {**other.state, state: ""}
     )
@@ -305,8 +305,7 @@ def differ_in(state: str, one: Device, other: Device) -> bool:
 
 def ways(device: Device) -> int | None:
     """Over how many DIMMs its region is interleaved; None where it is on none, or emulated."""
-    found = device.tier.get("facts", {}).get("interleave_ways")
-    return None if found is None or device.emulated else int(found)
+    return device.tier.facts.interleave_ways if device.tier and not device.emulated else None
 
 
 def of_dimms(devices: Sequence[Device], host: str, count: int) -> Device:

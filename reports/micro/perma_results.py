@@ -47,7 +47,7 @@ def perma_devices(path: Path) -> list[Device]:
         Device(
             path.stem,
             memory,
-            {"kind": memory},
+            None,
             (),
             tuple(points),
             (mark,) if mark else (),

@@ -17,6 +17,7 @@ from harness import hdr
 from harness.errors import UsageError
 from harness.store.result import Metric
 from harness.store.runs import StoredRun
+from harness.tiers.linux.model import TierRecord
 from harness.units import parse_duration_ns, parse_size
 from reports.formatting import stand_in_mark
 from reports.micro.configured import own_labels, settings_of
@@ -152,14 +153,14 @@ class Device:
     """A tier of a host with everything measured on it.
 
     ``name``: the tier's, with the host's where several hosts are shown. ``tier``: as in the
-    manifest, empty where a run has none. ``emulated``: by what it is stood in for. ``state``: of
+    manifest, None where no run has one. ``emulated``: by what it is stood in for. ``state``: of
     the host by name (``prefetchers``, ``memory bus``): another one makes another device.
     ``source``: what it was read from, where it is no run's; it has no ``runs`` then.
     """
 
     host: str
     tier_name: str
-    tier: Mapping[str, Any]
+    tier: TierRecord | None
     runs: tuple[StoredRun, ...]
     points: tuple[Point, ...]
     emulated: tuple[str, ...]
@@ -250,7 +251,7 @@ def _key(run: StoredRun) -> _Key:
     tier = _tier_name(run)
     if not run.manifest:
         return _Key("unknown", "", tier, frozenset())
-    host = run.manifest["host"]
+    host = run.manifest.host
     mine = {item for item in facts(run).items() if item[0].startswith(f"tier.{tier}.")}
     mine.add((f"tier.{tier}.{_MAIN_MEMORY}", main_memory(run)))
     mine |= {
@@ -273,13 +274,12 @@ def main_memory(run: StoredRun) -> str:
 
 
 def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Device:
-    manifests = (run.manifest for run in reversed(runs) if run.manifest)
-    known = (one for held in manifests for one in held["tiers"] if one["name"] == key.tier)
+    known = (one for run in reversed(runs) for one in run.tiers if one.name == key.tier)
     emulated = {one.by: None for run in runs for one in emulated_tiers(run)}
     return Device(
         _host_name(key, every),
         _name_apart(key, every),
-        next(known, {}),
+        next(known, None),
         tuple(runs),
         tuple(points_of(runs)),
         tuple(emulated),

@@ -37,7 +37,8 @@ _LATENCY_STEP_NS = 100.0
 
 def price_of(device: Device, prices: PriceList | None) -> Price | None:
     """By the file, where there is one; else as its runs recorded it."""
-    found = tier_price(device.host, device.tier_name, device.tier, prices)
+    recorded = device.tier.price_per_gb if device.tier else None
+    found = tier_price(device.host, device.tier_name, recorded, prices)
     return found if found is None or prices is not None else replace(found, name=device.name)
 
 

@@ -103,10 +103,12 @@ class Card:
         if self.device.source:
             return f"{self.device.source}: measured by its program, one repeat, on another host"
         tier, runs = self.device.tier, self.device.runs
-        facts = tier.get("facts", {})
-        dax = {True: "DAX", False: "no DAX"}.get(facts.get("dax"))
-        kind = " ".join(filter(None, (tier.get("kind"), facts.get("filesystem"), dax)))
-        model = facts.get("device_model") or facts.get("device")
+        kind, model = "", None
+        if tier is not None:
+            facts = tier.facts
+            dax = {True: "DAX", False: "no DAX", None: None}[facts.dax]
+            kind = " ".join(filter(None, (tier.kind, facts.filesystem, dax)))
+            model = facts.device_model or facts.device
         modes = "/".join(dict.fromkeys(run.result.host_mode for run in runs))
         named = (str(run.spec.params.get("suite", "")) for run in runs)
         suites = list(filter(None, dict.fromkeys(named)))

@@ -25,7 +25,10 @@ def test_another_hosts_run_is_repeated_only_if_it_is_trusted(
     imported: bool, same_host: bool, trusted: bool, refused: bool
 ) -> None:
     original: Any = SimpleNamespace(
-        run_id="R", run={"spec_hash": ""}, manifest={"host": {"host_id": "here"}}, imported=imported
+        run_id="R",
+        run={"spec_hash": ""},
+        manifest=SimpleNamespace(host={"host_id": "here"}),
+        imported=imported,
     )
     env: Any = SimpleNamespace(host={"host_id": "here" if same_host else "there"})
     with pytest.raises(UsageError) if refused else nullcontext():

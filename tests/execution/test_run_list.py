@@ -70,7 +70,7 @@ def test_runs_before_the_interrupted_one_are_kept(
 
 
 def made_under(run_id: str, conditions: Any) -> Any:
-    return SimpleNamespace(run_id=run_id, manifest={"conditions": conditions})
+    return SimpleNamespace(run_id=run_id, manifest=SimpleNamespace(conditions=conditions))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_any_run_is_done_where_a_complete_one_was_made_under_its_conditions(
     build: int, done: bool
 ) -> None:
     complete = run(1, CXL)
-    complete.manifest = {"conditions": {"build": 7}}
+    complete.manifest = SimpleNamespace(conditions={"build": 7})
     store: Any = SimpleNamespace(runs=lambda: [complete])
     (step,) = plan_steps(PLAN, HERE, store, resolved=[_Made(CXL, build=build)])
     assert (step.done is complete) == done and bool(step.why) != done
@@ -153,7 +153,8 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
         "kernel": "6.1",
     }
     facts = {name: None for name in FACTS if name not in ("host_id", "kernel")}
-    before.manifest = {"conditions": unchanged | {"host state": facts}}  # scaled otherwise
+    conditions = unchanged | {"host state": facts}  # scaled otherwise
+    before.manifest = SimpleNamespace(conditions=conditions)
     store: Any = SimpleNamespace(
         runs=lambda: [before], interrupted=lambda spec: spec == CXL, root=NO_STORE.root
     )

@@ -13,6 +13,7 @@ from scipy.optimize import isotonic_regression
 
 from harness import hdr
 from harness.errors import RunFailed
+from harness.experiment.placement import parse_placement
 from harness.models.curve import shape_of
 from harness.store.result import Metric
 from reports.response import (
@@ -114,7 +115,10 @@ def run_with(**durations_ns: int) -> Any:
     return SimpleNamespace(
         run_id="r",
         result=SimpleNamespace(metrics=[metric(*one) for one in durations_ns.items()]),
-        manifest={"spec": {"placement": {"data": "ssd"}}, "tiers": [{"name": "ssd", "facts": {}}]},
+        spec=SimpleNamespace(placement=parse_placement("ssd-both")),
+        manifest=SimpleNamespace(
+            tiers=[SimpleNamespace(name="ssd", facts=SimpleNamespace(readahead_bytes=None))]
+        ),
         artifact=lambda _: [],
     )
 

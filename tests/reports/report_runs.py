@@ -24,6 +24,7 @@ from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
 from harness.store import schemas
 from harness.store.documents import write_json_atomically
+from harness.store.manifest import Manifest
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
 from reports.compare import Comparison
@@ -89,7 +90,8 @@ def write(root: Path, case: Case) -> StoredRun:
     }
     spec = RunSpec(**(document | case.spec_changes))
     writer = Store(root).begin(spec)
-    writer.write_manifest(_merged(_manifest(writer.run_id, spec, case), case.manifest_changes))
+    manifest = _merged(_manifest(writer.run_id, spec, case), case.manifest_changes)
+    writer.write_manifest(Manifest.from_json(manifest))
     checks = [
         {"name": "answer", "status": "passed", "detail": "", "labels": {"query": str(q)}}
         for q in case.queries

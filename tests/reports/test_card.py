@@ -229,7 +229,7 @@ def test_the_host_files_price_is_taken_without_a_list(tmp_path: Path) -> None:
 
 def test_a_tier_that_was_made_anew_is_another_device(tmp_path: Path) -> None:
     plain = card_run(tmp_path)
-    facts = plain.manifest["tiers"][0]
+    facts = plain.manifest_document["tiers"][0]
     nodax = facts | {"facts": facts["facts"] | {"dax": False}}
     other = card_run(tmp_path, manifest_changes={"tiers": [nodax]})
     assert sorted(device.name for device in devices([plain, other])) == [

@@ -13,6 +13,7 @@ from report_runs import Case, metric, write
 
 from harness.selftest import NotMetError, effects
 from harness.selftest.effects import EFFECTS, REPEATS, Effects, PlantedTrial, trial
+from harness.selftest.lab import Fixed
 from harness.store.runs import StoredRun
 
 BASE_NS = 50e6
@@ -37,17 +38,15 @@ class FakeLab:
         cells = [{"part": "wal", "operation": "write", "delayed": 20 * delayed}]
         monkeypatch.setattr(StoredRun, "artifact", lambda *_: cells)
 
-    def run(
-        self, _: str, fixed: Mapping[str, Any], arms: Sequence[Mapping[str, Any]], repeats: int
-    ) -> list[StoredRun]:
+    def run(self, fixed: Fixed, arms: Sequence[Mapping[str, Any]], repeats: int) -> list[StoredRun]:
         return [self._made(arm["plant"], block, fixed) for block in range(repeats) for arm in arms]
 
-    def _made(self, plant: Sequence[str], block: int, fixed: Mapping[str, Any]) -> StoredRun:
+    def _made(self, plant: Sequence[str], block: int, fixed: Fixed) -> StoredRun:
         time_ns = 1000 * float(plant[0].removeprefix("wal.write=+").removesuffix("us"))
         if time_ns > BASE_NS:
             time_ns *= self._wrong
         window_ns = 20 * time_ns * float(np.exp(self._draw.normal(0, 0.005)))
-        spec = {"workload": "ycsb", "params": fixed["params"], "plant": tuple(plant)}
+        spec = {"workload": "ycsb", "params": fixed.params, "plant": tuple(plant)}
         values = [
             metric("operations_per_second", 20e9 / window_ns, "higher"),
             metric("window_duration_ns", window_ns),

@@ -239,7 +239,7 @@ def test_published_numbers_are_next_to_those_of_the_same_metric(tmp_path: Path) 
 def test_another_disk_of_one_name_is_no_repeat(tmp_path: Path) -> None:
     runs = []
     for block, disk in enumerate(("/dev/nvme0n1", "/dev/nvme1n1")):
-        tiers = write(tmp_path / "as-found", Case(queries=(1,))).manifest["tiers"]
+        tiers = write(tmp_path / "as-found", Case(queries=(1,))).manifest_document["tiers"]
         tiers[0]["facts"]["disks"] = [disk]
         changes = {"tiers": tiers}
         runs.append(write(tmp_path, Case(queries=(1,), block=block, manifest_changes=changes)))

@@ -58,7 +58,7 @@ def test_a_flipped_bit_anywhere_is_refused_by_the_name_of_its_file(tpch_files):
     """In every format of the source files, and in refresh sets."""
     draw = random.Random(17)
     for dataset in tpch_files.datasets():
-        names = [name for name, entry in dataset.record["files"].items() if entry["size_bytes"]]
+        names = [name for name, entry in dataset.record.files.items() if entry.size_bytes]
         for name in draw.sample(names, min(len(names), 12)):
             file = dataset.content / name
             flip(file, bit := draw.randrange(8 * file.stat().st_size))

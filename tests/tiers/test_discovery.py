@@ -79,7 +79,7 @@ def test_a_tmpfs_stands_in_for_pmem_and_says_so() -> None:
     tier = find_tiers(None, ["pmem"])["pmem"]
     assert tier.emulated
     assert tier.facts.kind == "tmpfs"
-    assert tier.to_json()["emulates"] == "pmem"
+    assert tier.record.emulates == "pmem"
     assert "EMULATED" in tier.warnings[0]
 
 

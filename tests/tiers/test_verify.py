@@ -25,7 +25,7 @@ def test_a_true_claim_becomes_a_tier(tmp_path: Path) -> None:
     tier = verify(TierClaim("ssd", kind, path=str(tmp_path)))
     assert tier.facts.kind == kind
     assert not tier.emulated
-    assert tier.to_json()["facts"]["mount_options"]
+    assert tier.record.facts.mount_options
 
 
 def test_pmem_that_is_no_pmem_is_refused_before_the_root_disk_is_written(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ read the facts of, and ``claims`` (fields of a TierClaim) to verify.
 import json
 import pwd
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,10 @@ from harness.tiers.verify import verify
 
 def facts(place: str) -> dict[str, object]:
     if place.startswith("node:"):
-        return facts_of_numa(int(place[5:])).to_json()
+        return asdict(facts_of_numa(int(place[5:])))
     if place.startswith("/dev/dax"):
-        return facts_of_devdax(place).to_json()
-    return facts_of_directory(place).to_json()
+        return asdict(facts_of_devdax(place))
+    return asdict(facts_of_directory(place))
 
 
 def verdict(fields: dict[str, Any]) -> dict[str, object]:
@@ -36,7 +37,7 @@ def verdict(fields: dict[str, Any]) -> dict[str, object]:
     user = Credentials(engines.pw_uid, engines.pw_gid, "engines")
     nodes = tuple(fields.get("nodes", ()))
     try:
-        return verify(TierClaim(**{**fields, "nodes": nodes}), user).to_json()
+        return asdict(verify(TierClaim(**{**fields, "nodes": nodes}), user).record)
     except UsageError as error:
         return {"error": error.to_json()}
 
@@ -48,7 +49,7 @@ def main() -> None:
         "places": {place: facts(place) for place in asked.get("places", [])},
         "claims": {claim["name"]: verdict(claim) for claim in asked.get("claims", [])},
         "namespaces": {n.name: n.mode for n in namespaces(LIVE)},
-        "discovered": {name: tier.to_json() for name, tier in discovered.items()},
+        "discovered": {name: asdict(tier.record) for name, tier in discovered.items()},
         "host": host_facts(discovered.values()),
     }
     print(json.dumps(answer))

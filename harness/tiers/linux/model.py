@@ -6,7 +6,7 @@ nothing is installed.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 #: A ``modelled`` tier is a directory, too; its facts have the kind of the tier below it.
@@ -72,13 +72,32 @@ class TierFacts:
     numa_node: int | None = None
     notes: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """As stored in a run's manifest."""
-        return asdict(self) | {
-            "mount_options": list(self.mount_options),
-            "disks": list(self.disks),
-            "notes": list(self.notes),
-        }
+
+@dataclass(frozen=True)
+class ModelName:
+    """The model of a modelled tier's device; ``digest``: of its figures."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierRecord:
+    """A tier as stored in a run's manifest."""
+
+    name: str
+    kind: str
+    model: ModelName | None = None
+    emulates: str | None
+    path: str | None
+    device: str | None
+    node: int | None
+    nodes: tuple[int, ...] = ()
+    policy: Policy | None = None
+    price_per_gb: float | None = None
+    source: str = ""
+    facts: TierFacts
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,20 +120,22 @@ class Tier:
         """Whether it stands in for a kind it is not."""
         return self.claim.emulates is not None
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def record(self) -> TierRecord:
         """As stored in a run's manifest."""
-        return {
-            "name": self.name,
-            "kind": self.claim.kind if self.model else self.facts.kind,
-            "model": {"name": self.model.name, "digest": self.model.digest} if self.model else None,
-            "emulates": self.claim.emulates,
-            "path": self.claim.path,
-            "device": self.claim.device,
-            "node": self.claim.nodes[0] if self.claim.nodes else None,
-            "nodes": list(self.claim.nodes),
-            "policy": self.claim.policy,
-            "price_per_gb": self.claim.price_per_gb,
-            "source": self.claim.source,
-            "facts": self.facts.to_json(),
-            "warnings": list(self.warnings),
-        }
+        claim, model = self.claim, self.model
+        return TierRecord(
+            name=self.name,
+            kind=claim.kind if model else self.facts.kind,
+            model=ModelName(model.name, model.digest) if model else None,
+            emulates=claim.emulates,
+            path=claim.path,
+            device=claim.device,
+            node=claim.nodes[0] if claim.nodes else None,
+            nodes=claim.nodes,
+            policy=claim.policy,
+            price_per_gb=claim.price_per_gb,
+            source=claim.source,
+            facts=self.facts,
+            warnings=self.warnings,
+        )
