@@ -11,6 +11,7 @@
  * are taken from that.
  */
 #include "clock.h"
+#include "progress.h"
 #include "run.h"
 #include "support.h"
 
@@ -154,10 +155,22 @@ static void end_measured(struct mb_worker *worker)
     note_window(worker, worker->end_ns);
 }
 
+/* For a reader that counts what the host does meanwhile. */
+static void report_window(const struct mb_repeat *repeat, const char *event)
+{
+    const struct mb_measurement *measurement = repeat->measurement;
+    if (!measurement->jobs[0].spec->report_windows)
+        return;
+    json_t *counts = json_pack("{s:s}", "measurement", measurement->name);
+    tb_progress(event, counts);
+    json_decref(counts);
+}
+
 /* The last thread at the barrier says when all start; the others learn it after the next. */
 static void agree_on_start(struct mb_repeat *repeat)
 {
     if (pthread_barrier_wait(&repeat->barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {
+        report_window(repeat, "window_begins");
         uint64_t duration = repeat->measurement->duration_ns;
         repeat->start_ns = tb_monotonic_ns() + START_AHEAD_NS;
         repeat->stop_ns = duration ? repeat->start_ns + duration : 0;
@@ -302,6 +315,7 @@ bool mb_repeat_run(struct mb_repeat *repeat, const struct mb_measurement *measur
         start(&repeat->workers[i]);
     for (uint32_t i = 0; i < repeat->worker_count; i++)
         pthread_join(repeat->workers[i].id, NULL);
+    report_window(repeat, "window_ended");
     mb_cpu_measure_core(); /* the faster one: what runs now may have interrupted the other */
     repeat->core_hz = core_hz > mb_cpu.core_hz ? core_hz : mb_cpu.core_hz;
     repeat->stolen_ns = stolen < 0 ? -1 : stolen_ns(repeat) - stolen;

@@ -268,7 +268,8 @@ static bool read_measurements(struct mb_spec *spec, struct tb_error *error)
 
 bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error)
 {
-    static const char *const keys[] = {"schema", "seed", "targets", "measurements", NULL};
+    static const char *const keys[] = {"schema",       "seed", "report_windows", "targets",
+                                       "measurements", NULL};
     const json_t *seed = json_object_get(document, "seed");
     *spec = (struct mb_spec){.document = document};
     if (!tb_only_keys(document, keys, NULL, error))
@@ -279,7 +280,9 @@ bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error
         tb_fail(error, "seed: must be an integer >= 0");
     else {
         spec->seed = (uint64_t)json_integer_value(seed);
-        return read_targets(spec, error) && read_measurements(spec, error);
+        return tb_read_flag(document, "report_windows", false, &spec->report_windows, error) &&
+               read_targets(spec, error) &&
+               read_measurements(spec, error);
     }
     return false;
 }

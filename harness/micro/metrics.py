@@ -16,6 +16,7 @@ from harness.micro.chains import chain_text, mix_text
 from harness.micro.keys import LABELS, UNLIMITED
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import BLOCK, measurement_name
+from harness.micro.traffic import traffic_metrics
 from harness.monitors.dimm_media import MediaReader, effective_write_ratio
 from harness.store.documents import from_members
 from harness.store.result import Better, Metric
@@ -185,27 +186,40 @@ def metrics_of(result: SuiteResult) -> Iterator[Metric]:
             yield from _metrics(one, labels_of(one, result.targets))
 
 
-def media_metrics(
-    result: SuiteResult, moved: Mapping[str, Mapping[str, int]], reader: MediaReader | None
-) -> Iterator[Metric]:
-    """Yield the effective write ratio of each configuration, and what idle modules write.
+@dataclass
+class Counted:
+    """What counters say of measurements, by their names in the spec.
 
-    ``moved``: by the names of measurements in the spec. A ratio is that of all jobs together.
+    ``media``: bytes at the modules' media; ``traffic``: bytes per second of memory and devices.
     """
-    if reader is None:
-        return
-    drift = reader.idle_write_bytes_per_s
-    yield Metric("idle_media_write_bytes_per_second", "B/s", "none", value=drift)
+
+    media: dict[str, dict[str, int]] = field(default_factory=dict)
+    traffic: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def counted_metrics(
+    result: SuiteResult, counted: Counted, reader: MediaReader | None
+) -> Iterator[Metric]:
+    """Yield each configuration's effective write ratio and traffic, of all its jobs together.
+
+    And what idle modules write, where they are counted.
+    """
+    if reader is not None:
+        drift = reader.idle_write_bytes_per_s
+        yield Metric("idle_media_write_bytes_per_second", "B/s", "none", value=drift)
     for index, measurement in enumerate(result.measurements):
         names = [measurement_name(index, block) for block in range(result.repeats)]
-        ratios = [effective_write_ratio(moved[name]) for name in names if name in moved]
+        repeats = tuple(result.by_name[name].jobs[0] for name in names)
+        labels = labels_of(JobResults(measurement, measurement.jobs[0], repeats), result.targets)
+        labels.pop("job", None)
+        media = [counted.media[name] for name in names if name in counted.media]
+        ratios = [effective_write_ratio(moved) for moved in media]
         samples = tuple(ratio for ratio in ratios if ratio is not None)
         if len(samples) == result.repeats:
-            repeats = tuple(result.by_name[name].jobs[0] for name in names)
-            first = JobResults(measurement, measurement.jobs[0], repeats)
-            labels = labels_of(first, result.targets)
-            labels.pop("job", None)
             yield Metric("effective_write_ratio", "1", "higher", labels, samples=samples)
+        rates = [counted.traffic[name] for name in names if name in counted.traffic]
+        if len(rates) == result.repeats:
+            yield from traffic_metrics(labels, rates)
 
 
 def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:

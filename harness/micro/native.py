@@ -22,9 +22,10 @@ from harness.micro.host_capacity import HostCapacity, capacity_of
 from harness.micro.keys import KEYS
 from harness.micro.metrics import (
     NOTHING_DONE,
+    Counted,
     SuiteResult,
     Target,
-    media_metrics,
+    counted_metrics,
     metrics_of,
     pages_of,
     read_targets,
@@ -55,8 +56,8 @@ from harness.tiers.linux.model import Tier
 from harness.units import GIB, counted
 
 NAME = "microbench"
-#: Before a measurement's name: the step with what modules moved during it.
-_MEDIA = "media "
+#: Before a measurement's name: the steps with what modules moved during it, and memory.
+_MEDIA, _TRAFFIC = "media ", "traffic "
 _TIMEOUT_S = 60
 #: Of a library, for its digest.
 _MOST_BYTES = 1 << 30
@@ -118,12 +119,12 @@ class Microbench(MeasuringProgram):
             seed=work.seed,
             repeats=work.repeats,
         )
-        media: dict[str, dict[str, int]] = {}
+        counted = Counted()
         label = f"{self.suite.name} on {work.tier.name}"
-        document = _result_of(spec, work, scaled, label, media)
+        document = _result_of(spec, work, scaled, label, counted)
         result = SuiteResult.read(scaled.measurements, work.repeats, document)
         return ProgramOutcome(
-            metrics=[*metrics_of(result), *media_metrics(result, media, work.media)],
+            metrics=[*metrics_of(result), *counted_metrics(result, counted, work.media)],
             checks=[
                 _plausible(result),
                 *_on_node(spec, result.targets),
@@ -259,16 +260,18 @@ def _result_of(
     work: MicroContext,
     scaled: ScaledSuite,
     label: str,
-    media: dict[str, dict[str, int]],
+    counted: Counted,
 ) -> dict[str, Any]:
     """Return one result of all measurements, also of those that an earlier attempt finished.
 
-    ``media``: receives what the tier's modules moved during each, by its name in the spec.
+    ``counted``: receives what counters say of each.
     """
     env = work.env
     every = [one["name"] for one in spec["measurements"]]
     results = {name: found for name in every if (found := work.finished(name))}
-    media |= {name: found for name in results if (found := work.finished(_MEDIA + name))}
+    for step, kind in ((_MEDIA, counted.media), (_TRAFFIC, counted.traffic)):
+        kind |= {name: found for name in results if (found := work.finished(step + name))}
+    spec["report_windows"] = work.traffic is not None
     left = [one for one in spec["measurements"] if one["name"] not in results]
     program = native_programs.microbench_for(_user(work), work.scratch)
     with ExitStack() as stack, env.progress.task(label, len(left)) as task:
@@ -278,7 +281,7 @@ def _result_of(
             for one in scaled.libraries
         }
         _loading(spec, files)
-        under_way = UnderWay(scaled, spec, work, task, results, media)
+        under_way = UnderWay(scaled, spec, work, task, results, counted)
         try:
             if left:
                 _run(program, {**spec, "measurements": left}, work, under_way.receive)
@@ -331,8 +334,8 @@ def _run(
 class UnderWay:
     """Which configuration is being measured: for progress, and for what fails meanwhile.
 
-    ``results``: of the finished measurements, by the names that they have in the spec; ``media``:
-    what the modules moved during them, with what was prepared for them.
+    ``results``: of the finished measurements, by the names that they have in the spec; ``counted``:
+    what counters say of them; of the modules with what was prepared for them.
     """
 
     scaled: ScaledSuite
@@ -340,7 +343,7 @@ class UnderWay:
     work: MicroContext
     task: Task
     results: dict[str, dict[str, Any]]
-    media: dict[str, dict[str, int]] = field(default_factory=dict)
+    counted: Counted = field(default_factory=Counted)
     said: str = ""
 
     def __post_init__(self) -> None:
@@ -349,13 +352,18 @@ class UnderWay:
             self.work.media.moved()
 
     def receive(self, event: str, counts: dict[str, Any]) -> None:
-        """Report that a measurement begins, or store a finished one."""
+        """Report that a measurement begins, count while it is measured, or store its result."""
+        if event in ("window_begins", "window_ended"):
+            self._count(event, counts["measurement"])
+            return
         if event == "measured":
             self._refuse_other_memory(counts)
             (one,) = counts["measurements"]
             if self.work.media is not None:  # before the result, without which it is made again
-                moved = self.media[one["name"]] = self.work.media.moved()
+                moved = self.counted.media[one["name"]] = self.work.media.moved()
                 self.work.finish(_MEDIA + one["name"], dict(moved))
+            if rates := self.counted.traffic.get(one["name"]):
+                self.work.finish(_TRAFFIC + one["name"], dict(rates))
             self.work.finish(one["name"], counts)
             self.results[one["name"]] = counts
             return
@@ -363,6 +371,13 @@ class UnderWay:
         configuration = self.scaled.measurements[int(index)].configuration
         self.said = f"{configuration} (repeat {int(block) + 1} of {self.work.repeats})"
         self.task.advance(1, configuration)
+
+    def _count(self, event: str, name: str) -> None:
+        assert self.work.traffic is not None, "reported only where requested"
+        if event == "window_begins":
+            self.work.traffic.begin()
+        else:
+            self.counted.traffic[name] = self.work.traffic.rates()
 
     def _refuse_other_memory(self, result: dict[str, Any]) -> None:
         """Refuse to resume if memory lies on other pages or nodes than before."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from harness.errors import RunFailed
 from harness.execution.environment import Environment
 from harness.micro.model import Measurement
+from harness.micro.traffic import TrafficReader
 from harness.monitors.dimm_media import MediaReader
 from harness.native_programs import find_native
 from harness.store.checkpoint import Checkpoint
@@ -39,6 +40,8 @@ class MicroContext:
     checkpoint: Checkpoint | None = None
     #: Counters of the tier's Optane modules; None where there are none, or they are excluded.
     media: MediaReader | None = None
+    #: Counters of memory controllers and the tier's device; None where nothing counts.
+    traffic: TrafficReader | None = None
 
     def step(self, name: str, measure: Callable[[], Json]) -> Any:
         """Return a step's result: that of an earlier attempt, else measured now and stored."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,6 +34,7 @@ from harness.micro.params import MicroParams
 from harness.micro.protocol import MeasuringProgram, MicroContext, Planned
 from harness.micro.scaling import ScaledSuite
 from harness.micro.suite import cpus_and_more, suite_of
+from harness.micro.traffic import TrafficReader
 from harness.models.tier import refuse_modelled
 from harness.monitors import MonitorContext
 from harness.monitors.dimm_media import DimmMediaMonitor, MediaReader
@@ -148,8 +149,9 @@ class ResolvedSuite(ResolvedRun):
             io_trace=lambda: None,
         )
         with record.storing(store), record.measuring():
-            with self._workplace(env, record.folder) as work, record.monitored(context):
-                found = program.measure(work)
+            with self._workplace(env, record.folder) as work, record.monitored(context) as started:
+                traffic = TrafficReader.of(started, self.tier)
+                found = program.measure(replace(work, traffic=traffic))
             record.program = Program(program.name, *found.program)
             record.add(found)
         return record.stored

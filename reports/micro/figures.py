@@ -70,6 +70,7 @@ _TITLES = {
     LATENCY: "time of a dependent load",
     MEAN: "mean time of a call",
     WRITE_RATIO: "effective write ratio",
+    "traffic_bytes_per_second": "bytes that the host moved meanwhile",
 }
 #: Labels that are shown together, as instructions.
 _INSTRUCTIONS = "instructions"
