@@ -61,6 +61,10 @@ EmulateOption = Annotated[
 ]
 
 
+ObserveOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Observe a second, untimed execution: vtune:hotspots …; may repeat."),
+]
 ModelOption = Annotated[
     list[str] | None,
     typer.Option(

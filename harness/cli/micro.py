@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import show
-from harness.cli.common import JsonOption, names, print_json
+from harness.cli.common import JsonOption, ObserveOption, names, print_json
 from harness.cli.micro_table import print_figures
 from harness.cli.options import CommonOptions
 from harness.cli.run_list import execute, plan_json
@@ -113,6 +113,7 @@ class MicroOptions(CommonOptions):
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Overwrite the content of a raw device.")
     ] = False
+    observe: ObserveOption = None
     format_: Annotated[
         str, typer.Option("--format", help="table, or perma (PerMA-Bench's JSON).")
     ] = "table"
@@ -158,6 +159,7 @@ def _requests(options: MicroOptions) -> list[SuiteRequest]:
         options.overwrite,
         tuple(names(options.monitor)),
         tuple(names(options.no_monitor)),
+        tuple(names(options.observe)),
     )
     return [replace(request, tier=tier) for tier in dict.fromkeys(options.tier)]
 

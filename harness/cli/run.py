@@ -18,7 +18,15 @@ import typer
 
 from harness import registry
 from harness.cli import micro
-from harness.cli.common import UNNAMED, ModelOption, key_values, names, stand_ins, store
+from harness.cli.common import (
+    UNNAMED,
+    ModelOption,
+    ObserveOption,
+    key_values,
+    names,
+    stand_ins,
+    store,
+)
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import execute, execute_experiment
 from harness.errors import UsageError, unknown
@@ -103,10 +111,7 @@ class RunOptions(CommonOptions):
             help="Delay the engine's file I/O: wal.sync=+200us, jittered +200us~50us; may repeat.",
         ),
     ] = None
-    observe: Annotated[
-        list[str] | None,
-        typer.Option(help="Observe a second, untimed execution: vtune:hotspots …; may repeat."),
-    ] = None
+    observe: ObserveOption = None
     dsn: Annotated[
         str | None, typer.Option(help="External server ($HARNESS_DSN keeps it out of argv).")
     ] = None

@@ -8,7 +8,7 @@ import math
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -273,18 +273,14 @@ def _result_of(
         kind |= {name: found for name in results if (found := work.finished(step + name))}
     spec["report_windows"] = work.traffic is not None
     left = [one for one in spec["measurements"] if one["name"] not in results]
-    program = native_programs.microbench_for(_user(work), work.scratch)
-    with ExitStack() as stack, env.progress.task(label, len(left)) as task:
-        folder = stack.enter_context(workdirs.temporary()) if scaled.libraries else work.scratch
-        files = {
-            one.name: stack.enter_context(env.readable(_rewritten(one, folder)))
-            for one in scaled.libraries
-        }
-        _loading(spec, files)
+    with (
+        loaded(spec, work, scaled) as program,
+        env.progress.task(label, len(left)) as task,
+    ):
         under_way = UnderWay(scaled, spec, work, task, results, counted)
         try:
             if left:
-                _run(program, {**spec, "measurements": left}, work, under_way.receive)
+                run_program(program, {**spec, "measurements": left}, work, under_way.receive)
         except RunFailed as error:
             raise under_way.named(error) from error
     # One result of those of single measurements, perhaps of several processes.
@@ -294,7 +290,20 @@ def _result_of(
     return {**ordered[-1], "measurements": measurements, "notes": notes}
 
 
-def _run(
+@contextmanager
+def loaded(spec: dict[str, Any], work: MicroContext, scaled: ScaledSuite) -> Iterator[Path]:
+    """Yield the program; the spec names libraries where the program's user can read them."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(workdirs.temporary()) if scaled.libraries else work.scratch
+        files = {
+            one.name: stack.enter_context(work.env.readable(_rewritten(one, folder)))
+            for one in scaled.libraries
+        }
+        _loading(spec, files)
+        yield native_programs.microbench_for(_user(work), work.scratch)
+
+
+def run_program(
     program: Path,
     spec: Mapping[str, Any],
     work: MicroContext,

@@ -16,6 +16,7 @@ from harness import registry
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment, work_directory
 from harness.execution.monitoring import check_monitors
+from harness.execution.observing import check_observers
 from harness.execution.run import (
     ResolvedRun,
     Run,
@@ -30,6 +31,7 @@ from harness.micro.fio import Fio
 from harness.micro.host_capacity import cores_here, llc_bytes
 from harness.micro.ioping import Ioping
 from harness.micro.model import Suite
+from harness.micro.observing import observe_suite
 from harness.micro.params import MicroParams
 from harness.micro.protocol import MeasuringProgram, MicroContext, Planned
 from harness.micro.scaling import ScaledSuite
@@ -73,6 +75,7 @@ class SuiteRequest:
     overwrite: bool = False
     monitors: tuple[str, ...] = ()
     no_monitors: tuple[str, ...] = ()
+    observe: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +157,10 @@ class ResolvedSuite(ResolvedRun):
                 found = program.measure(replace(work, traffic=traffic))
             record.program = Program(program.name, *found.program)
             record.add(found)
+            for name in self.spec.observe:
+                assert isinstance(program, native.Microbench), "checked beforehand"
+                with self._workplace(env, record.folder) as work:
+                    observe_suite(program, work, record, name)
         return record.stored
 
     def _artifact(self) -> dict[str, Any]:
@@ -198,6 +205,7 @@ def suite_plan(
     suites = [prepare(one, env) for one in requests]
     for one in suites:
         check_monitors(one.spec)
+        check_observers(one.spec)
     suite = suites[0].suite
     plan = Plan(f"micro-{suite.name}", suite.description, tuple(one.spec for one in suites))
     return plan, suites
@@ -217,6 +225,12 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
         own = native.prepare(suite, tier, env, limits, request.overwrite)
         cpus = (*own.capacity.near, *own.capacity.far)
         return _resolved(request, suite, tier, own, own.scaled, cpus)
+    if request.observe:
+        raise UsageError(
+            f"--observe {request.observe[0]}",
+            f"{other['program']} measures suite {request.suite} on tier {tier.name!r}",
+            "observe a suite of microbench, on memory or DAX",
+        )
     program = _kind(other).from_mapping({**other.get("params", {}), **given})
     program.check(tier)
     return _resolved(request, suite, tier, program)
@@ -247,6 +261,7 @@ def _resolved(
         seed=request.seed,
         monitors=request.monitors,
         no_monitors=request.no_monitors,
+        observe=request.observe,
     )
     return ResolvedSuite(
         spec=spec,
@@ -325,5 +340,6 @@ def prepared_again(original: StoredRun, env: Environment) -> ResolvedSuite:
         overwrite=bool(spec.params.get("overwrite")),
         monitors=spec.monitors,
         no_monitors=spec.no_monitors,
+        observe=spec.observe,
     )
     return prepare(request, env)

@@ -58,3 +58,27 @@ def test_an_observer_that_fails_leaves_the_timed_result(loaded: Any, vtune: Path
     (warning,) = [one for one in run["uncontrolled"] if one["code"] == "observer-failed"]
     assert "insufficient rights" in warning["found"]
     assert [m for m in run["metrics"] if m["name"] == "query_duration_ns"]
+
+
+def test_each_configuration_of_a_suite_is_observed_alone(
+    loaded: Any, vtune: Path, tmp_path: Path
+) -> None:
+    suite = tmp_path / "two.yml"
+    suite.write_text(
+        "schema: 1\nname: two\ndescription: d\ndefaults: {range: 16MiB, duration: 20ms}\n"
+        "measurements: {reads: {matrix: {access: [64, 256]}, "
+        "args: {kernel: load, pattern: random}}}\n"
+    )
+    argv = ("run", "micro", "--suite", suite, "--tier", "dram", "--repeats", "2", "--json")
+    run = loaded(*argv, "--observe", "vtune:memory-access", VTUNE_HOME=str(vtune.parent)).run
+    figures = {
+        m["labels"]["configuration"]: m["value"]
+        for m in run["metrics"]
+        if m["name"] == "observed_value" and m["labels"]["path"] == "Memory Bound / DRAM Bound"
+    }
+    assert figures == {"reads/access=64": 70.7, "reads/access=256": 70.7}
+    rates = [m for m in run["metrics"] if m["name"] == "bandwidth_bytes_per_second"]
+    assert [len(m["samples"]) for m in rates] == [2, 2]  # of the timed execution alone
+    trees = loaded.results / "runs" / run["run_id"] / "observers/vtune-memory-access"
+    assert sorted(one.name for one in trees.iterdir()) == ["0", "1"]
+    assert not [w for w in run["uncontrolled"] if w["code"] == "observer-failed"]
