@@ -1,6 +1,7 @@
 """Microsoft SQL Server, the user's own: reached by DSN, neither placed nor restarted.
 
-Each dataset goes into a database of its own, with a mark, a table. The DSN is
+Each dataset goes into a database of its own, with a mark, a view: HammerDB builds only where no
+table is. The DSN is
 ``mssql://user[:password]@host[:port]/database[?ca=FILE]``; ``env`` means ``$HARNESS_DSN``. A DSN in
 an option is stored with every run, so it must not contain a password.
 """
@@ -31,7 +32,9 @@ from harness.waits import WaitObserver
 _PROBLEM = "external SQL Server by DSN"
 _FORM = "write mssql://user@host:1433/master?ca=FILE"
 _PORT = 1433
-_MARK_TABLE = f"{PREFIX}_mark"
+_MARK = f"{PREFIX}_mark"
+#: The procedures that HammerDB makes; its tables have the names of ours.
+_OF_HAMMERDB = {"neword", "payment", "ostat", "delivery", "slev", "sp_updstats"}
 _OBJECTS = """
     select lower(type_desc), name from sys.objects where is_ms_shipped = 0 and parent_object_id = 0
 """
@@ -163,6 +166,7 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
     holder_word = "server"
     longest_schema_name = 123
     native_backend = "sqlserver"
+    hammerdb_database = "mssqls"
     _title = "SQL Server"
 
     def __init__(self, context: EngineContext) -> None:
@@ -242,29 +246,28 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
     def _create(self, schema: str, mark: str) -> None:
         with self._server() as connection:
             _run(connection, f"create database [{schema}] collate Latin1_General_100_BIN2")
-        with self._server(schema) as connection:
-            _run(connection, f"create table {_MARK_TABLE} (mark nvarchar(max) not null)")
         self._set_mark(schema, mark)
 
     def _set_mark(self, schema: str, mark: str) -> None:
+        text = mark.replace("'", "''")
         with self._server(schema) as connection:
-            _run(connection, f"delete from {_MARK_TABLE}")
-            _run(connection, f"insert into {_MARK_TABLE} (mark) values (%s)", mark)
+            _run(connection, f"create or alter view {_MARK} as select N'{text}' as mark")
 
     def _stored_mark(self, schema: str) -> str | None:
         with self._server() as connection:
             if not _rows(connection, "select 1 from sys.databases where name = %s", schema):
                 return None
         with self._server(schema) as connection:
-            if not _rows(connection, "select 1 from sys.tables where name = %s", _MARK_TABLE):
+            if not _rows(connection, "select 1 from sys.views where name = %s", _MARK):
                 return ""
-            rows = _rows(connection, f"select mark from {_MARK_TABLE}")
+            rows = _rows(connection, f"select mark from {_MARK}")
         return str(rows[0][0]) if rows else ""
 
     def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
         known = {
-            "user_table": {*ours["table"], _MARK_TABLE},
-            "sql_stored_procedure": ours["procedure"],
+            "user_table": ours["table"],
+            "view": {_MARK},
+            "sql_stored_procedure": ours["procedure"] | _OF_HAMMERDB,
         }
         with self._server(schema) as connection:
             others = [

@@ -51,8 +51,22 @@ def test_a_timed_run_on_innodb_goes_through_the_socket(word):
     assert "vuset vu 8" in script.splitlines()
 
 
-def test_passwords_are_set_while_hammerdb_does_not_echo():
-    lines = timed_script(connected("pg"), Timed(1, 0, 1)).splitlines()
+@pytest.mark.parametrize(("ca", "encrypted"), [("/etc/db1.pem", "true"), ("", "false")])
+def test_a_build_on_sql_server_uses_no_bcp_and_takes_no_unknown_certificate(ca, encrypted):
+    found = connected("mssqls", host="db1", port=1433, ca=ca)
+    assert settings(build_script(found, 10, 4)) == {
+        "mssqls_linux_server": "db1,1433",
+        "mssqls_linux_authent": "sql", "mssqls_uid": "bench", "mssqls_pass": SECRET,
+        "mssqls_encrypt_connection": encrypted, "mssqls_trust_server_cert": "false",
+        "mssqls_dbase": "shop", "mssqls_use_bcp": "false",
+        "mssqls_count_ware": "10", "mssqls_num_vu": "4",
+    }  # fmt: skip
+    assert found.environment == ({"SSL_CERT_FILE": ca} if ca else {})
+
+
+@pytest.mark.parametrize("word", ["pg", "mssqls"])
+def test_passwords_are_set_while_hammerdb_does_not_echo(word):
+    lines = timed_script(connected(word), Timed(1, 0, 1)).splitlines()
     secret = [i for i, line in enumerate(lines) if SECRET in line]
     silent = lines.index("rename putscli putscli_aloud; proc putscli args {}")
     aloud = lines.index("rename putscli {}; rename putscli_aloud putscli")
@@ -71,6 +85,19 @@ def test_what_hammerdb_would_take_apart_is_refused(name):
     assert refused.value.problem == f"HammerDB with this {name}"
     if name == "password":
         assert "exec" not in str(refused.value.to_json())
+
+
+@pytest.mark.parametrize(
+    ("version", "found"), [("v4.12", "can't find package tdbc::odbc"), ("v4.5", "encrypt")]
+)
+def test_what_it_lacks_for_sql_server_is_known_beforehand(replay, version, found):
+    hammerdb = replay(
+        "postgres-15.18-timed.log",
+        version=version,
+        before="""echo "lacks tdbc::odbc: can't find package tdbc::odbc"; exit 0""",
+    )
+    with pytest.raises(UsageError, match=found):
+        hammerdb.check("mssqls", None)
 
 
 class Stranger(IdleEngine):
@@ -105,12 +132,13 @@ def test_only_engines_that_it_knows_are_driven():
     with pytest.raises(UsageError) as refused:
         drivable(known("managed", "db2"))
     assert "db2" in refused.value.problem
-    assert "pg, mysql, maria" in refused.value.hint
+    assert "pg, mysql, maria, mssqls" in refused.value.hint
 
 
-def test_no_server_of_the_users_is_let_be_altered():
+def test_of_servers_of_the_users_only_sql_server_is_driven():
     with pytest.raises(UsageError, match="alters users and owners"):
         drivable(known("external"))
+    assert drivable(known("external", "mssqls")) == "mssqls"
 
 
 def test_a_managed_server_is_found_as_the_native_client_finds_it():

@@ -1,7 +1,7 @@
-"""A stand-in for SQL Server, at its protocol: no data, answers from a function a test brings.
+"""A stand-in for SQL Server, at its protocol: answers are from functions that a test brings.
 
 It speaks as much of TDS 7.4 ([MS-TDS]) as a login, batches, remote procedure calls and bulk inserts
-need. It shows that a client's calls arrive and its answers are read, and nothing of T-SQL.
+of texts need.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import socketserver
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 BATCH, RPC, RESPONSE, BULK, LOGIN, PRELOGIN = 1, 3, 4, 7, 16, 18
-INT, DECIMAL, DATETIME, VARCHAR, CHAR, NVARCHAR = 0x26, 0x6A, 0x6F, 0xA7, 0xAF, 0xE7
+INT, DATE, DECIMAL, FLOAT, VARCHAR, NVARCHAR = 0x26, 0x28, 0x6A, 0x6D, 0xA7, 0xE7
+#: Its number of the procedure that executes a text with values.
+_EXECUTE_SQL = 10
 _COLLATION = bytes([0x09, 0x04, 0xD0, 0x00, 0x34])
-Row = Sequence[int | str | None]
+Row = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -28,18 +32,31 @@ class Failure:
     text: str
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The answer to a batch."""
+
+    columns: Sequence[str]
+    rows: Sequence[Row]
+
+
+def _nothing(_: str, text: str) -> None:
+    """No batch has rows."""
+
+
+def _no_table(_: str, table: str, rows: Sequence[Row]) -> None:
+    raise AssertionError(f"{len(rows)} rows for {table}")
+
+
 @dataclass
 class StandIn:
-    """``answer``: rows, or a failure, of a call by name and arguments.
-
-    ``tables``: by name, the columns with their types. ``inserted``: rows by table, as their values'
-    bytes, which are texts in columns of texts.
+    """``answer``: of a call by name and arguments. ``query``: of a batch, by the login's database
+    and its text; None: it has no rows. ``insert``: takes a table's rows of texts, in a database.
     """
 
     answer: Callable[[str, Sequence[Any]], Sequence[Row] | Failure]
-    tables: dict[str, dict[str, int]] = field(default_factory=dict)
-    inserted: dict[str, list[list[bytes | None]]] = field(default_factory=dict)
-    batches: list[str] = field(default_factory=list)
+    query: Callable[[str, str], Rows | Failure | None] = _nothing
+    insert: Callable[[str, str, Sequence[Row]], None] = _no_table
 
     def __enter__(self) -> StandIn:
         stand_in = self
@@ -65,7 +82,7 @@ class StandIn:
 class _Session:
     def __init__(self, connection: socket.socket, stand_in: StandIn) -> None:
         self.connection, self.stand_in = connection, stand_in
-        self.table = ""
+        self.table = self.database = ""
 
     def serve(self) -> None:
         while (message := self._read()) is not None:
@@ -73,6 +90,8 @@ class _Session:
             if kind == PRELOGIN:  # version, and no encryption
                 self._write(bytes([0, 0, 11, 0, 6, 1, 0, 17, 0, 1, 0xFF, 16, 0, 0, 0, 0, 0, 2]))
             elif kind == LOGIN:
+                at, length = struct.unpack_from("<HH", data, 68)
+                self.database = data[at : at + 2 * length].decode("utf-16le")
                 self._write(_login() + _done())
             elif kind == BATCH:
                 self._write(self._batch(_without_headers(data).decode("utf-16le")))
@@ -117,52 +136,56 @@ class _Session:
             self.connection.sendall(head + part)
 
     def _batch(self, text: str) -> bytes:
-        self.stand_in.batches.append(text)
         words = text.lower().replace("(", " ").split()
         if words[:2] == ["insert", "bulk"]:
             self.table = words[2].strip("[]")
             return _done()
-        for table, columns in self.stand_in.tables.items():
-            if "from" in words and table in words:
-                return _columns(columns) + _done()
-        return _done()
+        found = self.stand_in.query(self.database, text)
+        if isinstance(found, Failure):
+            return _error(found) + _done(status=2)
+        return _done() if found is None else _table(found) + _done(status=0x10)
 
     def _call(self, data: bytes) -> bytes:
         (length,) = struct.unpack("<H", data[:2])
+        if length == 0xFFFF:
+            (number,) = struct.unpack("<H", data[2:4])
+            assert number == _EXECUTE_SQL
+            text, _, *values = _arguments(data[6:])
+            for index, value in enumerate(values, 1):
+                text = str(text).replace(f"@P{index}", f"'{value}'")
+            return self._batch(str(text))
         name = data[2 : 2 + 2 * length].decode("utf-16le")
         found = self.stand_in.answer(name, list(_arguments(data[4 + 2 * length :])))
         if isinstance(found, Failure):
             return _error(found) + _done(0xFE, status=2)
-        columns = {f"c{n}": VARCHAR for n in range(len(found[0]))} if found else {"c": VARCHAR}
-        kinds = {
-            name: INT if found and isinstance(found[0][n], int) else VARCHAR
-            for n, name in enumerate(columns)
-        }
-        rows = b"".join(b"\xd1" + b"".join(map(_value, row)) for row in found)
-        return _columns(kinds) + rows + _done(0xFF, 0x11, len(found)) + _returned() + _done(0xFE)
+        columns = [f"c{n}" for n in range(len(found[0]))] if found else ["c"]
+        table = _table(Rows(columns, found))
+        return table + _done(0xFF, 0x11, len(found)) + _returned() + _done(0xFE)
 
     def _insert(self, data: bytes) -> bytes:
-        columns = list(self.stand_in.tables[self.table].values())
-        rows = self.stand_in.inserted.setdefault(self.table, [])
-        at, before = _after_columns(data), len(rows)
+        """Texts of at most 4,000 characters, as they come without types of the columns."""
+        at, count = _after_columns(data)
+        rows: list[list[str | None]] = []
         while at < len(data) and data[at] == 0xD1:
             at += 1
-            row: list[bytes | None] = []
-            for kind in columns:
-                wide = kind in (VARCHAR, CHAR)
-                length = struct.unpack_from("<H", data, at)[0] if wide else data[at]
-                at += 2 if wide else 1
-                null = length == 0xFFFF if wide else length == 0
-                row.append(None if null else data[at : at + length])
+            row: list[str | None] = []
+            for _ in range(count):
+                (length,) = struct.unpack_from("<H", data, at)
+                at += 2
+                null = length == 0xFFFF
+                row.append(None if null else data[at : at + length].decode("utf-16le"))
                 at += 0 if null else length
             rows.append(row)
-        return _done(status=0x10, rows=len(rows) - before)
+        self.stand_in.insert(self.database, self.table, rows)
+        return _done(status=0x10, rows=len(rows))
 
 
 def _login() -> bytes:
     name = "stand-in".encode("utf-16le")
     body = b"\x01\x74\x00\x00\x04" + bytes([len(name) // 2]) + name + bytes([16, 0, 0, 0])
-    return b"\xad" + struct.pack("<H", len(body)) + body
+    collation = b"\x07" + bytes([len(_COLLATION)]) + _COLLATION + b"\x00"
+    change = b"\xe3" + struct.pack("<H", len(collation)) + collation
+    return change + b"\xad" + struct.pack("<H", len(body)) + body
 
 
 def _done(token: int = 0xFD, status: int = 0, rows: int = 0) -> bytes:
@@ -180,30 +203,51 @@ def _error(failure: Failure) -> bytes:
     return b"\xaa" + struct.pack("<H", len(body)) + body
 
 
-def _type(kind: int) -> bytes:
-    if kind == INT:
-        return bytes([INT, 4])
-    if kind == DECIMAL:
-        return bytes([DECIMAL, 9, 14, 2])
-    if kind == DATETIME:
-        return bytes([DATETIME, 8])
-    return bytes([kind]) + struct.pack("<H", 500) + _COLLATION
+def _table(found: Rows) -> bytes:
+    """Columns with the types of their values, and the rows."""
+    kinds = [_kind([row[n] for row in found.rows]) for n in range(len(found.columns))]
+    head = b"\x81" + struct.pack("<H", len(kinds))
+    for name, (kind, _) in zip(found.columns, kinds, strict=True):
+        head += struct.pack("<IH", 0, 9) + kind  # nullable, updatable
+        head += bytes([len(name)]) + name.encode("utf-16le")
+    rows = (
+        b"\xd1" + b"".join(value(one) for one, (_, value) in zip(row, kinds, strict=True))
+        for row in found.rows
+    )
+    return head + b"".join(rows)
 
 
-def _columns(columns: dict[str, int]) -> bytes:
-    found = b"\x81" + struct.pack("<H", len(columns))
-    for name, kind in columns.items():
-        found += struct.pack("<IH", 0, 9) + _type(kind)  # nullable, updatable
-        found += bytes([len(name)]) + name.encode("utf-16le")
-    return found
+def _kind(values: Sequence[Any]) -> tuple[bytes, Callable[[Any], bytes]]:
+    """A column's type, and what writes a value of it."""
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, int) for value in known):
+        size = 4 if all(abs(value) < 1 << 31 for value in known) else 8
+        return bytes([INT, size]), _sized(lambda v: int(v).to_bytes(size, "little", signed=True))
+    if known and all(isinstance(value, Decimal) for value in known):
+        scale = max(-int(value.as_tuple().exponent) for value in known)
+        return bytes([DECIMAL, 17, 38, scale]), _sized(
+            lambda v: bytes([v >= 0]) + int(abs(v).scaleb(scale)).to_bytes(16, "little")
+        )
+    if known and all(isinstance(value, float) for value in known):
+        return bytes([FLOAT, 8]), _sized(lambda v: struct.pack("<d", v))
+    if known and all(isinstance(value, date) for value in known):
+        return bytes([DATE]), _sized(lambda v: (v.toordinal() - 1).to_bytes(3, "little"))
+    return bytes([NVARCHAR]) + struct.pack("<H", 8000) + _COLLATION, _text
 
 
-def _value(value: int | str | None) -> bytes:
-    if isinstance(value, int):
-        return struct.pack("<Bi", 4, value)
+def _sized(encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    def write(value: Any) -> bytes:
+        data = b"" if value is None else encode(value)
+        return bytes([len(data)]) + data
+
+    return write
+
+
+def _text(value: Any) -> bytes:
     if value is None:
         return b"\xff\xff"
-    return struct.pack("<H", len(value)) + value.encode("ascii")
+    data = str(value).encode("utf-16le")
+    return struct.pack("<H", len(data)) + data
 
 
 def _without_headers(data: bytes) -> bytes:
@@ -220,19 +264,33 @@ def _arguments(data: bytes) -> Iterator[int | str | None]:
             length = data[at + 2]
             yield int.from_bytes(data[at + 3 : at + 3 + length], "little") if length else None
             at += 3 + length
+            continue
+        code = "utf-16le" if kind == NVARCHAR else "ascii"
+        (most,) = struct.unpack_from("<H", data, at + 1)
+        at += 8
+        if most == 0xFFFF:  # of any length, in parts
+            at, text = _parts(data, at + 8)
+            yield text.decode(code)
         else:
-            (length,) = struct.unpack_from("<H", data, at + 8)
-            text = data[at + 10 : at + 10 + (0 if length == 0xFFFF else length)]
-            code = "utf-16le" if kind == NVARCHAR else "ascii"
+            (length,) = struct.unpack_from("<H", data, at)
+            text = data[at + 2 : at + 2 + (0 if length == 0xFFFF else length)]
             yield None if length == 0xFFFF else text.decode(code)
-            at += 10 + len(text)
+            at += 2 + len(text)
 
 
-def _after_columns(data: bytes) -> int:
-    """Where the rows of a bulk insert begin."""
+def _parts(data: bytes, at: int) -> tuple[int, bytes]:
+    found = b""
+    while length := struct.unpack_from("<I", data, at)[0]:
+        found += data[at + 4 : at + 4 + length]
+        at += 4 + length
+    return at + 4, found
+
+
+def _after_columns(data: bytes) -> tuple[int, int]:
+    """Where the rows of a bulk insert begin, and the number of columns, all of texts."""
     at = 3
-    for _ in range(struct.unpack_from("<H", data, 1)[0]):
-        kind = data[at + 6]
-        at += 7 + {INT: 1, DATETIME: 1, DECIMAL: 3}.get(kind, 7)
+    (count,) = struct.unpack_from("<H", data, 1)
+    for _ in range(count):
+        at += 14
         at += 1 + 2 * data[at]
-    return at
+    return at, count

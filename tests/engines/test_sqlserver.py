@@ -13,14 +13,18 @@ import pytest
 import sqlglot
 from native_client import Native
 from sqlglot import exp
-from tds_stand_in import Failure, Row, StandIn
+from tds_stand_in import Failure, Row, Rows, StandIn
+from tsql_stand_in import Databases
+from typer.testing import CliRunner
 
 from engines.sqlserver.explain import translate
 from engines.sqlserver.server import SqlServer
 from engines.sqlserver.waits import event_of
 from harness import paths, registry
+from harness.cli.app import app
+from harness.drivers.hammerdb.dialect import target_of
 from harness.engine import EngineVersion
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.experiment.preflight import _untested
 from harness.sql_files import created, statements
 from harness.store import verified
@@ -208,3 +212,49 @@ def test_a_plan_has_own_times_that_add_up() -> None:
     assert own == [2, 8, 30, 40, 20] and sum(own) == 100
     assert (scan.relation, scan.rows, seek.relation, seek.lookups) == ("orders", 15, "lineitem", 15)
     assert plan.outside_ns == {"planning": 5 * MS, "executor": 3 * MS, "client": 22 * MS}
+
+
+@pytest.fixture
+def databases(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Databases]:
+    """A stand-in that executes batches and bulk inserts, at ``env``."""
+    found = Databases(lab.directory("databases"))
+    with StandIn(Answers(), found.query, found.insert) as stand_in:
+        monkeypatch.setenv("HARNESS_DSN", f"mssql://u:secret@127.0.0.1:{stand_in.port}/master")
+        yield found
+
+
+def test_hammerdb_fills_a_database_of_ours_which_has_no_table_yet(
+    databases: Databases, lab: Any
+) -> None:
+    engine = lab.engine("sqlserver", options={"dsn": "env"})
+    engine.start()
+    assert engine.prepared("tpcc-1") is None
+    engine.prepare("tpcc-1")
+    found = target_of(engine)
+    assert (found.dialect, found.database) == ("mssqls", "tierbench_tpcc_1")
+    assert databases.query(found.database, "select name from sys.objects") == Rows(
+        ["type", "name"], [("view", "tierbench_mark")]
+    )
+    databases.query(found.database, "create table warehouse (w_id int)")  # as HammerDB does
+    engine.mark_prepared("tpcc-1", {"driver": "it's"})
+    assert engine.prepared("tpcc-1") == {"driver": "it's"}
+    databases.query(found.database, "create table mine (k int)")
+    with pytest.raises(RunFailed, match="mine"):
+        engine.prepare("tpcc-1")
+    databases.query(found.database, "drop table mine")
+    engine.prepare("tpcc-1")
+    engine.kill()
+
+
+@pytest.mark.slow
+def test_verification_passes_what_is_right_and_records_nothing_after_a_failure(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The stand-in has no procedures."""
+    monkeypatch.setattr(paths, "data_root", lambda: tmp_path)
+    done = CliRunner().invoke(app, ["engines", "verify", "sqlserver", "--dsn", "env", "--json"])
+    assert done.exit_code == 1, done.output
+    found = {check["name"]: check["result"] for check in json.loads(done.stdout)["checks"]}
+    assert (found["tpch-answers"], found["tpcc-conditions"]) == ("passed", "failed")
+    assert "secret" not in done.output
+    assert not verified.verified("sqlserver", FACTORY.available({"dsn": "env"}, Path()))

@@ -12,8 +12,12 @@ from harness.errors import UsageError, unknown
 
 #: The Tcl package that its virtual users load, by the word of ``dbset db``, with which the keys
 #: of its dictionary begin, too.
-LIBRARIES = {"pg": "Pgtcl", "mysql": "mysqltcl", "maria": "mariatcl"}
-_INNODB = ("mysql", "maria")
+LIBRARIES = {"pg": "Pgtcl", "mysql": "mysqltcl", "maria": "mariatcl", "mssqls": "tdbc::odbc"}
+_INNODB, MSSQLS = ("mysql", "maria"), "mssqls"
+#: Its names of Microsoft's ODBC drivers, the newest first; the sources name the first one.
+ODBC_DRIVERS = tuple(f"ODBC Driver {release} for SQL Server" for release in (18, 17))
+#: There it needs nothing but an empty database, and makes only tables and procedures in it.
+_EXTERNAL = (MSSQLS,)
 #: Differences of its stored procedures from the specification, by its word for the server: up to
 #: which major release, clause, and text. Others, of all releases: docs/hammerdb.md.
 _DIFFERENCES: tuple[tuple[tuple[str, ...], int, str, str], ...] = (
@@ -36,6 +40,13 @@ _DIFFERENCES: tuple[tuple[tuple[str, ...], int, str, str], ...] = (
         "2.6.2.2",
         "Order-Status by last name takes the customer after the middle one",
     ),
+    (
+        (MSSQLS,),
+        6,
+        "2.5.2.2",
+        "Payment writes C_CREDIT into C_DATA of customers with good credit",
+    ),
+    ((MSSQLS,), 6, "2.7.4.2", "Delivery adds amounts as whole numbers"),
 )
 #: What goes through HammerDB's scripts unquoted several times, and comes out as it was.
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,~-]+")
@@ -48,7 +59,8 @@ class Target:
     ``dialect``: its word for the server (:data:`LIBRARIES`). ``host``: a name, an address, or
     the folder of PostgreSQL's socket. ``socket``: the path of MySQL's or MariaDB's, which goes
     before host and port. ``database``: what is built into; it may exist, without tables.
-    ``password`` is not in its repr.
+    ``password`` is not in its repr. ``ca``: the file of the authority that signed the server's
+    certificate; empty: no encryption.
     """
 
     dialect: str
@@ -58,6 +70,12 @@ class Target:
     password: str
     database: str
     socket: str | None = None
+    ca: str = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where the ODBC driver, or its OpenSSL, finds the authority; it has no setting for it."""
+        return {"SSL_CERT_FILE": self.ca} if self.ca else {}
 
     def __repr__(self) -> str:
         where = self.socket or f"{self.host}:{self.port}"
@@ -67,8 +85,8 @@ class Target:
 def drivable(engine: Engine) -> str:
     """Return HammerDB's name of the engine; UsageError where HammerDB cannot or must not drive it.
 
-    It wants to make users and databases and fills whatever schema comes first, so that it is
-    let loose only on a server of our own.
+    On most servers it makes users and databases and fills whatever schema comes first, so there it
+    is let loose only on a server of our own.
     """
     if not engine.hammerdb_database:
         raise UsageError(
@@ -76,20 +94,23 @@ def drivable(engine: Engine) -> str:
             "HammerDB does not know this engine, or its engine here does not say so",
             "choose --driver loadgen, or another engine",
         )
-    if engine.kind != "managed":
+    word = engine.hammerdb_database
+    if engine.kind != "managed" and word not in _EXTERNAL:
         raise UsageError(
             f"driver hammerdb on an {engine.kind} {engine.name} server",
             "HammerDB alters users and owners and builds outside the schema that is ours",
             "choose --driver loadgen, or let the harness run the server",
         )
-    word = engine.hammerdb_database
     if word not in LIBRARIES:
         raise unknown(f"HammerDB on its database {word!r}", "it is not driven", word, LIBRARIES)
     return word
 
 
 def target_of(engine: Engine) -> Target:
-    """Return where HammerDB finds the started engine; UsageError as ``drivable``."""
+    """Return where HammerDB finds the engine: started, unless it is the user's own.
+
+    UsageError as ``drivable``.
+    """
     return target(drivable(engine), engine.native_connection())
 
 
@@ -115,6 +136,7 @@ def target(dialect: str, connection: Mapping[str, Any]) -> Target:
         password=str(connection["password"]),
         database=str(connection["database"]),
         socket=connection.get("socket"),
+        ca=str(connection.get("ca") or ""),
     )
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.drivers.hammerdb.dialect import LIBRARIES
+from harness.drivers.hammerdb.dialect import LIBRARIES, MSSQLS, ODBC_DRIVERS
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.supervise import programs, workdirs
@@ -48,8 +48,9 @@ _PACKAGES = {
     "huddle": "tcllib",
     "ticklecharts": None,
 }
-_LIBRARIES = {"mysqltcl": "mysqltcl"}
-
+_LIBRARIES = {"mysqltcl": "mysqltcl", "tdbc::odbc": "tcl8.6-tdbc-odbc"}
+#: The first release that can encrypt its connections to SQL Server.
+_ENCRYPTS = (4, 6)
 
 #: Begins the lines of :meth:`HammerDb.check`'s script, which HammerDB prints among its own.
 _LACKS = "lacks "
@@ -91,6 +92,10 @@ class HammerDb:
 
         HammerDB itself would say so only from its first virtual user, and then wait.
         """
+        if dialect == MSSQLS and self.version < _ENCRYPTS:
+            raise UsageError(
+                f"{self.name} on {dialect}", "it cannot encrypt its connection", _WHERE
+            )
         library = LIBRARIES[dialect]
         probe = "".join(
             f'if {{[catch {{package require {name}}} why]}} {{puts "{_LACKS}{name}: $why"}}\n'
@@ -105,15 +110,26 @@ class HammerDb:
                 "if {[info commands pg_connect] ne {} && [info commands pg_notice_handler] eq {}} "
                 f'{{puts "{_LACKS}Pgtcl: it has no pg_notice_handler"}}\n'
             )
+        if dialect == MSSQLS:
+            known = " && ".join(
+                f"![dict exists [::tdbc::odbc::drivers] {{{name}}}]" for name in ODBC_DRIVERS
+            )
+            probe += (
+                "if {[info commands ::tdbc::odbc::drivers] ne {} && "
+                f'{known}}} {{puts "{_LACKS}{ODBC_DRIVERS[0]}: unixODBC does not know it"}}\n'
+            )
         if lacking := self._lacking(probe, credentials):
-            names = {line.split(":")[0] for line in lacking}
-            debs = {d for n, d in {**_PACKAGES, **_LIBRARIES}.items() if n in names and d}
+            names = {line.partition(": ")[0] for line in lacking}
+            debian = {**_PACKAGES, **_LIBRARIES} if self.version[0] < _TCL_9 else {}
+            debs = {deb for name, deb in debian.items() if name in names and deb}
             install = f"on Debian: apt-get install {' '.join(sorted(debs))}; " if debs else ""
+            if ODBC_DRIVERS[0] in names:
+                install = "install Microsoft's msodbcsql18 and unixODBC; "
             raise UsageError(
                 f"{self.name} on {dialect} with {self.tclsh or self.home / _PROGRAM}",
                 "; ".join(lacking),
-                f"{install if self.version[0] < _TCL_9 else ''}a release archive brings them all, "
-                "and docs/hammerdb.md says where the others come from",
+                f"{install}a release archive brings all packages of Tcl, and docs/hammerdb.md says "
+                "where others come from",
             )
 
     def _lacking(self, script: str, credentials: Credentials | None) -> list[str]:

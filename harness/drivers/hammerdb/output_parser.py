@@ -34,10 +34,10 @@ _FAILED = re.compile(
     r"FINISHED FAILED|(.*exists but is not empty.*)|(the .* connection to .* could not be.*)"
     r"|(Monitor failed to notify ready state.*)"
 )
-#: What InnoDB says when a transaction is to be tried again, by its error number.
+#: What InnoDB, or SQL Server, says when a transaction is to be tried again, by its error number.
 _TRANSIENT = {
     "1213": re.compile(r"Deadlock found", re.IGNORECASE),
-    "1205": re.compile(r"Lock wait timeout exceeded", re.IGNORECASE),
+    "1205": re.compile(r"Lock wait timeout exceeded|was deadlocked on", re.IGNORECASE),
     "1020": re.compile(r"Record has changed since last read", re.IGNORECASE),
 }
 

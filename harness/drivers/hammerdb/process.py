@@ -143,7 +143,7 @@ class _Conversation(ClientProgram):
             process = clients.processes.spawn(
                 [*hammerdb.argv, str(path)],
                 cwd=hammerdb.home,
-                env=hammerdb.environment(folder),
+                env={**hammerdb.environment(folder), **target.environment},
                 log=folder / STDERR,
                 credentials=user,
                 capped=False,

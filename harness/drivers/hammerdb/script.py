@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.drivers.hammerdb.dialect import Target
+from harness.drivers.hammerdb.dialect import LIBRARIES, MSSQLS, ODBC_DRIVERS, Target
 from harness.errors import UsageError
 
 _POSTGRES = "pg"
 _MINUTE_NS = 60 * 10**9
 #: HammerDB's own bound on virtual users that build.
 _MOST_BUILDERS = 1024
+#: Has it use the first driver that unixODBC knows; it has no such list of its own.
+_ODBC_DRIVER = (
+    f"package require {LIBRARIES[MSSQLS]}; "
+    f"foreach driver {{{' '.join(f'{{{name}}}' for name in ODBC_DRIVERS)}}} "
+    "{if {[dict exists [::tdbc::odbc::drivers] $driver]} "
+    "{diset connection mssqls_linux_odbc $driver; break}}"
+)
 
 
 @dataclass(frozen=True)
@@ -95,8 +102,20 @@ def _script(target: Target, settings: dict[str, str], commands: list[str]) -> st
 def _settings(target: Target, settings: dict[str, str]) -> Iterator[str]:
     connection = {"host": target.host, "port": str(target.port)}
     tpcc = {"user": target.user, "dbase": target.database, **settings}
-    passwords = ["pass"]
-    if target.dialect == _POSTGRES:
+    passwords = {"pass": "tpcc"}
+    if target.dialect == MSSQLS:
+        yield _ODBC_DRIVER
+        connection = {
+            "linux_server": f"{target.host},{target.port}",
+            "linux_authent": "sql",
+            "uid": target.user,
+            "encrypt_connection": _boolean(bool(target.ca)),
+            "trust_server_cert": "false",
+        }
+        # The program bcp would take the password as an argument.
+        tpcc = {"dbase": target.database, "use_bcp": "false", **settings}
+        passwords = {"pass": "connection"}
+    elif target.dialect == _POSTGRES:
         connection["sslmode"] = "disable"
         # Procedures (from release 11), not its default, functions: to those 4.12 passes the
         # customer's last name wrongly, and they find no customer.
@@ -105,7 +124,7 @@ def _settings(target: Target, settings: dict[str, str]) -> Iterator[str]:
             "defaultdbase": target.database,
             "storedprocs": "true",
         }
-        passwords.append("superuserpass")
+        passwords["superuserpass"] = "tpcc"
     elif target.socket is None:
         connection["socket"] = "null"
     else:  # it is used where the host is this one
@@ -115,8 +134,8 @@ def _settings(target: Target, settings: dict[str, str]) -> Iterator[str]:
     for name, value in tpcc.items():
         yield f"diset tpcc {target.dialect}_{name} {{{value}}}"
     yield "rename putscli putscli_aloud; proc putscli args {}"
-    for name in passwords:
-        yield f"diset tpcc {target.dialect}_{name} {{{target.password}}}"
+    for name, part in passwords.items():
+        yield f"diset {part} {target.dialect}_{name} {{{target.password}}}"
     yield "rename putscli {}; rename putscli_aloud putscli"
 
 

@@ -42,7 +42,8 @@ class HammerDbDriver(LoadingDriver):
     unseeded: ClassVar[str] = "HammerDB's users draw from generators that take no seed"
     not_kept: ClassVar[Mapping[int, str]] = {
         10: "HammerDB's Payment adds the amount to C_BALANCE (MySQL, MariaDB), or takes it from "
-        "a balance that it has read without a lock (PostgreSQL)",
+        "a balance that it has read without a lock (PostgreSQL); its Delivery adds amounts as "
+        "whole numbers (SQL Server)",
         11: "HammerDB's Delivery does not count in C_DELIVERY_CNT",
         12: "HammerDB's Payment does not add to C_YTD_PAYMENT",
     }
@@ -53,6 +54,8 @@ class HammerDbDriver(LoadingDriver):
         installed = find()  # without it all else is in vain
         self.params.refuse_changed(_LOADGEN_ONLY, "hammerdb")
         _timed(self.params)
+        if engine.kind == "external":
+            target_of(engine)  # the user's login may have characters that it takes apart
         installed.check(dialect, unprivileged())
 
     def key(self) -> Mapping[str, Any]:
