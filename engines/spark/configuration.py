@@ -25,6 +25,10 @@ _MASTER = re.compile(r"spark://\S+|k8s://\S+|yarn")
 _HEAP_SHARE = 0.6
 #: Spark starts with no less.
 _LEAST_HEAP = 512 * MIB
+#: Of the smallest heap, for one table that a join broadcasts: Spark's own proportion, 10 MiB of the
+#: 1 GiB that is its default. The driver collects the table, and each executor holds it.
+_BROADCAST_SHARE, _MOST_BROADCAST = 0.01, 128 * MIB
+_DRIVER, _EXECUTOR = "spark.driver.memory", "spark.executor.memory"
 _LINE = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*")
 _SIZE = re.compile(r"(\d+)([kmgt]?)b?", re.I)
 _FACTORS = {"": MIB, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
@@ -54,22 +58,28 @@ def checked(context: EngineContext, installation: Installation) -> dict[str, str
         )
     memory = context.memory_limit_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     heap = max(_LEAST_HEAP, int(memory * _HEAP_SHARE))
-    settings = {"spark.driver.memory": f"{heap // MIB}M", **given}
+    settings = {_DRIVER: f"{heap // MIB}M", **given}
     if (heap := heap_bytes(settings)) >= memory:
         raise UsageError(
-            f"spark.driver.memory={settings['spark.driver.memory']}",
+            f"{_DRIVER}={settings[_DRIVER]}",
             f"the run may use {memory // MIB} MiB, in all",
             f"set less than {memory // MIB}M, or raise --memory-limit",
         )
-    return settings
+    if "master" in context.options:
+        heap = min(heap, _bytes(_EXECUTOR, settings.get(_EXECUTOR, "1g")))
+    broadcast = min(_MOST_BROADCAST, int(heap * _BROADCAST_SHARE))
+    return {"spark.sql.autoBroadcastJoinThreshold": f"{broadcast}B", **settings}
 
 
 def heap_bytes(settings: Mapping[str, str]) -> int:
     """Return the size of the driver's heap."""
-    text = settings["spark.driver.memory"]
+    return _bytes(_DRIVER, settings[_DRIVER])
+
+
+def _bytes(name: str, text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"spark.driver.memory={text}", "not a size", "write 4g or 512m")
+        raise UsageError(f"{name}={text}", "not a size", "write 4g or 512m")
     return int(match[1]) * _FACTORS[match[2].lower()]
 
 

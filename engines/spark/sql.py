@@ -53,7 +53,8 @@ _OF_A_START = {
     "spark.driver.port",
     "spark.sql.warehouse.dir",
 }
-#: A cluster without any executor for so long has no more to give.
+#: For how long a statement waits once a cluster's executors are all lost. Until the first one has
+#: registered, the limit of the start holds.
 _WITHOUT_EXECUTORS_S = 60
 
 

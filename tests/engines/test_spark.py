@@ -31,6 +31,7 @@ from harness.workloads.tpch.workload import WORKLOAD
 
 #: Of a driver with little memory; a sort of more rows than fit into it spills.
 SMALL = {"spark.driver.memory": "512M", "spark.sql.shuffle.partitions": "4"}
+CLUSTER = {"master": "spark://h:7077", "location": "file:///x"}
 SPILL = (
     "select count(*), max(h) from (select h, row_number() over (order by h) n "
     "from (select sha2(cast(id as string), 512) h from range(1500000))) where n % 2 = 0"
@@ -242,7 +243,23 @@ def test_a_setting_that_cannot_be_used_is_refused(lab: Lab, settings: Mapping[st
 
 
 def test_the_heap_is_within_the_memory_limit(lab: Lab) -> None:
-    assert lab.engine("spark")._settings == {"spark.driver.memory": "614M"}  # of 1 GiB
+    assert lab.engine("spark")._settings["spark.driver.memory"] == "614M"  # of 1 GiB
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "broadcast"),
+    [
+        ({"spark.driver.memory": "800M"}, {}, 8 << 20),
+        ({"spark.driver.memory": "800M", "spark.executor.memory": "600M"}, CLUSTER, 6 << 20),
+        ({"spark.driver.memory": "800M"}, CLUSTER, 8 << 20),
+        ({"spark.sql.autoBroadcastJoinThreshold": "5B"}, {}, 5),
+    ],
+)
+def test_no_table_is_broadcast_that_a_heap_has_no_room_for(
+    lab: Lab, settings: Mapping[str, str], options: Mapping[str, str], broadcast: int
+) -> None:
+    engine = lab.engine("spark", settings, options)
+    assert engine._settings["spark.sql.autoBroadcastJoinThreshold"] == f"{broadcast}B"
 
 
 @pytest.mark.parametrize(
@@ -509,3 +526,16 @@ def test_a_query_outlives_a_killed_worker_or_ends_with_the_reason(
         assert [found] == alone
     else:
         assert isinstance(found, RunFailed) and "executor" in found.context
+
+
+def test_a_cluster_that_has_no_executor_yet_has_lost_none(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers are gone."""
+    monkeypatch.setattr("engines.spark.sql._WITHOUT_EXECUTORS_S", 0)
+    monkeypatch.setattr("engines.spark.sql._WARM_UP", "select 1")  # which needs none
+    engine = open_cluster(cluster)
+    engine.start()
+    with pytest.raises(RunFailed, match="has registered"):
+        execute(engine, "select count(*) from range(1000)", timeout_s=2)
+    engine.kill()

@@ -39,7 +39,7 @@ public final class Driver {
     private final Tasks tasks = new Tasks();
     private SparkSession spark;
     private long withoutExecutorsNs;
-    private long lastExecutorNs = System.nanoTime();
+    private long lastExecutorNs;
     private boolean local;
 
     private Driver(PrintStream answers) {
@@ -130,14 +130,29 @@ public final class Driver {
         return ((Number) request.get("connection")).longValue();
     }
 
-    /** Why a cluster has had no executor for too long a time; null where it has one. */
-    synchronized String withoutExecutors() {
+    /** Whether there is an executor now; the driver's own of a local master counts. */
+    boolean hasExecutors() {
+        return local || spark.sparkContext().statusTracker().getExecutorInfos().length > 1;
+    }
+
+    /**
+     * Whether a statement under way since then has had no executor for too long a time, after all
+     * were lost; until the first one has registered, only the statement's own limit holds.
+     */
+    synchronized boolean withoutExecutors(long sinceNs) {
         long now = System.nanoTime();
-        boolean driverAlone = spark.sparkContext().statusTracker().getExecutorInfos().length <= 1;
-        if (local || !driverAlone) {
+        if (hasExecutors()) {
             lastExecutorNs = now;
         }
-        return now - lastExecutorNs > withoutExecutorsNs ? tasks.lastLoss() : null;
+        return tasks.lastLoss() != null
+                && now - Math.max(lastExecutorNs, sinceNs) > withoutExecutorsNs;
+    }
+
+    /** Why there is no executor. */
+    String whyWithoutExecutors() {
+        String loss = tasks.lastLoss();
+        return "no executor of the cluster "
+                + (loss == null ? "has registered" : "is left: " + loss);
     }
 
     private Map<String, String> configuration() {

@@ -61,8 +61,9 @@ final class Session {
                 watches.add(driver.timer.schedule(
                         () -> cancel("timeout"), ms, TimeUnit.MILLISECONDS));
             }
+            long begunNs = System.nanoTime();
             watches.add(driver.timer.scheduleWithFixedDelay(
-                    this::endWithoutExecutors, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS));
+                    () -> endWithoutExecutors(begunNs), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS));
             return run((String) request.get("sql"), request.get("op").equals("explain"));
         } catch (Exception error) {
             if (spark.sparkContext().isStopped()) {
@@ -70,6 +71,9 @@ final class Session {
             }
             String why = cancelled();
             if ("timeout".equals(why)) {
+                if (!driver.hasExecutors()) {
+                    throw new IllegalStateException(driver.whyWithoutExecutors());
+                }
                 return Map.of("timeout", true);
             }
             throw why == null ? error : new IllegalStateException(why, error);
@@ -119,10 +123,9 @@ final class Session {
         spark.sparkContext().clearJobGroup();
     }
 
-    private void endWithoutExecutors() {
-        String why = driver.withoutExecutors();
-        if (why != null) {
-            cancel("no executor of the cluster is left: " + why);
+    private void endWithoutExecutors(long begunNs) {
+        if (driver.withoutExecutors(begunNs)) {
+            cancel(driver.whyWithoutExecutors());
         }
     }
 

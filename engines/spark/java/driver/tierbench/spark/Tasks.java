@@ -10,7 +10,7 @@ import org.apache.spark.scheduler.SparkListenerTaskEnd;
 /** Sums of what Spark reports of tasks as they end, failed ones too, and the last lost executor. */
 final class Tasks extends SparkListener {
     private final Map<String, Long> sums = new TreeMap<>();
-    private String lastLoss = "none has registered";
+    private String lastLoss;
 
     @Override
     public synchronized void onTaskEnd(SparkListenerTaskEnd end) {
@@ -32,7 +32,7 @@ final class Tasks extends SparkListener {
         lastLoss = "executor " + removed.executorId() + " was lost: " + removed.reason();
     }
 
-    /** The last loss of an executor. */
+    /** The last loss of an executor; null where none has been lost. */
     synchronized String lastLoss() {
         return lastLoss;
     }
