@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.drivers import pgbench, sysbench
 from harness.drivers.result import DriverResult, WindowCallbacks, WindowCounters
@@ -54,7 +54,22 @@ _ROW_BYTES = 260
 
 @dataclass(frozen=True)
 class _ScriptDriver(Driver):
+    """``client``: its program. ``package``: Debian's, which has it."""
+
     params: ClientParams
+    client: ClassVar[str]
+    package: ClassVar[str]
+
+    def program(self, engine: Engine) -> tuple[Path, str]:
+        """Return the program of the engine's installation, or of the machine, and its version."""
+        found = engine.client_program(self.client) or shutil.which(self.client)
+        if found is None:
+            raise UsageError(
+                f"driver {self.client}",
+                f"there is no {self.client} with {engine.name}, and none on the PATH",
+                f"apt-get install {self.package}, or use an installation of the engine that has it",
+            )
+        return Path(found), _version(Path(found))
 
     def scripts(self) -> list[Script]:
         """Read the scripts; UsageError where they have changed since the run was planned."""
@@ -91,6 +106,8 @@ class _ScriptDriver(Driver):
 class PgbenchDriver(_ScriptDriver):
     """pgbench of the server's installation, or the machine's."""
 
+    client, package = "pgbench", "postgresql-contrib"
+
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         if engine.sysbench_driver != "pgsql":
             raise UsageError(
@@ -104,15 +121,12 @@ class PgbenchDriver(_ScriptDriver):
                     "name FILE.sql, or FILE.sql@WEIGHT",
                 )  # fmt: skip
         self.scripts()
-        _version(_program(engine, "pgbench", "postgresql-contrib"))
+        self.program(engine)
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
-        engine = session.engine
-        program = _program(engine, "pgbench", "postgresql")
         return pgbench.drive(
-            program,
-            _version(program),
-            engine.native_connection(),
+            *self.program(session.engine),
+            session.engine.native_connection(),
             self.scripts(),
             self.offered(session.seed),
             session.clients(),
@@ -124,6 +138,8 @@ class PgbenchDriver(_ScriptDriver):
 @dataclass(frozen=True)
 class SysbenchDriver(_ScriptDriver, LoadingDriver):
     """sysbench as the machine has it installed."""
+
+    client = package = "sysbench"
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         if not engine.sysbench_driver or engine.kind != "managed":
@@ -151,7 +167,7 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
                 "leave them out: it prepares statements, and repeats after deadlocks",
             )  # fmt: skip
         self.scripts()
-        _version(_program(engine, "sysbench", "sysbench"))
+        self.program(engine)
 
     def key(self) -> Mapping[str, Any]:
         """What sysbench's own tables depend on."""
@@ -172,8 +188,8 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
 
     def load(self, loading: Loading) -> dict[str, Any]:
         """Have the script's ``prepare`` make its tables, and analyse them."""
-        engine, program = loading.engine, _program(loading.engine, "sysbench", "sysbench")
-        script, version = self.scripts()[0], _version(program)
+        engine, script = loading.engine, self.scripts()[0]
+        program, version = self.program(engine)
 
         def fill(connection: Mapping[str, Any]) -> dict[str, int]:
             sysbench.prepare(
@@ -193,10 +209,9 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
         return {"driver": version, **self.key()}
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
-        engine, program = session.engine, _program(session.engine, "sysbench", "sysbench")
+        engine = session.engine
         return sysbench.drive(
-            program,
-            _version(program),
+            *self.program(engine),
             engine.sysbench_driver,
             engine.native_connection(),
             self.scripts()[0],
@@ -264,18 +279,6 @@ def _failures(driven: DriverResult) -> Iterable[RunWarning]:
                 f"{one.count} ended well",
                 hint="use --max-tries 10, or another isolation level",
             )
-
-
-def _program(engine: Engine, name: str, package: str) -> Path:
-    """Return the client program of the engine's installation, or of the machine."""
-    program = engine.client_program(name) or shutil.which(name)
-    if program is None:
-        raise UsageError(
-            f"driver {name}",
-            f"there is no {name} with {engine.name}, and none on the PATH",
-            f"apt-get install {package}, or use an installation of the engine that has it",
-        )
-    return Path(program)
 
 
 def _version(program: Path) -> str:
