@@ -431,9 +431,9 @@ def clustered(cluster: Cluster, source: Path) -> Iterator[Any]:
     engine.kill()
 
 
-def open_cluster(cluster: Cluster) -> Any:
+def open_cluster(cluster: Cluster, **settings: str) -> Any:
     given = registry.engine("spark").settings_of_file(cluster.options, Path()).values
-    return cluster.lab.engine("spark", {**given, **EXECUTORS}, cluster.options)
+    return cluster.lab.engine("spark", {**given, **EXECUTORS, **settings}, cluster.options)
 
 
 def executors(cluster: Cluster) -> list[int]:
@@ -531,10 +531,10 @@ def test_a_query_outlives_a_killed_worker_or_ends_with_the_reason(
 def test_a_cluster_that_has_no_executor_yet_has_lost_none(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its workers are gone."""
+    """No worker has room for one."""
     monkeypatch.setattr("engines.spark.sql._WITHOUT_EXECUTORS_S", 0)
-    monkeypatch.setattr("engines.spark.sql._WARM_UP", "select 1")  # which needs none
-    engine = open_cluster(cluster)
+    monkeypatch.setattr("engines.spark.sql._WARM_UP", "set a = b")  # which needs none
+    engine = open_cluster(cluster, **{"spark.executor.memory": "2g"})
     engine.start()
     with pytest.raises(RunFailed, match="has registered"):
         execute(engine, "select count(*) from range(1000)", timeout_s=2)
