@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from harness.store.result import Metric
 
 _LABELLED = re.compile(r"(?P<name>[^\[\]]+)\[(?P<labels>[^\[\]]*)\]")
-_UNITS = {"bytes": "B", "ns": "ns"}
+_UNITS = {"bytes": "B", "ns": "ns", "j": "J"}
 
 
 def labelled(name: str, **labels: str) -> str:
@@ -31,7 +31,7 @@ def split(counter: str) -> tuple[str, dict[str, str]]:
 
 
 def unit_of(counter: str) -> str:
-    """The unit a counter's name ends in: ``B``, ``ns``, ``B/s``, else ``1`` (a count)."""
+    """The unit a counter's name ends in: ``B``, ``ns``, ``J``, ``B/s``, else ``1`` (a count)."""
     if split(counter)[0].endswith("_bytes_per_s"):
         return "B/s"
     return _UNITS.get(split(counter)[0].rpartition("_")[2], "1")

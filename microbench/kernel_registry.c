@@ -4,10 +4,10 @@
 #include <string.h>
 
 extern const struct mb_kernel mb_throughput, mb_latency, mb_chase, mb_chain, mb_log, mb_page,
-    mb_index;
+    mb_index, mb_pmdk;
 
 static const struct mb_kernel *const kernels[] = {
-    &mb_throughput, &mb_latency, &mb_chase, &mb_chain, &mb_log, &mb_page, &mb_index,
+    &mb_throughput, &mb_latency, &mb_chase, &mb_chain, &mb_log, &mb_page, &mb_index, &mb_pmdk,
 };
 
 const struct mb_kernel *mb_kernel_named(const char *name)

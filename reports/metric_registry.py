@@ -63,6 +63,10 @@ _METRICS = {
         for side, whose in _WHOSE.items()
     },
     **{
+        f"energy_per_{each}_j": MetricInfo(f"energy of the host per {each}", "part", "zone")
+        for each in ("transaction", "operation")
+    },
+    **{
         f"{each}_count": MetricInfo(f"{each}s done", "counter", each)
         for each in ("transaction", "operation")
     },
@@ -126,6 +130,7 @@ _METRICS = {
 
 #: Of counters that monitors give to a query and to the measured window alike.
 _COUNTERS = {
+    "energy_j": "energy of the host",
     "block_busy_ns": "time in which the device was busy",
     "block_queue_ns": "time of the device's requests, all together",
     "block_read_count": "the device's reads",

@@ -31,6 +31,9 @@ for_tests=(
   # microbench's compiled loops are read, and compiled for arm64 too.
   binutils:objdump gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc
   libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
+  # The microbenchmarks of PMDK.
+  libpmemlog1:/usr/lib/x86_64-linux-gnu/libpmemlog.so.1
+  libpmemobj1:/usr/lib/x86_64-linux-gnu/libpmemobj.so.1
   # RocksDB and VoltDB come by Maven, and the official YCSB client is built with it.
   maven:mvn default-jdk-headless:javac
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from ctypes.util import find_library
 from dataclasses import dataclass
 
 from harness.execution.environment import Environment
@@ -13,7 +14,7 @@ from harness.micro.model import Place
 from harness.micro.params import MicroParams
 from harness.micro.suite import cpus_and_more
 from harness.tiers.linux.kernel import LIVE, Kernel
-from harness.tiers.linux.model import Tier
+from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.tiers.linux.numa import Node, nodes
 from harness.tiers.resolve import free_now
 from harness.units import KIB, MIB
@@ -22,6 +23,8 @@ _CPU = "/sys/devices/system/cpu"
 #: Shares of what is free: of memory, since page tables, address rings and other processes
 #: want some; of a file system, so that it is not filled.
 _OF_MEMORY, _OF_FILES = 0.6, 0.8
+#: Loaded by the kernel pmdk (Debian: libpmem1, libpmemlog1, libpmemobj1).
+PMDK_LIBRARIES = ("pmem", "pmemlog", "pmemobj")
 #: Directories whose mapped files are the kernel's page cache.
 _PAGE_CACHED = ("block", "sector", "fs-nodax")
 _SIZE = re.compile(r"^(\d+)([KM]?)$")
@@ -37,7 +40,7 @@ class HostCapacity:
     with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
     or the tier's is not known: then ``dram_unbound``, Linux chooses a node for each page of DRAM.
     ``gigantic_free``: free pages of 1 GiB; None if unknown. ``interleave_ways``: over how many
-    DIMMs the tier is interleaved; None on none.
+    DIMMs the tier is interleaved; None on none. ``no_pmdk``: why PMDK cannot be called on the tier.
     """
 
     near: tuple[int, ...]
@@ -52,6 +55,7 @@ class HostCapacity:
     dram_unbound: bool = False
     gigantic_free: Mapping[Place, int] | None = None
     interleave_ways: int | None = None
+    no_pmdk: str = ""
 
 
 def capacity_of(
@@ -81,12 +85,21 @@ def capacity_of(
         near_node=node,
         near_free_bytes=None if node is None else _of_nodes([node], every, memory),
         interleave_ways=tier.facts.interleave_ways,
+        no_pmdk=_no_pmdk(kind),
         dram_unbound=node is None and sum(one.memory_bytes > 0 for one in every) > 1,
         gigantic_free={
             "tier": _gigantic_free(tier.claim.nodes[0] if kind == "numa" else None, kernel),
             "dram": _gigantic_free(node, kernel),
         },
     )
+
+
+def _no_pmdk(kind: str) -> str:
+    """Why microbench cannot call PMDK, whose pools are files; empty where it can."""
+    if kind not in DIRECTORY_KINDS:
+        return f"a tier of kind {kind} has no files"
+    missing = [name for name in PMDK_LIBRARIES if find_library(name) is None]
+    return f"{', '.join(f'lib{name}' for name in missing)} missing" if missing else ""
 
 
 def _gigantic_free(node: int | None, kernel: Kernel) -> int:

@@ -26,8 +26,8 @@ _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")
 #: Rates with their units, and the kinds that report them.
 _RATES = {
-    "bandwidth_bytes_per_second": ("B/s", ("throughput", "chain", "log", "page", "index")),
-    "operations_per_second": ("1/s", ("chain", "log", "page", "index")),
+    "bandwidth_bytes_per_second": ("B/s", ("throughput", "chain", "log", "page", "index", "pmdk")),
+    "operations_per_second": ("1/s", ("chain", "log", "page", "index", "pmdk")),
 }
 #: Of an index, among its facts.
 _COUNTED = ("flushes_per_write", "fences_per_write", "redundant_flushes_per_write")

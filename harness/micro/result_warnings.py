@@ -26,7 +26,8 @@ _MINOR_NS, _MAJOR_NS, _FAULTING = 250, 10_000, 0.005
 _WORST = 3
 #: Kinds that report rates, and the time below which they are doubtful: threads look at the
 #: clock, and whether another one has ended, up to 400 µs apart.
-_RATED, _LEAST_WINDOW_NS = ("throughput", "chain", "log", "page", "index"), 10_000_000
+_RATED = ("throughput", "chain", "log", "page", "index", "pmdk")
+_LEAST_WINDOW_NS = 10_000_000
 #: Steps of the clock from which on a percentile of some 100 ns is off by more than 2 %.
 _STAMP_STEP_NS = 2.0
 #: So far the core's clock may move between the repeats of a configuration.

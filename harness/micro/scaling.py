@@ -12,15 +12,17 @@ from harness.errors import UsageError
 from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED
-from harness.micro.model import Axis, Job, Measurement, Numa, Pages, Place, Suite
+from harness.micro.model import Axis, Job, Measurement, Pages, Place, Suite
 from harness.micro.params import MicroParams, chosen
-from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, warnings_of
+from harness.micro.scaling_warnings import LEFT_OUT, Steps, warnings_of
 from harness.native_programs import index_library
 from harness.units import GIB, MIB, format_bytes
 from harness.warnings import RunWarning
 
 #: A target of the program: a place, and for DRAM its pages.
 TargetKey = tuple[Place, Pages]
+#: The kind of job that calls PMDK.
+_PMDK = "pmdk"
 #: Keys of an index job that have no meaning for a library's index.
 _OF_OUR_INDEXES = ("flush", "fence", "discipline", "binary")
 
@@ -120,8 +122,9 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
             "it measures no index",
             "leave the library out, or name a suite such as bento/fig2",
         )
-    if limits.index_library or any("binary" in job.keys for job in suite.jobs()):
-        # A library has memory or files of its own.
+    if limits.index_library or any(
+        "binary" in job.keys or job.kind == _PMDK for job in suite.jobs()
+    ):  # A library has memory or files of its own.
         halves: dict[Place, int] = {place: n // 2 for place, n in capacity.bytes_free.items()}
         capacity = replace(capacity, bytes_free=halves)
     _, limited, threaded, sized = _fitted(requested, capacity, limits)
@@ -130,8 +133,8 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
         unique.setdefault(_done(one) if limits.index_library else one.configuration, one)
     kept = list(unique.values())
     left_out = {
-        numa: sum(any(job.numa == numa for job in one.jobs) for one in requested)
-        for numa in sorted(_lacking(capacity))
+        lacking: sum(any(lacking in _needs(job) for job in one.jobs) for one in requested)
+        for lacking in sorted(_lacking(capacity))
     }
     steps = Steps(left_out, limited, threaded, sized, kept)
     warnings = warnings_of(steps, capacity, limits)
@@ -193,25 +196,29 @@ def _gigantic(
 def _with_processors(
     measurements: Sequence[Measurement], capacity: HostCapacity
 ) -> list[Measurement]:
-    """Return the measurements whose near and far processors may be used."""
+    """Return the measurements whose near and far processors may be used, and PMDK."""
     lacking = _lacking(capacity)
     usable = []
     for one in measurements:
-        numa = next((job.numa for job in one.jobs if job.numa in lacking), None)
-        if numa is None:
+        needed = next((need for job in one.jobs for need in _needs(job) if need in lacking), None)
+        if needed is None:
             usable.append(one)
         elif one.needed:
             raise UsageError(
                 one.origin,
-                f"numa_pattern {numa}: {NO_PROCESSORS[numa].problem}",
-                NO_PROCESSORS[numa].hint,
+                f"numa_pattern {needed}: {LEFT_OUT[needed].problem}",
+                LEFT_OUT[needed].hint,
             )
     return usable
 
 
-def _lacking(capacity: HostCapacity) -> set[Numa]:
-    processors: dict[Numa, tuple[int, ...]] = {"near": capacity.near, "far": capacity.far}
-    return {numa for numa, cpus in processors.items() if not cpus}
+def _needs(job: Job) -> tuple[str, ...]:
+    return (job.numa, job.kind) if job.kind == _PMDK else (job.numa,)
+
+
+def _lacking(capacity: HostCapacity) -> set[str]:
+    here = {"near": capacity.near, "far": capacity.far, _PMDK: not capacity.no_pmdk}
+    return {need for need, found in here.items() if not found}
 
 
 def _whole(one: Measurement) -> Measurement:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED
-from harness.micro.model import Measurement, Numa
+from harness.micro.model import Measurement
 from harness.micro.params import MicroParams
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
@@ -17,7 +17,7 @@ _ADDRESS_BYTES, _ADDRESS_SHARE = 8, 0.01
 #: Below this many last-level caches, a large part of a range is cached.
 _CACHES = 4
 #: Of configurations that were left out since no near, or no far processor may be used.
-NO_PROCESSORS: Mapping[Numa, RunWarning] = {
+LEFT_OUT: Mapping[str, RunWarning] = {
     "near": RunWarning(
         code="no-near-processors",
         problem="no processor near the tier may be used",
@@ -29,6 +29,12 @@ NO_PROCESSORS: Mapping[Numa, RunWarning] = {
         problem="no processor far from the tier may be used",
         context="",
         hint="measure on a host with several NUMA nodes, and let --cpus name processors of them",
+    ),
+    "pmdk": RunWarning(
+        code="no-pmdk",
+        problem="PMDK cannot be called on the tier",
+        context="",
+        hint="install it (Debian: apt install libpmemlog1 libpmemobj1) and name a tier with files",
     ),
 }
 #: Problem and hint of all others, by code.
@@ -92,12 +98,12 @@ _BLOCK_BYTES, _STRIPE_BYTES = 4096, 24576
 class Steps:
     """A suite's measurements after each step of scaling it.
 
-    ``left_out``: number of configurations without near, and without far processors. ``limited``
+    ``left_out``: number of configurations by what they lack (near, far, pmdk). ``limited``
     (as the command line wants), ``threaded`` and ``sized`` go side by side; of ``sized`` ``kept``
     are measured.
     """
 
-    left_out: Mapping[Numa, int]
+    left_out: Mapping[str, int]
     limited: Sequence[Measurement]
     threaded: Sequence[Measurement]
     sized: Sequence[Measurement]
@@ -128,8 +134,8 @@ def warnings_of(
     }
     return (
         *(
-            replace(NO_PROCESSORS[numa], context=f"{counted(count, 'configuration')} left out")
-            for numa, count in steps.left_out.items()
+            replace(LEFT_OUT[lacking], context=_left_out(lacking, count, capacity))
+            for lacking, count in steps.left_out.items()
             if count
         ),
         *(
@@ -141,6 +147,11 @@ def warnings_of(
 
 
 # The context of each warning; empty where there is nothing to warn of --------------
+
+
+def _left_out(lacking: str, count: int, capacity: HostCapacity) -> str:
+    why = f": {capacity.no_pmdk}" if lacking == "pmdk" else ""
+    return f"{counted(count, 'configuration')} left out{why}"
 
 
 def _fewer_threads(before: Sequence[Measurement], after: Sequence[Measurement]) -> str:

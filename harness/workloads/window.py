@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from harness import hdr
-from harness.counters import bandwidths, counter_metrics
+from harness.counters import bandwidths, counter_metrics, split
 from harness.drivers.result import (
     DriverResult,
     Operation,
@@ -114,6 +114,7 @@ def window_metrics(
             for at, count in zip(("begin", "end"), driven.outstanding_count or (), strict=False)
         ),
         *_cpu(driven, counters, nouns, inside),
+        *_energy(driven, counters, nouns),
         Metric("window_duration_ns", "ns", "none", value=driven.window_ns),
         *counter_metrics("window_", {}, window),
     ]
@@ -141,6 +142,15 @@ def _cpu(
     for side, each_ns in spent.items():
         whose = "process" if inside else side
         yield Metric(f"{whose}_cpu_per_{nouns.operation}_ns", "ns", "lower", value=each_ns)
+
+
+def _energy(driven: DriverResult, counters: Mapping[str, float], nouns: Nouns) -> Iterator[Metric]:
+    """Yield the host's energy for each operation, where RAPL counts it (monitor ``energy``)."""
+    for counter, joules in counters.items():
+        name, labels = split(counter)
+        if name == "energy_j" and driven.done_count:
+            each = joules / driven.done_count
+            yield Metric(f"energy_per_{nouns.operation}_j", "J", "lower", labels, value=each)
 
 
 def explain_window(

@@ -284,6 +284,26 @@ class CallFinding(Finding):
 
 
 @dataclass(frozen=True)
+class PlannerFinding(Finding):
+    """A page read at random over one of a scan: ``rows`` are both, in ns."""
+
+    rows: tuple[float, float]
+
+    @property
+    def answer(self) -> str:
+        random_ns, scanned_ns = self.rows
+        return f"random_page_cost {max(1.0, random_ns / scanned_ns):.3g}"
+
+    @property
+    def figures(self) -> str:
+        random_ns, scanned_ns = self.rows
+        return (
+            f"where seq_page_cost is 1: {format_ns(random_ns)} for 8 KiB at a random place, "
+            f"{format_ns(scanned_ns)} in sequential reads of 128 KiB; of pages that are not cached"
+        )
+
+
+@dataclass(frozen=True)
 class CachedFinding(Finding):
     """What is the cache's and not the tier's: ``rows`` are measurements."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from harness.units import counted, format_bytes
+from harness.units import NS_PER_S, counted, format_bytes
 from reports.micro.card_words import (
     CachedFinding,
     CallFinding,
@@ -17,11 +17,12 @@ from reports.micro.card_words import (
     LoadedFinding,
     PersistFinding,
     PersistRow,
+    PlannerFinding,
     Spread,
     TailFinding,
     TimesFinding,
 )
-from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, Device, Point, best
+from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, RATE, Device, Point, best
 from reports.micro.practices import card_trials
 from reports.micro.questions import (
     Instructions,
@@ -76,6 +77,7 @@ def findings(device: Device) -> list[Finding]:
         *_tail(device),
         *_queues(curves),
         *_calls(device),
+        *_planner(device),
         *_left_out(device),
     ]
 
@@ -261,6 +263,16 @@ def _calls(device: Device) -> Iterator[Finding]:
             f"{point['access_size_bytes']} B{past}{each}",
             (point,),
         )
+
+
+def _planner(device: Device) -> Iterator[Finding]:
+    """A planner's costs by the tier's own times."""
+    pages = device.select(MEAN, measurement="random_page")
+    scans = device.select(RATE, measurement="sequential_read", queue_depth=("", "1"))
+    if pages and scans:
+        page_bytes = pages[0].number("access_size_bytes")
+        scanned_ns = page_bytes * NS_PER_S / best(scans).median
+        yield PlannerFinding("Planner costs, PostgreSQL", (best(pages).median, scanned_ns))
 
 
 def _left_out(device: Device) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ def capacity(
         in_memory=True,
         pages_matter=True,
         llc_bytes=32 * MIB,
+        no_pmdk="a tier of kind numa has no files",
     )
 
 

@@ -97,6 +97,18 @@ def test_far_configurations_want_a_second_socket_and_say_so_without_one(name):
     assert [f.code for f in one.warnings].count("no-far-processors") == 1
 
 
+def test_without_pmdk_its_configurations_are_left_out_and_counted():
+    loaded = load_suite(find_suite("pmem-io-primitives/fig6"), HERE)
+    there, missing = (
+        scale(loaded, replace(capacity(), no_pmdk=why), overrides())
+        for why in ("", "libpmemlog missing")
+    )
+    assert len(there.measurements) - len(missing.measurements) == 6
+    (warning,) = [one for one in missing.warnings if one.code == "no-pmdk"]
+    assert "libpmemlog missing" in warning.context
+    assert not [one for one in there.warnings if one.code == "no-pmdk"]
+
+
 def test_a_matrix_is_a_cross_product_with_the_last_key_fastest():
     assert configurations(
         "  m: {matrix: {kernel: [load, ntstore+sfence], access: [64, 4KiB]},"

@@ -6,6 +6,7 @@ That recovery survives a cut at any word is what the C tests try (test_log.c, te
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -229,3 +230,19 @@ def test_an_update_flushes_as_its_discipline_says(
 def test_an_update_of_fast_fair_shifts_entries_as_an_insert_does(microbench: Run):
     (job,) = jobs(microbench(TARGETS, measured(index("fast_fair", "a", "designed"))))
     assert job["facts"]["flushes_per_write"] > 1
+
+
+@pytest.mark.parametrize(
+    ("call", "read", "written"),
+    [("log_append", 0, 64), ("tx_add", 64, 0), ("copy_ntstore", 64, 64), ("copy_clwb", 64, 64)],
+)
+def test_pmdk_is_called_on_a_pool_that_leaves_nothing(
+    microbench: Run, tmp_path: Path, call: str, read: int, written: int
+):
+    target = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 32 * MIB}}
+    job = {"kind": "pmdk", "call": call, "entry_bytes": 64, "sample_every": 10}
+    (found,) = jobs(microbench(target, measured(job)))
+    assert (found["read_bytes"], found["written_bytes"]) == (2000 * read, 2000 * written)
+    assert HdrHistogram.decode(found["latency_hdr"]).get_total_count() == 200
+    assert found["durable"] == "no"
+    assert list(tmp_path.iterdir()) == []

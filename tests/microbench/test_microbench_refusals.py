@@ -57,6 +57,7 @@ PAGE = {"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 1}
         ("steps[0]: range_bytes",
          chain("rd_512", dependent=True, pattern="strided", threads=2, second=SECOND)),
         ("steps[0]", chain("w_64_cache", dependent=True)),
+        ("call", {"kind": "pmdk", "call": "log_append", "entry_bytes": 64}),
         ("mix[0]: share", {"kind": "chain", "dependent": True, "mix": [{"share": 0, "steps": []}]}),
         ("mix[0]: steps", {"kind": "chain", "dependent": True, "mix": [{"share": 1}]}),
         ("steps, mix", {**chain("r_64", dependent=True), "mix": []}),

@@ -25,7 +25,7 @@ from report_runs import Case, write
 from typer.testing import CliRunner, Result
 
 from harness.cli.app import app
-from reports.micro.card_words import CallFinding, KneeFinding, LoadedFinding
+from reports.micro.card_words import CallFinding, KneeFinding, LoadedFinding, PlannerFinding
 from reports.micro.figures import measurements
 from reports.micro.findings import findings
 from reports.micro.points import MEAN, devices
@@ -264,6 +264,18 @@ def test_logs_of_one_writer_and_of_several_are_told_apart(tmp_path: Path) -> Non
         for name in ("wal", "growing wal")
         for threads in ("", ", 4 threads")
     ]
+
+
+def test_a_planner_s_costs_are_a_random_page_over_one_of_a_scan(tmp_path: Path) -> None:
+    labels: dict[str, Any] = {"operation": "read", "queue_depth": 1}
+    page = rate("random_page", 1, 3, **labels, pattern="random", access_size_bytes=8192)
+    page |= {"name": MEAN, "unit": "ns", "better": "lower", "samples": [80_000.0] * 3}
+    scan = rate("sequential_read", 1, 3, **labels, pattern="sequential", access_size_bytes=131072)
+    scan |= {"samples": [8192 / 20e-6] * 3}
+    (device,) = devices([micro_run(tmp_path, [page, scan], suite="block-io")])
+    (found,) = (one for one in findings(device) if isinstance(one, PlannerFinding))
+    assert found.rows == pytest.approx((80_000, 20_000))
+    assert found.answer == "random_page_cost 4"
 
 
 # Files --------------------------------------------------------------------------

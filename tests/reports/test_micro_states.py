@@ -66,6 +66,34 @@ def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) 
     }
 
 
+def at_speed(root: Path, speed: str, write: float, read: float) -> StoredRun:
+    """Writes and reads of Figure 14 at a speed of the memory bus; the figures are made up."""
+    named: dict[str, Any] = {"pattern": "sequential", "threads": 32}
+    metrics = [
+        rate("bus_sequential_writes", write, 1, **KINDS["ntstore"], **named, access_size_bytes=512),
+        rate("bus_sequential_reads", read, 1, **KINDS["load"], **named, access_size_bytes=4096),
+    ]
+    run = micro_run(root, metrics, manifest_changes={"host.memory_speed": speed})
+    return with_suite(run, "perma-bench", ["fig14"])
+
+
+BUS_WRITES = ("apache_256 2133 over 2666 MT/s, bandwidth_ratio", "ntstore")
+BUS_READS = ("dram 2133 over 2666 MT/s, bandwidth_ratio", "bandwidth")
+
+
+def test_two_speeds_of_the_memory_bus_are_laid_next_to_the_papers(tmp_path: Path) -> None:
+    found = paper_cells(
+        at_speed(tmp_path, "2133 MT/s", 9.9, 80), at_speed(tmp_path, "2666 MT/s", 10, 100)
+    )
+    assert {*found[BUS_WRITES].values()} == {0.99}
+    assert {*found[BUS_READS].values()} == {0.8}
+
+
+def test_one_speed_of_the_memory_bus_names_the_other(tmp_path: Path) -> None:
+    (cell,) = paper_cells(at_speed(tmp_path, "2666 MT/s", 10, 100))[BUS_WRITES].values()
+    assert cell == Missing("needs", "a run of this tier with a bus of 2133 MT/s")
+
+
 def dimms(
     root: Path, ways: int | None, gb_per_s: float, threads: int = 32, read_by: int = 16
 ) -> StoredRun:

@@ -42,6 +42,16 @@ def test_a_server_s_time_of_a_few_ticks_is_no_time_of_a_transaction():
         assert found["client_cpu_per_transaction_ns"] == 1000
 
 
+def test_energy_is_that_of_each_transaction_by_zone():
+    driven = DriverResult("loadgen", "1", 10**9, {"payment": Operation(4)})
+    counters = {"energy_j[zone=package]": 100.0, "energy_j[zone=dram]": 8.0}
+    found = [m for m in window_metrics(driven, counters, NOUNS, []) if "energy_per" in m.name]
+    assert {m.labels["zone"]: (m.value, m.unit) for m in found} == {
+        "package": (25.0, "J"), "dram": (2.0, "J"),
+    }  # fmt: skip
+    assert {m.name for m in found} == {"energy_per_transaction_j"}
+
+
 def test_a_transaction_that_was_never_answered_has_no_times():
     """At a set rate its age is in the histogram: no latency of the server."""
     ages = Operation(0, unfinished_count=2, duration_hdr=recorded(10**10, 2 * 10**10))
