@@ -35,7 +35,7 @@ from harness.supervise.process import ProcessId as ProcessId
 from harness.supervise.starting import OWN_NETWORK as OWN_NETWORK
 from harness.supervise.starting import MemoryPolicy as MemoryPolicy
 from harness.supervise.starting import Process as Process
-from harness.supervise.starting import ProcessStarter as ProcessStarter
+from harness.supervise.supervisor import ProcessStarter as ProcessStarter
 from harness.supervise.user_files import Credentials as Credentials
 from harness.waits import WaitObserver
 from harness.warnings import RunWarning

@@ -29,6 +29,7 @@ from harness.monitors._guarded import GuardedMonitor
 from harness.progress import Progress
 from harness.store.checkpoint import Checkpoint
 from harness.store.result import Cached, Check, Metric
+from harness.store.spec import JsonObject
 from harness.supervise import silence
 from harness.supervise.process import process_identity
 from harness.tiers.traffic import TierTraffic
@@ -50,7 +51,7 @@ class Outcome:
 
     metrics: list[Metric]
     checks: list[Check]
-    artifacts: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: JsonObject = field(default_factory=dict)
     uncontrolled: Sequence[RunWarning] = ()
 
 

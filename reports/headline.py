@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 from harness import hdr
 from harness.store.result import Better
 from harness.store.runs import StoredRun
+from harness.store.spec import Json
 from reports.metric_registry import Load, headline_first, load_of, metric_info
 from reports.values import Quantity, duration_of, measured, measured_value
 
@@ -105,7 +106,7 @@ def headline(
 def _latency(
     runs: Sequence[StoredRun], comparable: Mapping[Quantity, Better], rate: SetRate
 ) -> Headline:
-    load = load_of(runs[0].spec.workload, _params(runs[0]))
+    load = load_of(runs[0].spec.workload, runs[0].spec.params)
     assert load is not None  # only a load has a rate
     main = main_operation(load, runs)
     found = {
@@ -121,8 +122,8 @@ def main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
 
     Of equal shares the first in the order of ``load.shares``.
     """
-    params = _params(runs[0])
-    shares = {name: float(params.get(key) or 0) for name, key in load.shares.items()}
+    params = runs[0].spec.params
+    shares = {name: _number(params.get(key)) for name, key in load.shares.items()}
     if any(shares.values()):
         return max(shares, key=lambda name: shares[name])
     counts = {
@@ -136,18 +137,13 @@ def main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
 
 
 def _set_rate(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> SetRate | None:
-    load = load_of(a[0].spec.workload, _params(a[0]))
+    load = load_of(a[0].spec.workload, a[0].spec.params)
     if load is None:
         return None
-    if any(_params(run).get(load.rate) for run in (*a, *b)):
+    if any(run.spec.params.get(load.rate) for run in (*a, *b)):
         return SetRate("option", _kept(load, a), _kept(load, b))
-    paced = all(_params(run).get("think_time") and _paced(load, run) for run in (*a, *b))
+    paced = all(run.spec.params.get("think_time") and _paced(load, run) for run in (*a, *b))
     return SetRate("think time") if paced else None
-
-
-def _params(run: StoredRun) -> Mapping[str, Any]:
-    params: Mapping[str, Any] = run.spec.params
-    return params
 
 
 def _kept(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
@@ -182,8 +178,8 @@ def _offered_per_s(load: Load, run: StoredRun) -> float | None:
     counted = measured_value(run, Quantity(load.offered))
     if counted is not None:
         return counted / load.per_s
-    rate = _params(run).get(load.rate)
-    return None if rate is None else float(rate)
+    rate = run.spec.params.get(load.rate)
+    return None if rate is None else _number(rate)
 
 
 def _done(load: Load, run: StoredRun) -> tuple[float, float | None]:
@@ -211,8 +207,13 @@ def _paced(load: Load, run: StoredRun) -> bool:
     window_ns, _ = _done(load, run)
     found = (m.hdr for m in run.result.metrics if m.name == load.durations)
     histograms = [hdr.decode(text) for text in found if text is not None]
-    users = _params(run).get(load.users)
+    users = _number(run.spec.params.get(load.users))
     if not (window_ns and histograms and users):
         return False
     waited_ns = sum(one.mean * one.total for one in histograms)
     return bool(waited_ns < _WAITING * users * window_ns)
+
+
+def _number(value: Json) -> float:
+    """A parameter's number; 0 without one."""
+    return float(value) if isinstance(value, int | float) else 0.0

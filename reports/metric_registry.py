@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from harness.store.result import Better
+from harness.store.spec import JsonObject
 from reports.values import Quantity
 
 #: headline: the verdict is read from it; detail: one of its parts (a query), drawn; part:
@@ -251,7 +252,7 @@ _LOADS: Mapping[str, Load] = {
 }
 
 
-def load_of(workload: str, params: Mapping[str, Any]) -> Load | None:
+def load_of(workload: str, params: JsonObject) -> Load | None:
     """What is known of the load that a workload offers; None where it offers none.
 
     Of the user's own workload only scripts are a load, not queries.

@@ -8,12 +8,14 @@ nanoseconds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from harness import hdr
 from harness.counters import split
+from harness.store.documents import from_members
+from harness.store.points import LatencyPoint, SeriesPoint, TimelineEntry
 from harness.store.runs import StoredRun
 from harness.waits import BACKGROUND
 from reports.arm import Arm
@@ -100,7 +102,7 @@ def timeline(run: StoredRun) -> Timeline | None:
     """
     if _apart(run):
         return None
-    spans = tuple(_spans(run.artifact("timeline") or []))
+    spans = tuple(_spans(run))
     done = _done(run)
     if done is not None:
         begin, end = done.lines[0].intervals[0].begin_ns, done.lines[0].intervals[-1].end_ns
@@ -132,7 +134,7 @@ def measured_spans(run: StoredRun) -> list[tuple[float, float]]:
         intervals = done.lines[0].intervals
         return [(intervals[0].begin_ns, intervals[-1].end_ns)]
     merged: list[tuple[float, float]] = []
-    for span in sorted(_spans(run.artifact("timeline") or []), key=lambda one: one.begin_ns):
+    for span in sorted(_spans(run), key=lambda one: one.begin_ns):
         if merged and span.begin_ns <= merged[-1][1]:
             merged[-1] = merged[-1][0], max(merged[-1][1], span.end_ns)
         else:
@@ -147,11 +149,10 @@ def _apart(run: StoredRun) -> bool:
 
 def _done(run: StoredRun) -> Strip | None:
     """Operations per second, as the client counted them; the last interval may be cut off."""
-    for noun, points in (run.artifact("series") or {}).items():
+    for noun, documents in (run.artifact("series") or {}).items():
+        points = [from_members(SeriesPoint, one) for one in documents]
         intervals = [
-            Interval(
-                begin, end, sum(one["counts"].values()) * NS_PER_S / (end - begin), end - begin
-            )
+            Interval(begin, end, sum(one.counts.values()) * NS_PER_S / (end - begin), end - begin)
             for begin, end, one in _in_window(run, points)
         ]
         if not intervals:
@@ -160,12 +161,13 @@ def _done(run: StoredRun) -> Strip | None:
     return None
 
 
-def _in_window(
-    run: StoredRun, points: Sequence[Mapping[str, Any]]
-) -> list[tuple[float, float, Mapping[str, Any]]]:
+_Point = TypeVar("_Point", SeriesPoint, LatencyPoint)
+
+
+def _in_window(run: StoredRun, points: Sequence[_Point]) -> list[tuple[float, float, _Point]]:
     """Begin, end and the point of each interval; empty where they cannot be determined."""
-    stamps = [point["monotonic_ns"] for point in points]
-    lengths = [m.value for m in run.result.metrics if m.name == "window_duration_ns"]
+    stamps: list[float] = [point.monotonic_ns for point in points]
+    lengths = [m.value for m in run.result.metrics if m.name == "window_duration_ns" and m.value]
     if len(stamps) < 2 or not lengths:
         return []
     last = min(stamps[-1] + stamps[1] - stamps[0], stamps[0] + lengths[0])
@@ -175,10 +177,11 @@ def _in_window(
 
 def _latencies(run: StoredRun) -> Iterator[Strip]:
     """Percentiles of the most frequent kinds of operation; none of too few operations."""
-    for points in (run.artifact("latencies") or {}).values():
+    for documents in (run.artifact("latencies") or {}).values():
+        points = [from_members(LatencyPoint, one) for one in documents]
         counts: Counter[str] = Counter()
         for point in points:
-            counts.update({name: one["count"] for name, one in point["operations"].items()})
+            counts.update({name: one.count for name, one in point.operations.items()})
         intervals = _in_window(run, points)
         for kind, _ in counts.most_common(_MOST_KINDS):
             lines = [
@@ -190,21 +193,23 @@ def _latencies(run: StoredRun) -> Iterator[Strip]:
 
 
 def _percentiles(
-    intervals: Iterable[tuple[float, float, Mapping[str, Any]]], kind: str, percent: int
+    intervals: Iterable[tuple[float, float, LatencyPoint]], kind: str, percent: int
 ) -> Iterator[Interval]:
     for begin, end, point in intervals:
-        one = point["operations"].get(kind)
-        if one and one["count"] >= hdr.fewest(percent):
-            yield Interval(begin, end, one[f"p{percent}_ns"], end - begin)
+        one = point.operations.get(kind)
+        if one and one.count >= hdr.fewest(percent):
+            yield Interval(begin, end, getattr(one, f"p{percent}_ns"), end - begin)
 
 
-def _spans(entries: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
-    for one in entries:
-        name = query_name(one["query"]) if "query" in one else str(one.get("function", ""))
-        lane = f"stream {one['stream']}" if "stream" in one else "queries"
-        lane = lane if "query" in one else "refresh"
-        if one["submitted_ns"] < one["ended_ns"]:
-            yield Span(name, lane, one["submitted_ns"], one["ended_ns"])
+def _spans(run: StoredRun) -> Iterator[Span]:
+    for document in run.artifact("timeline") or []:
+        one = from_members(TimelineEntry, document)
+        name, lane = one.function or "", "refresh"
+        if one.query is not None:
+            lane = "queries" if one.stream is None else f"stream {one.stream}"
+            name = query_name(one.query)
+        if one.submitted_ns < one.ended_ns:
+            yield Span(name, lane, one.submitted_ns, one.ended_ns)
 
 
 def _tasks(run: StoredRun) -> Iterator[Span]:

@@ -30,7 +30,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from harness.errors import UsageError
+from harness.query_plan import Operator
 from harness.store import schemas
+from harness.store.documents import from_members
 from harness.store.runs import StoredRun
 from harness.units import GIB, counted, parse_duration_ns, parse_size
 from reports.arm import Arm
@@ -412,30 +414,28 @@ def plan_summaries(runs: Iterable[StoredRun], metric: str) -> dict[Quantity, Sum
 
 @lru_cache(maxsize=64)
 def _of_run(run: StoredRun) -> Mapping[Quantity, float]:
-    plans: Mapping[str, Any] = run.artifact("plans") or {}
     found: dict[Quantity, float] = {}
-    for query, document in plans.items():
-        found |= plan_metrics(query, document)
+    for query, document in (run.artifact("plans") or {}).items():
+        found |= plan_metrics(query, from_members(Operator, document["operators"]))
     return found
 
 
-def plan_metrics(query: str, document: Mapping[str, Any]) -> dict[Quantity, float]:
-    """Of a stored plan (``ExecutedPlan.to_json``): times in ns."""
-    operators = list(_walk(document["operators"]))
-    later_ns = sum(one["time_ns"] for one in operators if one["kind"] != "scan")
+def plan_metrics(query: str, root: Operator) -> dict[Quantity, float]:
+    """Of an executed plan: times in ns."""
+    operators = list(root.walk())
+    later_ns = sum(one.time_ns for one in operators if one.kind != "scan")
     found = {Quantity(BEHIND_SCAN, (("query", query),)): float(later_ns)}
     reads: dict[str, float] = {}
     lookups: dict[str, tuple[float, int, int]] = {}
     for one in operators:
-        relation = one["relation"]
-        if one["kind"] != "scan" or relation is None:
+        relation = one.relation
+        if one.kind != "scan" or relation is None:
             continue
-        if one["lookups"]:
+        if one.lookups:
             time_ns, rows, count = lookups.get(relation, (0.0, 0, 0))
-            sums = time_ns + one["time_ns"], rows + one["rows"], count + one["lookups"]
-            lookups[relation] = sums
+            lookups[relation] = time_ns + one.time_ns, rows + one.rows, count + one.lookups
         else:
-            reads[relation] = reads.get(relation, 0.0) + one["time_ns"]
+            reads[relation] = reads.get(relation, 0.0) + one.time_ns
     for relation, time_ns in reads.items():
         found[_of_relation(TABLE_READ, query, relation)] = time_ns
     for relation, (time_ns, rows, count) in lookups.items():
@@ -446,9 +446,3 @@ def plan_metrics(query: str, document: Mapping[str, Any]) -> dict[Quantity, floa
 
 def _of_relation(name: str, query: str, relation: str) -> Quantity:
     return Quantity(name, (("query", query), ("relation", relation)))
-
-
-def _walk(operator: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield operator
-    for child in operator["children"]:
-        yield from _walk(child)

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UsageError, nearest
 from harness.store.runs import StoredRun
+from harness.store.spec import JsonObject
 from reports.arm import Arm
 from reports.compare import Group, compare, decided
 from reports.labels import (
@@ -78,7 +78,7 @@ class Panel:
     others: tuple[Group, ...] = ()
 
     @property
-    def params(self) -> Mapping[str, Any]:
+    def params(self) -> JsonObject:
         """Return the parameters of a run of it; empty without usable runs."""
         runs = [run for arm in self.arms for run in arm.usable]
         return runs[0].spec.params if runs else {}

@@ -6,9 +6,9 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from harness.store.runs import StoredRun
+from harness.store.spec import JsonObject
 from reports.arm import Arm
 from reports.compared_rows import Row as CompareRow
 from reports.formatting import utc
@@ -114,7 +114,7 @@ def _about(run: StoredRun) -> dict[str, object]:
     }
 
 
-def _params(params: Mapping[str, Any]) -> str:
+def _params(params: JsonObject) -> str:
     """``warehouses=10;users=8;…``: all that have a value."""
     return ";".join(
         f"{name}={value if isinstance(value, str) else json.dumps(value, sort_keys=True)}"

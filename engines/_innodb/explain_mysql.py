@@ -19,8 +19,9 @@ MySQL before 8.0.18     none: CannotExplain
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from engines._innodb.connection import MySqlConnection
 from harness import jsonfile
@@ -67,12 +68,33 @@ def explain(connection: MySqlConnection, sql: str) -> ExecutedPlan:
     return translate_json(str(result.rows[0][0]), result.duration_ns)
 
 
+@dataclass
+class _Iterator:
+    """A node of either format. ``last_row_ms``: of each loop; None for a heading without times."""
+
+    operation: str
+    last_row_ms: float | None = None
+    rows: float = 0
+    loops: float = 0
+    table: str | None = None
+    #: What it is a subquery of.
+    heading: str | None = None
+    inputs: list[_Iterator] = field(default_factory=list)
+
+    @property
+    def total_ms(self) -> float:
+        """The total over all loops; for a heading without times, that of its inputs."""
+        if self.last_row_ms is None:
+            return sum(one.total_ms for one in self.inputs)
+        return self.last_row_ms * self.loops
+
+
 def translate_json(text: str, duration_ns: int) -> ExecutedPlan:
     """An ExecutedPlan of the JSON format's second version (``{"query_plan": {…}, …}``).
 
     ``duration_ns`` is the client's; the server's total is in ``extra``.
     """
-    return _plan(jsonfile.parse(text)["query_plan"], text, "json", duration_ns)
+    return _plan(_read(jsonfile.parse(text)["query_plan"]), text, "json", duration_ns)
 
 
 def translate_tree(text: str, duration_ns: int) -> ExecutedPlan:
@@ -80,8 +102,10 @@ def translate_tree(text: str, duration_ns: int) -> ExecutedPlan:
     return _plan(_parse(text), text, "text", duration_ns)
 
 
-def _plan(root: Mapping[str, Any], raw: str, form: Any, duration_ns: int) -> ExecutedPlan:
-    total_ns = round(_total_ms(root) * _NS_PER_MS)
+def _plan(
+    root: _Iterator, raw: str, form: Literal["json", "text"], duration_ns: int
+) -> ExecutedPlan:
+    total_ns = round(root.total_ms * _NS_PER_MS)
     return ExecutedPlan(
         operators=_operator(root),
         duration_ns=duration_ns,
@@ -93,27 +117,30 @@ def _plan(root: Mapping[str, Any], raw: str, form: Any, duration_ns: int) -> Exe
     )
 
 
-def _total_ms(node: Mapping[str, Any]) -> float:
-    """The total over all loops; for a heading without times, that of its inputs."""
-    if "actual_last_row_ms" not in node:
-        return sum(_total_ms(child) for child in node.get("inputs", ()))
-    return float((node["actual_last_row_ms"] or 0) * (node["actual_loops"] or 0))
+def _read(node: dict[str, Any]) -> _Iterator:
+    return _Iterator(
+        node["operation"],
+        float(node["actual_last_row_ms"] or 0) if "actual_last_row_ms" in node else None,
+        node.get("actual_rows") or 0,
+        node.get("actual_loops") or 0,
+        node.get("table_name"),
+        node.get("heading") if node.get("subquery") else None,
+        [_read(one) for one in node.get("inputs", ())],
+    )
 
 
-def _operator(node: Mapping[str, Any]) -> Operator:
-    inputs: Sequence[Mapping[str, Any]] = node.get("inputs", ())
-    own_ms = _total_ms(node) - sum(_total_ms(child) for child in inputs)
-    children = tuple(_operator(child) for child in inputs)
-    rows = (node.get("actual_rows") or 0) * (node.get("actual_loops") or 0)
-    relation = node.get("table_name")
+def _operator(node: _Iterator) -> Operator:
+    own_ms = node.total_ms - sum(one.total_ms for one in node.inputs)
+    children = tuple(_operator(one) for one in node.inputs)
+    name = _DETAIL.split(node.operation, maxsplit=1)[0].strip()
     return Operator(
-        kind=_kind(node["operation"], children),
-        name=_name(node),
-        rows=round(rows),
+        kind=_kind(node.operation, children),
+        name=name if node.heading is None else f"{name} ({node.heading})",
+        rows=round(node.rows * node.loops),
         time_ns=max(0, round(own_ms * _NS_PER_MS)),
-        relation=relation if relation and not relation.startswith("<") else None,
+        relation=node.table if node.table and not node.table.startswith("<") else None,
         children=children,
-        lookups=round(node.get("actual_loops") or 0) if _is_lookup(node["operation"]) else 0,
+        lookups=round(node.loops) if _is_lookup(node.operation) else 0,
     )
 
 
@@ -134,30 +161,24 @@ def _kind(operation: str, children: Sequence[Operator]) -> OperatorKind:
     return "other"
 
 
-def _name(node: Mapping[str, Any]) -> str:
-    name = _DETAIL.split(node["operation"], maxsplit=1)[0].strip()
-    return f"{name} ({node['heading']})" if node.get("subquery") else name
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """The indented text as nodes of the JSON format, with the members used here."""
-    above: list[dict[str, Any]] = [{"operation": "Result", "inputs": []}]
+def _parse(text: str) -> _Iterator:
+    """Return the root of the indented text."""
+    above = [_Iterator("Result")]
     for line in text.splitlines():
         match = _LINE.match(line)
         if match is None:  # the rest of a condition with a line break
             continue
         depth = len(match["indent"]) // _INDENT + 1
-        node: dict[str, Any] = {"operation": match["operation"], "inputs": []}
+        node = _Iterator(match["operation"])
         if match["last"] or match["never"]:
-            node["actual_last_row_ms"] = float(match["last"] or 0)
-            node["actual_rows"] = float(match["rows"] or 0)
-            node["actual_loops"] = int(match["loops"] or 0)
-        if (relation := _RELATION.search(match["operation"])) and _is_access(match["operation"]):
-            node["table_name"] = relation["table"]
+            node.last_row_ms = float(match["last"] or 0)
+            node.rows, node.loops = float(match["rows"] or 0), int(match["loops"] or 0)
+        if (relation := _RELATION.search(node.operation)) and _is_access(node.operation):
+            node.table = relation["table"]
         del above[depth:]
-        above[-1]["inputs"].append(node)
+        above[-1].inputs.append(node)
         above.append(node)
-    roots: list[dict[str, Any]] = above[0]["inputs"]
+    roots = above[0].inputs
     return roots[0] if len(roots) == 1 else above[0]
 
 

@@ -15,18 +15,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pymysql
 
-from engines._external import PREFIX, ExternalServer, dsn_text, end_session
+from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_session
 from engines._innodb.configuration import CHARACTERS
 from engines._innodb.connection import Login, MySqlConnection, close, flavour_of, message
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.sql import SqlOnInnoDB
 from engines._innodb.wire import LazyConnection
 from harness.engine import EngineContext, EngineOptions, EngineVersion
-from harness.errors import RunFailed, UsageError, nearest
+from harness.errors import RunFailed, UsageError
 from harness.store.spec import JsonObject
 
 _PARAMETERS = ("socket", "ssl-ca")
@@ -56,33 +55,18 @@ def dsn_of(flavour: Flavour, options: EngineOptions) -> Login:
 
 
 def _parsed(text: str, problem: str) -> Login:
-    """Errors do not contain ``text``, which may contain a password."""
-    try:
-        url = urlsplit(text)
-        port = url.port
-        parameters = dict(parse_qsl(url.query, strict_parsing=bool(url.query)))
-    except ValueError as error:
-        raise UsageError(problem, "not a URL", _FORM) from error
-    if url.scheme not in TITLES or not url.username:
-        raise UsageError(problem, "not a mysql:// or mariadb:// URL with a user", _FORM)
-    for name in parameters:
-        if name not in _PARAMETERS:
-            raise UsageError(
-                problem,
-                f"unknown parameter {name!r}{nearest(name, _PARAMETERS)}",
-                f"known: {', '.join(_PARAMETERS)}",
-            )
-    socket = parameters.get("socket")
-    if bool(socket) == bool(url.hostname):
+    url = DsnUrl.of(text, problem, _FORM, TITLES, _PARAMETERS)
+    socket = url.parameters.get("socket")
+    if bool(socket) == bool(url.host):
         raise UsageError(problem, "it must name either a host or a socket", _FORM)
     return Login(
-        user=unquote(url.username),
-        password=unquote(url.password or ""),
-        host=url.hostname,
-        port=(port or _DEFAULT_PORT) if url.hostname else None,
-        database=unquote(url.path.lstrip("/")) or None,
+        user=url.user,
+        password=url.password,
+        host=url.host or None,
+        port=(url.port or _DEFAULT_PORT) if url.host else None,
+        database=url.database or None,
         socket=socket,
-        ssl_ca=parameters.get("ssl-ca"),
+        ssl_ca=url.parameters.get("ssl-ca"),
     )
 
 

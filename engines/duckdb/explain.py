@@ -65,7 +65,9 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
         "peak_temp_bytes": int(document["system"]["peak_temp_dir_size"]),
     }
     statement = _statement(document["operator"][0])
-    planning_ns = _planning_ns(document)
+    # Parsing is negligible.
+    parts = ("planner", "optimizer", "physical_planner")
+    planning_ns = round(sum(float(document[one]["total_time"]) for one in parts) * _NS_PER_S)
     running_ns = max(0, extra["engine_duration_ns"] - planning_ns)
     busy_ns = round(_timing_s(statement) * _NS_PER_S)
     threads = max(1.0, busy_ns / running_ns) if running_ns else 1.0
@@ -82,12 +84,6 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
             "client": max(0, duration_ns - extra["engine_duration_ns"]),
         },
     )
-
-
-def _planning_ns(document: Mapping[str, Any]) -> int:
-    """Binding, optimising and building the physical plan; parsing is negligible."""
-    parts = ("planner", "optimizer", "physical_planner")
-    return round(sum(float(document[part]["total_time"]) for part in parts) * _NS_PER_S)
 
 
 def _timing_s(node: Mapping[str, Any]) -> float:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,7 +85,7 @@ def translate(document: list[dict[str, Any]], duration_ns: int) -> ExecutedPlan:
     )
 
 
-def _outside(root_ns: float, extra: Mapping[str, Any], duration_ns: int) -> dict[str, int]:
+def _outside(root_ns: float, extra: dict[str, Any], duration_ns: int) -> dict[str, int]:
     """The statement's time outside the operators."""
     return {
         "planning": extra["planning_ns"],
@@ -96,9 +96,23 @@ def _outside(root_ns: float, extra: Mapping[str, Any], duration_ns: int) -> dict
 
 @dataclass
 class _Node:
-    """A plan node whose times, in ns of wall time, are being attributed."""
+    """A plan node whose times, in ns of wall time, are being attributed.
 
-    plan: Mapping[str, Any]
+    ``deferred``: an InitPlan or CTE, which runs where its result is first needed. ``texts``: of
+    its own expressions.
+    """
+
+    kind: str
+    name: str
+    subplan: str
+    deferred: bool
+    relation: str | None
+    cte: str | None
+    loops: float
+    rows: float
+    io: dict[str, int]
+    evaluated: frozenset[str]
+    texts: tuple[str, ...]
     total_ns: float
     own_ns: float
     children: list[_Node] = field(default_factory=list)
@@ -109,39 +123,52 @@ class _Node:
             yield from child.walk()
 
 
-def _node(plan: Mapping[str, Any], processes: float) -> _Node:
+def _node(plan: dict[str, Any], processes: float) -> _Node:
     """``processes``: number of processes that ran this node in parallel."""
-    loops = plan.get("Actual Loops", 0)
+    loops = float(plan.get("Actual Loops", 0))
     total = plan.get("Actual Total Time", 0.0) * loops * _NS_PER_MS / processes
-    node = _Node(plan, total, total)
+    node = _Node(
+        kind=plan["Node Type"],
+        name=_name(plan),
+        subplan=str(plan.get("Subplan Name", "")),
+        deferred=plan.get("Parent Relationship") == "InitPlan",
+        relation=plan.get("Relation Name"),
+        cte=plan.get("CTE Name"),
+        loops=loops,
+        rows=plan.get("Actual Rows", 0),
+        io={key: plan.get(name, 0) for name, key in _IO.items()} if "I/O Count" in plan else {},
+        evaluated=frozenset(plan.get("Params Evaluated", ())),
+        texts=tuple(
+            text
+            for key, value in plan.items()
+            if key not in ("Plans", "Subplan Name")
+            for text in (value if isinstance(value, list) else [value])
+            if isinstance(text, str)
+        ),
+        total_ns=total,
+        own_ns=total,
+    )
     for below in plan.get("Plans", ()):
-        child = _node(below, _processes_below(plan, below, processes))
+        child = _node(below, _processes_below(node, below, processes))
         node.children.append(child)
-        if not _deferred(below):
+        if not child.deferred:
             node.own_ns -= child.total_ns
     return node
 
 
-def _processes_below(plan: Mapping[str, Any], below: Mapping[str, Any], processes: float) -> float:
-    if _deferred(below):
+def _processes_below(node: _Node, below: dict[str, Any], processes: float) -> float:
+    if below.get("Parent Relationship") == "InitPlan":
         return 1.0
-    if not plan["Node Type"].startswith("Gather"):
+    if not node.kind.startswith("Gather"):
         return processes
-    return max(
-        1.0, float(below.get("Actual Loops", 0)) / max(1.0, float(plan.get("Actual Loops", 0)))
-    )
-
-
-def _deferred(plan: Mapping[str, Any]) -> bool:
-    """Whether it is an InitPlan or CTE, which runs where its result is first needed."""
-    return bool(plan.get("Parent Relationship") == "InitPlan")
+    return max(1.0, float(below.get("Actual Loops", 0)) / max(1.0, node.loops))
 
 
 def _take_deferred(root: _Node) -> None:
     """Subtract each InitPlan's time from the operators inside which it ran."""
     for owner in root.walk():
         for child in owner.children:
-            if not _deferred(child.plan):
+            if not child.deferred:
                 continue
             left = child.total_ns
             for consumer in [*_consumers(root, child), owner]:
@@ -155,40 +182,32 @@ def _consumers(root: _Node, deferred: _Node) -> list[_Node]:
 
     A Gather evaluates the parameters its workers need before it starts them.
     """
-    name = str(deferred.plan.get("Subplan Name", ""))
+    name = deferred.subplan
     if name.startswith("CTE "):
         cte = name.removeprefix("CTE ")
-        return [n for n in root.walk() if n.plan.get("CTE Name") == cte]
+        return [n for n in root.walk() if n.cte == cte]
     inside = {id(n) for n in deferred.walk()}
     outside = [n for n in root.walk() if id(n) not in inside]
     match = _RETURNS.search(name)
     outputs = match.group(1).split(",") if match else [f"({name})"]
-    gathers = [n for n in outside if set(outputs) & set(n.plan.get("Params Evaluated", ()))]
-    users = [n for n in outside if any(_names(n.plan, output) for output in outputs)]
+    gathers = [n for n in outside if set(outputs) & n.evaluated]
+    users = [n for n in outside if any(_names(n, output) for output in outputs)]
     return gathers or users
 
 
-def _names(plan: Mapping[str, Any], output: str) -> bool:
+def _names(node: _Node, output: str) -> bool:
     """Whether an expression of the node itself mentions ``$0`` or ``(InitPlan 1)``."""
     pattern = re.compile(re.escape(output.rstrip(")")) + r"(?!\d)")
-    return any(
-        pattern.search(text)
-        for key, value in plan.items()
-        if key not in ("Plans", "Subplan Name")
-        for text in (value if isinstance(value, list) else [value])
-        if isinstance(text, str)
-    )
+    return any(map(pattern.search, node.texts))
 
 
 def _operator(node: _Node) -> Operator:
-    plan = node.plan
-    relation = plan.get("Relation Name") or plan.get("CTE Name")
     return Operator(
-        kind=_kind(plan["Node Type"]),
-        name=_name(plan),
-        rows=round(plan.get("Actual Rows", 0) * plan.get("Actual Loops", 0)),
+        kind=_kind(node.kind),
+        name=node.name,
+        rows=round(node.rows * node.loops),
         time_ns=max(0, round(node.own_ns)),
-        relation=relation,
+        relation=node.relation or node.cte,
         children=tuple(_operator(child) for child in node.children),
     )
 
@@ -203,7 +222,7 @@ def _kind(node_type: str) -> OperatorKind:
     return "sort" if node_type in _SORTS else "other"
 
 
-def _name(plan: Mapping[str, Any]) -> str:
+def _name(plan: dict[str, Any]) -> str:
     """Node type with index, strategy and join type, if it has them."""
     parts = [plan["Node Type"]]
     if index := plan.get("Index Name"):
@@ -219,7 +238,7 @@ def _name(plan: Mapping[str, Any]) -> str:
     return " ".join(parts) + (f" ({', '.join(details)})" if details else "")
 
 
-def _buffers(plan: Mapping[str, Any]) -> dict[str, int]:
+def _buffers(plan: dict[str, Any]) -> dict[str, int]:
     """Blocks accessed by the whole statement (the root's counts are inclusive)."""
     return {
         f"{name.lower().replace(' ', '_')}_blocks": int(plan.get(f"{name} Blocks", 0))
@@ -232,7 +251,5 @@ def _io(root: _Node) -> dict[str, int]:
 
     Each scan counts its own, its workers' included. Empty where the release counts none.
     """
-    counts = [n.plan for n in root.walk() if "I/O Count" in n.plan]
-    if not counts:
-        return {}
-    return {key: sum(plan.get(name, 0) for plan in counts) for name, key in _IO.items()}
+    counts = [node.io for node in root.walk() if node.io]
+    return {key: sum(one[key] for one in counts) for key in _IO.values()} if counts else {}

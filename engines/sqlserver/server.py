@@ -14,9 +14,8 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-from engines._external import PREFIX, ExternalServer, dsn_text, end_session
+from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_session
 from engines._sql_engine import Monitor, SqlEngine
 from engines.sqlserver.connection import ERRORS, Login, SqlServerConnection
 from engines.sqlserver.explain import explain
@@ -78,31 +77,23 @@ def dsn_of(options: EngineOptions) -> Login:
 
 
 def _parsed(text: str) -> Login:
-    """Errors do not contain ``text``, which may contain a password."""
-    try:
-        url = urlsplit(text)
-        port = url.port
-        parameters = dict(parse_qsl(url.query, strict_parsing=bool(url.query)))
-    except ValueError as error:
-        raise UsageError(_PROBLEM, "not a URL", _FORM) from error
-    if url.scheme != "mssql" or not url.username or not url.hostname:
-        raise UsageError(_PROBLEM, "not a mssql:// URL with a user and a host", _FORM)
-    if unknown := sorted(set(parameters) - {"ca"}):
-        raise UsageError(_PROBLEM, f"unknown parameter {unknown[0]!r}", "known: ca")
-    ca = parameters.get("ca", "")
-    if not ca and not _is_this_host(url.hostname):
+    url = DsnUrl.of(text, _PROBLEM, _FORM, ["mssql"], ["ca"])
+    if not url.host:
+        raise UsageError(_PROBLEM, "the URL names no host", _FORM)
+    ca = url.parameters.get("ca", "")
+    if not ca and not _is_this_host(url.host):
         raise UsageError(
             _PROBLEM,
-            f"without ca, the password and all data would cross the network to {url.hostname} "
+            f"without ca, the password and all data would cross the network to {url.host} "
             "unencrypted",
             f"name the authority of the server's certificate: {_FORM}",
         )
     return Login(
-        host=url.hostname,
-        port=port or _PORT,
-        user=unquote(url.username),
-        password=unquote(url.password or ""),
-        database=unquote(url.path.lstrip("/")) or "master",
+        host=url.host,
+        port=url.port or _PORT,
+        user=url.user,
+        password=url.password,
+        database=url.database or "master",
         ca=ca,
     )
 

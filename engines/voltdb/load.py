@@ -8,7 +8,6 @@ import stat
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from engines._cluster import run_once
 from engines._loading import verify_counts
@@ -17,6 +16,7 @@ from engines.voltdb.wire import VoltDbConnection
 from harness.engine import EngineContext, Fill
 from harness.progress import Progress
 from harness.sql_files import statements
+from harness.store.spec import JsonObject
 from harness.supervise.user_files import copy_file, make_directory, read_bytes, walk
 
 _SOURCES = Path(__file__).parent / "java" / "procedures"
@@ -47,7 +47,7 @@ def load(
     installation: Installation,
     folder: Path,
     fill: Fill,
-    native: Mapping[str, Any],
+    native: JsonObject,
     row_counts: Mapping[str, int],
     progress: Progress,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from harness.host.confounders import TUNED, uncontrolled
 from harness.progress import progress_on_stderr
 from harness.provision.modes import MODES, Action, Mode, find_mode, playbook_for
 from harness.provision.playbook import HostOutcome, PlaybookRun, run_playbook
+from harness.store.spec import JsonObject
 from harness.terminal import print_table, say
 from harness.yamlfile import parse_yaml
 
@@ -105,7 +106,7 @@ app.command("restore", help="Restore the state before the first apply.")(_changi
 def _request(
     action: Action,
     mode: Mode,
-    variables: Mapping[str, Any],
+    variables: JsonObject,
     inventory: Path | None,
     limit: str | None,
     dry_run: bool = False,

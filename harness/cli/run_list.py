@@ -30,6 +30,7 @@ from harness.experiment.sequential import (
     sequence_of,
 )
 from harness.store.calibrations import CalibrationStore, latest_of
+from harness.store.documents import as_json
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, canonical_json
 from harness.terminal import print_table, say
@@ -208,21 +209,19 @@ def _print_sequence(
     if json_:
         rule = {"looks": looks, "counts": list(sequence.counts), "ended": ended}
         runs = [stored.document for stored in finished]
-        print_json({"runs": runs, "sequence": {**rule, "comparisons": found}})
+        print_json({"runs": runs, "sequence": {**rule, "comparisons": as_json(found)}})
         return
     show.runs(finished, json_)
     print_table(
         ("engine", "compared", "repeats", "speed-up", "interval", "verdict"),
         [
             (
-                one["context"].get("engine", ""),
-                f"{one['b']} against {one['a']}",
-                one["repeats"],
-                times(one["speed_up"]),
-                interval_text(
-                    Value(one["speed_up"], one["low"], one["high"], one["confidence"] or 0.0)
-                ),
-                verdict_text(one["verdict"]),
+                one.context.get("engine", ""),
+                f"{one.b} against {one.a}",
+                one.repeats,
+                times(one.speed_up),
+                interval_text(Value(one.speed_up, one.low, one.high, one.confidence or 0.0)),
+                verdict_text(one.verdict),
             )
             for one in found
         ],

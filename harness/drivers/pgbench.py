@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,7 @@ from typing import Any
 from harness.drivers.result import (
     SERIES_NS,
     DriverResult,
-    LatencyPoint,
     Operation,
-    SeriesPoint,
     WindowCallbacks,
     intervals_per_histogram,
     latency_percentiles,
@@ -40,6 +38,8 @@ from harness.drivers.script_client import (
 from harness.errors import RunFailed
 from harness.later import np
 from harness.progress import Progress
+from harness.store.points import LatencyPoint, SeriesPoint
+from harness.store.spec import JsonObject
 from harness.supervise.user_files import Credentials, acting_as, open_regular
 from harness.workload import Clients
 
@@ -82,7 +82,7 @@ class Times:
 def drive(
     program: Path,
     version: str,
-    connection: Mapping[str, Any],
+    connection: JsonObject,
     scripts: Sequence[Script],
     load: Load,
     clients: Clients,
@@ -120,7 +120,7 @@ def drive(
 
 def _argv(
     program: Path,
-    connection: Mapping[str, Any],
+    connection: JsonObject,
     scripts: Sequence[Script],
     load: Load,
     duration_ns: int,
@@ -140,7 +140,7 @@ def _argv(
     return [*argv, "--username", str(connection["user"]), str(connection["database"])]
 
 
-def _password_line(connection: Mapping[str, Any]) -> str:
+def _password_line(connection: JsonObject) -> str:
     """A line of libpq's password file, for any server: it is read by this client alone."""
     password = re.sub(r"([\\:])", r"\\\1", str(connection["password"]))
     return f"*:*:*:*:{password}\n"

@@ -14,6 +14,7 @@ from typing import Any
 from harness import hdr
 from harness.counters import difference
 from harness.errors import RunFailed
+from harness.store.points import Latency, LatencyPoint, SeriesPoint
 from harness.store.spec import JsonObject
 from harness.units import format_ns
 from harness.workload import Session
@@ -59,32 +60,6 @@ class Operation:
         """
         total = 0 if self.duration_hdr is None else hdr.decode(self.duration_hdr).total
         return max(0.0, 1 - (self.unfinished_count or 0) / total) if total else 0.0
-
-
-@dataclass(frozen=True)
-class SeriesPoint:
-    """The operations that ended in an interval, by name."""
-
-    monotonic_ns: int
-    counts: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Percentiles of an operation's latency in an interval."""
-
-    count: int
-    p50_ns: float
-    p95_ns: float
-    p99_ns: float
-
-
-@dataclass(frozen=True)
-class LatencyPoint:
-    """The latencies of the operations that ended in an interval, by name."""
-
-    monotonic_ns: int
-    operations: Mapping[str, Latency]
 
 
 @dataclass(frozen=True)

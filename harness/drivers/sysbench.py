@@ -12,13 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.drivers.result import (
     SERIES_NS,
     DriverResult,
     Operation,
-    SeriesPoint,
     WindowCallbacks,
 )
 from harness.drivers.script_client import (
@@ -36,6 +34,8 @@ from harness.drivers.script_client import (
 )
 from harness.errors import RunFailed
 from harness.progress import Progress
+from harness.store.points import SeriesPoint
+from harness.store.spec import JsonObject
 from harness.workload import Clients
 
 CONFIG, LUA = "config", "script.lua"
@@ -77,7 +77,7 @@ def prepare(
     program: Path,
     version: str,
     dialect: str,
-    connection: Mapping[str, Any],
+    connection: JsonObject,
     script: Script,
     variables: Mapping[str, str],
     threads: int,
@@ -96,7 +96,7 @@ def drive(
     program: Path,
     version: str,
     dialect: str,
-    connection: Mapping[str, Any],
+    connection: JsonObject,
     script: Script,
     load: Load,
     clients: Clients,
@@ -125,7 +125,7 @@ def drive(
     return _result(version, script, load, ended, read_summary(what, ended.lines))
 
 
-def _job(what: str, dialect: str, connection: Mapping[str, Any], script: Script) -> Job:
+def _job(what: str, dialect: str, connection: JsonObject, script: Script) -> Job:
     """The password is in a file: arguments can be read by every user."""
     names = {"host": "host", "port": "port", "socket": "socket", "user": "user"}
     names |= {"password": "password", "database": "db"}

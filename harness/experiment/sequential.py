@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.execution.run import ResolvedRun
@@ -19,6 +19,7 @@ from harness.experiment.profile import Plan
 from harness.experiment.run_time import Budget
 from harness.experiment.selection import with_repeats
 from harness.store.runs import StoredRun
+from harness.store.spec import JsonObject
 from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
@@ -303,24 +304,41 @@ def _texts(one: Together) -> Iterator[str]:
             yield f"{group.b.name} against {group.a.name}: {ratio_text(estimate)}"
 
 
-def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Mapping[str, Any]]:
-    """Each comparison of the finished runs as a report has it, for ``--json``."""
+@dataclass(frozen=True)
+class ComparisonResult:
+    """A comparison of the finished runs as a report has it, for ``--json``."""
+
+    context: Mapping[str, str]
+    a: str
+    b: str
+    repeats: int
+    speed_up: float
+    low: float | None
+    high: float | None
+    confidence: float | None
+    verdict: str
+    resolved: bool | None
+    rests_on: Sequence[JsonObject]
+
+
+def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[ComparisonResult]:
+    """Each comparison of the finished runs."""
     _look(sequence, finished, ())
     resolve = sequence.goal.resolve
     return [
-        {
-            "context": dict(group.context),
-            "a": group.a.name,
-            "b": group.b.name,
-            "repeats": estimate.repeats,
-            "speed_up": estimate.value,
-            "low": estimate.low,
-            "high": estimate.high,
-            "confidence": None if estimate.low is None else estimate.confidence,
-            "verdict": group.verdict,
-            "resolved": None if resolve is None else resolved(group, resolve),
-            "rests_on": [vars(fact) for fact in group.rests_on],
-        }
+        ComparisonResult(
+            dict(group.context),
+            group.a.name,
+            group.b.name,
+            estimate.repeats,
+            estimate.value,
+            estimate.low,
+            estimate.high,
+            None if estimate.low is None else estimate.confidence,
+            group.verdict,
+            None if resolve is None else resolved(group, resolve),
+            [vars(fact) for fact in group.rests_on],
+        )
         for one in sequence.together
         for group in one.found
         if (estimate := _estimate(group)) is not None

@@ -104,9 +104,29 @@ class Repeat:
     jobs: tuple[JobRepeat, ...]
 
 
-def read_targets(document: Mapping[str, Any]) -> dict[str, Target]:
-    """Return the targets of a result of the program, by name."""
-    return {name: from_members(Target, one) for name, one in document["targets"].items()}
+@dataclass(frozen=True)
+class Measured:
+    """A measurement of the program's result; it has one repeat."""
+
+    name: str
+    repeats: tuple[Repeat, ...]
+
+
+@dataclass(frozen=True)
+class Processor:
+    """``stamp_step_ns``: the resolution of a thread's clock."""
+
+    stamp_step_ns: float
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """The document that the program prints."""
+
+    targets: Mapping[str, Target]
+    measurements: tuple[Measured, ...]
+    notes: tuple[str, ...]
+    cpu: Processor
 
 
 @dataclass(frozen=True)
@@ -145,19 +165,17 @@ class SuiteResult:
 
     @classmethod
     def read(
-        cls, measurements: Sequence[Measurement], repeats: int, document: Mapping[str, Any]
+        cls, measurements: Sequence[Measurement], repeats: int, document: dict[str, Any]
     ) -> SuiteResult:
         """Read the document of the program."""
+        found = from_members(ProgramResult, document)
         return cls(
             measurements,
             repeats,
-            read_targets(document),
-            {
-                one["name"]: from_members(Repeat, one["repeats"][0])
-                for one in document["measurements"]
-            },
-            document["notes"],
-            document["cpu"]["stamp_step_ns"],
+            found.targets,
+            {one.name: one.repeats[0] for one in found.measurements},
+            found.notes,
+            found.cpu.stamp_step_ns,
         )
 
     def in_order(self) -> Iterator[tuple[str, Repeat]]:

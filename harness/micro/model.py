@@ -111,9 +111,9 @@ class Suite:
     measurements: tuple[Measurement, ...]
     program: str = "microbench"
     params: JsonObject = field(default_factory=dict)
-    published: Mapping[str, Any] | None = None
+    published: JsonObject | None = None
     repeats: int = 1
-    documents: Mapping[str, Any] = field(default_factory=dict)
+    documents: JsonObject = field(default_factory=dict)
 
     def jobs(self) -> Iterator[Job]:
         """All jobs of all measurements."""

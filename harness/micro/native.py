@@ -28,7 +28,6 @@ from harness.micro.metrics import (
     counted_metrics,
     metrics_of,
     pages_of,
-    read_targets,
 )
 from harness.micro.model import Job, Measurement, Suite
 from harness.micro.params import MicroParams
@@ -44,6 +43,7 @@ from harness.micro.scaling import Library, ScaledSuite, job_source, scale, targe
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.rewrite import check_tools, rewrite
+from harness.store.documents import from_members
 from harness.store.result import Check, CheckStatus
 from harness.store.spec import JsonObject
 from harness.supervise import programs, workdirs
@@ -410,7 +410,7 @@ class UnderWay:
 
 
 def _memory(spec: dict[str, Any], result: dict[str, Any]) -> str:
-    targets = read_targets(result)
+    targets = {name: from_members(Target, one) for name, one in result["targets"].items()}
     pages = [f"{name} {pages_of(target)}" for name, target in targets.items()]
     return ", ".join([*pages, *(f"{one.name} {one.status}" for one in _on_node(spec, targets))])
 

@@ -231,7 +231,7 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
             f"{other['program']} measures suite {request.suite} on tier {tier.name!r}",
             "observe a suite of microbench, on memory or DAX",
         )
-    program = _kind(other).from_mapping({**other.get("params", {}), **given})
+    program = _kind(other["program"]).from_mapping({**other.get("params", {}), **given})
     program.check(tier)
     return _resolved(request, suite, tier, program)
 
@@ -277,14 +277,14 @@ def _resolved(
 def parameter_names(request: SuiteRequest, env: Environment) -> Sequence[str]:
     """Return the names that ``-p`` may set of the program for a suite on its tier."""
     other = _on_tier(request, _tier(request.tier, env))
-    return tuple((_kind(other) if other else MicroParams).declared())
+    return tuple((_kind(other["program"]) if other else MicroParams).declared())
 
 
 def other_program(suite: Suite) -> MeasuringProgram | None:
     """Return the program of a suite with its parameters; None for our own."""
     if suite.program == native.NAME:
         return None
-    return _kind({"program": suite.program}).from_mapping(suite.params)
+    return _kind(suite.program).from_mapping(suite.params)
 
 
 def _on_tier(request: SuiteRequest, tier: Tier) -> Mapping[str, Any] | None:
@@ -302,8 +302,8 @@ def _on_tier(request: SuiteRequest, tier: Tier) -> Mapping[str, Any] | None:
     return first if "program" in first else first.get("block") if on_blocks else None
 
 
-def _kind(part: Mapping[str, Any]) -> type[Fio | Ioping]:
-    return registry.named("program", part["program"], _OTHERS)
+def _kind(program: str) -> type[Fio | Ioping]:
+    return registry.named("program", program, _OTHERS)
 
 
 def _tier(name: str, env: Environment) -> Tier:

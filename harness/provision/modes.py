@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.errors import UsageError, nearest
+from harness.store.spec import JsonObject
 
 Action = Literal["plan", "apply", "verify", "restore"]
 
@@ -19,7 +20,7 @@ class Mode:
     help: str
     playbook: str
     restored_by: str | None = "teardown.yml"
-    restored_with: Mapping[str, Any] = field(default_factory=dict)
+    restored_with: JsonObject = field(default_factory=dict)
 
 
 _MODES = (

@@ -22,6 +22,7 @@ from typing import Any
 from harness import paths
 from harness.errors import UsageError
 from harness.progress import Progress, Task
+from harness.store.spec import JsonObject
 from harness.supervise import workdirs
 
 #: The command of ansible-runner ends with the harness, in order, also after kill -9 of that.
@@ -72,7 +73,7 @@ class PlaybookRun:
     """One run of a playbook. ``inventory`` None: ansible.cfg's, or $ANSIBLE_INVENTORY."""
 
     playbook: str
-    variables: Mapping[str, Any]
+    variables: JsonObject
     check: bool = False
     inventory: Path | None = None
     limit: str | None = None

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from harness import jsonfile
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
-from harness.progress import Progress
+from harness.progress import Progress, SilentProgress
 from harness.store import schemas
 from harness.store.documents import from_members, members, write_json_atomically
 from harness.store.spec import JsonObject, content_hash
@@ -390,6 +390,22 @@ def _locked(directory: Path, operation: int) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+#: Written last into source data: what they consist of.
+SOURCE_RECORD = "source.json"
+
+
+def source_record(folder: Path) -> Any:
+    """The record of the source data in ``folder``; RunFailed if they have changed since."""
+    if (dataset := Dataset.read(folder.parent)) is not None:
+        dataset.require_intact(SilentProgress())
+    try:
+        return jsonfile.read(folder / SOURCE_RECORD)
+    except (OSError, ValueError) as error:
+        raise RunFailed(
+            f"source data in {folder}", f"not whole: {error}", "remove it and run again"
+        ) from error
 
 
 def dataset_name(prefix: str, key: JsonObject) -> str:

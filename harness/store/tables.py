@@ -18,6 +18,7 @@ import numpy as np
 from harness import hdr
 from harness.store.result import Metric
 from harness.store.runs import StoredRun
+from harness.store.spec import JsonObject
 from harness.supervise import workdirs
 from harness.supervise.user_files import make_own, replacing
 
@@ -25,7 +26,7 @@ Row = dict[str, Any]
 _PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
 
 
-def _with(row: Row, more: Mapping[str, Any], prefix: str) -> Row:
+def _with(row: Row, more: JsonObject, prefix: str) -> Row:
     """Add columns to a row; one whose name is taken gets the prefix."""
     return row | {f"{prefix}{name}" if name in row else name: v for name, v in more.items()}
 

@@ -34,7 +34,7 @@ from harness.supervise.process import (
 from harness.supervise.segments import end_stopped_supervisor
 
 if TYPE_CHECKING:
-    from harness.supervise.supervisor import SupervisedProcess
+    from harness.supervise.starting import Process
 
 VARIABLE = "HARNESS_SILENCE"
 
@@ -184,9 +184,7 @@ class Watch:
     #: How long the harness may take to end after it was interrupted for an unkillable process.
     _GIVE_UP_S = 60.0
 
-    def __init__(
-        self, supervisor: ProcessId, children: Callable[[], Sequence[SupervisedProcess]]
-    ) -> None:
+    def __init__(self, supervisor: ProcessId, children: Callable[[], Sequence[Process]]) -> None:
         self.found: Silence | None = None
         self._supervisor = supervisor
         self._children = children
@@ -247,7 +245,7 @@ class Watch:
         for child in self._children():
             self._look_at(child, now, threads)
 
-    def _look_at(self, child: SupervisedProcess, now: float, threads: bool) -> None:
+    def _look_at(self, child: Process, now: float, threads: bool) -> None:
         for stat in _family(child.id):
             if stat.dead or stat.id in self._killed:
                 continue
@@ -281,7 +279,7 @@ class Watch:
         self.found = self.found or silence
         return silence
 
-    def _end(self, child: SupervisedProcess, stat: ProcessStat, limit: Limited) -> None:
+    def _end(self, child: Process, stat: ProcessStat, limit: Limited) -> None:
         silence = self._note(stat, limit)
         try:
             child.kill()

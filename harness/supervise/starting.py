@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import select
+import threading
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
-from harness.supervise.user_files import Credentials
+from harness.errors import RunFailed
+from harness.supervise import channel
+from harness.supervise.process import ProcessId
+
+if TYPE_CHECKING:
+    from harness.supervise.supervisor import Supervisor
 
 
 @dataclass(frozen=True)
@@ -22,58 +28,59 @@ class MemoryPolicy:
 OWN_NETWORK = "own"
 
 
-class Process(Protocol):
-    """A process started under the supervisor."""
+class Process:
+    """A process started under the supervisor, its direct child.
 
-    pid: int
-    stdin: Any
-    stdout: Any
-    progress: Any
+    ``stdin`` and ``stdout``: binary, buffered (flush!), None without ``pipes``;
+    ``progress``: its output on descriptor 3, None if not requested.
+    """
+
+    def __init__(
+        self, supervisor: Supervisor, identity: ProcessId, mark: str, streams: channel.Streams
+    ) -> None:
+        self.id = identity
+        self.pid = identity.pid
+        self._status, self.stdin, self.stdout, self.progress = streams.keep()
+        self.returncode: int | None = None
+        self._supervisor = supervisor
+        self._mark = mark
+        self._lock = threading.Lock()
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
+        """Exit status (negative: the signal that ended it), None while it runs."""
+        return self._await_status(0)
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end; TimeoutError after ``timeout_s``."""
+        """Wait for its end; TimeoutError after ``timeout_s``; RunFailed without a supervisor."""
+        code = self._await_status(timeout_s)
+        if code is None:
+            raise TimeoutError(f"process {self.pid} still runs after {timeout_s} s")
+        return code
+
+    def _await_status(self, timeout_s: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is not None:
+                return self.returncode
+            poller = select.poll()
+            poller.register(self._status, select.POLLIN)
+            if not poller.poll(None if timeout_s is None else max(0, timeout_s * 1000)):
+                return None
+            text = os.read(self._status, 32)
+            if not text:
+                self._supervisor.explain_loss()
+            os.close(self._status)
+            self.returncode = int(text)
+            return self.returncode
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process (not its group)."""
+        """Send a signal to the process; nothing where it has ended."""
+        self._supervisor.request({"op": "signal", "mark": self._mark, "number": int(number)})
 
     def kill(self) -> None:
-        """SIGKILL the process and everything it started."""
-
-
-class ProcessStarter(Protocol):
-    """Starts processes that cannot outlive the harness (see harness.supervise)."""
-
-    def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        log: Path | None = None,
-        log_owner: Credentials | None = None,
-        credentials: Credentials | None = None,
-        memory: MemoryPolicy | None = None,
-        capped: bool = True,
-        traced: bool = False,
-        pipes: bool = False,
-        progress: bool = False,
-        stop_signal: int = 9,
-        network: str = "",
-    ) -> Process:
-        """Start ``argv`` in its own session.
-
-        ``log`` takes stdout and stderr (stderr only with ``pipes``, which connects
-        stdin and stdout to the caller); ``log_owner``, in whose directory it lies, opens it
-        (default: ``credentials``). With ``progress`` (and ``pipes``) its descriptor 3
-        is a pipe to the caller too, as the native programs write their progress. ``capped``
-        puts it into the run's memory cgroup and on its processors, if there are such; ``traced``:
-        its file I/O is traced, if the run has a trace.
-        ``stop_signal`` is what the supervisor sends first when the harness has died
-        (SIGKILL follows after 2 s): for a server, which then ends in order. What else runs has
-        nothing to finish, and may leave shared memory if it dies of another signal.
-        ``network``: OWN_NETWORK (the host's where we may not make one), or the path of another
-        process's (``/proc/PID/ns/net``).
-        """
+        """SIGKILL it and everything it started, daemons included; returns when all are dead."""
+        answer = self._supervisor.request({"op": "kill", "mark": self._mark})
+        if answer["survivors"]:
+            raise RunFailed(
+                f"kill process {self.pid}",
+                f"process {answer['survivors'][0]} does not die (stuck in the kernel?)",
+            )

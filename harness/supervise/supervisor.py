@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -33,7 +32,7 @@ from harness.supervise.journal import Journal, recover_journal
 from harness.supervise.process import ProcessId, process_identity
 from harness.supervise.programs import minimal_environment
 from harness.supervise.silence import Watch
-from harness.supervise.starting import MemoryPolicy, ProcessStarter
+from harness.supervise.starting import MemoryPolicy, Process
 from harness.supervise.user_files import Credentials
 
 if TYPE_CHECKING:  # the trace needs numpy, which takes its time to import
@@ -62,77 +61,102 @@ class Confinement:
     trace: IoTrace | None = None
 
 
-class SupervisedProcess:
-    """A direct child of the supervisor (``harness.engine.Process``).
+class ProcessStarter:
+    """Starts processes that cannot outlive the harness (see harness.supervise).
 
-    ``stdin`` and ``stdout``: binary, buffered (flush!), None without ``pipes``;
-    ``progress``: its output on descriptor 3, None if not requested.
+    ``confinement``: what ``capped`` means.
     """
 
-    def __init__(
-        self, supervisor: Supervisor, identity: ProcessId, mark: str, streams: channel.Streams
-    ) -> None:
-        self.id = identity
-        self.pid = identity.pid
-        self._status, self.stdin, self.stdout, self.progress = streams.keep()
-        self.returncode: int | None = None
-        self._supervisor = supervisor
-        self._mark = mark
-        self._lock = threading.Lock()
+    def __init__(self, supervisor: Supervisor, confinement: Confinement) -> None:
+        self._supervisor, self._confinement = supervisor, confinement
 
-    def poll(self) -> int | None:
-        """Exit status (negative: the signal that ended it), None while it runs."""
-        return self._await_status(0)
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        log_owner: Credentials | None = None,
+        credentials: Credentials | None = None,
+        memory: MemoryPolicy | None = None,
+        capped: bool = True,
+        traced: bool = False,
+        pipes: bool = False,
+        progress: bool = False,
+        stop_signal: int = signal.SIGKILL,
+        network: str = "",
+    ) -> Process:
+        """Start ``argv`` in its own session.
 
-    def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end; TimeoutError after ``timeout_s``; RunFailed without a supervisor."""
-        code = self._await_status(timeout_s)
-        if code is None:
-            raise TimeoutError(f"process {self.pid} still runs after {timeout_s} s")
-        return code
+        ``env`` is added to a minimal environment (PATH, C.UTF-8, UTC, HOME = ``cwd``).
+        ``log`` takes stdout and stderr (stderr only with ``pipes``, which connects
+        stdin and stdout to the caller); ``log_owner``, in whose directory it lies, opens it for
+        appending (default: ``credentials``); without it the output is dropped. With ``progress``
+        (and ``pipes``) its descriptor 3 is a pipe to the caller too, as the native programs write
+        their progress. ``capped`` puts it into the run's memory cgroup and on its processors, if
+        there are such; ``traced``: its file I/O is traced, if the run has a trace.
+        ``stop_signal`` is what the supervisor sends first when the harness has died
+        (SIGKILL follows after 2 s): for a server, which then ends in order. What else runs has
+        nothing to finish, and may leave shared memory if it dies of another signal.
+        ``network``: OWN_NETWORK (the host's where we may not make one), or the path of another
+        process's (``/proc/PID/ns/net``). RunFailed says which step before exec failed.
+        """
+        confinement = self._confinement if capped else Confinement()
+        home = cwd or Path("/")
+        supervisor = self._supervisor
+        mark = supervisor.next_mark()
+        trace = confinement.trace if traced and confinement.trace and confinement.trace.on else None
+        #: After the standard streams and the one for progress.
+        preload = trace.environment(4 if progress else 3) if trace else {}
+        request = {
+            "op": "spawn",
+            "argv": [*confinement.argv_prefix, *map(str, argv)],
+            "cwd": str(home),
+            "env": minimal_environment(home)
+            | dict(confinement.env or {})
+            | preload
+            | dict(env or {}),
+            "mark": mark,
+            "credentials": [credentials.uid, credentials.gid, credentials.name]
+            if credentials and os.geteuid() == 0
+            else None,
+            "memory": [memory.mode, list(memory.nodes)] if memory else None,
+            "cgroup_procs": [str(path) for path in confinement.cgroup_procs],
+            "cpus": list(confinement.cpus),
+            "stop_signal": int(stop_signal),
+            "network": network,
+        }
+        try:
+            opened = channel.Streams(log, pipes, progress, log_owner or credentials)
+        except OSError as error:
+            context = f"its log cannot be written: {error.strerror}: {log}"
+            raise RunFailed(f"start {argv[0]}", context) from error
+        with opened as streams:
+            inherited = [trace.page.descriptor] if trace else []
+            answer = supervisor.request(request, [*streams.theirs, *inherited])
+            if "failed" in answer:
+                raise failures.spawn_failure(argv, credentials, answer["failed"])
+            identity = ProcessId(answer["pid"], answer["start_ticks"])
+            process = Process(supervisor, identity, mark, streams)
+            supervisor.add(process)
+            return process
 
-    def _await_status(self, timeout_s: float | None) -> int | None:
-        with self._lock:
-            if self.returncode is not None:
-                return self.returncode
-            poller = select.poll()
-            poller.register(self._status, select.POLLIN)
-            if not poller.poll(None if timeout_s is None else max(0, timeout_s * 1000)):
-                return None
-            text = os.read(self._status, 32)
-            if not text:
-                self._supervisor.explain_loss()
-            os.close(self._status)
-            self.returncode = int(text)
-            return self.returncode
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the process; nothing where it has ended."""
-        self._supervisor.request({"op": "signal", "mark": self._mark, "number": int(number)})
-
-    def kill(self) -> None:
-        """SIGKILL it and everything it started, daemons included; returns when all are dead."""
-        answer = self._supervisor.request({"op": "kill", "mark": self._mark})
-        if answer["survivors"]:
-            raise RunFailed(
-                f"kill process {self.pid}",
-                f"process {answer['survivors'][0]} does not die (stuck in the kernel?)",
-            )
-
-
-class Supervisor:
-    """Owns the supervisor process and the journal (``harness.engine.ProcessStarter``).
+class Supervisor(ProcessStarter):
+    """Owns the supervisor process and the journal; starts processes without a memory cap.
 
     Safe to call from several threads. One per harness process is enough.
     """
 
     def __init__(self, state_dir: Path | None = None) -> None:
+        super().__init__(self, Confinement())
         self._state_dir = state_dir
         self._lock = threading.Lock()
         self._spawned = 0
         self._broken = False
         #: Those that may still run.
-        self._running: list[SupervisedProcess] = []
+        self._running: list[Process] = []
         #: Of the supervisor and its processes.
         self.silence: Watch
 
@@ -226,75 +250,19 @@ class Supervisor:
         Those that are ``traced``, too, get the trace.
         """
         confinement = cap.confinement if cap else Confinement()
-        return _CappedStarter(self, replace(confinement, cpus=cpus, trace=trace))
+        return ProcessStarter(self, replace(confinement, cpus=cpus, trace=trace))
 
-    def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        log: Path | None = None,
-        log_owner: Credentials | None = None,
-        credentials: Credentials | None = None,
-        memory: MemoryPolicy | None = None,
-        capped: bool = True,
-        traced: bool = False,
-        pipes: bool = False,
-        progress: bool = False,
-        stop_signal: int = signal.SIGKILL,
-        network: str = "",
-        confinement: Confinement | None = None,
-    ) -> SupervisedProcess:
-        """Start ``argv`` in its own session; see ``harness.engine.ProcessStarter``.
-
-        ``env`` is added to a minimal environment (PATH, C.UTF-8, UTC, HOME = ``cwd``).
-        ``log`` is opened for appending as ``log_owner`` (default: ``credentials``); without it
-        the output is dropped. ``confinement``: what ``capped`` means here
-        (see :meth:`capped_by`). RunFailed says which step before exec failed.
-        """
-        confinement = (confinement if capped else None) or Confinement()
-        home = cwd or Path("/")
+    def next_mark(self) -> str:
+        """Return what a process is known by; what it daemonised, too."""
         with self._lock:
             self._spawned += 1
-            mark = f"{self.journal.owner}.{self._spawned}"
-        trace = confinement.trace if traced and confinement.trace and confinement.trace.on else None
-        #: After the standard streams and the one for progress.
-        preload = trace.environment(4 if progress else 3) if trace else {}
-        request = {
-            "op": "spawn",
-            "argv": [*confinement.argv_prefix, *map(str, argv)],
-            "cwd": str(home),
-            "env": minimal_environment(home)
-            | dict(confinement.env or {})
-            | preload
-            | dict(env or {}),
-            "mark": mark,
-            "credentials": [credentials.uid, credentials.gid, credentials.name]
-            if credentials and os.geteuid() == 0
-            else None,
-            "memory": [memory.mode, list(memory.nodes)] if memory else None,
-            "cgroup_procs": [str(path) for path in confinement.cgroup_procs],
-            "cpus": list(confinement.cpus),
-            "stop_signal": int(stop_signal),
-            "network": network,
-        }
-        try:
-            opened = channel.Streams(log, pipes, progress, log_owner or credentials)
-        except OSError as error:
-            context = f"its log cannot be written: {error.strerror}: {log}"
-            raise RunFailed(f"start {argv[0]}", context) from error
-        with opened as streams:
-            inherited = [trace.page.descriptor] if trace else []
-            answer = self.request(request, [*streams.theirs, *inherited])
-            if "failed" in answer:
-                raise failures.spawn_failure(argv, credentials, answer["failed"])
-            identity = ProcessId(answer["pid"], answer["start_ticks"])
-            process = SupervisedProcess(self, identity, mark, streams)
-            self._running = [*self._alive(), process]
-            return process
+            return f"{self.journal.owner}.{self._spawned}"
 
-    def _alive(self) -> list[SupervisedProcess]:
+    def add(self, process: Process) -> None:
+        """Watch a process."""
+        self._running = [*self._alive(), process]
+
+    def _alive(self) -> list[Process]:
         return [process for process in self._running if process.returncode is None]
 
     def request(self, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Any:
@@ -329,17 +297,6 @@ class Supervisor:
             f"the supervisor process {self._process.pid} {how}; its processes ended with it",
             "run again with --resume; if the kernel's OOM killer did it, lower the memory use",
         )
-
-
-class _CappedStarter:
-    """``ProcessStarter`` of one memory cap and choice of processors."""
-
-    def __init__(self, supervisor: Supervisor, confinement: Confinement) -> None:
-        self._supervisor = supervisor
-        self._confinement = confinement
-
-    def spawn(self, argv: Sequence[str], **options: Any) -> SupervisedProcess:
-        return self._supervisor.spawn(argv, confinement=self._confinement, **options)
 
 
 @contextlib.contextmanager

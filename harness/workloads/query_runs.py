@@ -30,6 +30,7 @@ from harness.query_plan import ExecutedPlan, account
 from harness.sql_values import decode, encode
 from harness.store.documents import from_members, members
 from harness.store.result import Check, Metric
+from harness.store.spec import JsonObject
 from harness.waits import Breakdown, explain_alone, take
 from harness.workload import Session
 from harness.workloads.parameters import CacheMode
@@ -122,7 +123,7 @@ class Explained:
 
     query: str
     metrics: tuple[Metric, ...]
-    document: Mapping[str, Any]
+    document: JsonObject
 
 
 def execute(

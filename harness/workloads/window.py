@@ -20,6 +20,7 @@ from harness.drivers.validity import Nouns, host_warnings, load_warnings
 from harness.engine import Engine
 from harness.store.documents import as_json
 from harness.store.result import Check, Metric
+from harness.store.spec import JsonObject
 from harness.waits import Breakdown, explain, take, unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session, Workload
@@ -57,7 +58,7 @@ class LoadingDriver(Driver):
     """A client program that loads the data, too."""
 
     @abstractmethod
-    def key(self) -> Mapping[str, Any]:
+    def key(self) -> JsonObject:
         """The facts that its data depend on, in addition to their size."""
 
     @abstractmethod
@@ -186,7 +187,7 @@ def window_outcome(
     rates: Sequence[Metric],
     checks: list[Check],
     warnings: Sequence[RunWarning],
-    **artifacts: Mapping[str, Any],
+    **artifacts: JsonObject,
 ) -> Outcome:
     """The outcome of a window; empty artifacts are left out.
 

@@ -14,8 +14,8 @@ from harness.errors import UsageError
 SECRET = "0123secret"
 
 
-def connected(word: str, **more: object) -> Target:
-    connection = {"user": "bench", "password": SECRET, "database": "shop", **more}
+def connected(word: str, **more: Any) -> Target:
+    connection: dict[str, Any] = {"user": "bench", "password": SECRET, "database": "shop", **more}
     return target(word, connection)
 
 

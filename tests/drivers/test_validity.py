@@ -10,7 +10,7 @@ import pytest
 from idle_engine import IdleEngine
 
 from harness.drivers import result as module
-from harness.drivers.result import DriverResult, SeriesPoint, WindowCounters
+from harness.drivers.result import DriverResult, WindowCounters
 from harness.drivers.validity import (
     Nouns,
     backlog,
@@ -18,6 +18,7 @@ from harness.drivers.validity import (
     late_counters,
     load_warnings,
 )
+from harness.store.points import SeriesPoint
 
 S = 10**9
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from narrowed import present
@@ -144,7 +145,7 @@ def test_a_client_that_hangs_is_killed(clients, monkeypatch, spec):
             return process
 
     with pytest.raises(RunFailed, match="hangs"):
-        drive([spec], replace(clients, processes=Stopping()))
+        drive([spec], replace(clients, processes=cast(Any, Stopping())))
     assert loadgens() == []
 
 
@@ -171,7 +172,11 @@ def test_what_a_client_reports_last_is_read_before_its_result_counts(clients):
                     reported.append(json.loads(line)["counts"])
                 yield line
 
-    drive([COUNTED], replace(clients, processes=Slow()), WindowCallbacks(on_counts=taken.append))
+    drive(
+        [COUNTED],
+        replace(clients, processes=cast(Any, Slow())),
+        WindowCallbacks(on_counts=taken.append),
+    )
     assert taken == reported
 
 

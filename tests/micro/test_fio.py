@@ -267,7 +267,8 @@ def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Micro
     resident = resident_bytes(work.files / "data")
     (duration,) = _by_configuration(measured, "operation_duration_ns").values()
     assert duration.labels["direct"] == "no"
-    reported = measured.artifacts["fio"]["jobs"][duration.labels["configuration"]]
+    stored: Any = measured.artifacts["fio"]
+    reported = stored["jobs"][duration.labels["configuration"]]
     assert "invalidate=0" in reported
     assert 7 * MIB <= resident <= 8 * MIB  # the kernel may take clean pages back
 

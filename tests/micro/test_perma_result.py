@@ -60,7 +60,7 @@ def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:
 
 def read(measurements: tuple[Measurement, ...], *repeats: dict[str, Any]) -> SuiteResult:
     whole = {"duration_ns": 1, "stolen_ns": None, "core_hz": 1e9}
-    document = {
+    document: dict[str, Any] = {
         "targets": {},
         "notes": [],
         "cpu": {"stamp_step_ns": 1.0},

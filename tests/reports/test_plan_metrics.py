@@ -37,7 +37,7 @@ def with_plans(run: StoredRun, **plans: ExecutedPlan) -> StoredRun:
 
 def of(query: str, plan: ExecutedPlan) -> dict[tuple[str, str], float]:
     """Metric and relation → ms."""
-    found = plan_metrics(query, members(plan))
+    found = plan_metrics(query, plan.operators)
     return {(q.name, q.label("relation") or ""): value / 1e6 for q, value in found.items()}
 
 

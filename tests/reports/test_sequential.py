@@ -123,19 +123,19 @@ def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
     sequence, made, ended = ran(tmp_path, Goal(resolve=0.05), {"duckdb": 1.3}, {"duckdb": 0.01})
     assert (ended, repeats(made, "duckdb")) == ("all resolved", sequence.counts[0])
     (found,) = results(sequence, made)
-    assert (found["verdict"], found["resolved"]) == ("faster", True)
+    assert (found.verdict, found.resolved) == ("faster", True)
     # Every report on these runs is corrected for the looks.
     a, b = sides(made)
     (group,) = compare(a, b).groups
     estimate = estimate_of(group)
-    assert (estimate.low, estimate.interim_analyses) == (found["low"], LOOKS)
+    assert (estimate.low, estimate.interim_analyses) == (found.low, LOOKS)
 
 
 def test_equal_arms_end_when_the_difference_is_excluded(tmp_path: Path) -> None:
     sequence, made, ended = ran(tmp_path, Goal(resolve=0.1), {"duckdb": 1.0}, {"duckdb": 0.02})
     (found,) = results(sequence, made)
-    assert ended == "all resolved" and found["verdict"] == "no difference"
-    assert 1 / 1.1 <= found["low"] <= found["high"] <= 1.1
+    assert ended == "all resolved" and found.verdict == "no difference"
+    assert 1 / 1.1 <= present(found.low) <= present(found.high) <= 1.1
 
 
 def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
     assert repeats(made, "duckdb") == sequence.counts[0]
     assert repeats(made, "postgres") == sequence.counts[-1]
     assert ended == "largest number of repeats"
-    assert [one["resolved"] for one in results(sequence, made)] == [True, False]
+    assert [one.resolved for one in results(sequence, made)] == [True, False]
 
 
 def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
     assert ended == "the budget is spent"
     assert repeats(made, "duckdb") == 4
     (found,) = results(sequence, made)
-    assert not found["resolved"], "four pairs exclude nothing at this level"
+    assert not found.resolved, "four pairs exclude nothing at this level"
 
 
 def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(
@@ -194,7 +194,7 @@ def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:
     placements = ["ssd-both", "pmem-both", "ssd-data-pmem-wal"]
     sequence, made, ended = ran_placements(tmp_path, placements, fails="ssd-data-pmem-wal")
     assert ended == "a comparison has no result"
-    assert [one["b"] for one in results(sequence, made)] == ["pmem-both"]
+    assert [one.b for one in results(sequence, made)] == ["pmem-both"]
 
 
 def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_budget_more_is_a_look_more(tmp_path: Path, capsys: pytest.CaptureFixt
         again = [*with_runs(steps, made), *again[len(made) :]]
     assert capsys.readouterr().err.count("repeats-continued") == 2
     (found,) = results(later, made)
-    facts = {fact["code"]: fact["values"] for fact in found["rests_on"]}
+    facts: dict[Any, Any] = {fact["code"]: fact["values"] for fact in found.rests_on}
     assert "repeats-continued" in facts["warnings"]
     (group,) = compare(*sides(made)).groups
     assert estimate_of(group).interim_analyses == 3

@@ -17,7 +17,7 @@ from harness.errors import RunFailed
 from harness.supervise import silence
 from harness.supervise.process import descendants, process_stat
 from harness.supervise.silence import LIMITS, Watch, phase
-from harness.supervise.supervisor import SupervisedProcess
+from harness.supervise.starting import Process
 
 #: A process in vfork(2): the state of one that waits for a device, without one.
 BLOCKED = """
@@ -132,9 +132,7 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     process = supervisor.spawn(["sleep", "1000"])
-    watch = Watch(
-        supervisor.silence._supervisor, lambda: [cast(SupervisedProcess, Unkillable(process.id))]
-    )
+    watch = Watch(supervisor.silence._supervisor, lambda: [cast(Process, Unkillable(process.id))])
     stop(process.pid)
     watch.look(0)
     # Once this thread waits: an interruption while it starts another one may be lost.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from harness.engine import Engine
 from harness.errors import UsageError, unknown
+from harness.store.spec import JsonObject
 
 #: The Tcl package that its virtual users load, by the word of ``dbset db``, with which the keys
 #: of its dictionary begin, too.
@@ -114,7 +113,7 @@ def target_of(engine: Engine) -> Target:
     return target(drivable(engine), engine.native_connection())
 
 
-def target(dialect: str, connection: Mapping[str, Any]) -> Target:
+def target(dialect: str, connection: JsonObject) -> Target:
     """Make a target of the native client's connection; UsageError for unquotable values.
 
     PostgreSQL's ``host`` may be the folder of its socket, as libpq has it.
@@ -131,11 +130,11 @@ def target(dialect: str, connection: Mapping[str, Any]) -> Target:
     return Target(
         dialect,
         host=str(connection.get("host") or "127.0.0.1"),
-        port=int(connection.get("port") or 0),
+        port=int(str(connection.get("port") or 0)),
         user=str(connection["user"]),
         password=str(connection["password"]),
         database=str(connection["database"]),
-        socket=connection.get("socket"),
+        socket=str(connection["socket"]) if connection.get("socket") else None,
         ca=str(connection.get("ca") or ""),
     )
 

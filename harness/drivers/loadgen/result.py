@@ -8,9 +8,10 @@ from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 from harness import hdr
-from harness.drivers.result import DriverResult, Operation, SeriesPoint, latency_percentiles
+from harness.drivers.result import DriverResult, Operation, latency_percentiles
 from harness.errors import RunFailed
 from harness.store.documents import from_members
+from harness.store.points import SeriesPoint
 from harness.store.spec import JsonObject
 
 #: How far apart clients may begin that ran together.

@@ -64,7 +64,7 @@ class LoadgenSpec:
         return {"schema": 1, **document, "workload": work}
 
 
-def _set(document: Mapping[str, Any]) -> dict[str, Any]:
+def _set(document: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if value is not None}
 
 

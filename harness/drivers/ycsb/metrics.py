@@ -13,9 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from harness.drivers.result import (
     DriverResult,
-    LatencyPoint,
     Operation,
-    SeriesPoint,
     intervals_per_histogram,
     latency_percentiles,
 )
@@ -23,6 +21,7 @@ from harness.drivers.ycsb.build import NAME
 from harness.drivers.ycsb.client import Done
 from harness.drivers.ycsb.histograms import Interval, length_ms, merged_ns, stored
 from harness.errors import RunFailed
+from harness.store.points import LatencyPoint, SeriesPoint
 from harness.units import NS_PER_S
 
 #: The client's measurements, by the operations of the harness.

@@ -7,11 +7,10 @@ nothing is installed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 #: A ``modelled`` tier is a directory, too; its facts have the kind of the tier below it.
 TierKind = Literal["block", "fsdax", "fs-nodax", "sector", "tmpfs", "devdax", "numa", "modelled"]
-TIER_KINDS: tuple[TierKind, ...] = get_args(TierKind)
 Policy = Literal["bind", "preferred", "interleave"]
 #: Kinds that are a directory on a mounted file system.
 DIRECTORY_KINDS: frozenset[TierKind] = frozenset({"block", "fsdax", "fs-nodax", "sector", "tmpfs"})

@@ -32,6 +32,7 @@ from harness.drivers.validity import Nouns
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.store.result import Check, Metric
+from harness.store.spec import JsonObject
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
 from harness.warnings import RunWarning
@@ -169,7 +170,7 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
         self.scripts()
         self.program(engine)
 
-    def key(self) -> Mapping[str, Any]:
+    def key(self) -> JsonObject:
         """What sysbench's own tables depend on."""
         return {
             "builder": "sysbench",
@@ -191,7 +192,7 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
         engine, script = loading.engine, self.scripts()[0]
         program, version = self.program(engine)
 
-        def fill(connection: Mapping[str, Any]) -> dict[str, int]:
+        def fill(connection: JsonObject) -> dict[str, int]:
             sysbench.prepare(
                 program,
                 version,

@@ -20,9 +20,9 @@ from harness import jsonfile
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
-from harness.progress import Progress, SilentProgress
+from harness.progress import Progress
 from harness.sql_script import dumped
-from harness.store.datasets import Dataset
+from harness.store.datasets import SOURCE_RECORD, source_record
 from harness.store.documents import write_json_atomically
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
@@ -30,7 +30,6 @@ from harness.supervise.user_files import Credentials, make_directory, remove_tre
 from harness.units import GIB, MIB
 from harness.workloads.sql.folder import DUMP, LOAD, SqlFolder, opened_file, read_folder
 
-_RECORD = "source.json"
 _SCHEMA, _ROWS, _COPIES = "schema", "rows", "copies"
 _BLOCK = 1 << 20
 _LATER = (
@@ -146,19 +145,12 @@ def generate(
     _convert(pairs, target / _ROWS, user, progress)
     remove_tree(target / _COPIES)
     dumps = [file.name for file in folder.load if file.format == DUMP]
-    write_json_atomically(target / _RECORD, {"files": files, "dumps": dumps})
+    write_json_atomically(target / SOURCE_RECORD, {"files": files, "dumps": dumps})
 
 
 def read_source(folder: Path) -> SqlSource:
     """What :func:`generate` made in ``folder``; RunFailed if it has changed since."""
-    if (dataset := Dataset.read(folder.parent)) is not None:
-        dataset.require_intact(SilentProgress())
-    try:
-        record = jsonfile.read(folder / _RECORD)
-    except (OSError, ValueError) as error:
-        raise RunFailed(
-            f"source data in {folder}", f"not whole: {error}", "remove it and run again"
-        ) from error
+    record = source_record(folder)
     rows = folder / _ROWS
     files = {
         table: tuple(rows / name for name in names) for table, names in record["files"].items()

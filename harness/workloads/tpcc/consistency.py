@@ -12,13 +12,12 @@ accesses, with the rows that were loaded, and with what the client counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from harness.engine import Engine, SqlResult
 from harness.errors import HarnessError
@@ -40,9 +39,6 @@ _SUMS = {
     "new_order": "SELECT sum(d_next_o_id) FROM district",
     "payment": "SELECT sum(c_payment_cnt) FROM customer",
 }
-
-#: One statement's rows.
-Query = Callable[[str], Sequence[tuple[Any, ...]]]
 
 
 @cache

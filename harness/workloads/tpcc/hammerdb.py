@@ -16,6 +16,7 @@ from harness.drivers.hammerdb.process import build, measure
 from harness.drivers.hammerdb.script import Timed, whole_minutes
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.engine import Engine
+from harness.store.spec import JsonObject
 from harness.supervise.credentials import unprivileged
 from harness.warnings import RunWarning
 from harness.workload import Loading, Session
@@ -58,7 +59,7 @@ class HammerDbDriver(LoadingDriver):
             target_of(engine)  # the user's login may have characters that it takes apart
         installed.check(dialect, unprivileged())
 
-    def key(self) -> Mapping[str, Any]:
+    def key(self) -> JsonObject:
         """Return HammerDB's version: its schema and procedures are data."""
         return {"builder": find().name}
 

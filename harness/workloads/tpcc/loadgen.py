@@ -14,6 +14,7 @@ from harness.drivers.result import DriverResult, Operation, WindowCallbacks
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.store.result import Check
+from harness.store.spec import JsonObject
 from harness.workload import Loading, Session
 from harness.workloads.tpcc import data
 from harness.workloads.tpcc.consistency import check_conditions
@@ -46,7 +47,7 @@ class Loadgen(LoadingDriver):
             params.connections, engine, settings, "users or connections", params.clients
         )
 
-    def key(self) -> Mapping[str, Any]:
+    def key(self) -> JsonObject:
         """Return the seed, and which rows are made of it."""
         return {"data_seed": self.params.data_seed, "generation": data.GENERATION}
 

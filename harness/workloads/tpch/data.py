@@ -20,18 +20,16 @@ from pathlib import Path
 
 import duckdb
 
-from harness import jsonfile
 from harness.engine import LoadFormat
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
-from harness.progress import Progress, SilentProgress
-from harness.store.datasets import Dataset
+from harness.progress import Progress
+from harness.store.datasets import SOURCE_RECORD, source_record
 from harness.store.documents import write_json_atomically
 from harness.supervise import programs
 from harness.units import GIB, MIB
 from harness.workloads.tpch.tables import TABLES, expected_rows
 
-_RECORD = "source.json"
 _POLL_S = 0.25
 #: Bytes of one refresh set per unit of scale.
 _SET_BYTES = 2_000_000
@@ -79,7 +77,7 @@ def generate(scale: float, load_format: LoadFormat, folder: Path, progress: Prog
     RunFailed with the generator's own words when it fails, is killed, fills the disk,
     or makes another number of rows than the specification has.
     """
-    if (folder / _RECORD).exists():
+    if (folder / SOURCE_RECORD).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
     arguments = [load_format, "--scale-factor", repr(scale), "--parts", str(chunks(scale))]
@@ -94,19 +92,12 @@ def generate(scale: float, load_format: LoadFormat, folder: Path, progress: Prog
         "chunks": chunks(scale),
         "row_counts": row_counts,
     }
-    write_json_atomically(folder / _RECORD, record)
+    write_json_atomically(folder / SOURCE_RECORD, record)
 
 
 def read_source(folder: Path) -> Source:
     """The files that :func:`generate` made in ``folder``; RunFailed if they have changed since."""
-    if (dataset := Dataset.read(folder.parent)) is not None:
-        dataset.require_intact(SilentProgress())
-    try:
-        record = jsonfile.read(folder / _RECORD)
-    except (OSError, ValueError) as error:
-        raise RunFailed(
-            f"TPC-H source data in {folder}", f"not whole: {error}", "remove it and run again"
-        ) from error
+    record = source_record(folder)
     files = {table: _files(folder, table, record["format"]) for table in TABLES}
     return Source(files, record["row_counts"], record["format"])
 

@@ -16,6 +16,7 @@ from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.store.result import Check
+from harness.store.spec import JsonObject
 from harness.workload import Loading, Session
 from harness.workloads.window import LoadingDriver
 from harness.workloads.ycsb import data
@@ -44,7 +45,7 @@ class Loadgen(LoadingDriver):
         if engine.sql_folder is not None:
             params.refuse_update_on_sql(engine.name)
 
-    def key(self) -> Mapping[str, Any]:
+    def key(self) -> JsonObject:
         """The seed, and which values are made of it."""
         return {"data_seed": self.params.data_seed, "generation": data.GENERATION}
 

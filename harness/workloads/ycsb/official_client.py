@@ -23,6 +23,7 @@ from harness.drivers.ycsb.process import Request
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.store.result import Check
+from harness.store.spec import JsonObject
 from harness.units import MIB, NS_PER_S
 from harness.workload import Clients, Loading, Session
 from harness.workloads.window import LoadingDriver
@@ -80,7 +81,7 @@ class Official(LoadingDriver):
         if not engine.inside_client:
             native.check_connections(params.threads, engine, settings, "--threads")
 
-    def key(self) -> Mapping[str, Any]:
+    def key(self) -> JsonObject:
         """Return its version, how bindings store records, and whether values can be checked."""
         return {
             "builder": NAME,
@@ -95,7 +96,7 @@ class Official(LoadingDriver):
         records = params.loaded_records
         stored: dict[str, int] = {}
 
-        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+        def fill(connection: JsonObject) -> Mapping[str, int]:
             properties = {
                 **_workload(params),
                 **engine.ycsb_properties(connection, params.to_json()),
