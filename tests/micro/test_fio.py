@@ -29,7 +29,7 @@ from harness.errors import RunFailed, UsageError
 from harness.execution.environment import open_environment
 from harness.micro import direct_io, fio
 from harness.micro.fio import Fio
-from harness.micro.fio_result import sample_of
+from harness.micro.fio_result import histogram, sample_of
 from harness.micro.ioping import Ioping
 from harness.micro.protocol import MicroContext, ProgramOutcome
 from harness.micro.suite import find_suite, load_documents
@@ -166,6 +166,12 @@ def test_percentiles_are_those_of_fio(work: MicroContext) -> None:
     assert ours.mean == pytest.approx(reported["mean"], rel=0.02)
 
 
+def test_bins_keep_their_counts() -> None:
+    found = histogram({"0": 1, "9152": 3, "13991853": 2, str(10**15): 1})
+    assert found.total == 7
+    assert found.percentile(50) == pytest.approx(9152, rel=0.001)
+
+
 def test_what_fio_did_not_do_is_no_result() -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     side = {"bw_bytes": 0, "iops": 0, "total_ios": 0, "lat_ns": {"mean": 0}}
@@ -196,6 +202,14 @@ def test_numbers_that_fio_cannot_have_counted_are_no_result(change: dict[str, An
     assert sample_of(printed(error=0, read=SIDE), job).operations == 1
     with pytest.raises(RunFailed, match="not as fio 3 writes it"):
         sample_of(printed(error=0, read=SIDE | change), job)
+
+
+@pytest.mark.parametrize("version", ["fio-2.2.10", "fio-3.1", "", "None"])
+def test_what_an_older_fio_printed_is_refused_by_its_version(version: str) -> None:
+    job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
+    with pytest.raises(RunFailed) as refused:
+        sample_of(printed(version, error=0, read={}), job)
+    assert refused.value.context == f"it is of {version!r}"
 
 
 @pytest.mark.parametrize(
@@ -282,6 +296,15 @@ def test_small_writes_do_not_find_the_large_folios_of_readahead(work: MicroConte
         for metric in _by_configuration(measured, "operation_duration_ns").values()
     )
     assert small < 3 * page
+
+
+def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
+    work: MicroContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fio, "_CACHED_SHARE", 0.0)
+    (finding,) = _fio(work, small=READ | {"access": 64, "direct": False}).uncontrolled
+    assert finding.code == "page-cache"
+    assert _fio(work, whole=READ | {"direct": True}).uncontrolled == ()
 
 
 def test_ioping_tells_every_request(work: MicroContext) -> None:

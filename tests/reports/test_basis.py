@@ -198,6 +198,13 @@ def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path, limited: int) -
     assert (last.summary is None) == (limited == 8)
 
 
+def test_two_executions_at_a_time_limit_are_not_compared(tmp_path: Path) -> None:
+    runs = [*execution(tmp_path, 0, limited=8), *execution(tmp_path, 1, limited=8)]
+    ((_, second, third),) = (one.executions for one in histories([*runs, *execution(tmp_path, 2)]))
+    assert second.row is None
+    assert third.row is not None and third.row.estimate is None
+
+
 def test_otava_gets_a_table_for_each_series(tmp_path: Path) -> None:
     """As its documentation has them: time, attributes, and a number in every cell."""
     arms(tmp_path, 1.2)

@@ -180,6 +180,33 @@ def test_new_orders_decide_unless_a_rate_is_set(
         assert document["set_rate"]["a"]["done_per_s"] == 10.0
 
 
+def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
+    """Verdict and p of the panels with this number of users."""
+    return [
+        (group.verdict, row.decision.adjusted_p)
+        for panel in panels(runs, "placement", None)
+        if panel.runs[0].document["spec"]["params"]["users"] == users
+        for group in panel.groups
+        if (row := group.row(group.headline.quantity)) and row.decision
+    ]
+
+
+def test_a_family_is_the_comparisons_of_one_experiment(tmp_path: Path) -> None:
+    def runs(folder: str, *names: str) -> list[StoredRun]:
+        params = {"warehouses": 1, "think_time": False, "rate": None}
+        return [
+            block(tmp_path / folder, k, "tpcc", params | {"users": users}, place,
+                  tpcc(5.0, rate, k), experiment=name)
+            for k in range(6)
+            for users, name in zip((4, 8), names, strict=False)
+            for place, rate in zip(PLACES, (10.0, 12.0 + k), strict=True)
+        ]  # fmt: skip
+
+    assert conclusions(runs("one", "x"), 4) == [("faster", 2 / 2**6)]
+    assert conclusions(runs("apart", "x", "y"), 4) == [("faster", 2 / 2**6)]
+    assert conclusions(runs("together", "x", "x"), 4) == [("not resolvable", 4 / 2**6)]
+
+
 def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
     tmp_path: Path,
 ) -> None:

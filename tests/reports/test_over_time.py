@@ -79,6 +79,9 @@ def values(line: Line) -> list[tuple[float, float, float]]:
     return [((i.begin_ns - T0) / S, (i.end_ns - T0) / S, i.value) for i in line.intervals]
 
 
+RESUMED = {"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}
+
+
 IDLE = {"monitor-process": process([0, 1, 2, 3, 4])}
 
 
@@ -214,6 +217,18 @@ def test_what_happened_after_the_window_is_not_shown(tmp_path: Path) -> None:
         series = {**found, "samples": [*found["samples"], {**checked, "cpu_ns": 100.0 * S}]}
         run = Stored(artifacts={"monitor-process": series}).write(tmp_path / str(shown))
         assert len(strips(run)["Processors"].lines[0].intervals) == shown
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        Stored(artifacts=IDLE, params={"client_hosts": ["client1"]}),
+        Stored(artifacts=IDLE, resumed=[RESUMED]),
+    ],
+    ids=["another host's clock", "measured in two parts"],
+)
+def test_there_is_no_chart_without_series_of_one_clock(tmp_path: Path, stored: Stored) -> None:
+    assert timeline(stored.write(tmp_path)) is None
 
 
 def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:

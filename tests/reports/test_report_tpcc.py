@@ -154,6 +154,11 @@ def with_hammerdb(root: Path, *more: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(table.head, map(plain, row), strict=True))
 
 
+def test_a_driver_without_percentiles_has_an_empty_row(tmp_path: Path) -> None:
+    row = with_hammerdb(tmp_path)
+    assert (row["hammerdb"], row["n"]) == ("–", "1, 0")
+
+
 def test_ready_made_percentiles_are_marked_and_compared(tmp_path: Path) -> None:
     labels = {"transaction": "new_order", "percentile": "95"}
     row = with_hammerdb(tmp_path, metric("transaction_percentile_ns", 9e7, "lower", **labels))

@@ -21,6 +21,7 @@ from report_runs import (
 
 from harness.store.runs import StoredRun
 from reports.compare import compare
+from reports.conditions import checks, memory_table
 from reports.published import read_published
 from reports.query_breakdown import BreakdownRow, breakdown, plan_sums, query_breakdowns
 from reports.report import Report
@@ -221,6 +222,15 @@ def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> Non
     assert {r["metric"] for r in raw} == {"query_duration_ns", "stream_duration_ns"}
 
 
+def test_a_resumed_run_is_marked(tmp_path: Path) -> None:
+    cut = [{"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 8, "after_step": "q9"}]
+    runs = [write(tmp_path, Case(queries=(1,), run_changes={"resumed": cut})),
+            write(tmp_path, Case(queries=(1,), placement="pmem-both"))]  # fmt: skip
+    view = Report(runs)
+    assert [row[-1] for row in memory_table(view.panels).rows] == ["q9", "–"]
+    assert "ssd-both: 1 of 1 runs, after q9" in {warning.context for warning in view.warnings}
+
+
 def test_published_numbers_are_next_to_those_of_the_same_metric(tmp_path: Path) -> None:
     published = tmp_path / "published.csv"
     published.write_text(
@@ -245,6 +255,24 @@ def test_another_disk_of_one_name_is_no_repeat(tmp_path: Path) -> None:
         runs.append(write(tmp_path, Case(queries=(1,), block=block, manifest_changes=changes)))
     found = panels(runs, "placement", None)
     assert len([arm for panel in found for arm in panel.arms]) == 2
+
+
+def test_answers_are_counted_and_other_checks_are_named_apart(tmp_path: Path) -> None:
+    def check(name: str, status: str, detail: str = "") -> dict[str, Any]:
+        return {"name": name, "status": status, "detail": detail, "labels": {}}
+
+    found = [
+        *[check("answer", "passed")] * 3,
+        check("stream-answers", "unknown", "44 of 46 answers not compared: no reference"),
+        check("refresh_rows", "passed"),
+        check("query-finished", "unknown"),
+    ]
+    runs = two(tmp_path, query("6", 4.0, 1.0), query("6", 2.0, 1.0), run_changes={"checks": found})
+    assert checks(runs) == {
+        "answer": {"passed": 6, "unknown": 88},
+        "query-finished": {"unknown": 2},
+        "refresh_rows": {"passed": 2},
+    }
 
 
 def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Path) -> None:

@@ -96,6 +96,29 @@ def test_ctrl_c_ends_a_statement_that_would_take_for_ever():
         assert rows_of(connection, "select 1") == [(1,)]
 
 
+@pytest.mark.parametrize("apart_s", [0.01, 0.0])
+def test_a_second_ctrl_c_right_behind_leaves_no_statement_running(apart_s):
+    """The terminal's, and what a program above passes on of it, as another signal here: of two
+    that wait, the second is raised in the middle of what follows the first.
+    """
+    there = set(threading.enumerate())
+    replaced = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    with closing(duckdb.connect(config={"threads": 2})) as connection:
+        thread = interrupting(signal.SIGINT, signal.SIGUSR1, apart_s=apart_s)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                thread.start()
+                try:
+                    rows_of(connection, ENDLESS)
+                finally:
+                    thread.join()
+        finally:
+            signal.signal(signal.SIGUSR1, replaced)
+        for left in set(threading.enumerate()) - there:
+            left.join()  # the second Ctrl-C lets nobody wait for them
+        assert rows_of(connection, "select 1") == [(1,)]
+
+
 # Checks ------------------------------------------------------------------------------
 
 
