@@ -85,6 +85,7 @@ _GROUPS = {
     "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_rocksdb", "cli/test_stopped"),
     "clients": ("cli/test_client_hosts", "cli/test_paper_profiles", "cli/test_resume"),
     "verify": ("cli/test_engines_verify",),
+    "spark": ("engines/test_spark",),
     "cli": ("cli/",),
     "vm": ("vm/",),
     "micro": ("cli/test_micro",),
@@ -116,18 +117,22 @@ _GROUPS = {
 _BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning in own}
 
 #: Paths below ``tests`` that begin so need an engine or its data, the virtual machine, a compiler,
-#: a browser, or hosts: their tests are marked ``system``, which `make check` leaves out.
+#: a browser, hosts, or many processes: their tests are marked ``system``, which `make check` leaves
+#: out.
 _SYSTEM = (
     "benchmarks/", "cli/", "vm/", "engines/", "loadgen/", "microbench/", "drivers/ycsb/",
-    "test_packaging", "drivers/test_hammerdb_real", "iotrace/test_intervals",
-    "iotrace/test_library", "micro/test_fio", "playbooks/test_experiment_role",
-    "playbooks/test_every_place", "playbooks/test_roles", "reports/test_browser",
-    "rewrite/test_programs", "workloads/test_parameters", "workloads/tpcc/test_tpcc_conditions",
-    "workloads/ycsb/test_ycsb_checks", "workloads/ycsb/test_ycsb_window",
-    "workloads/tpch/test_refresh",
-    "workloads/tpch/test_source_database", "workloads/tpch/test_tpch_data",
-    "workloads/tpch/test_tpch_engines", "workloads/tpch/test_tpch_reference",
-    "workloads/tpch/test_tpch_run", "workloads/tpch/test_tpch_sql",
+    "test_doc_examples", "test_packaging", "drivers/test_hammerdb_real",
+    "drivers/test_script_clients", "iotrace/test_intervals", "iotrace/test_library",
+    "iotrace/test_modelled_calls", "micro/test_fio", "observers/test_observing",
+    "playbooks/test_experiment_role", "playbooks/test_every_place", "playbooks/test_restart",
+    "playbooks/test_roles", "reports/test_browser", "reports/test_every_kind_of_run",
+    "rewrite/test_programs", "supervise/test_kill_nine", "workloads/test_parameters",
+    "workloads/tpcc/test_tpcc_conditions", "workloads/ycsb/test_ycsb_checks",
+    "workloads/ycsb/test_ycsb_window", "workloads/tpch/test_refresh",
+    "workloads/tpch/test_source_database", "workloads/tpch/test_tpch_answers",
+    "workloads/tpch/test_tpch_data", "workloads/tpch/test_tpch_engines",
+    "workloads/tpch/test_tpch_reference", "workloads/tpch/test_tpch_run",
+    "workloads/tpch/test_tpch_sql",
 )  # fmt: skip
 
 

@@ -108,22 +108,6 @@ static void a_missing_fence_is_found(enum mb_log_kind kind)
     CHECK(kind == MB_LOG_ZERO ? broken == 0 : broken > 0); /* zero's count separates them */
 }
 
-static void a_full_log_says_so(void)
-{
-    struct mb_log log;
-    char payload[64] = {1};
-    uint64_t entries = 0;
-    cut_reset(false);
-    mb_log_open(&log, cut.seen, MB_LOG_AREA + 640, MB_LOG_ZERO, true);
-    CHECK(mb_log_stride(MB_LOG_ZERO, true, 64) == 128);
-    CHECK(mb_log_stride(MB_LOG_CLASSIC, true, 64) == 192);
-    CHECK(mb_log_stride(MB_LOG_HEADER, false, 64) == 80);
-    while (mb_log_append(&log, &mb_medium_none, payload, sizeof payload))
-        entries++;
-    CHECK(entries == 5);
-    CHECK(mb_log_recover(cut.seen, MB_LOG_AREA + 640, MB_LOG_ZERO, true, NULL, NULL) == 5);
-}
-
 int main(void)
 {
     for (int kind = MB_LOG_CLASSIC; kind <= MB_LOG_ZERO; kind++)
@@ -133,6 +117,5 @@ int main(void)
     a_missing_fence_is_found(MB_LOG_CLASSIC);
     a_missing_fence_is_found(MB_LOG_HEADER);
     a_missing_fence_is_found(MB_LOG_ZERO);
-    a_full_log_says_so();
     return checks_failed();
 }

@@ -148,16 +148,6 @@ static void a_flush_has_the_barriers_of_its_method(void)
     }
 }
 
-static void the_size_is_what_fits(void)
-{
-    size_t page = 16 * 1024;
-    for (uint32_t pages = 1; pages < 100; pages *= 3) {
-        CHECK(mb_pages_fit(mb_pages_bytes(pages, page), page) == pages);
-        CHECK(mb_pages_fit(mb_pages_bytes(pages, page) - 1, page) == pages - 1);
-    }
-    CHECK(mb_pages_fit(1000, page) == 0);
-}
-
 int main(void)
 {
     static const enum mb_page_method cow[] = {MB_PAGE_COW}, dirty[] = {MB_PAGE_COW_DIRTY},
@@ -175,6 +165,5 @@ int main(void)
     }
     a_recovered_store_goes_on();
     a_flush_has_the_barriers_of_its_method();
-    the_size_is_what_fits();
     return checks_failed();
 }

@@ -81,23 +81,6 @@ static void random_numbers_reach_both_ends_evenly(void)
     }
 }
 
-static void both_clocks_are_read_at_one_moment(void)
-{
-    uint64_t before = tb_monotonic_ns();
-    struct tb_moment moment = tb_moment();
-    CHECK(moment.monotonic_ns >= before && moment.monotonic_ns <= tb_monotonic_ns());
-    CHECK(moment.realtime_ns <= tb_moment().realtime_ns);
-}
-
-static void text_grows(void)
-{
-    struct tb_text text = {0};
-    for (int i = 0; i < 10000; i++)
-        tb_text_printf(&text, "%d", i % 10);
-    CHECK(text.length == 10000 && text.bytes[9999] == '9');
-    free(text.bytes);
-}
-
 static void keys_are_read_with_limits_and_defaults(void)
 {
     static const char *const words[] = {"read", "write", NULL};
@@ -132,8 +115,6 @@ int main(void)
     a_coarse_histogram_is_packed();
     random_streams_repeat_and_differ();
     random_numbers_reach_both_ends_evenly();
-    both_clocks_are_read_at_one_moment();
-    text_grows();
     keys_are_read_with_limits_and_defaults();
     return checks_failed();
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -115,16 +113,6 @@ def test_a_run_is_repeated_from_its_manifest_and_judged(runs, loaded):
     assert verdict["agrees"] is True
     assert verdict["answers_equal"] is True
     assert verdict["differences"] == []
-
-
-def test_runs_are_exported(runs, loaded):
-    assert loaded("runs", "export", "-o", "all.csv").code == 0
-    with (loaded.root / "all.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert {row["run_id"] for row in rows} >= {run["run_id"] for run in runs}
-    assert loaded("runs", "export", runs[0]["run_id"], "-o", "one.tar.gz").code == 0
-    with tarfile.open(loaded.root / "one.tar.gz") as archive:
-        assert f"{runs[0]['run_id']}/run.json" in archive.getnames()
 
 
 def test_data_are_listed_and_verified_and_a_changed_byte_is_found(runs, loaded):

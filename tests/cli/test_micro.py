@@ -66,19 +66,6 @@ def test_a_suite_is_stored_as_a_run_with_a_sample_of_every_repeat(harness, quick
     assert quick["run_id"] in [one["run_id"] for one in listed]
 
 
-def test_labels_say_what_was_done(quick):
-    (one,) = metrics(quick, "bandwidth_bytes_per_second", measurement="random", operation="store",
-                     access_size_bytes="64", threads="1")  # fmt: skip
-    assert {
-        "flush": "clwb",
-        "fence": "sfence",
-        "pattern": "random",
-        "persistent": "no",
-    }.items() <= (one["labels"].items())
-    assert one["labels"]["range_bytes"] == str(16 << 20)
-    assert one["labels"]["isa"] in ("avx512", "avx2", "sse2", "neon")
-
-
 def test_latencies_are_histograms_beside_the_cost_of_an_empty_body(quick):
     assert len(metrics(quick, "operation_duration_ns", measurement="latency")) == 3
     for empty in metrics(quick, "empty_body_ns"):
@@ -126,33 +113,6 @@ def test_a_file_of_perma_benchs_is_run_as_it_is_and_told_in_its_own_form(harness
     assert both["config"]["index"]["dram_operation_ratio"] == 1
 
 
-def test_perma_benchs_form_has_one_base_what_was_run_and_what_is_to_be_known(harness, tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "mine:\n  matrix: {number_threads: [1, 2]}\n"
-        "  args: {exec_mode: random, operation: read, memory_range: 128M, run_time: 10}"
-    )
-    done = harness.microbench("--suite", file, "--tier", "pmem", "--emulate", "pmem",
-                              "--format", "perma", "-q", "--threads", "1", *BRIEF)  # fmt: skip
-    assert done.code == 0, done.err
-    (mine,) = done.json
-    (entry,) = mine["benchmarks"]
-    config, results = entry["config"], entry["results"]
-    (thread,) = results["threads"]
-    assert results["bandwidth"] == results["thread_bandwidth_avg"] == thread["bandwidth"]
-    assert results["thread_bandwidth_std_dev"] == 0
-    assert thread["bandwidth"] * thread["execution_time"] * 2**30 == pytest.approx(
-        thread["accessed_bytes"]
-    )
-    assert (config["run_time"], config["memory_range"]) == (0.1, 16 << 20)
-    assert "number_operations" not in config
-    assert config["memory_type"] == "dram"
-    assert config["emulated"].startswith("EMULATED: pmem by tmpfs at /dev/shm/")
-    assert "equal-configurations" in [one["code"] for one in mine["uncontrolled"]]
-    assert "EMULATED pmem by tmpfs at /dev/shm/" in done.err
-    assert "warning: equal-configurations: " in done.err
-
-
 def test_a_stored_suite_is_repeated_from_what_is_stored(harness, quick):
     for _ in range(5):  # a thread may stand still for all of a measurement
         done = harness("repro", quick["run_id"], "--tolerance", "1000", "--json", "-q")
@@ -163,30 +123,6 @@ def test_a_stored_suite_is_repeated_from_what_is_stored(harness, quick):
     assert told["differences"] == []
     assert told["ratio"] > 0
     assert done.json["runs"][0]["spec_hash"] == quick["spec_hash"]
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["--suite", "quik", "--tier", "dram"], "did you mean 'quick'"),
-        (["--suite", "quick", "--tier", "drm"], "did you mean 'dram'"),
-        (["--suite", "quick"], "no tier is named"),
-        (["--tier", "dram"], "no suite is named"),
-        (["--suite", "quick", "--tier", "dram", "-p", "only=x"], "its measurements: sequential"),
-        (["--suite", "quick", "--tier", "dram", "-p", "durtion=1s"], "did you mean 'duration'"),
-        (["--suite", "quick", "--tier", "dram", "--engine", "duckdb"], "--engine is an option of"),
-        (["--suite", "quick", "--tier", "dram", "--scale", "1"], "--scale is an option of tpch"),
-        (["--suite", "quick", "--tier", "dram", "--format", "perma"], "no suite of PerMA-Bench's"),
-        (["--suite", "quick", "--tier", "dram", "--threads", "1", "-p", "threads=2"],
-         "threads is given twice"),
-        (["--suite", "nvm-for-databases", "--tier", "ssd"], "name one of them"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_is_refused_before_anything_is_done(harness, argv, words):
-    done = harness("run", "micro", *argv, "-q")  # --json excludes --format
-    assert done.code == 2
-    assert words in done.err
-    assert "Traceback" not in done.err
 
 
 def test_what_was_done_in_no_time_is_no_rate_of_nothing(harness, tmp_path):
@@ -200,20 +136,6 @@ def test_what_was_done_in_no_time_is_no_rate_of_nothing(harness, tmp_path):
     assert len(told) >= 13
     assert {c["status"] for c in told.values()} == {"unknown"}
     assert "give it more time" in told["chase"]["detail"]
-
-
-def test_a_processor_that_others_had_is_told(harness, tmp_path):
-    file = tmp_path / "mine.yml"
-    file.write_text(
-        "schema: 1\nname: mine\ndescription: d\nmeasurements:\n  both:\n"
-        "    args: {duration: 200ms}\n    jobs:\n"
-        "      a: {args: {kernel: load, access: 64, pattern: random, range: 16MiB}}\n"
-        "      b: {args: {kernel: load, access: 64, pattern: random, range: 16MiB}}\n"
-    )
-    done = harness.microbench("--suite", file, "--tier", "dram", "--cpus", "0", "--json", "-q")
-    (run,) = done.json["runs"]
-    told = {one["code"]: one["found"] for one in run["uncontrolled"]}
-    assert "in 1 of 1 measurements" in told["processors-shared"]
 
 
 def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(harness):

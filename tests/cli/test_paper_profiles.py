@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
-from pathlib import Path
 
 import pytest
 from narrowed import of_kind, present
@@ -16,7 +14,6 @@ from harness.execution.run_list import plan_steps
 from harness.experiment.profile import known_profiles, load_profile
 from harness.experiment.tuning import settings_for
 from harness.progress import progress_on_stderr
-from harness.store import schemas
 from harness.store.runs import Store
 from harness.yamlfile import load_yaml
 
@@ -182,40 +179,6 @@ def test_the_paper_s_ycsb_profiles_have_its_regime():
 
 
 ONE_QUERY = ("run", "tpch", "--placement", "ssd-both", "--scale", "0.01", "--json")
-EAGER = ("--set", "min_parallel_table_scan_size=0", "--set", "parallel_setup_cost=0",
-         "--set", "parallel_tuple_cost=0")  # fmt: skip
-
-
-def plan_text(loaded, run) -> str:
-    artifact = loaded.results / "runs" / run["run_id"] / "artifacts" / "plans.json"
-    return json.dumps(json.loads(artifact.read_text())["6"]["raw"])
-
-
-def test_one_thread_on_one_processor_is_one_process_of_postgresql(loaded):
-    """VLDB 2023 §7.1 iv. What would use workers does so when it has two."""
-    cpu = str(max(os.sched_getaffinity(0)))
-    seen = {}
-    for threads in ("1", "2"):
-        done = loaded(*ONE_QUERY, "--engine", "postgres", "--queries", "6", *EAGER,
-                      "--threads", threads, "--cpus", cpu)  # fmt: skip
-        run = done.run
-        (held,) = [check for check in run["checks"] if check["name"] == "cpu-affinity"]
-        assert held["status"] == "passed" and held["detail"].endswith(f"processors {cpu}")
-        manifest = json.loads(
-            (loaded.results / "runs" / run["run_id"] / "manifest.json").read_text()
-        )
-        schemas.validate(manifest, "manifest", source="manifest")
-        assert (manifest["processors"], manifest["spec"]["cpus"]) == (cpu, cpu)
-        workers = manifest["engine"]["effective_config"]["max_parallel_workers_per_gather"]
-        seen[threads] = (workers, "Gather" in plan_text(loaded, run))
-    assert seen == {"1": ("0", False), "2": ("1", True)}
-
-
-def test_processors_decide_the_threads_where_none_are_named(loaded):
-    done = loaded(*ONE_QUERY, "--engine", "duckdb", "--queries", "6", "--cpus", "0")
-    run = done.run
-    manifest = loaded.results / "runs" / run["run_id"] / "manifest.json"
-    assert json.loads(manifest.read_text())["engine"]["effective_config"]["threads"] == "1"
 
 
 @pytest.mark.parametrize("engine", ["postgres", "duckdb"])
@@ -233,39 +196,3 @@ def test_query_6_sums_the_share_that_the_dates_select(loaded, engine):
     queries = loaded.results / "runs" / run["run_id"] / "artifacts" / "queries.json"
     sql = json.loads(queries.read_text())["6"]["sql"]
     assert "l_discount between" not in sql and "l_quantity" not in sql
-
-
-def test_where_nothing_counts_memory_traffic_the_run_says_so(loaded):
-    """This profile's monitor; a host with counters has their numbers instead."""
-    file = loaded.root / "traffic.yml"
-    file.write_text(
-        MODES.replace("name: modes", "name: traffic")
-        .replace("    - {placement: ssd-both, host_mode: Memory}\n", "")
-        .replace("fixed:\n", "fixed:\n  monitors: [process, memory-traffic]\n")
-    )
-    done = loaded("experiment", "run", file, "--json")
-    run = done.run
-    folder = loaded.results / "runs" / run["run_id"] / "artifacts"
-    series = folder / "monitor-memory-traffic.json"
-    moved = [m for m in run["metrics"] if m["name"].startswith("query_dram_")]
-    told = [entry for entry in run["uncontrolled"] if entry["code"] == "memory-traffic-not-counted"]
-    if Path("/sys/bus/event_source/devices/uncore_imc_0").exists():
-        assert moved and not told and json.loads(series.read_text())["samples"]
-    else:
-        assert told and not moved and not series.exists()
-
-
-def test_files_on_a_tmpfs_neither_eat_nor_widen_the_memory_limit(loaded):
-    """They are charged to the cap: the log alone would be half of this limit."""
-    done = loaded("run", "tpch", "--engine", "postgres", "--placement", "ssd-both", "--placement",
-                  "pmem-both", "--emulate", "pmem", "--scale", "0.01", "--queries", "9,18",
-                  "--memory-limit", "128MiB", "--set", "work_mem=64kB", "--no-plans",
-                  "--json")  # fmt: skip
-    assert done.code == 0, done.err
-    on_disk, emulated = done.json["runs"]
-    assert on_disk["memory_bytes"] == emulated["memory_bytes"] == 128 << 20
-    for run in (on_disk, emulated):
-        cap = {m["name"]: m["value"] for m in run["metrics"] if m["name"].startswith("memory_cap")}
-        tmpfs = cap["memory_cap_tmpfs_peak_bytes"]
-        assert (tmpfs > 0) == (run is emulated)
-        assert cap["memory_cap_peak_bytes"] <= (128 << 20) + tmpfs

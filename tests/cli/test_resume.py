@@ -7,14 +7,11 @@ import os
 import random
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S
 
 from harness.jsonfile import parse_log_line
-from harness.store.checkpoint import Attempt, Checkpoint
 
 POWER = ["run", "tpch", "--scale", "0.01", "--test", "power", "--no-plans",
          "--placement", "ssd-both"]  # fmt: skip
@@ -86,21 +83,6 @@ def cut_off(harness, argv, count, number=signal.SIGKILL):
     assert harness.settled() == []
     assert len(steps(harness)) == count
     return done
-
-
-def workers_of(harness) -> list[int]:
-    """DuckDB's worker processes: children of the supervisor, which has a journal of ours."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (folder / "cmdline").read_bytes()
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            supervisor = Path(f"/proc/{parent}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"duckdb.worker" in command and str(harness.root).encode() in supervisor:
-            found.append(int(folder.name))
-    return found
 
 
 def durations(run) -> dict[str, int]:
@@ -219,49 +201,3 @@ def test_a_suite_is_resumed_after_its_finished_configurations(loaded, suite, mor
     else:
         means = [m["samples"] for m in run["metrics"] if m["name"].startswith("operation_mean")]
         assert all([sum(times) / len(times)] in means for times in kept.values())
-
-
-def test_another_condition_or_again_starts_anew(loaded):
-    argv = [*POWER, "--engine", "duckdb", "--cache", "warm"]
-    cut_off(loaded, argv, 3)
-    files = (loaded.results / "runs").glob("*/steps.jsonl")
-    (file,) = [file for file in files if not complete(file.parent)]
-    first, *rest = file.read_text().splitlines(keepends=True)
-    attempt = parse_log_line(first.encode())["attempt"]
-    file.unlink()
-    changed = Checkpoint.create(file.parent)
-    conditions = {**attempt["conditions"], "kernel": "2.6.32"}
-    changed.begin(Attempt(attempt["run_id"], attempt["unix_ns"], conditions))
-    changed.close()
-    with file.open("a") as stream:
-        stream.writelines(rest)
-    done = loaded(*argv, "--json")
-    assert f"not resuming {file.parent.name}: changed since: kernel" in done.err
-    assert done.json["runs"][0]["run_id"] != file.parent.name
-    assert done.json["runs"][0]["resumed"] == []
-    done = loaded(*argv, "--again", "--json")
-    assert "not resuming" not in done.err
-    assert done.json["runs"][0]["resumed"] == []
-    assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
-
-
-def test_a_run_that_failed_under_way_is_gone_on_with_by_a_run_of_its_own(loaded):
-    """Somebody kills the engine: what was measured before is not lost with it."""
-    argv = [*POWER, "--engine", "duckdb", "--cache", "cold-per-query"]
-    process = start_and_await(loaded, [*argv, "--retries", "0"], 6)
-    while process.poll() is None:  # one that was about to end anyway is no loss to the run
-        for pid in workers_of(loaded):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.001)
-    _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1, err
-    kept = steps(loaded)
-    failed = sorted((loaded.results / "runs").glob("*/steps.jsonl"))[-1].parent
-    assert json.loads((failed / "run.json").read_text())["status"] == "failed"
-    done = loaded(*argv, "--json")
-    (run,) = done.json["runs"]
-    assert run["run_id"] != failed.name
-    assert run["resumed"][0]["cut_off_run_id"] == failed.name
-    assert times(kept).items() <= durations(run).items()
-    assert not (failed / "steps.jsonl").exists()

@@ -53,20 +53,6 @@ def test_it_loads_tpch_and_answers_like_duckdb(
     assert len(answers["sqlite"][0]) == 4
 
 
-FAILING = """
-whole = Sqlite.restore
-
-
-def restore(self, dataset, directories):
-    for failure in Path("{folder}").glob("*"):
-        failure.unlink()
-        raise LookupError(f"planted: {{failure.name}}")
-    whole(self, dataset, directories)
-
-
-Sqlite.restore = restore
-"""
-
 RUN = "run tpch --engine sqlite --placement ssd-both --scale 0.01 --queries 1,6 --json"
 
 
@@ -92,38 +78,6 @@ def test_the_command_runs_it_end_to_end(engines: Path) -> None:
     assert "memory-limit-not-enforced" in [warning["code"] for warning in run["uncontrolled"]]
     (manifest,) = engines.parent.rglob("manifest.json")
     assert json.loads(manifest.read_text())["memory_cap"]["method"] == "none"
-
-
-def test_an_exception_that_it_does_not_foresee_fails_one_attempt_alone(engines: Path) -> None:
-    failures = _failing(engines)
-    for name in "abc":  # of the first run both attempts, of the second one the first
-        (failures / name).touch()
-    done = harness(engines.parent, f"{RUN} --repeats 3")
-    assert done.returncode == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    runs = json.loads(done.stdout)["runs"]
-    ended = [(run["spec"]["block"], run["status"]) for run in runs]
-    assert ended == [(0, "failed"), (0, "failed"), (1, "failed"), (2, "complete")]
-    for run in runs[:3]:
-        assert "LookupError" in run["error"]["context"]
-        assert "in restore" in run["error"]["traceback"]
-    again = [[one["code"] for one in run["uncontrolled"]].count("run-retried") for run in runs]
-    assert again == [0, 1, 0, 0]
-    (failures / "d").touch()
-    done = harness(engines.parent, RUN)
-    assert done.returncode == 0, done.stderr  # complete at the second attempt
-    assert [run["status"] for run in json.loads(done.stdout)["runs"]] == ["failed", "complete"]
-    listed = json.loads(harness(engines.parent, "runs list --json").stdout)
-    assert len(listed["runs"]) == 6 and not listed["unfinished"]
-
-
-def _failing(engines: Path) -> Path:
-    """A folder: for each file in it a restore of the example fails, and removes that file."""
-    failures = engines.parent / "failures"
-    failures.mkdir()
-    with (engines / "sqlite/engine.py").open("a", encoding="utf-8") as file:
-        file.write(FAILING.format(folder=failures))
-    return failures
 
 
 def _rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -163,36 +163,15 @@ def test_two_harnesses_do_not_use_one_server(
     another.kill()
 
 
-INNODB_DSNS = (
-    ("mysql://me:secret@db/x", "password"),
-    ("mysql://db/x", "mysql:// or mariadb://"),
-    ("postgresql://me@db/x", "mysql:// or mariadb://"),
-    ("mysql://me@db:port/x", "not a URL"),
-    ("mysql://me@/x", "a host or a socket"),
-    ("mysql://me@db/x?socket=/run/s", "a host or a socket"),
-    ("mysql://me@db/x?ssl_ca=/ca.pem", "did you mean 'ssl-ca'"),
-    ("env", "HARNESS_DSN is not set"),
-    ("mysql://me@127.0.0.1:1/x", "Can't connect"),
-)
-DSNS = {
-    "postgres": (
-        ("host=/nonexistent dbname=x", "No such file"),
-        ("postgresql://u:secret@h/db", "contains password,"),
-        ("host=h sslpassword=secret", "contains sslpassword,"),
-        ("nonsense", "not a libpq connection string"),
-        ("env", "HARNESS_DSN is not set"),
-    ),
-    "mysql": INNODB_DSNS,
-}
-
-
 @pytest.mark.parametrize(
-    ("name", "given", "words"), [(name, *row) for name, rows in DSNS.items() for row in rows]
+    ("name", "dsn"),
+    [
+        ("postgres", "postgresql://u:secret@h/db"),
+        ("postgres", "host=h sslpassword=secret"),
+        ("mysql", "mysql://me:secret@db/x"),
+    ],
 )
-def test_a_dsn_that_cannot_work_is_refused(
-    name: str, given: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("HARNESS_DSN", raising=False)
-    with pytest.raises(UsageError, match=words) as caught:
-        registry.engine(name).available({"dsn": given}, paths.engines_prefix())
-    assert "secret" not in f"{caught.value}{caught.value.hint}"
+def test_a_password_in_a_dsn_is_refused_and_not_shown(name: str, dsn: str) -> None:
+    with pytest.raises(UsageError, match="password") as refused:
+        registry.engine(name).available({"dsn": dsn}, paths.engines_prefix())
+    assert "secret" not in f"{refused.value}{refused.value.hint}"

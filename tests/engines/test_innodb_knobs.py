@@ -163,29 +163,6 @@ def test_the_binary_log_lies_with_the_wal_and_the_redo_log_has_its_size(kept: Ke
     assert regular_bytes(places["wal"] / "redo", None) == pytest.approx(96 * MIB, rel=0.02)
 
 
-def test_a_start_lasts_until_the_redo_log_has_its_new_size(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if (kept.release.engine, kept.release.number) < ("mysql", (8, 0, 30)):
-        return  # the size is that of the files, which are made before the server answers
-    engine, _ = kept.started({"innodb_redo_log_capacity": "16M"})
-    found = engine.effective_config()
-    assert found["innodb_redo_log_capacity_resized"] == str(16 * MIB)
-    assert found["innodb_redo_log_resize_status"] == "OK"
-    assert {"gtid_mode", "enforce_gtid_consistency"} <= found.keys()  # both ON since 9.7
-
-    states = ["OK", "Resizing down", "Resizing down"]
-    status = "innodb_redo_log_resize_status"
-    monkeypatch.setattr(engine, "_redo_size", lambda: {status: states.pop()})
-    engine._await_redo_size()
-    assert states == []
-    monkeypatch.setattr(engine, "_redo_size", lambda: {status: "Resizing down"})
-    monkeypatch.setenv("HARNESS_SILENCE", "start=0.1")
-    with pytest.raises(RunFailed, match="Resizing down"):
-        engine._await_redo_size()
-    engine.kill()
-
-
 # What is refused before anything is made ------------------------------------------
 
 

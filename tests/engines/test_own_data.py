@@ -18,7 +18,6 @@ from harness.workloads.sql import data
 from harness.workloads.sql.folder import read_folder
 
 DUMPS = Path(__file__).parent / "recordings" / "dumps"
-ENGINES = ("duckdb", "postgres", "mysql", "mariadb")
 TABLES = """
 create table "Thing" (id integer primary key, name varchar(20), price decimal(8, 2), made date);
 create table part (thing integer, name varchar(20), foreign key (thing) references "Thing" (id));
@@ -62,7 +61,7 @@ def things(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", [*ENGINES, "spark"])
+@pytest.mark.parametrize("name", ["duckdb", "postgres", "mariadb"])
 def test_rows_are_those_of_the_files(lab: Any, things: Path, name: str) -> None:
     quote = '"' if name in ("duckdb", "postgres") else "`"
     tables = TABLES.replace('"', quote)
@@ -72,13 +71,11 @@ def test_rows_are_those_of_the_files(lab: Any, things: Path, name: str) -> None:
         assert found == THINGS
         parts = connection.execute("select thing, name from part order by thing").rows
         assert parts == [(1, "x"), (3, None)]
-        if name == "spark":  # its tables have no keys
-            return
         with pytest.raises(RunFailed):  # keys and foreign keys hold from now on
             connection.execute("insert into part values (4, 'none')")
 
 
-@pytest.mark.parametrize("name", ENGINES[1:])
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
 def test_a_dump_is_loaded_as_it_is(lab: Any, tmp_path: Path, name: str) -> None:
     (tmp_path / "load").mkdir()
     (tmp_path / "tables.sql").write_text((DUMPS / f"{name}-tables.sql").read_text())
@@ -104,10 +101,7 @@ def test_a_foreign_key_that_the_rows_break_is_an_error(lab: Any, things: Path, n
     ("name", "text", "words"),
     [
         ("part.csv", "thing,name\n1\n", "part.csv"),
-        ("part.csv", "thing,thing\n1,2\n", "does not name each column once"),
-        ("part.csv", "thing,colour\n1,red\n", "colour"),
         ("part.csv", "thing,name\nmany,red\n", "many"),
-        ("part.parquet", "no Parquet", "part.parquet"),
     ],
 )
 def test_a_bad_file_is_named(lab: Any, things: Path, name: str, text: str, words: str) -> None:
@@ -116,14 +110,6 @@ def test_a_bad_file_is_named(lab: Any, things: Path, name: str, text: str, words
     with pytest.raises(RunFailed) as caught, loaded(lab, "postgres", things):
         pass
     assert words in str(caught.value) + caught.value.hint
-
-
-def test_a_folder_that_changes_after_the_check_is_not_loaded(lab: Any, things: Path) -> None:
-    engine, digest = lab.engine("duckdb"), read_folder(things).data_digest
-    (things / "load/thing.2.csv").write_text("id,name,price,made\n4,,-7,2025-01-03\n")
-    (lab.root / "changed").mkdir()
-    with pytest.raises(RunFailed, match="changed"):
-        data.generate(things, digest, engine, lab.root / "changed", SilentProgress())
 
 
 def test_source_data_are_not_for_other_users(lab: Any, things: Path) -> None:

@@ -24,7 +24,6 @@ from harness.workloads.tpcc.params import TRANSACTIONS
 SETTINGS = {
     "postgres": {"max_connections": "60"},
     "mysql": {"innodb_buffer_pool_size": "268435456"},
-    "voltdb": {"sitesperhost": "2", "snapshot_enabled": "false"},
 }
 
 
@@ -220,38 +219,6 @@ def test_an_answer_in_several_parts_is_read_to_its_end(native: Native) -> None:
 
 
 @pytest.mark.only("mysql")
-def test_a_delivery_reports_the_number_of_its_repetitions(native: Native) -> None:
-    """Of two on one warehouse the second finds its orders taken when the first has ended."""
-    reported: list[int] = []
-
-    def deliver() -> None:
-        with closing(native.engine.connect()) as connection:
-            (row,) = connection.execute("call tpcc_delivery(1, 1)").rows
-            reported.append(int(row[2]))
-
-    threads = [threading.Thread(target=deliver) for _ in range(2)]
-    with closing(native.engine.connect()) as blocker:
-        blocker.execute("start transaction")
-        blocker.execute(
-            "select count(*) from orders where o_w_id = 1 and o_d_id = 1 and o_id > 2100 for update"
-        )
-        for waiting, thread in enumerate(threads, 1):
-            thread.start()
-            while _waiting(blocker) < waiting and thread.is_alive():
-                time.sleep(0.2)
-        blocker.execute("rollback")
-    for thread in threads:
-        thread.join()
-    assert sorted(reported) == [0, 1]
-
-
-def _waiting(connection: Any) -> int:
-    """Transactions that wait for a lock."""
-    sql = "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
-    return int(connection.execute(sql).rows[0][0])
-
-
-@pytest.mark.only("mysql")
 def test_retries_within_a_procedure_are_counted(native: Native) -> None:
     twice = "select 0 as delivered, '0,0,0,0,0,0,0,0,0,0' as order_ids, 2 as retries"
     result = native.run(operations=50, statements={"delivery": twice}, mix={"delivery": 100})
@@ -286,30 +253,10 @@ def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
     assert time.monotonic() - died[0] < PATIENCE_S  # and not by the end of its window
 
 
-@pytest.mark.only("voltdb")
-def test_a_kill_ends_the_client_and_leaves_the_data_as_loaded(native: Native) -> None:
-    began = time.monotonic()
-    with pytest.raises(RunFailed, match="connection was lost"):
-        native.run(seconds=2 * PATIENCE_S, watch=WindowCallbacks(on_measuring=native.engine.kill))
-    assert time.monotonic() - began < PATIENCE_S
-    native.engine.start()
-    assert native.rows("select count(*) from orders") == [(30_000,)]
-    native.holds()
-
-
-#: The counter of transactions; what each operation adds to it if it is committed, and if not.
-COUNTED = {
-    "voltdb": ("voltdb_calls_count", ("count", "rolled_back")),
-    "mysql": ("server_commit_statements_count", ("count",)),
-}
-
-
-@pytest.mark.only(*COUNTED)
+@pytest.mark.only("mysql")
 def test_the_server_has_counted_every_acknowledged_transaction_at_once(native: Native) -> None:
-    name, outcomes = COUNTED[native.engine.name]
+    name = "server_commit_statements_count"
     counts = [native.engine.counters()[name]]
     watch = WindowCallbacks(on_measured=lambda: counts.append(native.engine.counters()[name]))
     result = native.run(operations=500, watch=watch)
-    done = sum(getattr(one, outcome) for one in result.operations for outcome in outcomes)
-    # A reading of VoltDB's counters may count as a call, too.
-    assert 0 <= counts[1] - counts[0] - done <= (2 if native.engine.name == "voltdb" else 0)
+    assert counts[1] - counts[0] == sum(one.count for one in result.operations)

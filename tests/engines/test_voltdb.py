@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from engines.voltdb.counters import SNAPSHOT_BYTES, SNAPSHOTS
-from engines.voltdb.counters import write_back_warnings as window_warnings
+from engines.voltdb.counters import SNAPSHOTS
 from engines.voltdb.deployment import deployment, settled
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -54,22 +53,6 @@ def test_passwords_are_hashed_in_the_deployment_file() -> None:
     assert "secret" not in text
     assert 'path="/s &amp; t"' in text
     assert 'sitesperhost="3"' in text and '<snapshot prefix="auto" enabled="false"' in text
-
-
-@pytest.mark.parametrize(
-    ("window", "settings", "codes"),
-    [
-        ({SNAPSHOTS: 2.0, SNAPSHOT_BYTES: 1e8}, {}, []),
-        ({SNAPSHOTS: 0.0, SNAPSHOT_BYTES: 0.0}, {}, ["no-snapshot-in-window"]),
-        ({SNAPSHOTS: 0.0}, {"snapshot_enabled": "false"}, ["no-snapshots"]),
-        ({}, {}, []),
-    ],
-)
-def test_a_window_without_a_snapshot_has_a_warning(
-    window: dict[str, float], settings: dict[str, str], codes: list[str]
-) -> None:
-    found = window_warnings(window, settled(settings, 2), 10**10)
-    assert [warning.code for warning in found] == codes
 
 
 # The server ---------------------------------------------------------------------
@@ -165,10 +148,6 @@ def test_automatic_snapshots_are_counted_and_survive_a_kill(lab: Any, empty_engi
             time.sleep(0.1)
         engine.kill()
         engine.start()
-        assert found(engine) == [1]
-        engine.stop()
-        engine.snapshot(dataset := lab.directory("dataset"))
-        engine = lab.started("voltdb", dataset, {**SETTINGS, "sitesperhost": "3"})
         assert found(engine) == [1]
     finally:
         engine.kill()

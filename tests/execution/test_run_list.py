@@ -15,7 +15,6 @@ from harness.execution.run_list import (
     Retries,
     completed_before_interruption,
     last_attempts,
-    last_attempts_of,
     newest_alike,
     plan_steps,
     run_plan,
@@ -190,25 +189,6 @@ def test_failed_runs_are_tried_again_at_the_end_of_their_block(
     assert [one.result.status for one in runs] == [names[end] for end in expected]
     assert [one.failed_before is not None for one in runs] == [i >= 2 for i in range(len(runs))]
     assert [one.spec for one in own] == [SSD, PMEM] and len(last_attempts(runs)) == 2
-
-
-@pytest.mark.parametrize(
-    ("ends", "expected"),
-    [
-        (["c", "c"], "cc"),
-        (["c", "fc"], "cc"),
-        (["fc", "c"], "cc"),
-        (["fc", "ff"], "cf"),  # the first attempt of both, then the second of both
-        (["fff", "ffc"], "fc"),
-    ],
-)
-def test_identical_runs_of_a_block_have_a_last_attempt_each(ends: list[str], expected: str) -> None:
-    names = {"f": "failed", "c": "complete"}
-    own = [attempted(SSD, *(names[end] for end in each)) for each in ends]
-    made = run_plan(PLAN, own, RUNNING, NO_STORE, False, Retries(max(map(len, ends)) - 1))
-    found = last_attempts_of(len(ends), made)
-    assert [one.result.status for one in found] == [names[end] for end in expected]
-    assert found[0] is not found[1]
 
 
 def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:

@@ -23,11 +23,6 @@ def run(key: str, expected: int | None) -> Item:
     return Item("run", key, expected)
 
 
-def test_loading_and_runs_are_in_it():
-    left = time_left(Clock(), Item("load", "data", 100), run("a", 10), run("b", 20))
-    assert left.left_ns() == 130
-
-
 def test_estimates_follow_what_runs_took_here():
     clock = Clock()
     left = time_left(clock, Item("load", "data", 100), run("a", 10), run("b", 20))
@@ -45,14 +40,3 @@ def test_estimates_follow_what_runs_took_here():
         clock.now += 20
         assert left.left_ns() == 0
     assert left.left_ns() == 0
-
-
-def test_without_an_estimate_nothing_is_known_until_a_run_has_ended():
-    clock = Clock()
-    left = time_left(clock, run("a", None), run("b", None), run("c", None))
-    assert left.left_ns() is None
-    with left.doing("run", "a") as done:
-        clock.now += 30
-        assert left.left_ns() is None
-        done()
-    assert left.left_ns() == 60

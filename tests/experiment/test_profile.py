@@ -217,16 +217,6 @@ def test_a_parameter_of_the_command_line_applies_to_all_runs_and_selects_on_an_a
     assert {run.params["users"] for run in runs} == {8}
 
 
-def test_an_engine_can_have_parameters_of_its_own():
-    runs = plan_of(TOGETHER).runs
-    assert [(r.engine, r.params["queries"], r.placement.name) for r in runs] == [
-        ("postgres", [1, 3], "ssd-both"),
-        ("postgres", [1, 3], "pmem-both"),
-        ("duckdb", [2], "ssd-both"),
-        ("duckdb", [2], "pmem-both"),
-    ]
-
-
 def test_a_scan_without_its_filter_is_not_compared_with_one_with_it():
     path, figures = published_of("nvm-for-databases-query-plans")
     series = [one for one in read_published(present(path), figures) if one.engine == "mysql"]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from engines._innodb.installation import Flavour
-from harness.errors import UsageError
 from harness.experiment.tuning import settings_for, tunings
 from harness.units import GIB
 
@@ -131,29 +129,3 @@ def test_every_profile_gives_settings_that_innodb_s_servers_take(flavour: Flavou
     for installation in {choose(flavour, {}, prefix), *_private(flavour, prefix)}:
         for settings in settings_of_every_profile(flavour):
             check_settings(installation, settings)
-
-
-@pytest.mark.parametrize(
-    ("text", "where", "found"),
-    [
-        ("engins: {}", "t.yml:2", "'engines'"),
-        ("engines:\n  postgre: {}", "t.yml:3", "'postgres'"),
-        ("engines:\n  postgres:\n    work_mem: '= memry'", "t.yml:4", "'memory'"),
-        ("engines:\n  postgres:\n    work_mem: [1]", "t.yml:4", "[1]"),
-        ("engines:\n  postgres:\n    work_mem: '= scale'", "t.yml:4", "'scale'"),
-        ("engines: [postgres]", "t.yml:1", "tuning profile"),
-        ("base: papr", "'papr'", "'paper'"),
-        ("base: paper-memory-mode", "t.yml:2", "'paper-memory-mode'"),
-        ("base: paper\nmemory: 4GiB", "t.yml:3", "'4GiB'"),
-        ("engines: {}\nmemory: '= memory'", "t.yml:3", "base"),
-        ("name: x", "t.yml:1", "'engines'"),
-    ],
-)
-def test_mistakes_are_named_by_file_and_line(
-    tmp_path: Path, text: str, where: str, found: str
-) -> None:
-    path = tmp_path / "t.yml"
-    path.write_text(f"schema: 1\n{text}\n")
-    with pytest.raises(UsageError) as refused:
-        settings_for(path, "postgres", HOST)
-    assert refused.value.problem.endswith(where) and found in refused.value.context

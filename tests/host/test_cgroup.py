@@ -203,16 +203,6 @@ def test_the_cap_is_gone_with_its_processes(supervisor):
     assert process.wait(PATIENCE_S) == -9
 
 
-def test_where_no_cap_can_be_made_it_says_so(supervisor, monkeypatch, host):
-    proc = host("", "")
-    monkeypatch.setattr("harness.host.cgroup.available", lambda: available(proc))
-    with capped(supervisor) as cap:
-        assert (cap.method, cap.path) == ("none", None)
-        assert cap.reason == "no memory control group is mounted"
-        assert cap.events().peak_bytes is None
-        assert supervisor.capped_by(cap).spawn(["true"]).wait(PATIENCE_S) == 0
-
-
 # Which way is taken: on directory trees laid out as the kernel does ----------------------
 
 
@@ -246,13 +236,6 @@ def test_v1_below_our_own_group(host, tmp_path):
     own = group(tmp_path / "cgroup/memory/user/1")
     site = available(host(V1, "4:memory:/user/1\n3:cpu,cpuacct:/x\n0::/\n"))
     assert (site.method, site.parent) == ("cgroup-v1", own)
-
-
-def test_v1_in_a_container_that_sees_a_part_of_the_tree(host, tmp_path):
-    top = group(tmp_path / "cgroup/memory")
-    mount = V1.replace("0:26 /", "0:26 /docker/abc")
-    site = available(host(mount, "4:memory:/docker/abc\n"))
-    assert (site.method, site.parent) == ("cgroup-v1", top)
 
 
 def test_v2_in_the_nearest_group_whose_children_have_the_controller(host, tmp_path):
@@ -290,45 +273,3 @@ def test_quotas_of_both_versions_and_what_they_have_stopped(host, tmp_path):
     (own / "cpu.stat").write_text("usage_usec 1\nnr_throttled 5\nthrottled_usec 8\n")
     assert throttled(quotas) == {"cpu_throttled_count": 5, "cpu_throttled_ns": 8000}
     assert throttled([]) == {}
-
-
-def test_v2_of_another_user(host, tmp_path, monkeypatch):
-    group(tmp_path / "cgroup", subtree_control="memory\n")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    monkeypatch.setattr(os, "getuid", lambda: 1000)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    proc = host(V2, "0::/\n")
-    site = available(proc)
-    assert site.method == "none"
-    assert "not delegated to us" in site.reason
-    assert "no systemd user manager" in site.reason
-
-    (tmp_path / "run" / "systemd").mkdir(parents=True)
-    (tmp_path / "run" / "systemd" / "private").touch()
-    manager = group(
-        tmp_path / "cgroup/user.slice/user-1000.slice/user@1000.service",
-        controllers="cpu memory pids\n",
-    )
-    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    assert (available(proc).method, available(proc).parent) == ("systemd-run", manager)
-
-
-def test_v2_limits_as_written(tmp_path):
-    """File names and values of cgroup-v2.rst; the controller itself is not on every test host."""
-    from harness.host.cgroup import _make_group
-
-    path = tmp_path / "tierbench-1"
-    mkdir = type(path).mkdir
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(path), "mkdir", lambda self: (mkdir(self), swap_file(self)))
-        cap = _make_group(path, LIMIT, "cgroup-v2")
-    assert (path / "memory.max").read_text() == str(LIMIT)
-    assert (path / "memory.swap.max").read_text() == "0"
-    (path / "memory.events").write_text("low 0\nhigh 0\nmax 17\noom 1\noom_kill 1\n")
-    events = cap.events()
-    assert events.peak_bytes is None  # before Linux 5.19
-    assert (events.limit_hits, events.oom_kills) == (17, 1)
-
-
-def swap_file(path):
-    (path / "memory.swap.max").touch()

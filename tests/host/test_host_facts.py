@@ -44,11 +44,6 @@ def test_the_machine_id_itself_stays_at_home(tmp_path: Path) -> None:
     assert facts["host_id"] not in "0123456789abcdef0123456789abcdef"
 
 
-def test_init_arguments_on_the_kernel_command_line_are_not_recorded(tmp_path: Path) -> None:
-    write(tmp_path, "/proc/cmdline", "root=/dev/sda quiet -- --token=secret\n")
-    assert host_facts((), Kernel(tmp_path))["kernel"]["cmdline"] == "root=/dev/sda quiet"
-
-
 # Processors ---------------------------------------------------------------------------
 
 
@@ -220,35 +215,6 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
     assert all(finding.hint for finding in found.values())
     pinned = {finding.code for finding in uncontrolled([unsafe], Kernel(tmp_path), pinned=True)}
     assert found.keys() - pinned == {"threads-not-pinned"}  # threads with a processor each
-
-
-def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:
-    write(tmp_path, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
-    write(tmp_path, "/sys/devices/system/cpu/intel_pstate/no_turbo", "1\n")
-    write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
-    write(tmp_path, "/proc/sys/kernel/randomize_va_space", "0\n")
-    write(tmp_path, "/proc/cpuinfo", "processor : 0\nflags : clwb\n")
-    assert uncontrolled((), Kernel(tmp_path)) == []
-
-
-def test_the_kernel_s_access_monitor_is_reported_with_its_actions(tmp_path: Path) -> None:
-    """DAMON's tree as the kernel lays it out (admin-guide/mm/damon/usage)."""
-    kdamonds = "/sys/kernel/mm/damon/admin/kdamonds"
-    write(tmp_path, f"{kdamonds}/nr_kdamonds", "3\n")
-    for monitor, state in enumerate(("on", "on", "off")):
-        write(tmp_path, f"{kdamonds}/{monitor}/state", f"{state}\n")
-    for scheme, action in enumerate(("stat", "migrate_cold", "pageout", "pageout")):
-        place = f"{kdamonds}/0/contexts/{scheme % 2}/schemes/{scheme}/action"
-        write(tmp_path, place, f"{action}\n")
-    write(tmp_path, f"{kdamonds}/2/contexts/0/schemes/0/action", "pageout\n")
-    write(tmp_path, "/sys/module/damon_reclaim/parameters/enabled", "Y\n")
-    write(tmp_path, "/sys/module/damon_lru_sort/parameters/enabled", "N\n")
-    found = [(finding.problem, finding.context) for finding in uncontrolled((), Kernel(tmp_path))]
-    assert found[-3:] == [
-        ("DAMON kdamond 0", "on: migrate_cold, pageout by what is cold or hot"),
-        ("DAMON kdamond 1", "on: monitors pages"),
-        ("DAMON module damon_reclaim", "on"),
-    ]
 
 
 # The doctor ---------------------------------------------------------------------------------

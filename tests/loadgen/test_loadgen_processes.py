@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,13 +18,12 @@ from narrowed import present
 from patience import PATIENCE_S, eventually
 from scratch import open_directory
 
-from harness import hdr, native_programs
+from harness import hdr
 from harness.drivers.loadgen.processes import drive
 from harness.drivers.loadgen.result import merged
 from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals, split
 from harness.drivers.result import Second, WindowCallbacks
-from harness.errors import RunFailed, UsageError
-from harness.native_programs import loadgen_program
+from harness.errors import RunFailed
 from harness.supervise import silence
 from harness.supervise.credentials import unprivileged
 from harness.supervise.process import ProcessId, all_processes, descendants
@@ -252,13 +250,6 @@ def test_processes_with_a_rate_have_one_queue(clients):
     assert present(result.offered).backlog_end < 15
 
 
-def test_a_failure_has_the_servers_words_and_ends_the_others(clients):
-    first, second = split(FOR_EVER, 2)
-    with pytest.raises(RunFailed, match="08006: the stub has gone away"):
-        drive([first, replace(second, connection={"lose_after": 20})], clients)
-    assert loadgens() == []
-
-
 def test_a_client_that_is_killed_is_a_failure(clients):
     def kill():
         for client in loadgens():
@@ -266,17 +257,6 @@ def test_a_client_that_is_killed_is_a_failure(clients):
 
     with pytest.raises(RunFailed, match="was killed by signal 9"):
         drive([FOR_EVER], clients, WindowCallbacks(on_measuring=kill))
-
-
-@pytest.mark.parametrize("error", [RuntimeError("counters"), KeyboardInterrupt()])
-def test_what_a_callback_raises_ends_the_client(clients, error):
-    def fail():
-        assert len(loadgens()) == 1
-        raise error
-
-    with pytest.raises(type(error)):
-        drive([FOR_EVER], clients, WindowCallbacks(on_measuring=fail))
-    assert loadgens() == []
 
 
 def test_passwords_are_in_no_process_list(clients):
@@ -339,14 +319,3 @@ def test_kill_nine_of_the_harness_leaves_no_client(tmp_path, loadgen_build):
 
 
 # Finding it ---------------------------------------------------------------------
-
-
-def test_a_client_built_for_another_harness_is_refused(tmp_path, monkeypatch, loadgen_build):
-    """As after an update of the sources alone: it might wait for what nobody sends."""
-    for name in ("loadgen", "loadgen_stub.so", "loadgen.json"):
-        shutil.copy(loadgen_build / name, tmp_path)
-    monkeypatch.setattr(native_programs, "native_folders", lambda: [tmp_path])
-    assert loadgen_program("stub") == tmp_path / "loadgen"
-    (tmp_path / "loadgen.json").write_text('{"interface": 1, "packages": {}}')
-    with pytest.raises(UsageError, match="interface 1, this one has"):
-        loadgen_program("stub")

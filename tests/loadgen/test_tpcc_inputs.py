@@ -133,25 +133,6 @@ def test_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
         assert order["all_local"] == str(int(at_home))
 
 
-def test_items_of_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
-    """NURand items; in one order of a hundred the last one, and only that, is unused."""
-    calls, result = asked
-    used: list[int] = []
-    rolled_back = 0
-    for order in calls["new_order"]:
-        *items, last = listed(order, "item_ids")
-        used += items
-        if order["rollback"] == "1":
-            rolled_back += 1
-            assert last > 100_000
-        else:
-            used.append(last)
-    assert_nurand(np.array(used), 8191, 1, 100_000, result["notes"]["c_run"]["ol_i_id"])
-    assert_share(rolled_back, len(calls["new_order"]), 0.01)
-    [operation] = [o for o in result["operations"] if o["type"] == "new_order"]
-    assert operation["rolled_back"] == rolled_back
-
-
 def test_one_line_in_a_hundred_is_supplied_from_elsewhere(
     asked: tuple[Calls, dict[str, Any]],
 ) -> None:
@@ -205,13 +186,6 @@ def test_order_status_delivery_and_stock_level(asked: tuple[Calls, dict[str, Any
         assert_uniform(column(calls[transaction], "d_id"), 1, 10)
     assert_uniform(column(calls["delivery"], "carrier_id"), 1, 10)
     assert_uniform(column(calls["stock_level"], "threshold"), 10, 20)
-
-
-def test_one_warehouse_has_no_remote_one(loadgen: Loadgen, tmp_path: Path) -> None:
-    loadgen(spec(tmp_path / "one", params={"warehouses": 1}, operations=20_000))
-    calls = read(tmp_path / "one")
-    assert {call["c_w_id"] for call in calls["payment"]} == {"1"}
-    assert {call["all_local"] for call in calls["new_order"]} == {"1"}
 
 
 def test_fixed_homes_are_one_district_a_terminal(loadgen: Loadgen, tmp_path: Path) -> None:

@@ -39,13 +39,6 @@ def test_all_that_was_loaded_is_read_back(store: Store) -> None:
     assert store.verified() == WHOLE
 
 
-def test_a_part_of_the_records_can_be_loaded(empty: Store) -> None:
-    part: dict[str, Any] = {"insertstart": 500, "insertcount": 700}
-    assert empty.load(**part)["rows"] == {"usertable": 700}
-    assert empty.verified(**part) == {**WHOLE, "records": 700, "expected": 700}
-    assert empty.verified()["missing"] == RECORDS - 700
-
-
 def test_the_same_seed_loads_the_same_whatever_the_threads(empty: Store) -> None:
     empty.load()
     first = empty.records()
@@ -115,32 +108,6 @@ def rows_load(program: Path, connection: dict[str, Any], **params: Any) -> dict[
         "threads": 3,
     }
     return execute(program, spec)[1]
-
-
-def test_servers_get_rows_of_text(loadgen_build: Path, tmp_path: Path, store: Store) -> None:
-    """The very values that a key-value engine gets; packages end where the next one begins."""
-    # 33 records of a megabyte are more than a package.
-    large = {"fieldcount": 1, "fieldlength": 1_000_000, "recordcount": 70}
-    for name, params in (("small", {}), ("large", large)):
-        (tmp_path / name).mkdir()
-        told = rows_load(loadgen_build / "loadgen", {"directory": str(tmp_path / name)}, **params)[
-            "rows"
-        ]
-        records = params.get("recordcount", RECORDS)
-        assert told == {"usertable": records}
-        files = sorted((tmp_path / name).glob("usertable.*.rows"))
-        assert len(files) == (1 if name == "small" else 3)
-        fields = params.get("fieldcount", 4)
-        columns = ", ".join(["ycsb_key", *(f"field{i}" for i in range(fields))])
-        rows = []
-        for file in files:
-            first, *lines = file.read_text().splitlines()
-            assert first == columns
-            rows += [line.split("\t") for line in lines]
-        assert len({row[0] for row in rows}) == len(rows) == records
-        if name == "small":
-            kept = store.records()
-            assert all(value.encode() in kept[row[0].encode()] for row in rows for value in row[1:])
 
 
 def test_records_that_were_not_stored_fail_the_load(loadgen_build: Path, tmp_path: Path) -> None:

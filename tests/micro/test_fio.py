@@ -6,15 +6,12 @@ import contextlib
 import errno
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,13 +26,11 @@ from harness.errors import RunFailed, UsageError
 from harness.execution.environment import open_environment
 from harness.micro import direct_io, fio
 from harness.micro.fio import Fio
-from harness.micro.fio_result import histogram, sample_of
+from harness.micro.fio_result import sample_of
 from harness.micro.ioping import Ioping
 from harness.micro.protocol import MicroContext, ProgramOutcome
-from harness.micro.suite import find_suite, load_documents
 from harness.progress import progress_on_stderr
 from harness.store.spec import Json
-from harness.tiers.linux.kernel import Kernel
 from harness.units import MIB
 
 TINY: dict[str, Json] = {"size": "8MiB", "duration": "50ms"}
@@ -166,12 +161,6 @@ def test_percentiles_are_those_of_fio(work: MicroContext) -> None:
     assert ours.mean == pytest.approx(reported["mean"], rel=0.02)
 
 
-def test_bins_keep_their_counts() -> None:
-    found = histogram({"0": 1, "9152": 3, "13991853": 2, str(10**15): 1})
-    assert found.total == 7
-    assert found.percentile(50) == pytest.approx(9152, rel=0.001)
-
-
 def test_what_fio_did_not_do_is_no_result() -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     side = {"bw_bytes": 0, "iops": 0, "total_ios": 0, "lat_ns": {"mean": 0}}
@@ -202,35 +191,6 @@ def test_numbers_that_fio_cannot_have_counted_are_no_result(change: dict[str, An
     assert sample_of(printed(error=0, read=SIDE), job).operations == 1
     with pytest.raises(RunFailed, match="not as fio 3 writes it"):
         sample_of(printed(error=0, read=SIDE | change), job)
-
-
-@pytest.mark.parametrize("version", ["fio-2.2.10", "fio-3.1", "", "None"])
-def test_what_an_older_fio_printed_is_refused_by_its_version(version: str) -> None:
-    job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
-    with pytest.raises(RunFailed) as refused:
-        sample_of(printed(version, error=0, read={}), job)
-    assert refused.value.context == f"it is of {version!r}"
-
-
-@pytest.mark.parametrize(
-    ("release", "options", "filesystem", "cached"),
-    [
-        ("6.14.0-rc1", (), "btrfs", True),
-        ("6.18.44", ("rw", "compress=zstd:3"), "btrfs", True),
-        ("6.13.9", (), "btrfs", False),
-        ("6.18.44", ("rw", "nodatasum"), "btrfs", False),
-        ("6.18.44", ("nodatacow",), "btrfs", False),
-        ("6.18.44", (), "ext4", False),
-    ],
-)
-def test_direct_writes_of_btrfs_with_checksums_go_through_the_page_cache(
-    work: MicroContext, release: str, options: tuple[str, ...], filesystem: str, cached: bool
-) -> None:
-    (work.scratch / "proc/sys/kernel").mkdir(parents=True)
-    (work.scratch / "proc/sys/kernel/osrelease").write_text(release)
-    facts = replace(work.tier.facts, filesystem=filesystem, mount_options=options)
-    tier = replace(work.tier, facts=facts)
-    assert direct_io.caches_direct_writes(tier, Kernel(work.scratch)) is cached
 
 
 def test_writes_through_the_page_cache_are_labelled_and_refused_as_direct(
@@ -287,26 +247,6 @@ def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Micro
     assert 7 * MIB <= resident <= 8 * MIB  # the kernel may take clean pages back
 
 
-def test_small_writes_do_not_find_the_large_folios_of_readahead(work: MicroContext) -> None:
-    """Which ext4 walks block by block: 64 bytes took ten times as long as 4 KiB."""
-    sizes = {"operation": "write", "pattern": "random", "access": [64, 4096], "direct": False}
-    measured = _fio(work, size="64MiB", w=sizes)
-    small, page = (
-        hdr.decode(metric.hdr).percentile(50)
-        for metric in _by_configuration(measured, "operation_duration_ns").values()
-    )
-    assert small < 3 * page
-
-
-def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
-    work: MicroContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fio, "_CACHED_SHARE", 0.0)
-    (finding,) = _fio(work, small=READ | {"access": 64, "direct": False}).uncontrolled
-    assert finding.code == "page-cache"
-    assert _fio(work, whole=READ | {"direct": True}).uncontrolled == ()
-
-
 def test_ioping_tells_every_request(work: MicroContext) -> None:
     measured = Ioping.from_mapping({"requests": 8, "working_set": "4MiB"}).measure(work)
     durations = [m for m in measured.metrics if m.name == "operation_duration_ns"]
@@ -315,13 +255,6 @@ def test_ioping_tells_every_request(work: MicroContext) -> None:
     assert all(m.hdr and hdr.decode(m.hdr).total == 8 * work.repeats for m in durations)
     assert work.directory is not None
     assert list(work.directory.iterdir()) == []
-
-
-def test_reads_and_writes_of_one_measurement_keep_a_job_file_each() -> None:
-    """The artifact has job files by configuration: so do those of the shipped table4."""
-    (document,) = load_documents(find_suite("nvm-for-databases/table4"))
-    jobs = Fio.from_mapping(document.value["block"]["params"]).jobs
-    assert len(jobs) == len({job.configuration for job in jobs}) == 8
 
 
 _MEASURE = textwrap.dedent("""
@@ -359,57 +292,6 @@ def test_nothing_stays_on_the_tier(tier_path: Path, number: signal.Signals) -> N
         process.kill()
         process.wait()
     assert list(tier_path.iterdir()) == []
-
-
-LONG_FIO = {"size": "8MiB", "duration": "10m", "measurements": {"r": READ}}
-LONG_IOPING = {"requests": 1_000_000, "working_set": "4MiB"}
-
-
-@pytest.mark.parametrize(
-    ("program", "params", "named"),
-    [
-        (Fio, LONG_FIO, r"r/access=4096,.* \(repeat 1 of 2\)"),
-        (Ioping, LONG_IOPING, r"ioping/operation=read,pattern=\w+ \(repeat 1 of 2\)"),
-    ],
-)
-def test_a_program_that_dies_is_named_with_its_configuration(
-    work: MicroContext, tier_path: Path, program: Any, params: dict[str, Any], named: str
-) -> None:
-    """As the kernel kills it where memory is short."""
-    killed: list[int] = []
-    end = threading.Thread(target=lambda: killed.extend(_kill_as_it_measures(tier_path)))
-    end.start()
-    with pytest.raises(RunFailed, match="was killed by signal 9") as failed:
-        program.from_mapping(params).measure(work)
-    end.join()
-    assert killed
-    assert re.search(named, str(failed.value)), failed.value
-    assert eventually(lambda: not _working_in(tier_path))
-
-
-def _kill_as_it_measures(folder: Path) -> list[int]:
-    """Who has a file there open, behind fio's writing of its own."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        if found := [process for process in _working_in(folder) if _measures(process, folder)]:
-            for process in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            return found
-        time.sleep(0.05)
-    return []
-
-
-def _measures(process: int, folder: Path) -> bool:
-    """Whether it has fio's file open to read, or one of ioping's own."""
-    with contextlib.suppress(OSError):
-        for opened in Path(f"/proc/{process}/fdinfo").iterdir():
-            (flags,) = re.findall(r"^flags:\s+(\d+)", opened.read_text(), re.MULTILINE)
-            file = (opened.parents[1] / "fd" / opened.name).readlink()
-            reads = int(flags, 8) & os.O_ACCMODE == os.O_RDONLY
-            if file.is_relative_to(folder) and (file.name != "data" or reads):
-                return True
-    return False
 
 
 def _working_in(folder: Path) -> list[int]:

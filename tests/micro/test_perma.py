@@ -51,16 +51,6 @@ hash_index_update:
     assert {(config.exec_mode, config.memory_range) for config in found} == {("custom", 10 << 30)}
 
 
-def refusal(text: str) -> UsageError:
-    with pytest.raises(UsageError) as refused:
-        configurations(text)
-    return refused.value
-
-
-def refusal_of(args: str) -> UsageError:
-    return refusal(f"b:\n  args: {{{args}}}\n")
-
-
 def test_the_twelve_files_have_the_360_configurations_that_are_shipped():
     found = {}
     for file in sorted(SUITES.rglob("*.yml")):
@@ -105,43 +95,6 @@ def test_what_is_not_said_is_as_perma_bench_has_it():
 )
 def test_suffixes_of_sizes_are_1024_based(text, size):
     assert one(f"access_size: {text}").access_size == size
-
-
-def test_numbers_may_be_texts():
-    found = one("exec_mode: random, number_threads: '2', zipf_alpha: 1e-1, run_time: '07'")
-    assert (found.number_threads, found.zipf_alpha, found.run_time) == (2, 0.1, 7)
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        ("acces_size: 64", "did you mean 'access_size'"),
-        ("access_size: 32", "power of two from 64"),
-        ("access_size: 96", "power of two"),
-        ("access_size: 1.5K", "a number of bytes"),
-        ("access_size: 4KB", "a number of bytes"),
-        ("memory_range: 100M", "multiple of min_io_chunk_size"),
-        ("number_operations: 5M, exec_mode: random", "not a whole number"),
-        ("number_operations: 1000000", "once over its range"),
-        ("number_operations: 262144, exec_mode: random", "more than 262144"),
-        ("number_threads: 0", "from 1"),
-        ("number_threads: 6, number_partitions: 4", "multiple of number_partitions"),
-        ("number_threads: 16, memory_range: 512M", "each thread needs"),
-        ("persist_instruction: clwb", "choose nocache"),
-        ("exec_mode: randm", "did you mean 'random'"),
-        ("dram_operation_ratio: 0.5", "random only"),
-        ("dram_operation_ratio: 0.5, exec_mode: random", "set dram_memory_range"),
-        ("exec_mode: custom", "custom_operations"),
-        ("exec_mode: random, custom_operations: r_64", "exec_mode custom only"),
-        ("latency_sample_frequency: 10", "exec_mode custom only"),
-        ("exec_mode: custom, custom_operations: rd_64", "set dram_memory_range"),
-    ],
-)
-def test_what_perma_bench_refuses_is_refused_with_the_line(args, words):
-    error = refusal_of(args)
-    assert error.problem == "bench.yaml:2"
-    assert words in f"{error.context}: {error.hint}"
-    assert error.exit_code == 2
 
 
 # Chains ---------------------------------------------------------------------------

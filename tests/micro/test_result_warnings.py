@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from micro_suites import RANDOM, suite
 
-from harness.micro.metrics import SuiteResult, Target, pages_of
+from harness.micro.metrics import SuiteResult
 from harness.micro.model import Job, Measurement
 from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import measurement_name
-from harness.store.documents import from_members
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -77,12 +76,6 @@ def stolen(*blocks: tuple[int, int | None], cpus: tuple[int, ...] = (0, 1)) -> s
     return next(iter(contexts("stolen-while-measuring", (measured,), repeats)), None)
 
 
-@pytest.mark.parametrize("block", [(5, 40), (1500, 0), (1500, 30), (1500, None)])
-def test_a_tick_or_a_hundredth_is_not_told(block: tuple[int, int | None]) -> None:
-    """Four ticks of 10 ms in 5.5 ms were once reported as 730 %."""
-    assert stolen(block) is None
-
-
 @pytest.mark.parametrize(
     ("blocks", "cpus", "found"),
     [
@@ -98,22 +91,6 @@ def test_what_is_stolen_is_a_share_of_all_processors_time(
     blocks: list[tuple[int, int | None]], cpus: tuple[int, ...], found: str
 ) -> None:
     assert (stolen(*blocks, cpus=cpus) or "").endswith(found)
-
-
-def shared(ran: dict[tuple[int, int], float], names: str) -> list[str]:
-    repeats = {key: repeat({"threads": [thread(share=share)]}) for key, share in ran.items()}
-    return contexts("processors-shared", named(names), repeats)
-
-
-def test_the_configurations_that_lost_most_are_named_with_their_worst_repeat() -> None:
-    ran = {(0, 0): 1.0, (0, 1): 1.0, (1, 0): 0.9, (1, 1): 0.37, (2, 0): 0.99, (2, 1): 0.8}
-    (found,) = shared(ran, "calm worst bad")
-    assert "in 3 of 6 measurements" in found
-    assert "the most in worst (63%); bad (20%)" in found and "calm" not in found
-
-
-def test_nothing_is_told_where_all_ran() -> None:
-    assert shared({(0, 0): 1.0, (1, 0): 0.99}, "a b") == []
 
 
 # Time that other processes had -----------------------------------------------------
@@ -136,34 +113,6 @@ def test_a_thread_that_faulted_for_a_part_of_its_time_is_told_by_its_configurati
     assert "the most in a (10%); b (3.0%)" in found
 
 
-def test_a_few_faults_or_those_of_a_thread_that_hardly_ran_are_no_part_of_a_figure() -> None:
-    assert faulting([thread(minor_faults=1_999)], [thread(major_faults=49)]) == []
-    assert faulting([thread(ran_ns=MS // 2, minor_faults=1_000)]) == []
-
-
-def test_more_than_all_of_its_time_is_all_of_it() -> None:
-    (found,) = faulting([thread(minor_faults=10_000_000)])
-    assert "a (100%)" in found
-
-
-def short(*windows_ns: int, kind: str = "throughput") -> list[str]:
-    """Of configurations a, b … whose threads ran together for so long."""
-    repeats = {(n, 0): repeat({"kind": kind}, duration_ns=ns) for n, ns in enumerate(windows_ns)}
-    return contexts("short-measurements", named("a b c d e"), repeats)
-
-
-def test_the_shortest_are_named() -> None:
-    (found,) = short(900 * MS, 7_800, 9 * MS, 124_000, 3 * MS)
-    assert found.startswith("4 configurations, the shortest ")
-    assert "b (7.8 µs); d (124 µs); e (3 ms); …" in found
-
-
-def test_latencies_and_measurements_of_10_ms_are_not() -> None:
-    windows = (10 * MS, 2000 * MS, 10 * MS, 10 * MS, 10 * MS)
-    assert short(*windows) == []
-    assert short(7_800, *windows[1:], kind="latency") == []
-
-
 # Rates over so little time that starting and ending are a part of them ---------------
 
 
@@ -182,39 +131,9 @@ def test_steps_are_told_where_operations_were_timed_one_by_one(kind: str) -> Non
     assert "steps of 10.0 ns" in found
 
 
-def test_rates_means_over_many_loads_and_fine_clocks_have_none_worth_telling() -> None:
-    assert stepped(10.015, ("throughput", None), ("log", None), ("chase", "HISTFAAA")) == []
-    assert stepped(0.385, ("latency", "HISTFAAA")) == []
-
-
 # Pages that a target really lies on ----------------------------------------------------
 
 
 def target(kind: str, huge_bytes: int | None, **more: Any) -> dict[str, Any]:
     asked = {"pages": "huge" if kind == "dram" else None, "map_sync": None}
     return {"kind": kind, "size_bytes": 8 * MIB, "huge_bytes": huge_bytes, **asked, **more}
-
-
-@pytest.mark.parametrize(
-    ("found", "label", "warning"),
-    [
-        (target("dram", 8 * MIB), "huge", None),
-        (target("dram", 0), "base", "0 B of 8 MiB lie on huge pages"),
-        (target("dram", 8 * MIB, pages="1g"), "1g", None),
-        (target("dram", None, pages="base"), "dram", None),
-        (target("file", 8 * MIB, map_sync=True), "huge", None),
-        (target("file", 4 * MIB, map_sync=True), "mixed", "4 MiB of 8 MiB are mapped by pages of"),
-        (target("file", 0, map_sync=True), "base", "0 B of 8 MiB are mapped by pages of 2 MiB"),
-        (target("file", None, map_sync=True), "file", None),
-        (target("file", 8 * MIB, map_sync=False), "file", None),  # the page cache's, of a tmpfs say
-        (target("devdax", 8 * MIB), "huge", None),
-        (target("devdax", 0), "base", "0 B of 8 MiB are mapped by pages of 2 MiB"),
-        (target("devdax", None), "devdax", None),
-    ],
-)
-def test_the_label_is_what_was_had_and_small_pages_are_told(
-    found: dict[str, Any], label: str, warning: str | None
-) -> None:
-    assert pages_of(from_members(Target, found)) == label
-    said = contexts("huge-pages-missing", t=found)
-    assert [text.startswith(warning or "") for text in said] == [True] * bool(warning)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 
@@ -11,7 +9,7 @@ from harness.errors import UsageError
 from harness.micro.perma import measurements, parse_perma
 from harness.micro.scaling import scale, targets_of
 from harness.micro.spec import spec_json
-from harness.units import GIB, MIB
+from harness.units import GIB
 from harness.yamlfile import parse_yaml
 
 
@@ -43,23 +41,6 @@ def names(scaled) -> list[str]:
     return [one.configuration for one in scaled.measurements]
 
 
-def test_configurations_are_called_by_the_range_that_a_limit_leaves_them():
-    requested = suite(
-        "  chase: {matrix: {range: [4MiB, 16MiB, 67108864, 1GiB]}, args: {kind: chase}}"
-    )
-    scaled = scale(requested, capacity(), overrides(range=16 * MIB))
-    assert names(scaled) == ["chase/range=4MiB", "chase/range=16MiB"]
-    assert [one.jobs[0].range_bytes for one in scaled.measurements] == [4 * MIB, 16 * MIB]
-    scaled = scale(requested, capacity(), overrides(range=8 * MIB))
-    assert names(scaled) == ["chase/range=4MiB", f"chase/range={8 * MIB}"]
-
-
-def test_what_the_command_line_changes_of_pages_and_instructions_is_in_the_names():
-    requested = suite(f"  m: {{matrix: {{isa: [sse2, auto], pages: [huge, base]}}, {RANDOM}}}")
-    scaled = scale(requested, capacity(), overrides(isa="sse2", pages="base"))
-    assert names(scaled) == ["m/isa=sse2,pages=base"]
-
-
 def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too():
     requested = perma(
         "b: {matrix: {number_threads: [2, 16, 32]}, args: {exec_mode: custom,"
@@ -69,21 +50,6 @@ def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too()
         "b/number_threads=2",
         "b/number_threads=2,chain=dependent",
     ]
-
-
-def test_parallel_jobs_share_the_processors_in_proportion():
-    requested = perma(
-        "p: {parallel_benchmark: {a: {args: {number_threads: 24, run_time: 1}},"
-        " b: {args: {number_threads: 8, run_time: 1}}}}"
-    )
-    (one,) = scale(requested, capacity(cpus=8), overrides()).measurements
-    assert [job.threads for job in one.jobs] == [6, 2]
-
-
-def test_partitions_still_divide_fewer_threads():
-    requested = perma("b: {args: {number_threads: 32, number_partitions: 16, run_time: 1}}")
-    (one,) = scale(requested, capacity(cpus=6), overrides()).measurements
-    assert (one.jobs[0].threads, one.jobs[0].partitions) == (6, 6)
 
 
 def test_ranges_are_halved_alike_in_all_configurations_of_a_measurement():
@@ -113,17 +79,6 @@ def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_t
         scale(perma("b: {args: {numa_pattern: far, run_time: 1}}"), capacity(), overrides())
 
 
-def test_far_processors_alone_measure_nothing_that_is_called_near():
-    requested = suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}\n  n: {{{RANDOM}}}")
-    scaled = scale(requested, capacity(0, far=2), overrides())
-    assert names(scaled) == ["m/numa=far"]
-    assert [finding.code for finding in scaled.warnings] == ["no-near-processors"]
-    with pytest.raises(UsageError, match="nothing of it can be measured here"):
-        scale(suite(f"  n: {{{RANDOM}}}"), capacity(0, far=2), overrides())
-    with pytest.raises(UsageError, match="numa_pattern near"):
-        scale(perma("b: {args: {run_time: 1}}"), capacity(0, far=2), overrides())
-
-
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     requested = suite(f"  a: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}\n  b: {{{RANDOM}}}")
     assert names(scale(requested, capacity(), overrides(only="b,a/threads=2"))) == [
@@ -135,64 +90,7 @@ def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     assert "its measurements: a, b" in refused.value.hint
 
 
-def test_the_command_line_bounds_times_counts_and_ranges():
-    requested = perma("b: {args: {exec_mode: random}}")
-    limits = overrides(duration="1s", operations=1000, range=512 * MIB, threads=1)
-    (one,) = scale(requested, capacity(), limits).measurements
-    assert (one.duration_ns, one.jobs[0].operations, one.jobs[0].range_bytes) == (
-        10**9, 1000, 512 * MIB)  # fmt: skip
-
-
-def test_an_instruction_set_goes_to_those_that_have_loops_of_it():
-    requested = suite(
-        f"  m: {{{RANDOM}}}\n"
-        "  walk: {args: {kind: chase}}\n"
-        "  links: {args: {kind: chain, chain: r_64, mode: dependent}}\n"
-        "  commit: {args: {kind: log, writer: zero, entry: 64}}\n"
-        "  evict: {args: {kind: page, method: cow, page: 4KiB, dirty_lines: 1}}"
-    )
-    scaled = scale(requested, capacity(), overrides(isa="avx2"))
-    given = {one.name: one.jobs[0].keys.get("isa") for one in scaled.measurements}
-    assert given == {"m": "avx2", "walk": None, "links": "avx2", "commit": None, "evict": None}
-
-
-def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
-    requested = perma(
-        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
-        " memory_range: 8G}}"
-    )
-    here = replace(capacity(), near_node=1, near_free_bytes=8 * GIB)
-    scaled = scale(requested, here, overrides())
-    (job,) = scaled.measurements[0].jobs
-    assert (job.range_bytes, job.dram_range_bytes) == (4 * GIB, 4 * GIB)
-    spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
-    nodes = {name.partition("_")[0]: one["node"] for name, one in spec["targets"].items()}
-    assert nodes == {"tier": 0, "dram": 1}
-
-
 # What the program is told -----------------------------------------------------------
-
-
-def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
-    requested = perma(
-        "p: {parallel_benchmark: {a: {args: {number_threads: 2, run_time: 1, memory_range: 1G}},"
-        " b: {args: {number_threads: 2, run_time: 1, memory_range: 2G}}}}"
-    )
-    here = capacity(cpus=4)
-    scaled = scale(requested, here, overrides())
-    spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
-    a, b = spec["measurements"][0]["jobs"]
-    assert (a["offset_bytes"], a["range_bytes"]) == (0, GIB)
-    assert (b["offset_bytes"], b["range_bytes"]) == (GIB, 2 * GIB)
-    assert spec["targets"][a["target"]]["size_bytes"] == 3 * GIB
-    assert set(a["cpus"]) & set(b["cpus"]) == set()
-
-
-def test_repeats_are_interleaved_blocks():
-    requested = suite(f"  m: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}")
-    spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=3)
-    assert [one["name"] for one in spec["measurements"]] == [
-        "0#0", "1#0", "0#1", "1#1", "0#2", "1#2"]  # fmt: skip
 
 
 def test_the_rate_of_a_load_is_that_of_all_its_threads_together():

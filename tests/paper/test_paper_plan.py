@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
-from example_run import Runnable
 
 from harness.errors import UsageError
 from harness.execution.run import ResolvedRun
@@ -16,15 +12,12 @@ from harness.experiment.placement import parse_placement
 from harness.experiment.profile import find_profile, known_profiles, load_profile
 from harness.experiment.run_time import Estimator
 from harness.micro.suite import find_suite, known_suites, load_documents
-from harness.paper.catalogue import Entry, find_paper, known_papers
+from harness.paper.catalogue import find_paper, known_papers
 from harness.paper.plan import (
     Cell,
-    Figure,
     Part,
     choose,
-    with_looks,
 )
-from harness.store.result import Experiment
 from harness.store.spec import RunSpec
 
 S = 10**9
@@ -93,30 +86,6 @@ def test_a_run_that_two_figures_share_is_paid_once() -> None:
     found = choose([both(0), both(1)], 120 * S, Estimator([]))
     assert [cell.entry for cell in found.cells] == [0]
     assert found.left_out == {}
-
-
-def test_repeats_that_are_raised_later_are_a_look_more(capsys: pytest.CaptureFixture[str]) -> None:
-    def cells(done: str) -> list[Cell]:
-        """A complete block of the plan with this hash, then one to do."""
-        run = SimpleNamespace(result=SimpleNamespace(experiment=Experiment("", done)))
-        found = []
-        for block, earlier in enumerate((run, None)):
-            one = part()
-            assert one.step is not None
-            spec = replace(one.step.spec, block=block)
-            step = Runnable(spec, cast(Any, earlier))
-            found.append(Cell(0, block, "", (replace(one, step=step),), PLAN))
-        return found
-
-    def looks(done: str) -> int:
-        own = cells(done)
-        (cell,) = with_looks([Figure(Entry("Fig 1"), (), tuple(own))], own[1:])
-        assert cell.plan is not None
-        return cell.plan.looks
-
-    assert looks(PLAN.hash) == 1  # what remains of the same command
-    assert looks("of fewer repeats") == 2
-    assert "repeats-continued" in capsys.readouterr().err
 
 
 def test_a_paper_of_the_users_is_a_file(tmp_path: Path) -> None:

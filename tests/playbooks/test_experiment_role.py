@@ -108,7 +108,7 @@ class Fleet:
             "experiment_results": self.store.root,
             "experiment_harness": self.root / "harness",
             "experiment_folder": self.remote,
-            "experiment_poll_s": 1,
+            "experiment_poll_s": 3,
             "experiment_reconnect_s": 3,
             **variables,
         }

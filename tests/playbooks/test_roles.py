@@ -8,7 +8,6 @@ import os
 import pwd
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -75,47 +74,7 @@ def test_vtunes_installer_runs_from_a_directory_that_nobody_else_can_write(tmp_p
     assert "changed=0" in again.stdout
 
 
-def test_another_installer_on_the_host_is_not_run(tmp_path: Path) -> None:
-    program, given = vtune(tmp_path, sha256="0" * 64)
-    assert play(tmp_path, "engines", "vtune", **given).returncode != 0
-    assert not program.exists()
-
-
 # The harness -----------------------------------------------------------------------
-
-
-def wheel(folder: Path) -> Path:
-    """The smallest that pip takes."""
-    path = folder / "tierbench-0-py3-none-any.whl"
-    info = "tierbench-0.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("tierbench_probe.py", "")
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tierbench\nVersion: 0\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return path
-
-
-@pytest.mark.slow
-def test_a_half_made_environment_is_made_again(tmp_path: Path) -> None:
-    """Killed while it was made: a python is there, and neither pip nor the harness."""
-    half = tmp_path / "prefix/0123456789ab/venv/bin/python"
-    half.parent.mkdir(parents=True)
-    half.symlink_to(sys.executable)
-    (tmp_path / "empty").mkdir()
-    given = {
-        "harness_prefix": tmp_path / "prefix",
-        "harness_built": {"path": str(wheel(tmp_path)), "checksum": "0123456789abcdef"},
-        "harness_python": sys.executable,
-        "harness_wheelhouse": tmp_path / "empty",
-    }
-    done = play(tmp_path, "harness", "install", **given)
-    assert done.returncode == 0, done.stdout
-    found = subprocess.run(
-        [tmp_path / "prefix/current/venv/bin/python", "-c", "import tierbench_probe"], check=False
-    )
-    assert found.returncode == 0
-    assert "changed=0" in play(tmp_path, "harness", "install", **given).stdout
 
 
 def test_a_disk_in_memory_is_planned_and_a_mount_of_others_is_refused(tmp_path: Path) -> None:

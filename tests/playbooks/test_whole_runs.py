@@ -47,16 +47,6 @@ def test_from_a_region_without_labels_to_a_mounted_tier(host: SimulatedHost) -> 
     assert theirs(host).data == "data"
 
 
-def test_a_second_run_changes_nothing(host: SimulatedHost) -> None:
-    provision(host)
-    before, ran = everything(host), len(host.ran)
-    again = provision(host)
-    assert (again.steps, again.changed, again.refusals, again.failures) == ([], False, [], [])
-    assert everything(host) == before
-    assert len(host.ran) == ran
-    assert provision(host, Consent(verify_only=True)).failures == []
-
-
 @pytest.mark.parametrize(
     "consent",
     [
@@ -131,24 +121,6 @@ def test_teardown_goes_back_to_what_was_there(host: SimulatedHost) -> None:
     outcome = host.teardown(CONFIRMED)
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert everything(host) == before
-    assert host.teardown().steps == []
-
-
-def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) -> None:
-    """Teardown ends and says so; a set-up before the restart writes labels anew, and goes back."""
-    host.regions["region0"].sticky = True
-    provision(host)
-    for again in (True, False):
-        outcome = host.teardown(CONFIRMED)
-        assert (outcome.refusals, outcome.failures) == ([], [])
-        assert any("after a restart" in note for note in outcome.notes)
-        assert "namespace0.0" not in host.spaces
-        assert host.teardown().steps == []
-        if again:
-            assert provision(host, Consent()).failures == []
-            assert host.spaces["namespace0.0"].mode == "fsdax"
-    host.restart()
-    assert host.spaces["namespace0.0"].mode == "raw"
     assert host.teardown().steps == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import yaml
 from narrowed import present
 from report_runs import EMULATED, STARTED_UNIX_NS, Case, metric, printed, write
 from typer.testing import CliRunner
@@ -196,33 +194,3 @@ def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path, limited: int) -
     ((_, last),) = (one.executions for one in histories(runs))
     assert last.row is not None and last.row.estimate is None
     assert (last.summary is None) == (limited == 8)
-
-
-def test_two_executions_at_a_time_limit_are_not_compared(tmp_path: Path) -> None:
-    runs = [*execution(tmp_path, 0, limited=8), *execution(tmp_path, 1, limited=8)]
-    ((_, second, third),) = (one.executions for one in histories([*runs, *execution(tmp_path, 2)]))
-    assert second.row is None
-    assert third.row is not None and third.row.estimate is None
-
-
-def test_otava_gets_a_table_for_each_series(tmp_path: Path) -> None:
-    """As its documentation has them: time, attributes, and a number in every cell."""
-    arms(tmp_path, 1.2)
-    limit = [metric("query_timeout_ns", 60e9, query="9")]
-    write(tmp_path, Case(block=6, metrics=limit))  # would leave no column to the others
-    out = tmp_path / "new" / "otava.yaml"
-    done = CliRunner().invoke(
-        app, ["runs", "export", "--out", str(out), "--results", str(tmp_path)]
-    )
-    assert done.exit_code == 0
-    tests = yaml.safe_load(out.read_text())["tests"]
-    assert len(tests) == 2
-    for test in tests.values():
-        with Path(test["file"]).open(newline="") as stream:
-            rows = list(csv.DictReader(stream))
-        assert len(rows) == 6
-        assert test["type"] == "csv"
-        assert {test["time_column"], *test["attributes"]} < {*rows[0]}
-        (one,) = test["metrics"].values()
-        assert one["direction"] == -1
-        assert all(float(row[one["column"]]) > 0 for row in rows)

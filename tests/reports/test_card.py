@@ -25,13 +25,11 @@ from report_runs import Case, write
 from typer.testing import CliRunner, Result
 
 from harness.cli.app import app
-from reports.micro.card_words import CallFinding, KneeFinding, LoadedFinding, PlannerFinding
-from reports.micro.figures import measurements
+from reports.micro.card_words import KneeFinding, LoadedFinding, PlannerFinding
 from reports.micro.findings import findings
 from reports.micro.points import MEAN, devices
-from reports.micro.practices import card_trials, practices
+from reports.micro.practices import practices
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
-from reports.micro.report import card_of, write_cards
 from reports.micro.saturation import curves
 from reports.prices import read_prices
 
@@ -45,35 +43,6 @@ def test_practices_are_confirmed_where_fast20_found_them(
     """And refuted where nothing is gained by them."""
     (device,) = devices([card_run(tmp_path, model)])
     assert [practice.outcome for practice in practices(device)] == [outcome] * 4
-
-
-def test_large_transfers_of_several_threads_are_tried_too(tmp_path: Path) -> None:
-    """As FAST'20's Figure 12 has them."""
-    metrics = [
-        rate("persist_size", value, 11, **KINDS[kind], pattern="sequential",
-             access_size_bytes=size, threads=6)
-        for kind, value in (("ntstore", 8), ("clwb", 4), ("store", 2)) for size in (4096, 65536)
-    ]  # fmt: skip
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    assert practices(device)[1].outcome == "confirmed"
-    whats = [tried.what for tried in practices(device)[1].trials]
-    assert "ntstore+sfence against store+clwb+sfence, 4 KiB of 6 threads" in whats
-    card = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card")
-    assert "Sequential writes of 6 threads" in card.html.read_text(encoding="utf-8")
-
-
-def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path: Path) -> None:
-    (device,) = devices([card_run(tmp_path, repeats=6)])
-    found = practices(device)
-    assert [one.outcome for one in found] == ["not testable here"] * 4
-    chosen, tried = found[2].trials[0], found[1].trials[0]
-    one, other = present(chosen.known), present(tried.known)
-    # Of four thread counts, one was chosen as the best of fewer.
-    assert one.p == 4 * other.p
-    assert other.p <= 0.05
-    assert present(other.decision).adjusted_p > 0.05
-    assert tried.why == "too-few-repeats"
-    assert tried.repeats_needed == 10
 
 
 def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> None:
@@ -111,35 +80,6 @@ def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
     tried = practices(device)[1].trials[0]
     assert present(tried.known).pairing == "unpaired"
     assert tried.outcome == "holds"
-
-
-def test_what_waits_is_drawn_over_the_bandwidth_that_the_load_had(tmp_path: Path) -> None:
-    run = card_run(tmp_path)
-    for metric in run.document["metrics"]:
-        labels = metric["labels"]
-        if labels.get("job") == "chase":  # ten times as much was asked for
-            labels["load_bytes_per_second"] = str(10 * float(labels["load_bytes_per_second"]))
-    (device,) = devices([run])
-    (one,) = [one for one in measurements(device, "d")
-              if one.title.startswith("loaded latency, chase")]  # fmt: skip
-    assert "300 ns at 0 B/s, 2 µs at 11.5 GiB/s" in present(one.drawing).alt
-    assert len(one.rows) == 5  # without load, too
-
-
-def test_a_chases_histogram_is_said_to_be_of_means(tmp_path: Path) -> None:
-    means = duration("chase", {"90": 99, "400": 1}, operation="chase", range_bytes=1 << 30)
-    means |= {"name": "mean_latency_of_256_loads_ns", "better": "none"}
-    (device,) = devices([micro_run(tmp_path, [means])])
-    (table,) = measurements(device, "d")
-    assert "means over 256 dependent loads each, not single loads" in table.title
-    assert "p99.99 of means over 256" in table.head
-
-
-def test_the_card_says_how_many_verdicts_it_has(tmp_path: Path) -> None:
-    run = card_run(tmp_path)
-    (device,) = devices([run])
-    card = card_of(device)
-    assert card.verdicts == len(card_trials(device).shown) == card.shown == 18
 
 
 def test_a_repeat_without_any_work_makes_no_ratio(tmp_path: Path) -> None:
@@ -272,28 +212,6 @@ def test_several_suites_of_one_device_make_one_card(tmp_path: Path) -> None:
     runs = [card_run(tmp_path), micro_run(tmp_path, [fio], suite="block-io")]
     (device,) = devices(runs)
     assert {"Queue depth, random read, 4 KiB"} < {one.question for one in findings(device)}
-
-
-def test_logs_of_one_writer_and_of_several_are_told_apart(tmp_path: Path) -> None:
-    def log(measurement: str, threads: int, **more: Any) -> dict[str, Any]:
-        labels = {
-            "operation": "write", "pattern": "sequential", "access_size_bytes": 4096,
-            "sync": "fdatasync", "direct": "no", "threads": threads, **more,
-        }  # fmt: skip
-        found = rate(measurement, 1.0, 3, **labels)
-        return found | {"name": MEAN, "unit": "ns", "better": "lower", "samples": [9.0, 9.1, 9.2]}
-
-    found = [
-        log(name, threads, **more)
-        for name, more in (("wal", {}), ("growing_wal", {"appends": "yes"}))
-        for threads in (1, 4)
-    ]
-    (device,) = devices([micro_run(tmp_path, found, suite="block-io")])
-    assert [one.question for one in findings(device) if isinstance(one, CallFinding)] == [
-        f"{name}: sequential write+fdatasync, 4096 B{threads}"
-        for name in ("wal", "growing wal")
-        for threads in ("", ", 4 threads")
-    ]
 
 
 def test_a_planner_s_costs_are_a_random_page_over_one_of_a_scan(tmp_path: Path) -> None:

@@ -53,23 +53,6 @@ def test_a_failed_run_has_no_number(tmp_path: Path) -> None:
     assert view.done == view.measured == 0
 
 
-def test_devices_have_a_column_each(tmp_path: Path) -> None:
-    labels: dict[str, Any] = {"pattern": "sequential", "access_size_bytes": 256, "threads": 1}
-    runs = [
-        with_suite(micro_run(tmp_path, [rate("bandwidth", gb, **KINDS["load"], **labels)], tier=t),
-                   PAPER, ["table4"])
-        for t, gb in (("pmem", 4.0), ("other", 2.0))
-    ]  # fmt: skip
-    figure = FigureRuns("Table 4", "harness run micro", ("table4",), tuple(runs), 3)
-    (view,) = page_of(PAPER, "The paper", [figure]).figures
-    assert view.head[3:] == (
-        "published",
-        "other (times: mean without time stamps, others: best median of repeats)",
-        "pmem (times: mean without time stamps, others: best median of repeats)",
-    )
-    assert view.measured > 0 and view.done == 2
-
-
 def test_a_cell_that_says_what_it_needs_is_no_number(tmp_path: Path) -> None:
     labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64, "threads": 1}
     chase = micro_run(tmp_path, [rate("bandwidth", 1.0, **KINDS["load"], **labels)], tier="pmem")

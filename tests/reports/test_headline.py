@@ -12,7 +12,6 @@ from report_runs import PLACES, Case, lognormal, metric, write
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compare_output import to_json
-from reports.series import panels
 
 WINDOW_S = 60
 #: What a client of core workload a asks for, and of b.
@@ -178,64 +177,3 @@ def test_new_orders_decide_unless_a_rate_is_set(
     )
     if by == "option":
         assert document["set_rate"]["a"]["done_per_s"] == 10.0
-
-
-def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
-    """Verdict and p of the panels with this number of users."""
-    return [
-        (group.verdict, row.decision.adjusted_p)
-        for panel in panels(runs, "placement", None)
-        if panel.runs[0].document["spec"]["params"]["users"] == users
-        for group in panel.groups
-        if (row := group.row(group.headline.quantity)) and row.decision
-    ]
-
-
-def test_a_family_is_the_comparisons_of_one_experiment(tmp_path: Path) -> None:
-    def runs(folder: str, *names: str) -> list[StoredRun]:
-        params = {"warehouses": 1, "think_time": False, "rate": None}
-        return [
-            block(tmp_path / folder, k, "tpcc", params | {"users": users}, place,
-                  tpcc(5.0, rate, k), experiment=name)
-            for k in range(6)
-            for users, name in zip((4, 8), names, strict=False)
-            for place, rate in zip(PLACES, (10.0, 12.0 + k), strict=True)
-        ]  # fmt: skip
-
-    assert conclusions(runs("one", "x"), 4) == [("faster", 2 / 2**6)]
-    assert conclusions(runs("apart", "x", "y"), 4) == [("faster", 2 / 2**6)]
-    assert conclusions(runs("together", "x", "x"), 4) == [("not resolvable", 4 / 2**6)]
-
-
-def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
-    tmp_path: Path,
-) -> None:
-    params = {"warehouses": 1, "users": 4, "think_time": False, "rate": None}
-    rates = {"ssd-both": 10.0, "ssd-data-pmem-wal": 12.0, "pmem-both": 15.0}
-    runs = [
-        block(tmp_path, k, "tpcc", params, place, tpcc(5.0, rate + 0.1 * k, k))
-        for k in range(7)
-        for place, rate in rates.items()
-    ]
-    (panel,) = panels(runs, "placement", "ssd-both")
-    (other,) = panel.others
-    assert {other.a.name, other.b.name} == {"ssd-data-pmem-wal", "pmem-both"}
-    assert other.verdict == ("faster" if other.b.name == "pmem-both" else "slower")
-    row = other.row(other.headline.quantity)
-    assert row is not None and row.decision is not None and row.decision.family == 1
-    assert [r.decision.family for g in panel.groups
-            if (r := g.row(g.headline.quantity)) and r.decision] == [2, 2]  # fmt: skip
-
-
-def test_a_worsening_that_is_shown_goes_before_a_larger_one_that_is_not(tmp_path: Path) -> None:
-    sides = [
-        [
-            block(tmp_path, k, "ycsb", A, place, ycsb(u, r * (1 if k % 2 else up), seed=k))
-            for k in range(12)
-        ]
-        for place, u, r, up in (("ssd-both", 5.0, 1.0, 1.0), ("pmem-both", 5.5, 0.8, 9.0))
-    ]
-    _, document = compared(*sides)
-    assert document["verdict"] == "slower"
-    assert document["worsening"]["labels"]["operation"] == "update"
-    assert document["worsening"]["outcome"] == "shown"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import duration, flushes, micro_run, operations, paper_cells, with_suite
+from micro_runs import duration, micro_run, operations, paper_cells, with_suite
 
 from reports.micro.card_words import Finding
 from reports.micro.findings import findings
@@ -100,23 +100,3 @@ def test_updates_of_fast_fair_insert_as_the_papers(tmp_path: Path) -> None:
     row = ("fast_fair manual_unaware over vanilla_unaware", "operations_ratio")
     assert page[*row, "d"] == 1.2
     assert page[*row, "a"] == 1.2
-
-
-def test_counts_of_flushes_lie_next_to_the_papers(tmp_path: Path) -> None:
-    labels = {"kind": "index", "index": "fast_fair", "workload": "d", **VANILLA}
-    hashed = {**labels, "index": "level_hash", "workload": "a"}
-    page = _page(
-        tmp_path,
-        flushes("vanilla", 4, **labels),
-        flushes("vanilla_unaware", 20, **{**labels, "discipline": "unaware"}),
-        flushes("vanilla", 3, **hashed),
-    )
-    row = ("fast_fair vanilla_unaware over vanilla", "flushes_per_write_ratio", "d")
-    assert page[row] == 5.0
-    by_discipline = {
-        discipline: page["level_hash", metric, "a"]
-        for discipline in ("designed", "optimized")
-        for metric in [f"flushes_per_write[index=level_hash,discipline={discipline},"
-                       "flush=clflush,fence=mfence]"]
-    }  # fmt: skip
-    assert by_discipline == {"designed": 3, "optimized": Missing("no-counterpart")}

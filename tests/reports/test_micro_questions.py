@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from micro_runs import GB, KINDS, card_run, micro_run, rate, with_suite
+from micro_runs import GB, KINDS, micro_run, rate
 from narrowed import present
 from report_runs import with_artifacts
 
@@ -19,7 +19,6 @@ from reports.micro.findings import findings
 from reports.micro.points import Device, devices
 from reports.micro.practices import practices
 from reports.micro.prices import COLUMNS
-from reports.micro.questions import access_sizes
 from reports.micro.saturation import access_size_knees, curves
 
 
@@ -87,24 +86,6 @@ def test_a_knee_is_of_one_experiment(tmp_path: Path) -> None:
     assert [round(p.samples[0] / GB, 1) for p in knee.curve] == [1, 4, 4.1]
 
 
-def test_a_knee_is_of_one_of_two_runs_that_no_label_tells_apart(tmp_path: Path) -> None:
-    """``numa: near`` goes without saying: the best of what a suite with it and one without found
-    is a figure of neither.
-    """
-
-    def accesses(repeats: int, gb_per_s: tuple[float, float], **defaults: str) -> StoredRun:
-        labels = {"pattern": "random", **KINDS["load"], "threads": 4}
-        metrics = [rate("access_size", one, repeats, **labels, access_size_bytes=size)
-                   for size, one in zip((64, 256), gb_per_s, strict=True)]  # fmt: skip
-        run = micro_run(tmp_path, metrics)
-        return with_suite(run, schema=1, defaults=defaults, measurements={"access_size": {}})
-
-    (device,) = devices([accesses(6, (9, 1), numa="near"), accesses(11, (1, 4))])
-    (knee,) = access_size_knees(device)
-    assert [round(p.samples[0] / GB, 1) for p in knee.curve] == [1, 4]
-    assert len(access_sizes(device)) == 2
-
-
 def _loaded(range_bytes: int, idle: float, loaded: Mapping[float, float]) -> list[dict[str, Any]]:
     found = []
     for gb_per_s, latency in {0.0: idle, **loaded}.items():
@@ -158,17 +139,6 @@ def test_a_range_that_the_cache_holds_is_no_figure_of_the_tier(tmp_path: Path) -
     assert _price(device) == _price(only) is not None
     (left_out,) = (one for one in findings(device) if isinstance(one, CachedFinding))
     assert (left_out.rows, left_out.llc_bytes) == (("sequential in 16 MiB",), 32 << 20)
-
-
-def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> None:
-    run = card_run(tmp_path)
-    for metric in run.document["metrics"]:
-        metric["labels"]["range_bytes"] = str(64 << 20)
-    (device,) = devices([_with_llc(run, 32)])
-    assert card_drawing(device, "card") is None
-    assert [one.question for one in findings(device)] == ["Left out of this card"]
-    assert {one.outcome for one in practices(device)} == {"not testable here"}
-    assert practices(device)[0].missing == "no-experiment"
 
 
 # Overwrites ---------------------------------------------------------------------

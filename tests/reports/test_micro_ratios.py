@@ -193,37 +193,7 @@ def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -
     assert row["pmem"] == Missing("needs", "a run in Memory mode")
 
 
-def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
-    page = paper_cells(
-        _on_dram(tmp_path, [latency("chase", 100.0, pages="huge")], "pmem-io-primitives", "fig3"),
-        _of(tmp_path, [latency("chase", 300.0, pages="base")], "pmem-io-primitives", "fig3"),
-    )
-    cell = page["pmem over dram, latency_ratio", "random"]["pmem"]
-    assert cell == (3.0, "pages: base over huge")
-
-
 # Near and far ---------------------------------------------------------------------
-
-
-def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
-    held = {
-        ("1", "near"): {1: 5, 4: 20},
-        ("1", "far"): {1: 5, 4: 12},
-        ("0", "near"): {1: 4, 4: 8},
-        ("0", "far"): {1: 6, 4: 3},
-        ("0.5", "far"): {1: 99},
-    }
-    metrics = [
-        rate("mix", value, 1, operation="mixed", store="ntstore", read_share=share,
-             threads=threads, **(FAR if where == "far" else {}))
-        for (share, where), curve in held.items() for threads, value in curve.items()
-    ]  # fmt: skip
-    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
-    arm = "pmem far over near, bandwidth_ratio"
-    assert page[arm, "load"]["pmem"] == (0.6, "best of 1, 4 threads")  # 12/20
-    assert page[arm, "store"]["pmem"] == ({"ntstore": 0.75}, "best of 1, 4 threads")  # 6/8
-    times = page["pmem far over near, operation_duration_ratio", "random"]["pmem"]
-    assert times == Missing("needs", "the same accesses from a far node")
 
 
 def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) -> None:
@@ -239,32 +209,6 @@ def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) ->
     page = paper_cells(_on_dram(tmp_path / "b", near, "empirical-guide", "sec3.1"))
     lacking = page[row]["dram"]
     assert lacking.code == "needs" and "far node" in lacking.context
-
-
-def test_the_largest_gap_is_of_all_mixes_of_one_workload(tmp_path: Path) -> None:
-    mixed = {**KINDS["load"], "operation": "mixed"}
-    metrics = [
-        rate("mixes", value, 1, **mixed, pattern="random", access_size_bytes=64, threads=8,
-             read_share=share, **(FAR if far else {}))
-        for share, gap in (("0.25", (8, 6)), ("0.5", (8, 2)), ("0.75", (9, 6)))
-        for far, value in enumerate(gap)
-    ]  # fmt: skip
-    page = paper_cells(_on_dram(tmp_path, metrics, "empirical-guide", "sec3.1"))
-    (value, _) = page["dram near over far, bandwidth_ratio", "largest"]["dram"]
-    assert value == 4.0
-
-
-def test_times_from_a_far_node_are_over_near_ones(tmp_path: Path) -> None:
-    far = {"numa": "far"}
-    store = {**KINDS["clwb"], "pattern": "sequential", "access_size_bytes": 64}
-    stores = [duration("latency", {"168": 9}, **store, **far),
-              duration("latency", {"100": 9}, **store)]  # fmt: skip
-    metrics = [*_loads(120, 179, **far), *_loads(100, 100), *stores]
-    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
-    arm = "pmem far over near, operation_duration_ratio"
-    assert page[arm, "random"]["pmem"] == 1.2
-    assert page[arm, "sequential"]["pmem"] == 1.79
-    assert page[arm, "store+clwb"]["pmem"] == {"sequential": 1.68}
 
 
 # Pages, logs, tails ---------------------------------------------------------------
@@ -361,21 +305,6 @@ def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path
     assert page["dram random over sequential, bandwidth_ratio", "256"]["pmem"] == 0.675  # 27/40
 
 
-def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path: Path) -> None:
-    def writes(threads: int) -> Metrics:
-        labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64, "threads": threads}
-        held = {"clwb": 4, "ntstore": 5, "store": 8}
-        return [rate("random_writes", value * threads, 1, **KINDS[kind], **labels)
-                for kind, value in held.items()]  # fmt: skip
-
-    page = paper_cells(_perma(tmp_path / "a", [*writes(16), *writes(32)], "raw/random_writes"))
-    assert page["barlow_256 none over cache, bandwidth_ratio", "64"]["pmem"] == 2.0  # 8/4
-    assert page["dram nocache over cache, bandwidth_ratio", "64"]["pmem"] == 1.25  # 5/4
-    few = paper_cells(_perma(tmp_path / "b", [*writes(1), *writes(2)], "raw/random_writes"))
-    cell = few["dram nocache over cache, bandwidth_ratio", "64"]["pmem"]
-    assert cell == Missing("needs", "32 threads, measured with 1, 2")
-
-
 def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> None:
     """PVLDB 15(11), Sections 4.4.1 and 4.4.4, at the figure's 32 threads."""
     chains = [f"rp_512,wp_64_{word}_128,wp_64_{word}_-128" for word in ("cache", "none")]
@@ -396,29 +325,6 @@ def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> N
     assert [page[row]["pmem"] for row in rows] == [1.3, {"zero": 0.9}]
     needed = Missing("needs", "32 threads, measured with 2")
     assert [few[row]["pmem"] for row in rows] == [needed] * 2
-
-
-def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) -> None:
-    held = {"cache": (400, 800), "cacheinv": (400, 600), "nocache": (400, 500)}
-    metrics = [
-        duration(name, {str(ns): 50}, chain=chain, mode="dependent", threads=16)
-        for word, (once, twice) in held.items()
-        for name, chain, ns in (
-            ("operation_latency", f"rp_64,wp_64_{word}", once),
-            ("operation_latency", f"rp_256,wp_256_{word}", 200),
-            ("double_flush_latency", f"rp_64,wp_64_{word},wp_64_{word}", twice),
-        )
-    ]  # fmt: skip
-    page = paper_cells(_perma(tmp_path, metrics, "raw/latency"))
-    cell = page["apache_128 double over single flush, operation_duration_ratio", "64"]["pmem"]
-    assert cell == {
-        "cache over 64 B": 2.0,  # 800/400
-        "cacheinv over 64 B": 1.5,
-        "nocache over 64 B": 1.25,
-        "cache over Figure 7's 256 B": 4.0,  # 800/200
-        "cacheinv over Figure 7's 256 B": 3.0,
-        "nocache over Figure 7's 256 B": 2.5,
-    }
 
 
 def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None:

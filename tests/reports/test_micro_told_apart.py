@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
 from micro_runs import GB, KINDS, duration, micro_run, paper_cells, rate, shown, with_suite
 from narrowed import present
 
-from harness.micro.metrics import JobRepeat, JobResults, Target, Window, labels_of
-from harness.micro.suite import suite_of
 from harness.store.runs import StoredRun
-from harness.yamlfile import parse_yaml
 from reports.micro.figures import measurements
 from reports.micro.findings import findings
 from reports.micro.pairs import pairs
@@ -223,29 +219,6 @@ def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Pa
     assert set(measured(block)) == set(measured(dax))
 
 
-def test_what_a_suite_says_of_its_loads_is_in_their_labels() -> None:
-    text = """
-    schema: 1
-    name: mine
-    description: d
-    defaults: {range: 1GiB, duration: 1s, lane: words}
-    measurements:
-      after_write:
-        matrix: {distance: [1, 16]}
-        args: {kind: latency, kernel: load, access: 64, pattern: random, before: written,
-               written_by: clwb}
-    """
-    suite = suite_of("mine", [parse_yaml(dedent(text), "mine.yml")], {"cpus": 4.0})
-    targets = {"t": Target("dram", 1 << 30, "huge", None, None)}
-    repeat = JobRepeat("latency", Window(1), (), target="t")
-    labels = [labels_of(JobResults(one, one.jobs[0], (repeat,)), targets)
-              for one in suite.measurements]  # fmt: skip
-    assert [one["distance"] for one in labels] == ["1", "16"]
-    assert {(one["lane"], one["written_by"], one["before"]) for one in labels} == {
-        ("words", "clwb", "written")
-    }
-
-
 def test_readers_beside_other_writers_are_other_readers(tmp_path: Path) -> None:
     """FAST'20, Figure 6: the readers' own labels do not say how many write beside them."""
     metrics = [
@@ -255,17 +228,6 @@ def test_readers_beside_other_writers_are_other_readers(tmp_path: Path) -> None:
     (device,) = devices([micro_run(tmp_path, metrics)])
     rates = {p["writers.threads"]: round(p.samples[0] / GB) for p in device.select(RATE)}
     assert rates == {"1": 9, "4": 2}
-
-
-def test_a_chain_in_a_configurations_name_is_one_value(tmp_path: Path) -> None:
-    metrics = [
-        _reads(value, configuration=f"threads/custom_operations={chain},sort={sort}")
-        for chain, sort, value in (("r_64,w_64_none", "a", 3), ("r_64,w_64_cache", "a", 4))
-    ]
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    chains = [p["custom_operations"] for p in device.select(RATE)]
-    assert chains == ["r_64,w_64_none", "r_64,w_64_cache"]
-    assert not any(p["sort"] for p in device.select(RATE))
 
 
 def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Path) -> None:
@@ -279,13 +241,3 @@ def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Pat
     run = with_suite(micro_run(tmp_path, metrics), "empirical-guide", ["sec3.2"])
     cell = paper_cells(run)["pmem random over sequential, operation_duration_ratio", "load"]["pmem"]
     assert cell == Missing("ambiguous", "one and other are distinguished by no label")
-
-
-def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) -> None:
-    def requested(gb_per_s: float, working_set: str) -> StoredRun:
-        run = micro_run(tmp_path, [rate("ioping", gb_per_s, 3, operation="read")])
-        params = {"requests": 2000, "working_set": working_set}
-        return with_suite(run, schema=1, program="ioping", params=params)
-
-    (device,) = devices([requested(9, "256MiB"), requested(1, "64GiB"), requested(1, "64GiB")])
-    assert [len(point.samples) for point in device.points] == [3, 6]

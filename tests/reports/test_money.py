@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from narrowed import present
-from report_runs import Case, metric, report, write
+from report_runs import Case, metric, write
 
-from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.money import Money, MoneyRow, capacity, money
 from reports.prices import PriceList
-from reports.report import Report
 from reports.series import panels
 
 GB = 10**9
@@ -91,23 +89,6 @@ def test_of_a_fast_log_only_the_log_is_bought(tmp_path: Path) -> None:
     assert never is not None and never.value == 0  # 0.8 · 40 is less than the data alone cost
 
 
-def test_price_and_break_even_are_of_the_median_capacity_of_the_runs(tmp_path: Path) -> None:
-    """The log of the fast arm grows from run to run; the middle one has the capacity shown."""
-    runs = tpcc(tmp_path, "ssd-both", 10_000, 3)  # repeats, which cover 75 %
-    for block, gb in enumerate((100, 10, 40)):
-        used = {"part_bytes": SIZES | {"wal": gb * GB}}
-        spec = {"workload": "tpcc", "driver": "loadgen", "params": USERS}
-        rate = metric("new_orders_per_minute", 30_000 * (1 + block / 100), "higher")
-        runs.append(write(tmp_path, Case(placement="pmem-both", block=block, spec_changes=spec,
-                                         metrics=[rate], run_changes=used)))  # fmt: skip
-    _, fast = rows(runs)
-    assert fast.price and fast.ratio and fast.break_even and fast.break_even.now
-    assert [share.gb for share in fast.shares] == [90 + 40]
-    assert fast.price.median == pytest.approx(130 * 9.21)
-    assert fast.break_even.value / fast.break_even.now == pytest.approx(fast.ratio.value)
-    assert fast.break_even.confidence == fast.ratio.confidence == pytest.approx(0.75)
-
-
 def test_a_tier_without_a_price_still_has_one_at_which_it_pays(tmp_path: Path) -> None:
     priced = PriceList("USD", "x", ({"tier": "ssd", "modules": 1, "price_per_module": 0.4,
                                      "gb_per_module": 1, "name": "x"},))  # fmt: skip
@@ -164,20 +145,3 @@ def test_where_an_arm_places_memory_the_others_pay_for_their_dram(tmp_path: Path
                 *tpcc(tmp_path / "b", "data=ssd,memory=cxl", 9_000, **changes)]  # fmt: skip
     base, _ = rows(recorded, None)
     assert base.price and base.price.median == pytest.approx(40 + limit_gb * 5)
-
-
-def test_in_memory_mode_unplaced_memory_has_no_price(tmp_path: Path) -> None:
-    changes = {"part_bytes": SIZES, "host_mode": "Memory"}
-    (run,) = tpcc(tmp_path, "ssd-both", 10_000, 1, run_changes=changes)
-    assert capacity(run).price and capacity(run, None, {"price_per_gb": 5.0}).problem
-
-
-def test_without_prices_capacity_or_throughput_nothing_is_claimed(tmp_path: Path) -> None:
-    bare = tpcc(tmp_path, "ssd-both", 10_000, 1, run_changes={})
-    assert money(panels(bare, "placement", None)) is None
-    files, _ = report(bare, tmp_path)
-    assert "Price-performance" not in files.markdown.read_text(encoding="utf-8")
-    with pytest.raises(UsageError, match="ssd"):
-        list(Report(bare, prices=PriceList("USD", "x", ())).blocks())
-    (paced,) = rows(tpcc(tmp_path, "ssd-both", 600, 1, rate=10.0))
-    assert paced.price is not None and paced.performance is None and paced.per_unit is None

@@ -15,8 +15,7 @@ from report_runs import Case, metric, with_artifacts, write
 
 from harness.store.runs import StoredRun
 from reports.charts.over_time import draw_timeline
-from reports.over_time import Timeline, representative, timeline
-from reports.series import panels
+from reports.over_time import Timeline, timeline
 from reports.time_series import Line, Strip
 
 S = 1_000_000_000
@@ -77,9 +76,6 @@ def strips(run: StoredRun) -> dict[str, Strip]:
 def values(line: Line) -> list[tuple[float, float, float]]:
     """Begin and end in seconds of the window, and value."""
     return [((i.begin_ns - T0) / S, (i.end_ns - T0) / S, i.value) for i in line.intervals]
-
-
-RESUMED = {"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}
 
 
 IDLE = {"monitor-process": process([0, 1, 2, 3, 4])}
@@ -206,37 +202,6 @@ def test_the_io_trace_shows_each_part_whatever_it_is_on(tmp_path: Path) -> None:
     ]
     calls = found["Time"]
     assert (calls.unit, values(calls.lines[0])) == ("ns", [(0, 1, 20)])  # then none was made
-
-
-def test_what_happened_after_the_window_is_not_shown(tmp_path: Path) -> None:
-    """It ends after 3.5 s: an interval is shown as far as more than half of it is inside."""
-    found = process([0, 1, 2, 3])
-    last = found["samples"][-1]
-    for after_s, shown in ((0.9, 4), (1.1, 3)):
-        checked = {**last, "monotonic_ns": last["monotonic_ns"] + round(after_s * S)}
-        series = {**found, "samples": [*found["samples"], {**checked, "cpu_ns": 100.0 * S}]}
-        run = Stored(artifacts={"monitor-process": series}).write(tmp_path / str(shown))
-        assert len(strips(run)["Processors"].lines[0].intervals) == shown
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        Stored(artifacts=IDLE, params={"client_hosts": ["client1"]}),
-        Stored(artifacts=IDLE, resumed=[RESUMED]),
-    ],
-    ids=["another host's clock", "measured in two parts"],
-)
-def test_there_is_no_chart_without_series_of_one_clock(tmp_path: Path, stored: Stored) -> None:
-    assert timeline(stored.write(tmp_path)) is None
-
-
-def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
-    made = [Stored(rate, IDLE, block=i).write(tmp_path) for i, rate in enumerate((900, 300, 600))]
-    (panel,) = panels(made, "placement", None)
-    found = present(representative(panel.arms[0]))
-    assert found.run_id == made[2].run_id
-    assert "3" in found.chosen
 
 
 def drawn(found: Timeline) -> list[Axes]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from report_runs import Case, report, with_artifacts, write
+from report_runs import Case, with_artifacts, write
 
 from engines._innodb import explain_mysql
 from harness.query_plan import ExecutedPlan, Operator
 from harness.store.documents import members
 from harness.store.runs import StoredRun
-from reports.published import plan_metrics, plan_summaries, read_published
+from reports.published import plan_metrics, plan_summaries
 from reports.values import Quantity
 
 RECORDINGS = Path(__file__).parents[1] / "engines" / "recordings"
@@ -63,13 +63,6 @@ def test_a_recorded_plan_of_mysql() -> None:
     assert ("index_lookup_ns", "part") not in found
 
 
-def test_a_loop_of_a_multi_range_lookup_is_many_lookups() -> None:
-    line = "-> {}ndex lookup on lineitem using PRIMARY  (actual time=1..2 rows=9 loops={})\n"
-    batch = explain_mysql.translate_tree(line.format("Multi-range i", 2), 10**7)
-    single = explain_mysql.translate_tree(line.format("Single-row covering i", 4), 10**7)
-    assert (batch.operators.lookups, single.operators.lookups) == (0, 4)
-
-
 def duckdb(scan_ms: int, above_ms: int) -> ExecutedPlan:
     """As DuckDB executes query 1, with planning, which is no operator."""
     scan = Operator("scan", "TABLE_SCAN", 590_000, scan_ms * 10**6, "lineitem")
@@ -88,29 +81,3 @@ def test_the_rest_of_a_plan_is_all_operators_but_scans(tmp_path: Path) -> None:
     (quantity, summary), *rest = plan_summaries(runs, "plan_behind_scan_ns").items()
     assert quantity == Quantity("plan_behind_scan_ns", (("query", "1"),)) and not rest
     assert (summary.n, summary.median, summary.low) == (3, 24e6, 20e6)
-
-
-def test_the_papers_numbers_have_their_neighbours(tmp_path: Path) -> None:
-    published = tmp_path / "published.csv"
-    published.write_text(
-        "figure,series,x,y,unit,read_off_error,metric\n"
-        "s,mysql/ssd-both,3,250,us,5,index_lookup_ns[relation=orders]\n"
-        "s,mysql/ssd-both,3,1,s,0,table_read_ns[relation=customer]\n"
-        "s,mysql/ssd-both,4,30,us,0,index_lookup_ns[relation=lineitem]\n"
-        "s,mysql/ssd-both,3,30,1,5,index_lookup_rows[relation=lineitem]\n"
-        "s,duckdb/ssd-both,1,1.4,s,0,plan_behind_scan_ns\n"
-    )
-    runs = [
-        with_plans(
-            write(tmp_path, Case("mysql", queries=(3,))),
-            q3=explain_mysql.translate_tree(QUERY_3, 210_000_000),
-        ),
-        with_plans(write(tmp_path, Case("duckdb", queries=(1,))), q1=duckdb(28, 20)),
-    ]
-    files, _ = report(runs, tmp_path, published=read_published(published))
-    text = files.markdown.read_text(encoding="utf-8")
-    assert "| 250 µs ± 5 µs | 800 µs |" in text
-    assert "| 1 s | 8 ms |" in text
-    assert "| 30 ± 5 | 4 |" in text
-    assert "| 30 µs | – |" in text  # query 4 was not run
-    assert "| 1.4 s | 20 ms |" in text

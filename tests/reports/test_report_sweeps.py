@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import EMULATED, Case, lognormal, metric, tier_document, write
+from report_runs import EMULATED, Case, lognormal, metric, write
 
 from harness import paths
 from harness.store.runs import StoredRun
 from reports.compare import compare
-from reports.published import published_points, read_published
+from reports.published import read_published
 from reports.report import Report
 from reports.series import compared_dimension, panels
 from reports.sweeps import Sweep, sweeps
@@ -94,18 +94,6 @@ def test_a_line_goes_through_the_panels_of_every_number_of_users(
     assert (ssd.points[8].low, ssd.points[8].high) == (1000, 1020)
 
 
-def test_connections_that_are_varied_by_themselves_stay_apart(tmp_path: Path) -> None:
-    runs = [
-        tpcc(tmp_path, "ssd-both", 32, per_minute, params={"connections": connections})
-        for connections, per_minute in ((32, 500.0), (16, 400.0))
-    ]
-    lines = over_users(runs).lines
-    assert {line.name: line.points[32].median for line in lines} == {
-        "ssd-both, connections 32": 500,
-        "ssd-both, connections 16": 400,
-    }
-
-
 def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
     """PMem gains 2, 4 and 2.1 times at 1, 8 and 32 users: the largest gain is shown."""
     noise = [1, 1.01, 0.99, 1.02, 0.98, 1.03, 0.97, 1.04]
@@ -118,24 +106,6 @@ def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
     first = str(next(Report(runs).answer_blocks()))
     assert "pmem-both gains most at 8 users" in first
     assert "more than at 32 users (2.10×), 1 user (2.00×)" in first
-
-
-def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path) -> None:
-    """Table 6. Whatever the tier is called, the kernel's word tells them apart."""
-    runs = []
-    for block, size in enumerate((1024, 1024, 4096, 4096)):
-        tier = tier_document("pmem_nodax", emulated=False)
-        tier["facts"]["block_size_bytes"] = size
-        runs.append(tpcc(tmp_path, "pmem_nodax-both", 8, 1000.0 + size, block=block,
-                         manifest={"tiers": [tier]}))  # fmt: skip
-    (panel,) = panels(runs, "placement", None)
-    assert {
-        (len(arm.runs), arm.summaries("new_orders_per_minute")[Quantity("new_orders_per_minute")].n)
-        for arm in panel.arms
-    } == {(2, 2)}
-    assert all("block_size_bytes" in arm.name for arm in panel.arms), panel.arms
-    markdown = Report(runs).write(tmp_path / "report").markdown.read_text()
-    assert "blocks of 1 KiB" in markdown and "blocks of 4 KiB" in markdown
 
 
 @pytest.mark.draws
@@ -167,54 +137,6 @@ def test_the_report_has_chart_table_and_the_paper_s_points(
     (ratio,) = [line for line in markdown.splitlines() if "pmem-both over ssd-both | 128" in line]
     assert ratio.split("|")[-2].strip() == "12.8 (EMULATED)"
     assert "taken as thousands" in markdown and "taken as thousands" in html
-
-
-def test_a_paper_s_line_with_a_setting_is_that_line_and_no_other(tmp_path: Path) -> None:
-    """Table 7: the same placement with two sizes of the log, one of which is not printed."""
-    runs = [
-        tpcc(tmp_path, placement, users, users * gain, settings=settings)
-        for users in USERS
-        for placement, gain, settings in (
-            ("pmem-both", 1.0, {}),
-            ("pmem_interleaved-both", 2.0, {}),
-            ("pmem_interleaved-both", 3.0, {"max_wal_size": "50GB"}),
-        )
-    ]
-    sweep = over_users(runs)
-    found = {
-        (series.arm, line.points[8].median)
-        for line, series in published_points(sweep, read_published(PUBLISHED, ("table7",)))
-    }
-    assert found == {
-        ("pmem-both", 8),
-        ("pmem_interleaved-both", 16),
-        ("pmem_interleaved-both,max_wal_size=*", 24),
-    }
-
-
-def test_the_time_of_query_6_is_one_line_over_the_share_that_is_selected(tmp_path: Path) -> None:
-    """Fig 4: six intervals on two placements are two lines of six points, not six of two."""
-    years = {1: 0.1515, 2: 0.3040, 3: 0.4562, 4: 0.6081}
-    runs = [
-        write(tmp_path, Case(
-            placement=placement,
-            queries=(6,),
-            metrics=[metric("query_duration_ns", slow * n * 1e9, "lower", query="6"),
-                     metric("query_selected_fraction", share, query="6")],
-            spec_changes={"params": {"q6_dates": ["1994-01-01", f"{1994 + n}-01-01"]}},
-        ))
-        for n, share in years.items()
-        for placement, slow in (("ssd-both", 9.5), ("pmem-both", 1.0))
-    ]  # fmt: skip
-    (sweep,) = sweeps(panels(runs, "placement", None))
-    assert sweep.values == (15, 30, 45, 60)
-    assert {line.name: line.points[45].median for line in sweep.lines} == {
-        "ssd-both": 28.5e9, "pmem-both": 3e9,
-    }  # fmt: skip
-    files = Report(runs, published=read_published(PUBLISHED, ["fig4"])).write(tmp_path / "report")
-    assert (tmp_path / "report/figures/sweep-1.svg").exists()
-    row = next(line for line in files.markdown.read_text().splitlines() if "| 45 |" in line)
-    assert row.split("|")[-2].strip() == "9.50"
 
 
 @pytest.mark.draws

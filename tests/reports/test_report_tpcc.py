@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from narrowed import of_kind
 from report_runs import PLACES, Case, csv_rows, lognormal, metric, report, tables, write
 
 from harness.store.runs import StoredRun
-from reports.conditions import uncontrolled
 from reports.report import Report
-from reports.sections import Table, plain
+from reports.sections import Table
 from reports.tables import PanelTables
 
 PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate": None,
@@ -87,82 +85,6 @@ def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction
     assert each["postgres wal"] == "1 KiB"
     assert each["bytes read from the tier's device, tier ssd"] == "1.02 MiB"
     assert each["length of the window"] == each["DRAM read bandwidth"] == "–"
-
-
-def test_what_the_io_trace_counted_is_listed_once_by_role(tmp_path: Path) -> None:
-    written = {"part": "wal", "operation": "write"}
-    more = [
-        metric("window_io_bytes", 5000, **written),
-        metric("io_bytes", 4000, **written, role="foreground"),
-        metric("io_bytes", 1000, **written, role="background"),
-        metric("window_pressure_cpu_some_ns", 1e9, of="host"),
-        metric("window_vm_pgscan_count", 7),
-    ]
-    spec = {"workload": "tpcc", "params": PARAMS, "driver": "loadgen"}
-    run = write(tmp_path, Case(metrics=[*metrics(9000, 0), *more], spec_changes=spec))
-    shown = tables(PanelTables(Report([run]).panels[0]).counters)
-    window = shown.pop("over the measured window")
-    at = window.head.index("each transaction, ssd-both")
-    each = {str(row[0]): row[at] for row in window.rows}
-    by_role = {label.split()[-1]: one for label, one in each.items() if "file I/O" in label}
-    assert by_role == {"foreground": "4 B", "background": "1 B"}
-    assert not any("file I/O" in title for title in shown)
-    (scanned,) = (name for name, one in each.items() if one == "0.00700")
-    assert "pgscan" not in scanned
-    assert not [label for label in each if "some" in label]
-
-
-@pytest.mark.parametrize(
-    ("contexts", "shown"),
-    [
-        (["load average 9.50 on 2 processors"], ["load average 9.50 on 2 processors"]),
-        (["load average 9.50 on 2 processors", "load average 10.32 on 2 processors",
-          "load average 9.34 on 2 processors"],
-         ["load average 9.34 – 10.32 on 2 processors (3 runs)"]),
-        (["on node 0", "on node 1", "on node 0"], ["on node 0", "on node 1"]),
-        (["9,950 images in 980 MiB of node 0", "10,010 images in 1,010 MiB of node 0"],
-         ["9,950 – 10,010 images in 980 – 1,010 MiB of node 0 (2 runs)"]),
-        (["Q1: 17% of 3 ms", "Q3: 62% of 3 ms", "Q6: 9% of 3 ms; Q7", "Q7: 9% of 3 ms",
-          "Q1: 3% of 3 ms"],
-         ["5 warnings, such as Q3: 62% of 3 ms"]),
-    ],
-)  # fmt: skip
-def test_warnings_that_differ_in_measured_numbers_are_shown_once(
-    tmp_path: Path, contexts: list[str], shown: list[str]
-) -> None:
-    made = [
-        write(tmp_path, Case(block=block, run_changes={"uncontrolled": [
-            {"what": "x", "found": context, "do": "y"}]}))
-        for block, context in enumerate(contexts)
-    ]  # fmt: skip
-    assert [one.context for one in uncontrolled(made)] == shown
-
-
-def with_hammerdb(root: Path, *more: dict[str, Any]) -> dict[str, Any]:
-    """The 95th percentile of new orders by HammerDB, which has no histograms."""
-    kept = [m for m in metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
-    other = {"workload": "tpcc", "params": PARAMS, "driver": "hammerdb"}
-    made = [*runs(root, 1, 1.5)[:1], write(root, Case(metrics=[*kept, *more], spec_changes=other))]
-    view = Report(made, over="driver")
-    assert any(s.ready_made for s in view.agreements[0].spreads) == bool(more)
-    (table,) = (
-        table
-        for table in tables(PanelTables(view.panels[0]).results).values()
-        if any(row[0] == "new order, percentile 95" for row in table.rows)
-    )
-    (row,) = (row for row in table.rows if row[0] == "new order, percentile 95")
-    return dict(zip(table.head, map(plain, row), strict=True))
-
-
-def test_a_driver_without_percentiles_has_an_empty_row(tmp_path: Path) -> None:
-    row = with_hammerdb(tmp_path)
-    assert (row["hammerdb"], row["n"]) == ("–", "1, 0")
-
-
-def test_ready_made_percentiles_are_marked_and_compared(tmp_path: Path) -> None:
-    labels = {"transaction": "new_order", "percentile": "95"}
-    row = with_hammerdb(tmp_path, metric("transaction_percentile_ns", 9e7, "lower", **labels))
-    assert row["hammerdb"] == "90 ms ‡" and row["times better"].endswith("×")
 
 
 def test_durability_is_separate_from_speed(tmp_path: Path) -> None:

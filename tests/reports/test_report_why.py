@@ -9,22 +9,17 @@ from typing import Any
 import pytest
 from narrowed import present
 from report_runs import (
-    PLACES,
     Case,
     csv_rows,
     demo,
     metric,
-    printed,
     report,
     write,
 )
 
 from harness.store.runs import StoredRun
 from reports.compare import compare
-from reports.conditions import checks, memory_table
-from reports.published import read_published
 from reports.query_breakdown import BreakdownRow, breakdown, plan_sums, query_breakdowns
-from reports.report import Report
 from reports.series import panels
 
 S = 1_000_000_000
@@ -152,23 +147,6 @@ def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
     assert table["1", "pmem-both"]["ratio_to_baseline"] != ""
 
 
-@pytest.mark.draws
-def test_a_query_without_any_time_says_so_and_there_is_no_verdict(tmp_path: Path) -> None:
-    runs = [
-        write(tmp_path, Case(engine="mysql", placement=p, queries=(1, 6), limited=(6,)))
-        for p in PLACES
-    ]
-    files, html = report(runs, tmp_path)
-    assert "limit of 60 s reached" in html
-    view = Report(runs)
-    ((_, group),) = view.answers
-    assert group.deciding is None and group.verdict == "not resolvable"
-    limited = [warning for warning in view.warnings if warning.code == "time-limit-reached"]
-    assert [warning.context.rpartition(": ")[2] for warning in limited] == ["query 6"] * 2
-    times = next(p for p in files.figures if p.name.endswith("times.svg"))
-    assert "reached its time limit" in times.read_text(encoding="utf-8")
-
-
 def test_no_verdict_is_read_from_the_runs_that_were_fast_enough(tmp_path: Path) -> None:
     """A total exists only in runs without a limit reached: a selection of the fast ones."""
     runs = [
@@ -202,88 +180,6 @@ def test_a_stream_s_limit_takes_the_throughput_test_s_figures_along(tmp_path: Pa
     for name in (*totals, "stream_duration_ns"):
         assert found[name].estimate is None and "time limit" in found[name].note
     assert found["power_geomean_queries_per_hour"].estimate is not None
-
-
-def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> None:
-    runs = demo(tmp_path, engines=("duckdb",), blocks=2, queries=(1, 6), emulated=False, streams=2)
-    a, b = (
-        [r for r in runs if r.document["spec"]["placement"]["data"] == t] for t in ("ssd", "pmem")
-    )
-    (group,) = compare(a, b).groups
-    found: dict[str, list[Any]] = {}
-    for row in group.rows:
-        found.setdefault(row.quantity.name, []).append(row.quantity.labels)
-    assert found["query_duration_ns"] == [(("query", "1"),), (("query", "6"),)]
-    assert len(found["stream_query_duration_ns"]) == 4
-    files, html = report(runs, tmp_path)
-    assert {r["query"] for r in csv_rows(present(files.queries_csv))} == {"1", "6"}
-    assert "power and throughput (queries per hour × scale, TPC-H-derived)" in html
-    raw = [r for r in csv_rows(files.csv) if "stream=" in r["labels"]]
-    assert {r["metric"] for r in raw} == {"query_duration_ns", "stream_duration_ns"}
-
-
-def test_a_resumed_run_is_marked(tmp_path: Path) -> None:
-    cut = [{"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 8, "after_step": "q9"}]
-    runs = [write(tmp_path, Case(queries=(1,), run_changes={"resumed": cut})),
-            write(tmp_path, Case(queries=(1,), placement="pmem-both"))]  # fmt: skip
-    view = Report(runs)
-    assert [row[-1] for row in memory_table(view.panels).rows] == ["q9", "–"]
-    assert "ssd-both: 1 of 1 runs, after q9" in {warning.context for warning in view.warnings}
-
-
-def test_published_numbers_are_next_to_those_of_the_same_metric(tmp_path: Path) -> None:
-    published = tmp_path / "published.csv"
-    published.write_text(
-        "figure,series,x,y,unit,read_off_error,metric\n"
-        "s1,postgres/ssd-both,6,17,s,0.5,plan_operator_ns[operator=scan]\n"
-        "s1,postgres/ssd-both,6,3,us,0.5,index_lookup_ns\n"
-        "s2,postgres/ssd-both,6,99,s,0,query_duration_ns\n"
-    )
-    runs = two(tmp_path, query("6", 4.0, 0.5), query("6", 2.0, 0.5))
-    files, html = report(runs, tmp_path, published=read_published(published, ("s1",)))
-    text = files.markdown.read_text(encoding="utf-8")
-    assert "| 17 s ± 500 ms | 2 s |" in text and "| 3 µs ± 500 ns | – |" in text
-    assert "99 s" not in html
-
-
-def test_another_disk_of_one_name_is_no_repeat(tmp_path: Path) -> None:
-    runs = []
-    for block, disk in enumerate(("/dev/nvme0n1", "/dev/nvme1n1")):
-        tiers = write(tmp_path / "as-found", Case(queries=(1,))).manifest_document["tiers"]
-        tiers[0]["facts"]["disks"] = [disk]
-        changes = {"tiers": tiers}
-        runs.append(write(tmp_path, Case(queries=(1,), block=block, manifest_changes=changes)))
-    found = panels(runs, "placement", None)
-    assert len([arm for panel in found for arm in panel.arms]) == 2
-
-
-def test_answers_are_counted_and_other_checks_are_named_apart(tmp_path: Path) -> None:
-    def check(name: str, status: str, detail: str = "") -> dict[str, Any]:
-        return {"name": name, "status": status, "detail": detail, "labels": {}}
-
-    found = [
-        *[check("answer", "passed")] * 3,
-        check("stream-answers", "unknown", "44 of 46 answers not compared: no reference"),
-        check("refresh_rows", "passed"),
-        check("query-finished", "unknown"),
-    ]
-    runs = two(tmp_path, query("6", 4.0, 1.0), query("6", 2.0, 1.0), run_changes={"checks": found})
-    assert checks(runs) == {
-        "answer": {"passed": 6, "unknown": 88},
-        "query-finished": {"unknown": 2},
-        "refresh_rows": {"passed": 2},
-    }
-
-
-def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Path) -> None:
-    """One of three pairs is faster by far: the ratio is above 1, the medians say the opposite."""
-    times = ((10.0, 11.0), (20.0, 21.0), (60.0, 22.0))
-    runs = [run for k, (x, y) in enumerate(times)
-            for run in two(tmp_path, query("6", x, 0.5), query("6", y, 0.1), block=k)]  # fmt: skip
-    compared = compare(runs[0::2], runs[1::2])
-    assert "medians point the other way" in printed(compared)
-    (found,) = [row for row in compared.groups[0].rows if row.quantity.name == "query_duration_ns"]
-    assert found.contrary and found.ratio == pytest.approx(1.22, abs=0.01)
 
 
 def waiting(scale: float, share: float, **labels: str) -> list[Any]:

@@ -7,30 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import shown
 from narrowed import of_kind
 from report_runs import EMULATED, PLACES, Case, lognormal, metric, write
 
-from harness import paths
 from harness.store.runs import StoredRun
 from reports.published import (
-    Numbers,
     PublishedPoint,
     PublishedSeries,
     published_points,
-    published_rows,
-    read_published,
 )
 from reports.report import Report
 from reports.sections import Paragraph, Table, plain
 from reports.series import compared_dimension, panels
-from reports.statistics import Missing
 from reports.sweeps import side_by_side, sweeps
 from reports.tables import PanelTables, window_titles
 from reports.values import Quantity
 
 MIXES = {"a": ("read", "update"), "c": ("read",)}
-PUBLISHED = paths.data_folder("profiles") / "papers/nvm-for-databases/published.csv"
 
 
 def metrics(core: str, per_second: float, inside: bool) -> list[dict[str, Any]]:
@@ -158,59 +151,8 @@ def test_a_papers_points_find_the_place_that_they_name(sweep_report: Any) -> Non
     assert list(published_points(found[1], series)) == []  # workload c; no workload is no place
 
 
-def test_figure_11_of_the_paper_is_one_arm_at_two_thread_counts(tmp_path: Path) -> None:
-    made = [
-        ycsb(tmp_path, core, threads, "pmem-both", gain)
-        for core in MIXES
-        for threads, gain in ((16, 1.0), (48, 0.25))
-    ]
-    held = panels(made, "placement", None)
-    rows = published_rows(held, sweeps(held), read_published(PUBLISHED, ("fig11",)))
-    (row,) = rows
-    assert (row.point.x, shown(row.measured)) == ("48", 0.75)
-    assert of_kind(Numbers, row.measured).numbers[0].emulated
-
-
-def test_a_papers_highest_bandwidth_is_next_to_the_highest_window(tmp_path: Path) -> None:
-    def run(threads: int, placement: str, gib: int, mode: str = "Default") -> StoredRun:
-        more = [metric("window_duration_ns", 2e9)]
-        if placement == "ssd-both":
-            for kind in ("read", "write"):
-                more.append(metric(f"window_tier_{kind}_bytes", gib * 2 << 30, tier="ssd"))
-        else:
-            more.append(metric("window_pmem_read_bytes_per_s", gib << 30))
-        return ycsb(tmp_path, "a", threads, placement, mode=mode, more=more)
-
-    held = panels(
-        [
-            *(run(threads, "ssd-both", gib) for threads, gib in ((8, 1), (48, 3))),
-            run(8, "ssd-both", 9, "Memory"),
-            *(run(threads, "pmem-both", gib) for threads, gib in ((8, 7), (48, 5))),
-        ],
-        "placement",
-        None,
-    )
-    rows = published_rows(held, sweeps(held), read_published(PUBLISHED, ("sec6",)))
-    found = [(r.cells[1], r.series.metric.split("_")[2], shown(r.measured)) for r in rows]
-    assert found == [
-        ("rocksdb/pmem-both", "read", 7.52),  # 7 GiB/s
-        ("rocksdb/ssd-both", "read", 3.22),
-        ("rocksdb/pmem-both", "write", Missing("no-counterpart")),
-        ("rocksdb/ssd-both", "write", 3.22),
-    ]
-
-
 def test_what_varies_between_workloads_alone_is_not_compared(tmp_path: Path) -> None:
     queries = write(tmp_path, Case(engine="rocksdb"))
     assert compared_dimension([ycsb(tmp_path), queries]) == "placement"
     cached = ycsb(tmp_path, cache="warm"), ycsb(tmp_path, cache="cold-per-run")
     assert compared_dimension([*cached, queries]) == "cache"
-
-
-def test_lines_of_one_placement_in_two_host_modes_are_distinguished(tmp_path: Path) -> None:
-    """VLDB 2023, Fig. 11: Default and Memory mode are both on the SSD."""
-    made = [ycsb(tmp_path, threads=n, mode=mode) for mode in ("Default", "Memory") for n in (8, 48)]
-    (first, *_) = sweeps(panels(made, "placement", None))
-    assert sorted(line.name for line in first.lines) == [
-        "ssd-both, host mode Default", "ssd-both, host mode Memory",
-    ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +25,6 @@ from harness.experiment.sequential import (
     Sequential,
     continued,
     numbers_of_blocks,
-    own_steps,
     results,
     run_sequence,
     sequence_of,
@@ -33,7 +32,6 @@ from harness.experiment.sequential import (
 from harness.store.runs import StoredRun
 from harness.yamlfile import Document
 from reports.compare import Group, compare
-from reports.series import panels
 from reports.statistics import Ratio, ratio_of
 
 
@@ -179,12 +177,6 @@ def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(
     assert repeats(made, "postgres") == 14
 
 
-def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
-    sequence = sequence_of(plan(), Goal(budget_ns=1), "Default")
-    assert sequence.plan.looks == 1 and len(sequence.counts) == 1
-    assert sequence.plan.experiment.looks == 1
-
-
 def ran_placements(
     root: Path, placements: Sequence[str], fails: str = ""
 ) -> tuple[Sequential, list[StoredRun], str]:
@@ -197,56 +189,11 @@ def ran_placements(
     return sequence, made, ended
 
 
-def test_the_baseline_is_the_reports_whatever_the_profile_has_first(tmp_path: Path) -> None:
-    sequence, made, _ = ran_placements(tmp_path, ["pmem-both", "ssd-both"])
-    (panel,) = panels(made, "placement", None)
-    (found,) = results(sequence, made)
-    assert found.a == panel.groups[0].a.name == "ssd-both"
-    assert present(panel.groups[0].deciding).ratio == found.speed_up > 1
-
-
 def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:
     placements = ["ssd-both", "pmem-both", "ssd-data-pmem-wal"]
     sequence, made, ended = ran_placements(tmp_path, placements, fails="ssd-data-pmem-wal")
     assert ended == "a comparison has no result"
     assert [one.b for one in results(sequence, made)] == ["pmem-both"]
-
-
-def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: Path) -> None:
-    sequence = sequence_of(plan(), Goal(resolve=0.05), "Default")
-    fixed = replace(sequence, plan=replace(sequence.plan, looks=1))
-    first, second = steps_of(sequence)[:2]
-    done = [
-        Host(tmp_path, one, {"duckdb": 1.0}, {"duckdb": 0.01}).run([step])[0]
-        for one, step in ((sequence, first), (fixed, second))
-    ]
-    steps = [replace(first, done=done[0]), replace(second, done=done[1])]
-    _, own = own_steps(sequence, steps)
-    assert [step.done for step in own] == [done[0], None]
-
-
-def with_runs(steps: Sequence[ResolvedRun], made: Sequence[StoredRun]) -> list[ResolvedRun]:
-    return [replace(steps[i], done=run) for i, run in enumerate(made)]
-
-
-def test_a_budget_more_is_a_look_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Results of its first blocks may have decided on it; they are compared with the others."""
-    sequence = sequence_of(plan(), Goal(budget_ns=1, most=16), "Default")
-    steps, gains, noise = steps_of(sequence), {"duckdb": 1.3}, {"duckdb": 0.01}
-    assert own_steps(sequence, steps) == (sequence, steps)
-    made = Host(tmp_path, sequence, gains, noise).run(steps[:16])
-    again = [*with_runs(steps, made), *steps[16:]]
-    for looks in (2, 3):
-        later, own = own_steps(sequence, again)
-        assert later.plan.looks == looks and own == again
-        made += Host(tmp_path, later, gains, noise).run(again[len(made) : len(made) + 2])
-        again = [*with_runs(steps, made), *again[len(made) :]]
-    assert capsys.readouterr().err.count("repeats-continued") == 2
-    (found,) = results(later, made)
-    facts: dict[Any, Any] = {fact["code"]: fact["values"] for fact in found.rests_on}
-    assert "repeats-continued" in facts["warnings"]
-    (group,) = compare(*sides(made)).groups
-    assert estimate_of(group).interim_analyses == 3
 
 
 def test_repeats_raised_after_looking_are_a_look_more(
@@ -276,25 +223,6 @@ def test_repeats_raised_after_looking_are_a_look_more(
     assert (len(eight), looks(eight)) == (16, 2)
     assert looks(run(plan(repeats=9), eight)) == 3
     assert capsys.readouterr().err.count("repeats-continued") >= 2
-
-
-def test_blocks_that_were_executed_again_are_a_look_more(tmp_path: Path) -> None:
-    """Three repeats, then six from scratch (harness run): nine of each side, seen once."""
-
-    def compared(*repeats: int) -> Any:
-        made = []
-        for number in repeats:
-            of = SimpleNamespace(plan=plan(repeats=number))
-            made += Host(tmp_path, of, {"duckdb": 1.3}, {"duckdb": 0.01}).run(steps_of(of))
-        return compare(*sides(made)).groups[0]
-
-    once, twice = compared(6), compared(3, 6)
-    codes = [[one.code for one in group.warnings] for group in (once, twice)]
-    assert ["repeats-continued" in found for found in codes] == [False, True]
-    assert (once.deciding.estimate.interim_analyses, twice.deciding.estimate.interim_analyses) == (
-        1,
-        2,
-    )
 
 
 def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:

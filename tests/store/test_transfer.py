@@ -12,7 +12,6 @@ import pytest
 from example_run import SPEC, result
 
 from harness.errors import UsageError
-from harness.store import transfer
 from harness.store.runs import Store
 from harness.store.transfer import import_archive
 
@@ -63,17 +62,6 @@ def test_a_run_comes_whole_and_once(tmp_path: Path, run: Path, here: Store) -> N
     again = import_archive(archive, here, "optane1")
     assert (again.new, again.known) == ((), (run.name,))
     assert [stored.run_id for stored in here.runs()] == [run.name]
-
-
-def test_an_imported_run_says_so_and_cannot_be_resumed(
-    tmp_path: Path, run: Path, here: Store
-) -> None:
-    (run / "origin.json").write_text("of the archive")
-    (run / "steps.jsonl").write_text("steps")
-    (stored,) = import_archive(packed(tmp_path, run), here, "optane1").new
-    assert stored.imported
-    assert json.loads((stored.directory / "origin.json").read_text()) == {"from": "optane1"}
-    assert not (stored.directory / "steps.jsonl").exists()
 
 
 def test_another_run_of_the_same_name_is_named_by_its_host(
@@ -148,12 +136,3 @@ def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(
         import_archive(archive, here, limit_bytes=1_000_000)
     assert "--max-size" in refused.value.hint
     assert files_of(here) == ["runs"]
-
-
-def test_what_an_archive_may_unpack_to_follows_its_size(
-    tmp_path: Path, here: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transfer, "_LIMIT_BYTES", 1000)
-    with pytest.raises(UsageError) as refused:
-        import_archive(zeros(tmp_path, ("run/zeros.json", 3_000_000)), here)
-    assert "--max-size" in refused.value.hint

@@ -105,11 +105,6 @@ def test_memory_policy_holds_from_the_first_page(supervisor):
     assert "default" not in maps
 
 
-def test_an_impossible_memory_policy_is_an_error(supervisor):
-    with pytest.raises(RunFailed, match=r"memory policy.*set_mempolicy\(bind, nodes 63\)"):
-        supervisor.spawn(["true"], memory=MemoryPolicy("bind", (63,)))
-
-
 # What cannot be started ---------------------------------------------------------
 
 
@@ -126,14 +121,6 @@ def test_kill_reaches_what_was_daemonised(supervisor):
     process.kill()
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
     assert processes_of(os.getpid()) == [other.pid]
-
-
-def test_kill_finds_the_daemons_of_a_parent_that_has_ended(supervisor):
-    process = supervisor.spawn(["sh", "-c", "setsid sleep 1000 & exit 0"])
-    process.wait(PATIENCE_S)
-    assert eventually(lambda: len(processes_of(os.getpid())) == 1)
-    process.kill()
-    assert processes_of(os.getpid()) == []
 
 
 def test_the_end_of_the_block_requests_a_stop(state, tmp_path, patient_daemon, monkeypatch):

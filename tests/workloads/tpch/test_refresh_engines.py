@@ -15,7 +15,7 @@ from harness.workloads.tpch.statements import query_order, query_sql
 from harness.workloads.tpch.tables import COLUMNS
 
 SCALE = 0.01
-ENGINES = {"duckdb": "parquet", "postgres": "csv", "mysql": "csv"}
+ENGINES = {"duckdb": "parquet", "postgres": "csv", "mariadb": "csv"}
 KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey, l_linenumber"}
 
 

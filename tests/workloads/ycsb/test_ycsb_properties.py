@@ -125,17 +125,6 @@ def test_values_mean_what_they_mean_to_the_client(written):
     )
 
 
-def test_a_file_of_go_ycsb_is_taken_as_it_is(written):
-    """Its name of the core workload; other names of its own have no effect."""
-    text = WORKLOAD_E.replace("site.ycsb.workloads.CoreWorkload", "core")
-    found, notes = parameters([written(text + "dropdata=true\nverbose=false\nmysql.host=h\n")])
-    assert normalised(found)["workload"] == "e"
-    assert [line.split(": ")[1].split()[0] for line in notes] == [
-        "dropdata", "verbose", "mysql.host"
-    ]  # fmt: skip
-    assert given({"workload": "core"}) == ({"workload": "CoreWorkload"}, [])
-
-
 @pytest.mark.parametrize(
     ("content", "word"),
     [
@@ -152,44 +141,3 @@ def test_what_the_client_would_misread_is_refused(written, content, word):
     with pytest.raises(UsageError) as error:
         parameters([file])
     assert str(file) in error.value.problem and word in error.value.context
-
-
-def test_a_flag_with_a_blank_is_false_as_to_the_client(written):
-    found, notes = parameters([written("readallfields=true \nrecordcount=5")])
-    assert found["readallfields"] is False
-    assert len(notes) == 1
-
-
-def test_no_operations_are_no_bound(written):
-    """The client runs until maxexecutiontime, and forever without it."""
-    file = written("operationcount=0\nrecordcount=5\n")
-    with pytest.raises(UsageError):
-        YcsbParams.from_text({}, [file])
-    for more in ({"duration": "9s"}, {"maxexecutiontime": "9"}):
-        params = normalised(YcsbParams.from_text(more, [file])[0])
-        assert (params["operations"], params["duration"]) == (None, "9s")
-    assert normalised(YcsbParams.from_text({"operations": "7"}, [file])[0])["duration"] is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["recordcount=0x10", "recordcount=1_000", "operationcount=", "threadcount=1.0",
-     "readproportion=a", "readproportion=nan", "target=1,5", "maxexecutiontime=1m"],
-)  # fmt: skip
-def test_what_the_client_could_not_read_is_refused(written, text):
-    with pytest.raises(UsageError, match=r"not a (whole )?number"):
-        parameters([written(text)])
-    with pytest.raises(UsageError, match=r"not a (whole )?number"):
-        given(dict([text.split("=")]))
-
-
-def test_a_file_that_says_nothing_of_operations_has_the_defaults_of_the_core(written):
-    """CoreWorkload's own: 0.95 reads, 0.05 updates, uniform keys; not those of workload a."""
-    for text in ("recordcount=5000\nworkload=site.ycsb.workloads.CoreWorkload", "threadcount=2"):
-        found, _ = parameters([written(text)])
-        params = normalised(found)
-        assert (params["readproportion"], params["updateproportion"]) == (0.95, 0.05)
-        assert params["requestdistribution"] == "uniform"
-        assert normalised(params) == params
-        assert normalised({**found, "workload": "b"})["workload"] == "b"
-    assert normalised({})["workload"] == "a"
