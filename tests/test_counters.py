@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.counters import counter_metrics, labelled, split, unit_of
+from harness.counters import counter_metrics, difference, labelled, split, unit_of
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,10 @@ def test_the_unit_is_the_name_s_last_word():
     assert unit_of("tier_read_bytes[tier=pmem]") == "B"
     assert unit_of("cpu_ns") == "ns"
     assert unit_of("postgres_commits_count") == "1"
+
+
+def test_only_what_was_read_twice_has_a_difference():
+    assert difference({"a_bytes": 1, "b_bytes": 5}, {"a_bytes": 4, "c_bytes": 9}) == {"a_bytes": 3}
 
 
 def test_labels_of_the_counter_join_those_of_the_query():

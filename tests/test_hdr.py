@@ -74,6 +74,15 @@ def test_other_layouts_are_read_too(layout):
     ]
 
 
+def test_large_counts_survive():
+    theirs = HdrHistogram(*DURATIONS)
+    theirs.record_value(5_000_000, 2**40)
+    theirs.record_value(7_000_000, 2**53)
+    ours = hdr.decode(theirs.encode().decode())
+    assert ours.total == 2**40 + 2**53
+    assert HdrHistogram.decode(ours.encode()).get_total_count() == 2**40 + 2**53
+
+
 def test_histograms_of_different_layouts_are_not_merged():
     a, b = (hdr.decode(library([5], one).encode().decode()) for one in (DURATIONS, (1, 10**9, 3)))
     with pytest.raises(ValueError, match="2 layouts"):
@@ -122,3 +131,9 @@ def test_what_exceeds_the_bounds_is_refused(counts, others):
     text = packed(counts, **others)
     with pytest.raises(ValueError):
         hdr.decode(text)
+
+
+def test_the_largest_layouts_are_read():
+    layout = hdr.Layout(1, 2**62, 5)
+    assert hdr.decode(packed(b"\2", 5, 1, layout.highest)).counts[0] == 1
+    assert layout.counters <= hdr.MOST_COUNTERS

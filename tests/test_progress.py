@@ -46,3 +46,10 @@ def test_a_live_view_has_the_window_and_its_last_second(live):
             task.advance(2.0, lambda: "12,345 transactions/s, p99 3.21 ms")
             window = "measurement 2.0 of 30 s: 12,345 transactions/s, p99 3.21 ms"
             assert drawn(bars, out) == [first, f"{run}: 0:00:00", window]
+
+
+def test_a_live_view_cuts_no_name(live):
+    bars, out = live
+    command = "harness experiment run nightly --engine postgres --placement data=ssd,wal=pmem"
+    with bars.waiting(f"waiting for process 12345 of user bench, since 14:02:11: {command}"):
+        assert "".join(drawn(bars, out)).replace(" ", "").count(command.replace(" ", "")) == 1

@@ -19,6 +19,13 @@ def plan(
     return ExecutedPlan(root, duration * MS, "{}", note=note, outside_ns={"planning": outside * MS})
 
 
+def test_planning_is_other():
+    assert plan(70, 20, 100, outside=8).time_by_kind_ns() == {
+        "aggregate": 20 * MS, "scan": 70 * MS, "other": 8 * MS,
+    }  # fmt: skip
+    assert "other" not in plan(70, 20, 100).time_by_kind_ns()
+
+
 LEFT = {"planning": 2 * MS, "no thread at work": 25 * MS, "client": 13 * MS, "executor": 0}
 
 
@@ -64,3 +71,8 @@ def test_a_slower_execution_with_the_same_work_is_not_blamed_on_profiling():
     found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=297e6, measured_cpu_ns=300e6)
     assert "not profiling" in found.why
     assert "cost" not in found.why
+
+
+def test_processor_times_of_a_few_ticks_tell_no_cause():
+    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=20e6, measured_cpu_ns=10e6)
+    assert "processor time" not in found.why

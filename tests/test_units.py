@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from repeatable import repeatable
 
 from harness.errors import UsageError
-from harness.units import parse_duration_ns, parse_size
+from harness.units import format_bytes, format_ns, parse_duration_ns, parse_size
 
 
 def test_gb_is_decimal_and_gib_is_binary():
@@ -31,6 +31,19 @@ def test_durations():
 def test_decimals_are_not_cut_off(thousandths):
     assert parse_duration_ns(f"{thousandths / 1000:.3f}us") == thousandths
     assert parse_size(f"{thousandths / 1000:.3f}KB") == thousandths
+
+
+@pytest.mark.parametrize("text", ["30", "s", "-1s", "9" * 400 + "s"])
+def test_a_wrong_duration_is_refused(text):
+    with pytest.raises(UsageError):
+        parse_duration_ns(text)
+
+
+def test_formats_keep_three_significant_figures():
+    assert format_bytes(1536) == "1.5 KiB"
+    assert format_ns(1_234_567_890) == "1.23 s"
+    assert format_ns(45_600_000) == "45.6 ms"
+    assert format_ns(789) == "789 ns"
 
 
 @repeatable

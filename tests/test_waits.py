@@ -93,6 +93,12 @@ def test_a_failed_observation_leaves_a_gap():
     assert totals([], [SYNC], OSError("restarts"), [SYNC], [SYNC]).waits["log sync"] == 2 * S
 
 
+def test_totals_survive_their_way_through_counters():
+    found = totals([], [SYNC, Observation("idle")])
+    assert take({**found.counters(), "cpu_ns": 1.0}) == (found, {"cpu_ns": 1.0})
+    assert take({"cpu_ns": 1.0}) == (None, {"cpu_ns": 1.0})
+
+
 def test_processor_time_is_that_of_the_threads_that_were_seen():
     own = Thread(os.getpid(), os.getpid())
     waits = SampledWaits(Sessions([Observation("running", thread=own)]))
@@ -134,6 +140,11 @@ def test_a_session_between_operations_is_in_none_of_an_open_loop():
     assert found.parts_ns == {"lock": 0, "processor": 0.8 * S, "other": 0.2 * S}
     (warning,) = unaccounted({"": found})
     assert warning.code == "waits-unaccounted"
+
+
+@pytest.mark.parametrize(("latency_ns", "count"), [(0, 10), (10.0 * S, 0)])
+def test_without_an_operation_there_is_nothing_to_divide(latency_ns, count):
+    assert explain(WaitTotals(), latency_ns, count) is None
 
 
 def test_parallel_sessions_of_a_statement_are_scaled_to_its_time():

@@ -26,7 +26,7 @@ from harness.errors import RunFailed, UsageError
 from harness.execution.environment import open_environment
 from harness.micro import direct_io, fio
 from harness.micro.fio import Fio
-from harness.micro.fio_result import sample_of
+from harness.micro.fio_result import histogram, sample_of
 from harness.micro.ioping import Ioping
 from harness.micro.protocol import MicroContext, ProgramOutcome
 from harness.progress import progress_on_stderr
@@ -161,6 +161,12 @@ def test_percentiles_are_those_of_fio(work: MicroContext) -> None:
     assert ours.mean == pytest.approx(reported["mean"], rel=0.02)
 
 
+def test_bins_keep_their_counts() -> None:
+    found = histogram({"0": 1, "9152": 3, "13991853": 2, str(10**15): 1})
+    assert found.total == 7
+    assert found.percentile(50) == pytest.approx(9152, rel=0.001)
+
+
 def test_what_fio_did_not_do_is_no_result() -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     side = {"bw_bytes": 0, "iops": 0, "total_ios": 0, "lat_ns": {"mean": 0}}
@@ -191,6 +197,14 @@ def test_numbers_that_fio_cannot_have_counted_are_no_result(change: dict[str, An
     assert sample_of(printed(error=0, read=SIDE), job).operations == 1
     with pytest.raises(RunFailed, match="not as fio 3 writes it"):
         sample_of(printed(error=0, read=SIDE | change), job)
+
+
+@pytest.mark.parametrize("version", ["fio-2.2.10", "fio-3.1", "", "None"])
+def test_what_an_older_fio_printed_is_refused_by_its_version(version: str) -> None:
+    job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
+    with pytest.raises(RunFailed) as refused:
+        sample_of(printed(version, error=0, read={}), job)
+    assert refused.value.context == f"it is of {version!r}"
 
 
 def test_writes_through_the_page_cache_are_labelled_and_refused_as_direct(
@@ -245,6 +259,15 @@ def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Micro
     reported = stored["jobs"][duration.labels["configuration"]]
     assert "invalidate=0" in reported
     assert 7 * MIB <= resident <= 8 * MIB  # the kernel may take clean pages back
+
+
+def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
+    work: MicroContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fio, "_CACHED_SHARE", 0.0)
+    (finding,) = _fio(work, small=READ | {"access": 64, "direct": False}).uncontrolled
+    assert finding.code == "page-cache"
+    assert _fio(work, whole=READ | {"direct": True}).uncontrolled == ()
 
 
 def test_ioping_tells_every_request(work: MicroContext) -> None:

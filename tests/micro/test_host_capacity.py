@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from micro_suites import overrides
 
-from harness.micro.host_capacity import capacity_of
+from harness.micro.host_capacity import capacity_of, llc_bytes
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
-from harness.units import GIB
+from harness.units import GIB, MIB
 
 NODES = {0: ("0-1,4-5", "10 21 14"), 1: ("2-3,6-7", "21 10 24"), 2: ("", "14 24 10")}
 ENV: Any = SimpleNamespace(memory_bytes=64 * GIB, cores=8)
@@ -106,3 +106,8 @@ def test_pmem_is_no_memory_of_the_hosts_but_what_stands_in_for_it_is(kernel, tmp
     assert not capacity_of(pmem, ENV, overrides(), kernel).in_memory
     standing_in = Tier(replace(claim, emulates="pmem"), TierFacts("tmpfs"))
     assert capacity_of(standing_in, ENV, overrides(), kernel).in_memory
+
+
+def test_the_last_level_cache_is_that_of_the_highest_level(kernel):
+    assert llc_bytes(kernel) == 36 * MIB
+    assert llc_bytes(Kernel(kernel.root / "nowhere")) == 0

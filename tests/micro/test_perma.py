@@ -97,6 +97,11 @@ def test_suffixes_of_sizes_are_1024_based(text, size):
     assert one(f"access_size: {text}").access_size == size
 
 
+def test_numbers_may_be_texts():
+    found = one("exec_mode: random, number_threads: '2', zipf_alpha: 1e-1, run_time: '07'")
+    assert (found.number_threads, found.zipf_alpha, found.run_time) == (2, 0.1, 7)
+
+
 # Chains ---------------------------------------------------------------------------
 
 

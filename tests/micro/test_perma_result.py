@@ -14,6 +14,7 @@ from harness.micro.params import MicroParams
 from harness.micro.perma_result import Memory, memory_of, perma_results
 from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, NS_PER_S
 from harness.warnings import RunWarning
 
@@ -28,6 +29,9 @@ CHAINS = """
 chains: {args: {exec_mode: custom, custom_operations: "r_64,w_64_cache", memory_range: 1G,
                 number_threads: 2}}
 """
+
+
+PMEM = Tier(TierClaim("pmem", "fsdax", path="/mnt/pmem"), TierFacts("fsdax"))
 
 
 def measured(text: str, limits: MicroParams | None = None) -> tuple[Measurement, ...]:
@@ -135,6 +139,22 @@ def test_what_ends_by_a_count_has_the_one_that_ended_it():
         **reported(READS, repeat((0, 1, 1), (0, 1, 1)))["config"],
         "number_operations": 100_000,
     }
+
+
+@pytest.mark.parametrize(
+    ("tier", "memory"),
+    [
+        (DRAM, Memory("dram")),
+        (PMEM, Memory("pmem")),
+        (
+            Tier(TierClaim("pmem", "tmpfs", path="/tmp/x", emulates="pmem"), TierFacts("tmpfs")),
+            Memory("dram", "EMULATED: pmem by tmpfs at /tmp/x"),
+        ),
+        (Tier(TierClaim("ssd", "block", path="/data"), TierFacts("block")), Memory("page cache")),
+    ],
+)
+def test_only_persistent_memory_is_called_so(tier, memory):
+    assert memory_of(tier) == memory
 
 
 # What is to be known of it -------------------------------------------------------

@@ -93,6 +93,22 @@ def test_what_is_stolen_is_a_share_of_all_processors_time(
     assert (stolen(*blocks, cpus=cpus) or "").endswith(found)
 
 
+def shared(ran: dict[tuple[int, int], float], names: str) -> list[str]:
+    repeats = {key: repeat({"threads": [thread(share=share)]}) for key, share in ran.items()}
+    return contexts("processors-shared", named(names), repeats)
+
+
+def test_the_configurations_that_lost_most_are_named_with_their_worst_repeat() -> None:
+    ran = {(0, 0): 1.0, (0, 1): 1.0, (1, 0): 0.9, (1, 1): 0.37, (2, 0): 0.99, (2, 1): 0.8}
+    (found,) = shared(ran, "calm worst bad")
+    assert "in 3 of 6 measurements" in found
+    assert "the most in worst (63%); bad (20%)" in found and "calm" not in found
+
+
+def test_nothing_is_told_where_all_ran() -> None:
+    assert shared({(0, 0): 1.0, (1, 0): 0.99}, "a b") == []
+
+
 # Time that other processes had -----------------------------------------------------
 
 
@@ -113,6 +129,34 @@ def test_a_thread_that_faulted_for_a_part_of_its_time_is_told_by_its_configurati
     assert "the most in a (10%); b (3.0%)" in found
 
 
+def test_a_few_faults_or_those_of_a_thread_that_hardly_ran_are_no_part_of_a_figure() -> None:
+    assert faulting([thread(minor_faults=1_999)], [thread(major_faults=49)]) == []
+    assert faulting([thread(ran_ns=MS // 2, minor_faults=1_000)]) == []
+
+
+def test_more_than_all_of_its_time_is_all_of_it() -> None:
+    (found,) = faulting([thread(minor_faults=10_000_000)])
+    assert "a (100%)" in found
+
+
+def short(*windows_ns: int, kind: str = "throughput") -> list[str]:
+    """Of configurations a, b … whose threads ran together for so long."""
+    repeats = {(n, 0): repeat({"kind": kind}, duration_ns=ns) for n, ns in enumerate(windows_ns)}
+    return contexts("short-measurements", named("a b c d e"), repeats)
+
+
+def test_the_shortest_are_named() -> None:
+    (found,) = short(900 * MS, 7_800, 9 * MS, 124_000, 3 * MS)
+    assert found.startswith("4 configurations, the shortest ")
+    assert "b (7.8 µs); d (124 µs); e (3 ms); …" in found
+
+
+def test_latencies_and_measurements_of_10_ms_are_not() -> None:
+    windows = (10 * MS, 2000 * MS, 10 * MS, 10 * MS, 10 * MS)
+    assert short(*windows) == []
+    assert short(7_800, *windows[1:], kind="latency") == []
+
+
 # Rates over so little time that starting and ending are a part of them ---------------
 
 
@@ -129,6 +173,11 @@ def stepped(step_ns: float, *jobs: tuple[str, str | None]) -> list[str]:
 def test_steps_are_told_where_operations_were_timed_one_by_one(kind: str) -> None:
     (found,) = stepped(10.015, ("throughput", None), (kind, "HISTFAAA"))
     assert "steps of 10.0 ns" in found
+
+
+def test_rates_means_over_many_loads_and_fine_clocks_have_none_worth_telling() -> None:
+    assert stepped(10.015, ("throughput", None), ("log", None), ("chase", "HISTFAAA")) == []
+    assert stepped(0.385, ("latency", "HISTFAAA")) == []
 
 
 # Pages that a target really lies on ----------------------------------------------------

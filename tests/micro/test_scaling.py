@@ -9,7 +9,7 @@ from harness.errors import UsageError
 from harness.micro.perma import measurements, parse_perma
 from harness.micro.scaling import scale, targets_of
 from harness.micro.spec import spec_json
-from harness.units import GIB
+from harness.units import GIB, MIB
 from harness.yamlfile import parse_yaml
 
 
@@ -39,6 +39,23 @@ def test_more_threads_than_processors_become_as_many_and_equal_ones_are_measured
 
 def names(scaled) -> list[str]:
     return [one.configuration for one in scaled.measurements]
+
+
+def test_configurations_are_called_by_the_range_that_a_limit_leaves_them():
+    requested = suite(
+        "  chase: {matrix: {range: [4MiB, 16MiB, 67108864, 1GiB]}, args: {kind: chase}}"
+    )
+    scaled = scale(requested, capacity(), overrides(range=16 * MIB))
+    assert names(scaled) == ["chase/range=4MiB", "chase/range=16MiB"]
+    assert [one.jobs[0].range_bytes for one in scaled.measurements] == [4 * MIB, 16 * MIB]
+    scaled = scale(requested, capacity(), overrides(range=8 * MIB))
+    assert names(scaled) == ["chase/range=4MiB", f"chase/range={8 * MIB}"]
+
+
+def test_what_the_command_line_changes_of_pages_and_instructions_is_in_the_names():
+    requested = suite(f"  m: {{matrix: {{isa: [sse2, auto], pages: [huge, base]}}, {RANDOM}}}")
+    scaled = scale(requested, capacity(), overrides(isa="sse2", pages="base"))
+    assert names(scaled) == ["m/isa=sse2,pages=base"]
 
 
 def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too():
@@ -77,6 +94,17 @@ def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_t
     assert names(scaled) == ["m/numa=near"]
     with pytest.raises(UsageError, match="numa_pattern far"):
         scale(perma("b: {args: {numa_pattern: far, run_time: 1}}"), capacity(), overrides())
+
+
+def test_far_processors_alone_measure_nothing_that_is_called_near():
+    requested = suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}\n  n: {{{RANDOM}}}")
+    scaled = scale(requested, capacity(0, far=2), overrides())
+    assert names(scaled) == ["m/numa=far"]
+    assert [finding.code for finding in scaled.warnings] == ["no-near-processors"]
+    with pytest.raises(UsageError, match="nothing of it can be measured here"):
+        scale(suite(f"  n: {{{RANDOM}}}"), capacity(0, far=2), overrides())
+    with pytest.raises(UsageError, match="numa_pattern near"):
+        scale(perma("b: {args: {run_time: 1}}"), capacity(0, far=2), overrides())
 
 
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():

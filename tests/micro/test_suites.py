@@ -15,7 +15,7 @@ from harness.micro import native
 from harness.micro.scaling import scale
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite
-from harness.units import GIB, MIB
+from harness.units import GIB, KIB, MIB
 from harness.workloads.parameters import Duration
 from reports.micro.papers import PERMA_FIGURES, published_file
 from reports.published import read_published
@@ -202,3 +202,10 @@ def test_parameters_of_the_command_line_are_read_with_their_units():
         overrides(durration="2s")
     with pytest.raises(UsageError, match="not a duration"):
         overrides(duration="2")
+
+
+def test_sizes_in_suites_are_bytes_with_units():
+    (one,) = suite(
+        "  m: {args: {kernel: load, access: 4KiB, pattern: random, range: '= 2 * llc'}}"
+    ).measurements
+    assert (one.jobs[0].keys["access_bytes"], one.jobs[0].range_bytes) == (4 * KIB, 64 * MIB)

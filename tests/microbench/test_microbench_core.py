@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import tempfile
 import threading
 from itertools import pairwise
@@ -119,6 +120,17 @@ def test_however_it_is_stored_all_of_it_is(written, how: dict[str, Any]):
     assert "MAP_SYNC" in job["durable_why"]
 
 
+def test_random_stores_are_drawn_from_the_seed(written):
+    first, lines = written(MIB, pattern="random", operations=4096)
+    _, again = written(MIB, pattern="random", operations=4096)
+    _, other = written(MIB, pattern="random", operations=4096, seed=2)
+    assert lines == again
+    assert lines != other
+    # 4096 draws of 16384 lines: about 16384 · (1 - e^-¼) = 3624 different ones.
+    assert 3450 < sum(lines) < 3800
+    assert first["operations"] == 4096
+
+
 def test_a_hot_spot_and_a_range_are_kept_to(written):
     _, lines = written(
         MIB, pattern="hotspot", hotspot_bytes=4096, offset_bytes=65536, range_bytes=131072,
@@ -218,6 +230,12 @@ def test_a_pace_is_not_gone_beyond(microbench: Run, pace: dict[str, int], most: 
     job = only_job(microbench(DRAM, {"jobs": [throughput(pace=pace, operations=operations)]}))
     assert job["operations"] == operations
     assert 0 < job["bandwidth_bytes_per_second"] <= most * 1.02
+
+
+def test_threads_that_share_a_processor_are_told_of(microbench: Run):
+    one = min(os.sched_getaffinity(0))
+    result = microbench(DRAM, {"jobs": [throughput(operations=64, threads=2, cpus=[one])]})
+    assert any("shared a processor" in note for note in result["notes"])
 
 
 # ---- targets ----

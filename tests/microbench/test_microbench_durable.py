@@ -50,6 +50,18 @@ def test_a_chain_through_two_memories_tells_what_the_second_had(microbench: Run)
     assert found["read_bytes"] == 2000 * 5120
 
 
+def test_every_nth_chain_is_timed(microbench: Run):
+    asked = [(every, dependent) for every in (1, 3, 100) for dependent in (True, False)]
+    result = microbench(
+        TARGETS,
+        *(measured(chain("r_64,w_64_cache", dependent=dependent, sample_every=every))
+          for every, dependent in asked),
+    )  # fmt: skip
+    for (every, _), job in zip(asked, jobs(result), strict=True):
+        timed = HdrHistogram.decode(job["latency_hdr"])
+        assert timed.get_total_count() == 2000 // every
+
+
 def test_each_operation_of_a_mix_draws_its_chain(microbench: Run):
     """Three lookups for an update: each chain has its operations, its bytes and its times."""
     mix = [
@@ -99,6 +111,19 @@ def test_a_chain_stays_within_its_range(microbench: Run):
     job = chain("r_128,w_64_cache_192,w_64_cache_-320", dependent=False, range_bytes=512)
     (found,) = jobs(microbench({"t0": {"kind": "dram", "size_bytes": 512}}, measured(job)))
     assert found["operations"] == 2000
+
+
+def test_a_hot_spot_of_chains_leaves_their_writes_room(microbench: Run, tmp_path: Path):
+    """Asked for or by default as large as the range: what lies behind the range stays as it was."""
+    path = tmp_path / "target"
+    target = {"t0": {"kind": "file", "path": str(path), "size_bytes": 8192, "overwrite": True}}
+    for keys in ({}, {"hotspot_bytes": 4096}):
+        path.write_bytes(bytes(8192))
+        job = chain("r_64,w_64_none_1024", dependent=False, pattern="hotspot", **keys)
+        microbench(target, measured({**job, "range_bytes": 4096}))
+        written = path.read_bytes()
+        assert written[1024:4096] != bytes(3072)
+        assert written[4096:] == bytes(4096)
 
 
 @pytest.mark.parametrize("writer", ["classic", "header", "dancing", "zero"])

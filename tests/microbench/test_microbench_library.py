@@ -84,6 +84,15 @@ def test_a_library_whose_records_are_not_in_its_file_fails(
     assert done.returncode == 1 and "library: 0 bytes" in done.stderr
 
 
+def test_a_file_that_is_there_is_not_the_librarys(tested_build: Path, tmp_path: Path) -> None:
+    (there := tmp_path / "index-0").write_text("somebody's")
+    targets = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
+    library = built(tmp_path, "gcc", "-DIN_FILE")
+    done = execute(tested_build / "microbench", spec_of(targets, measured(job(library))))
+    assert done.returncode == 1
+    assert there.read_text() == "somebody's"
+
+
 @pytest.mark.parametrize("options", [(), ("-DOTHER_NAME=create",)])
 @pytest.mark.parametrize("how", ["--check", "-"])
 def test_what_cannot_be_loaded_is_refused(

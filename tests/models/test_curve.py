@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from scipy.optimize import isotonic_regression
 from harness import hdr
 from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
-from harness.models.curve import shape_of
+from harness.models.curve import ModelledPoint, shape_of
 from harness.store.result import Metric
 from reports.response import (
     PointOfCurve,
@@ -129,3 +130,9 @@ def test_the_latency_of_data_is_that_of_reads_or_else_of_syncs() -> None:
     assert of_syncs.operation == "sync" and of_syncs.points.keys() == {"sync"}
     with pytest.raises(RunFailed):
         shape_of(run_with(read=2_000), "data")
+
+
+def test_parts_with_a_curve_of_their_own_stay_on_today_s_tier() -> None:
+    one = ModelledPoint("data", "data_0", Path("data-0.yml"), 0.0, 0.0)
+    assert parse_placement(one.placement("ssd", ("data", "wal"))).index == "data_0"
+    assert parse_placement(one.placement("ssd", ("data", "index"))).index == "ssd"

@@ -194,3 +194,10 @@ def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path, limited: int) -
     ((_, last),) = (one.executions for one in histories(runs))
     assert last.row is not None and last.row.estimate is None
     assert (last.summary is None) == (limited == 8)
+
+
+def test_two_executions_at_a_time_limit_are_not_compared(tmp_path: Path) -> None:
+    runs = [*execution(tmp_path, 0, limited=8), *execution(tmp_path, 1, limited=8)]
+    ((_, second, third),) = (one.executions for one in histories([*runs, *execution(tmp_path, 2)]))
+    assert second.row is None
+    assert third.row is not None and third.row.estimate is None

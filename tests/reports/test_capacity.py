@@ -12,7 +12,7 @@ from narrowed import present
 from report_runs import Case, metric, write
 
 from harness.cli.run import RunOptions, plan_of, run
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.experiment.capacity import SHARES, Capacity, capacity_of
 from harness.experiment.profile import Plan
 from harness.store.result import ClosedLoop
@@ -62,6 +62,18 @@ def test_a_curve_goes_on_for_the_faster_arm(capacity: Capacity) -> None:
         of_arms.setdefault(present(spec.placement).name, []).append(spec.params["rate"])
     assert sorted(of_arms["ssd-both"]) == rates[:6]
     assert sorted(of_arms["pmem-both"]) == rates
+
+
+def test_an_arm_without_a_result_decides_no_rate(tmp_path: Path) -> None:
+    failed = probes(tmp_path, {"ssd-both": 60_000, "pmem-both": 1}, "failed")
+    with pytest.raises(RunFailed):
+        capacity_of(failed)
+
+
+@pytest.mark.parametrize("rate", ["0%", "101%", "x%"])
+def test_a_share_that_is_none_is_refused_before_any_run(rate: str) -> None:
+    with pytest.raises(UsageError):
+        run(TpccParams, RunOptions(engine=["postgres"], pairs={"rate": rate}))
 
 
 def test_a_curve_has_rates_of_its_own() -> None:

@@ -26,10 +26,12 @@ from typer.testing import CliRunner, Result
 
 from harness.cli.app import app
 from reports.micro.card_words import KneeFinding, LoadedFinding, PlannerFinding
+from reports.micro.figures import measurements
 from reports.micro.findings import findings
 from reports.micro.points import MEAN, devices
-from reports.micro.practices import practices
+from reports.micro.practices import card_trials, practices
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
+from reports.micro.report import card_of
 from reports.micro.saturation import curves
 from reports.prices import read_prices
 
@@ -43,6 +45,20 @@ def test_practices_are_confirmed_where_fast20_found_them(
     """And refuted where nothing is gained by them."""
     (device,) = devices([card_run(tmp_path, model)])
     assert [practice.outcome for practice in practices(device)] == [outcome] * 4
+
+
+def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path, repeats=6)])
+    found = practices(device)
+    assert [one.outcome for one in found] == ["not testable here"] * 4
+    chosen, tried = found[2].trials[0], found[1].trials[0]
+    one, other = present(chosen.known), present(tried.known)
+    # Of four thread counts, one was chosen as the best of fewer.
+    assert one.p == 4 * other.p
+    assert other.p <= 0.05
+    assert present(other.decision).adjusted_p > 0.05
+    assert tried.why == "too-few-repeats"
+    assert tried.repeats_needed == 10
 
 
 def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> None:
@@ -80,6 +96,22 @@ def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
     tried = practices(device)[1].trials[0]
     assert present(tried.known).pairing == "unpaired"
     assert tried.outcome == "holds"
+
+
+def test_a_chases_histogram_is_said_to_be_of_means(tmp_path: Path) -> None:
+    means = duration("chase", {"90": 99, "400": 1}, operation="chase", range_bytes=1 << 30)
+    means |= {"name": "mean_latency_of_256_loads_ns", "better": "none"}
+    (device,) = devices([micro_run(tmp_path, [means])])
+    (table,) = measurements(device, "d")
+    assert "means over 256 dependent loads each, not single loads" in table.title
+    assert "p99.99 of means over 256" in table.head
+
+
+def test_the_card_says_how_many_verdicts_it_has(tmp_path: Path) -> None:
+    run = card_run(tmp_path)
+    (device,) = devices([run])
+    card = card_of(device)
+    assert card.verdicts == len(card_trials(device).shown) == card.shown == 18
 
 
 def test_a_repeat_without_any_work_makes_no_ratio(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from narrowed import of_kind
 from report_runs import (
     EMULATED,
     PLACES,
@@ -25,6 +26,7 @@ from harness.store.runs import Store, StoredRun
 from reports.compare import Comparison, compare
 from reports.compare_output import to_json
 from reports.compared_rows import Row
+from reports.sections import Paragraph, Table, plain
 from reports.select import experiment, select
 from reports.series import panels
 from reports.tables import PanelTables
@@ -311,6 +313,40 @@ def test_medians_are_of_all_runs_of_a_side_in_a_report_as_well(tmp_path: Path) -
     assert one.a is not None and one.a.n == 4
     arms = panels([*ssd, *pmem], "placement", None)[0].arms
     assert arms[0].summaries("transaction_duration_ns")[one.quantity] == one.a
+
+
+def test_the_largest_worsening_has_an_interval(tmp_path: Path) -> None:
+    """A metric that one pair has, next to one that all have."""
+
+    def metrics(block: int, took: float) -> list[dict[str, Any]]:
+        every = metric("query_duration_ns", took, "lower", query="1")
+        rare = metric("query_duration_ns", took**2, "lower", query="2")
+        return [every, rare] if block == 0 else [every]
+
+    ssd, pmem = (
+        [write(tmp_path, Case(placement=place, block=block, metrics=metrics(block, took)))
+         for block in range(3)]
+        for place, took in zip(PLACES, (10.0, 20.0), strict=True)
+    )  # fmt: skip
+    worsening = compare(ssd, pmem).groups[0].worsening
+    assert worsening is not None and worsening.quantity.label("query") == "1"
+
+
+def test_each_side_names_its_own_number_of_durations(tmp_path: Path) -> None:
+    ssd = [_durations(tmp_path, "ssd-both", block, 50, 9) for block in range(2)]
+    pmem = [_durations(tmp_path, "pmem-both", block, 150, 5) for block in range(2)]
+    rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}
+    few = "p99 takes 100 durations, a run has 50"
+    assert rows["99"].note == f"measured on one side only; {few}"
+    (panel,) = panels([*ssd, *pmem], "placement", None)
+    table_of_it, missing, *_ = PanelTables(panel).results
+    values = {row[0]: row[1:3] for row in of_kind(Table, table_of_it).rows}
+    tail = "payment, percentile"
+    assert values[f"{tail} 99"] == ["–", "5 ms"]
+    text = plain(of_kind(Paragraph, missing).text)
+    assert f"{tail} 99, ssd-both: {few}" in text and f"{tail} 99, pmem-both" not in text
+    for arm, n in (("ssd-both", 50), ("pmem-both", 150)):
+        assert f"{tail} 99.9, {arm}: p99.9 takes 1,000 durations, a run has {n}" in text
 
 
 def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path) -> None:

@@ -76,6 +76,12 @@ def test_more_than_half_of_the_trials_decide_about_most_cases(tmp_path: Path) ->
     assert insight("vii", mixed + both(64, 1.5)).outcome == "does not hold here"
 
 
+def test_one_repeat_shows_nothing_and_says_how_many_would(tmp_path: Path) -> None:
+    found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1000}, 1))
+    assert (found.outcome, found.why) == ("not testable here", "too-few-repeats")
+    assert found.repeats_needed == 6
+
+
 def test_runs_that_differ_in_more_are_no_trial(tmp_path: Path) -> None:
     one = tpcc(tmp_path, {"ssd-both": 1000}, users=8) + tpcc(tmp_path, {"ssd-both": 1}, users=16)
     other = tpcc(tmp_path, {"ssd-data-pmem-wal": 1000}, users=32)

@@ -12,6 +12,7 @@ from report_runs import PLACES, Case, lognormal, metric, write
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compare_output import to_json
+from reports.series import panels
 
 WINDOW_S = 60
 #: What a client of core workload a asks for, and of b.
@@ -177,3 +178,30 @@ def test_new_orders_decide_unless_a_rate_is_set(
     )
     if by == "option":
         assert document["set_rate"]["a"]["done_per_s"] == 10.0
+
+
+def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
+    """Verdict and p of the panels with this number of users."""
+    return [
+        (group.verdict, row.decision.adjusted_p)
+        for panel in panels(runs, "placement", None)
+        if panel.runs[0].document["spec"]["params"]["users"] == users
+        for group in panel.groups
+        if (row := group.row(group.headline.quantity)) and row.decision
+    ]
+
+
+def test_a_family_is_the_comparisons_of_one_experiment(tmp_path: Path) -> None:
+    def runs(folder: str, *names: str) -> list[StoredRun]:
+        params = {"warehouses": 1, "think_time": False, "rate": None}
+        return [
+            block(tmp_path / folder, k, "tpcc", params | {"users": users}, place,
+                  tpcc(5.0, rate, k), experiment=name)
+            for k in range(6)
+            for users, name in zip((4, 8), names, strict=False)
+            for place, rate in zip(PLACES, (10.0, 12.0 + k), strict=True)
+        ]  # fmt: skip
+
+    assert conclusions(runs("one", "x"), 4) == [("faster", 2 / 2**6)]
+    assert conclusions(runs("apart", "x", "y"), 4) == [("faster", 2 / 2**6)]
+    assert conclusions(runs("together", "x", "x"), 4) == [("not resolvable", 4 / 2**6)]

@@ -98,3 +98,49 @@ def test_a_size_stands_out_only_beyond_the_range_of_its_neighbours(tmp_path: Pat
                for size, value in ((64, 5.0), (128, 5.1), (256, 5.0))]  # fmt: skip
     page = _page(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
     assert page["pmem, peak_access_size", "peak"] == {"ntstore": None}
+
+
+def test_objects_written_back_cross_over_as_their_accesses_do(tmp_path: Path) -> None:
+    """FAST'20, Figure 14."""
+    held = {"cache": {64: 100, 1024: 300, 2048: 900}, "nocache": {64: 200, 1024: 290, 2048: 500}}
+    metrics = [
+        duration("write_back", {str(ns): 50}, mode="dependent", chain=f"rp_{size},wp_{size}_{word}")
+        for word, curve in held.items() for size, ns in curve.items()
+    ]  # fmt: skip
+    page = _page(tmp_path, metrics, "fig14", "empirical-guide", "fig14")
+    assert page["pmem, crossover_bytes", "write-back"] == 1024
+
+
+def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
+    held = {"ntstore": {64: 1, 256: 5, 512: 6}, "clwb": {64: 2, 256: 4, 512: 4}}
+    metrics = [
+        rate("persist_size", value, 5, **KINDS[kind], threads=6, access_size_bytes=size)
+        for kind, curve in held.items() for size, value in curve.items()
+    ]  # fmt: skip
+    page = _page(tmp_path, metrics, "fig12", "empirical-guide", "fig12")
+    assert page["pmem, crossover_bytes", "bandwidth"] == 256
+    assert page["pmem, crossover_bytes", "latency"] == Missing("no-counterpart")
+
+
+def test_the_sizes_of_figure_13_are_of_its_own_sweep(tmp_path: Path) -> None:
+    held = {"line": {64: 1, 256: 3, 4096: 2.5}, "write": {64: 1.2, 256: 3.5, 4096: 2}}
+    metrics = [
+        rate("fence_interval", value, 3, **KINDS["clwb"], flush_when=when, access_size_bytes=size)
+        for when, curve in held.items() for size, value in curve.items()
+    ]  # fmt: skip
+    metrics += [rate("access_size", size / 64, 5, **KINDS["load"], access_size_bytes=size)
+                for size in (64, 128, 256, 512, 1024, 2048)]  # fmt: skip
+    found = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig13")
+    page = {row[1]: row[-1] for row in found.rows}
+    assert page["pmem_ni, best_access_size"] == {"store+clwb": 256}
+    assert page["pmem_ni, worst_access_size"] == {"store+clwb": 4096}
+
+
+def test_the_bandwidths_of_figure_4_are_of_its_own_accesses(tmp_path: Path) -> None:
+    metrics = [
+        rate("threads", 4, 5, **KINDS["load"], pattern="sequential", access_size_bytes=256),
+        rate("access_size", 9, 5, **KINDS["load"], pattern="random", access_size_bytes=1 << 20),
+    ]
+    found = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig4")
+    (row,) = (row for row in found.rows if "[operation=load" in row[1])
+    assert row[-1] == 4.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from micro_runs import duration, micro_run
+from micro_runs import KINDS, duration, micro_run
 
 from harness import hdr
 from harness.micro.fio_result import histogram
@@ -59,3 +59,11 @@ def test_the_worst_tail_is_of_those_with_operations_enough(
     assert isinstance(found, TailFinding)
     assert (found.worst.name if found.worst else None, found.too_few) == (worst, too_few)
     assert found.missing(99.9, 99.99) == ([(99.99, 10_000)] if too_few else [])
+
+
+def test_latencies_of_few_operations_have_no_tail_either(tmp_path: Path) -> None:
+    loads = duration("latency", {"90": 99, "9000": 1}, **KINDS["load"], pattern="random",
+                     access_size_bytes=64)  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, [loads])])
+    (row,) = _finding(device, "Latency, load, 64 B").rows
+    assert (row.name, row.at(50), row.at(99), row.at(99.99)) == ("random", 90, 90, None)

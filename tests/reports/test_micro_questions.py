@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from micro_runs import GB, KINDS, micro_run, rate
+from micro_runs import GB, KINDS, card_run, micro_run, rate
 from narrowed import present
 from report_runs import with_artifacts
 
@@ -139,6 +139,17 @@ def test_a_range_that_the_cache_holds_is_no_figure_of_the_tier(tmp_path: Path) -
     assert _price(device) == _price(only) is not None
     (left_out,) = (one for one in findings(device) if isinstance(one, CachedFinding))
     assert (left_out.rows, left_out.llc_bytes) == (("sequential in 16 MiB",), 32 << 20)
+
+
+def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> None:
+    run = card_run(tmp_path)
+    for metric in run.document["metrics"]:
+        metric["labels"]["range_bytes"] = str(64 << 20)
+    (device,) = devices([_with_llc(run, 32)])
+    assert card_drawing(device, "card") is None
+    assert [one.question for one in findings(device)] == ["Left out of this card"]
+    assert {one.outcome for one in practices(device)} == {"not testable here"}
+    assert practices(device)[0].missing == "no-experiment"
 
 
 # Overwrites ---------------------------------------------------------------------

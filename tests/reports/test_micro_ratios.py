@@ -193,6 +193,15 @@ def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -
     assert row["pmem"] == Missing("needs", "a run in Memory mode")
 
 
+def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
+    page = paper_cells(
+        _on_dram(tmp_path, [latency("chase", 100.0, pages="huge")], "pmem-io-primitives", "fig3"),
+        _of(tmp_path, [latency("chase", 300.0, pages="base")], "pmem-io-primitives", "fig3"),
+    )
+    cell = page["pmem over dram, latency_ratio", "random"]["pmem"]
+    assert cell == (3.0, "pages: base over huge")
+
+
 # Near and far ---------------------------------------------------------------------
 
 
@@ -209,6 +218,32 @@ def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) ->
     page = paper_cells(_on_dram(tmp_path / "b", near, "empirical-guide", "sec3.1"))
     lacking = page[row]["dram"]
     assert lacking.code == "needs" and "far node" in lacking.context
+
+
+def test_the_largest_gap_is_of_all_mixes_of_one_workload(tmp_path: Path) -> None:
+    mixed = {**KINDS["load"], "operation": "mixed"}
+    metrics = [
+        rate("mixes", value, 1, **mixed, pattern="random", access_size_bytes=64, threads=8,
+             read_share=share, **(FAR if far else {}))
+        for share, gap in (("0.25", (8, 6)), ("0.5", (8, 2)), ("0.75", (9, 6)))
+        for far, value in enumerate(gap)
+    ]  # fmt: skip
+    page = paper_cells(_on_dram(tmp_path, metrics, "empirical-guide", "sec3.1"))
+    (value, _) = page["dram near over far, bandwidth_ratio", "largest"]["dram"]
+    assert value == 4.0
+
+
+def test_times_from_a_far_node_are_over_near_ones(tmp_path: Path) -> None:
+    far = {"numa": "far"}
+    store = {**KINDS["clwb"], "pattern": "sequential", "access_size_bytes": 64}
+    stores = [duration("latency", {"168": 9}, **store, **far),
+              duration("latency", {"100": 9}, **store)]  # fmt: skip
+    metrics = [*_loads(120, 179, **far), *_loads(100, 100), *stores]
+    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
+    arm = "pmem far over near, operation_duration_ratio"
+    assert page[arm, "random"]["pmem"] == 1.2
+    assert page[arm, "sequential"]["pmem"] == 1.79
+    assert page[arm, "store+clwb"]["pmem"] == {"sequential": 1.68}
 
 
 # Pages, logs, tails ---------------------------------------------------------------
@@ -303,6 +338,21 @@ def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path
     page = paper_cells(reads, _perma(tmp_path, sequential, "raw/sequential_reads"))
     assert page[arm, "64"]["pmem"] == 0.25  # 10/40
     assert page["dram random over sequential, bandwidth_ratio", "256"]["pmem"] == 0.675  # 27/40
+
+
+def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path: Path) -> None:
+    def writes(threads: int) -> Metrics:
+        labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64, "threads": threads}
+        held = {"clwb": 4, "ntstore": 5, "store": 8}
+        return [rate("random_writes", value * threads, 1, **KINDS[kind], **labels)
+                for kind, value in held.items()]  # fmt: skip
+
+    page = paper_cells(_perma(tmp_path / "a", [*writes(16), *writes(32)], "raw/random_writes"))
+    assert page["barlow_256 none over cache, bandwidth_ratio", "64"]["pmem"] == 2.0  # 8/4
+    assert page["dram nocache over cache, bandwidth_ratio", "64"]["pmem"] == 1.25  # 5/4
+    few = paper_cells(_perma(tmp_path / "b", [*writes(1), *writes(2)], "raw/random_writes"))
+    cell = few["dram nocache over cache, bandwidth_ratio", "64"]["pmem"]
+    assert cell == Missing("needs", "32 threads, measured with 1, 2")
 
 
 def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from narrowed import present
-from report_runs import Case, metric, write
+from report_runs import Case, metric, report, write
 
+from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.money import Money, MoneyRow, capacity, money
 from reports.prices import PriceList
+from reports.report import Report
 from reports.series import panels
 
 GB = 10**9
@@ -145,3 +147,20 @@ def test_where_an_arm_places_memory_the_others_pay_for_their_dram(tmp_path: Path
                 *tpcc(tmp_path / "b", "data=ssd,memory=cxl", 9_000, **changes)]  # fmt: skip
     base, _ = rows(recorded, None)
     assert base.price and base.price.median == pytest.approx(40 + limit_gb * 5)
+
+
+def test_in_memory_mode_unplaced_memory_has_no_price(tmp_path: Path) -> None:
+    changes = {"part_bytes": SIZES, "host_mode": "Memory"}
+    (run,) = tpcc(tmp_path, "ssd-both", 10_000, 1, run_changes=changes)
+    assert capacity(run).price and capacity(run, None, {"price_per_gb": 5.0}).problem
+
+
+def test_without_prices_capacity_or_throughput_nothing_is_claimed(tmp_path: Path) -> None:
+    bare = tpcc(tmp_path, "ssd-both", 10_000, 1, run_changes={})
+    assert money(panels(bare, "placement", None)) is None
+    files, _ = report(bare, tmp_path)
+    assert "Price-performance" not in files.markdown.read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match="ssd"):
+        list(Report(bare, prices=PriceList("USD", "x", ())).blocks())
+    (paced,) = rows(tpcc(tmp_path, "ssd-both", 600, 1, rate=10.0))
+    assert paced.price is not None and paced.performance is None and paced.per_unit is None

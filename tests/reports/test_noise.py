@@ -17,6 +17,7 @@ from harness.store.calibrations import Calibration, latest_of
 from harness.store.runs import StoredRun
 from reports.noise import arms_differ, calibration_of, expected, to_json
 from reports.statistics import (
+    noise_of,
     ratio_of,
     repeats_to_resolve,
     smallest_difference,
@@ -64,6 +65,11 @@ def test_the_repeats_for_a_difference_are_the_fewest_that_resolve_it() -> None:
     assert at is not None and below is not None and at <= 0.03 < below
     assert repeats_to_resolve(noise, 0.5) == 6
     assert repeats_to_resolve(noise, 0.001) is None
+
+
+def test_without_noise_every_difference_is_resolved() -> None:
+    assert noise_of([0.0, 0.0]) == 0
+    assert smallest_difference([0.0, 0.0], 6) == 0
 
 
 UNCONTROLLED = [

@@ -78,6 +78,9 @@ def values(line: Line) -> list[tuple[float, float, float]]:
     return [((i.begin_ns - T0) / S, (i.end_ns - T0) / S, i.value) for i in line.intervals]
 
 
+RESUMED = {"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}
+
+
 IDLE = {"monitor-process": process([0, 1, 2, 3, 4])}
 
 
@@ -202,6 +205,18 @@ def test_the_io_trace_shows_each_part_whatever_it_is_on(tmp_path: Path) -> None:
     ]
     calls = found["Time"]
     assert (calls.unit, values(calls.lines[0])) == ("ns", [(0, 1, 20)])  # then none was made
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        Stored(artifacts=IDLE, params={"client_hosts": ["client1"]}),
+        Stored(artifacts=IDLE, resumed=[RESUMED]),
+    ],
+    ids=["another host's clock", "measured in two parts"],
+)
+def test_there_is_no_chart_without_series_of_one_clock(tmp_path: Path, stored: Stored) -> None:
+    assert timeline(stored.write(tmp_path)) is None
 
 
 def drawn(found: Timeline) -> list[Axes]:

@@ -63,6 +63,13 @@ def test_a_recorded_plan_of_mysql() -> None:
     assert ("index_lookup_ns", "part") not in found
 
 
+def test_a_loop_of_a_multi_range_lookup_is_many_lookups() -> None:
+    line = "-> {}ndex lookup on lineitem using PRIMARY  (actual time=1..2 rows=9 loops={})\n"
+    batch = explain_mysql.translate_tree(line.format("Multi-range i", 2), 10**7)
+    single = explain_mysql.translate_tree(line.format("Single-row covering i", 4), 10**7)
+    assert (batch.operators.lookups, single.operators.lookups) == (0, 4)
+
+
 def duckdb(scan_ms: int, above_ms: int) -> ExecutedPlan:
     """As DuckDB executes query 1, with planning, which is no operator."""
     scan = Operator("scan", "TABLE_SCAN", 590_000, scan_ms * 10**6, "lineitem")

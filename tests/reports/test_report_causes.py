@@ -11,7 +11,7 @@ from narrowed import of_kind
 from report_runs import csv_rows
 
 from harness.store.runs import StoredRun
-from reports.explain.causes import cause
+from reports.explain.causes import cause, file_operations
 from reports.report import Report
 from reports.sections import Block, Drawing, Section, Table
 
@@ -43,6 +43,13 @@ def test_the_first_screen_has_the_time_by_resource_and_the_longest_calls(tmp_pat
     rows = {str(row[0]): row[1] for row in of_kind(Table, table).rows}
     assert list(rows) == ["sync of the WAL", "write of the WAL", "read of the data"]
     assert rows["sync of the WAL"] == "1.00 × 400 µs = 400 µs"
+
+
+def test_calls_are_counted_for_each_unit_of_work(tmp_path: Path) -> None:
+    (panel,) = Report(pairs(tmp_path)).panels
+    sync, *_ = file_operations(panel.arms)
+    assert [calls for calls, _ in sync.by_arm] == [1, 1]
+    assert sync.longest_ns == pytest.approx(400_000, rel=0.01)
 
 
 def test_the_csv_has_the_numbers_of_the_tables(tmp_path: Path) -> None:

@@ -94,6 +94,18 @@ def test_a_line_goes_through_the_panels_of_every_number_of_users(
     assert (ssd.points[8].low, ssd.points[8].high) == (1000, 1020)
 
 
+def test_connections_that_are_varied_by_themselves_stay_apart(tmp_path: Path) -> None:
+    runs = [
+        tpcc(tmp_path, "ssd-both", 32, per_minute, params={"connections": connections})
+        for connections, per_minute in ((32, 500.0), (16, 400.0))
+    ]
+    lines = over_users(runs).lines
+    assert {line.name: line.points[32].median for line in lines} == {
+        "ssd-both, connections 32": 500,
+        "ssd-both, connections 16": 400,
+    }
+
+
 def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
     """PMem gains 2, 4 and 2.1 times at 1, 8 and 32 users: the largest gain is shown."""
     noise = [1, 1.01, 0.99, 1.02, 0.98, 1.03, 0.97, 1.04]

@@ -10,7 +10,7 @@ from report_runs import PLACES, Case, csv_rows, lognormal, metric, report, table
 
 from harness.store.runs import StoredRun
 from reports.report import Report
-from reports.sections import Table
+from reports.sections import Table, plain
 from reports.tables import PanelTables
 
 PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate": None,
@@ -85,6 +85,27 @@ def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction
     assert each["postgres wal"] == "1 KiB"
     assert each["bytes read from the tier's device, tier ssd"] == "1.02 MiB"
     assert each["length of the window"] == each["DRAM read bandwidth"] == "–"
+
+
+def with_hammerdb(root: Path, *more: dict[str, Any]) -> dict[str, Any]:
+    """The 95th percentile of new orders by HammerDB, which has no histograms."""
+    kept = [m for m in metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
+    other = {"workload": "tpcc", "params": PARAMS, "driver": "hammerdb"}
+    made = [*runs(root, 1, 1.5)[:1], write(root, Case(metrics=[*kept, *more], spec_changes=other))]
+    view = Report(made, over="driver")
+    assert any(s.ready_made for s in view.agreements[0].spreads) == bool(more)
+    (table,) = (
+        table
+        for table in tables(PanelTables(view.panels[0]).results).values()
+        if any(row[0] == "new order, percentile 95" for row in table.rows)
+    )
+    (row,) = (row for row in table.rows if row[0] == "new order, percentile 95")
+    return dict(zip(table.head, map(plain, row), strict=True))
+
+
+def test_a_driver_without_percentiles_has_an_empty_row(tmp_path: Path) -> None:
+    row = with_hammerdb(tmp_path)
+    assert (row["hammerdb"], row["n"]) == ("–", "1, 0")
 
 
 def test_durability_is_separate_from_speed(tmp_path: Path) -> None:

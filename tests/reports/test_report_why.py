@@ -19,7 +19,9 @@ from report_runs import (
 
 from harness.store.runs import StoredRun
 from reports.compare import compare
+from reports.conditions import checks, memory_table
 from reports.query_breakdown import BreakdownRow, breakdown, plan_sums, query_breakdowns
+from reports.report import Report
 from reports.series import panels
 
 S = 1_000_000_000
@@ -180,6 +182,33 @@ def test_a_stream_s_limit_takes_the_throughput_test_s_figures_along(tmp_path: Pa
     for name in (*totals, "stream_duration_ns"):
         assert found[name].estimate is None and "time limit" in found[name].note
     assert found["power_geomean_queries_per_hour"].estimate is not None
+
+
+def test_a_resumed_run_is_marked(tmp_path: Path) -> None:
+    cut = [{"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 8, "after_step": "q9"}]
+    runs = [write(tmp_path, Case(queries=(1,), run_changes={"resumed": cut})),
+            write(tmp_path, Case(queries=(1,), placement="pmem-both"))]  # fmt: skip
+    view = Report(runs)
+    assert [row[-1] for row in memory_table(view.panels).rows] == ["q9", "–"]
+    assert "ssd-both: 1 of 1 runs, after q9" in {warning.context for warning in view.warnings}
+
+
+def test_answers_are_counted_and_other_checks_are_named_apart(tmp_path: Path) -> None:
+    def check(name: str, status: str, detail: str = "") -> dict[str, Any]:
+        return {"name": name, "status": status, "detail": detail, "labels": {}}
+
+    found = [
+        *[check("answer", "passed")] * 3,
+        check("stream-answers", "unknown", "44 of 46 answers not compared: no reference"),
+        check("refresh_rows", "passed"),
+        check("query-finished", "unknown"),
+    ]
+    runs = two(tmp_path, query("6", 4.0, 1.0), query("6", 2.0, 1.0), run_changes={"checks": found})
+    assert checks(runs) == {
+        "answer": {"passed": 6, "unknown": 88},
+        "query-finished": {"unknown": 2},
+        "refresh_rows": {"passed": 2},
+    }
 
 
 def waiting(scale: float, share: float, **labels: str) -> list[Any]:

@@ -32,6 +32,7 @@ from harness.experiment.sequential import (
 from harness.store.runs import StoredRun
 from harness.yamlfile import Document
 from reports.compare import Group, compare
+from reports.series import panels
 from reports.statistics import Ratio, ratio_of
 
 
@@ -177,6 +178,12 @@ def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(
     assert repeats(made, "postgres") == 14
 
 
+def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
+    sequence = sequence_of(plan(), Goal(budget_ns=1), "Default")
+    assert sequence.plan.looks == 1 and len(sequence.counts) == 1
+    assert sequence.plan.experiment.looks == 1
+
+
 def ran_placements(
     root: Path, placements: Sequence[str], fails: str = ""
 ) -> tuple[Sequential, list[StoredRun], str]:
@@ -187,6 +194,14 @@ def ran_placements(
         sequence, steps_of(sequence), host.run, lambda _: None, Budget(None), lambda _: None
     )
     return sequence, made, ended
+
+
+def test_the_baseline_is_the_reports_whatever_the_profile_has_first(tmp_path: Path) -> None:
+    sequence, made, _ = ran_placements(tmp_path, ["pmem-both", "ssd-both"])
+    (panel,) = panels(made, "placement", None)
+    (found,) = results(sequence, made)
+    assert found.a == panel.groups[0].a.name == "ssd-both"
+    assert present(panel.groups[0].deciding).ratio == found.speed_up > 1
 
 
 def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:

@@ -124,3 +124,31 @@ def test_intervals_are_corrected_for_looks(tmp_path: Path) -> None:
     (table,) = tables(runs)
     confidences = [found.confidence for _, _, found in table.levels.values()]
     assert confidences == pytest.approx([1 - 4 * 2 / 2**8] * len(confidences))  # the whole range
+
+
+def test_what_one_arm_did_not_count_is_not_compared(tmp_path: Path) -> None:
+    caches = {"cycles": 2e9, "cache-misses": 1e6}
+    runs = [tpcc(tmp_path, "ssd-both", FAST, 1000), tpcc(tmp_path, "pmem-both", caches, 500)]
+    assert tables(runs) == []
+    files, _ = report(runs, tmp_path)
+    assert "not counted here" in files.markdown.read_text(encoding="utf-8")
+    cut_off = tpcc(tmp_path / "b", "ssd-both", FAST, 1000, lines=printed(FAST, 9))
+    assert per_operation(cut_off) is None  # perf was killed after seven of the ten seconds
+
+
+@pytest.mark.parametrize(("seconds", "counted"), [(3, False), (60, True)])
+def test_queries_must_be_long_beside_perf_s_intervals(
+    tmp_path: Path, seconds: int, counted: bool
+) -> None:
+    at, spans = BEGAN_NS, []
+    for query in ("1", "6"):  # ten seconds of cold start before each
+        at += 10 * S
+        spans.append({"query": query, "submitted_ns": at, "ended_ns": at + seconds * S})
+        at += seconds * S
+    lines = printed(FAST, (at - BEGAN_NS) // S, 0)
+    run = write(tmp_path, Case(queries=(1, 6)))
+    artifacts = {"timeline": spans, "monitor-perf": series_of(lines)}
+    found = per_operation(with_artifacts(run, artifacts))
+    assert (found is not None) == counted
+    if found is not None:
+        assert found.each == "query" and found.cycles["all cycles"] == pytest.approx(60 * 2e9)

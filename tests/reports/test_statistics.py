@@ -55,6 +55,13 @@ def test_unpaired_p_is_scipys_exact_rank_sum(n_a: int, n_b: int) -> None:
     assert ratio_of(a, b, "unpaired").p == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("digits", [8, 2], ids=["no ties", "ties and zeros"])
+def test_many_pairs_use_the_normal_approximation(digits: int) -> None:
+    values = np.log(lognormal(1, 300, 0.03) / lognormal(2, 300)).round(digits)
+    expected = stats.wilcoxon(values, zero_method="pratt", correction=True, method="approx").pvalue
+    assert sign_flip_p(values) == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize("centre", [0.0, 0.02, 0.05])
 def test_the_approximation_takes_over_where_it_agrees_with_the_exact_form(
     centre: float, monkeypatch: pytest.MonkeyPatch
@@ -68,6 +75,22 @@ def test_the_approximation_takes_over_where_it_agrees_with_the_exact_form(
     assert approximate.confidence == pytest.approx(exact.confidence, abs=2e-3)
     assert approximate.low == pytest.approx(exact.low, rel=1e-3)
     assert approximate.high == pytest.approx(exact.high, rel=1e-3)
+
+
+@pytest.mark.parametrize("pairing", ["paired", "unpaired"])
+def test_more_pairs_of_values_than_can_be_made_are_counted(
+    pairing: Pairing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = np.round(lognormal(5, 60, 0.1), 2), np.round(lognormal(6, 60), 2)
+    made = ratio_of(a, b, pairing)
+    monkeypatch.setattr(statistics, "_MOST_OUTER", 0)
+    assert_same(ratio_of(a, b, pairing), made)
+
+
+def test_many_unpaired_repeats_use_the_normal_approximation_with_ties() -> None:
+    a, b = np.round(lognormal(1, 100, 0.05), 2), np.round(lognormal(2, 90), 2)
+    expected = stats.mannwhitneyu(a, b, method="asymptotic").pvalue
+    assert ratio_of(a, b, "unpaired").p == pytest.approx(expected, rel=1e-6)
 
 
 def test_ties_and_zeros_count_every_flip() -> None:
@@ -86,6 +109,12 @@ def test_the_estimate_of_a_worked_sample_is_the_median_of_its_walsh_averages() -
     # Walsh averages of 1, 2, 6: 1, 1.5, 2, 3.5, 4, 6
     ratio = ratio_of(np.exp([1.0, 2.0, 6.0]), np.ones(3)).value
     assert np.log(ratio) == pytest.approx(2.75)
+
+
+def test_one_wild_repeat_does_not_move_the_estimate_far() -> None:
+    calm = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01]
+    disturbed = [*calm[:-1], 50.0]
+    assert ratio_of(disturbed, calm).value < 1.05
 
 
 @pytest.mark.parametrize("n", [6, 8, 12])
@@ -181,6 +210,11 @@ def test_a_family_of_44_needs_eleven_pairs() -> None:
     assert {outcome(j) for j in decide([clear(10)] * 44)} == {"cannot be shown"}
     assert {outcome(j) for j in decide([clear(11)] * 44)} == {"shown"}
     assert present(decide([clear(10)] * 44)[0].decision).repeats_needed == 11
+
+
+def test_enough_repeats_without_a_difference_are_not_shown() -> None:
+    mixed = ratio_of([1.1, 0.9, 1.2, 0.85, 1.02, 0.97, 1.05], [1.0] * 7)
+    assert outcome(decide([mixed])[0]) == "not shown"
 
 
 @repeatable

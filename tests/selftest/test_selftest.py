@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from harness.cli.app import app
 from harness.drivers.loadgen.processes import StalledError
 from harness.errors import RunFailed, UsageError
-from harness.selftest import Case, NotMetError, expect, faults, noise, results
+from harness.selftest import Case, NotMetError, expect, faults, most_misses, noise, results
 from harness.store.result import Failure
 from harness.warnings import RunWarning
 from reports.statistics import Decision, Outcome
@@ -52,6 +52,13 @@ def test_a_case_that_breaks_has_failed() -> None:
     assert [one.passed for one in found] == [True, False, False, False]
     assert "see its log" in found[2].detail
     assert "KeyError" in found[3].detail
+
+
+def test_few_trials_may_miss_more_of_what_they_must_cover() -> None:
+    """Of 60 intervals of 96 %, a tenth may miss the truth; of three, one."""
+    assert most_misses(60, 0.04) == 6
+    assert most_misses(3, 0.04) == 1
+    assert most_misses(20, 0.0) == 0
 
 
 class FakeLab:

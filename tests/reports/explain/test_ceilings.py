@@ -99,6 +99,12 @@ def test_of_all_devices_each_counts_by_what_saw_more_of_it(tmp_path: Path) -> No
     assert every.gain > 410 / (410 - 16 - 0.99 * 30 - 12)
 
 
+def test_fewer_observations_raise_the_ceiling_and_none_leave_none(tmp_path: Path) -> None:
+    gains = [log(found(tpcc(tmp_path, window(PARTS_US, n)))).gain for n in (1e5, 450, 50, 0)]
+    assert gains[3] is None
+    assert gains[:3] == sorted(gains[:3]) and gains[2] > 1.1
+
+
 def test_the_trace_counts_where_it_saw_more_than_the_waits(tmp_path: Path) -> None:
     """Calls that compute in the kernel: 50 µs a transaction; those of the background do not."""
     calls = {("wal", "sync", "foreground"): (COUNT, 50.0),
@@ -167,6 +173,14 @@ def test_there_is_none_where_nothing_bounds_it(tmp_path: Path) -> None:
     for moments, why in ((0, "too few observations"), (100, "nearly all of the time")):
         one = log(found(tpcc(tmp_path, window({"other": 410.0}, moments))))
         assert (one.gain, one.why) == (None, why)
+
+
+def test_a_set_rate_has_none_and_runs_without_waits_or_trace_say_nothing(tmp_path: Path) -> None:
+    known = found(tpcc(tmp_path, window(PARTS_US), rate=100.0))
+    assert (known.total, known.rate) == ((), "option")
+    for missing in ("wait_", "io_"):
+        kept = [m for m in window(PARTS_US) if not m["name"].startswith(missing)]
+        assert ceilings([tpcc(tmp_path, kept)]) is None
 
 
 def query(

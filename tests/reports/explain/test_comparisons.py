@@ -14,7 +14,7 @@ from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.runs import Store
 from reports.explain.comparisons import Explained, explained
 from reports.explain.devices import Call, TierSources
-from reports.explain.output import ExplainedView
+from reports.explain.output import ExplainedView, to_json
 from reports.micro.points import is_micro
 from reports.select import unplanted
 from reports.series import panels
@@ -168,3 +168,26 @@ Cell = Value | Missing
 def row(device: Cell, modelled: Cell, measured: Cell) -> Explained:
     ceiling = Missing("no waits")
     return Explained("tpcc", "a", "b", ("wal",), ceiling, None, device, (), modelled, measured)
+
+
+@pytest.mark.parametrize(
+    ("cells", "errors", "device", "modelled"),
+    [
+        ([(10, 1.1, 1.0), (100, 2.0, 4.0), (2, 3.0, 5.0)], (3, 0.4, 0.5), (3, -0.5), (3, 1.0)),
+        ([(10, 1.1, 1.0), (100, 2.0, 4.0)], (2, 0.3, 0.5), (2, None), (2, None)),
+        ([(10, None, 1.0), (10, 2.0, 4.0), (10, 3.0, 5.0)], (2, 0.45, 0.5), (3, None), (2, None)),
+        ([(None, None, None)], (0, None, None), (0, None), (0, None)),
+    ],
+)
+def test_over_all_rows_errors_and_rank_correlations_are_given(
+    cells: list[tuple[float | None, ...]],
+    errors: tuple[float | None, ...],
+    device: tuple[int, float | None],
+    modelled: tuple[int, float | None],
+) -> None:
+    """Spearman: of ranks 1, 2, 0 and 0, 1, 2 by hand."""
+    given = [[Value(one) if one else Missing("no trace") for one in cell] for cell in cells]
+    document = to_json(ExplainedView(tuple(row(*cell) for cell in given)))
+    assert list(document["errors"].values()) == pytest.approx(list(errors))
+    found = [(one["rows"], one["rho"]) for one in document["correlations"]]
+    assert found == [pytest.approx(device), pytest.approx(modelled)]

@@ -147,6 +147,17 @@ def test_all_of_it_was_taken_back(loaded):
     assert violated(loaded.engine) == {}
 
 
+def test_a_condition_that_cannot_be_asked_is_unknown(loaded):
+    execute(loaded.engine, "ALTER TABLE history RENAME TO history_elsewhere")
+    try:
+        checks = check_conditions(loaded.engine, SilentProgress())
+    finally:
+        execute(loaded.engine, "ALTER TABLE history_elsewhere RENAME TO history")
+    unknown = {int(c.labels["condition"]) for c in checks if c.status == "unknown"}
+    assert unknown == {8, 9, 10}
+    assert {c.status for c in checks if int(c.labels["condition"]) not in unknown} == {"passed"}
+
+
 def test_remote_lines_where_there_is_one_warehouse_are_found(loaded):
     assert check_remote(1, loaded.engine).status == "unknown"  # nobody has paid, nor ordered
     plant = (

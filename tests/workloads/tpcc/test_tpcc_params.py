@@ -35,6 +35,11 @@ def test_weights_are_of_their_sum():
     }
 
 
+def test_the_native_client_is_told_what_transactions_depend_on():
+    native = TpccParams.from_mapping({"warehouses": 3}).native_json()
+    assert native == {"warehouses": 3, "home": "all", "mix": "deck", "data_seed": 1}
+
+
 def test_an_isolation_level_is_one_that_every_engine_has():
     assert "isolation" not in normalised({})
     assert normalised({"isolation": "repeatable-read"})["isolation"] == "repeatable-read"

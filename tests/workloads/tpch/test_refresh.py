@@ -7,6 +7,7 @@ import pytest
 from narrowed import present
 
 from harness.workloads.tpch.refresh import (
+    LARGEST_STATEMENT_BYTES,
     rf1_statements,
     rf2_statements,
 )
@@ -52,6 +53,23 @@ def test_lines_are_deleted_before_their_orders_and_in_the_same_transaction(pair)
         assert lines.split("(")[1] == orders.split("(")[1]
         deleted += [int(key) for key in orders.split("(")[1].rstrip(")").split(",")]
     assert deleted == list(pair.delete_keys)
+
+
+def test_the_last_batch_may_be_smaller(pair):
+    assert [len(inserted_keys(t[0])[1]) for t in rf1_statements(pair, 1000)] == [1000, 500]
+    assert len(list(rf2_statements(pair, 1))) == 1500
+
+
+def test_statements_stay_below_the_limit_however_large_the_batch(pair):
+    (inserts,) = rf1_statements(pair, 10**9)
+    (deletes,) = rf2_statements(pair, 10**9)
+    sizes = [len(statement.encode()) for statement in inserts + deletes]
+    assert max(sizes) <= LARGEST_STATEMENT_BYTES
+    assert len(inserts) <= sum(map(len, inserts)) // LARGEST_STATEMENT_BYTES + 3  # nearly full
+    rows = [
+        key for s in inserts if s.startswith("INSERT INTO orders") for key in inserted_keys(s)[1]
+    ]
+    assert rows == list(pair.insert_keys)
 
 
 def test_a_row_is_written_with_quotes_around_text_and_dates(tmp_path):

@@ -98,3 +98,23 @@ def test_data_before_a_later_cold_point_are_changed_before_it():
     cursor.skip(partial(session.done.append, "again q14-plan"))
     cursor.ready("q2-plan", "Q2's plan")
     assert session.done == ["again rf1", "cold run-plan-resumed", "again q14-plan"]
+
+
+def test_the_check_of_the_data_needs_the_data_alone():
+    session: Any = Session()
+    cursor = ResumeCursor(session, session, "warm", 1)
+    cursor.skip(partial(session.done.append, "again rf1"), changes_data=True)
+    cursor.skip(partial(session.done.append, "again q14"), query=True)
+    cursor.data_ready("the check")
+    assert session.done == ["again rf1"]
+
+
+def test_a_cold_start_ends_the_connection():
+    session: Any = Session()
+    cursor = ResumeCursor(session, session, "cold-per-query", 2)
+    cursor.ready("q1", "Q1")
+    assert cursor.connection() is cursor.connection()
+    cursor.ready("q2", "Q2")
+    cursor.connection()
+    cursor.close()
+    assert session.done == ["cold q1", "connect", "close", "cold q2", "connect", "close"]

@@ -1,7 +1,12 @@
 """The generated files after refresh functions: what references are computed from."""
 
+import os
+import signal
+import threading
+import time
 from contextlib import closing
 
+import duckdb
 import pytest
 
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
@@ -61,6 +66,47 @@ def test_the_shipped_answers_after_rf1_are_those_of_the_data_after_rf1(database)
         rows = rows_of(database.at(1), query_sql(query, parameters(query, None, SCALE)))
         agreement = compare(SHAPES[query], after_rf1[query], rows, sum_tolerance(SCALE))
         assert agreement.agrees, f"Q{query}: {agreement.detail}"
+
+
+ENDLESS = "select sum(hash(i) % 7) from range(1000000000000) t(i)"
+
+
+def interrupting(*numbers, apart_s=0.0):
+    """A thread that sends these signals once a statement is under way."""
+    begun = time.process_time()
+
+    def interrupt():
+        while time.process_time() - begun < 0.5:
+            time.sleep(0.01)
+        for number in numbers:
+            os.kill(os.getpid(), number)
+            if apart_s:
+                time.sleep(apart_s)
+
+    return threading.Thread(target=interrupt)
+
+
+@pytest.mark.parametrize("apart_s", [0.01, 0.0])
+def test_a_second_ctrl_c_right_behind_leaves_no_statement_running(apart_s):
+    """The terminal's, and what a program above passes on of it, as another signal here: of two
+    that wait, the second is raised in the middle of what follows the first.
+    """
+    there = set(threading.enumerate())
+    replaced = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    with closing(duckdb.connect(config={"threads": 2})) as connection:
+        thread = interrupting(signal.SIGINT, signal.SIGUSR1, apart_s=apart_s)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                thread.start()
+                try:
+                    rows_of(connection, ENDLESS)
+                finally:
+                    thread.join()
+        finally:
+            signal.signal(signal.SIGUSR1, replaced)
+        for left in set(threading.enumerate()) - there:
+            left.join()  # the second Ctrl-C lets nobody wait for them
+        assert rows_of(connection, "select 1") == [(1,)]
 
 
 # Checks ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from harness.workloads.tpch.answers import (
     TOLERANT,
     AmbiguousAnswer,
     Answer,
+    MalformedAnswer,
     canonical,
     compare,
     within,
@@ -35,6 +36,11 @@ def answers(sources, tmp_path_factory):
 def agrees(query, rows, reference=None):
     reference = reference or shipped(SCALE)[query]
     return compare(SHAPES[query], reference, rows, sum_tolerance(SCALE))
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.1, 1])
+def test_references_are_shipped_for_every_query(scale):
+    assert set(shipped(scale)) == set(QUERIES)
 
 
 def test_shipped_row_counts_at_scale_1_are_the_specifications():
@@ -134,6 +140,20 @@ def test_types_of_an_engine_do_not_matter_but_values_do():
     assert canonical(123.45, "money") == canonical(Decimal("123.450"), "money") == "123.45"
     assert canonical("1995-03-05", "date") == canonical(date(1995, 3, 5), "date")
     assert canonical(Decimal("-0.00"), "sum") == canonical(0, "sum") == "0"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1.5, "integer"),
+        (0.001, "money"),
+        (float("nan"), "sum"),
+        ("05.03.1995", "date"),
+    ],
+)
+def test_what_cannot_be_of_a_kind_is_malformed(value, kind):
+    with pytest.raises(MalformedAnswer):
+        canonical(value, kind)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -56,6 +57,17 @@ def test_a_killed_generator_is_a_failed_run(tmp_path, quiet):
         data.generate(1, "csv", tmp_path, quiet)
     killer.join()
     assert not (tmp_path / "source.json").exists()
+
+
+def test_a_generator_begins_nothing_once_its_harness_has_ended(tmp_path, quiet, monkeypatch):
+    """Killed between its start of the generator and the request to die with it."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: ended.pid)
+        with pytest.raises(RunFailed):
+            data.generate(0.0031, "csv", tmp_path, quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["generator.log"]
 
 
 def _generators():

@@ -88,6 +88,14 @@ def test_without_a_refresh_stream_the_figure_has_another_name(test_of_two_stream
     }  # fmt: skip
 
 
+def test_a_query_at_its_limit_leaves_its_stream_and_the_figure_out(test_of_two_streams):
+    slow = [*test_of_two_streams.streams[0][:-1], execution(22, None, 1, 22 * S)]
+    test = Throughput([slow, test_of_two_streams.streams[1]], test_of_two_streams.refresh)
+    assert metrics.throughput(test, 1) is None
+    found = values(metrics.throughput_metrics(test, None))
+    assert set(found) == {("stream_duration_ns", "2"), ("refresh_stream_duration_ns",)}
+
+
 def test_the_composite_is_the_geometric_mean_of_both_or_nothing():
     (metric,) = metrics.composite_metrics(100.0, 400.0)
     assert (metric.name, metric.value, metric.unit) == ("composite_queries_per_hour", 200, "1/h")

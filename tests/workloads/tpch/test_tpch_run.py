@@ -164,6 +164,14 @@ def test_a_wrong_answer_fails_the_run_however_fast(measure, toy):
     assert run_status(outcome.checks) == "failed"
 
 
+def test_rows_of_the_wrong_shape_fail_the_check_and_keep_the_run(measure, toy):
+    toy.spoil = {6: lambda rows: [("much",)]}
+    outcome = measure(queries="6")
+    assert outcome.checks[0].status == "failed"
+    assert "revenue" in outcome.checks[0].detail
+    assert "malformed" in outcome.artifacts["answers"]["6"]
+
+
 def test_a_query_that_fails_leaves_the_times_of_the_others(measure, toy):
     toy.views.execute("drop view region")
     outcome = measure(queries="6,5,1")

@@ -66,6 +66,12 @@ def test_beside_a_duration_operations_foretell_what_zipfian_will_see_inserted():
     assert normalised(both) == both
 
 
+def test_records_that_are_loaded():
+    assert made({"records": 100, "insertstart": 30}).loaded_records == 70
+    part = {"records": 100, "insertstart": 30, "insertcount": 70}
+    assert made(part).loaded_records == 70
+
+
 def test_data_are_shared_by_workloads_and_not_by_shapes():
     keys = [key(made({"workload": name})) for name in "abcdef"]
     assert all(one == keys[0] for one in keys)
@@ -76,3 +82,9 @@ def test_official_data_that_a_binding_stored_in_other_bytes_are_other_data(monke
     before = Official(made({})).key()
     monkeypatch.setattr(official_client, "_GENERATION", official_client._GENERATION + 1)
     assert Official(made({})).key() != before
+
+
+def test_the_native_client_is_told_what_has_an_effect_on_records_and_operations():
+    native = made({"workload": "e"}).native_json()
+    assert (native["maxscanlength"], native["requestdistribution"]) == (100, "zipfian")
+    assert not {"minfieldlength", "threadcount", "workload", "operationcount"} & native.keys()

@@ -141,3 +141,32 @@ def test_what_the_client_would_misread_is_refused(written, content, word):
     with pytest.raises(UsageError) as error:
         parameters([file])
     assert str(file) in error.value.problem and word in error.value.context
+
+
+def test_a_flag_with_a_blank_is_false_as_to_the_client(written):
+    found, notes = parameters([written("readallfields=true \nrecordcount=5")])
+    assert found["readallfields"] is False
+    assert len(notes) == 1
+
+
+def test_no_operations_are_no_bound(written):
+    """The client runs until maxexecutiontime, and forever without it."""
+    file = written("operationcount=0\nrecordcount=5\n")
+    with pytest.raises(UsageError):
+        YcsbParams.from_text({}, [file])
+    for more in ({"duration": "9s"}, {"maxexecutiontime": "9"}):
+        params = normalised(YcsbParams.from_text(more, [file])[0])
+        assert (params["operations"], params["duration"]) == (None, "9s")
+    assert normalised(YcsbParams.from_text({"operations": "7"}, [file])[0])["duration"] is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["recordcount=0x10", "recordcount=1_000", "operationcount=", "threadcount=1.0",
+     "readproportion=a", "readproportion=nan", "target=1,5", "maxexecutiontime=1m"],
+)  # fmt: skip
+def test_what_the_client_could_not_read_is_refused(written, text):
+    with pytest.raises(UsageError, match=r"not a (whole )?number"):
+        parameters([written(text)])
+    with pytest.raises(UsageError, match=r"not a (whole )?number"):
+        given(dict([text.split("=")]))

@@ -85,6 +85,10 @@ def test_counters_that_were_read_too_late_are_told_nowhere_and_that_is_said():
     assert "window-counters-late" in warning_codes(outcome)
 
 
+def test_a_window_that_is_shorter_than_asked_for_is_told():
+    assert "window-too-short" in warning_codes(measured(window_ns=8_300_000_000))
+
+
 def histogram(count: int) -> str:
     layout = Layout(1, 3_600_000_000_000, 3)
     counts = np.zeros(layout.counters, dtype=np.int64)
@@ -104,6 +108,14 @@ def test_ages_of_operations_that_nobody_answered_are_told_as_such():
         assert named in "".join(words)
         names = {metric.name for metric in outcome.metrics}
         assert ("operation_duration_ns" in names) == has_latencies
+
+
+def test_operations_beyond_those_that_were_asked_for_are_told():
+    asked = YcsbParams.from_mapping({"workload": "c", "operations": 10, "ramp_up": "3s"})
+    for done, told_so in ((10, False), (18, True)):
+        driven = DriverResult("loadgen", "", 10**7, {"read": Operation(done)})
+        outcome = outcome_of(driven, asked)
+        assert ("too-many-operations" in warning_codes(outcome)) == told_so
 
 
 def test_processor_time_of_an_engine_inside_is_not_told_by_operation_where_starts_are_awaited():
