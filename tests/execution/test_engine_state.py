@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 
 from harness.engine import MemoryPolicy
-from harness.execution.engine_state import memory_check, outside_cap
+from harness.execution import engine_state
+from harness.execution.engine_state import EngineState, memory_check, outside_cap
 from harness.host.async_io import async_io
 from harness.host.huge_pages import hugetlb_bytes
 from harness.supervise.process import ProcessId, own_identity
@@ -100,3 +101,22 @@ def test_the_interface_of_asynchronous_io_is_read_from_linux(tmp_path: Path) -> 
     assert async_io([2, 3], kernel) == "io_uring"
     assert async_io([1, 2], kernel) == "aio and io_uring"
     assert async_io([3, 4], kernel) == "none"
+
+
+def test_what_no_setting_decides_is_a_condition_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = iter([2 << 20, 2 << 20, 0])
+    monkeypatch.setattr(engine_state, "hugetlb_bytes", lambda pids: next(sizes))
+    monkeypatch.setattr(engine_state, "charged_to_groups", lambda: False)
+    cap: Any = SimpleNamespace(path=Path("/cap"), limit_bytes=1 << 30)
+    interfaces = iter(["io_uring", "io_uring", "none"])
+    monkeypatch.setattr(engine_state, "async_io", lambda pids: next(interfaces))
+    state = EngineState(engine(own_identity()))
+    state.observe()
+    state.observe()
+    assert state.facts()["async_io"] == "io_uring"
+    assert state.facts()["huge_pages"] == "2 MiB"
+    assert [warning.code for warning in state.warnings(cap)] == ["huge-pages-outside-limit"]
+    assert state.warnings(None) == []
+    state.observe()
+    assert state.facts()["huge_pages"] == "2 MiB or none"
+    assert [warning.code for warning in state.warnings(None)] == ["huge-pages-vary"]

@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.progress import SilentProgress
 from harness.store.datasets import DatasetStore
+from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.supervise.user_files import refuse_writable
@@ -105,3 +106,12 @@ def test_a_library_is_preloaded_from_where_only_root_writes(
         refuse_writable(used.parent)
     assert library.exists()
     assert used.exists() == (place == "open")
+
+
+def test_scratch_is_short_and_in_no_temporary_directory_of_the_environment(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / ("x" * 100)))
+    with environment.scratch() as scratch:
+        assert scratch.parent == workdirs.base()
+    assert not scratch.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -12,6 +13,7 @@ from example_run import SPEC
 from harness import registry
 from harness.execution.monitoring import RunMonitors
 from harness.monitors import MonitorContext
+from harness.store.result import Metric
 from harness.warnings import RunWarning
 
 
@@ -109,6 +111,20 @@ def test_a_broken_monitor_leaves_a_warning_and_the_others(
     assert monitors.artifacts()["monitor-toy"] == {"samples": []}
     (failed,) = [one for one in monitors.warnings() if one.code == "monitor-failed"]
     assert failed.context == "optional: RuntimeError: broken"
+
+
+@pytest.mark.parametrize("function", ["series", "metrics"])
+def test_what_a_monitor_returns_and_json_cannot_express_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    nothing = {"series": {"rate": math.nan}, "metrics": [Metric("x", "1", "none", value=math.inf)]}
+    monkeypatch.setattr(Optional, function, lambda _: nothing[function], raising=False)
+    monitors = RunMonitors(replace(SPEC, monitors=("optional",)), MonitorContext())
+    with monitors.running():
+        pass
+    assert monitors.metrics() == []
+    assert monitors.artifacts()["monitor-optional"] in ({}, {"samples": []})
+    assert "monitor-failed" in [one.code for one in monitors.warnings()]
 
 
 def test_a_failed_run_stops_its_monitors() -> None:

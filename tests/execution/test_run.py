@@ -13,6 +13,7 @@ from example_run import SPEC
 from harness.execution.run import Run
 from harness.progress import SilentProgress
 from harness.store.checkpoint import Attempt
+from harness.store.manifest import Program
 from harness.store.result import Check, Experiment, Metric
 from harness.store.runs import Store
 
@@ -21,8 +22,23 @@ ATTEMPT = Attempt(experiment=Experiment("x", "0"))
 PERHAPS: Any = "perhaps"  # as a plug-in may say
 
 
+PROGRAM = Program("postgres", "18", "", "")
+
+
 def record() -> Run:
     return Run(SPEC, ENV, ATTEMPT, [])
+
+
+def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) -> None:
+    tiers = {
+        name: SimpleNamespace(claim=SimpleNamespace(price_per_gb=price))
+        for name, price in {"dram": 5.0, "ssd": None}.items()
+    }
+    env: Any = SimpleNamespace(**vars(ENV), tiers=tiers, argv=())
+    one = Run(SPEC, env, ATTEMPT, [])
+    with one.storing(Store(tmp_path)):
+        manifest = one._manifest(PROGRAM)
+    assert (list(manifest.tiers), manifest.prices_per_gb) == ([], {"dram": 5.0})
 
 
 @pytest.mark.parametrize(

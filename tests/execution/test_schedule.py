@@ -23,6 +23,11 @@ def run(key: str, expected: int | None) -> Item:
     return Item("run", key, expected)
 
 
+def test_loading_and_runs_are_in_it():
+    left = time_left(Clock(), Item("load", "data", 100), run("a", 10), run("b", 20))
+    assert left.left_ns() == 130
+
+
 def test_estimates_follow_what_runs_took_here():
     clock = Clock()
     left = time_left(clock, Item("load", "data", 100), run("a", 10), run("b", 20))

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from idle_engine import IdleEngine
 
 from harness.counters import difference
 from harness.host.page_cache import evict, resident_bytes
@@ -134,3 +135,16 @@ def test_operations_that_a_window_s_first_reading_misses_are_those_until_the_eng
         assert {"cpu_ns", "commits_count"} <= one.counters("under way").keys()
     first = ["processes", "engine"] if late else ["engine", "processes"]
     assert read_order == [*first, "processes", "engine"]
+
+
+def test_an_observer_follows_queries_and_windows():
+    """First readings begin nothing, and neither does what is never timed."""
+    marks: list[str] = []
+    observed = SimpleNamespace(begin=lambda: marks.append("("), end=lambda: marks.append(")"))
+    engine = IdleEngine()
+    one = session(engine, observed=observed)
+    for moment in ("before", "after", "before untimed", "after untimed"):
+        one.counters(moment)
+    for _ in range(4):  # two windows
+        one.counters("under way")
+    assert "".join(marks) == "()()()"

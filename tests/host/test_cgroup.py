@@ -203,6 +203,16 @@ def test_the_cap_is_gone_with_its_processes(supervisor):
     assert process.wait(PATIENCE_S) == -9
 
 
+def test_where_no_cap_can_be_made_it_says_so(supervisor, monkeypatch, host):
+    proc = host("", "")
+    monkeypatch.setattr("harness.host.cgroup.available", lambda: available(proc))
+    with capped(supervisor) as cap:
+        assert (cap.method, cap.path) == ("none", None)
+        assert cap.reason == "no memory control group is mounted"
+        assert cap.events().peak_bytes is None
+        assert supervisor.capped_by(cap).spawn(["true"]).wait(PATIENCE_S) == 0
+
+
 # Which way is taken: on directory trees laid out as the kernel does ----------------------
 
 
@@ -273,3 +283,24 @@ def test_quotas_of_both_versions_and_what_they_have_stopped(host, tmp_path):
     (own / "cpu.stat").write_text("usage_usec 1\nnr_throttled 5\nthrottled_usec 8\n")
     assert throttled(quotas) == {"cpu_throttled_count": 5, "cpu_throttled_ns": 8000}
     assert throttled([]) == {}
+
+
+def test_v2_limits_as_written(tmp_path):
+    """File names and values of cgroup-v2.rst; the controller itself is not on every test host."""
+    from harness.host.cgroup import _make_group
+
+    path = tmp_path / "tierbench-1"
+    mkdir = type(path).mkdir
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(path), "mkdir", lambda self: (mkdir(self), swap_file(self)))
+        cap = _make_group(path, LIMIT, "cgroup-v2")
+    assert (path / "memory.max").read_text() == str(LIMIT)
+    assert (path / "memory.swap.max").read_text() == "0"
+    (path / "memory.events").write_text("low 0\nhigh 0\nmax 17\noom 1\noom_kill 1\n")
+    events = cap.events()
+    assert events.peak_bytes is None  # before Linux 5.19
+    assert (events.limit_hits, events.oom_kills) == (17, 1)
+
+
+def swap_file(path):
+    (path / "memory.swap.max").touch()

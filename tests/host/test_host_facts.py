@@ -44,6 +44,11 @@ def test_the_machine_id_itself_stays_at_home(tmp_path: Path) -> None:
     assert facts["host_id"] not in "0123456789abcdef0123456789abcdef"
 
 
+def test_init_arguments_on_the_kernel_command_line_are_not_recorded(tmp_path: Path) -> None:
+    write(tmp_path, "/proc/cmdline", "root=/dev/sda quiet -- --token=secret\n")
+    assert host_facts((), Kernel(tmp_path))["kernel"]["cmdline"] == "root=/dev/sda quiet"
+
+
 # Processors ---------------------------------------------------------------------------
 
 
@@ -215,6 +220,15 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
     assert all(finding.hint for finding in found.values())
     pinned = {finding.code for finding in uncontrolled([unsafe], Kernel(tmp_path), pinned=True)}
     assert found.keys() - pinned == {"threads-not-pinned"}  # threads with a processor each
+
+
+def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:
+    write(tmp_path, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
+    write(tmp_path, "/sys/devices/system/cpu/intel_pstate/no_turbo", "1\n")
+    write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    write(tmp_path, "/proc/sys/kernel/randomize_va_space", "0\n")
+    write(tmp_path, "/proc/cpuinfo", "processor : 0\nflags : clwb\n")
+    assert uncontrolled((), Kernel(tmp_path)) == []
 
 
 # The doctor ---------------------------------------------------------------------------------

@@ -17,6 +17,11 @@ from harness.host.mode import MemoryResources, host_mode, parse_memory_resources
 from harness.tiers.linux.kernel import Kernel
 
 _GIB = 1 << 30
+
+
+_OPTANE_SERVER = (
+    "processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : 106\nflags : clwb"
+)
 #: Recorded: QEMU guest, Debian 12, ipmctl 03.00.00.0468, exit code 1.
 NO_MODULES = "Initialization failed. No PMem modules in the system.\n"
 
@@ -72,6 +77,14 @@ def test_optane_modules_in_the_firmware_table(
     assert "1 Optane modules" in found.evidence
 
 
+def test_modules_whose_capacities_the_firmware_leaves_out_are_looked_for_elsewhere(
+    tmp_path: Path,
+) -> None:
+    optane(tmp_path, 0, 0)
+    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER)
+    assert host_mode(Kernel(tmp_path)).mode == "unknown"
+
+
 def test_regions_of_the_kernel_mean_appdirect(tmp_path: Path) -> None:
     found = host_mode(load("two-nvdimms-eadr", tmp_path))
     assert found.mode == "AppDirect"
@@ -86,6 +99,18 @@ def test_a_memory_side_cache_means_memory_mode(tmp_path: Path) -> None:
         "34359738368",
     )
     assert host_mode(Kernel(tmp_path)).mode == "Memory"
+
+
+def test_an_optane_capable_server_without_its_firmware_table_is_unknown(tmp_path: Path) -> None:
+    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER)
+    found = host_mode(Kernel(tmp_path))
+    assert found.mode == "unknown"
+    assert "as root" in found.evidence
+
+
+def test_a_processor_that_takes_no_optane_is_default(tmp_path: Path) -> None:
+    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER.replace("GenuineIntel", "AuthenticAMD"))
+    assert host_mode(Kernel(tmp_path)).mode == "Default"
 
 
 def test_this_machine_has_a_mode_and_says_why() -> None:

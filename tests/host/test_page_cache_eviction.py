@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from narrowed import present
 
-from harness.host.page_cache import Residency, evict, residency
-from harness.units import MIB
+from harness.host.page_cache import Residency, evict, in_memory, residency
+from harness.units import KIB, MIB
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -49,6 +49,12 @@ def test_residency_counts_pages(disk):
 def test_measuring_does_not_warm(disk):
     evict([disk])
     assert [residency([disk]).resident_bytes for _ in range(3)] == [0, 0, 0]
+
+
+def test_large_files_are_measured_in_chunks(disk, monkeypatch):
+    monkeypatch.setattr("harness.host.page_cache._CHUNK_BYTES", 64 * KIB)
+    size = 4 * MIB + 10_000
+    assert residency([disk]).resident_bytes == size
 
 
 def test_a_file_counts_once_and_links_are_not_followed(disk, tmp_path_factory):
@@ -115,3 +121,8 @@ def test_without_the_right_to_drop_everything_the_files_alone_are_evicted(disk, 
     monkeypatch.setattr("harness.host.page_cache._DROP_CACHES", disk / "none" / "drop_caches")
     evict([disk], drop=True)
     assert residency([disk]).resident_bytes == 0
+
+
+def test_only_a_file_system_in_memory_holds_its_data_in_the_page_cache() -> None:
+    assert in_memory(Path("/dev/shm"))
+    assert not in_memory(Path("/usr"))

@@ -92,6 +92,10 @@ def test_what_does_not_stay_in_the_page_cache_is_no_touched_byte(cold_file: Path
     assert set(found) == {"anonymous_peak_bytes", "working_set_bytes"}
 
 
+def test_past_the_page_cache_nothing_is_known_of_the_files(cold_file: Path):
+    assert set(work(cold_file, read=MIB, held=MIB, cached=False)) == {"anonymous_peak_bytes"}
+
+
 def test_a_process_that_has_ended_hides_no_other_s_memory(cold_file: Path):
     """As a server's between the listing of its processes and the reset of their peaks."""
     me = own_identity()
@@ -99,6 +103,12 @@ def test_a_process_that_has_ended_hides_no_other_s_memory(cold_file: Path):
         pass
     processes = [me, ProcessId(ended.pid, me.start_ticks)]
     assert "anonymous_peak_bytes" in Footprint(lambda: [cold_file], lambda: processes).taken()
+
+
+def test_a_process_that_is_another_by_now_adds_nothing(cold_file: Path):
+    me = own_identity()
+    stranger = ProcessId(me.pid, me.start_ticks + 1)
+    assert "anonymous_peak_bytes" not in Footprint(lambda: [cold_file], lambda: [stranger]).taken()
 
 
 def test_an_engine_s_own_memory_is_private_and_counts_shared_pages_once():

@@ -187,6 +187,15 @@ def test_another_file_does_not_inherit_a_position(trace, run, reopened):
     assert counted(trace, DATA_WRITE, "calls", "extending") == (2, 0)
 
 
+def test_a_duplicate_of_itself_stays_as_it_is(trace, run):
+    run(
+        OPEN.format("wal/log") + "os.write(fd, bytes(700)); assert os.dup2(fd, fd) == fd\n"
+        "os.fsync(fd); os.close(fd)\n"
+        "try: os.dup2(fd, fd)\nexcept OSError as error: assert error.errno == 9"
+    )
+    assert counted(trace, WAL_SYNC, "dirtied_bytes") == (700,)
+
+
 def test_a_stream_that_opens_another_file_changes_its_part(trace, run):
     run(
         "import ctypes; libc = ctypes.CDLL(None); libc.fopen.restype = ctypes.c_void_p\n"
@@ -296,6 +305,13 @@ def test_a_planted_delay_is_in_the_histogram(trace, run):
     histogram = syncs(trace, run, Delay(200_000))
     assert histogram.percentile(0) >= 200_000
     assert histogram.percentile(5) <= 210_000
+
+
+def test_a_jittered_delay_is_spread_evenly(trace, run):
+    histogram = syncs(trace, run, Delay(200_000, 50_000))
+    assert histogram.percentile(0) >= 150_000
+    assert histogram.percentile(5) <= 166_000
+    assert histogram.percentile(95) >= 235_000
 
 
 def test_a_delay_is_changed_while_the_program_runs(trace, start):

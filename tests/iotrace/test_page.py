@@ -7,9 +7,12 @@ import random
 
 import pytest
 
-from harness.iotrace.page import HEADS_AT, PAGE_BYTES, Page, PageError
+from harness.iotrace.page import HEADS_AT, PAGE_BYTES, Cell, Delay, Page, PageError
 
 HEADER_BYTES, HEAD_BYTES = 4096, 4864
+
+
+DATA_READ = Cell("data", "read", "foreground")
 
 
 @pytest.fixture
@@ -21,6 +24,12 @@ def page():
 
 def used(page, slots):
     os.pwrite(page.descriptor, slots.to_bytes(4, "little"), 28)
+
+
+def test_its_size_cannot_be_changed(page):
+    for size in (0, PAGE_BYTES - 1, PAGE_BYTES + 1):
+        with pytest.raises(PermissionError):
+            os.ftruncate(page.descriptor, size)
 
 
 @pytest.mark.parametrize("field", range(0, 40, 4))
@@ -55,6 +64,14 @@ def test_a_counter_that_went_back_is_refused(page):
     os.pwrite(page.descriptor, (4).to_bytes(8, "little"), HEADS_AT + 64)
     with pytest.raises(PageError):
         page.read() - before
+
+
+def test_changed_delays_are_noticed(page):
+    page.plant([DATA_READ], Delay(200_000))
+    page.check_delays()
+    os.pwrite(page.descriptor, b"\x01", 256 + 16 * 23)
+    with pytest.raises(PageError):
+        page.check_delays()
 
 
 def test_any_bytes_give_bounded_numbers_or_a_page_error(page):

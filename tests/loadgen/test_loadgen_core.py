@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import signal
 import subprocess
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -141,6 +144,14 @@ def test_an_open_loop_offers_its_rate_exactly_and_nothing_of_the_ramp_up(complet
     assert ping["unfinished"] == 0
 
 
+@pytest.mark.parametrize(("first_start", "begun"), [(0.0, 1), (0.5, 0)])
+def test_several_open_loops_can_take_turns(complete, first_start, begun):
+    """At one start a second the first comes half a second late, behind this window."""
+    mode = {**open_loop(1), "first_start": first_start}
+    result = complete(mode=mode, ramp_up_ns=0, duration_ns=400 * MS)
+    assert result["offered"]["count"] == begun
+
+
 def test_the_series_adds_up_to_the_count_and_covers_the_window(complete):
     result = complete(series_interval_ns=100 * MS, duration_ns=1050 * MS)
     ping, latency = ping_of(result)
@@ -197,6 +208,16 @@ def test_the_queue_of_the_ramp_up_is_no_part_of_the_window(complete, terminals):
     assert ping["count"] + offered["backlog_end"] <= 1600
     # Behind the queue of the ramp-up the first would have waited for a second.
     assert latency.percentile(0.1) < 1 * S
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_start_goes_to_any_free_terminal(complete, threads):
+    """One of four loops hangs for good; the starts that come are the others'."""
+    result = complete(
+        connection={"service_us": 100, "hang_connection": 3}, threads=threads,
+        mode=open_loop(1000), drain_ns=1 * S,
+    )  # fmt: skip
+    assert ping_of(result)[0]["unfinished"] < 100
 
 
 def test_what_never_ends_is_unfinished_and_in_the_histogram_with_its_age(complete):
@@ -317,6 +338,18 @@ def test_a_server_that_no_longer_answers_ends_the_run(failed):
     assert "no answer from the server to 4 calls" in result["error"]
 
 
+def test_a_server_that_lets_nobody_in_ends_the_run(failed):
+    result = failed(connection={"hang_connecting": True}, stall_timeout_ns=300 * MS)
+    assert "the server accepted no connection" in result["error"]
+
+
+def test_a_stall_that_ends_in_time_is_no_failure(complete):
+    stalling = {"service_us": 100, "stall_ms": 300, "stall_every_ms": 1000}
+    # Four connections: they take 1.5 s at least.
+    result = counted(complete, 60_000, connection=stalling, stall_timeout_ns=1800 * MS)
+    assert ping_of(result)[0]["count"] == 60_000
+
+
 def test_a_standstill_of_the_client_s_own_host_is_no_stall_of_the_server(start):
     """A machine that stops and goes on: of the four seconds of an answer it sees one go by."""
     process = start(
@@ -333,6 +366,20 @@ def test_a_standstill_of_the_client_s_own_host_is_no_stall_of_the_server(start):
     assert ping_of(json.loads(stdout))[0]["count"] == 1
 
 
+def test_terminals_that_think_for_long_are_no_stall(complete):
+    thinking = {"name": "ping", "params": {"think_ns": 1500 * MS}}
+    mode = {"kind": "closed", "think_time": True}
+    result = complete(
+        workload=thinking, mode=mode, stall_timeout_ns=1 * S, ramp_up_ns=0, duration_ns=4 * S
+    )
+    assert ping_of(result)[0]["count"] > 0
+
+
+def test_a_journal_that_cannot_be_written_ends_the_run(failed):
+    assert "journal /dev/full: No space left" in failed(journal="/dev/full")["error"]
+    assert "journal /no/such/file: No such" in failed(journal="/no/such/file")["error"]
+
+
 def test_processes_start_together(start):
     at = time.time_ns() + 4 * S  # by when both are ready, also on a busy machine
     several = [start(spec_of(start_at_realtime_ns=at, ramp_up_ns=0)) for _ in range(2)]
@@ -341,6 +388,38 @@ def test_processes_start_together(start):
     offsets = [r["clock"]["realtime_ns"] - r["clock"]["monotonic_ns"] for r in results]
     # Both mean the same moment, as far as the wall clock was not set in between.
     assert abs((begins[0] + offsets[0]) - (begins[1] + offsets[1])) < 100 * MS
+
+
+def test_a_result_that_cannot_be_written_is_a_failure(start):
+    with Path("/dev/full").open("w") as full:
+        process = start(spec_of(duration_ns=100 * MS), stdout=full)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "cannot write the result: No space left" in stderr
+
+
+def test_a_result_behind_progress_on_one_pipe_waits_for_its_reader(loadgen_build):
+    """As on a client host. Progress never waits, and both are ends of one open file."""
+    reader, writer = os.pipe()
+    capacity = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    spec = spec_of(duration_ns=300 * MS, ramp_up_ns=0, series_interval_ns=1 * MS)
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", 'exec "$0" - 3>&1', loadgen_build / "loadgen"],
+        stdin=subprocess.PIPE, stdout=writer,
+    )  # fmt: skip
+    os.close(writer)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(spec).encode())
+    process.stdin.close()
+    with pytest.raises(subprocess.TimeoutExpired):  # nobody reads yet
+        process.wait(timeout=2)
+    with os.fdopen(reader, "rb") as output:
+        lines = output.read().splitlines()
+    assert process.wait(PATIENCE_S) == 0
+    *progress, result = map(json.loads, lines)
+    assert len(lines[-1]) > capacity
+    assert progress[0]["event"] == "connected"
+    schemas.validate(result, "loadgen-result", "loadgen's result")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -371,3 +450,18 @@ def test_a_spec_that_cannot_be_run_is_a_usage_error(start, spec, key):
     stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, stdout) == (2, "")
     assert stderr.startswith(f"loadgen: {key}: ")
+
+
+def test_connections_stay_until_stdin_ends(loadgen_build):
+    """What a server's process has used up can be asked for only as long as it is there."""
+    process = subprocess.Popen(
+        [loadgen_build / "loadgen", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin
+    process.stdin.write(json.dumps(spec_of(duration_ns=100 * MS, ramp_up_ns=0)))
+    process.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2)
+    stdout, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert json.loads(stdout)["status"] == "complete"

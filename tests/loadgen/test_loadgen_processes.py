@@ -250,6 +250,13 @@ def test_processes_with_a_rate_have_one_queue(clients):
     assert present(result.offered).backlog_end < 15
 
 
+def test_a_failure_has_the_servers_words_and_ends_the_others(clients):
+    first, second = split(FOR_EVER, 2)
+    with pytest.raises(RunFailed, match="08006: the stub has gone away"):
+        drive([first, replace(second, connection={"lose_after": 20})], clients)
+    assert loadgens() == []
+
+
 def test_a_client_that_is_killed_is_a_failure(clients):
     def kill():
         for client in loadgens():

@@ -133,6 +133,25 @@ def test_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
         assert order["all_local"] == str(int(at_home))
 
 
+def test_items_of_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
+    """NURand items; in one order of a hundred the last one, and only that, is unused."""
+    calls, result = asked
+    used: list[int] = []
+    rolled_back = 0
+    for order in calls["new_order"]:
+        *items, last = listed(order, "item_ids")
+        used += items
+        if order["rollback"] == "1":
+            rolled_back += 1
+            assert last > 100_000
+        else:
+            used.append(last)
+    assert_nurand(np.array(used), 8191, 1, 100_000, result["notes"]["c_run"]["ol_i_id"])
+    assert_share(rolled_back, len(calls["new_order"]), 0.01)
+    [operation] = [o for o in result["operations"] if o["type"] == "new_order"]
+    assert operation["rolled_back"] == rolled_back
+
+
 def test_one_line_in_a_hundred_is_supplied_from_elsewhere(
     asked: tuple[Calls, dict[str, Any]],
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributions import assert_nurand, assert_uniform
+from distributions import CHANCE, assert_nurand, assert_uniform
 from scipy import stats
 
 Loadgen = Callable[[dict[str, Any]], dict[str, Any]]
@@ -167,6 +167,15 @@ def test_stock(tables: dict[str, Table]) -> None:
         assert set(stock[counter]) == {"0"}
     assert_strings(stock["s_data"], 26, 50)
     assert_original(stock["s_data"], stock["s_w_id"])
+
+
+def test_no_character_is_favoured(tables: dict[str, Table]) -> None:
+    text = "".join(tables["stock"]["s_dist_03"])
+    codes = np.frombuffer(text.encode("ascii"), np.uint8).reshape(-1, 24)
+    for place in (0, 9, 10, 23):  # within draws, at their ends
+        _, counts = np.unique(codes[:, place], return_counts=True)
+        assert len(counts) == 62
+        assert stats.chisquare(counts).pvalue > CHANCE
 
 
 @pytest.mark.parametrize(

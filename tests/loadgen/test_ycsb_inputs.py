@@ -146,6 +146,17 @@ def test_processes_insert_each_key_once(loadgen_build: Path, tmp_path: Path) -> 
     assert both.window().operations["insert"].count == 8000
 
 
+def test_a_merged_series_ends_with_the_longest(store: Store) -> None:
+    short = store.run(READ_ONLY, operations=100, series_interval_ns=1 * MS)
+    long = store.run(READ_ONLY, series_interval_ns=1 * MS)
+    none, last = ({"monotonic_ns": 2**62, "counts": {"read": n}} for n in (0, 7))
+    long["series"] += [none] * len(short["series"]) + [last]  # whichever was interrupted
+    long["clock"], long["started_monotonic_ns"] = short["clock"], short["started_monotonic_ns"]
+    series = merged([LoadgenResult.from_json(one) for one in (short, long)]).series
+    assert (series[-1].monotonic_ns, series[-1].counts) == tuple(last.values())
+    assert sum(one.counts["read"] for one in series) == 4107
+
+
 def test_merged_latencies_are_of_the_operations_of_all(store: Store) -> None:
     several = [store.run(READ_ONLY, operations=count, series_interval_ns=1 * MS)
                for count in (100, 4000)]  # fmt: skip

@@ -39,6 +39,13 @@ def test_all_that_was_loaded_is_read_back(store: Store) -> None:
     assert store.verified() == WHOLE
 
 
+def test_a_part_of_the_records_can_be_loaded(empty: Store) -> None:
+    part: dict[str, Any] = {"insertstart": 500, "insertcount": 700}
+    assert empty.load(**part)["rows"] == {"usertable": 700}
+    assert empty.verified(**part) == {**WHOLE, "records": 700, "expected": 700}
+    assert empty.verified()["missing"] == RECORDS - 700
+
+
 def test_the_same_seed_loads_the_same_whatever_the_threads(empty: Store) -> None:
     empty.load()
     first = empty.records()

@@ -73,6 +73,13 @@ def test_a_module_that_was_reset_or_is_gone_has_no_figures(last: str) -> None:
     assert monitor.metrics() == []
 
 
+def test_a_phase_without_writes_has_no_ratio() -> None:
+    monitor = DimmMediaMonitor(MonitorContext(), lambda: printed(100, 50), idle_s=0)
+    monitor.start()
+    monitor.stop()
+    assert "phase_effective_write_ratio" not in {metric.name for metric in monitor.metrics()}
+
+
 # CXL -----------------------------------------------------------------------------
 
 

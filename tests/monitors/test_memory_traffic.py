@@ -209,6 +209,25 @@ def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(
     assert counts[-1] >= pages * 64  # since it was opened: the first sample may hold some already
 
 
+@as_root
+def test_a_counter_that_cannot_be_opened_leaves_out_all_of_them(two_sockets: Sysfs) -> None:
+    two_sockets.pmu("uncore_imc_1", 4095, "0")
+    two_sockets.event("uncore_imc_1", "cas_count_read", "event=0x04")
+    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel)
+    warning = traffic.preflight()
+    assert warning and warning.context.startswith("uncore_imc_1/cas_count_read/ on")
+    with started(traffic):
+        assert traffic.totals() == {}
+
+
+def test_a_host_without_such_counters_says_so_and_invents_nothing(sysfs: Sysfs) -> None:
+    traffic = MemoryTraffic(MonitorContext(), sysfs.kernel)
+    warning = traffic.preflight()
+    assert warning and warning.code == "memory-traffic-not-counted"
+    with started(traffic):
+        assert traffic.totals() == {}
+
+
 def test_bandwidth_is_bytes_over_the_query_s_own_time() -> None:
     found = bandwidths({"dram_read_bytes": 3e9, "cpu_ns": 5.0}, 1_500_000_000)
     assert found == {"dram_read_bytes_per_s": 2e9}

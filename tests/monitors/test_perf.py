@@ -49,6 +49,11 @@ def test_what_perf_prints_is_numbers_in_strings() -> None:
     assert cycles is None, "not supported: not 0"
 
 
+@pytest.mark.parametrize("text", ["", "Events disabled", "[]", "{", '{"event": "cycles"}', "7"])
+def test_other_lines_are_no_rows(text: str) -> None:
+    assert list(counts(text)) == []
+
+
 def test_an_event_that_shared_its_counter_is_reported(kernel: Kernel) -> None:
     row = {"interval": 1.0, "counter-value": "7.0", "event": "cycles", "pcnt-running": 62.5}
     monitor = PerfMonitor(MonitorContext(), kernel)

@@ -123,6 +123,11 @@ def test_queries_at_the_same_time_are_observed_until_the_last_ends(toy: Toy) -> 
     assert figures(one)["Toy Operations"] == 5
 
 
+def test_a_collection_that_was_never_resumed_is_an_error(toy: Toy) -> None:
+    with pytest.raises(RunFailed), toy.observing("vtune:hotspots").running():
+        pass
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_others_observe_from_their_start_to_ctrl_c(name: str, toy: Toy) -> None:
     toy.work(name, 1000)
@@ -201,6 +206,25 @@ def test_toplev_reports_nodes_below_their_thresholds_too(toy: Toy) -> None:
     with one.running():
         pass
     assert figures(one)["Frontend_Bound"] == 1.5
+
+
+@pytest.mark.parametrize("name", OBSERVERS)
+def test_missing_rights_are_an_error_with_the_program_s_words(name: str, toy: Toy) -> None:
+    (toy.folder(name) / "no-rights").touch()
+    one = toy.observing(name)
+    with pytest.raises(RunFailed) as failed:
+        with one.running():
+            one.begin()
+        one.result()  # of a program that began: perf, which toplev starts, had no rights
+    words = ("insufficient rights", "elevated privileges", "is limited", "CAP_BPF")
+    assert any(one in failed.value.context for one in words)
+
+
+def test_a_result_that_was_not_collected_is_an_error(toy: Toy) -> None:
+    one = toy.observing("vtune:hotspots")
+    one.tree.mkdir(parents=True)
+    with pytest.raises(RunFailed):
+        one.result()
 
 
 def test_settings_that_a_killed_program_has_changed_are_put_back(

@@ -92,11 +92,38 @@ def test_the_others_leave_out_what_was_not_counted() -> None:
     ]
 
 
+def test_bpftrace_s_own_maps_are_no_figures() -> None:
+    """Of calls under way when it ended."""
+    maps = {"@file": {"17": 1}, "@function": {"17": "vfs_read"}}
+    line = json.dumps({"type": "map", "data": maps})
+    assert bpftrace.parse(f"{BPFTRACE}\n{line}") == bpftrace.parse(BPFTRACE)
+
+
+def test_a_full_map_of_bpftrace_is_an_error() -> None:
+    """It leaves out further files without a message."""
+    files = {f"x,{i},vfs_read": 1 for i in range(bpftrace.MOST_KEYS)}
+    with pytest.raises(ValueError, match="left out"):
+        bpftrace.parse(json.dumps({"type": "map", "data": {"@calls": files}}))
+
+
+def test_a_path_that_repeats_is_numbered() -> None:
+    (observer, *_) = vtune.OBSERVERS
+    found = metrics(observer, [Figure(("a", "b"), 1), Figure(("a", "b"), 2)])
+    assert [one.labels["path"] for one in found] == ["a / b", "a / b #2"]
+
+
 def test_names_of_files_cannot_break_what_is_stored() -> None:
     (observer,) = bpftrace.OBSERVERS
     line = json.dumps({"type": "map", "data": {"@calls": {"x,\ud800\n\x1b[31m,vfs_read": 1}}})
     (one,) = metrics(observer, bpftrace.parse(line))
     assert one.labels["path"] == "calls / x / ???[31m / vfs_read"
+
+
+@pytest.mark.parametrize(("parse", "text"), SHAPES)
+def test_another_format_is_an_error(parse: Callable[[str], list[Figure]], text: str) -> None:
+    for wrong in ("", "Error: no data", text.replace(",", "\t").replace("@calls", "x")):
+        with pytest.raises(ValueError, match=r"\w"):
+            parse(wrong)
 
 
 @pytest.mark.parametrize(("parse", "text"), SHAPES)

@@ -26,6 +26,8 @@ from tierbench.record import Record
 from tierbench.run import Consent, confirmation
 from tierbench.state import Place
 
+APPDIRECT = DesiredState("appdirect")
+
 REGION0 = DesiredState("appdirect", regions=("region0",))
 SECTOR1 = DesiredState("sector", regions=("region1",))
 
@@ -165,6 +167,18 @@ def test_leaving_system_ram_offlines_its_memory_before_anything_else() -> None:
     assert to_device.destroys == ()
 
 
+def test_a_region_without_labels_is_named_with_what_labels_would_cost() -> None:
+    changes = plan_changes(state_of("blank-labels"), APPDIRECT)
+    assert changes.destroys == ("namespace0.0", "namespace1.0")
+    assert planned_steps(changes)[0] == ("write-labels", "region0")
+    assert changes.steps[0].command == (
+        "ndctl disable-region region0; ndctl init-labels -f nmem0; ndctl enable-region region0"
+    )
+    refusal = confirmation(changes, state_of("blank-labels"), Consent())
+    assert refusal is not None
+    assert refusal.object == "namespace0.0, namespace1.0"
+
+
 # Traps -----------------------------------------------------------------------------
 
 
@@ -244,6 +258,11 @@ def test_our_mounted_namespace_is_not_taken_away_under_a_mode_of_another_kind() 
     changes = plan_changes(ours(), DesiredState("sector", regions=("region0",)))
     assert "it is mounted at /mnt/pmem0" in refused(changes)["namespace0.0"]
     assert "run teardown.yml first" in changes.refusals[0].do
+
+
+def test_a_disabled_region_is_refused() -> None:
+    changes = plan_changes(state_of("fresh-labels", disabled_regions=("region0",)), REGION0)
+    assert "it is disabled" in refused(changes)["region0"]
 
 
 # Confirmation ----------------------------------------------------------------------

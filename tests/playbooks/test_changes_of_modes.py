@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from recorded import ours, planned_steps, refused, state_of, with_labels
+from recorded import optane, ours, planned_steps, refused, state_of, with_labels
 from tierbench.changes import plan_changes
 from tierbench.desired_state import DesiredState
 from tierbench.ipmctl import Goals
+from tierbench.linux import resource_table
 from tierbench.record import Record
 from tierbench.run import Consent, confirmation
 from tierbench.state import State
@@ -46,11 +47,31 @@ def test_a_goal_spares_no_ones_named_namespace() -> None:
     assert set(refused(changes)) == {"namespace1.0", "namespace1.3"}
 
 
+def test_without_modules_a_goal_is_refused_in_ipmctls_words() -> None:
+    error = "ipmctl fails (exit 1): Initialization failed. No PMem modules in the system."
+    for desired in (GOAL, DesiredState("memory-mode")):
+        changes = plan_changes(state_of("fresh-labels", goals=Goals(error)), desired)
+        assert "No PMem modules in the system" in refused(changes)["goal"]
+        assert changes.steps == ()
+
+
 def test_a_goal_of_somebody_else_that_waits_is_refused() -> None:
     changes = plan_changes(
         state_of("fresh-labels", goals=replace(IN_APP_DIRECT, pending=True)), GOAL
     )
     assert "another goal is pending, not ours" in refused(changes)["goal"]
+
+
+def test_a_goal_that_the_firmware_did_not_carry_out_is_not_asked_for_again_and_again() -> None:
+    """Recorded: Memory Mode asked for, a firmware set to 1LM, all capacity inaccessible."""
+    table = resource_table(optane("resources-not-carried-out"))
+    assert table is not None
+    goals = Goals(None, table["Volatile"][1], table["AppDirect"][1], table["Volatile"][0])
+    record = Record(requested_goal="MemoryMode=100", goal_boot="one")
+    state = state_of("fresh-labels", goals=goals, record=record, boot_id="two")
+    changes = plan_changes(state, DesiredState("memory-mode"))
+    assert "was requested and the host restarted" in refused(changes)["goal"]
+    assert "2LM" in changes.refusals[0].do
 
 
 # DRAM that stands in ---------------------------------------------------------------
@@ -82,6 +103,13 @@ def test_dram_that_we_set_aside_needs_consent_too() -> None:
     assert changes.destroys == ("namespace0.0",)
     assert changes.steps[0].command == (
         "ndctl create-namespace -f -e namespace0.0 -m fsdax -M dev -a 2M"
+    )
+
+
+def test_other_modes_leave_dram_that_stands_in_alone() -> None:
+    assert plan_changes(with_memmap(), DesiredState("appdirect")).destroys == (
+        "namespace1.0",
+        "namespace2.0",
     )
 
 

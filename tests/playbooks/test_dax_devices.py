@@ -7,6 +7,7 @@ test_listings.py), its place in sysfs the kernel's sources' (tiers/numa.py).
 
 from __future__ import annotations
 
+import os
 import pwd
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from tierbench.desired_state import DesiredState
 from tierbench.linux import dax_origin
 from tierbench.namespace_users import Content, NamespaceUsers
 from tierbench.ndctl import DaxDevice
+from tierbench.record import load_record
 from tierbench.run import Consent, Outcome
 from tierbench.state import State, read_state
 
@@ -145,6 +147,35 @@ def test_another_device_under_a_confirmed_name_is_left_alone(host: SimulatedHost
     assert host.devices["dax1.0"].mode == "devdax"
 
 
+def test_memory_of_before_stays_memory(host: SimulatedHost) -> None:
+    """CXL memory is the kernel's from its start mostly; that is nothing of ours to undo."""
+    device = host.devices["dax1.0"]
+    device.mode, device.online = "system-ram", 6
+    outcome = memory(host, Consent())
+    assert [step["do"] for step in outcome.steps] == ["online-memory"]
+    assert device.online == 8
+    assert host.teardown().steps == []
+    assert device.mode == "system-ram"
+
+
+def test_memory_that_does_not_come_back_is_told(host: SimulatedHost) -> None:
+    memory(host)
+    device = host.devices["dax1.0"]
+    device.stuck = True
+    outcome = host.teardown()
+    assert "Device or resource busy" in outcome.failures[0].why
+    assert "numastat" in outcome.failures[0].do
+    assert device.mode == "system-ram"
+    assert "dax1.0" in load_record(host.files.record).dax
+    device.stuck, device.movable = False, False
+    outcome = host.teardown()
+    assert "dax1.0: its memory is online as not movable" in refused(outcome)
+    assert "restart the host" in refused(outcome)
+    device.mode, device.online = "devdax", 0  # that restart
+    assert host.teardown().failures == []
+    assert not host.files.record.exists()
+
+
 # Whom devices belong to ------------------------------------------------------------
 
 
@@ -182,6 +213,15 @@ def test_a_device_is_given_now_and_by_a_rule(pmem: SimulatedHost) -> None:
     assert devdax(pmem).steps == []
     assert devdax(pmem, Consent(verify_only=True)).failures == []
     assert len(pmem.ran) == ran
+
+
+def test_a_device_that_is_not_theirs_any_more_deviates(pmem: SimulatedHost) -> None:
+    devdax(pmem)
+    pmem.owners[NODE] = (0, 0, 0o600)
+    seen = devdax(pmem, Consent(verify_only=True))
+    assert [step["object"] for step in seen.steps] == [NODE]
+    assert devdax(pmem).failures == []
+    assert pmem.owners[NODE] == (*NOBODY, 0o660)
 
 
 def test_nobody_named_it_is_roots_again_and_teardown_takes_the_rule(pmem: SimulatedHost) -> None:
@@ -253,6 +293,19 @@ def test_a_device_that_is_open_becomes_no_memory_whatever_is_confirmed(
     assert "to-system-ram" not in [step.do for step in changes.steps]
 
 
+@pytest.mark.parametrize("where", ["cut_at", "cut_after"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_making_memory_of_a_region_goes_on_without_consent(
+    pmem: SimulatedHost, where: str, number: int
+) -> None:
+    pmem.kill(lambda: system_ram(pmem), **{where: number})
+    outcome = system_ram(pmem)
+    assert (outcome.destroy, outcome.refusals, outcome.failures) == ([], [], [])
+    assert pmem.devices["dax0.0"].mode == "system-ram"
+    undone_by_a_restart(pmem)
+    assert system_ram(pmem).refusals == []
+
+
 @pytest.mark.parametrize("first", ["devdax", "system-ram"])
 def test_a_device_given_away_by_a_run_that_was_cut_off_is_not_taken_unasked(
     pmem: SimulatedHost, first: str
@@ -261,3 +314,13 @@ def test_a_device_given_away_by_a_run_that_was_cut_off_is_not_taken_unasked(
     pmem.kill(lambda: devdax(pmem, mode=first, owner=None), cut_after=1)
     devdax(pmem, owner=None)
     assert "namespace0.0" in refused(system_ram(pmem))
+
+
+def test_the_mode_bits_are_read_from_the_file_itself(tmp_path: Path) -> None:
+    from tierbench.commands import Commands
+
+    file = tmp_path / "node"
+    file.touch(0o640)
+    file.chmod(0o640)
+    assert Commands().owner_of(str(file)) == (os.getuid(), file.stat().st_gid, 0o640)
+    assert Commands().owner_of(str(tmp_path / "none")) is None

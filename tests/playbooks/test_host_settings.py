@@ -71,6 +71,26 @@ def test_old_values_come_back(tree: Path, record: Callable[[], settings.Record])
     assert not Path(record().path).exists()
 
 
+def test_what_ansible_s_command_line_gives_is_text(
+    tree: Path, record: Callable[[], settings.Record]
+) -> None:
+    """``-e tune_host_turbo=false`` is the word, which is no empty one."""
+    demotion = "sys/kernel/mm/numa/demotion_enabled"
+    (tree / demotion).parent.mkdir(parents=True)
+    (tree / demotion).write_text("true\n")
+    given = {"turbo": "false", "numa_balancing": "False", "memory_demotion": "off",
+             "frequency_khz": "2000000", "perf_event_paranoid": "-1"}  # fmt: skip
+    for name in ("policy2", "policy10"):
+        (tree / CPU / "cpufreq" / name / "scaling_max_freq").write_text("3900000\n")
+    missing = tune(tree, record(), **given)
+    assert missing == []
+    assert text(tree, TURBO) == "1"  # no_turbo
+    assert text(tree, NUMA) == "0"
+    assert text(tree, demotion) == "false"
+    assert text(tree, f"{CPU}/cpufreq/policy0/scaling_max_freq") == "2000000"
+    assert text(tree, "proc/sys/kernel/perf_event_paranoid") == "-1"
+
+
 @pytest.mark.parametrize(
     "requested",
     [{"turbo": "null"}, {"turbo": 2}, {"memory_demotion": ""}, {"prefetchers": "some"},

@@ -50,6 +50,12 @@ def test_one_object_of_arrays_has_namespaces_in_their_regions_and_no_seeds() -> 
     assert (devdax.chardev, devdax.chardev_mode, devdax.block) == ("dax0.0", "devdax", None)
 
 
+def test_nothing_at_all_is_no_inventory() -> None:
+    assert parse_ndctl("").regions == ()
+    with pytest.raises(ValueError):
+        parse_ndctl("Error: something else")
+
+
 class Answers(Commands):
     """Every program answers the same."""
 

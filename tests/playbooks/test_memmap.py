@@ -40,6 +40,13 @@ def test_a_boot_loader_that_was_not_told_is_told_again() -> None:
     assert planned(done) == (["reboot"], [])
 
 
+def test_a_record_of_before_that_was_kept_believes_the_running_kernel() -> None:
+    """It does not say whether the boot loader was told: the kernel has the parameter, or not."""
+    old = Record(memmap=PARAMETER)
+    assert planned(replace(before_the_restart(old), cmdline=f"quiet {PARAMETER}")) == ([], [])
+    assert planned(before_the_restart(old)) == (["set-memmap", "reboot"], [])
+
+
 # What the running kernel has -----------------------------------------------------------
 
 
@@ -68,6 +75,13 @@ def test_another_size_than_the_running_kernels_is_refused(
         assert steps == []
         assert why.startswith(words)
         assert why.endswith(f"started with {PARAMETER} ({4 * GIB} bytes from {16 * GIB} on)")
+
+
+@pytest.mark.parametrize("word", [PARAMETER, "memmap=0x100000000!0x400000000", "memmap=4096M!16G"])
+def test_the_size_that_is_there_needs_nothing_however_it_is_written(word: str) -> None:
+    builder = ChangeBuilder(started_with(word, record=word), replace(FOUR, memmap_start=16 * GIB))
+    assert plan_memmap(builder)
+    assert (builder.steps, builder.refusals, len(builder.notes)) == ([], [], 1)
 
 
 def test_a_parameter_that_somebody_gave_is_taken_and_the_other_size_told() -> None:

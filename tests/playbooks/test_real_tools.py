@@ -33,6 +33,10 @@ def make(device: Path, **desired: Any) -> None:
     assert done.rc == 0, done.words
 
 
+def test_nothing_is_known_to_be_nothing(device: Path) -> None:
+    assert probe(str(device), Commands()).empty
+
+
 def test_a_file_system_of_ours_is_told_by_its_label_and_is_aligned(device: Path) -> None:
     make(device)
     content = probe(str(device), Commands())
@@ -65,6 +69,13 @@ def test_xfs_has_the_uuid_and_the_blocks_that_it_was_given(device: Path) -> None
     assert again.rc != 0  # it has a signature
     forced = mkfs_argv(str(device), DesiredState("appdirect", filesystem="xfs"), UUID, force=True)
     assert Commands().run(forced).rc == 0
+
+
+def test_a_wiped_one_is_nothing_again(device: Path) -> None:
+    make(device)
+    done = Commands().run(["wipefs", "--all", "--quiet", str(device)])
+    assert done.rc == 0, done.words
+    assert probe(str(device), Commands()).empty
 
 
 def test_a_partition_table_and_swap_are_something(device: Path) -> None:

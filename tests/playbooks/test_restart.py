@@ -74,11 +74,26 @@ def test_what_is_not_confirmed_restarts_nothing(host: OptaneHost, consent: Conse
     assert not outcome.reboot_needed
 
 
+def test_what_is_refused_restarts_nothing(host: OptaneHost) -> None:
+    host.mounts = {"/srv": ("pmem0", "ext4", "rw")}
+    host.write_tree()
+    outcome = goal(host, CONFIRMED)
+    assert any("mounted at /srv" in each.why for each in outcome.refusals)
+    assert not outcome.reboot_needed
+
+
 def test_a_mount_that_comes_between_restarts_nothing(host: OptaneHost) -> None:
     host.after_the_plan(lambda: host.mounts.update({"/srv": ("pmem0", "ext4", "rw")}))
     outcome = goal(host, CONFIRMED)
     assert outcome.failures
     assert "namespace0.0" in host.spaces
+    assert not outcome.reboot_needed
+
+
+def test_a_goal_that_ipmctl_does_not_take_restarts_nothing(host: OptaneHost) -> None:
+    host.takes_goals = False
+    outcome = goal(host, CONFIRMED)
+    assert "Create goal configuration Error" in outcome.failures[0].why
     assert not outcome.reboot_needed
 
 

@@ -74,6 +74,12 @@ def test_vtunes_installer_runs_from_a_directory_that_nobody_else_can_write(tmp_p
     assert "changed=0" in again.stdout
 
 
+def test_another_installer_on_the_host_is_not_run(tmp_path: Path) -> None:
+    program, given = vtune(tmp_path, sha256="0" * 64)
+    assert play(tmp_path, "engines", "vtune", **given).returncode != 0
+    assert not program.exists()
+
+
 # The harness -----------------------------------------------------------------------
 
 

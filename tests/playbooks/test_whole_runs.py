@@ -47,6 +47,16 @@ def test_from_a_region_without_labels_to_a_mounted_tier(host: SimulatedHost) -> 
     assert theirs(host).data == "data"
 
 
+def test_a_second_run_changes_nothing(host: SimulatedHost) -> None:
+    provision(host)
+    before, ran = everything(host), len(host.ran)
+    again = provision(host)
+    assert (again.steps, again.changed, again.refusals, again.failures) == ([], False, [], [])
+    assert everything(host) == before
+    assert len(host.ran) == ran
+    assert provision(host, Consent(verify_only=True)).failures == []
+
+
 @pytest.mark.parametrize(
     "consent",
     [

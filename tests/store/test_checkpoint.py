@@ -129,6 +129,15 @@ sys.stdin.read()
     assert opened(directory).finished == ["q14"]
 
 
+def test_attempts_list_the_steps_that_were_finished_when_they_began(directory):
+    steps = Checkpoint.create(directory)
+    steps.begin(attempt())
+    steps.finish("rf1-1", 1)
+    steps.finish("q14", 1)
+    steps.begin(attempt())
+    assert [list(one.kept) for one in steps.attempts] == [[], ["rf1-1", "q14"]]
+
+
 # The store: which run is resumed ----------------------------------------------
 
 

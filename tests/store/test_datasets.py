@@ -95,6 +95,13 @@ def test_a_dataset_that_is_there_is_not_built_again(store):
         assert building is None
 
 
+def test_a_removal_cut_short_leaves_nothing_that_looks_complete(store):
+    dataset = build(store, "tpch-x")
+    (dataset.directory / "golden.json").unlink()
+    assert store.find("tpch-x") is None
+    assert build(store, "tpch-x", "more").size_bytes == 4
+
+
 def test_different_data_have_different_names():
     one, two = dataset_name("tpch-postgres", {"scale": 1}), dataset_name("tpch-postgres", {"a": 2})
     assert one.startswith("tpch-postgres-")
@@ -123,6 +130,14 @@ def test_data_being_built_again_are_not_removed(store):
     with store.building("tpch-x"), pytest.raises(UsageError):
         remove_datasets([dataset.directory])
     assert store.find("tpch-x") == dataset
+
+
+def test_who_waits_for_the_lock_of_data_that_are_removed_waits_for_the_one_lock(store):
+    dataset = build(store, "tpch-x")
+    lock = store.root / ".tpch-x.lock"
+    before = lock.stat().st_ino
+    remove_datasets([dataset.directory])
+    assert lock.stat().st_ino == before
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"schema": 1, "files": 7}', "[" * 100_000])

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness.errors import RunFailed, UsageError
 from harness.store import schemas
 from harness.store.documents import write_json_atomically
 from harness.store.runs import Store
+from harness.store.spec import RUN_SCHEMA, RunSpec
 
 
 def test_a_run_is_unfinished_until_its_result_is_written(tmp_path):
@@ -41,6 +43,18 @@ def test_a_result_outside_the_contract_is_never_written(tmp_path):
     with pytest.raises(UsageError, match="status"):
         writer.finish(result(writer, status="great"))
     assert store.runs() == []
+
+
+def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
+    store = Store(tmp_path)
+    assert len({store.begin(SPEC).run_id for _ in range(5)}) == 5
+
+
+def test_a_label_of_any_kind_makes_a_name_that_a_result_may_have(tmp_path):
+    spec = RunSpec("tpch", "postgres", None, {"scale": 1}, label="../Lab 3 / räck")
+    writer = Store(tmp_path).begin(spec)
+    assert writer.directory.parent == tmp_path / "runs"
+    writer.finish(replace(result(writer), spec=spec))
 
 
 def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_refused(tmp_path):
@@ -70,6 +84,16 @@ def test_one_unreadable_run_is_skipped_with_its_remedy(tmp_path, file, damage, c
     assert f"harness runs rm {bad.run_id}" in warning
     store.remove(store.directory(bad.run_id))
     assert not bad.directory.exists()
+
+
+def test_a_run_of_another_schema_version_is_skipped(tmp_path, capsys):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    writer.finish(result(writer))
+    path = writer.directory / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": RUN_SCHEMA - 1}))
+    assert store.runs() == []
+    assert writer.run_id in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "20", "../results"])

@@ -12,6 +12,7 @@ import pytest
 from example_run import SPEC, result
 
 from harness.errors import UsageError
+from harness.store import transfer
 from harness.store.runs import Store
 from harness.store.transfer import import_archive
 
@@ -136,3 +137,12 @@ def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(
         import_archive(archive, here, limit_bytes=1_000_000)
     assert "--max-size" in refused.value.hint
     assert files_of(here) == ["runs"]
+
+
+def test_what_an_archive_may_unpack_to_follows_its_size(
+    tmp_path: Path, here: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_LIMIT_BYTES", 1000)
+    with pytest.raises(UsageError) as refused:
+        import_archive(zeros(tmp_path, ("run/zeros.json", 3_000_000)), here)
+    assert "--max-size" in refused.value.hint

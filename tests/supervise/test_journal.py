@@ -235,6 +235,12 @@ def test_a_note_cut_off_by_a_full_disk_spoils_no_other(journal, state, tmp_path)
     assert not other.exists()
 
 
+def test_a_living_harness_is_not_recovered(journal, state, tmp_path):
+    work = journal.register_directory(tmp_path / "work")
+    assert recover(state) == []
+    assert work.exists()
+
+
 # Recovery ----------------------------------------------------------------------------
 
 
@@ -274,6 +280,13 @@ def test_the_journal_of_another_host_is_left_to_it(journal, state, tmp_path):
     rewritten(path, **here)
     assert recover(state)[0].failures == ()
     assert not work.exists()
+
+
+def test_a_supervisor_that_does_not_finish_is_named(journal, state):
+    """The next measurement would run next to what it has not ended."""
+    rewritten(journal.path, pid=2**22 - 1)  # the journal is still locked
+    with pytest.raises(UsageError):
+        recover(state, wait_s=0)
 
 
 def test_a_host_waits_for_no_harness_of_another(journal, state):
@@ -316,6 +329,20 @@ def test_of_a_damaged_journal_the_rest_is_undone_and_the_damage_reported(
     assert [work.exists() for work in works] == [line == 3, line == 7]
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"kind": "setting", "seq": 1, "path": "/proc/sys/vm/swappiness"},
+        {"kind": "setting", "seq": 1, "path": "/proc/sys/vm/swappiness", "value": 60},
+        {"kind": "made", "of": 1, "inode": 2},
+    ],
+)
+def test_an_entry_that_lacks_a_member_is_damage(journal, state, entry):
+    path = left_by(journal)
+    appended(path, entry)
+    assert f"{path} is damaged" in recover(state)[0].failures[0]
+
+
 def test_what_is_no_journal_blocks_no_other(journal, state, tmp_path):
     work = journal.register_directory(tmp_path / "work")
     left_by(journal)
@@ -325,6 +352,11 @@ def test_what_is_no_journal_blocks_no_other(journal, state, tmp_path):
     found = {recovery.owner: recovery.failures for recovery in recover(state, wait_s=0)}
     assert not work.exists()
     assert all(found[name] for name in ("0-folder", "0-noise", "0-fifo"))
+
+
+def test_what_a_newer_release_has_noted_is_not_guessed_at(journal, state):
+    appended(left_by(journal), {"kind": "namespace", "seq": 1, "name": "namespace0.0"})
+    assert "made by a newer release" in recover(state)[0].failures[0]
 
 
 def test_others_may_not_write_what_we_undo(tmp_path):

@@ -75,6 +75,15 @@ def test_the_environment_is_small_and_its_locale_fixed(monkeypatch):
     assert variables["LC_ALL"] == "C.UTF-8"
 
 
+def test_clients_of_registries_have_the_proxies_and_no_more(monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://index")
+    found = programs.network_environment()
+    assert found["HTTPS_PROXY"] == "http://proxy" and found["PIP_INDEX_URL"] == "http://index"
+    assert "PGPASSWORD" not in found
+
+
 @pytest.mark.parametrize("way", ["start", "run"])
 def test_a_program_dies_with_the_harness(harness_program, way):
     """Also one that has become another user, which clears what was requested before."""

@@ -65,6 +65,17 @@ def test_what_is_found_is_killed_although_the_time_is_over(sleeper):
     assert sleeper.wait(PATIENCE_S) == -signal.SIGKILL
 
 
+def test_a_name_with_parentheses_does_not_confuse(tmp_path):
+    program = tmp_path / ") R 1 (x"
+    program.symlink_to("/bin/sleep")
+    process = subprocess.Popen([program, "1000"])
+    try:
+        assert present(process_stat(process.pid)).parent == os.getpid()
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_descendants_are_found_at_every_depth():
     process = subprocess.Popen(["sh", "-c", "sh -c 'sleep 1000; :' & wait"], start_new_session=True)
     try:

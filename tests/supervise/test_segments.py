@@ -90,6 +90,23 @@ def test_what_the_supervisor_must_kill_at_its_end_leaves_no_shared_memory(tmp_pa
     assert eventually(lambda: not posix.exists() and number not in _sysv())
 
 
+#: Stopped where a server is between making its segments and mapping them.
+EARLY_MAKER = """
+import _posixshmem, ctypes, os, time
+name = f"tierbench-test-{os.getpid()}"
+_posixshmem.shm_open("/" + name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
+print(name, ctypes.CDLL(None).shmget(0, 4096, 0o600 | 0o1000), flush=True)
+time.sleep(1000)
+"""
+
+
+def test_segments_that_are_made_and_not_yet_mapped_go_as_well(tmp_path):
+    with Supervisor(tmp_path / "state") as supervisor:
+        process = supervisor.spawn([sys.executable, "-c", EARLY_MAKER], pipes=True)
+        posix, number = _made(process)
+    assert eventually(lambda: not posix.exists() and number not in _sysv())
+
+
 def test_a_server_killed_by_another_process_leaves_none_once_its_client_was_started(supervisor):
     """Dead, it maps nothing any more: what it had was seen when the next process began."""
     server = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)

@@ -105,6 +105,11 @@ def test_memory_policy_holds_from_the_first_page(supervisor):
     assert "default" not in maps
 
 
+def test_an_impossible_memory_policy_is_an_error(supervisor):
+    with pytest.raises(RunFailed, match=r"memory policy.*set_mempolicy\(bind, nodes 63\)"):
+        supervisor.spawn(["true"], memory=MemoryPolicy("bind", (63,)))
+
+
 # What cannot be started ---------------------------------------------------------
 
 

@@ -216,3 +216,10 @@ def test_every_work_directory_is_made_by_the_helper():
         for function in made_directories(ast.parse(source))
     }
     assert found == set().union(*ALLOWED.values())
+
+
+def test_what_makes_a_directory_is_found():
+    for call in ("path.mkdir()", "os.makedirs(path)", "tempfile.mkdtemp()"):
+        assert list(made_directories(ast.parse(f"def start():\n    {call}"))) == ["start"]
+    for line in ("import tempfile", "from tempfile import mkdtemp"):
+        assert list(made_directories(ast.parse(line))) == ["import tempfile"]

@@ -106,6 +106,12 @@ def test_emulation_does_not_follow_another_user_s_link(tmp_path: Path) -> None:
         emulate(f"pmem={link}", {})
 
 
+def test_a_real_tier_is_not_emulated() -> None:
+    real = {"ram": find_tiers()["ssd"]}
+    with pytest.raises(UsageError, match="a real tier has the name 'ram'"):
+        emulate("ram", real)
+
+
 def test_probing_needs_the_standard_library_alone() -> None:
     """The test machine's own Python runs it (tests/vm/guest_probe.py)."""
     root = str(Path(harness.__file__).parents[1])

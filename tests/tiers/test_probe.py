@@ -137,6 +137,11 @@ def test_recorded_directories(
     assert (facts.kind, facts.namespace_mode) == (kind, mode)
 
 
+def test_recorded_eadr_platform(nvdimms: RecordedKernel) -> None:
+    assert facts_of_directory("/mnt/ext4-dax", nvdimms).persistence_domain == "cpu_cache"
+    assert [region.name for region in regions(nvdimms)] == ["region0", "region1"]
+
+
 def test_recorded_dax_devices_have_their_namespace_and_driver(nvdimms: RecordedKernel) -> None:
     mapped = facts_of_devdax("/dev/dax1.4", nvdimms)
     assert (mapped.namespace, mapped.dax) == ("namespace1.4", True)

@@ -83,6 +83,14 @@ def test_free_space_is_that_of_now_and_of_the_nearest_existing_directory(tmp_pat
         check_space([(not_yet, "data", 1 << 60)])
 
 
+def test_memory_of_this_process_is_counted_by_node() -> None:
+    block = bytearray(32 << 20)
+    found = residency([os.getpid()])
+    assert found.total_bytes >= len(block)
+    assert found.fraction_on(found.anonymous) == 1.0
+    assert residency([]).fraction_on([0]) is None
+
+
 # Residency ------------------------------------------------------------------------------
 
 

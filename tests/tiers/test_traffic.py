@@ -105,6 +105,19 @@ def test_requests_under_way_are_waited_for(tmp_path: Path):
     assert TierTraffic([], tree).settle(limit_s=0)
 
 
+def test_a_device_that_stands_still_is_waited_for_longer(tmp_path: Path):
+    class Still(Busy):
+        looks = 0
+
+        def look(self) -> None:
+            self.looks += 1
+            if self.looks > 500:
+                super().look()
+
+    assert traffic_of(Still(tmp_path)).settle(0, limit_s=0.2, still_s=3600)
+    assert not traffic_of(Still(tmp_path / "again")).settle(0, limit_s=0.2, still_s=0.05)
+
+
 def test_a_tmpfs_and_dax_have_no_count(here: Tier):
     facts = facts_of_directory("/dev/shm")
     assert facts.kind == "tmpfs"
@@ -134,6 +147,12 @@ def test_tiers_on_one_device_have_one_count_with_both_names(tmp_path: Path):
         "tier_read_bytes[tier=log+ssd]": 512000,
         "tier_write_bytes[tier=log+ssd]": 1024000,
     }
+
+
+def test_a_tier_named_twice_is_counted_once(tmp_path: Path):
+    disk(tmp_path, "8:0", "sda", 1000, 2000)
+    one = tier("ssd", filesystem_id="8:0")
+    assert TierTraffic([one, one], Kernel(tmp_path)).read()["tier_read_bytes[tier=ssd]"] == 512000
 
 
 def test_a_device_that_does_not_count_is_no_zero(tmp_path: Path):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorded_kernel import RecordedKernel, load
+from recorded_kernel import RecordedKernel, load, write
 
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.tiers.diagnostics import describe, remedy
+from harness.tiers.discovery import discover
+from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.verify import mark_emulated, verify
@@ -79,6 +81,10 @@ def test_an_optane_ssd_is_a_disk_and_a_disk_is_no_pmem() -> None:
     assert pmem.claim.emulates == "pmem"
 
 
+def test_a_default_tier_that_lies_in_memory_stands_in_for_a_disk() -> None:
+    assert discover(Path("/dev/shm/not-yet"))["ssd"].claim.emulates == "ssd"
+
+
 def test_a_user_who_may_not_enter_is_found_beforehand(tmp_path: Path) -> None:
     kind = facts_of_directory(tmp_path).kind
     closed = tmp_path / "closed"
@@ -104,6 +110,13 @@ def test_numa_claims(nvdimms: RecordedKernel) -> None:
     ):
         with pytest.raises(UsageError, match=found):
             verify(claim, kernel=nvdimms)
+
+
+def test_a_node_without_memory_is_refused(tmp_path: Path) -> None:
+    """An invented tree: a node that is online but empty, as before daxctl online-memory."""
+    write(tmp_path, "/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal: 0 kB")
+    with pytest.raises(UsageError, match="node 1 has no memory"):
+        verify(TierClaim("far", "numa", nodes=(1,)), kernel=Kernel(tmp_path))
 
 
 def test_devdax_claims(nvdimms: RecordedKernel) -> None:
