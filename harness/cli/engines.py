@@ -12,6 +12,7 @@ from harness.cli.common import JsonOption, QuietOption, available, key_values, p
 from harness.errors import RunFailed
 from harness.progress import progress_on_stderr
 from harness.store import verified
+from harness.store.documents import as_json
 from harness.terminal import print_table, say
 
 app = typer.Typer(help="List engines; install pinned versions.", no_args_is_help=True)
@@ -118,13 +119,13 @@ def verify(
                 print(result, flush=True)
     failed = sum(one.result == "failed" for one in found)
     if not failed:
-        verified.record(name, version, [one.to_json() for one in found])
+        verified.record(name, version, as_json(found))
     if json_:
         print_json(
             {
                 "engine": name,
                 "version": version.version,
-                "checks": [one.to_json() for one in found],
+                "checks": as_json(found),
             }
         )
     else:

@@ -16,6 +16,7 @@ from harness.host.confounders import TUNED, uncontrolled
 from harness.progress import progress_on_stderr
 from harness.provision.modes import MODES, Action, Mode, find_mode, playbook_for
 from harness.provision.playbook import HostOutcome, PlaybookRun, run_playbook
+from harness.store.documents import as_json
 from harness.store.spec import JsonObject
 from harness.terminal import print_table, say
 from harness.yamlfile import parse_yaml
@@ -167,7 +168,7 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
                 "mode": mode,
                 "playbook": request.playbook,
                 "dry_run": request.check,
-                "hosts": [outcome.to_json() for outcome in outcomes],
+                "hosts": as_json(outcomes),
                 "not_set": [one.to_json() for one in others],
                 "error": error.to_json() if error else None,
             }

@@ -13,6 +13,7 @@ from harness.cli.common import JsonOption, QuietOption, print_json
 from harness.errors import UsageError
 from harness.progress import Progress, progress_on_stderr
 from harness.selftest import Case, results
+from harness.store.documents import as_json
 from harness.terminal import say
 
 _GROUPS = ("statistics", "faults", "effects")
@@ -44,7 +45,7 @@ def selftest(
     failed = sum(not one.passed for one in found)
     passed = len(found) - failed
     if json_:
-        cases = [one.to_json() for one in found]
+        cases = as_json(found)
         print_json({"selftest": {"passed": passed, "failed": failed, "cases": cases}})
     else:
         say(f"{passed} passed, {failed} failed")

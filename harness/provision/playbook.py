@@ -55,10 +55,6 @@ class HostOutcome:
         """Whether the host was changed; with check, whether it would be."""
         return bool(self.provisioning.get("changed"))
 
-    def to_json(self) -> dict[str, Any]:
-        """As ``harness host --json`` prints it."""
-        return {"host": self.host, "provisioning": self.provisioning, "failures": self.failures}
-
 
 def playbooks_folder() -> Path:
     """Return the folder of the playbooks; UsageError where this installation has none."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import comb
-from typing import Any, Literal
+from typing import Literal
 
 from harness.errors import HarnessError, interruption
 
@@ -55,10 +55,6 @@ class Result:
         """Its line."""
         status = "FAILED" if self.result == "failed" else self.result
         return f"{status}  {self.name}: {self.detail} ({self.duration_ns / 1e9:.1f} s)"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return its name, result, detail and duration_ns, for ``--json``."""
-        return asdict(self)
 
 
 def results(cases: Iterable[Case]) -> Iterator[Result]:

@@ -30,7 +30,7 @@ from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress, SilentProgress
 from harness.store import schemas
-from harness.store.documents import from_members, members, write_json_atomically
+from harness.store.documents import from_members, set_members, write_json_atomically
 from harness.store.spec import JsonObject, content_hash
 from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import (
@@ -64,7 +64,7 @@ class FileRecord:
     link: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value is not None}
+        return set_members(self)
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,7 @@ class DatasetRecord:
     load_retries: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        document = {n: value for n, value in members(self).items() if value is not None}
-        return {"schema": 1, **document}
+        return {"schema": 1, **set_members(self)}
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class DatasetName:
     load_retries: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value is not None}
+        return set_members(self)
 
 
 @lru_cache(maxsize=8)  # a run reads its dataset's several times

@@ -34,6 +34,11 @@ def members(value: Any) -> dict[str, Any]:
     return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
 
 
+def set_members(value: Any) -> dict[str, Any]:
+    """Return :func:`members` without those that are None."""
+    return {name: one for name, one in members(value).items() if one is not None}
+
+
 def as_json(value: Any) -> Any:
     """Return a value of dataclasses, mappings and sequences as JSON."""
     if hasattr(value, "to_json"):

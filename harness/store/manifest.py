@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.store.datasets import DatasetName
-from harness.store.documents import from_members, members
+from harness.store.documents import members
 from harness.store.spec import RUN_SCHEMA, JsonObject, RunSpec
 from harness.tiers.linux.model import TierRecord
 
@@ -65,7 +65,3 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": RUN_SCHEMA, **members(self)}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Manifest:
-        return from_members(cls, document)

@@ -109,7 +109,7 @@ class StoredRun:
     @cached_property
     def manifest(self) -> Manifest | None:
         """What manifest.json says; None where the run failed before it was known."""
-        return Manifest.from_json(self.manifest_document) if self.manifest_document else None
+        return from_members(Manifest, self.manifest_document) if self.manifest_document else None
 
     @property
     def tiers(self) -> Sequence[TierRecord]:

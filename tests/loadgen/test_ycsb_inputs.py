@@ -24,6 +24,7 @@ from ycsb_store import (
 
 from harness import hdr
 from harness.drivers.loadgen.result import LoadgenResult, merged
+from harness.store.documents import from_members
 
 # How much of what ----------------------------------------------------------------
 
@@ -141,7 +142,7 @@ def test_processes_insert_each_key_once(loadgen_build: Path, tmp_path: Path) -> 
     assert max(result["inserted"] for result in results) == 8000
     for result in results:  # they are not timed here: as if they had run together
         result["clock"], result["started_monotonic_ns"] = results[0]["clock"], 0
-    both = merged([LoadgenResult.from_json(result) for result in results])
+    both = merged([from_members(LoadgenResult, result) for result in results])
     assert (both.inserted, both.inserts_begun) == (8000, 8000)
     assert both.window().operations["insert"].count == 8000
 
@@ -152,7 +153,7 @@ def test_a_merged_series_ends_with_the_longest(store: Store) -> None:
     none, last = ({"monotonic_ns": 2**62, "counts": {"read": n}} for n in (0, 7))
     long["series"] += [none] * len(short["series"]) + [last]  # whichever was interrupted
     long["clock"], long["started_monotonic_ns"] = short["clock"], short["started_monotonic_ns"]
-    series = merged([LoadgenResult.from_json(one) for one in (short, long)]).series
+    series = merged([from_members(LoadgenResult, one) for one in (short, long)]).series
     assert (series[-1].monotonic_ns, series[-1].counts) == tuple(last.values())
     assert sum(one.counts["read"] for one in series) == 4107
 
@@ -162,7 +163,7 @@ def test_merged_latencies_are_of_the_operations_of_all(store: Store) -> None:
                for count in (100, 4000)]  # fmt: skip
     for one in several:
         one["clock"], one["started_monotonic_ns"] = several[0]["clock"], 0
-    both = merged([LoadgenResult.from_json(one) for one in several])
+    both = merged([from_members(LoadgenResult, one) for one in several])
     for point, latencies in zip(both.series, both.latencies, strict=True):
         histograms = {name: hdr.decode(text).total for name, text in latencies.hdr.items()}
         assert histograms == {name: n for name, n in point.counts.items() if n}

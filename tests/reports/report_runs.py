@@ -23,7 +23,7 @@ from harness import hdr
 from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
 from harness.store import schemas
-from harness.store.documents import write_json_atomically
+from harness.store.documents import from_members, write_json_atomically
 from harness.store.manifest import Manifest
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
@@ -91,7 +91,7 @@ def write(root: Path, case: Case) -> StoredRun:
     spec = RunSpec(**(document | case.spec_changes))
     writer = Store(root).begin(spec)
     manifest = _merged(_manifest(writer.run_id, spec, case), case.manifest_changes)
-    writer.write_manifest(Manifest.from_json(manifest))
+    writer.write_manifest(from_members(Manifest, manifest))
     checks = [
         {"name": "answer", "status": "passed", "detail": "", "labels": {"query": str(q)}}
         for q in case.queries

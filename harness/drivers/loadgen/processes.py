@@ -197,7 +197,7 @@ class _Client:
             failure = StalledError if status == "stalled" else RunFailed
             raise failure(_PROBLEM, document.get("error") or self._failure(code))
         schemas.validate(document, "loadgen-result", "loadgen's result")
-        return LoadgenResult.from_json(document)
+        return from_members(LoadgenResult, document)
 
     def release(self) -> None:
         """Let the client end: it keeps its connections until its stdin ends."""

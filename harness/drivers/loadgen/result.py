@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from harness import hdr
 from harness.drivers.result import DriverResult, Operation, latency_percentiles
 from harness.errors import RunFailed
-from harness.store.documents import from_members
 from harness.store.points import SeriesPoint
 from harness.store.spec import JsonObject
 
@@ -120,10 +119,6 @@ class LoadgenResult:
     # Of a load, and of a verification:
     rows: Mapping[str, int] = field(default_factory=dict)
     verified: Verified | None = None
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> LoadgenResult:
-        return from_members(cls, document)
 
     def window(self) -> DriverResult:
         """Return the measured window."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.store.documents import members
+from harness.store.documents import set_members
 from harness.store.spec import JsonObject
 
 
@@ -25,7 +25,7 @@ class Mode:
     processes: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "closed" if self.rate_per_s is None else "open", **_set(members(self))}
+        return {"kind": "closed" if self.rate_per_s is None else "open", **set_members(self)}
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,9 @@ class LoadgenSpec:
     shared: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        document = _set(members(self))
+        document = set_members(self)
         work = {"name": document.pop("workload"), "params": document.pop("params")}
         return {"schema": 1, **document, "workload": work}
-
-
-def _set(document: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in document.items() if value is not None}
 
 
 def split(spec: LoadgenSpec, processes: int) -> list[LoadgenSpec]:
