@@ -2,7 +2,7 @@
 
 ``energy_j[zone=package]`` sums over sockets; ``energy_j[zone=dram]``, where it is counted, is not
 in it. It is the host's: idle power and other programs are in it, and neither disks nor PMem
-beyond what the processor reports. Linux's counters begin anew at ``max_energy_range_uj``, after
+beyond what the processor reports. Linux's counters restart at ``max_energy_range_uj``, after
 minutes under full load, so they are added up once a second.
 """
 
@@ -78,7 +78,7 @@ class EnergyMonitor(SampledMonitor):
         if (now := self._read(zone)) is None:
             return False
         spent = now - self._last.get(zone, now)
-        if spent < 0:  # it began anew
+        if spent < 0:  # it restarted at its maximum
             spent += self._kernel.read_int(f"{_ZONES}/{zone}/max_energy_range_uj") or 0
         self._last[zone] = now
         self._spent_uj[zone] = self._spent_uj.get(zone, 0) + max(0, spent)

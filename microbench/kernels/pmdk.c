@@ -14,7 +14,7 @@
  *
  * Every thread has a pool of its own: a file in the target's directory as large as its part of the
  * range, removed as soon as it is open. Where the target is not mapped with MAP_SYNC, PMDK would
- * msync(2); it is told to flush instead (PMEM_IS_PMEM_FORCE), and nothing is durable.
+ * msync(2); it is set to flush instead (PMEM_IS_PMEM_FORCE), and nothing is durable.
  */
 #include "clock.h"
 #include "kernel.h"
