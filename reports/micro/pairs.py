@@ -14,7 +14,7 @@ from typing import Any
 from harness.units import counted, format_bytes
 from reports.formatting import significant
 from reports.micro.points import NAMES, NEAR_NODES, Device, Point, best, main_memory
-from reports.micro.questions import FOLLOW, beyond_caches, largest
+from reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest
 from reports.sequences import grouped
 from reports.statistics import Missing, Ratio
 from reports.trials import best_first, tested, tested_points
@@ -112,7 +112,7 @@ class PairQuery:
     def points(self, device: Device, side: Having) -> list[Point]:
         """Those of one side, beyond the caches; of near accesses alone unless a label says."""
         labels = {"job": "", "numa": NEAR_NODES, **self.labels, **side}
-        points = beyond_caches(device, filter(self.where, device.select(self.metric, **labels)))
+        points = uncached(device, filter(self.where, device.select(self.metric, **labels)))
         return points if self.threads is None else with_threads(points, self.threads)
 
     def _ratios(self, name: str, held: Sequence[Pair], apart: Sequence[str]) -> list[PointRatio]:
@@ -147,6 +147,16 @@ def clear(points: Sequence[Point]) -> Sequence[Point]:
 def one_experiment(points: Iterable[Point], *varied: str) -> Sequence[Point]:
     """Those of the largest experiment that varies these labels, each of its own labels."""
     return clear(largest(points, *varied))
+
+
+def uncached(device: Device, points: Iterable[Point]) -> list[Point]:
+    """Those beyond the caches; UnderivedError where only others were measured."""
+    measured = list(points)
+    found = beyond_caches(device, measured)
+    if measured and not found:
+        least = format_bytes(CACHES * device.llc_bytes)
+        raise UnderivedError("needs", f"a range of {least}, which no cache holds")
+    return found
 
 
 def with_threads(points: Sequence[Point], threads: int) -> list[Point]:

@@ -19,10 +19,10 @@ from reports.charts.curves import x_text
 from reports.formatting import quantity_text
 from reports.micro.derived import derived
 from reports.micro.figures import AXES
-from reports.micro.pairs import UnderivedError, check_dimms, clear
+from reports.micro.pairs import UnderivedError, check_dimms, clear, uncached
 from reports.micro.points import NEAR_NODES, Device, Point, best, points_of
 from reports.micro.prices import price_of
-from reports.micro.questions import beyond_caches, varying_labels
+from reports.micro.questions import varying_labels
 from reports.prices import PriceList
 from reports.published import (
     Cell,
@@ -193,10 +193,10 @@ def _measured(
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
     labels.setdefault("job", "")  # what runs alongside something else is no figure of its own
-    points = beyond_caches(device, device.select(match[1], **{"numa": NEAR_NODES, **labels}))
     over_dimms = (paper, series.figure) == _OVER_DIMMS
-    found = [p for p in points if over_dimms or _is_at(p, point.x)]
     try:
+        points = uncached(device, device.select(match[1], **{"numa": NEAR_NODES, **labels}))
+        found = [p for p in points if over_dimms or _is_at(p, point.x)]
         if over_dimms:
             check_dimms(device, int(point.x))
         if not found or found[0].unit != series.base_unit:

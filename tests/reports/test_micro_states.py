@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from micro_runs import KINDS, micro_run, numa_tier, paper_cells, rate, tier_facts, with_suite
+from report_runs import with_artifacts
 
 from harness.store.runs import StoredRun
 from reports.statistics import Missing
@@ -55,9 +56,9 @@ def test_without_both_states_the_missing_one_is_named(
     assert next(iter(found[ARM, "16"].values())) == Missing("needs", expected)
 
 
-def at_speed(root: Path, speed: str, write: float, read: float) -> StoredRun:
+def at_speed(root: Path, speed: str, write: float, read: float, **more: Any) -> StoredRun:
     """Writes and reads of Figure 14 at a speed of the memory bus; the figures are made up."""
-    named: dict[str, Any] = {"pattern": "sequential", "threads": 32}
+    named: dict[str, Any] = {"pattern": "sequential", "threads": 32} | more
     metrics = [
         rate("bus_sequential_writes", write, 1, **KINDS["ntstore"], **named, access_size_bytes=512),
         rate("bus_sequential_reads", read, 1, **KINDS["load"], **named, access_size_bytes=4096),
@@ -81,6 +82,16 @@ def test_two_speeds_of_the_memory_bus_are_laid_next_to_the_papers(tmp_path: Path
 def test_one_speed_of_the_memory_bus_names_the_other(tmp_path: Path) -> None:
     (cell,) = paper_cells(at_speed(tmp_path, "2666 MT/s", 10, 100))[BUS_WRITES].values()
     assert cell == Missing("needs", "a run of this tier with a bus of 2133 MT/s")
+
+
+def test_ranges_that_a_cache_holds_are_no_device_s(tmp_path: Path) -> None:
+    def cached(speed: str) -> StoredRun:
+        run = at_speed(tmp_path, speed, 1, 1, range_bytes=16 << 20)
+        of_cpu = {"result": {"cpu": {"llc_bytes": 32 << 20}}}
+        return with_artifacts(run, {"microbench": of_cpu})
+
+    found = paper_cells(cached("2133 MT/s"), cached("2666 MT/s"))[BUS_WRITES]
+    assert {*found.values()} == {Missing("needs", "a range of 128 MiB, which no cache holds")}
 
 
 def dimms(
