@@ -79,11 +79,43 @@ static void orders_are_what_they_say(void)
     }
 }
 
+static void a_broken_cycle_is_seen(void)
+{
+    struct mb_cycle cycle = {BYTES / 64, 64, MB_CHASE_RANDOM, 64, BYTES};
+    struct tb_random random;
+    tb_random_seed(&random, 1, 1);
+    mb_cycle_write(range, &cycle, &random);
+    *(char **)(void *)(range + step(range)) = range;
+    CHECK(length_of(range, &cycle) == 2);
+    *(char **)(void *)(range + 640) = range + 1;
+    *(char **)(void *)range = range + 640;
+    CHECK(length_of(range, &cycle) == 0);
+}
+
+static void one_seed_one_order(void)
+{
+    struct mb_cycle cycle = {BYTES / 64, 64, MB_CHASE_RANDOM, 64, BYTES};
+    char *copy = tb_allocate(1, BYTES);
+    struct tb_random random;
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        for (int again = 0; again < 2; again++) {
+            tb_random_seed(&random, seed, 0);
+            mb_cycle_write(range, &cycle, &random);
+            bool same = memcmp(copy, range, BYTES) == 0;
+            CHECK_CASE(same == (again == 1), seed);
+            memcpy(copy, range, BYTES);
+        }
+    }
+    free(copy);
+}
+
 int main(void)
 {
     range = aligned_alloc(4096, BYTES);
     every_node_once();
     orders_are_what_they_say();
+    a_broken_cycle_is_seen();
+    one_seed_one_order();
     free(range);
     return checks_failed();
 }

@@ -127,6 +127,21 @@ static void test_random_addresses_are_uniform_and_from_the_seed(void)
     CHECK(sqrt(off / SLOTS) < 100); /* Poisson alone would give 20, a ring not turned 200 */
 }
 
+/* A ring that is not turned would come back to 4096 lines, which a cache holds. */
+static void test_rounds_of_the_ring_touch_other_lines(void)
+{
+    enum { WIDE = 1 << 28, SLOTS = WIDE / 64, ROUND = 1 << 14 };
+    struct mb_cursor cursor = cursor_of(MB_RANDOM, 64, WIDE, 1, 0, 3);
+    uint32_t *times = tb_allocate(SLOTS, sizeof *times);
+    uint64_t touched = 0;
+    CHECK(count(&cursor, 20 * ROUND, WIDE, times));
+    for (size_t i = 0; i < SLOTS; i++)
+        touched += times[i] > 0;
+    CHECK(touched > 19 * ROUND);
+    free(times);
+    mb_cursor_free(&cursor);
+}
+
 static void test_a_hot_spot_stays_in_its_bytes(void)
 {
     static uint32_t times[RANGE / 64];
@@ -135,6 +150,47 @@ static void test_a_hot_spot_stays_in_its_bytes(void)
     for (size_t i = 0; i < RANGE / 64; i++)
         CHECK_CASE((times[i] > 0) == (i < 8192 / 64), i);
     mb_cursor_free(&cursor);
+}
+
+/* A second target or what writes leave of a range may be smaller: the spot is no larger then. */
+static void test_a_hot_spot_does_not_leave_a_smaller_range(void)
+{
+    enum { SMALL = 4096 };
+    static uint32_t times[SMALL / 64];
+    struct mb_cursor cursor = cursor_of(MB_HOTSPOT, 64, SMALL, 1, 0, 3);
+    CHECK(count(&cursor, 3 << 14, SMALL, times));
+    for (size_t i = 0; i < SMALL / 64; i++)
+        CHECK_CASE(times[i] > 0, i);
+    mb_cursor_free(&cursor);
+}
+
+static void test_laps_of_strides_are_shifted(void)
+{
+    static uint32_t times[RANGE / 64];
+    struct mb_cursor cursor = cursor_of(MB_STRIDED, 64, RANGE, 1, 0, 3);
+    struct mb_span first = mb_cursor_next(&cursor, 2);
+    CHECK(first.count == 2 && mb_span_at(&first, 1) - mb_span_at(&first, 0) == 4096);
+    CHECK(count(&cursor, RANGE / 64 - 2, RANGE, times));
+    size_t twice = 0;
+    for (size_t i = 0; i < RANGE / 64; i++)
+        twice += times[i] > 1;
+    CHECK(twice == 0); /* 64 laps of 256 accesses: every line once */
+}
+
+static void test_what_cannot_be_is_refused(void)
+{
+    struct tb_error error = {""};
+    struct mb_job job = {.name = "reader", .kernel = mb_kernel_named("throughput")};
+    struct mb_kernel any = {.name = "any"};
+    struct mb_counts peer = {.read_bytes = UINT64_C(2097852) << 30}; /* in one second */
+    struct mb_counts ours = {.read_bytes = UINT64_C(30000000000)};
+    struct mb_counts written = {.written_bytes = UINT64_C(3000000000000)};
+    job.kernel = &any; /* the widest ceiling there is */
+    CHECK(!mb_plausible(&job, &peer, TB_SECOND, 3.2e9, &error));
+    CHECK(strstr(error.text, "job reader: implausible: a thread loaded") != NULL);
+    CHECK(mb_plausible(&job, &ours, TB_SECOND, 3.2e9, &error));
+    CHECK(!mb_plausible(&job, &written, TB_SECOND, 3.2e9, &error));
+    CHECK(strstr(error.text, "stored") != NULL);
 }
 
 static void test_durable_only_where_all_of_it_is(void)
@@ -226,6 +282,52 @@ static void test_all_that_a_job_writes_decides_or_what_the_second_target_gets_al
     CHECK_TEXT(mb_durable_job(&job, &persist, &why), "no");
 }
 
+static void test_the_clock_and_the_core_are_found(void)
+{
+    mb_cpu_find();
+    mb_cpu_settle();
+    CHECK(mb_cpu.clock_hz > 1e6 && mb_cpu.clock_hz < 1e10);
+    CHECK(mb_cpu.core_hz > 1e8 && mb_cpu.core_hz < 1e10);
+    /* Whatever interrupts it lies within the outer two or without the inner two. */
+    uint64_t outer = tb_monotonic_ns(), cycles = mb_clock_begin(), inner = tb_monotonic_ns();
+    uint64_t end = inner;
+    while (end - inner < 20 * TB_MILLISECOND)
+        end = tb_monotonic_ns();
+    double measured = (double)mb_ns(mb_clock_end() - cycles);
+    CHECK(measured > (double)(end - inner) * 0.99);
+    CHECK(measured < (double)(tb_monotonic_ns() - outer) * 1.01);
+}
+
+static void wait_ns(uint64_t ns)
+{
+    uint64_t begin = tb_monotonic_ns();
+    while (tb_monotonic_ns() - begin < ns)
+        ;
+}
+
+static void test_a_counter_that_strays_from_the_clock_is_refused(void)
+{
+    struct tb_error error = {""};
+    mb_cpu_find();
+    mb_cpu_settle();
+    mb_cpu.invariant_clock = false; /* as under a hypervisor that hides it */
+    wait_ns(60 * TB_MILLISECOND);
+    CHECK(mb_cpu_clock_kept(&error));
+    double settled = mb_cpu.clock_hz;
+    mb_cpu.clock_hz = settled * 1.05;
+    uint64_t looked = tb_monotonic_ns(); /* or a little before */
+    bool kept = mb_cpu_clock_kept(&error);
+    CHECK(kept || tb_monotonic_ns() - looked > 40 * TB_MILLISECOND); /* too soon to decide */
+    wait_ns(60 * TB_MILLISECOND);
+    CHECK(!mb_cpu_clock_kept(&error));
+    CHECK(error.text[0] != 0);
+    mb_cpu.invariant_clock = true; /* the processor's word is taken */
+    wait_ns(60 * TB_MILLISECOND);
+    CHECK(mb_cpu_clock_kept(&error));
+    mb_cpu_find();
+    mb_cpu_settle();
+}
+
 int main(void)
 {
     mb_cpu_find();
@@ -233,9 +335,15 @@ int main(void)
     test_each_thread_keeps_to_its_dimms();
     test_down_is_the_way_up_backwards();
     test_random_addresses_are_uniform_and_from_the_seed();
+    test_rounds_of_the_ring_touch_other_lines();
     test_a_hot_spot_stays_in_its_bytes();
+    test_a_hot_spot_does_not_leave_a_smaller_range();
+    test_laps_of_strides_are_shifted();
+    test_what_cannot_be_is_refused();
     test_durable_only_where_all_of_it_is();
     test_what_goes_to_memory_beside_the_tier_is_not_durable();
     test_all_that_a_job_writes_decides_or_what_the_second_target_gets_alone();
+    test_the_clock_and_the_core_are_found();
+    test_a_counter_that_strays_from_the_clock_is_refused();
     return checks_failed();
 }

@@ -111,9 +111,81 @@ static void test_lines_come_back_as_seldom_as_by_chance(void)
     }
 }
 
+/* Of lines that are met once in a while so many are met at all, however steep the law is. */
+static void test_as_many_lines_are_met_as_by_chance(void)
+{
+    enum { RANGE = 1 << 20, ACCESSES = 4 << 20 };
+    static const double exponents[] = {0.5, 0.9, 1.2, 1.5, 2};
+    for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
+        uint64_t *slots = taken(exponents[e], RANGE, 23 + e, ACCESSES);
+        char *met = tb_allocate(RANGE, 1);
+        double sum = sum_of_all(exponents[e], RANGE), expected = 0, lines = 0;
+        for (uint64_t i = 0; i < ACCESSES; i++)
+            met[slots[i]] = 1;
+        for (uint64_t i = 0; i < RANGE; i++) {
+            lines += met[i];
+            expected -= expm1(ACCESSES * log1p(-pow((double)(i + 1), -exponents[e]) / sum));
+        }
+        CHECK_CASE(fabs(lines / expected - 1) < 0.05, 100 * exponents[e]);
+        free(met);
+        free(slots);
+    }
+}
+
+static void test_the_seed_decides(void)
+{
+    enum { ACCESSES = 1 << 14 };
+    uint64_t *first = taken(0.9, 1 << 16, 7, ACCESSES), *again = taken(0.9, 1 << 16, 7, ACCESSES);
+    uint64_t *other = taken(0.9, 1 << 16, 8, ACCESSES);
+    CHECK(memcmp(first, again, ACCESSES * sizeof *first) == 0);
+    CHECK(memcmp(first, other, ACCESSES * sizeof *first) != 0);
+    free(first);
+    free(again);
+    free(other);
+}
+
+/* Of 4 KiB, for which a ring is short. */
+static void test_the_smallest_ranges_and_the_outermost_exponents_stay_inside(void)
+{
+    static const double exponents[] = {0.01, 0.9, 1, 10};
+    static const uint64_t ranges[] = {1, 2, 3, 4, 5, 7, 16, 33, 70, UINT64_C(1) << 28}; /* 1 TiB */
+    for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++)
+        for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
+            struct mb_cursor cursor = cursor_of(exponents[e], ranges[r], 4096, r);
+            for (uint64_t i = 0; i < cursor.ring_count; i++)
+                CHECK_CASE((uint64_t)(uintptr_t)cursor.ring[i] / 4096 < ranges[r], r);
+            mb_cursor_free(&cursor);
+        }
+}
+
+/* Draws for eight times what the last-level cache holds, of lines or of larger accesses. */
+static void test_a_ring_moves_more_than_the_cache_holds(void)
+{
+    static const struct {
+        uint64_t llc_bytes, access_bytes, draws;
+    } cases[] = {
+        {0, 64, 1 << 22},
+        {32 * MB_MIB, 64, 1 << 22},
+        {32 * MB_MIB, 256, 1 << 20},
+        {32 * MB_MIB, 2 * MB_MIB, 1 << 16},
+        {100 * MB_MIB, 64, 1 << 24},
+        {512 * MB_MIB, 64, 1 << 24}, /* no more, for each takes tens of ns to draw */
+    };
+    uint64_t reported = mb_cpu.llc_bytes;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mb_cpu.llc_bytes = cases[i].llc_bytes;
+        CHECK_CASE(mb_zipf_draws(cases[i].access_bytes) == cases[i].draws, i);
+    }
+    mb_cpu.llc_bytes = reported;
+}
+
 int main(void)
 {
     test_lines_have_the_frequencies_of_the_exponent();
     test_lines_come_back_as_seldom_as_by_chance();
+    test_as_many_lines_are_met_as_by_chance();
+    test_the_seed_decides();
+    test_the_smallest_ranges_and_the_outermost_exponents_stay_inside();
+    test_a_ring_moves_more_than_the_cache_holds();
     return checks_failed();
 }

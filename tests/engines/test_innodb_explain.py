@@ -89,6 +89,16 @@ def test_what_never_ran_has_no_time() -> None:
     ]
 
 
+@pytest.mark.parametrize("query", [11, 16])
+def test_a_recorded_sort_of_mariadb_counts_nothing_twice(query: int) -> None:
+    text = recorded(f"mariadb-10.11.19-tpch-q{query}.json")
+    plan = explain_mariadb.translate(text, 10**9)
+    total = plan.extra["engine_duration_ns"] - plan.extra["planning_ns"]
+    assert abs(sum(o.time_ns for o in plan.operators.walk()) - total) < total / 1000
+    sorts = [o for o in plan.operators.walk() if o.kind == "sort"]
+    assert sorts and sum(o.time_ns for o in sorts) < total / 20  # what they read is not theirs
+
+
 def test_a_recorded_plan_of_mariadb_separates_reading_from_the_rest() -> None:
     plan = explain_mariadb.translate(recorded("mariadb-10.11.19-tpch-q16.json"), 10**8)
     (part,) = of_relation(plan, "part")

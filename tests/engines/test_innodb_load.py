@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S, eventually
 
 from engines._innodb.connection import MySqlConnection
 from engines._innodb.installation import Flavour
@@ -157,3 +162,49 @@ def test_a_missing_row_fails_the_load(innodb: Any, elsewhere: Any, tpch_csv: Any
         "load 26 rows into nation",
         "25 were loaded",
     )
+
+
+@contextmanager
+def locking(elsewhere: Callable[[], MySqlConnection], *statements: str) -> Iterator[Any]:
+    """Another session with a transaction under way, which is rolled back at the end."""
+    with closing(elsewhere()) as other:
+        other.execute("set session transaction isolation level read committed")
+        for statement in ("begin", *statements):
+            other.execute(statement)
+        yield other
+        other.execute("rollback")
+
+
+def _waits_for_a_lock(innodb: Any) -> bool:
+    time.sleep(0.2)  # the server keeps the view as it is while it is read every 100 ms
+    waiting = "select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
+    return bool(innodb.connect().execute(waiting).rows)
+
+
+def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(
+    innodb: Any, elsewhere: Any, tmp_path: Path
+) -> None:
+    """The server undoes the transaction that has changed less: the file's, up to its row 2."""
+    (folder := tmp_path / "sql").mkdir()
+    (folder / "10_tables.sql").write_text("create table t (i integer not null);")
+    (folder / "20_keys.sql").write_text("alter table t add primary key (i);")
+    (file := tmp_path / "t.1.csv").write_text("i\n1\n2\n3\n")
+    many = ", ".join(f"({number})" for number in range(2, 1000))
+    loader = Loader(elsewhere, innodb.flavour, threads=1)
+    loaded: dict[str, int] = {}
+
+    def load() -> None:
+        with SilentProgress().task("") as task:
+            loaded.update(loader.load_files(workers, folder, {"t": [file]}, task))
+
+    with loader.empty_tables(folder, 0) as workers:
+        loading = threading.Thread(target=load)
+        with locking(elsewhere, f"insert into t values {many}") as other:
+            loading.start()
+            assert eventually(lambda: _waits_for_a_lock(innodb))
+            other.execute("insert into t values (1)")  # for which it waits, in turn
+        loading.join(PATIENCE_S)
+    assert loaded == {"t": 3}
+    assert loader.retries.by_table == {"t": 1}
+    with closing(elsewhere()) as connection:
+        assert connection.execute("select * from t order by i").rows == [(1,), (2,), (3,)]

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from rocksdb_store import RECORDS, Store, loaded
 
+from harness.errors import RunFailed
+
 SIZE = 16 << 20
 #: Of each record some.
 READ = 10 * RECORDS
@@ -56,3 +58,24 @@ def test_its_size_is_given_in_bytes(lab: Any, golden: Path, asked: str) -> None:
     assert "row_cache" not in connection["options"] | connection["db_options"]
     properties = store.engine.ycsb_properties(connection, {"update": "blind"})
     assert properties["rocksdb.row_cache_bytes"] == str(SIZE)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Options.row_cache: 8388608", "row_cache=16777216 would be 8388608"),
+        ("Options.row_cache: None", "row_cache=16777216 would be 0"),
+        ("", "row_cache=16777216 would be unknown"),
+    ],
+)
+def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: str) -> None:
+    """Planted: a log that tells of another."""
+    places = lab.places()
+    store = Store.of(lab, {"row_cache": "16M"}).restored(golden, places)
+    store.run(duration_ns=100_000_000)
+    log = places["data"] / "rocksdb" / "LOG"
+    text = log.read_text()
+    assert f"Options.row_cache: {SIZE}" in text
+    log.write_text(text.replace(f"Options.row_cache: {SIZE}", line))
+    with pytest.raises(RunFailed, match=words):
+        store.engine.stop()

@@ -173,6 +173,17 @@ def test_a_hint_to_write_back_is_no_sync(trace, run):
     assert counted(trace, WAL_SYNC, "calls", "dirtied_bytes") == (1, 700)
 
 
+def test_a_descriptor_keeps_its_position_when_its_flags_change(trace, run):
+    run(
+        OPEN.format("wal/log") + "import fcntl\n"
+        "os.write(fd, bytes(700)); fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)\n"
+        "os.write(fd, bytes(800)); fcntl.fcntl(fd, fcntl.F_SETFL, 0); os.lseek(fd, 0, 0)\n"
+        "os.write(fd, bytes(100)); os.fsync(fd)"
+    )
+    assert counted(trace, WAL_WRITE, "calls", "extending", "sequential") == (3, 2, 1)
+    assert counted(trace, WAL_SYNC, "dirtied_bytes") == (1600,)
+
+
 @pytest.mark.parametrize("reopened", ["os.close(fd)", "os.dup2(os.open('data/b', 2), fd)"])
 def test_another_file_does_not_inherit_a_position(trace, run, reopened):
     """One that was set before the descriptor's first use."""
@@ -248,6 +259,18 @@ def test_forked_children_threads_and_executed_programs_are_counted(trace, run):
     )
     assert counted(trace, DATA_WRITE, "calls", "bytes") == (4, 28)
     assert trace.page.read().slots == 2  # a program that is executed keeps its slot
+
+
+def test_slots_of_ended_threads_are_used_again(trace, run):
+    run(
+        "import threading\n"
+        "def write(): os.write(os.open('data/t', os.O_WRONLY | os.O_CREAT), bytes(7))\n"
+        "for _ in range(1100):\n"
+        "    thread = threading.Thread(target=write); thread.start(); thread.join()\n"
+    )
+    assert counted(trace, DATA_WRITE, "calls", "bytes") == (1100, 7700)
+    # One that has been joined holds its slot until the kernel has removed it.
+    assert trace.page.read().slots < 100
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from harness.micro.ioping import Ioping
 from harness.micro.protocol import MicroContext, ProgramOutcome
 from harness.progress import progress_on_stderr
 from harness.store.spec import Json
+from harness.tiers.linux.kernel import Kernel
 from harness.units import MIB
 
 TINY: dict[str, Json] = {"size": "8MiB", "duration": "50ms"}
@@ -207,6 +209,27 @@ def test_what_an_older_fio_printed_is_refused_by_its_version(version: str) -> No
     assert refused.value.context == f"it is of {version!r}"
 
 
+@pytest.mark.parametrize(
+    ("release", "options", "filesystem", "cached"),
+    [
+        ("6.14.0-rc1", (), "btrfs", True),
+        ("6.18.44", ("rw", "compress=zstd:3"), "btrfs", True),
+        ("6.13.9", (), "btrfs", False),
+        ("6.18.44", ("rw", "nodatasum"), "btrfs", False),
+        ("6.18.44", ("nodatacow",), "btrfs", False),
+        ("6.18.44", (), "ext4", False),
+    ],
+)
+def test_direct_writes_of_btrfs_with_checksums_go_through_the_page_cache(
+    work: MicroContext, release: str, options: tuple[str, ...], filesystem: str, cached: bool
+) -> None:
+    (work.scratch / "proc/sys/kernel").mkdir(parents=True)
+    (work.scratch / "proc/sys/kernel/osrelease").write_text(release)
+    facts = replace(work.tier.facts, filesystem=filesystem, mount_options=options)
+    tier = replace(work.tier, facts=facts)
+    assert direct_io.caches_direct_writes(tier, Kernel(work.scratch)) is cached
+
+
 def test_writes_through_the_page_cache_are_labelled_and_refused_as_direct(
     work: MicroContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +282,17 @@ def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Micro
     reported = stored["jobs"][duration.labels["configuration"]]
     assert "invalidate=0" in reported
     assert 7 * MIB <= resident <= 8 * MIB  # the kernel may take clean pages back
+
+
+def test_small_writes_do_not_find_the_large_folios_of_readahead(work: MicroContext) -> None:
+    """Which ext4 walks block by block: 64 bytes took ten times as long as 4 KiB."""
+    sizes = {"operation": "write", "pattern": "random", "access": [64, 4096], "direct": False}
+    measured = _fio(work, size="64MiB", w=sizes)
+    small, page = (
+        hdr.decode(metric.hdr).percentile(50)
+        for metric in _by_configuration(measured, "operation_duration_ns").values()
+    )
+    assert small < 3 * page
 
 
 def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(

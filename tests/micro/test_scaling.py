@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 
@@ -118,7 +120,43 @@ def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     assert "its measurements: a, b" in refused.value.hint
 
 
+def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
+    requested = perma(
+        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
+        " memory_range: 8G}}"
+    )
+    here = replace(capacity(), near_node=1, near_free_bytes=8 * GIB)
+    scaled = scale(requested, here, overrides())
+    (job,) = scaled.measurements[0].jobs
+    assert (job.range_bytes, job.dram_range_bytes) == (4 * GIB, 4 * GIB)
+    spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
+    nodes = {name.partition("_")[0]: one["node"] for name, one in spec["targets"].items()}
+    assert nodes == {"tier": 0, "dram": 1}
+
+
 # What the program is told -----------------------------------------------------------
+
+
+def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
+    requested = perma(
+        "p: {parallel_benchmark: {a: {args: {number_threads: 2, run_time: 1, memory_range: 1G}},"
+        " b: {args: {number_threads: 2, run_time: 1, memory_range: 2G}}}}"
+    )
+    here = capacity(cpus=4)
+    scaled = scale(requested, here, overrides())
+    spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
+    a, b = spec["measurements"][0]["jobs"]
+    assert (a["offset_bytes"], a["range_bytes"]) == (0, GIB)
+    assert (b["offset_bytes"], b["range_bytes"]) == (GIB, 2 * GIB)
+    assert spec["targets"][a["target"]]["size_bytes"] == 3 * GIB
+    assert set(a["cpus"]) & set(b["cpus"]) == set()
+
+
+def test_repeats_are_interleaved_blocks():
+    requested = suite(f"  m: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}")
+    spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=3)
+    assert [one["name"] for one in spec["measurements"]] == [
+        "0#0", "1#0", "0#1", "1#1", "0#2", "1#2"]  # fmt: skip
 
 
 def test_the_rate_of_a_load_is_that_of_all_its_threads_together():

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from micro_suites import DRAM, RANDOM, capacity, overrides, suite
+from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 
 from harness.errors import UsageError
 from harness.micro import native
@@ -136,6 +136,17 @@ def test_partitions_divide_the_threads_that_the_command_line_leaves():
     assert (job.threads, job.partitions) == (3, 3)
 
 
+def test_want_of_room_moves_no_range_into_the_cache():
+    full = capacity(tier=48 * MIB, dram=64 * GIB)  # the cache has 32 MiB
+    error = refusal(ACCESSES, full)
+    assert error.context.startswith("range: 1 GiB, and no more than 48 MiB may be taken")
+    assert "halved to 32 MiB" in error.context
+    requested = perma("b: {args: {memory_range: 200G, run_time: 1}}")
+    with pytest.raises(UsageError, match=r"range: 200 GiB.* 1.56 MiB .*cache of 32 MiB") as refused:
+        scale(requested, capacity(tier=2 * MIB, dram=2 * MIB), overrides())
+    assert "-p range=1MiB" in refused.value.hint
+
+
 def test_a_range_in_the_cache_is_measured_where_it_is_requested():
     full = capacity(tier=24 * MIB, dram=64 * GIB)
     small = suite(f"  m: {{args: {{{ACCESSES}, range: 32MiB}}}}")
@@ -145,6 +156,15 @@ def test_a_range_in_the_cache_is_measured_where_it_is_requested():
     assert limited.measurements[0].jobs[0].range_bytes == 16 * MIB
     enough = capacity(tier=512 * MIB, dram=64 * GIB)
     assert scale(large, enough, overrides()).measurements[0].jobs[0].range_bytes == 512 * MIB
+
+
+def test_memory_beside_the_tier_is_not_moved_into_the_cache_either():
+    requested = perma(
+        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 64M,"
+        " memory_range: 1G}}"
+    )
+    with pytest.raises(UsageError, match="range: 64 MiB, and no more"):
+        scale(requested, capacity(tier=200 * MIB, dram=200 * MIB), overrides())
 
 
 def test_pages_of_1_gib_are_refused_where_too_few_are_free():

@@ -232,6 +232,12 @@ def test_a_pace_is_not_gone_beyond(microbench: Run, pace: dict[str, int], most: 
     assert 0 < job["bandwidth_bytes_per_second"] <= most * 1.02
 
 
+def test_threads_run_where_they_are_told(microbench: Run):
+    last = max(os.sched_getaffinity(0))
+    job = only_job(microbench(DRAM, {"jobs": [throughput(operations=1, cpus=[last])]}))
+    assert job["threads"][0]["cpu"] == last
+
+
 def test_threads_that_share_a_processor_are_told_of(microbench: Run):
     one = min(os.sched_getaffinity(0))
     result = microbench(DRAM, {"jobs": [throughput(operations=64, threads=2, cpus=[one])]})

@@ -131,3 +131,20 @@ def test_devices_without_counters_are_not_zero(device: Path) -> None:
     problem = monitor.preflight()
     assert problem and problem.code == "cxl-not-counted" and "mem0" in problem.context
     assert monitor.totals() == {}
+
+
+def test_without_counters_of_devices_those_of_ports_count(device: Path) -> None:
+    kernel = without_device_counters(device)
+    for pmu, number in (("uncore_cxlcm_0", 31), ("uncore_cxldp_0", 32)):
+        folder = f"sys/bus/event_source/devices/{pmu}"
+        write(device, f"{folder}/type", str(number))
+        write(device, f"{folder}/cpumask", "0")
+        write(device, f"{folder}/format/event", "config:0-7")
+        write(device, f"{folder}/format/umask", "config:8-15")
+    events = cxl_events(kernel)
+    assert [(e.counts, e.event) for e in events] == [
+        ("cxl_read_bytes", PerfEvent(31, 0x1041)),
+        ("cxl_write_bytes", PerfEvent(32, 0x2002)),
+    ]
+    names = CxlMonitor(MonitorContext(), kernel)._sums(events[0], events)
+    assert names == ["cxl_read_bytes[port=0,socket=0]"]

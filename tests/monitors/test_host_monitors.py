@@ -72,6 +72,19 @@ def test_a_disk_s_requests_and_times_add_up(tmp_path: Path, ssd: Tier) -> None:
     }
 
 
+def test_block_devices_that_are_not_counted(tmp_path: Path, ssd: Tier, pmem: Tier) -> None:
+    def code(*tiers: Tier) -> str | None:
+        problem = BlockMonitor(MonitorContext(tiers=tiers), Kernel(tmp_path)).preflight()
+        return problem.code if problem else None
+
+    assert code() == code(pmem) == "no-block-device"
+    assert code(ssd) == "block-not-counted", "the disk is gone"
+    write(tmp_path, "sys/class/block/vda/stat", block_stat(5))
+    assert code(ssd) is None and code(ssd, pmem) is None
+    write(tmp_path, "sys/class/block/vda/queue/iostats", "0")
+    assert code(ssd) == "block-not-counted"
+
+
 def test_stalls_of_the_host_and_of_the_run_s_group(tmp_path: Path) -> None:
     write(tmp_path, "proc/pressure/io", pressure(30))
     write(tmp_path, "group/io.pressure", pressure(20))
@@ -82,6 +95,22 @@ def test_stalls_of_the_host_and_of_the_run_s_group(tmp_path: Path) -> None:
         "pressure_io_some_ns[of=run]": 20_000,
         "pressure_io_full_ns[of=run]": 20_000,
     }
+
+
+def test_events_of_memory_management_are_summed_by_kind_and_node(tmp_path: Path) -> None:
+    lines = ["pgmajfault 3", "pgdemote_kswapd 10", "pgdemote_direct 5", "nr_dirty 9", "pgfault 4"]
+    write(tmp_path, "proc/vmstat", "\n".join(lines))
+    for node in (0, 1):
+        write(tmp_path, f"sys/devices/system/node/node{node}/vmstat", f"numa_miss {node + 1}")
+    monitor = VmMonitor(MonitorContext(), Kernel(tmp_path))
+    totals = {
+        "vm_pgmajfault_count": 3,
+        "vm_pgdemote_count": 15,
+        "vm_node_numa_miss_count[node=0]": 1,
+        "vm_node_numa_miss_count[node=1]": 2,
+    }
+    assert monitor.totals() == totals
+    assert monitor.sample() == {**totals, "vm_pgfault_count": 4, "vm_nr_dirty_pages": 9}
 
 
 def test_the_engine_s_memory_is_read_at_both_ends(tmp_path: Path) -> None:

@@ -106,6 +106,15 @@ def test_traffic_of_optane_modules_where_the_controller_has_their_queues(
     assert found == ({"pmem_read_bytes": 0xE3, "pmem_write_bytes": 0xE7} if counted else {})
 
 
+def test_an_amd_server_s_controllers_are_asked_by_the_vendor_s_codes(sysfs: Sysfs) -> None:
+    sysfs.pmu("amd_umc_0", 30, "0", rdwrmask="config:8-9")
+    found = {e.counts: e.event for e in traffic_events(sysfs.kernel)}
+    assert found == {
+        "dram_read_bytes": PerfEvent(30, 0x10A),
+        "dram_write_bytes": PerfEvent(30, 0x20A),
+    }
+
+
 @pytest.mark.parametrize(
     ("scale", "unit"), [("3.814697266e-6", "MiB"), ("1", "MiB"), ("", "MiB"), (MIB_A_LINE, "")]
 )
@@ -118,6 +127,15 @@ def test_a_scale_that_is_no_line_of_memory_is_not_believed(
     assert traffic_events(sysfs.kernel) == []
     sysfs.event("uncore_imc_free_running", "data_read", "event=0xff,umask=0x20")
     assert [e.event.config for e in traffic_events(sysfs.kernel)] == [0x20FF]
+
+
+def test_bits_of_a_term_may_be_scattered_and_unknown_terms_leave_an_event_out(
+    sysfs: Sysfs,
+) -> None:
+    sysfs.pmu("uncore_imc_0", 20, "0", event="config:0-3,8", edge="config1:1")
+    sysfs.event("uncore_imc_0", "cas_count_read", "event=0x1f,edge")
+    sysfs.event("uncore_imc_0", "cas_count_write", "event=0x04,thresh=1")
+    assert [e.event for e in traffic_events(sysfs.kernel)] == [PerfEvent(20, 0x10F, 0x2)]
 
 
 @as_root

@@ -62,6 +62,16 @@ def test_a_goal_of_somebody_else_that_waits_is_refused() -> None:
     assert "another goal is pending, not ours" in refused(changes)["goal"]
 
 
+def test_our_goal_that_waits_needs_a_restart_only() -> None:
+    record = Record(requested_goal="PersistentMemoryType=AppDirectNotInterleaved", goal_boot="one")
+    goals = replace(IN_APP_DIRECT, pending=True)
+    changes = plan_changes(
+        state_of("fresh-labels", goals=goals, record=record, boot_id="one"), GOAL
+    )
+    assert planned_steps(changes) == [("reboot", "host")]
+    assert changes.refusals == ()
+
+
 def test_a_goal_that_the_firmware_did_not_carry_out_is_not_asked_for_again_and_again() -> None:
     """Recorded: Memory Mode asked for, a firmware set to 1LM, all capacity inaccessible."""
     table = resource_table(optane("resources-not-carried-out"))

@@ -293,6 +293,18 @@ def test_a_device_that_is_open_becomes_no_memory_whatever_is_confirmed(
     assert "to-system-ram" not in [step.do for step in changes.steps]
 
 
+def test_a_device_of_ours_of_which_nothing_is_on_record_becomes_memory_by_consent(
+    pmem: SimulatedHost,
+) -> None:
+    """By its name alone it is ours; whom it was given to, nobody knows."""
+    system_ram(pmem)
+    undone_by_a_restart(pmem)
+    pmem.files.record.unlink()
+    assert "namespace0.0" in refused(system_ram(pmem))
+    assert system_ram(pmem, OF_NAMESPACE).failures == []
+    assert system_ram(pmem).steps == []
+
+
 @pytest.mark.parametrize("where", ["cut_at", "cut_after"])
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_making_memory_of_a_region_goes_on_without_consent(
@@ -314,6 +326,17 @@ def test_a_device_given_away_by_a_run_that_was_cut_off_is_not_taken_unasked(
     pmem.kill(lambda: devdax(pmem, mode=first, owner=None), cut_after=1)
     devdax(pmem, owner=None)
     assert "namespace0.0" in refused(system_ram(pmem))
+
+
+def test_a_rule_is_only_for_what_it_names(pmem: SimulatedHost) -> None:
+    """Somebody else's device, or one of another region of ours, stays whose it is."""
+    pmem.regions["region1"] = Region_("region1")
+    devdax(pmem, regions=["region0", "region1"])
+    devdax(pmem, regions=["region1"], owner=None)
+    rules = pmem.files.udev_rules.read_text()
+    assert str(pmem.spaces["namespace0.0"].uuid) in rules
+    assert str(pmem.spaces["namespace1.0"].uuid) not in rules
+    assert pmem.owners["/dev/dax1.0"] == (0, 0, 0o600)
 
 
 def test_the_mode_bits_are_read_from_the_file_itself(tmp_path: Path) -> None:

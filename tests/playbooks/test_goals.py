@@ -67,4 +67,35 @@ def test_teardown_makes_the_goal_of_before_and_then_what_was_in_its_regions(
     assert host.teardown().steps == []
 
 
+def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(
+    host: OptaneHost,
+) -> None:
+    split(host)
+    consent = Consent(True, ("namespace0.0",))
+    outcome = host.provision(consent, mode="teardown", regions=["region0"])
+    assert "to another goal (0 AppDirect 0)" in outcome.refusals[0].why
+    assert set(host.spaces) == {"namespace0.0", "namespace1.0"}
+
+
+def test_what_is_to_be_reserved_counts_where_the_type_is_right_already(host: OptaneHost) -> None:
+    """And comes back: before, all of it was AppDirect."""
+    desired: dict[str, Any] = {**SPLIT, "goal": "AppDirect", "mount_root": str(host.mount_root)}
+    assert not given(host, **desired).reboot_needed
+    assert given(host, mode="teardown").changed
+    host.spaces.clear()
+    host.write_tree()
+    desired["goal_reserved_percent"] = 20
+    assert given(host, **desired).reboot_needed
+    assert host.asked == Goal_("AppDirect", 0, 20)
+    host.restart()
+    assert not given(host, **desired).reboot_needed
+    assert given(host, **desired).steps == []
+    none_asked = given(host, **{**desired, "goal_reserved_percent": 0})
+    assert (none_asked.steps, none_asked.notes) == (
+        [], ["20 % of the modules' capacity are neither memory nor AppDirect"],
+    )  # fmt: skip
+    assert given(host, mode="teardown").reboot_needed
+    assert host.asked == Goal_("AppDirect")
+
+
 # The ratio to the DRAM ---------------------------------------------------------------

@@ -184,3 +184,16 @@ def test_all_that_can_be_put_back_is(tree: Path, record: Callable[[], settings.R
         settings.restore(record(), settings.Host(str(tree)))
     assert text(tree, TURBO) == "0"
     assert [entry.what for entry in record().entries] == ["automatic NUMA balancing"]
+
+
+def test_what_somebody_else_has_set_since_is_told(
+    tree: Path, record: Callable[[], settings.Record]
+) -> None:
+    tune(tree, record(), governor="performance")
+    (tree / GOVERNOR).write_text("schedutil\n")
+    (step,) = [
+        change.to_json()
+        for change in settings.plan_restore(record(), settings.Host(str(tree)))
+        if change.setting.path.endswith("policy0/scaling_governor")
+    ]
+    assert "it was changed since" in step["why"]

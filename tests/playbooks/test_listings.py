@@ -13,7 +13,9 @@ from tierbench.changes import plan_changes
 from tierbench.commands import Commands, Done
 from tierbench.desired_state import DesiredState
 from tierbench.linux import resource_table
+from tierbench.namespace_users import parse_blkid, probe
 from tierbench.ndctl import parse_ndctl
+from tierbench.record import Record
 
 from harness.host.mode import parse_memory_resources
 
@@ -70,6 +72,27 @@ class Answers(Commands):
 
     def run(self, argv: object) -> Done:
         return self.done
+
+
+@pytest.mark.parametrize(
+    ("answer", "known", "kind"),
+    [
+        (Answers(2), True, None),
+        (Answers(0, "DEVNAME=/dev/pmem0\nLABEL=a\\ b\nUUID=1-2\nTYPE=ext4\n"), True, "ext4"),
+        (Answers(0, "PTUUID=12\nPTTYPE=gpt\n"), True, "gpt"),
+        (Answers(8, "", "ambivalent result"), False, None),
+        (Answers(2, "", "error: /dev/pmem0: Input/output error"), False, None),
+        (Answers(127, "", "blkid: not installed"), False, None),
+        (Answers(0, "USAGE=other\n"), False, None),
+    ],
+)  # fmt: skip
+def test_what_blkid_cannot_tell_is_not_taken_for_nothing(
+    answer: Answers, known: bool, kind: str | None
+) -> None:
+    content = probe("/dev/pmem0", answer)
+    assert (content.known, content.type) == (known, kind)
+    assert content.known or content.why
+    assert parse_blkid("LABEL=a\\ b\n") == {"LABEL": "a b"}
 
 
 # ipmctl ----------------------------------------------------------------------------
@@ -157,3 +180,16 @@ def test_a_region_with_a_fault_is_refused(changes: dict[str, Any], fault: str | 
     )
     refused = {each.object: each.why for each in planned.refusals}
     assert refused.get("region0") == fault
+
+
+def test_every_dax_device_of_a_namespace_is_seen() -> None:
+    devices = [{"chardev": "dax0.0", "mode": "devdax"}, {"chardev": "dax0.1"}]
+    text = listing(namespace0_0={"daxregion": {"devices": devices}})
+    inventory = parse_ndctl(text)
+    first = inventory.namespaces[0]
+    assert first.devices == ("dax0.0", "dax0.1")
+    record = Record(namespaces={str(first.uuid): {"mode": "devdax"}})
+    state = replace(state_of("everything"), inventory=inventory, record=record)
+    for mode in ("appdirect", "devdax", "teardown"):
+        refusals = plan_changes(state, DesiredState(mode)).refusals
+        assert "namespace0.0" in [each.object for each in refusals if "dax0.1" in each.why]

@@ -134,6 +134,24 @@ def test_teardown_goes_back_to_what_was_there(host: SimulatedHost) -> None:
     assert host.teardown().steps == []
 
 
+def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) -> None:
+    """Teardown ends and says so; a set-up before the restart writes labels anew, and goes back."""
+    host.regions["region0"].sticky = True
+    provision(host)
+    for again in (True, False):
+        outcome = host.teardown(CONFIRMED)
+        assert (outcome.refusals, outcome.failures) == ([], [])
+        assert any("after a restart" in note for note in outcome.notes)
+        assert "namespace0.0" not in host.spaces
+        assert host.teardown().steps == []
+        if again:
+            assert provision(host, Consent()).failures == []
+            assert host.spaces["namespace0.0"].mode == "fsdax"
+    host.restart()
+    assert host.spaces["namespace0.0"].mode == "raw"
+    assert host.teardown().steps == []
+
+
 def test_a_host_file_of_the_owner_comes_back_byte_for_byte(host: SimulatedHost) -> None:
     mine = "# my host\nschema: 1\ntiers:\n  # the disk\n  ssd: {kind: block, path: /srv/ssd}\n"
     host.files.host_file.parent.mkdir()

@@ -31,7 +31,7 @@ from reports.micro.findings import findings
 from reports.micro.points import MEAN, devices
 from reports.micro.practices import card_trials, practices
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
-from reports.micro.report import card_of
+from reports.micro.report import card_of, write_cards
 from reports.micro.saturation import curves
 from reports.prices import read_prices
 
@@ -45,6 +45,21 @@ def test_practices_are_confirmed_where_fast20_found_them(
     """And refuted where nothing is gained by them."""
     (device,) = devices([card_run(tmp_path, model)])
     assert [practice.outcome for practice in practices(device)] == [outcome] * 4
+
+
+def test_large_transfers_of_several_threads_are_tried_too(tmp_path: Path) -> None:
+    """As FAST'20's Figure 12 has them."""
+    metrics = [
+        rate("persist_size", value, 11, **KINDS[kind], pattern="sequential",
+             access_size_bytes=size, threads=6)
+        for kind, value in (("ntstore", 8), ("clwb", 4), ("store", 2)) for size in (4096, 65536)
+    ]  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    assert practices(device)[1].outcome == "confirmed"
+    whats = [tried.what for tried in practices(device)[1].trials]
+    assert "ntstore+sfence against store+clwb+sfence, 4 KiB of 6 threads" in whats
+    card = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card")
+    assert "Sequential writes of 6 threads" in card.html.read_text(encoding="utf-8")
 
 
 def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path: Path) -> None:

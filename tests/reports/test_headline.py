@@ -205,3 +205,23 @@ def test_a_family_is_the_comparisons_of_one_experiment(tmp_path: Path) -> None:
     assert conclusions(runs("one", "x"), 4) == [("faster", 2 / 2**6)]
     assert conclusions(runs("apart", "x", "y"), 4) == [("faster", 2 / 2**6)]
     assert conclusions(runs("together", "x", "x"), 4) == [("not resolvable", 4 / 2**6)]
+
+
+def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
+    tmp_path: Path,
+) -> None:
+    params = {"warehouses": 1, "users": 4, "think_time": False, "rate": None}
+    rates = {"ssd-both": 10.0, "ssd-data-pmem-wal": 12.0, "pmem-both": 15.0}
+    runs = [
+        block(tmp_path, k, "tpcc", params, place, tpcc(5.0, rate + 0.1 * k, k))
+        for k in range(7)
+        for place, rate in rates.items()
+    ]
+    (panel,) = panels(runs, "placement", "ssd-both")
+    (other,) = panel.others
+    assert {other.a.name, other.b.name} == {"ssd-data-pmem-wal", "pmem-both"}
+    assert other.verdict == ("faster" if other.b.name == "pmem-both" else "slower")
+    row = other.row(other.headline.quantity)
+    assert row is not None and row.decision is not None and row.decision.family == 1
+    assert [r.decision.family for g in panel.groups
+            if (r := g.row(g.headline.quantity)) and r.decision] == [2, 2]  # fmt: skip

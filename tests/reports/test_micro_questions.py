@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from micro_runs import GB, KINDS, card_run, micro_run, rate
+from micro_runs import GB, KINDS, card_run, micro_run, rate, with_suite
 from narrowed import present
 from report_runs import with_artifacts
 
@@ -19,6 +19,7 @@ from reports.micro.findings import findings
 from reports.micro.points import Device, devices
 from reports.micro.practices import practices
 from reports.micro.prices import COLUMNS
+from reports.micro.questions import access_sizes
 from reports.micro.saturation import access_size_knees, curves
 
 
@@ -84,6 +85,24 @@ def test_a_knee_is_of_one_experiment(tmp_path: Path) -> None:
     (device,) = devices([micro_run(tmp_path, own), micro_run(tmp_path, other, suite="fig5")])
     (knee,) = access_size_knees(device)
     assert [round(p.samples[0] / GB, 1) for p in knee.curve] == [1, 4, 4.1]
+
+
+def test_a_knee_is_of_one_of_two_runs_that_no_label_tells_apart(tmp_path: Path) -> None:
+    """``numa: near`` goes without saying: the best of what a suite with it and one without found
+    is a figure of neither.
+    """
+
+    def accesses(repeats: int, gb_per_s: tuple[float, float], **defaults: str) -> StoredRun:
+        labels = {"pattern": "random", **KINDS["load"], "threads": 4}
+        metrics = [rate("access_size", one, repeats, **labels, access_size_bytes=size)
+                   for size, one in zip((64, 256), gb_per_s, strict=True)]  # fmt: skip
+        run = micro_run(tmp_path, metrics)
+        return with_suite(run, schema=1, defaults=defaults, measurements={"access_size": {}})
+
+    (device,) = devices([accesses(6, (9, 1), numa="near"), accesses(11, (1, 4))])
+    (knee,) = access_size_knees(device)
+    assert [round(p.samples[0] / GB, 1) for p in knee.curve] == [1, 4]
+    assert len(access_sizes(device)) == 2
 
 
 def _loaded(range_bytes: int, idle: float, loaded: Mapping[float, float]) -> list[dict[str, Any]]:

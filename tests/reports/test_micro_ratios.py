@@ -205,6 +205,27 @@ def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
 # Near and far ---------------------------------------------------------------------
 
 
+def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
+    held = {
+        ("1", "near"): {1: 5, 4: 20},
+        ("1", "far"): {1: 5, 4: 12},
+        ("0", "near"): {1: 4, 4: 8},
+        ("0", "far"): {1: 6, 4: 3},
+        ("0.5", "far"): {1: 99},
+    }
+    metrics = [
+        rate("mix", value, 1, operation="mixed", store="ntstore", read_share=share,
+             threads=threads, **(FAR if where == "far" else {}))
+        for (share, where), curve in held.items() for threads, value in curve.items()
+    ]  # fmt: skip
+    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
+    arm = "pmem far over near, bandwidth_ratio"
+    assert page[arm, "load"]["pmem"] == (0.6, "best of 1, 4 threads")  # 12/20
+    assert page[arm, "store"]["pmem"] == ({"ntstore": 0.75}, "best of 1, 4 threads")  # 6/8
+    times = page["pmem far over near, operation_duration_ratio", "random"]["pmem"]
+    assert times == Missing("needs", "the same accesses from a far node")
+
+
 def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) -> None:
     metrics = [
         rate("sizes", value, 1, **KINDS["load"], pattern="random", access_size_bytes=size,
@@ -375,6 +396,29 @@ def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> N
     assert [page[row]["pmem"] for row in rows] == [1.3, {"zero": 0.9}]
     needed = Missing("needs", "32 threads, measured with 2")
     assert [few[row]["pmem"] for row in rows] == [needed] * 2
+
+
+def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) -> None:
+    held = {"cache": (400, 800), "cacheinv": (400, 600), "nocache": (400, 500)}
+    metrics = [
+        duration(name, {str(ns): 50}, chain=chain, mode="dependent", threads=16)
+        for word, (once, twice) in held.items()
+        for name, chain, ns in (
+            ("operation_latency", f"rp_64,wp_64_{word}", once),
+            ("operation_latency", f"rp_256,wp_256_{word}", 200),
+            ("double_flush_latency", f"rp_64,wp_64_{word},wp_64_{word}", twice),
+        )
+    ]  # fmt: skip
+    page = paper_cells(_perma(tmp_path, metrics, "raw/latency"))
+    cell = page["apache_128 double over single flush, operation_duration_ratio", "64"]["pmem"]
+    assert cell == {
+        "cache over 64 B": 2.0,  # 800/400
+        "cacheinv over 64 B": 1.5,
+        "nocache over 64 B": 1.25,
+        "cache over Figure 7's 256 B": 4.0,  # 800/200
+        "cacheinv over Figure 7's 256 B": 3.0,
+        "nocache over Figure 7's 256 B": 2.5,
+    }
 
 
 def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None:

@@ -56,6 +56,17 @@ def test_without_both_states_the_missing_one_is_named(
     assert next(iter(found[ARM, "16"].values())) == Missing("needs", expected)
 
 
+def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) -> None:
+    found = paper_cells(
+        reads(tmp_path, "enabled", {512: 18}),
+        reads(tmp_path, "disabled", {512: 20}, **{"host.memory_speed": "2133 MT/s"}),
+    )
+    assert set(found[ARM, "16"].values()) == {
+        Missing("needs", "a run of this tier with prefetchers disabled"),
+        Missing("needs", "a run of this tier with prefetchers enabled"),
+    }
+
+
 def at_speed(root: Path, speed: str, write: float, read: float, **more: Any) -> StoredRun:
     """Writes and reads of Figure 14 at a speed of the memory bus; the figures are made up."""
     named: dict[str, Any] = {"pattern": "sequential", "threads": 32} | more

@@ -241,3 +241,13 @@ def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Pat
     run = with_suite(micro_run(tmp_path, metrics), "empirical-guide", ["sec3.2"])
     cell = paper_cells(run)["pmem random over sequential, operation_duration_ratio", "load"]["pmem"]
     assert cell == Missing("ambiguous", "one and other are distinguished by no label")
+
+
+def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) -> None:
+    def requested(gb_per_s: float, working_set: str) -> StoredRun:
+        run = micro_run(tmp_path, [rate("ioping", gb_per_s, 3, operation="read")])
+        params = {"requests": 2000, "working_set": working_set}
+        return with_suite(run, schema=1, program="ioping", params=params)
+
+    (device,) = devices([requested(9, "256MiB"), requested(1, "64GiB"), requested(1, "64GiB")])
+    assert [len(point.samples) for point in device.points] == [3, 6]

@@ -91,6 +91,23 @@ def test_of_a_fast_log_only_the_log_is_bought(tmp_path: Path) -> None:
     assert never is not None and never.value == 0  # 0.8 · 40 is less than the data alone cost
 
 
+def test_price_and_break_even_are_of_the_median_capacity_of_the_runs(tmp_path: Path) -> None:
+    """The log of the fast arm grows from run to run; the middle one has the capacity shown."""
+    runs = tpcc(tmp_path, "ssd-both", 10_000, 3)  # repeats, which cover 75 %
+    for block, gb in enumerate((100, 10, 40)):
+        used = {"part_bytes": SIZES | {"wal": gb * GB}}
+        spec = {"workload": "tpcc", "driver": "loadgen", "params": USERS}
+        rate = metric("new_orders_per_minute", 30_000 * (1 + block / 100), "higher")
+        runs.append(write(tmp_path, Case(placement="pmem-both", block=block, spec_changes=spec,
+                                         metrics=[rate], run_changes=used)))  # fmt: skip
+    _, fast = rows(runs)
+    assert fast.price and fast.ratio and fast.break_even and fast.break_even.now
+    assert [share.gb for share in fast.shares] == [90 + 40]
+    assert fast.price.median == pytest.approx(130 * 9.21)
+    assert fast.break_even.value / fast.break_even.now == pytest.approx(fast.ratio.value)
+    assert fast.break_even.confidence == fast.ratio.confidence == pytest.approx(0.75)
+
+
 def test_a_tier_without_a_price_still_has_one_at_which_it_pays(tmp_path: Path) -> None:
     priced = PriceList("USD", "x", ({"tier": "ssd", "modules": 1, "price_per_module": 0.4,
                                      "gb_per_module": 1, "name": "x"},))  # fmt: skip

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from narrowed import present
 from report_runs import Case, metric, write
+from typer.testing import CliRunner
 
-from harness.experiment.profile import find_profile, load_profile
+from harness.cli import calibrate as command
+from harness.cli import run_list
+from harness.cli.app import app
+from harness.execution.run import ResolvedRun
+from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.selection import pairs_of, twice
-from harness.store.calibrations import Calibration, latest_of
+from harness.progress import SilentProgress
+from harness.store.calibrations import Calibration, CalibrationStore, latest_of
 from harness.store.runs import StoredRun
+from harness.store.spec import RunSpec
 from reports.noise import arms_differ, calibration_of, expected, to_json
 from reports.statistics import (
     noise_of,
@@ -111,6 +121,36 @@ def test_in_every_second_block_the_first_run_is_b(tmp_path: Path) -> None:
 def test_a_pair_with_a_failed_run_is_left_out(tmp_path: Path) -> None:
     made = runs(tmp_path, [1, 2, 3, 4], failed=[1])
     assert list(pairs_of(made)) == [[(made[3], made[2])]]
+
+
+@pytest.mark.parametrize(("blocks", "kept"), [(6, 6), (3, None)])
+def test_an_interrupted_calibration_has_its_whole_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, kept: int | None
+) -> None:
+    def run_plan(plan: Plan, steps: Sequence[ResolvedRun], *more: Any, **_: Any) -> None:
+        after_block = more[-1]
+        results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
+        for step in steps[: 2 * blocks : 2]:
+            names = {one.name: getattr(step.spec, one.name) for one in fields(RunSpec)}
+            changes: dict[str, Any] = {
+                "spec_changes": names,
+                "run_changes": {"uncontrolled": UNCONTROLLED},
+            }
+            after_block(2, [write(tmp_path, Case(metrics=[one], **changes)) for one in results])
+        raise KeyboardInterrupt
+
+    nowhere = SimpleNamespace(progress=SilentProgress(), argv=["harness", "calibrate"])
+    monkeypatch.setattr(command, "command_environment", lambda *_: nullcontext(nowhere))
+    monkeypatch.setattr(
+        run_list, "plan_steps", lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]
+    )
+    monkeypatch.setattr(run_list, "run_plan", run_plan)
+    argv = ["tpch", "--engine", "duckdb", "--placement", "ssd-both", "--results", str(tmp_path)]
+    done = CliRunner().invoke(app, ["calibrate", *argv, "--repeats", "8", "--json"])
+    assert done.exit_code == 130
+    found = CalibrationStore(tmp_path).all()
+    assert [len(one.run_ids) for one in found] == ([kept] if kept else [])
+    assert bool(done.stdout) == bool(kept)
 
 
 def calibrated(root: Path, values: Sequence[float]) -> Calibration:

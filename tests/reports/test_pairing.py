@@ -81,6 +81,19 @@ def test_a_run_resumed_days_later_is_no_pair(tmp_path: Path, later: int, pairing
         assert ("started 3.0 days apart" in group.why_unpaired) == (pairing == "unpaired")
 
 
+def test_a_long_block_of_many_runs_is_still_one_block(tmp_path: Path) -> None:
+    a, b = [at(tmp_path, 0)], [at(tmp_path, 60 * MINUTE, "pmem-both")]
+    between = [
+        at(tmp_path, (10 + 8 * k) * MINUTE, engine="duckdb", spec_changes={"seed": k},
+           run_changes={"duration_ns": 8 * MINUTE})
+        for k in range(3)
+    ]  # fmt: skip
+    assert compare(a, b).groups[0].pairing == "unpaired"
+    assert compare(a, b, neighbours=between).groups[0].pairing == "paired"
+    elsewhere = [at(tmp_path, MINUTE, experiment="other", run_changes={"duration_ns": DAY})]
+    assert compare(a, b, neighbours=elsewhere).groups[0].pairing == "unpaired"
+
+
 def test_an_experiment_that_grew_keeps_its_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

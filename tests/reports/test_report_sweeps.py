@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import EMULATED, Case, lognormal, metric, write
+from report_runs import EMULATED, Case, lognormal, metric, tier_document, write
 
 from harness import paths
 from harness.store.runs import StoredRun
@@ -118,6 +118,24 @@ def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
     first = str(next(Report(runs).answer_blocks()))
     assert "pmem-both gains most at 8 users" in first
     assert "more than at 32 users (2.10×), 1 user (2.00×)" in first
+
+
+def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path) -> None:
+    """Table 6. Whatever the tier is called, the kernel's word tells them apart."""
+    runs = []
+    for block, size in enumerate((1024, 1024, 4096, 4096)):
+        tier = tier_document("pmem_nodax", emulated=False)
+        tier["facts"]["block_size_bytes"] = size
+        runs.append(tpcc(tmp_path, "pmem_nodax-both", 8, 1000.0 + size, block=block,
+                         manifest={"tiers": [tier]}))  # fmt: skip
+    (panel,) = panels(runs, "placement", None)
+    assert {
+        (len(arm.runs), arm.summaries("new_orders_per_minute")[Quantity("new_orders_per_minute")].n)
+        for arm in panel.arms
+    } == {(2, 2)}
+    assert all("block_size_bytes" in arm.name for arm in panel.arms), panel.arms
+    markdown = Report(runs).write(tmp_path / "report").markdown.read_text()
+    assert "blocks of 1 KiB" in markdown and "blocks of 4 KiB" in markdown
 
 
 @pytest.mark.draws

@@ -13,6 +13,7 @@ from report_runs import (
     csv_rows,
     demo,
     metric,
+    printed,
     report,
     write,
 )
@@ -184,6 +185,24 @@ def test_a_stream_s_limit_takes_the_throughput_test_s_figures_along(tmp_path: Pa
     assert found["power_geomean_queries_per_hour"].estimate is not None
 
 
+def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> None:
+    runs = demo(tmp_path, engines=("duckdb",), blocks=2, queries=(1, 6), emulated=False, streams=2)
+    a, b = (
+        [r for r in runs if r.document["spec"]["placement"]["data"] == t] for t in ("ssd", "pmem")
+    )
+    (group,) = compare(a, b).groups
+    found: dict[str, list[Any]] = {}
+    for row in group.rows:
+        found.setdefault(row.quantity.name, []).append(row.quantity.labels)
+    assert found["query_duration_ns"] == [(("query", "1"),), (("query", "6"),)]
+    assert len(found["stream_query_duration_ns"]) == 4
+    files, html = report(runs, tmp_path)
+    assert {r["query"] for r in csv_rows(present(files.queries_csv))} == {"1", "6"}
+    assert "power and throughput (queries per hour × scale, TPC-H-derived)" in html
+    raw = [r for r in csv_rows(files.csv) if "stream=" in r["labels"]]
+    assert {r["metric"] for r in raw} == {"query_duration_ns", "stream_duration_ns"}
+
+
 def test_a_resumed_run_is_marked(tmp_path: Path) -> None:
     cut = [{"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 8, "after_step": "q9"}]
     runs = [write(tmp_path, Case(queries=(1,), run_changes={"resumed": cut})),
@@ -191,6 +210,17 @@ def test_a_resumed_run_is_marked(tmp_path: Path) -> None:
     view = Report(runs)
     assert [row[-1] for row in memory_table(view.panels).rows] == ["q9", "–"]
     assert "ssd-both: 1 of 1 runs, after q9" in {warning.context for warning in view.warnings}
+
+
+def test_another_disk_of_one_name_is_no_repeat(tmp_path: Path) -> None:
+    runs = []
+    for block, disk in enumerate(("/dev/nvme0n1", "/dev/nvme1n1")):
+        tiers = write(tmp_path / "as-found", Case(queries=(1,))).manifest_document["tiers"]
+        tiers[0]["facts"]["disks"] = [disk]
+        changes = {"tiers": tiers}
+        runs.append(write(tmp_path, Case(queries=(1,), block=block, manifest_changes=changes)))
+    found = panels(runs, "placement", None)
+    assert len([arm for panel in found for arm in panel.arms]) == 2
 
 
 def test_answers_are_counted_and_other_checks_are_named_apart(tmp_path: Path) -> None:
@@ -209,6 +239,17 @@ def test_answers_are_counted_and_other_checks_are_named_apart(tmp_path: Path) ->
         "query-finished": {"unknown": 2},
         "refresh_rows": {"passed": 2},
     }
+
+
+def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Path) -> None:
+    """One of three pairs is faster by far: the ratio is above 1, the medians say the opposite."""
+    times = ((10.0, 11.0), (20.0, 21.0), (60.0, 22.0))
+    runs = [run for k, (x, y) in enumerate(times)
+            for run in two(tmp_path, query("6", x, 0.5), query("6", y, 0.1), block=k)]  # fmt: skip
+    compared = compare(runs[0::2], runs[1::2])
+    assert "medians point the other way" in printed(compared)
+    (found,) = [row for row in compared.groups[0].rows if row.quantity.name == "query_duration_ns"]
+    assert found.contrary and found.ratio == pytest.approx(1.22, abs=0.01)
 
 
 def waiting(scale: float, share: float, **labels: str) -> list[Any]:

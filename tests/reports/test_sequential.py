@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from harness.experiment.sequential import (
     Sequential,
     continued,
     numbers_of_blocks,
+    own_steps,
     results,
     run_sequence,
     sequence_of,
@@ -211,6 +212,19 @@ def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:
     assert [one.b for one in results(sequence, made)] == ["pmem-both"]
 
 
+def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: Path) -> None:
+    sequence = sequence_of(plan(), Goal(resolve=0.05), "Default")
+    fixed = replace(sequence, plan=replace(sequence.plan, looks=1))
+    first, second = steps_of(sequence)[:2]
+    done = [
+        Host(tmp_path, one, {"duckdb": 1.0}, {"duckdb": 0.01}).run([step])[0]
+        for one, step in ((sequence, first), (fixed, second))
+    ]
+    steps = [replace(first, done=done[0]), replace(second, done=done[1])]
+    _, own = own_steps(sequence, steps)
+    assert [step.done for step in own] == [done[0], None]
+
+
 def test_repeats_raised_after_looking_are_a_look_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,6 +252,25 @@ def test_repeats_raised_after_looking_are_a_look_more(
     assert (len(eight), looks(eight)) == (16, 2)
     assert looks(run(plan(repeats=9), eight)) == 3
     assert capsys.readouterr().err.count("repeats-continued") >= 2
+
+
+def test_blocks_that_were_executed_again_are_a_look_more(tmp_path: Path) -> None:
+    """Three repeats, then six from scratch (harness run): nine of each side, seen once."""
+
+    def compared(*repeats: int) -> Any:
+        made = []
+        for number in repeats:
+            of = SimpleNamespace(plan=plan(repeats=number))
+            made += Host(tmp_path, of, {"duckdb": 1.3}, {"duckdb": 0.01}).run(steps_of(of))
+        return compare(*sides(made)).groups[0]
+
+    once, twice = compared(6), compared(3, 6)
+    codes = [[one.code for one in group.warnings] for group in (once, twice)]
+    assert ["repeats-continued" in found for found in codes] == [False, True]
+    assert (once.deciding.estimate.interim_analyses, twice.deciding.estimate.interim_analyses) == (
+        1,
+        2,
+    )
 
 
 def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:

@@ -128,6 +128,14 @@ def test_kill_reaches_what_was_daemonised(supervisor):
     assert processes_of(os.getpid()) == [other.pid]
 
 
+def test_kill_finds_the_daemons_of_a_parent_that_has_ended(supervisor):
+    process = supervisor.spawn(["sh", "-c", "setsid sleep 1000 & exit 0"])
+    process.wait(PATIENCE_S)
+    assert eventually(lambda: len(processes_of(os.getpid())) == 1)
+    process.kill()
+    assert processes_of(os.getpid()) == []
+
+
 def test_the_end_of_the_block_requests_a_stop(state, tmp_path, patient_daemon, monkeypatch):
     log = tmp_path / "log"
     polite = "trap 'echo stopping; exit 0' INT; echo ready; while :; do sleep 0.01; done"
