@@ -28,6 +28,7 @@ DEFAULT_MONITORS = frozenset(
         "block",
         "cxl",
         "dimm-media",
+        "energy",
         "io",
         "memory-traffic",
         "perf",
