@@ -165,6 +165,11 @@ def _price(today: PlannedArm, trial: PlannedArm, every: Sequence[StoredRun]) -> 
     return f"Pays below {price.value:.3g} {table.currency}/GB of {price.tier}." if price else ""
 
 
+def measured(arm: PlannedArm) -> str:
+    """Return ``postgres 15.18, warehouses 10, users 8``."""
+    return panels(arm.runs, "placement", None)[0].title
+
+
 def lines(found: Sequence[Answer]) -> Iterator[str]:
     """Return the sentences, most important first, and what was not controlled."""
     for answer in found:

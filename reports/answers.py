@@ -25,7 +25,7 @@ Answer = tuple[str, Group]
 def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Block]:
     """Verdict and cause of each comparison, what was not controlled, and the next command.
 
-    ``following``: the command that comes next where all is resolvable.
+    ``following``: the command that comes next.
     """
     for where, group in answers:
         yield Paragraph(verdict_line(where, group), "title")
@@ -37,7 +37,7 @@ def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Bl
     if more := more_repeats(groups):
         yield Paragraph("Not resolvable yet. More repeats:")
         yield Lines("commands", [more])
-    elif following and answers:
+    if following and answers:
         yield Paragraph("Next:")
         yield Lines("commands", [following])
 
@@ -68,8 +68,10 @@ def speed_up_text(group: Group) -> str:
     of = f"{repeats} of " if row.verdict == "not resolvable" and row.decision else ""
     needed = row.decision.repeats_needed if of and row.decision else repeats
     mark = stand_in_mark(group.emulated)
+    family = row.decision.family if of and row.decision else 1
+    among = f" for {family} comparisons" if family > 1 else ""
     marked = f", {mark}" if mark else ""
-    return f"{ratio_text(row.estimate)} {row.title} ({of}{counted(needed, noun)}{marked})"
+    return f"{ratio_text(row.estimate)} {row.title} ({of}{counted(needed, noun)}{among}{marked})"
 
 
 def not_controlled(groups: Sequence[Group]) -> list[str]:

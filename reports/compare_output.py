@@ -151,11 +151,15 @@ def comparison_page(
     )
 
 
+#: What a reader expects, and so is not said.
+_USUAL = {("host_mode", "Default"), ("tuning", "computed")}
+
+
 def _context(group: Group) -> str:
     return ", ".join(
         in_words(f, v) if f.startswith("params.") else value_text(f, v)
         for f, v in group.context.items()
-        if v != "null"
+        if v != "null" and (f, v) not in _USUAL
     )
 
 

@@ -35,6 +35,8 @@ class _Gain:
 def gain_lines(groups: Sequence[Group]) -> Iterator[str]:
     """``pmem-both gains most at 4 users: 3.2× [2.8, 3.5] by …; more than at 1 user (1.7×)``."""
     usable = [group for group in groups if group.deciding and group.a.usable]
+    if len({run.head.experiment.name for group in usable for run in group.a.usable}) != 1:
+        return  # what varies between experiments is no sweep
     several = len({_engine(group) for group in usable}) > 1
     pairs = grouped(((_engine(g), g.a.value, g.b.value), g) for g in usable)
     for (engine, *_), alike in pairs.items():

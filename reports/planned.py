@@ -41,7 +41,10 @@ class PlannedRepeats:
         if self.repeats >= self.needed:
             return f"{need}; {self.repeats} are planned"
         planned = "1 is" if self.repeats == 1 else f"{self.repeats} are"
-        return f"{need}, but {planned} planned: no difference can be shown, however large"
+        return (
+            f"{need}, but {planned} planned: no difference can be shown, however large; "
+            f"give --repeats {self.needed}"
+        )
 
 
 def planned_repeats(

@@ -233,7 +233,7 @@ class Report:
     def answer_blocks(self, following: str = "") -> Iterator[Block]:
         """For a terminal: where most is gained, each verdict with its cause, each failed run.
 
-        ``following``: the command that comes next where all is resolvable.
+        ``following``: the command that comes next.
         """
         yield from (Paragraph(line, "title") for line in self._gains)
         yield from answer_blocks(self.answers, following)

@@ -79,13 +79,16 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
         return
     arms = _arms(options.from_, tiers, parts)
     budget_ns = parse_duration_ns(options.budget)
-    given = _sized(parameters, options, budget_ns / 1e9, 1 + len(arms))
-    phases = _phases(parameters, given, budget_ns / 1e9, 1 + len(arms))
+    less = _less_data(parameters, options, budget_ns / 1e9, 1 + len(arms))
+    sized = {**less, **options.pairs}
+    phases = _phases(parameters, sized, budget_ns / 1e9, 1 + len(arms))
     name = f"advise-{parameters.workload}-{(options.engine or [''])[0]}"
     options = replace(options, placement=[f"{options.from_}-both", *arms], name=name, pairs=phases)
     goal = Goal(budget_ns, _RESOLVE, _MOST_PAIRS, _LOOKS)
     plan = plan_of(parameters, options)
-    execute_experiment(plan, options, False, goal, print_results=partial(_print, arms, options))
+    execute_experiment(
+        plan, options, False, goal, print_results=partial(_print, arms, options, less)
+    )
 
 
 def _with_models(options: AdviseOptions) -> AdviseOptions:
@@ -147,13 +150,13 @@ def _arms(
     return arms
 
 
-def _sized(
+def _less_data(
     parameters: type[Parameters], options: AdviseOptions, budget_s: float, arms: int
 ) -> dict[str, str]:
-    """Return the parameters, with less data than by default where runs have to be short."""
-    each_s = budget_s / (_PAIRS * arms)
-    small = dict(parameters.small) if each_s < _SHORT_RUN_S else {}
-    return {**small, **options.pairs}
+    """Return the parameters that make less data than by default where runs have to be short."""
+    if budget_s / (_PAIRS * arms) >= _SHORT_RUN_S:
+        return {}
+    return {name: v for name, v in parameters.small.items() if name not in options.pairs}
 
 
 def _phases(
@@ -223,10 +226,12 @@ def _repeats_of_curve(
 def _print(
     arms: Mapping[str, tuple[tuple[str, ...], str]],
     options: AdviseOptions,
+    less: Mapping[str, str],
     runs: Sequence[StoredRun],
     ended: str,
 ) -> None:
-    from reports.advice import PlannedArm, answers, lines, trials_of
+    """Print the answers. ``less``: parameters with which there were less data than by default."""
+    from reports.advice import PlannedArm, answers, lines, measured, trials_of
 
     base = f"{options.from_}-both"
     today, *trials = trials_of(runs, {base: ((), options.from_), **arms}) or [
@@ -243,10 +248,14 @@ def _print(
     if options.json_:
         documents = [answer.to_json() for answer in found]
         document = {"answers": documents, "ended": ended, "experiment": options.name}
-        print_json({**document, "more": more.to_json() if undecided else None})
+        on = {"measured": measured(today), "less_data": dict(less)}
+        print_json({**document, **on, "more": more.to_json() if undecided else None})
         return
     for line in lines(found):
         say(line)
+    smaller = ", ".join(f"{name} {value}" for name, value in less.items())
+    note = f" ({smaller}: less data than by default, so that runs fit into the budget)"
+    say(f"Measured: {measured(today)}{note if less else ''}.")
     if undecided:
         say_more(more)
     say(f"ended: {ended}. A report with charts:")

@@ -99,7 +99,7 @@ def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment
         "tiers": [place_of(tier.record) for tier in tiers],
         "host mode": env.host["mode"],
         "processors": [env.host["cpu"]["online"], format_cpus(cpus) or None],
-        "harness": harness.__version__,
+        "harness": [harness.__version__, _revision()],
     }
 
 

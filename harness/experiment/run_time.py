@@ -29,8 +29,10 @@ def least_ns(spec: RunSpec) -> int:
 _NEWEST = 20
 #: Without an earlier run: the rate of copying and checking data, and the time to start and stop
 #: the server.
-_ASSUMED_BYTES_PER_S = 100_000_000
-_ASSUMED_OVERHEAD_NS = 10 * NS_PER_S
+_ASSUMED_BYTES_PER_S = 150_000_000
+_ASSUMED_OVERHEAD_NS = 5 * NS_PER_S
+#: Parameters that say how much data a run restores and checks.
+_SIZES = ("warehouses", "records", "scale")
 #: Without a load that was timed: its rate.
 _ASSUMED_LOAD_BYTES_PER_S = 30_000_000
 
@@ -57,7 +59,7 @@ class Estimator:
         """The median of earlier repeats.
 
         Without any, for a client's load: its ramp-up and window plus the overhead of earlier
-        runs of workload and engine, or an assumed overhead with the time to copy
+        runs of workload and engine on as much data, or an assumed overhead with the time to copy
         ``data_bytes``. None where nothing is known.
         """
         if same := _durations_ns(self._alike.get(spec.series(), [])):
@@ -81,7 +83,8 @@ def load_ns(datasets: Sequence[Dataset], spec: RunSpec, size_bytes: int) -> int:
 
 
 def _kind(spec: RunSpec) -> str:
-    return f"{spec.workload} on {spec.engine}"
+    sizes = [f"{name} {spec.params[name]}" for name in _SIZES if name in spec.params]
+    return " ".join([spec.workload, "on", spec.engine, *sizes])
 
 
 def _durations_ns(earlier: Sequence[StoredRun], beyond_least: bool = False) -> list[int]:
@@ -116,5 +119,5 @@ class Budget:
         if left_ns == 0:
             return "the budget is spent"
         if cost_ns is not None and cost_ns > left_ns:
-            return "does not fit into what is left of the budget"
+            return "what is next does not fit into what is left of the budget"
         return ""

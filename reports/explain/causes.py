@@ -169,7 +169,12 @@ def _changed_waits(a: Sequence[StoredRun], b: Sequence[StoredRun], parts: Sequen
         f"{_WAIT_WORDS[name]} {_change(before[name], after[name])}"
         for name in sorted(names, key=lambda name: -abs(changed[name]))
     ]
-    return f"{text}, waiting for {', '.join(waits)}" if waits else text
+    if not waits:
+        return text
+    rest = [took_ns - sum(before[n] for n in names), takes_ns - sum(after[n] for n in names)]
+    if min(rest) > 0 and abs(rest[1] - rest[0]) > _OF_NO_ACCOUNT * abs(by_ns):
+        waits.append(f"all else {_change(*rest)}")
+    return f"{text}, waiting for {', '.join(waits)}"
 
 
 def _waits(found: Ceilings, devices: Devices) -> tuple[float, dict[str, float]]:

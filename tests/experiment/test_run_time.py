@@ -36,7 +36,13 @@ def test_another_window_has_the_same_overhead(tmp_path: Path) -> None:
     assert Estimator(earlier).run_time(longer, 0) == RunTime((185 + 15) * S, "earlier runs")
 
 
+def test_runs_on_less_data_say_nothing_of_the_overhead(tmp_path: Path) -> None:
+    larger = replace(SPEC, params={**SPEC.params, "warehouses": 10})
+    earlier = Estimator([stored(tmp_path, SPEC, 40 * S)])
+    assert earlier.run_time(larger, 1_500_000_000) == RunTime(40 * S, "assumptions")
+
+
 def test_without_earlier_runs_copying_is_assumed() -> None:
-    assert Estimator([]).run_time(SPEC, 500_000_000) == RunTime(40 * S, "assumptions")
+    assert Estimator([]).run_time(SPEC, 750_000_000) == RunTime(35 * S, "assumptions")
     queries = replace(SPEC, workload="tpch", params={"scale": 1})
     assert Estimator([]).run_time(queries, 500_000_000) is None
