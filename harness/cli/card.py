@@ -41,7 +41,8 @@ def card(
     json_: JsonOption = False,
 ) -> None:
     """Write a page per device: preferences, practices, prices."""
-    from reports.micro.points import is_micro
+    from harness.micro.perma_file import perma_devices
+    from reports.micro.points import device_of_metrics, is_micro
     from reports.micro.report import write_cards
 
     where = store(results)
@@ -52,7 +53,12 @@ def card(
             f"no finished run of microbenchmarks in {where.root}",
             "`harness run micro --suite device-card --tier TIER` makes one",
         )
-    files = write_cards(chosen, out, title, prices, perma or ())
+    others = [
+        device_of_metrics(Path(one.file).stem, one.memory, one.mark, one.source, one.metrics)
+        for path in perma or ()
+        for one in perma_devices(path)
+    ]
+    files = write_cards(chosen, out, title, prices, others)
     if json_:
         print_json({"card": files.to_json()})
     else:

@@ -220,6 +220,18 @@ def is_micro(run: StoredRun) -> bool:
     return bool(run.spec.workload == WORKLOAD)
 
 
+def device_of_metrics(
+    host: str, tier: str, emulated: str, source: str, metrics: Iterable[tuple[str, Metric]]
+) -> Device:
+    """Return the device of another program's file. ``metrics``: each with its place in it."""
+    points = [
+        Point(one.name, one.unit, one.better, one.labels, (float(one.value or 0),), runs=(where,))
+        for where, one in metrics
+    ]
+    marks = (emulated,) if emulated else ()
+    return Device(host, tier, None, (), tuple(points), marks, several_hosts=True, source=source)
+
+
 def devices(runs: Iterable[StoredRun]) -> list[Device]:
     """Every device measured by these runs, in natural order; UsageError where there is none.
 

@@ -22,7 +22,6 @@ from reports.micro.card_words import Finding, practice_title, trials
 from reports.micro.figures import card_drawing, measurements
 from reports.micro.findings import findings
 from reports.micro.papers import paper_rows
-from reports.micro.perma_results import perma_devices
 from reports.micro.points import Device, devices
 from reports.micro.practices import BOUND, Practice, card_trials, practices
 from reports.micro.prices import price_table
@@ -135,16 +134,15 @@ def write_cards(
     out: Path,
     title: str = TITLE,
     prices: Path | None = None,
-    perma: Sequence[Path] = (),
+    others: Sequence[Device] = (),
 ) -> CardFiles:
     """Write ``card.html``, ``card.md``, ``card.csv`` and ``figures/`` into ``out``.
 
-    ``prices``: a file of prices (profiles/prices), else those of the host file. ``perma``: result
-    files of PerMA-Bench, whose devices stand next to those of the runs. UsageError where no run of
+    ``prices``: a file of prices (profiles/prices), else those of the host file. ``others``:
+    devices of other programs' files, next to those of the runs. UsageError where no run of
     microbenchmarks is among ``runs`` or ``out`` cannot be written.
     """
-    theirs = [device for path in perma for device in perma_devices(path)]
-    found = [*devices(runs), *theirs]
+    found = [*devices(runs), *others]
     used = [run for device in found for run in device.runs]
     listed = read_prices(prices) if prices is not None else None
     emulated = [f"{device.name} by {by}" for device in found for by in device.emulated]

@@ -13,8 +13,8 @@ import pytest
 from micro_runs import DRAM, card_run
 
 from harness.errors import UsageError
-from reports.micro.perma_results import perma_devices
-from reports.micro.points import MEAN, OPERATIONS, RATE
+from harness.micro.perma_file import perma_devices
+from reports.micro.points import MEAN, OPERATIONS, RATE, Device, device_of_metrics
 from reports.micro.report import write_cards
 
 _CONFIG = {
@@ -45,6 +45,11 @@ def parallel(config: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def read(path: Path) -> Device:
+    (one,) = perma_devices(path)
+    return device_of_metrics(path.stem, one.memory, one.mark, one.source, one.metrics)
+
+
 @pytest.fixture
 def published(tmp_path: Path) -> Path:
     path = tmp_path / "barlow-256.json"
@@ -59,7 +64,7 @@ def published(tmp_path: Path) -> Path:
 
 
 def test_a_device_has_the_rates_of_the_file_by_the_labels_of_our_own_runs(published: Path) -> None:
-    (device,) = perma_devices(published)
+    device = read(published)
     writes, log, scan = device.select(RATE)
     assert writes.median == 2.0 * (1 << 30)
     assert {name: writes[name] for name in ("operation", "flush", "fence", "threads")} == {
@@ -75,7 +80,7 @@ def test_a_device_has_the_rates_of_the_file_by_the_labels_of_our_own_runs(publis
 def test_the_card_shows_it_with_its_source_next_to_our_device(
     tmp_path: Path, published: Path
 ) -> None:
-    files = write_cards([card_run(tmp_path, DRAM)], tmp_path / "card", perma=[published])
+    files = write_cards([card_run(tmp_path, DRAM)], tmp_path / "card", others=[read(published)])
     ours, theirs = files.devices
     assert "barlow-256.json" not in ours
     assert theirs.startswith("barlow-256: pmem (") and "barlow-256.json" in theirs

@@ -9,6 +9,7 @@ those of chains that overlap: they stand in the tables, and are no side of a rat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,36 @@ from harness.micro.metrics import job_labels
 from harness.micro.model import Axis, Measurement
 from harness.micro.perma import job_of
 from harness.micro.perma_config import PermaConfig, read_value
+from harness.store.result import Metric
 from harness.units import GIB
-from reports.micro.points import MEAN, OPERATIONS, RATE, Device, Point
 
 #: Of a configuration, and no key of a workload.
 _OF_DEVICE = ("memory_type", "emulated")
 
 
-def perma_devices(path: Path) -> list[Device]:
+@dataclass(frozen=True)
+class PermaDevice:
+    """A memory of a file. ``mark``: by what it is emulated. ``metrics``: each with its place."""
+
+    file: str
+    memory: str
+    mark: str
+    metrics: tuple[tuple[str, Metric], ...]
+
+    @property
+    def source(self) -> str:
+        return f"PerMA-Bench’s file {self.file}"
+
+
+def perma_devices(path: Path) -> list[PermaDevice]:
     """Return a device for each memory of a file; UsageError with the place of what is wrong."""
     try:
         document = jsonfile.read(path)
-        found: dict[tuple[str, str], list[Point]] = {}
+        found: dict[tuple[str, str], list[tuple[str, Metric]]] = {}
         for number, benchmark in enumerate(document, 1):
-            for device, points in _benchmark(benchmark, f"{path}, benchmark {number}"):
-                found.setdefault(device, []).extend(points)
+            where = f"{path}, benchmark {number}"
+            for device, metrics in _benchmark(benchmark, where):
+                found.setdefault(device, []).extend((where, one) for one in metrics)
         if not any(found.values()):
             raise ValueError("no result in it")
     except OSError as error:
@@ -43,22 +59,10 @@ def perma_devices(path: Path) -> list[Device]:
             f"no result file of PerMA-Bench: {type(error).__name__}: {error}",
             "name a file that perma or harness run micro --format perma wrote",
         ) from error
-    return [
-        Device(
-            path.stem,
-            memory,
-            None,
-            (),
-            tuple(points),
-            (mark,) if mark else (),
-            several_hosts=True,
-            source=f"PerMA-Bench’s file {path.name}",
-        )
-        for (memory, mark), points in found.items()
-    ]
+    return [PermaDevice(path.name, *device, tuple(own)) for device, own in found.items()]
 
 
-_Found = Iterator[tuple[tuple[str, str], list[Point]]]
+_Found = Iterator[tuple[tuple[str, str], list[Metric]]]
 
 
 def _benchmark(benchmark: Mapping[str, Any], where: str) -> _Found:
@@ -78,7 +82,7 @@ def _benchmark(benchmark: Mapping[str, Any], where: str) -> _Found:
         )
         memory = next(iter(configs.values()))
         device = (str(memory["memory_type"]), str(memory.get("emulated", "")))
-        yield device, list(_points(measurement, results, where))
+        yield device, list(_metrics(measurement, results))
 
 
 def _config(config: Mapping[str, Any], where: str) -> PermaConfig:
@@ -94,7 +98,7 @@ def _axes(configs: Mapping[str, Any], keys: Mapping[str, Sequence[str]]) -> Iter
             yield Axis(part, key, str(configs[part].get(key, "")))
 
 
-def _points(measurement: Measurement, results: Mapping[str, Any], where: str) -> Iterator[Point]:
+def _metrics(measurement: Measurement, results: Mapping[str, Any]) -> Iterator[Metric]:
     for job in measurement.jobs:
         result = results[job.name]
         result = result.get("results", result)  # of parallel benchmarks
@@ -102,15 +106,11 @@ def _points(measurement: Measurement, results: Mapping[str, Any], where: str) ->
             continue
         labels = job_labels(measurement, job)
         if job.kind == "chain":
-            yield _point(OPERATIONS, "1/s", "higher", labels, result["ops_per_second"], where)
+            per_second = float(result["ops_per_second"])
+            yield Metric("operations_per_second", "1/s", "higher", labels, per_second)
             if latency := result.get("latency"):
-                yield _point(MEAN, "ns", "lower", labels, latency["avg"], where)
+                mean_ns = float(latency["avg"])
+                yield Metric("operation_mean_duration_ns", "ns", "lower", labels, mean_ns)
         else:
-            rate = result["bandwidth"] * GIB
-            yield _point(RATE, "B/s", "higher", labels, rate, where)
-
-
-def _point(
-    metric: str, unit: str, better: str, labels: Mapping[str, str], value: float, where: str
-) -> Point:
-    return Point(metric, unit, better, labels, samples=(float(value),), runs=(where,))
+            rate = float(result["bandwidth"]) * GIB
+            yield Metric("bandwidth_bytes_per_second", "B/s", "higher", labels, rate)
