@@ -20,7 +20,7 @@ from harness.selftest import Result, results
 from harness.selftest.conformance import Conformance
 from harness.selftest.lab import Lab, open_lab
 from harness.store.verified import verified
-from harness.supervise.supervisor import Supervisor
+from harness.supervise.supervisor import ProcessStarter
 from harness.workloads.tpcc import workload as tpcc
 from harness.workloads.tpcc.loadgen import Loadgen
 
@@ -96,12 +96,12 @@ def test_a_part_that_is_not_placed_is_found(lab: Lab, monkeypatch: pytest.Monkey
 
 
 def test_a_trace_that_is_not_loaded_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    spawn = Supervisor.spawn
+    spawn = ProcessStarter.spawn
 
-    def untraced(supervisor: Supervisor, *args: Any, **options: Any) -> Any:
-        return spawn(supervisor, *args, **{**options, "traced": False})
+    def untraced(starter: ProcessStarter, *args: Any, **options: Any) -> Any:
+        return spawn(starter, *args, **{**options, "traced": False})
 
-    monkeypatch.setattr(Supervisor, "spawn", untraced)
+    monkeypatch.setattr(ProcessStarter, "spawn", untraced)
     answers, trace = _found(lab, "duckdb", "tpch-answers", "io-trace")
     assert (answers.result, trace.result) == ("passed", "failed")
 
