@@ -41,10 +41,10 @@ STOPPED = """
 import json, os, signal, time
 from harness.supervise import silence
 from harness.supervise.process import descendants, process_stat
-from harness.supervise.supervisor import Supervisor
+from harness.supervise.supervisor import ProcessStarter, Supervisor
 
 PHASE, TARGET, CLIENTS, DRIVEN, NOTES = {phase!r}, {target!r}, {clients!r}, {driven!r}, {notes!r}
-spawn, phase, enter = Supervisor.spawn, silence.phase, silence.enter
+spawn, phase, enter = ProcessStarter.spawn, silence.phase, silence.enter
 supervise = Supervisor.__enter__
 commands, supervisors, stopped = [], [], []
 
@@ -107,7 +107,7 @@ def stopping_enter(name):
     stop()
 
 Supervisor.__enter__ = begun
-Supervisor.spawn = stopping_spawn
+ProcessStarter.spawn = stopping_spawn
 silence.enter = stopping_enter
 silence.phase = stopping_phase
 """
