@@ -68,6 +68,12 @@ def test_an_engine_inside_the_client_is_not_driven_from_elsewhere(harness, ssh):
     assert not (ssh / "commands").exists()
 
 
+def test_durability_is_looked_for_here_alone(client):
+    done = client("-p", "client_hosts=client1", "--test", "durability")
+    assert done.code == 2
+    assert "the journal of commits stays on the host of each client" in done.err
+
+
 def remote(*hosts):
     tunnel = Tunnel(Path("/run/here.sock"), "/tmp/there.sock", {"host": "/tmp"})
     engine: Any = SimpleNamespace(native_backend="postgres", takes_remote_clients=True,

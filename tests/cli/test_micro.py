@@ -138,6 +138,15 @@ def test_what_was_done_in_no_time_is_no_rate_of_nothing(harness, tmp_path):
     assert "give it more time" in told["chase"]["detail"]
 
 
+def test_perma_benchs_form_has_no_rate_of_nothing_either(harness, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("w: {args: {operation: write, memory_range: 128M, run_time: 1}}")
+    done = harness("run", "micro", "--suite", file, "--tier", "dram", "--format", "perma", "-q",
+                   "-p", "duration=1ns", "-p", "warm_up=1ns")  # fmt: skip
+    (told,) = done.json
+    assert list(told["benchmarks"][0]["results"]) == ["error"]
+
+
 def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(harness):
     process = harness.start("run", "micro", "--suite", "quick", "--tier", "dram", "--json",
                             "-p", "only=chase", "-p", "range=16MiB",

@@ -53,6 +53,19 @@ def test_what_cannot_take_a_device_s_time_is_refused_before_anything_is_loaded(l
 
 
 @pytest.mark.parametrize(
+    ("engine", "placement", "setting"),
+    [
+        ("mysql", "fast-both", "innodb_use_native_aio=ON"),
+        ("mariadb", "ssd-data-fast-wal", "innodb_use_native_aio=OFF"),
+    ],
+)
+def test_asynchronous_and_mapped_files_are_refused(loaded, engine, placement, setting):
+    done = loaded("run", "ycsb", "--workload", "a", "--engine", engine, "--set", setting,
+                  "--placement", placement, "--model", "fast=latency:1ms", "--dry-run")  # fmt: skip
+    assert done.code == 2
+
+
+@pytest.mark.parametrize(
     "command",
     [
         ("run", "micro", "--suite", "canary", "--tier", "fast", "--dry-run"),
@@ -87,6 +100,21 @@ def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
     listed = {one["name"]: one for one in loaded("model", "list", "--json").json["models"]}
     shown = loaded("model", "show", "a-disk", "--json").json["model"]
     assert listed["a-disk"]["scores"] == shown["scores"] == scored
+
+
+@pytest.mark.parametrize(
+    ("options", "runs"),
+    [
+        (("--part", "data"), 3 * 7),
+        (("--parts", "wal,data"), 3 * 13),
+        (("--parts", "wal,log"), None),
+        (("--part", "memory"), None),
+        (("--part", "wal", "--parts", "data"), None),
+    ],
+)
+def test_a_curve_of_each_part_is_planned(loaded, options, runs):
+    done = loaded("curve", *YCSB[1:], *options, "--dry-run")
+    assert done.json["runs"] == runs if runs else done.code == 2
 
 
 def test_a_response_curve_has_today_s_device_and_none_at_all(loaded):

@@ -34,3 +34,17 @@ def test_json_names_each_site_and_the_counts(harness: Any, program: Path) -> Non
     assert (found["way"], found["before"]) == ("assembled", {"clflush": 2, "mfence": 1})
     assert found["after"] == {"clwb": 2, "sfence": 1, "mfence": 1}
     assert subprocess.run([output], check=False).returncode == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-o", "program"), ("-o", "new", "--from", "clflush", "--to", "clwb")],
+    ids=["itself", "loses order"],
+)
+def test_what_is_refused_leaves_nothing(
+    harness: Any, program: Path, arguments: tuple[str, ...]
+) -> None:
+    content = program.read_bytes()
+    done = harness("rewrite", program, *arguments, "--json")
+    assert done.code == 2, done.out + done.err
+    assert program.read_bytes() == content and not program.with_name("new").exists()

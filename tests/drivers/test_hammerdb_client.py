@@ -107,6 +107,14 @@ def test_a_run_that_fails_is_ended_with_its_last_lines(
     assert nothing_left(clients)
 
 
+def test_a_silent_build_is_ended(replay, clients, monkeypatch):
+    monkeypatch.setenv(silence.VARIABLE, "load=1")
+    hammerdb = cut(replay, "postgres-15.18-build.log", "Vuser 1:CREATING TPCC", "exec sleep 3600")
+    with pytest.raises(RunFailed, match="printed nothing for 1 s"):
+        build(hammerdb, TARGET, clients, 2, 2, SilentProgress())
+    assert nothing_left(clients)
+
+
 def test_a_run_in_which_a_user_was_missing_is_no_result(replay, clients):
     hammerdb = replay("postgres-15.18-timed.log")
     three = Timed(users=3, ramp_up_min=1, duration_min=1, time_profile=False)
@@ -124,3 +132,8 @@ def test_its_script_is_private_and_its_password_in_no_message(replay, clients):
         run(hammerdb, clients)
     assert "pw-4711" not in str(failed.value.to_json())
     assert "{…}" in failed.value.context  # its stderr had the script, without the password
+
+
+def test_a_password_is_not_in_its_arguments(replay, clients):
+    hammerdb = replay("postgres-15.18-timed.log", before='echo "$@" | grep -q pw-4711 && exit 1')
+    assert run(hammerdb, clients).reported_per_minute["new_orders_per_minute"] == 27198

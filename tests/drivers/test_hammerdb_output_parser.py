@@ -79,6 +79,11 @@ def test_all_users_complete_is_no_success(recording):
     assert heard(without_errors).failure == "Vuser 1: FINISHED FAILED"
 
 
+def test_a_build_that_failed_has_built_nothing(recording):
+    for name in ("wrong-password", "refused", "not-empty"):
+        assert not heard(recording(f"postgres-15.18-build-{name}.log")).built
+
+
 #: What a virtual user of HammerDB for InnoDB prints while it drives, told not to end at an
 #: error, is the server's message alone.
 DRIVING = "Vuser 2:Processing 1000000000 transactions with output suppressed..."
@@ -92,6 +97,16 @@ def test_a_deadlock_of_innodb_is_counted_and_no_failure():
     assert words.refused == {"1213": 2, "1205": 1}
 
 
+def test_any_other_word_of_a_driving_user_is_a_failure():
+    words = heard(f"{DRIVING}\nVuser 2:MySQL server has gone away")
+    assert words.failure == "Vuser 2: MySQL server has gone away"
+
+
+def test_a_user_that_does_not_drive_yet_may_talk():
+    words = heard("Vuser 2:Ssl_cipher \nVuser 2:Assigned 1 WIDs = 1 based on VU count 2")
+    assert words.failure is None
+
+
 def test_response_times_are_of_all_users_and_their_calls_counted_once(recording):
     """HammerDB's own summary has 35,774 New-Orders: each call twice."""
     times = response_times(recording("postgres-15.18-hdbxtprofile.log"))
@@ -99,3 +114,8 @@ def test_response_times_are_of_all_users_and_their_calls_counted_once(recording)
     new_order = times["new_order"]
     assert new_order.called_count == 8972 + 8915
     assert new_order.percentiles_ns == {"50": 5_042_000, "95": 15_576_000, "99": 25_634_000}
+
+
+def test_a_profile_without_a_summary_tells_nothing(recording):
+    text = recording("postgres-15.18-hdbxtprofile.log").split(">>>>> SUMMARY")[0]
+    assert response_times(text) == {}

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 from idle_engine import IdleEngine
 
 from harness.drivers.hammerdb.dialect import Target, drivable, target, target_of
-from harness.drivers.hammerdb.script import Timed, build_script, timed_script
+from harness.drivers.hammerdb.installation import find
+from harness.drivers.hammerdb.script import Timed, build_script, timed_script, whole_minutes
 from harness.errors import UsageError
+from harness.supervise.credentials import unprivileged
 
 SECRET = "0123secret"
 
@@ -49,6 +54,11 @@ def test_a_timed_run_on_innodb_goes_through_the_socket(word):
     assert found[f"{word}_allwarehouse"] == "true"
     assert found[f"{word}_raiseerror"] == "false"
     assert "vuset vu 8" in script.splitlines()
+
+
+def test_on_postgres_an_error_ends_its_user():
+    script = timed_script(connected("pg"), Timed(1, 0, 1))
+    assert settings(script)["pg_raiseerror"] == "true"
 
 
 @pytest.mark.parametrize(("ca", "encrypted"), [("/etc/db1.pem", "true"), ("", "false")])
@@ -98,6 +108,46 @@ def test_what_it_lacks_for_sql_server_is_known_beforehand(replay, version, found
     )
     with pytest.raises(UsageError, match=found):
         hammerdb.check("mssqls", None)
+
+
+def test_minutes_are_whole():
+    assert whole_minutes("ramp_up", 0, least=0) == 0
+    assert whole_minutes("duration", 180 * 10**9, least=1) == 3
+    for wrong in (30 * 10**9, 0, 90 * 10**9):
+        with pytest.raises(UsageError, match="whole minutes"):
+            whole_minutes("duration", wrong, least=1)
+    with pytest.raises(UsageError) as refused:
+        whole_minutes("ramp_up", 30 * 10**9, least=0)
+    assert "--ramp-up 1m" in refused.value.hint
+
+
+def test_releases_from_5_on_run_on_tcl_9(replay):
+    assert replay("postgres-15.18-timed.log", version="v5.0").argv[0].endswith("bin/tclsh9.0")
+
+
+@pytest.mark.parametrize("lacks", ["", "echo lacks Pgtcl: no libpq.so.5"])
+def test_a_folder_with_only_an_executable_is_release_5_or_later(lab, monkeypatch, lacks):
+    """The executable is a shell here, which runs the files ``tcl`` and ``version`` next to it."""
+    home = lab.root / "home"
+    home.mkdir()
+    shutil.copy2(Path("/bin/sh").resolve(), home / "hammerdbcli")
+    (home / "version").write_text("echo HammerDB CLI v6.0; exit 0\n")
+    (home / "tcl").write_text(f"echo HammerDB CLI v6.0; {lacks}\nexit 0\n")
+    monkeypatch.setenv("HAMMERDB_HOME", str(home))
+    hammerdb = find()
+    assert hammerdb.version == (6, 0)
+    assert hammerdb.argv == [str(home / "hammerdbcli"), "tcl", "auto"]
+    with pytest.raises(UsageError, match=r"no libpq.so.5") if lacks else nullcontext():
+        hammerdb.check("pg", unprivileged())
+
+
+def test_an_executable_that_prints_no_version_is_named_as_release_5_or_later(lab, monkeypatch):
+    (lab.root / "home").mkdir()
+    shutil.copy2("/bin/true", lab.root / "home/hammerdbcli")
+    monkeypatch.setenv("HAMMERDB_HOME", str(lab.root / "home"))
+    with pytest.raises(UsageError) as refused:
+        find()
+    assert "release 5 or later" in refused.value.context
 
 
 class Stranger(IdleEngine):

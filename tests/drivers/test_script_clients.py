@@ -9,6 +9,7 @@ import pytest
 from harness import hdr
 from harness.drivers.pgbench import Times, over_time
 from harness.drivers.result import WindowCallbacks
+from harness.errors import RunFailed, UsageError
 from harness.later import np
 from harness.progress import SilentProgress
 from harness.store.spec import Json
@@ -102,6 +103,19 @@ def test_a_rate_that_pgbench_does_not_reach_leaves_a_backlog(accounts, clients, 
     found = drive(PgbenchDriver(params), accounts, clients)
     assert found.offered_count == pytest.approx(100, rel=0.1)
     assert found.backlog_count[1] > 50
+
+
+def test_a_wrong_script_fails_with_the_servers_words(accounts, clients, scripted):
+    params = scripted({"wrong.sql": ("SELECT no_such_column FROM account;\n", 1)})
+    with pytest.raises(RunFailed, match="no_such_column"):
+        drive(PgbenchDriver(params), accounts, clients)
+
+
+def test_a_script_that_changed_after_the_plan_is_refused(accounts, scripted, tmp_path):
+    params = scripted({"look.sql": (LOOK, 1)})
+    (tmp_path / "look.sql").write_text(ADD)
+    with pytest.raises(UsageError, match="not those of the run"):
+        PgbenchDriver(params).check(accounts, {})
 
 
 @pytest.mark.parametrize("name", ["postgres", "mariadb"])

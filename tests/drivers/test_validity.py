@@ -21,6 +21,7 @@ from harness.drivers.validity import (
 from harness.store.points import SeriesPoint
 
 S = 10**9
+NOUNS = Nouns("operation", "user", "--users")
 
 
 class Session:
@@ -49,6 +50,26 @@ def counted() -> WindowCounters:
     counters.begin()
     counters.end()
     return counters
+
+
+@pytest.mark.parametrize(
+    ("seen", "inside", "told"),
+    [
+        ({"busiest_thread_share": 0.91}, False, True),
+        (
+            {"busiest_thread_share": 0.89, "client_cpu_ns": 40 * S, "client_threads": 4},
+            False,
+            False,
+        ),
+        ({"client_cpu_ns": 37 * S, "client_threads": 4}, False, True),
+        ({"client_cpu_ns": 35 * S, "client_threads": 4}, False, False),
+        ({"busiest_thread_share": 1.0}, True, False),
+    ],
+)
+def test_a_client_without_time_to_wait_is_reported_but_with_the_engine_inside(seen, inside, told):
+    driven = DriverResult("loadgen", "1", 10 * S, **seen)
+    codes = [one.code for one in load_warnings(driven, NOUNS, closed=False, inside=inside)]
+    assert ("client-saturated" in codes) == told
 
 
 @pytest.mark.parametrize(
@@ -109,8 +130,7 @@ def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, c
         "loadgen", "1", 60 * S, offered_count=120_000, backlog_count=(begin, end),
         backlog_left_out=left_out,
     )  # fmt: skip
-    nouns = Nouns("operation", "user", "--users")
-    assert [finding.code for finding in backlog(queued, nouns)] == codes
+    assert [finding.code for finding in backlog(queued, NOUNS)] == codes
 
 
 @pytest.mark.parametrize(
@@ -147,5 +167,5 @@ def test_a_short_window_is_steady_if_its_ends_differ_no_more_than_its_seconds(
 ) -> None:
     series = [SeriesPoint(i * S, {"read": n}) for i, n in enumerate(done)]
     driven = DriverResult("loadgen", "1", len(done) * S, series=series)
-    found = load_warnings(driven, Nouns("operation", "user", "--users"), closed=False)
+    found = load_warnings(driven, NOUNS, closed=False)
     assert ("not-steady-state" in {one.code for one in found}) != steady

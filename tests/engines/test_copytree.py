@@ -107,6 +107,11 @@ def test_a_target_that_holds_something_is_refused(tree: Path, tmp_path: Path) ->
     assert (tmp_path / "copy" / "precious").read_text() == "x"
 
 
+def test_a_missing_source_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="No such file"):
+        copy_tree(tmp_path / "none", tmp_path / "copy")
+
+
 def test_a_move_to_another_file_system_is_a_full_copy(tree: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         target = Path(elsewhere) / "moved"

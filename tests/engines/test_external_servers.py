@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S, eventually
 
 from harness import paths, registry
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
+from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.throughput import _Streams
 
 KEY, SCHEMA = "tpch-abc123", "tierbench_tpch_abc123"
 OF_OWNER = (
@@ -163,6 +170,49 @@ def test_two_harnesses_do_not_use_one_server(
     another.kill()
 
 
+def test_its_files_and_placement_are_the_user_s(external: Any, lab: Any, tmp_path: Path) -> None:
+    for verb in (
+        lambda: external.initialise(lab.places()),
+        lambda: external.snapshot(tmp_path),
+        lambda: external.restore(tmp_path, lab.places()),
+    ):
+        with pytest.raises(UsageError):
+            verb()
+    assert external.files() == [] and external.processes() == []
+    assert (external.kind, external.supported_parts) == ("external", frozenset())
+
+
+@pytest.mark.only("mysql")
+def test_a_server_of_the_other_engine_is_refused(server: Any, dsn: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        registry.engine("mariadb").available(ENV, paths.engines_prefix())
+    assert caught.value.hint == "use --engine mysql"
+
+
+@pytest.mark.only("mysql")
+def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(
+    external: Any, server: Any
+) -> None:
+    streams = [[Statement(1, {}, "select no_such", 1)], [Statement(2, {}, "select sleep(3600)", 2)]]
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with SilentProgress().task("streams", 2) as task:
+                _Streams(external, None, task).run(streams, None, [])
+        except RunFailed as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive(), "it waits for the other stream's statement"
+    assert "no_such" in str(failures[0])
+    running = "select info from information_schema.processlist where info = 'select sleep(3600)'"
+    # The server reports the end before it clears its list.
+    assert eventually(lambda: not execute(server, running))
+
+
 @pytest.mark.parametrize(
     ("name", "dsn"),
     [
@@ -175,3 +225,26 @@ def test_a_password_in_a_dsn_is_refused_and_not_shown(name: str, dsn: str) -> No
     with pytest.raises(UsageError, match="password") as refused:
         registry.engine(name).available({"dsn": dsn}, paths.engines_prefix())
     assert "secret" not in f"{refused.value}{refused.value.hint}"
+
+
+def test_a_stopped_server_is_not_waited_for(
+    server: Any, external: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes are not the run's, so only the answers are limited."""
+    execute(external, "select 1")
+    connection = external.connect()
+    connection.execute("select 1")
+    monkeypatch.setenv("HARNESS_SILENCE", "statement=1,connect=1")
+    waiting = external.connect()
+    stopped = [process.pid for process in server.processes()]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        for attempt in (partial(waiting.execute, "select 1"), external.connect):
+            with pytest.raises(RunFailed):
+                attempt()
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    connection.execute("select 1")
+    connection.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -112,6 +113,26 @@ def test_another_user_s_kill_is_not_the_time_limit(innodb: Any, connection: Any)
     killer.join()
     looking.close()
     connection.execute("drop table if exists never")
+
+
+@pytest.mark.parametrize("limit_s", [60.2504, 60.2500004])
+def test_the_servers_own_limit_is_never_shorter_than_ours(connection: Any, limit_s: float) -> None:
+    connection.execute("select 1", timeout_s=limit_s)
+    name, per_second = {
+        "mysql": ("max_execution_time", 1000),
+        "mariadb": ("max_statement_time", 1),
+    }[connection.flavour]
+    ((limit,),) = connection.execute(f"select @@session.{name}", timeout_s=limit_s).rows
+    assert limit_s <= float(limit) / per_second < limit_s + 0.001
+
+
+def test_a_limit_that_was_not_reached_ends_nothing_later(connection: Any) -> None:
+    for limit_s in (2.0, 20.0):
+        with suppress(QueryTimeout):  # the machine stood still for all of it
+            connection.execute("do sleep(0.01)", timeout_s=limit_s)
+            break
+    connection.execute(f"do sleep({limit_s + 0.5})")
+    assert connection.execute(f"select sleep({limit_s + 0.1})").rows == [(0,)]
 
 
 def test_statements_between_begin_and_commit_are_one_transaction(connection: Any) -> None:

@@ -45,6 +45,13 @@ def test_scans_name_their_table_and_count_its_rows(innodb: Any, tpch_csv: Any) -
     assert scan.time_ns > 0
 
 
+def test_profiling_leaves_the_connection_as_it_was(innodb: Any) -> None:
+    connection = innodb.connect()
+    innodb.explain(connection, "select count(*) from region")
+    assert connection.execute("select count(*) from region").rows == [(5,)]
+    connection.close()
+
+
 def test_a_recorded_tree_of_mysql_in_exclusive_times() -> None:
     plan = explain_mysql.translate_json(recorded("mysql-9.7.4-tpch-q20.json"), 200_000_000)
     total = plan.extra["engine_duration_ns"]

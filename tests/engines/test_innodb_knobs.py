@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from engines._innodb.configuration import _check_redo_size
 from engines._innodb.installation import Flavour, _private, choose
 from engines._innodb.verify import open_files, verify_variables
 from harness.errors import RunFailed, UsageError
@@ -170,6 +171,18 @@ def refused(kept: Kept, settings: dict[str, str]) -> UsageError:
     with pytest.raises(UsageError) as caught:
         kept.engine(settings)
     return caught.value
+
+
+def test_the_size_of_a_redo_file_with_that_of_the_whole_log_is_refused() -> None:
+    """MySQL 8.0.30 to 8.4 know both and ignore the file's: by their settings' names."""
+    known = {"innodb_redo_log_capacity", "innodb_log_file_size", "innodb_log_files_in_group"}
+    profile = {"loose_innodb_redo_log_capacity": "1G", "loose_innodb_log_file_size": "512M"}
+    _check_redo_size("MySQL 8.4.0", profile, known)
+    _check_redo_size("MySQL 8.0.15", profile | {"innodb_log_file_size": "1G"}, known - {
+        "innodb_redo_log_capacity"
+    })  # fmt: skip
+    with pytest.raises(UsageError, match="innodb_log_file_size"):
+        _check_redo_size("MySQL 8.4.0", profile | {"innodb_log_file_size": "1G"}, known)
 
 
 def test_a_place_of_the_binary_log_is_refused(kept: Kept) -> None:

@@ -136,6 +136,11 @@ def test_doublewrite_files_follow_the_engine_option(lab: Any) -> None:
     engine.kill()
 
 
+def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab: Any) -> None:
+    with pytest.raises(UsageError, match="doublewrite=wal"):
+        lab.engine("mariadb", options={"doublewrite": "wal"})
+
+
 # What is decided for every run ---------------------------------------------------
 
 

@@ -214,6 +214,28 @@ def test_a_damaged_installation_is_made_again(
     assert [path.name for path in prefix.iterdir()] == [folder.name]
 
 
+def test_files_are_on_the_device_before_the_tree_has_its_name(
+    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, Path.rename
+
+    def synced(handle: int) -> None:
+        done.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        sync(handle)
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append(f"rename to {target.name}")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    named = done.index("rename to tiny-9.9")
+    assert {"server", "libtiny.so", "bin", "lib", "tree", "installed.json"} <= set(done[:named])
+    assert done[named + 1 :] == ["engines"]
+
+
 # Debian packages, from a repository made here, by apt itself -------------------
 
 

@@ -386,3 +386,9 @@ def test_a_build_without_tls_is_refused(lab: Any) -> None:
         _engine(lab, "postgres", version="18.4")
     assert "version or prefix" in refused.value.hint
     _engine(lab, "postgres", listen=None, version="18.4")
+
+
+@pytest.mark.parametrize("given", ["0.0.0.0", "::", "server1", "10.0.0.1:70000"])
+def test_what_is_no_address_of_one_interface_is_refused(given: str) -> None:
+    with pytest.raises(UsageError):
+        parse_listen(given)

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from engines.postgres import counters
 from harness.engine import QueryTimeout
 from harness.errors import RunFailed
 from harness.monitors import MonitorContext
@@ -149,3 +151,11 @@ def delta(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, 
         n for n in names if n.startswith("postgres_") and "written" not in n and "fsync" not in n
     ]
     return {n: after[n] - before[n] for n in ours if after[n] != before[n]}
+
+
+def test_a_release_that_cannot_publish_its_sums_has_none() -> None:
+    class Old:
+        info = SimpleNamespace(server_version=140012)
+
+    old: Any = Old()
+    assert counters.read(old, "harness") == {}

@@ -8,15 +8,18 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rocksdb_store import RECORDS, Store, loaded
 
+from engines.rocksdb import options
+from engines.rocksdb.installation import ask
 from harness import paths
 from harness.engine import FileSettings
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
 from harness.experiment.tuning import settings_for
 from harness.registry import engine as factory_of
 from harness.supervise.process import alive
@@ -116,6 +119,17 @@ def test_the_block_cache_is_read_back(lab: Any, golden: Path, asked: str, size: 
     store = Store.of(lab, {"block_cache": asked}).restored(golden, lab.places())
     assert store.engine.effective_config()["block_cache"] == str(size)
     assert f"block_cache={size};" in store.connection["options"][TABLE_FACTORY]
+
+
+def test_a_block_cache_of_another_size_is_refused(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a library that takes half of it."""
+    monkeypatch.setattr(options, "ask", lambda library, *asked: replace(
+        ask(library, *asked), block_cache_bytes=8 << 20
+    ))  # fmt: skip
+    with pytest.raises(UsageError, match="block_cache=16777216 would be 8388608"):
+        lab.engine("rocksdb", {"block_cache": "16M"})
 
 
 def test_a_run_without_an_options_file_is_not_taken_for_one_that_was_checked(
@@ -242,6 +256,12 @@ def test_java_s_tickers_have_the_native_client_s_names(lab: Any, golden: Path) -
         "rocksdb_pending_compaction_bytes": 0,
     }  # fmt: skip
     assert counters.keys() <= store.run(duration_ns=100_000_000).engine.end.keys()
+
+
+def test_without_statistics_there_are_no_tickers(lab: Any, golden: Path) -> None:
+    store = Store.of(lab, options={"statistics": "off"}).restored(golden, lab.places())
+    told = store.run(duration_ns=200_000_000).engine.end
+    assert "rocksdb_number_keys_read_count" not in told
 
 
 def test_a_damaged_table_fails_the_run_in_rocksdbs_words(lab: Any, golden: Path) -> None:

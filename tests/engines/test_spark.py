@@ -100,6 +100,21 @@ def test_every_answer_is_right_with_plans_and_counters(loaded: Any) -> None:
     assert written["18"] > written["6"] > 0
 
 
+def test_streams_run_at_the_same_time(loaded: Any, source: Path) -> None:
+    parsed = TpchParams.from_mapping(
+        {"scale": 0.01, "cache": "warm", "test": "throughput", "refresh": False, "warmups": 0}
+    )
+    outcome = WORKLOAD.measure(parsed, WarmSession(loaded, SilentProgress(), source))
+    assert {check.status for check in outcome.checks} == {"passed"}
+    assert len(outcome.checks) == 2 * len(QUERIES)
+
+
+def test_refresh_functions_are_refused(loaded: Any) -> None:
+    params = TpchParams.from_mapping({"scale": 0.01, "test": "power"})
+    with pytest.raises(UsageError, match="Parquet"):
+        WORKLOAD.check_engine(params, "native", loaded, {})
+
+
 def test_the_driver_is_one_process_without_rights_and_its_secret_nowhere(
     loaded: Any, module_lab: Lab
 ) -> None:

@@ -114,6 +114,14 @@ def test_a_thread_that_begins_or_ends_is_noticed_between_two_lists() -> None:
     observer.close()
 
 
+def test_each_event_belongs_to_a_resource() -> None:
+    observer = ThreadObserver(tuple, bool, bool, frozenset({"poll"}))
+    events = ("pread data", "fdatasync data", "write log", "fsync log", "futex", "call 9")
+    resources = ["data read", "data write", "log write", "log sync", "lock", "other"]
+    assert [observer.resource(event) for event in events] == resources
+    assert "client" in observer.events.values()
+
+
 def test_duckdb_s_threads_run_while_it_executes_and_are_idle_otherwise(lab: Any) -> None:
     engine = lab.engine("duckdb")
     engine.initialise(lab.places())

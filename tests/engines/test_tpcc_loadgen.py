@@ -226,6 +226,38 @@ def test_retries_within_a_procedure_are_counted(native: Native) -> None:
     assert result.errors == {"in-procedure": 100}
 
 
+#: Order-Status as a statement that the server refuses, with the words of the error.
+REFUSED = {
+    "postgres": (
+        ("select * from no_such_function(:w_id)", "no_such_function.* does not exist"),
+        ("select 1 where", "syntax error"),
+        ("select 1, 2, 1 / (:w_id - 1)", "22012: division by zero"),
+    ),
+    "mysql": (
+        ("call no_such_procedure(:w_id)", "no_such_procedure does not exist"),
+        ("select 1 where", "syntax"),
+        ("select 3000000 as o_id", "3000000"),
+    ),
+    "voltdb": (
+        ("NoSuchProcedure (:w_id)", "NoSuchProcedure"),
+        ("OrderStatus (:w_id)", "EXPECTS 4"),
+    ),
+}
+
+
+def test_a_refused_statement_ends_the_run_with_the_server_s_words(native: Native) -> None:
+    for statement, words in REFUSED[native.engine.name]:
+        began = time.monotonic()
+        with pytest.raises(RunFailed, match=words) as caught:
+            native.run(
+                seconds=2 * PATIENCE_S,
+                statements={"order_status": statement},
+                mix={"order_status": 100},
+            )
+        assert "order_status" in caught.value.context
+        assert time.monotonic() - began < PATIENCE_S
+
+
 # Failures -----------------------------------------------------------------------
 
 

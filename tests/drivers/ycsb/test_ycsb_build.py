@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from narrowed import present
 
-from harness.drivers.ycsb.build import built, check_buildable, find_java
-from harness.errors import UsageError
+from harness import paths
+from harness.drivers.ycsb.build import _folder, built, check_buildable, find_java
+from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 
 
@@ -50,3 +51,11 @@ def test_changed_sources_are_built_anew(changed, client, monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="no javac") as failure:
         check_buildable(changed)
     assert "maven" in failure.value.hint
+
+
+def test_a_build_that_fails_says_why_and_leaves_nothing(changed):
+    source = next(changed.project.rglob("Opened.java"))
+    source.write_text(source.read_text().replace("final class Opened", "final klass Opened"))
+    with pytest.raises(RunFailed, match="ERROR"):
+        built(changed, SilentProgress())
+    assert not list(paths.engines_prefix().glob(f"*{_folder(changed).name}*"))

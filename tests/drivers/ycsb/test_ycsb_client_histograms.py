@@ -65,3 +65,8 @@ def test_a_log_that_was_cut_off_fails_the_run(logs):
     log.write_text(text[: len(text) - 40])
     with pytest.raises(RunFailed, match=r"READ\.hdr:"):
         read_logs(folder)
+
+
+def test_nothing_measured_is_an_empty_histogram():
+    assert hdr.decode(stored([])).total == 0
+    assert length_ms([]) == 0

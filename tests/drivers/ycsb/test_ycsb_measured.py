@@ -93,6 +93,13 @@ def test_percentiles_over_time_are_of_the_seconds_of_the_series():
         assert one.p50_ns == one.p99_ns == pytest.approx(500_500, rel=0.01)
 
 
+def test_a_long_window_has_as_many_percentiles_as_a_chart_can_show(monkeypatch):
+    monkeypatch.setattr("harness.drivers.result.MOST_LATENCIES", 2)
+    first, second = of(done()).latencies
+    assert (first.monotonic_ns, second.monotonic_ns) == (7_000_000_000, 9_000_000_000)
+    assert [one.operations["read"].count for one in (first, second)] == [51, 40]
+
+
 def test_intervals_belong_to_lines_by_their_order_however_late_they_are_closed():
     """One histogram is closed 700 ms behind the others, which is behind the next line, too."""
     plain = done()
@@ -120,6 +127,15 @@ def test_with_a_rate_latencies_are_the_intended_ones_and_what_is_due_is_told():
     assert found.offered_count == 600
     # Since the first interval began, at 100 ms: 380 due and 200 done, 980 due and 500 done.
     assert found.backlog_count == (180, 480)
+
+
+def test_without_a_bound_in_time_everything_is_measured():
+    words = Words(results={("OVERALL", "RunTime(ms)"): 5_600.0})
+    found = of(done(words=words), bounded=False)
+    assert found.window_ns == 5_600_000_000
+    pairs = found.operations["read_modify_write"].count
+    assert pairs == 3 + 26 + 1001
+    assert found.operations["read"].count == 3 + 100 + 1001 + (3 + 1 + 1001) - pairs
 
 
 def test_a_clock_that_was_set_in_the_window_fails_the_run():
