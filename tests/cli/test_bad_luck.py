@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import time
@@ -59,3 +60,25 @@ def test_sigterm_ends_in_order_and_leaves_nothing(loaded):
         assert f"{name}: " in done.err
         assert "finished steps are kept" in done.err
     assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
+
+
+def test_kill_9_at_random_moments_leaves_nothing_and_loses_nothing(loaded):
+    """The bar of the design is 50 moments: HARNESS_TEST_KILLS=50 (a few here, for time)."""
+    argv = [*POSTGRES, "--engine", "duckdb", "--placement", "ssd-data-pmem-wal",
+            "--emulate", "pmem", "--queries", "6", "--memory-limit", "1GiB"]  # fmt: skip
+    assert loaded(*argv).code == 0
+    draw = random.Random(20231)
+    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "2"))):
+        finished = {run["run_id"] for run in loaded("runs", "list", "--json").json["runs"]}
+        if kill % 2 == 1:  # from time to time while the data are loaded, too
+            loaded("data", "rm", "--all", "--yes")
+        process = loaded.start(*argv)
+        time.sleep(draw.uniform(0.2, 6))
+        process.kill()
+        process.communicate()
+        assert loaded.settled() == [], f"kill {kill}"
+        listed = loaded("runs", "list", "--json").json
+        assert finished <= {run["run_id"] for run in listed["runs"]}
+        for name in listed["unfinished"]:
+            assert not (loaded.results / "runs" / name / "run.json").exists()
+    assert loaded(*argv).code == 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
+from patience import PATIENCE_S
 
 from harness.drivers.hammerdb.dialect import target
 from harness.drivers.hammerdb.process import build, measure
@@ -75,6 +77,16 @@ def test_its_response_times_are_read_from_its_own_folder(replay, clients, lab, r
     )
     found = run(hammerdb, clients, Timed(2, 1, 1))
     assert found.operations["payment"].called_count == 8916 + 8871
+
+
+def test_a_failed_build_that_goes_on_waiting_is_ended_at_once(replay, clients):
+    hammerdb = replay("postgres-15.18-build-wrong-password.log", does="exec sleep 3600")
+    started = time.monotonic()
+    with pytest.raises(RunFailed, match="password authentication failed") as failed:
+        build(hammerdb, TARGET, clients, 2, 2, SilentProgress())
+    assert time.monotonic() - started < PATIENCE_S
+    assert "Vuser 1:FINISHED FAILED" in failed.value.context
+    assert nothing_left(clients)
 
 
 def cut(replay, name, before, does):

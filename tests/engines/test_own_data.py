@@ -112,6 +112,14 @@ def test_a_bad_file_is_named(lab: Any, things: Path, name: str, text: str, words
     assert words in str(caught.value) + caught.value.hint
 
 
+def test_a_folder_that_changes_after_the_check_is_not_loaded(lab: Any, things: Path) -> None:
+    engine, digest = lab.engine("duckdb"), read_folder(things).data_digest
+    (things / "load/thing.2.csv").write_text("id,name,price,made\n4,,-7,2025-01-03\n")
+    (lab.root / "changed").mkdir()
+    with pytest.raises(RunFailed, match="changed"):
+        data.generate(things, digest, engine, lab.root / "changed", SilentProgress())
+
+
 def test_source_data_are_not_for_other_users(lab: Any, things: Path) -> None:
     (source := lab.root / "private").mkdir(mode=0o755)
     engine, digest = lab.engine("postgres"), read_folder(things).data_digest

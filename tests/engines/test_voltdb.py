@@ -40,6 +40,9 @@ from test_tpcc_procedures import (  # noqa: F401
     test_the_stock_level_counts_an_item_once,
 )
 
+from engines.voltdb.counters import SNAPSHOT_BYTES
+from engines.voltdb.counters import write_back_warnings as window_warnings
+
 SETTINGS = {"sitesperhost": "2", "snapshot_enabled": "false"}
 _CALL = re.compile(r"(\w+)(?: when :(\w+)(?: = :(\w+))? else (\w+))? \((.*)\)", re.S)
 _LOADED_MICROSECONDS = 1_577_836_800_000_000
@@ -53,6 +56,22 @@ def test_passwords_are_hashed_in_the_deployment_file() -> None:
     assert "secret" not in text
     assert 'path="/s &amp; t"' in text
     assert 'sitesperhost="3"' in text and '<snapshot prefix="auto" enabled="false"' in text
+
+
+@pytest.mark.parametrize(
+    ("window", "settings", "codes"),
+    [
+        ({SNAPSHOTS: 2.0, SNAPSHOT_BYTES: 1e8}, {}, []),
+        ({SNAPSHOTS: 0.0, SNAPSHOT_BYTES: 0.0}, {}, ["no-snapshot-in-window"]),
+        ({SNAPSHOTS: 0.0}, {"snapshot_enabled": "false"}, ["no-snapshots"]),
+        ({}, {}, []),
+    ],
+)
+def test_a_window_without_a_snapshot_has_a_warning(
+    window: dict[str, float], settings: dict[str, str], codes: list[str]
+) -> None:
+    found = window_warnings(window, settled(settings, 2), 10**10)
+    assert [warning.code for warning in found] == codes
 
 
 # The server ---------------------------------------------------------------------

@@ -231,4 +231,24 @@ def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:
     assert uncontrolled((), Kernel(tmp_path)) == []
 
 
+def test_the_kernel_s_access_monitor_is_reported_with_its_actions(tmp_path: Path) -> None:
+    """DAMON's tree as the kernel lays it out (admin-guide/mm/damon/usage)."""
+    kdamonds = "/sys/kernel/mm/damon/admin/kdamonds"
+    write(tmp_path, f"{kdamonds}/nr_kdamonds", "3\n")
+    for monitor, state in enumerate(("on", "on", "off")):
+        write(tmp_path, f"{kdamonds}/{monitor}/state", f"{state}\n")
+    for scheme, action in enumerate(("stat", "migrate_cold", "pageout", "pageout")):
+        place = f"{kdamonds}/0/contexts/{scheme % 2}/schemes/{scheme}/action"
+        write(tmp_path, place, f"{action}\n")
+    write(tmp_path, f"{kdamonds}/2/contexts/0/schemes/0/action", "pageout\n")
+    write(tmp_path, "/sys/module/damon_reclaim/parameters/enabled", "Y\n")
+    write(tmp_path, "/sys/module/damon_lru_sort/parameters/enabled", "N\n")
+    found = [(finding.problem, finding.context) for finding in uncontrolled((), Kernel(tmp_path))]
+    assert found[-3:] == [
+        ("DAMON kdamond 0", "on: migrate_cold, pageout by what is cold or hot"),
+        ("DAMON kdamond 1", "on: monitors pages"),
+        ("DAMON module damon_reclaim", "on"),
+    ]
+
+
 # The doctor ---------------------------------------------------------------------------------

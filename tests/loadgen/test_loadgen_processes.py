@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,12 +19,13 @@ from narrowed import present
 from patience import PATIENCE_S, eventually
 from scratch import open_directory
 
-from harness import hdr
+from harness import hdr, native_programs
 from harness.drivers.loadgen.processes import drive
 from harness.drivers.loadgen.result import merged
 from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals, split
 from harness.drivers.result import Second, WindowCallbacks
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
+from harness.native_programs import loadgen_program
 from harness.supervise import silence
 from harness.supervise.credentials import unprivileged
 from harness.supervise.process import ProcessId, all_processes, descendants
@@ -266,6 +268,17 @@ def test_a_client_that_is_killed_is_a_failure(clients):
         drive([FOR_EVER], clients, WindowCallbacks(on_measuring=kill))
 
 
+@pytest.mark.parametrize("error", [RuntimeError("counters"), KeyboardInterrupt()])
+def test_what_a_callback_raises_ends_the_client(clients, error):
+    def fail():
+        assert len(loadgens()) == 1
+        raise error
+
+    with pytest.raises(type(error)):
+        drive([FOR_EVER], clients, WindowCallbacks(on_measuring=fail))
+    assert loadgens() == []
+
+
 def test_passwords_are_in_no_process_list(clients):
     lines = []
 
@@ -323,6 +336,17 @@ def test_kill_nine_of_the_harness_leaves_no_client(tmp_path, loadgen_build):
         assert len(clients) == 1
         harness.kill()
     assert eventually(lambda: not clients & {s.id for s in all_processes()})
+
+
+def test_a_client_built_for_another_harness_is_refused(tmp_path, monkeypatch, loadgen_build):
+    """As after an update of the sources alone: it might wait for what nobody sends."""
+    for name in ("loadgen", "loadgen_stub.so", "loadgen.json"):
+        shutil.copy(loadgen_build / name, tmp_path)
+    monkeypatch.setattr(native_programs, "native_folders", lambda: [tmp_path])
+    assert loadgen_program("stub") == tmp_path / "loadgen"
+    (tmp_path / "loadgen.json").write_text('{"interface": 1, "packages": {}}')
+    with pytest.raises(UsageError, match="interface 1, this one has"):
+        loadgen_program("stub")
 
 
 # Finding it ---------------------------------------------------------------------

@@ -207,6 +207,13 @@ def test_order_status_delivery_and_stock_level(asked: tuple[Calls, dict[str, Any
     assert_uniform(column(calls["stock_level"], "threshold"), 10, 20)
 
 
+def test_one_warehouse_has_no_remote_one(loadgen: Loadgen, tmp_path: Path) -> None:
+    loadgen(spec(tmp_path / "one", params={"warehouses": 1}, operations=20_000))
+    calls = read(tmp_path / "one")
+    assert {call["c_w_id"] for call in calls["payment"]} == {"1"}
+    assert {call["all_local"] for call in calls["new_order"]} == {"1"}
+
+
 def test_fixed_homes_are_one_district_a_terminal(loadgen: Loadgen, tmp_path: Path) -> None:
     """As many terminals as connections: each connection's file is of some terminals only."""
     loadgen(

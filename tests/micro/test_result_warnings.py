@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from micro_suites import RANDOM, suite
 
-from harness.micro.metrics import SuiteResult
+from harness.micro.metrics import SuiteResult, Target, pages_of
 from harness.micro.model import Job, Measurement
 from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import measurement_name
+from harness.store.documents import from_members
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -74,6 +75,12 @@ def stolen(*blocks: tuple[int, int | None], cpus: tuple[int, ...] = (0, 1)) -> s
         for block, (wall, ms) in enumerate(blocks)
     }
     return next(iter(contexts("stolen-while-measuring", (measured,), repeats)), None)
+
+
+@pytest.mark.parametrize("block", [(5, 40), (1500, 0), (1500, 30), (1500, None)])
+def test_a_tick_or_a_hundredth_is_not_told(block: tuple[int, int | None]) -> None:
+    """Four ticks of 10 ms in 5.5 ms were once reported as 730 %."""
+    assert stolen(block) is None
 
 
 @pytest.mark.parametrize(
@@ -186,3 +193,28 @@ def test_rates_means_over_many_loads_and_fine_clocks_have_none_worth_telling() -
 def target(kind: str, huge_bytes: int | None, **more: Any) -> dict[str, Any]:
     asked = {"pages": "huge" if kind == "dram" else None, "map_sync": None}
     return {"kind": kind, "size_bytes": 8 * MIB, "huge_bytes": huge_bytes, **asked, **more}
+
+
+@pytest.mark.parametrize(
+    ("found", "label", "warning"),
+    [
+        (target("dram", 8 * MIB), "huge", None),
+        (target("dram", 0), "base", "0 B of 8 MiB lie on huge pages"),
+        (target("dram", 8 * MIB, pages="1g"), "1g", None),
+        (target("dram", None, pages="base"), "dram", None),
+        (target("file", 8 * MIB, map_sync=True), "huge", None),
+        (target("file", 4 * MIB, map_sync=True), "mixed", "4 MiB of 8 MiB are mapped by pages of"),
+        (target("file", 0, map_sync=True), "base", "0 B of 8 MiB are mapped by pages of 2 MiB"),
+        (target("file", None, map_sync=True), "file", None),
+        (target("file", 8 * MIB, map_sync=False), "file", None),  # the page cache's, of a tmpfs say
+        (target("devdax", 8 * MIB), "huge", None),
+        (target("devdax", 0), "base", "0 B of 8 MiB are mapped by pages of 2 MiB"),
+        (target("devdax", None), "devdax", None),
+    ],
+)
+def test_the_label_is_what_was_had_and_small_pages_are_told(
+    found: dict[str, Any], label: str, warning: str | None
+) -> None:
+    assert pages_of(from_members(Target, found)) == label
+    said = contexts("huge-pages-missing", t=found)
+    assert [text.startswith(warning or "") for text in said] == [True] * bool(warning)

@@ -71,6 +71,15 @@ def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too()
     ]
 
 
+def test_parallel_jobs_share_the_processors_in_proportion():
+    requested = perma(
+        "p: {parallel_benchmark: {a: {args: {number_threads: 24, run_time: 1}},"
+        " b: {args: {number_threads: 8, run_time: 1}}}}"
+    )
+    (one,) = scale(requested, capacity(cpus=8), overrides()).measurements
+    assert [job.threads for job in one.jobs] == [6, 2]
+
+
 def test_ranges_are_halved_alike_in_all_configurations_of_a_measurement():
     requested = perma(
         "b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}"

@@ -123,6 +123,19 @@ def test_queries_at_the_same_time_are_observed_until_the_last_ends(toy: Toy) -> 
     assert figures(one)["Toy Operations"] == 5
 
 
+def test_a_collection_that_cannot_be_paused_observes_all_and_says_so(toy: Toy) -> None:
+    name = "vtune:hotspots"
+    (toy.folder(name) / "no-pause").touch()
+    one = toy.observing(name)
+    with one.running():
+        toy.work(name, 10)
+        one.begin()
+        toy.work(name, 3)
+        one.end()
+    assert figures(one)["Toy Operations"] == 13
+    assert [warning.code for warning in one.warnings] == ["observed-start-up"]
+
+
 def test_a_collection_that_was_never_resumed_is_an_error(toy: Toy) -> None:
     with pytest.raises(RunFailed), toy.observing("vtune:hotspots").running():
         pass

@@ -274,6 +274,32 @@ def undone_by_a_restart(host: SimulatedHost) -> None:
     host.devices["dax0.0"].mode, host.devices["dax0.0"].online = "devdax", 0
 
 
+def test_what_was_made_to_be_memory_is_so_again_without_consent(pmem: SimulatedHost) -> None:
+    assert system_ram(pmem).refusals == []
+    undone_by_a_restart(pmem)
+    outcome = system_ram(pmem)
+    assert (outcome.destroy, outcome.refusals, outcome.failures) == ([], [], [])
+    assert pmem.devices["dax0.0"].mode == "system-ram"
+
+
+def test_memory_by_consent_is_memory_again_without_until_it_is_given_away(
+    pmem: SimulatedHost,
+) -> None:
+    devdax(pmem)
+    system_ram(pmem, OF_NAMESPACE)
+    undone_by_a_restart(pmem)
+    assert system_ram(pmem).refusals == []
+    undone_by_a_restart(pmem)
+    written = {step["do"] for step in devdax(pmem, owner=None).steps}  # it is a device already
+    assert written == {"write-daxctl-conf", "write-host-file"}
+    assert "namespace0.0" in refused(system_ram(pmem))
+    devdax(pmem, owner=None)
+    system_ram(pmem, OF_NAMESPACE)
+    devdax(pmem, owner=None)
+    assert pmem.devices["dax0.0"].mode == "devdax"
+    assert "namespace0.0" in refused(system_ram(pmem))
+
+
 @pytest.mark.parametrize("made_for", ["devdax", "system-ram"])
 def test_a_device_that_is_open_becomes_no_memory_whatever_is_confirmed(
     pmem: SimulatedHost, made_for: str

@@ -66,3 +66,9 @@ def test_nothing_moves_where_nothing_gains(tmp_path: Path) -> None:
     found = advised(tmp_path, {})
     assert {verdict for _, _, verdict in asked(found)} == {"no difference"}
     assert not any(one.undecided for one in found)
+
+
+def test_few_pairs_decide_nothing(tmp_path: Path) -> None:
+    found = advised(tmp_path, {"pmem-both": 3}, blocks=2)
+    assert all(one.undecided for one in found)
+    assert found[0].to_json()["pairs"] == 2

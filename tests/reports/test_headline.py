@@ -225,3 +225,17 @@ def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
     assert row is not None and row.decision is not None and row.decision.family == 1
     assert [r.decision.family for g in panel.groups
             if (r := g.row(g.headline.quantity)) and r.decision] == [2, 2]  # fmt: skip
+
+
+def test_a_worsening_that_is_shown_goes_before_a_larger_one_that_is_not(tmp_path: Path) -> None:
+    sides = [
+        [
+            block(tmp_path, k, "ycsb", A, place, ycsb(u, r * (1 if k % 2 else up), seed=k))
+            for k in range(12)
+        ]
+        for place, u, r, up in (("ssd-both", 5.0, 1.0, 1.0), ("pmem-both", 5.5, 0.8, 9.0))
+    ]
+    _, document = compared(*sides)
+    assert document["verdict"] == "slower"
+    assert document["worsening"]["labels"]["operation"] == "update"
+    assert document["worsening"]["outcome"] == "shown"

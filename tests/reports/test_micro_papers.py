@@ -111,6 +111,14 @@ def test_objects_written_back_cross_over_as_their_accesses_do(tmp_path: Path) ->
     assert page["pmem, crossover_bytes", "write-back"] == 1024
 
 
+def test_far_accesses_lie_beside_no_row_that_is_not_of_far_ones(tmp_path: Path) -> None:
+    labels = {**KINDS["load"], "pattern": "sequential", "access_size_bytes": 256}
+    metrics = [rate("threads", 9, 1, **labels, numa="far"), rate("threads", 4, 1, **labels)]
+    found = _rows(tmp_path, metrics, "sec5-4", "empirical-guide", "fig4")
+    (row,) = (row for row in found.rows if "[operation=load" in row[1])
+    assert row[-1] == 4  # 4 GB/s
+
+
 def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
     held = {"ntstore": {64: 1, 256: 5, 512: 6}, "clwb": {64: 2, 256: 4, 512: 4}}
     metrics = [

@@ -15,7 +15,8 @@ from report_runs import Case, metric, with_artifacts, write
 
 from harness.store.runs import StoredRun
 from reports.charts.over_time import draw_timeline
-from reports.over_time import Timeline, timeline
+from reports.over_time import Timeline, representative, timeline
+from reports.series import panels
 from reports.time_series import Line, Strip
 
 S = 1_000_000_000
@@ -207,6 +208,17 @@ def test_the_io_trace_shows_each_part_whatever_it_is_on(tmp_path: Path) -> None:
     assert (calls.unit, values(calls.lines[0])) == ("ns", [(0, 1, 20)])  # then none was made
 
 
+def test_what_happened_after_the_window_is_not_shown(tmp_path: Path) -> None:
+    """It ends after 3.5 s: an interval is shown as far as more than half of it is inside."""
+    found = process([0, 1, 2, 3])
+    last = found["samples"][-1]
+    for after_s, shown in ((0.9, 4), (1.1, 3)):
+        checked = {**last, "monotonic_ns": last["monotonic_ns"] + round(after_s * S)}
+        series = {**found, "samples": [*found["samples"], {**checked, "cpu_ns": 100.0 * S}]}
+        run = Stored(artifacts={"monitor-process": series}).write(tmp_path / str(shown))
+        assert len(strips(run)["Processors"].lines[0].intervals) == shown
+
+
 @pytest.mark.parametrize(
     "stored",
     [
@@ -217,6 +229,14 @@ def test_the_io_trace_shows_each_part_whatever_it_is_on(tmp_path: Path) -> None:
 )
 def test_there_is_no_chart_without_series_of_one_clock(tmp_path: Path, stored: Stored) -> None:
     assert timeline(stored.write(tmp_path)) is None
+
+
+def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
+    made = [Stored(rate, IDLE, block=i).write(tmp_path) for i, rate in enumerate((900, 300, 600))]
+    (panel,) = panels(made, "placement", None)
+    found = present(representative(panel.arms[0]))
+    assert found.run_id == made[2].run_id
+    assert "3" in found.chosen
 
 
 def drawn(found: Timeline) -> list[Axes]:

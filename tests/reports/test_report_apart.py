@@ -81,6 +81,15 @@ def test_what_no_placement_explains_makes_a_panel_of_its_own(
         assert [group.pairing for group in panel.groups] == ["paired"]
 
 
+def test_a_failed_run_without_a_manifest_stays_with_its_arm(tmp_path: Path) -> None:
+    good = few(tmp_path)
+    (failed,) = few(tmp_path, 1, status="failed")
+    (failed.directory / "manifest.json").unlink()
+    (panel,) = panels([*good, StoredRun(failed.directory)], "placement", None)
+    (arm,) = panel.arms
+    assert (len(arm.runs), len(arm.usable)) == (3, 2) and panel.apart == ()
+
+
 def limit(size: int | None, method: str = "cgroup-v2") -> dict[str, Any]:
     changes = {"memory_cap.limit_bytes": size if method != "none" else None,
                "memory_cap.method": method}  # fmt: skip

@@ -108,6 +108,12 @@ def test_a_driver_without_percentiles_has_an_empty_row(tmp_path: Path) -> None:
     assert (row["hammerdb"], row["n"]) == ("–", "1, 0")
 
 
+def test_ready_made_percentiles_are_marked_and_compared(tmp_path: Path) -> None:
+    labels = {"transaction": "new_order", "percentile": "95"}
+    row = with_hammerdb(tmp_path, metric("transaction_percentile_ns", 9e7, "lower", **labels))
+    assert row["hammerdb"] == "90 ms ‡" and row["times better"].endswith("×")
+
+
 def test_durability_is_separate_from_speed(tmp_path: Path) -> None:
     params = PARAMS | {"test": "durability"}
     asked = [{"name": "durability", "status": "passed", "detail": "", "labels": {"of": name}}

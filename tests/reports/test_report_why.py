@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from narrowed import present
 from report_runs import (
+    PLACES,
     Case,
     csv_rows,
     demo,
@@ -148,6 +149,23 @@ def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
     assert table["6", "pmem-both"]["ratio_to_baseline"] == ""
     assert table["6", "ssd-both"]["runs_at_limit"] == "2"
     assert table["1", "pmem-both"]["ratio_to_baseline"] != ""
+
+
+@pytest.mark.draws
+def test_a_query_without_any_time_says_so_and_there_is_no_verdict(tmp_path: Path) -> None:
+    runs = [
+        write(tmp_path, Case(engine="mysql", placement=p, queries=(1, 6), limited=(6,)))
+        for p in PLACES
+    ]
+    files, html = report(runs, tmp_path)
+    assert "limit of 60 s reached" in html
+    view = Report(runs)
+    ((_, group),) = view.answers
+    assert group.deciding is None and group.verdict == "not resolvable"
+    limited = [warning for warning in view.warnings if warning.code == "time-limit-reached"]
+    assert [warning.context.rpartition(": ")[2] for warning in limited] == ["query 6"] * 2
+    times = next(p for p in files.figures if p.name.endswith("times.svg"))
+    assert "reached its time limit" in times.read_text(encoding="utf-8")
 
 
 def test_no_verdict_is_read_from_the_runs_that_were_fast_enough(tmp_path: Path) -> None:

@@ -156,3 +156,12 @@ def test_what_varies_between_workloads_alone_is_not_compared(tmp_path: Path) -> 
     assert compared_dimension([ycsb(tmp_path), queries]) == "placement"
     cached = ycsb(tmp_path, cache="warm"), ycsb(tmp_path, cache="cold-per-run")
     assert compared_dimension([*cached, queries]) == "cache"
+
+
+def test_lines_of_one_placement_in_two_host_modes_are_distinguished(tmp_path: Path) -> None:
+    """VLDB 2023, Fig. 11: Default and Memory mode are both on the SSD."""
+    made = [ycsb(tmp_path, threads=n, mode=mode) for mode in ("Default", "Memory") for n in (8, 48)]
+    (first, *_) = sweeps(panels(made, "placement", None))
+    assert sorted(line.name for line in first.lines) == [
+        "ssd-both, host mode Default", "ssd-both, host mode Memory",
+    ]  # fmt: skip

@@ -14,6 +14,7 @@ from example_run import SPEC, result
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
 from harness.store import schemas
+from harness.store.checkpoint import steps_kept, under_way
 from harness.store.documents import write_json_atomically
 from harness.store.runs import Store
 from harness.store.spec import RUN_SCHEMA, RunSpec
@@ -232,6 +233,20 @@ def test_the_index_may_be_lost_or_damaged_at_any_time(tmp_path, spoil):
     for _ in range(2):
         assert [run.head.status for run in Store(tmp_path).runs()] == ["complete"] * 3
     assert Store(tmp_path).run(made[0].run_id).document["status"] == "complete"
+
+
+def test_what_is_no_regular_file_makes_no_command_wait(tmp_path):
+    (made,) = stored(Store(tmp_path))
+    os.mkfifo(tmp_path / "runs.index")
+    cut_off = tmp_path / "runs" / "20260101T000000Z-cut-off"
+    cut_off.mkdir()
+    os.mkfifo(cut_off / "steps.jsonl")
+    store = Store(tmp_path)
+    assert [run.run_id for run in store.runs()] == [made.run_id]
+    assert [steps_kept(path) for path in store.unfinished()] == [0]
+    assert not under_way(store.unfinished()[0])
+    assert store.resume(SPEC, {}, print) is None
+    assert (tmp_path / "runs.index").is_file()
 
 
 def test_a_document_changed_after_indexing_is_validated_again(tmp_path, capsys):

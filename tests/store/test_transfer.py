@@ -65,6 +65,17 @@ def test_a_run_comes_whole_and_once(tmp_path: Path, run: Path, here: Store) -> N
     assert [stored.run_id for stored in here.runs()] == [run.name]
 
 
+def test_an_imported_run_says_so_and_cannot_be_resumed(
+    tmp_path: Path, run: Path, here: Store
+) -> None:
+    (run / "origin.json").write_text("of the archive")
+    (run / "steps.jsonl").write_text("steps")
+    (stored,) = import_archive(packed(tmp_path, run), here, "optane1").new
+    assert stored.imported
+    assert json.loads((stored.directory / "origin.json").read_text()) == {"from": "optane1"}
+    assert not (stored.directory / "steps.jsonl").exists()
+
+
 def test_another_run_of_the_same_name_is_named_by_its_host(
     tmp_path: Path, run: Path, here: Store
 ) -> None:
