@@ -87,6 +87,20 @@ static void latencies_are_kept_by_interval(void)
     lg_tallies_free(tally, 1);
 }
 
+/* Nothing is done in the first. */
+static void many_intervals_are_kept(void)
+{
+    enum { MANY = 500 };
+    static struct tb_coarse_hdr sum;
+    struct lg_tally *tally = lg_tallies_new(1, 1);
+    for (size_t i = 0; i < MANY; i++)
+        for (size_t times = 0; times < i; times++)
+            lg_tally_done(tally, i, 1000 * times);
+    for (size_t i = 0; i < MANY; i++)
+        CHECK_CASE(in_stretch(tally, i, &sum) == i, i);
+    lg_tallies_free(tally, 1);
+}
+
 /* What was seen is not reported again, also where a counter has wrapped around. */
 static void seconds_have_the_latencies_since_the_last_one(void)
 {
@@ -156,6 +170,49 @@ static void names_are_found_where_they_are_names(void)
     free(statement);
 }
 
+static void what_a_statement_cannot_have_is_named(void)
+{
+    struct tb_error error = {""};
+    CHECK(!statement_of("CALL f(:items)", &error));
+    CHECK_KEY(error.text, "statements.buy");
+    json_t *none = json_object();
+    struct lg_statements read;
+    CHECK(!lg_statements_read(&read, none, &shop, (size_t[]){1}, &error));
+    CHECK_KEY(error.text, "statements.buy");
+    CHECK(lg_statements_read(&read, none, &shop, (size_t[]){0}, &error));
+    CHECK(read.count == 0 && read.of[0].count == 0);
+    lg_statements_free(&read);
+    json_decref(none);
+}
+
+static void an_operation_has_the_number_of_statements_it_requires(void)
+{
+    static const struct {
+        const char *given;
+        size_t required, count; /* count 0: refused */
+    } cases[] = {
+        {"{'buy': ['a :item', 'b :price', 'c']}", 3, 3},
+        {"{'buy': 'one for all'}", 3, 1},
+        {"{'buy': ['a', 'b']}", 3, 0},
+        {"{'buy': ['a', 'b']}", 1, 0},
+        {"{'buy': ['a', 7]}", 2, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tb_error error = {""};
+        struct lg_statements read;
+        json_t *given = parsed(cases[i].given);
+        bool found = lg_statements_read(&read, given, &shop, &cases[i].required, &error);
+        if (!found)
+            CHECK_KEY(error.text, "statements.buy");
+        CHECK_CASE(found == (cases[i].count > 0), i);
+        CHECK_CASE(!found || (read.count == cases[i].count &&
+                              read.of[0].count == cases[i].count), i);
+        if (found)
+            lg_statements_free(&read);
+        json_decref(given);
+    }
+}
+
 static const char whole_spec[] =
     "{'schema': 1, 'backend': 'stub', 'connection': {}, 'workload': {'name': 'ping', "
     "'params': {}}, 'statements': {}, 'threads': 2, 'connections': 4, 'mode': {'kind': "
@@ -167,6 +224,20 @@ static json_t *changed(const char *changes)
     json_object_update(document, change);
     json_decref(change);
     return document;
+}
+
+static void a_spec_has_defaults(void)
+{
+    struct lg_spec spec;
+    struct tb_error error = {""};
+    CHECK(lg_spec_read(&spec, parsed(whole_spec), &error));
+    CHECK_TEXT(error.text, "");
+    CHECK(spec.task == LG_RUN && !spec.open_loop && !spec.think_time && !spec.journal);
+    CHECK(spec.terminals == 4 && spec.first_terminal == 0 && spec.all_terminals == 4);
+    CHECK(spec.series_interval_ns == TB_SECOND && spec.drain_ns == 5 * TB_SECOND);
+    CHECK(spec.stall_timeout_ns == 120 * TB_SECOND && spec.operations == 0);
+    CHECK(spec.intervals_per_histogram == 1);
+    lg_spec_free(&spec);
 }
 
 /* The worst stall of a window is measured, however long the window. */
@@ -188,6 +259,36 @@ static void operations_of_an_open_loop_are_a_time(void)
     CHECK(lg_spec_read(&spec, document, &error));
     CHECK(spec.operations == 0 && spec.duration_ns == 333333333);
     lg_spec_free(&spec);
+}
+
+static void an_invalid_spec_is_refused_by_key(void)
+{
+    static const char *const changes[][2] = {
+        {"{'treads': 1}", "treads"},
+        {"{'schema': 2}", "schema"},
+        {"{'task': 'walk'}", "task"},
+        {"{'threads': 0}", "threads"},
+        {"{'threads': 1.5}", "threads"},
+        {"{'threads': 5}", "threads"}, /* of 4 connections */
+        {"{'connections': null}", "connections"},
+        {"{'terminals': 3}", "terminals"},
+        {"{'all_terminals': 3}", "all_terminals"},
+        {"{'operations': 7}", "duration_ns"},
+        {"{'duration_ns': null}", "duration_ns"},
+        {"{'mode': {'kind': 'ajar'}}", "mode.kind"},
+        {"{'mode': {'kind': 'open'}}", "mode.rate_per_s"},
+        {"{'mode': {'kind': 'open', 'rate_per_s': 1, 'first_start': 1}}", "mode.first_start"},
+        {"{'mode': {'kind': 'open', 'rate_per_s': 1, 'processes': 0}}", "mode.processes"},
+        {"{'workload': {'name': 'ping'}}", "workload.params"},
+        {"{'connection': null}", "connection"},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        struct lg_spec spec;
+        struct tb_error error = {""};
+        CHECK_CASE(!lg_spec_read(&spec, changed(changes[i][0]), &error), i);
+        CHECK_KEY(error.text, changes[i][1]);
+        lg_spec_free(&spec);
+    }
 }
 
 enum { PROCESSES = 3, LOOPS = 2, DISTANCE_NS = 1000, STARTS = 20 };
@@ -298,9 +399,14 @@ int main(void)
     timers_fire_in_their_order();
     codes_beyond_the_table_are_other();
     latencies_are_kept_by_interval();
+    many_intervals_are_kept();
     seconds_have_the_latencies_since_the_last_one();
     names_are_found_where_they_are_names();
+    what_a_statement_cannot_have_is_named();
+    an_operation_has_the_number_of_statements_it_requires();
+    a_spec_has_defaults();
     a_server_may_be_silent_for_a_whole_window();
     operations_of_an_open_loop_are_a_time();
+    an_invalid_spec_is_refused_by_key();
     return checks_failed();
 }

@@ -48,6 +48,70 @@ static void c_run_keeps_its_distance_from_c_load(void)
     CHECK(lg_tpcc_c_delta_allowed(119, 0) && !lg_tpcc_c_delta_allowed(120, 0));
 }
 
+static void last_names_are_the_specifications(void)
+{
+    char name[TPCC_LAST_NAME_BYTES];
+
+    /* Clause 4.3.2.3's own example is 371. */
+    CHECK(lg_tpcc_last_name(371, name) == 13);
+    CHECK_TEXT(name, "PRICALLYOUGHT");
+    lg_tpcc_last_name(0, name);
+    CHECK_TEXT(name, "BARBARBAR");
+    lg_tpcc_last_name(40, name);
+    CHECK_TEXT(name, "BARPRESBAR");
+    CHECK(lg_tpcc_last_name(777, name) == 15);
+    CHECK_TEXT(name, "CALLYCALLYCALLY");
+}
+
+static void check_field(char *end, char *field, const char *expected)
+{
+    CHECK(end[-1] == '\t');
+    end[-1] = '\0';
+    CHECK_TEXT(field, expected);
+}
+
+static void numbers_are_written_as_text(void)
+{
+    char field[64];
+
+    check_field(lg_put_integer(field, 0), field, "0");
+    check_field(lg_put_integer(field, 9), field, "9");
+    check_field(lg_put_integer(field, 10), field, "10");
+    check_field(lg_put_integer(field, 12345), field, "12345");
+    check_field(lg_put_integer(field, -100), field, "-100");
+    check_field(lg_put_integer(field, INT64_MAX), field, "9223372036854775807");
+    check_field(lg_put_integer(field, INT64_MIN), field, "-9223372036854775808");
+    check_field(lg_put_decimal(field, 0, 2), field, "0.00");
+    check_field(lg_put_decimal(field, 7, 2), field, "0.07");
+    check_field(lg_put_decimal(field, 999999, 2), field, "9999.99");
+    check_field(lg_put_decimal(field, 1203, 4), field, "0.1203");
+    CHECK(lg_write_digits(field, 42, 4) == field + 4);
+    CHECK(memcmp(field, "0042", 4) == 0);
+}
+
+static bool refuse(void *context, const char *rows, size_t length)
+{
+    int *calls = context;
+
+    (void)rows;
+    CHECK(length > 0);
+    ++*calls;
+    return false;
+}
+
+static void a_sink_that_fails_is_not_asked_again(void)
+{
+    char buffer[2 * LG_ROW_BYTES];
+    int calls = 0;
+    struct lg_rows rows = {
+        .buffer = buffer, .capacity = sizeof buffer, .sink = refuse, .context = &calls};
+
+    for (int i = 0; i < 1000; i++)
+        lg_row_end(&rows, lg_put_integer(lg_row_begin(&rows), 1234567));
+    CHECK(!lg_rows_flush(&rows));
+    CHECK(calls == 1);
+}
+
 static struct lg_result answer(size_t rows, const char *first, const char *second)
 {
     struct lg_result result = {.outcome = LG_OK, .rows = rows, .columns = 2};
@@ -144,12 +208,90 @@ static void another_customer_than_asked_is_wrong(void)
     CHECK_TEXT(terminal.wrong, "payment answered 18 where the customer's number belongs");
 }
 
+static void check_journal(struct lg_terminal *terminal, const struct lg_result *result,
+                          const char *expected)
+{
+    struct tb_text line = {0};
+
+    enum lg_status status = lg_tpcc_check(terminal, result);
+
+    CHECK(status == LG_DONE || status == LG_SKIPPED);
+    lg_tpcc_journal(terminal, result, &line);
+    tb_text_add(&line, "", 1);
+    CHECK_TEXT(line.bytes, expected);
+    free(line.bytes);
+}
+
+static void the_journal_tells_what_was_committed(void)
+{
+    struct lg_tpcc_terminal own = {0};
+    struct lg_terminal new_order = {.own = &own, .operation = TPCC_NEW_ORDER};
+    struct lg_terminal payment = {.own = &own, .operation = TPCC_PAYMENT};
+    struct lg_terminal delivery = {.own = &own, .operation = TPCC_DELIVERY};
+    struct lg_terminal stock_level = {.own = &own, .operation = TPCC_STOCK_LEVEL};
+    struct lg_result order = answer(1, "3456", NULL), customer = answer(1, "21", NULL),
+                     orders = answer(1, "9", "1,2,3,4,5,6,7,8,0,10"), low = answer(1, "4", NULL);
+
+    new_order.values[NEW_ORDER_W].integer = 2;
+    new_order.values[NEW_ORDER_D].integer = 7;
+    new_order.values[NEW_ORDER_C].integer = 99;
+    new_order.values[NEW_ORDER_OL_CNT].integer = 11;
+    check_journal(&new_order, &order, "N 2 7 3456 99 11\n");
+    payment.values[PAYMENT_W].integer = 1;
+    payment.values[PAYMENT_D].integer = 2;
+    payment.values[PAYMENT_C_W].integer = 3;
+    payment.values[PAYMENT_C_D].integer = 4;
+    payment.values[PAYMENT_C].null = true; /* by name: the answer says who it was */
+    payment.values[PAYMENT_AMOUNT].integer = 12345;
+    check_journal(&payment, &customer, "P 1 2 3 4 21 12345\n");
+    delivery.values[DELIVERY_W].integer = 5;
+    delivery.values[DELIVERY_CARRIER].integer = 6;
+    check_journal(&delivery, &orders, "D 5 6 1,2,3,4,5,6,7,8,0,10\n");
+    check_journal(&stock_level, &low, "");
+}
+
+static void check_params(const char *text, const char *error_holds)
+{
+    json_t *params = json_loads(text, 0, NULL);
+    struct lg_tpcc_params read;
+    struct tb_error error = {""};
+
+    CHECK(params != NULL);
+    CHECK_CASE(lg_tpcc_params_read(&read, params, &error) == (error_holds == NULL), 0);
+    if (error_holds)
+        CHECK(strstr(error.text, error_holds) != NULL);
+    json_decref(params);
+}
+
+static void params_are_checked(void)
+{
+    check_params("{\"warehouses\": 1, \"data_seed\": 0}", NULL);
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": \"deck\","
+                 " \"home\": \"fixed\", \"procedures\": \"hammerdb\"}", NULL);
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"payment\": 0.5}}", NULL);
+    check_params("{\"data_seed\": 0}", "warehouses");
+    check_params("{\"warehouses\": 0, \"data_seed\": 0}", "warehouses");
+    check_params("{\"warehouses\": 1}", "data_seed");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"home\": \"away\"}", "home");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"home\": 7}", "home");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"pay\": 1}}", "mix.pay");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"payment\": -1}}", "mix");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"payment\": 0}}", "mix");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": 7}", "mix");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"wharehouses\": 2}", "wharehouses");
+}
+
 int main(void)
 {
     nurand_follows_its_formula();
     c_run_keeps_its_distance_from_c_load();
+    last_names_are_the_specifications();
+    numbers_are_written_as_text();
+    a_sink_that_fails_is_not_asked_again();
     wrong_answers_are_noticed();
     rollback_belongs_to_an_unused_item();
     another_customer_than_asked_is_wrong();
+    the_journal_tells_what_was_committed();
+    params_are_checked();
     return checks_failed();
 }

@@ -127,6 +127,26 @@ static void keys_are_the_official_ones(void)
     }
 }
 
+static void numbers_of_every_length_are_written(void)
+{
+    struct lg_ycsb_params hashed = params_of("{\"recordcount\": 1}");
+    struct lg_ycsb_params ordered = params_of("{\"recordcount\": 1, \"insertorder\": \"ordered\"}");
+    struct tb_random random;
+
+    tb_random_seed(&random, 8, 8);
+    for (int i = 0; i < 100000; i++) {
+        uint64_t number = tb_random_next(&random) >> (1 + i % 63);
+        char key[YCSB_KEY_BYTES + 1], expected[64];
+
+        key[lg_ycsb_key(&ordered, (int64_t)number, key)] = '\0';
+        snprintf(expected, sizeof expected, "user%" PRIu64, number);
+        CHECK_TEXT(key, expected);
+        key[lg_ycsb_key(&hashed, (int64_t)number, key)] = '\0';
+        snprintf(expected, sizeof expected, "user%" PRIu64, tb_fnv(number));
+        CHECK_TEXT(key, expected);
+    }
+}
+
 /* ---- which record -------------------------------------------------------------- */
 
 enum { RECORDS = 1000, DRAWS = 200000 };
@@ -287,6 +307,7 @@ int main(void)
     the_first_ranks_have_their_share();
     ranks_are_those_of_the_formula();
     keys_are_the_official_ones();
+    numbers_of_every_length_are_written();
     records_are_drawn_as_their_distribution_says();
     scrambled_ranks_are_where_their_hash_is();
     an_insert_counts_when_all_before_it_do();

@@ -64,6 +64,34 @@ static void values_are_told_from_all_others(void)
     }
 }
 
+static void lengths_fill_their_range(void)
+{
+    struct lg_ycsb_params params = params_of(shapes[6]);
+    struct lg_ycsb_values values;
+    int seen[51] = {0};
+
+    lg_ycsb_values_open(&values, &params);
+    for (uint64_t version = 0; version < 50000; version++) {
+        struct lg_ycsb_stamp stamp = lg_ycsb_stamp(99, version);
+        char text[128];
+
+        seen[lg_ycsb_value(&values, &stamp, 0, text)]++;
+    }
+    for (int length = 1; length <= 50; length++) /* 1000 ± 31 is one standard deviation */
+        CHECK_CASE(seen[length] > 800 && seen[length] < 1200, length);
+}
+
+static void another_seed_gives_other_values(void)
+{
+    struct lg_ycsb_params one = params_of("{\"recordcount\": 1, \"data_seed\": 1}");
+    struct lg_ycsb_params two = params_of("{\"recordcount\": 1, \"data_seed\": 2}");
+    struct lg_ycsb_values values, others;
+
+    lg_ycsb_values_open(&values, &one);
+    lg_ycsb_values_open(&others, &two);
+    CHECK(lg_ycsb_key_hash(&values, "user1", 5) != lg_ycsb_key_hash(&others, "user1", 5));
+}
+
 /* Down to the one character that a short field has, who wrote it last can be recognised. */
 static void versions_tell_who_wrote_last(void)
 {
@@ -146,13 +174,67 @@ static void records_hold_their_fields(void)
     free(change);
 }
 
+/* New fields come after, the last of two changes stands. */
+static void changes_add_fields_too(void)
+{
+    struct tb_text record = {0}, change = {0}, changed = {0}, expected = {0};
+
+    lg_field_add(&record, "a", 1, "1", 1);
+    lg_field_add(&record, "b", 1, "2", 1);
+    lg_field_add(&change, "c", 1, "3", 1);
+    lg_field_add(&change, "b", 1, "4", 1);
+    lg_field_add(&change, "b", 1, "", 0);
+    lg_field_add(&expected, "a", 1, "1", 1);
+    lg_field_add(&expected, "b", 1, "", 0);
+    lg_field_add(&expected, "c", 1, "3", 1);
+    CHECK(lg_record_change(&changed, record.bytes, record.length, change.bytes, change.length));
+    CHECK(changed.length == expected.length);
+    CHECK(memcmp(changed.bytes, expected.bytes, expected.length) == 0);
+    free(record.bytes);
+    free(change.bytes);
+    free(changed.bytes);
+    free(expected.bytes);
+}
+
 /* ---- the rest ------------------------------------------------------------------ */
+
+static void invalid_params_are_refused_by_key(void)
+{
+    static const char *const cases[][2] = {
+        {"{}", "recordcount"},
+        {"{\"recordcount\": 0}", "recordcount"},
+        {"{\"recordcount\": 1, \"recordcuont\": 1}", "recordcuont"},
+        {"{\"recordcount\": 1, \"fieldcount\": 65}", "fieldcount"},
+        {"{\"recordcount\": 1, \"readproportion\": \"all\"}", "readproportion"},
+        {"{\"recordcount\": 1, \"readproportion\": 0, \"updateproportion\": 0}", "*proportion"},
+        {"{\"recordcount\": 1, \"readallfields\": 1}", "readallfields"},
+        {"{\"recordcount\": 1, \"requestdistribution\": \"constant\"}", "requestdistribution"},
+        {"{\"recordcount\": 5, \"insertstart\": 3, \"insertcount\": 3}", "insertcount"},
+        {"{\"recordcount\": 1, \"insertorder\": \"random\"}", "insertorder"},
+        {"{\"recordcount\": 1, \"minscanlength\": 5, \"maxscanlength\": 4}", "minscanlength"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lg_ycsb_params params;
+        struct tb_error error = {""};
+        json_t *given = json_loads(cases[i][0], 0, NULL);
+
+        CHECK_CASE(!lg_ycsb_params_read(&params, given, &error), i);
+        CHECK_CASE(strncmp(error.text, "workload.params.", 16) == 0, i);
+        CHECK_KEY(error.text + 16, cases[i][1]);
+        json_decref(given);
+    }
+}
 
 int main(void)
 {
     values_are_told_from_all_others();
+    lengths_fill_their_range();
+    another_seed_gives_other_values();
     versions_tell_who_wrote_last();
     updates_that_are_missing_are_found();
     records_hold_their_fields();
+    changes_add_fields_too();
+    invalid_params_are_refused_by_key();
     return checks_failed();
 }

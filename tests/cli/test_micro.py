@@ -198,3 +198,17 @@ def test_ctrl_c_leaves_no_run_and_no_process(harness):
     assert done.code == 130
     assert harness.settled() == []
     assert harness("runs", "list", "--json").json == before
+
+
+def test_a_processor_that_others_had_is_told(harness, tmp_path):
+    file = tmp_path / "mine.yml"
+    file.write_text(
+        "schema: 1\nname: mine\ndescription: d\nmeasurements:\n  both:\n"
+        "    args: {duration: 200ms}\n    jobs:\n"
+        "      a: {args: {kernel: load, access: 64, pattern: random, range: 16MiB}}\n"
+        "      b: {args: {kernel: load, access: 64, pattern: random, range: 16MiB}}\n"
+    )
+    done = harness.microbench("--suite", file, "--tier", "dram", "--cpus", "0", "--json", "-q")
+    (run,) = done.json["runs"]
+    told = {one["code"]: one["found"] for one in run["uncontrolled"]}
+    assert "in 1 of 1 measurements" in told["processors-shared"]

@@ -196,3 +196,19 @@ def test_query_6_sums_the_share_that_the_dates_select(loaded, engine):
     queries = loaded.results / "runs" / run["run_id"] / "artifacts" / "queries.json"
     sql = json.loads(queries.read_text())["6"]["sql"]
     assert "l_discount between" not in sql and "l_quantity" not in sql
+
+
+def test_files_on_a_tmpfs_neither_eat_nor_widen_the_memory_limit(loaded):
+    """They are charged to the cap: the log alone would be half of this limit."""
+    done = loaded("run", "tpch", "--engine", "postgres", "--placement", "ssd-both", "--placement",
+                  "pmem-both", "--emulate", "pmem", "--scale", "0.01", "--queries", "9,18",
+                  "--memory-limit", "128MiB", "--set", "work_mem=64kB", "--no-plans",
+                  "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    on_disk, emulated = done.json["runs"]
+    assert on_disk["memory_bytes"] == emulated["memory_bytes"] == 128 << 20
+    for run in (on_disk, emulated):
+        cap = {m["name"]: m["value"] for m in run["metrics"] if m["name"].startswith("memory_cap")}
+        tmpfs = cap["memory_cap_tmpfs_peak_bytes"]
+        assert (tmpfs > 0) == (run is emulated)
+        assert cap["memory_cap_peak_bytes"] <= (128 << 20) + tmpfs

@@ -194,3 +194,26 @@ def test_the_page_size_is_an_engine_option_since_it_is_the_data_s_format(kept: K
     error = refused(kept, {"innodb_page_size": "4096"})
     assert "engine option page_size" in error.hint
     assert kept.engine({}, {"page_size": 4}).format_options()["innodb_page_size"] == "4096"
+
+
+def test_a_start_lasts_until_the_redo_log_has_its_new_size(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (kept.release.engine, kept.release.number) < ("mysql", (8, 0, 30)):
+        return  # the size is that of the files, which are made before the server answers
+    engine, _ = kept.started({"innodb_redo_log_capacity": "16M"})
+    found = engine.effective_config()
+    assert found["innodb_redo_log_capacity_resized"] == str(16 * MIB)
+    assert found["innodb_redo_log_resize_status"] == "OK"
+    assert {"gtid_mode", "enforce_gtid_consistency"} <= found.keys()  # both ON since 9.7
+
+    states = ["OK", "Resizing down", "Resizing down"]
+    status = "innodb_redo_log_resize_status"
+    monkeypatch.setattr(engine, "_redo_size", lambda: {status: states.pop()})
+    engine._await_redo_size()
+    assert states == []
+    monkeypatch.setattr(engine, "_redo_size", lambda: {status: "Resizing down"})
+    monkeypatch.setenv("HARNESS_SILENCE", "start=0.1")
+    with pytest.raises(RunFailed, match="Resizing down"):
+        engine._await_redo_size()
+    engine.kill()

@@ -214,3 +214,15 @@ def test_no_server_outlives_a_killed_harness(stored: Stored) -> None:
     harness.kill()
     harness.wait()
     assert eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
+@pytest.mark.only(*SERVERS)
+def test_a_start_that_takes_too_long_is_ended(lab: Any, stored: Stored) -> None:
+    engine = lab.engine(
+        stored.name, SETTINGS.get(stored.name), options={"start_timeout_s": "0.001"}
+    )
+    with pytest.raises(RunFailed, match=r"after 0\.001 s") as caught:
+        engine.restore(stored.dataset, lab.places())
+        engine.start()
+    assert "start_timeout_s" in caught.value.hint
+    assert engine.processes() == []

@@ -139,6 +139,41 @@ def test_every_statement_reaches_its_rows_by_an_index(native: Native) -> None:
     assert "Merge Join" not in text
 
 
+def test_no_two_transactions_wait_for_one_another(native: Native) -> None:
+    """Sixteen that change the same few rows, and none is retried: locks have one order."""
+    mix = {"new_order": 45, "payment": 45, "delivery": 10}
+    result = native.run(operations=3000, connections=16, threads=2, mix=mix)
+    assert result.errors == {}
+    assert all(operation(result, name).count > 0 for name in ("new_order", "payment"))
+    native.holds()
+
+
+@pytest.mark.parametrize("plans", ["force_generic_plan", "force_custom_plan"])
+def test_no_plan_depends_on_how_many_dead_rows_were_counted(native: Native, plans: str) -> None:
+    """Statistics that were taken while a table was full of dead rows."""
+
+    def buffers(tables: str) -> list[int]:
+        with closing(native.engine.connect()) as connection:
+            raw = connection.raw
+            raw.execute(f"set plan_cache_mode = {plans}")
+            raw.execute("begin")
+            raw.execute(f"update pg_class set reltuples = 50 * reltuples where relname in {tables}")
+            read = []
+            for call in CALLS:
+                asked = f"explain (analyze, buffers, format json) select * from {call}"
+                plan = raw.execute(asked).fetchone()[0][0]["Plan"]
+                read.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+            raw.execute("rollback")
+            return read
+
+    buffers("('none')")  # what is rolled back leaves dead rows itself
+    honest = buffers("('none')")
+    with_dead_rows = buffers("('district', 'warehouse', 'new_order')")
+    assert min(honest) > 10
+    for call, few, many in zip(CALLS, honest, with_dead_rows, strict=True):
+        assert many < 1.2 * few + 20, call
+
+
 def test_deliveries_that_find_a_district_empty_are_counted(native: Native) -> None:
     """The last test on this database: it leaves a district without an order to deliver."""
     by_district = "select count(*) from new_order group by no_d_id"

@@ -292,3 +292,14 @@ def test_the_server_has_counted_every_acknowledged_transaction_at_once(native: N
     watch = WindowCallbacks(on_measured=lambda: counts.append(native.engine.counters()[name]))
     result = native.run(operations=500, watch=watch)
     assert counts[1] - counts[0] == sum(one.count for one in result.operations)
+
+
+@pytest.mark.only("voltdb")
+def test_a_kill_ends_the_client_and_leaves_the_data_as_loaded(native: Native) -> None:
+    began = time.monotonic()
+    with pytest.raises(RunFailed, match="connection was lost"):
+        native.run(seconds=2 * PATIENCE_S, watch=WindowCallbacks(on_measuring=native.engine.kill))
+    assert time.monotonic() - began < PATIENCE_S
+    native.engine.start()
+    assert native.rows("select count(*) from orders") == [(30_000,)]
+    native.holds()

@@ -304,3 +304,31 @@ def test_v2_limits_as_written(tmp_path):
 
 def swap_file(path):
     (path / "memory.swap.max").touch()
+
+
+def test_v1_in_a_container_that_sees_a_part_of_the_tree(host, tmp_path):
+    top = group(tmp_path / "cgroup/memory")
+    mount = V1.replace("0:26 /", "0:26 /docker/abc")
+    site = available(host(mount, "4:memory:/docker/abc\n"))
+    assert (site.method, site.parent) == ("cgroup-v1", top)
+
+
+def test_v2_of_another_user(host, tmp_path, monkeypatch):
+    group(tmp_path / "cgroup", subtree_control="memory\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    proc = host(V2, "0::/\n")
+    site = available(proc)
+    assert site.method == "none"
+    assert "not delegated to us" in site.reason
+    assert "no systemd user manager" in site.reason
+
+    (tmp_path / "run" / "systemd").mkdir(parents=True)
+    (tmp_path / "run" / "systemd" / "private").touch()
+    manager = group(
+        tmp_path / "cgroup/user.slice/user-1000.slice/user@1000.service",
+        controllers="cpu memory pids\n",
+    )
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    assert (available(proc).method, available(proc).parent) == ("systemd-run", manager)

@@ -158,3 +158,13 @@ def test_without_an_independent_reference_nothing_is_passed(checked):
     assert checked(1, states=(1,)).status == "passed"
     assert checked(1, states=(1,), engine="duckdb").status == "passed"  # another engine agreed
     assert checked(1, states=(0,), engine="duckdb").status == "unknown"
+
+
+def test_ctrl_c_ends_a_statement_that_would_take_for_ever():
+    with closing(duckdb.connect(config={"threads": 2})) as connection:
+        thread = interrupting(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            thread.start()
+            rows_of(connection, ENDLESS)
+        thread.join()
+        assert rows_of(connection, "select 1") == [(1,)]

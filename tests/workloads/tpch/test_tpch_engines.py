@@ -28,3 +28,22 @@ def test_the_engines_agree_on_three_seeds_of_random_parameters(engines):
     for connection in connections.values():
         connection.close()
     assert problems == []
+
+
+@pytest.mark.slow
+def test_the_engines_agree_on_twenty_seeds_of_random_parameters(engines):
+    connections = {name: engine.connect() for name, engine in engines.items()}
+    folders = {name: engine.sql_folder / "tpch" for name, engine in engines.items()}
+    problems = []
+    for seed in SEEDS:
+        for query in QUERIES:
+            values = parameters(query, seed, SCALE)
+            duck = connections["duckdb"].execute(query_sql(query, values, folders["duckdb"], 1))
+            answer = Answer.of(SHAPES[query], duck.rows)
+            found = connections["postgres"].execute(query_sql(query, values, folders["postgres"]))
+            agreement = compare(SHAPES[query], answer, found.rows, sum_tolerance(SCALE))
+            if not agreement.agrees:
+                problems.append((seed, query, agreement.detail))
+    for connection in connections.values():
+        connection.close()
+    assert problems == []
