@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.jsonfile import parse_log_line
+from harness.store.checkpoint import Attempt, Checkpoint
 
 POWER = ["run", "tpch", "--scale", "0.01", "--test", "power", "--no-plans",
          "--placement", "ssd-both"]  # fmt: skip
@@ -201,3 +202,25 @@ def test_a_suite_is_resumed_after_its_finished_configurations(loaded, suite, mor
     else:
         means = [m["samples"] for m in run["metrics"] if m["name"].startswith("operation_mean")]
         assert all([sum(times) / len(times)] in means for times in kept.values())
+
+
+def test_another_condition_or_again_starts_anew(loaded):
+    argv = [*POWER, "--engine", "duckdb", "--cache", "warm"]
+    cut_off(loaded, argv, 3)
+    files = (loaded.results / "runs").glob("*/steps.jsonl")
+    (file,) = [file for file in files if not complete(file.parent)]
+    first, *rest = file.read_text().splitlines(keepends=True)
+    attempt = parse_log_line(first.encode())["attempt"]
+    file.unlink()
+    changed = Checkpoint.create(file.parent)
+    conditions = {**attempt["conditions"], "kernel": "2.6.32"}
+    changed.begin(Attempt(attempt["run_id"], attempt["unix_ns"], conditions))
+    changed.close()
+    with file.open("a") as stream:
+        stream.writelines(rest)
+    done = loaded(*argv, "--json")
+    assert done.json["runs"][0]["run_id"] != file.parent.name
+    assert done.json["runs"][0]["resumed"] == []
+    done = loaded(*argv, "--again", "--json")
+    assert done.json["runs"][0]["resumed"] == []
+    assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
