@@ -239,7 +239,7 @@ def _print(
     ]
     pairs = min((len(trial.runs) for trial in trials), default=0)
     further_ns = _further_ns(runs, pairs, 1 + len(arms)) or parse_duration_ns(options.budget)
-    more = _more(options, further_ns)
+    more = _more(options, further_ns, less=tuple(less))
     if today.placement != base or not trials:
         context = f"runs are complete of {today.placement if today.runs else 'no placement'} alone"
         raise RunFailed("advise", context, f"see the failed runs above; {more.text}")
@@ -273,11 +273,16 @@ def _further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:
 
 
 def _more(
-    options: AdviseOptions, further_ns: int, command: str = "advise", wanted: Sequence[str] = ()
+    options: AdviseOptions,
+    further_ns: int,
+    command: str = "advise",
+    wanted: Sequence[str] = (),
+    less: Sequence[str] = (),
 ) -> More:
-    """Return the command that keeps the complete runs, with these phases.
+    """Return the command that keeps the complete runs, with these phases and as much data.
 
-    ``wanted``: its own options; without any, the further time as its budget.
+    ``wanted``: its own options; without any, the further time as its budget. ``less``: the
+    parameters that made less data, which a larger budget would not.
     """
     minutes = math.ceil(further_ns / 60e9)
     words = [Path(sys.argv[0]).name, command, *sys.argv[2:]]
@@ -288,7 +293,7 @@ def _more(
     ]
     phases = [
         word
-        for name in ("ramp_up", "duration")
+        for name in (*less, "ramp_up", "duration")
         if name in options.pairs and option_text(name) not in kept
         for word in (option_text(name), options.pairs[name])
     ]
