@@ -34,7 +34,7 @@ Mix: TypeAlias = str | Mapping[str, float]
 _USERS = 8
 _SHARED_CONNECTIONS = 32
 _CONNECTIONS_PER_THREAD = 16
-_ONE_LOOP_EACH = 2
+_FEWEST_THREADS = 2
 _MOST_THREADS = 8
 
 
@@ -71,13 +71,10 @@ class _MixKind:
 def event_loops(connections: float) -> int:
     """Return the default number of event loops of a client process.
 
-    One loop serves many connections. Two connections have one each: their answers come far
-    apart, and a loop that sleeps in between wakes up sooner where the server's process has just
-    been.
+    One loop serves many connections, but two do more from two connections on (BENCHMARKS.md).
     """
-    if connections <= _ONE_LOOP_EACH:
-        return math.ceil(connections)
-    return min(_MOST_THREADS, math.ceil(connections / _CONNECTIONS_PER_THREAD))
+    fewest = min(_FEWEST_THREADS, math.ceil(connections))
+    return min(_MOST_THREADS, max(fewest, math.ceil(connections / _CONNECTIONS_PER_THREAD)))
 
 
 def shares(mix: Mix) -> dict[str, float]:
@@ -184,7 +181,7 @@ class TpccParams(Parameters):
     client_threads: int = parameter(
         Count(1_024),
         derive=lambda params: event_loops(params.connections / params.clients),
-        default_text=f"1 per {_CONNECTIONS_PER_THREAD} connections; 2 for 2",
+        default_text=f"1 per {_CONNECTIONS_PER_THREAD} connections; at least {_FEWEST_THREADS}",
         help="Event loops of a client process.",
     )
     isolation: str | None = parameter(
