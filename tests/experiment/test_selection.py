@@ -6,8 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from harness import registry
 from harness.errors import UsageError
 from harness.execution.environment import Environment
@@ -50,9 +48,7 @@ class Missing:
 ENVIRONMENT = cast(Environment, SimpleNamespace(engines_prefix=Path("/nonexistent")))
 
 
-def test_a_missing_engine_is_left_out_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_engine_is_left_out_with_a_warning(monkeypatch, capsys):
     monkeypatch.setattr(registry, "engine", Missing("postgres"))
     found = installed(DEMO, ENVIRONMENT, skip_missing=True)
     assert found.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 from narrowed import present
-from patience import PATIENCE_S, eventually
+from patience import PATIENCE_S
 from scratch import open_directory
 
 from harness import hdr, native_programs
@@ -28,7 +26,7 @@ from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_program
 from harness.supervise import silence
 from harness.supervise.credentials import unprivileged
-from harness.supervise.process import ProcessId, all_processes, descendants
+from harness.supervise.process import ProcessId, descendants
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients
 
@@ -305,37 +303,6 @@ def test_clients_are_the_unprivileged_user_wherever_the_harness_lies(clients):
     )  # fmt: skip
     expected = clients.credentials.uid if clients.credentials else os.geteuid()
     assert users == [expected]
-
-
-HARNESS = """
-import sys
-from pathlib import Path
-from harness.drivers.loadgen.processes import drive
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode
-from harness.drivers.result import WindowCallbacks
-from harness.supervise.supervisor import Supervisor
-from harness.workload import Clients
-
-spec = {spec!r}
-with Supervisor(Path(sys.argv[1]) / "state") as supervisor:
-    clients = Clients(supervisor, None, Path(sys.argv[1]))
-    drive([spec], clients, WindowCallbacks(on_measuring=lambda: print("measuring", flush=True)))
-"""
-
-
-def test_kill_nine_of_the_harness_leaves_no_client(tmp_path, loadgen_build):
-    code = HARNESS.format(spec=FOR_EVER)
-    with subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path],
-        env={**os.environ, "HARNESS_NATIVE": str(loadgen_build)},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as harness:
-        assert harness.stdout is not None and harness.stdout.readline() == "measuring\n"
-        clients = set(loadgens(harness.pid))
-        assert len(clients) == 1
-        harness.kill()
-    assert eventually(lambda: not clients & {s.id for s in all_processes()})
 
 
 def test_a_client_built_for_another_harness_is_refused(tmp_path, monkeypatch, loadgen_build):

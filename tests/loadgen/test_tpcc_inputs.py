@@ -59,9 +59,7 @@ def read(directory: Path) -> Calls:
 
 
 @pytest.fixture(scope="session")
-def asked(
-    loadgen: Loadgen, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Calls, dict[str, Any]]:
+def asked(loadgen, tmp_path_factory):
     """100,000 transactions by deck over all of 8 warehouses, and the result of the run."""
     directory = tmp_path_factory.mktemp("tpcc") / "asked"
     result = loadgen(spec(directory))
@@ -152,9 +150,7 @@ def test_items_of_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
     assert operation["rolled_back"] == rolled_back
 
 
-def test_one_line_in_a_hundred_is_supplied_from_elsewhere(
-    asked: tuple[Calls, dict[str, Any]],
-) -> None:
+def test_one_line_in_a_hundred_is_supplied_from_elsewhere(asked):
     calls, _ = asked
     lines, distances = 0, []
     for order in calls["new_order"]:
@@ -181,9 +177,7 @@ def test_payment(asked: tuple[Calls, dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("transaction", ["payment", "order_status"])
-def test_customers_are_asked_for_by_name_or_number(
-    asked: tuple[Calls, dict[str, Any]], transaction: str, last_names: list[str]
-) -> None:
+def test_customers_are_asked_for_by_name_or_number(asked, transaction, last_names):
     calls, result = asked
     c_run = result["notes"]["c_run"]
     by_name = [call for call in calls[transaction] if call["by_name"] == "1"]

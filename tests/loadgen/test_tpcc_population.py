@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 from distributions import CHANCE, assert_nurand, assert_uniform
 from scipy import stats
+from ycsb_store import execute
 
 Loadgen = Callable[[dict[str, Any]], dict[str, Any]]
 Table = dict[str, np.ndarray]
@@ -53,9 +57,7 @@ def read(directory: Path, table: str) -> Table:
 
 
 @pytest.fixture(scope="session")
-def loaded(
-    loadgen: Loadgen, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, dict[str, Any]]:
+def loaded(loadgen, tmp_path_factory):
     """Two warehouses as four threads load them, and the result of the load."""
     directory = tmp_path_factory.mktemp("tpcc") / "two"
     return directory, load(loadgen, directory, warehouses=2, threads=4)
@@ -103,9 +105,7 @@ def assert_original(column: np.ndarray, groups: np.ndarray) -> None:
     assert stats.kstest((held + 0.5) / (room + 1), "uniform").statistic < 0.03
 
 
-def test_row_counts_are_those_of_the_clause(
-    loaded: tuple[Path, dict[str, Any]], tables: dict[str, Table]
-) -> None:
+def test_row_counts_are_those_of_the_clause(loaded, tables):
     _, result = loaded
     rows = {name: len(next(iter(table.values()))) for name, table in tables.items()}
     assert result["status"] == "complete"
@@ -181,9 +181,7 @@ def test_no_character_is_favoured(tables: dict[str, Table]) -> None:
 @pytest.mark.parametrize(
     ("table", "prefix", "ytd"), [("warehouse", "w", "300000.00"), ("district", "d", "30000.00")]
 )
-def test_warehouse_and_district(
-    tables: dict[str, Table], table: str, prefix: str, ytd: str
-) -> None:
+def test_warehouse_and_district(tables, table, prefix, ytd):
     rows = tables[table]
     assert_strings(rows[f"{prefix}_name"], 6, 10)
     assert_address(rows, prefix)
@@ -226,9 +224,7 @@ def test_customer(tables: dict[str, Table]) -> None:
         assert set(customer[column]) == {value}
 
 
-def test_last_names(
-    loaded: tuple[Path, dict[str, Any]], tables: dict[str, Table], last_names: list[str]
-) -> None:
+def test_last_names(loaded, tables, last_names):
     """The first thousand have each name once, the others follow NURand(255, 0, 999)."""
     _, result = loaded
     customer = tables["customer"]
@@ -288,9 +284,7 @@ def test_order_lines(tables: dict[str, Table]) -> None:
     assert_strings(line["ol_dist_info"], 24, 24)
 
 
-def test_data_do_not_depend_on_threads_or_on_other_warehouses(
-    loadgen: Loadgen, loaded: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_data_do_not_depend_on_threads_or_on_other_warehouses(loadgen, loaded, tmp_path):
     two, result = loaded
     load(loadgen, tmp_path / "again", warehouses=2, threads=1)
     for table in result["rows"]:
@@ -299,3 +293,57 @@ def test_data_do_not_depend_on_threads_or_on_other_warehouses(
     for table in ("stock", "customer", "order_line"):
         [alone] = packages(tmp_path / "one", table)
         assert alone in packages(two, table)
+
+
+# Loading in parallel -----------------------------------------------------------
+
+
+def spec(
+    backend: str, connection: dict[str, Any], warehouses: int, threads: int = 4
+) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "task": "load",
+        "backend": backend,
+        "connection": connection,
+        "workload": {"name": "tpcc", "params": {"warehouses": warehouses, "data_seed": 7}},
+        "threads": threads,
+    }
+
+
+@pytest.mark.parametrize("table", ["stock", "item", "warehouse"])
+def test_rows_that_the_server_has_not_stored_fail_the_load(loadgen_build, tmp_path, table):
+    connection = {"directory": str(tmp_path), "loses": table}
+    _, result = execute(loadgen_build / "loadgen", spec("record", connection, 1))
+    assert result["status"] == "failed"
+    assert "rows" not in result
+    assert f"load table {table}, warehouses 1 to 1: " in result["error"]
+
+
+def test_a_failure_stops_the_other_threads_early(loadgen_build: Path, tmp_path: Path) -> None:
+    """The item table fails early in a load of thousands of warehouses."""
+    connection = {"directory": str(tmp_path), "loses": "item"}
+    many = spec("record", connection, warehouses=5_000, threads=9)
+    status, result = execute(loadgen_build / "loadgen", many)
+    assert status == 1
+    assert "load table item" in result["error"]
+    written = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert written < 50 * 70_000_000  # of 350 GB
+
+
+def test_memory_does_not_grow_with_the_warehouses(loadgen_build: Path) -> None:
+    peaks = {}
+    for warehouses in (1, 5):
+        process = subprocess.Popen(
+            [loadgen_build / "loadgen", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None and process.stdout is not None
+        given = spec("stub", {}, warehouses, threads=2)
+        process.stdin.write(json.dumps(given).encode())
+        process.stdin.close()
+        result = json.loads(process.stdout.read())
+        _, _, used = os.wait4(process.pid, 0)
+        process.returncode = 0
+        assert result["rows"]["stock"] == 100_000 * warehouses
+        peaks[warehouses] = used.ru_maxrss
+    assert peaks[5] < 1.2 * peaks[1]

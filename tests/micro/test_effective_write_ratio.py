@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
-from micro_suites import overrides, suite
+from micro_suites import DRAM, overrides, suite
 
 from harness.execution.environment import open_environment
 from harness.micro.native import prepare
 from harness.micro.protocol import MicroContext, ProgramOutcome
+from harness.micro.traffic import TrafficReader, traffic_metrics
 from harness.monitors.dimm_media import MediaReader
 from harness.progress import progress_on_stderr
 
@@ -84,3 +85,40 @@ def test_a_reader_measures_what_idle_modules_write() -> None:
     reader = MediaReader.here(Modules([(3, 0)]).printed, idle_s=0)
     assert reader is not None and reader.idle_write_bytes_per_s > 0
     assert reader.moved()["media_write_bytes"] == 2 * 3 * 64
+
+
+# What memory and devices move --------------------------------------------------
+
+
+class Growing:
+    """A counter that has grown by a MiB at each reading."""
+
+    def __init__(self) -> None:
+        self.readings = 0
+
+    def totals(self) -> dict[str, float]:
+        self.readings += 1
+        return {"dram_read_bytes": self.readings * 2.0**20}
+
+
+@pytest.mark.system
+def test_counters_are_read_at_both_ends_of_each_measured_part(work: MicroContext) -> None:
+    counter = Growing()
+    program = prepare(suite(WRITES, SMALL), work.tier, work.env, overrides(), overwrite=False)
+    found = program.measure(replace(work, traffic=TrafficReader([counter.totals]))).metrics
+    moved = [one for one in found if one.name == "traffic_bytes_per_second"]
+    assert counter.readings == 2 * 2 * work.repeats
+    found_of = {one.labels["operation"]: one.labels["counter"] for one in moved}
+    assert found_of == {"ntstore": "dram_read", "store": "dram_read"}
+    assert all(rate > 0 for one in moved for rate in one.samples or (0,))
+
+
+def test_nothing_counts_the_traffic_of_memory_without_monitors() -> None:
+    assert TrafficReader.of([], DRAM) is None
+
+
+def test_a_counter_that_a_repeat_lacks_is_left_out() -> None:
+    rates = [{"dram_read_bytes": 1.0, "tier_read_bytes[tier=ssd]": 2.0}, {"dram_read_bytes": 3.0}]
+    (only,) = traffic_metrics({"configuration": "c"}, rates)
+    assert only.labels == {"configuration": "c", "counter": "dram_read"}
+    assert only.samples == (1.0, 3.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from micro_suites import capacity, overrides, suite
 from narrowed import present
 
@@ -39,24 +38,6 @@ def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
     loads = setup_ns("  m: {args: {kernel: load, access: 64, pattern: random, range: 4GiB}}")
     assert large > 10 * small
     assert large > 5 * loads
-
-
-@pytest.mark.parametrize(
-    ("small", "large"),
-    [
-        ("kind: log, writer: zero, entry: 64, range: 64MiB", "kind: log, writer: zero, entry: 64"),
-        (
-            "kernel: load, access: 64, pattern: random",
-            "kind: page, method: cow, page: 4KiB, dirty_lines: 8",
-        ),
-    ],
-)
-def test_what_is_zeroed_filled_or_recovered_for_each_measurement_is_counted(small, large):
-    def each(args: str) -> int:
-        times = [setup_ns(f"  m: {{args: {{{args}}}}}", repeats=n) for n in (1, 11)]
-        return times[1] - times[0]
-
-    assert each(large) > 2 * each(small)
 
 
 def test_what_ends_by_a_count_is_named_and_not_guessed():

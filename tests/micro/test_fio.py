@@ -220,7 +220,7 @@ def test_what_an_older_fio_printed_is_refused_by_its_version(version: str) -> No
         ("6.18.44", (), "ext4", False),
     ],
 )
-def test_direct_writes_of_btrfs_with_checksums_go_through_the_page_cache(
+def test_direct_writes_of_btrfs_go_through_the_page_cache(
     work: MicroContext, release: str, options: tuple[str, ...], filesystem: str, cached: bool
 ) -> None:
     (work.scratch / "proc/sys/kernel").mkdir(parents=True)
@@ -230,9 +230,7 @@ def test_direct_writes_of_btrfs_with_checksums_go_through_the_page_cache(
     assert direct_io.caches_direct_writes(tier, Kernel(work.scratch)) is cached
 
 
-def test_writes_through_the_page_cache_are_labelled_and_refused_as_direct(
-    work: MicroContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writes_through_the_page_cache_are_labelled_and_refused_as_direct(work, monkeypatch):
     monkeypatch.setattr(direct_io, "caches_direct_writes", lambda tier: True)
     write = {"operation": "write", "pattern": "random", "access": "4KiB"}
     measured = _fio(work, read=READ, write=write)
@@ -252,9 +250,7 @@ def test_writes_of_which_no_sync_ended_in_time_are_no_result() -> None:
         sample_of(printed(error=0, write=SIDE, sync=sync), job)
 
 
-def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
-    work: MicroContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(work, monkeypatch):
     def asked(**more: Any) -> dict[str, Any]:
         return TINY | {"measurements": {"r": READ | more}}
 
@@ -295,9 +291,7 @@ def test_small_writes_do_not_find_the_large_folios_of_readahead(work: MicroConte
     assert small < 3 * page
 
 
-def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(
-    work: MicroContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_memory_cannot_hold_is_not_said_to_lie_there(work, monkeypatch):
     monkeypatch.setattr(fio, "_CACHED_SHARE", 0.0)
     (finding,) = _fio(work, small=READ | {"access": 64, "direct": False}).uncontrolled
     assert finding.code == "page-cache"

@@ -70,9 +70,7 @@ def test_no_more_is_taken_than_the_node_has_free(kernel):
     assert capacity_of(numa(2), ENV, overrides(), kernel).bytes_free["tier"] == 24 * GIB
 
 
-def test_memory_next_to_the_tier_is_that_of_the_near_processors_where_there_are_several_nodes(
-    kernel, tmp_path
-):
+def test_memory_next_to_the_tier_is_that_of_the_near_processors(kernel, tmp_path):
     here = [capacity_of(numa(node), ENV, overrides(), kernel) for node in (0, 1, 2)]
     assert [one.near_free_bytes for one in here] == [8 * GIB, 16 * GIB, 8 * GIB]
     assert not any(one.dram_unbound for one in here)

@@ -94,9 +94,7 @@ def test_a_tick_or_a_hundredth_is_not_told(block: tuple[int, int | None]) -> Non
         ([(1500, 4_000), (1500, 0)], (0, 1), "up to 100%"),
     ],
 )
-def test_what_is_stolen_is_a_share_of_all_processors_time(
-    blocks: list[tuple[int, int | None]], cpus: tuple[int, ...], found: str
-) -> None:
+def test_what_is_stolen_is_a_share_of_all_processors_time(blocks, cpus, found):
     assert (stolen(*blocks, cpus=cpus) or "").endswith(found)
 
 
@@ -212,9 +210,7 @@ def target(kind: str, huge_bytes: int | None, **more: Any) -> dict[str, Any]:
         (target("devdax", None), "devdax", None),
     ],
 )
-def test_the_label_is_what_was_had_and_small_pages_are_told(
-    found: dict[str, Any], label: str, warning: str | None
-) -> None:
+def test_the_label_is_what_was_had_and_small_pages_are_told(found, label, warning):
     assert pages_of(from_members(Target, found)) == label
     said = contexts("huge-pages-missing", t=found)
     assert [text.startswith(warning or "") for text in said] == [True] * bool(warning)

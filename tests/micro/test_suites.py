@@ -60,13 +60,6 @@ def test_the_papers_figures_that_are_promised_are_there():
     assert [name for name in promised if name not in known] == []
 
 
-@pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives"])
-def test_a_papers_numbers_can_be_read_and_have_an_error_each(paper):
-    series = read_published(published_file(paper))
-    assert len(series) >= 15
-    assert all(point.error_base >= 0 for one in series for point in one.points)
-
-
 @cache
 def papers_of_suites():
     """What a suite repeats, by its name."""

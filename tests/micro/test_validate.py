@@ -10,8 +10,10 @@ from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 
 from harness.errors import UsageError
 from harness.micro import native
+from harness.micro.io_jobs import FioParams
 from harness.micro.params import MicroParams
 from harness.micro.scaling import scale
+from harness.store.spec import Json
 from harness.units import GIB, MIB
 
 ACCESSES = "kernel: load, access: 256, pattern: random"
@@ -177,3 +179,19 @@ def test_pages_of_1_gib_are_refused_where_too_few_are_free():
     assert scale(
         requested, replace(here, gigantic_free={"tier": 3, "dram": 0}), overrides()
     ).measurements
+
+
+READ: dict[str, Json] = {"operation": "read", "pattern": "random", "access": "4KiB"}
+
+
+def test_past_the_page_cache_go_whole_blocks_only() -> None:
+    with pytest.raises(UsageError, match="only whole blocks") as told:
+        FioParams.from_mapping({"measurements": {"r": READ | {"access": 3000, "direct": True}}})
+    assert told.value.problem == "measurement r: access 3000" and "512" in told.value.hint
+    fitting: list[dict[str, Json]] = [
+        {"access": 512, "direct": True},
+        {"access": 3000, "direct": "auto"},
+    ]
+    for fits in fitting:
+        (job,) = FioParams.from_mapping({"measurements": {"r": READ | fits}}).jobs
+        assert job.access_bytes == fits["access"]

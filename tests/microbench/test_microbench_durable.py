@@ -214,9 +214,7 @@ def test_an_index_has_all_its_records_after_each_workload(microbench: Run, kind:
 
 
 @pytest.mark.parametrize(("kind", "shared"), [("level_hash", 1), ("fast_fair", 1), ("woart", 2)])
-def test_the_threads_of_a_partition_share_an_index_where_its_paper_has_them_so(
-    microbench: Run, kind: str, shared: int
-):
+def test_threads_of_a_partition_share_an_index_as_in_its_paper(microbench, kind, shared):
     workloads = ("a", "d", "insert")
     result = microbench(
         TARGETS,
@@ -241,7 +239,7 @@ def test_the_threads_of_a_partition_share_an_index_where_its_paper_has_them_so(
         ("woart", "designed", 1, 1, 0),
     ],
 )
-def test_an_update_flushes_as_its_discipline_says(
+def test_an_update_flushes_by_its_discipline(
     microbench: Run, kind: str, discipline: str, flushes: int, fences: int, redundant: int
 ):
     flush = {"discipline": "designed", "flush": "none"} if discipline == "none" else {}
@@ -261,9 +259,7 @@ def test_an_update_of_fast_fair_shifts_entries_as_an_insert_does(microbench: Run
     ("call", "read", "written"),
     [("log_append", 0, 64), ("tx_add", 64, 0), ("copy_ntstore", 64, 64), ("copy_clwb", 64, 64)],
 )
-def test_pmdk_is_called_on_a_pool_that_leaves_nothing(
-    microbench: Run, tmp_path: Path, call: str, read: int, written: int
-):
+def test_pmdk_is_called_on_a_pool_that_leaves_nothing(microbench, tmp_path, call, read, written):
     target = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 32 * MIB}}
     job = {"kind": "pmdk", "call": call, "entry_bytes": 64, "sample_every": 10}
     (found,) = jobs(microbench(target, measured(job)))

@@ -44,9 +44,7 @@ def test_a_library_that_loses_what_it_was_given_fails(tested_build: Path, tmp_pa
 
 
 @pytest.mark.parametrize("options", [(), ("-DIN_FILE",)])
-def test_threads_share_the_tree_of_a_library_that_declares_it(
-    microbench: Run, tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_threads_share_the_tree_of_a_library_that_declares_it(microbench, tmp_path, options):
     library = built(tmp_path, "gcc", "-DSHARES", "-DTHREADS=16", *options)
     kept = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
     workloads = ("a", "b", "c", "d", "f", "insert")
@@ -63,9 +61,7 @@ def test_a_shared_tree_that_loses_updates_fails(tested_build: Path, tmp_path: Pa
     assert done.returncode == 1 and "lost an update" in done.stderr
 
 
-def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(
-    microbench: Run, tmp_path: Path
-) -> None:
+def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(microbench, tmp_path):
     folder = tmp_path / "tier"
     folder.mkdir()
     targets = {"t0": {"kind": "file", "path": str(folder), "size_bytes": 1 << 20}}
@@ -76,9 +72,7 @@ def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(
     assert not list(folder.iterdir())
 
 
-def test_a_library_whose_records_are_not_in_its_file_fails(
-    tested_build: Path, tmp_path: Path
-) -> None:
+def test_a_library_whose_records_are_not_in_its_file_fails(tested_build, tmp_path):
     targets = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
     done = execute(tested_build / "microbench", spec_of(targets, measured(job(built(tmp_path)))))
     assert done.returncode == 1 and "library: 0 bytes" in done.stderr
@@ -95,9 +89,7 @@ def test_a_file_that_is_there_is_not_the_librarys(tested_build: Path, tmp_path: 
 
 @pytest.mark.parametrize("options", [(), ("-DOTHER_NAME=create",)])
 @pytest.mark.parametrize("how", ["--check", "-"])
-def test_what_cannot_be_loaded_is_refused(
-    tested_build: Path, tmp_path: Path, options: tuple[str, ...], how: str
-) -> None:
+def test_what_cannot_be_loaded_is_refused(tested_build, tmp_path, options, how):
     library = built(tmp_path, "gcc", *options) if options else tmp_path / "none.so"
     spec = spec_of(TARGETS, measured(job(library), 10))
     done = execute(tested_build / "microbench", spec, how)
@@ -113,9 +105,7 @@ def test_what_cannot_be_loaded_is_refused(
         ("target", {"target": "t1"}),
     ],
 )
-def test_what_would_be_another_measurement_is_refused(
-    tested_build: Path, tmp_path: Path, key: str, more: dict[str, Any]
-) -> None:
+def test_what_would_be_another_measurement_is_refused(tested_build, tmp_path, key, more):
     targets = TARGETS | {"t1": {"kind": "dram", "pages": "huge", "size_bytes": 1 << 20}}
     spec = spec_of(targets, measured(job(built(tmp_path), **more), 10))
     done = execute(tested_build / "microbench", spec)

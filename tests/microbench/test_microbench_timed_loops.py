@@ -133,9 +133,7 @@ def test_a_chains_read_takes_every_byte_and_its_value_needs_them_all(chained, is
         ("nocache", "ntstore", None, "sfence"),
     ],
 )
-def test_a_chains_write_is_persisted_as_its_name_says(
-    chained, isa: str, name: str, store: str, flush: str | None, fence: str | None
-):
+def test_a_chains_write_is_persisted_as_its_name_says(chained, isa, name, store, flush, fence):
     function = chained[isa][f"chained_{name}_{isa}"]
     in_loops = Counter(kind_of(one, isa) for one in looped(function))
     assert in_loops[store] == LINE // VECTOR[isa]

@@ -9,6 +9,7 @@ import pytest
 from harness import paths
 from harness.errors import UsageError
 from harness.models.device import DeviceModel, Point, find_model, known_models, load_model
+from harness.models.score import Score, ScoredMetric, ScoreStore, summary
 from harness.models.table import PROBABILITIES, quantile_ns
 
 WHOLE = """
@@ -46,9 +47,7 @@ def written(folder: Path, text: str) -> Path:
         ("read:", "reads:", 10),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_line(
-    tmp_path: Path, before: str, after: str, line: int
-) -> None:
+def test_a_wrong_value_is_refused_with_its_line(tmp_path, before, after, line):
     with pytest.raises(UsageError, match=f"disk.yml:{line}"):
         load_model(
             written(
@@ -99,3 +98,37 @@ def test_quantiles_are_linear_between_stated_ones_and_constant_outside() -> None
     point = Point(4096, ((10.0, 100), (90.0, 900)))
     assert [quantile_ns(point, p) for p in (0, 10, 50, 90, 100)] == [100, 100, 500, 900, 900]
     assert list(PROBABILITIES) == sorted(PROBABILITIES)
+
+
+# Scores of models --------------------------------------------------------------
+
+
+def score(ratio: float, case: str = "tpcc postgres", host: str = "here") -> Score:
+    metric = ScoredMetric("throughput", ratio, ratio * 0.95, ratio * 1.05)
+    return Score(host, "disk", "d", "ssd", "postgres", "tpcc", case, 3, 1, (metric,), ("a", "b"))
+
+
+def test_a_score_replaces_the_earlier_one_of_its_case(tmp_path: Path) -> None:
+    scores = ScoreStore(tmp_path)
+    for one in (score(0.5), score(0.9), score(1.1, "tpcc postgres users=4")):
+        scores.write(one)
+    assert [one.metrics[0].ratio for one in scores.all()] == [1.1, 0.9]
+
+
+def test_an_unreadable_score_is_left_out(tmp_path: Path) -> None:
+    scores = ScoreStore(tmp_path)
+    scores.write(score(0.9))
+    (scores.folder / "x.json").write_text("{")
+    assert len(scores.all()) == 1
+
+
+@pytest.mark.parametrize(
+    ("ratio", "contradicted"), [(1.0, False), (1.28, False), (1.4, True), (0.7, True)]
+)
+def test_an_error_that_the_interval_shows_contradicts_a_model(ratio, contradicted):
+    assert score(ratio).metrics[0].contradicted is contradicted
+
+
+def test_scores_of_other_hosts_do_not_count() -> None:
+    assert summary([score(0.9, host="there")], "here") == "not scored on this host"
+    assert "1 of 2" in summary([score(1.05), score(1.3)], "here")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +15,15 @@ from harness.experiment.placement import parse_placement
 from harness.experiment.profile import find_profile, known_profiles, load_profile
 from harness.experiment.run_time import Estimator
 from harness.micro.suite import find_suite, known_suites, load_documents
-from harness.paper.catalogue import find_paper, known_papers
+from harness.paper.catalogue import Caption, Entry, Paper, find_paper, known_papers
 from harness.paper.plan import (
     Cell,
     Part,
     choose,
 )
 from harness.store.spec import RunSpec
+from reports.micro.papers import published_file
+from reports.published import read_published
 
 S = 10**9
 
@@ -108,3 +113,73 @@ def test_a_paper_of_the_users_is_a_file(tmp_path: Path) -> None:
     file.write_text("schema: 1\ntitle: Mine\nfigures:\n  - {figure: Fig 1, sweet: quick}\n")
     with pytest.raises(UsageError, match=r"mine\.yml:4"):
         find_paper(str(file))
+
+
+# Captions and numbers ----------------------------------------------------------
+
+#: By paper, the numbers of the last figure and the last table in its text.
+TEXTS = {
+    "bento": (2, 0),
+    "empirical-guide": (18, 0),
+    "nvm-for-databases": (12, 7),
+    "perma-bench": (15, 2),
+    "pmem-io-primitives": (6, 0),
+}
+
+
+def captions(figures: int, tables: int) -> Iterator[str]:
+    yield from (f"Fig {number}" for number in range(1, figures + 1))
+    yield from (f"Table {number}" for number in range(1, tables + 1))
+
+
+def test_the_texts_are_those_of_the_papers() -> None:
+    assert TEXTS.keys() == known_papers().keys()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_each_caption_is_named_once_and_has_a_reason(name: str) -> None:
+    found = find_paper(name).captions()
+    assert [one.name for one in found] == list(captions(*TEXTS[name]))
+    assert all(bool(one.why) == (one.state != "measured") for one in found)
+
+
+def test_the_best_entry_of_a_caption_decides() -> None:
+    differing = Entry("Fig 2 and 3a: rates", suite="x", differs="ext4")
+    paper = Paper(
+        "p",
+        "P",
+        (
+            differing,
+            Entry("Fig 2: in full", suite="y"),
+            Entry("Fig 4: a drawing", missing="a drawing"),
+            Entry("Section 5: words", suite="z"),
+        ),
+    )
+    assert paper.captions() == [
+        Caption("Fig 2", "measured"),
+        Caption("Fig 3", "stand-in", "ext4"),
+        Caption("Fig 4", "impossible here", "a drawing"),
+    ]
+
+
+#: What a reason begins with (docs/papers.md).
+REASONS = {"set-up", "machine", "definition", "bound", "no value", "row", "follows", "calculated",
+           "cited", "query numbers", "not here"}  # fmt: skip
+PLACE = re.compile(r"(abstract|sec\d(\.\d)*|fig\d+|table\d+)(, (?!$)|$)")
+
+
+@pytest.mark.parametrize("name", known_papers())
+def test_what_is_left_out_has_its_place_and_a_reason(name: str) -> None:
+    published = published_file(name)
+    figures = {one.figure for one in read_published(published)}
+    with published.with_name("left-out.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert rows
+    for row in rows:
+        assert PLACE.sub("", row["place"]) == ""
+        assert row["numbers"]
+        code, _, where = row["reason"].partition(": ")
+        assert code in REASONS
+        if code == "row":  # the row that has the number already
+            assert not where.startswith("fig") or where.split(",")[0] in figures
+        assert code not in ("row", "follows", "not here", "no value") or where

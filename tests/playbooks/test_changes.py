@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from recorded import (
@@ -18,8 +17,8 @@ from recorded import (
     used_by,
     with_first,
 )
-from tierbench.changes import Changes, plan_changes
-from tierbench.desired_state import DesiredState
+from tierbench.changes import plan_changes
+from tierbench.desired_state import DesiredState, parse_desired_state
 from tierbench.namespace_users import Content, NamespaceUsers
 from tierbench.ndctl import DaxDevice
 from tierbench.record import Record
@@ -82,10 +81,6 @@ def test_a_sized_namespace_is_made_beside_the_others_where_there_is_room() -> No
 # What is there already -------------------------------------------------------------
 
 
-def test_what_is_as_wanted_needs_no_step() -> None:
-    assert plan_changes(ours(), REGION0) == Changes((), (), (), False)
-
-
 @pytest.mark.parametrize(
     ("change", "first"),
     [
@@ -94,9 +89,7 @@ def test_what_is_as_wanted_needs_no_step() -> None:
         ({"statx_dax": {"/mnt/pmem0": False}}, ("unmount", "/mnt/pmem0")),
     ],
 )
-def test_what_is_missing_of_it_is_all_that_is_done(
-    change: dict[str, Any], first: tuple[str, str]
-) -> None:
+def test_what_is_missing_of_it_is_all_that_is_done(change, first):
     changes = plan_changes(ours(**change), REGION0)
     assert planned_steps(changes)[0] == first
     assert changes.destroys == ()
@@ -210,9 +203,7 @@ def test_a_region_without_labels_and_with_a_file_system_is_refused() -> None:
         ),
     ],
 )
-def test_what_is_somebodys_is_refused_by_name_whatever_is_confirmed(
-    users: NamespaceUsers, words: str
-) -> None:
+def test_what_is_somebodys_is_refused_by_name_whatever_is_confirmed(users, words):
     changes = plan_changes(two_fsdax({"namespace1.0": users}, namespace1_0=""), SECTOR1)
     assert words in refused(changes)["namespace1.0"]
     assert not [step for step in changes.steps if "namespace1.0" in step.destroys]
@@ -268,28 +259,28 @@ def test_a_disabled_region_is_refused() -> None:
 # Confirmation ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("consent", "words"),
-    [
-        (Consent(), "confirm_destroy is not true"),
-        (Consent(destroy=("namespace0.0",)), "confirm_destroy is not true"),
-        (Consent(True), "destroy does not name namespace0.0"),
-        (Consent(True, ("namespace0.1",)), "destroy does not name namespace0.0"),
-        (Consent(True, ("namespace0.0", "namespace1.0")), "which is not to be destroyed"),
-        (Consent(True, ("namespace0.0",), several_hosts=True), "there are several hosts"),
-    ],
-)
-def test_only_both_words_and_the_exact_names_confirm(consent: Consent, words: str) -> None:
-    state = state_of("everything")
-    changes = plan_changes(state, REGION0)
-    assert changes.destroys == ("namespace0.0",)
-    refusal = confirmation(changes, state, consent)
-    assert refusal is not None
-    assert words in refusal.why
-    assert confirmation(changes, state, Consent(True, ("namespace0.0",))) is None
-
-
 def test_a_run_that_was_cut_off_goes_on_with_the_same_names() -> None:
     state = state_of("everything", record=Record(approved={"namespace9.0": "destroyed"}))
     changes = plan_changes(state, REGION0)
     assert confirmation(changes, state, Consent(True, ("namespace0.0", "namespace9.0"))) is None
+
+
+# Settings of a desired state ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"mode": "appdirect", "regions": "pmem0"}, "'pmem0' is no region's name"),
+        ({"mode": "appdirect", "dax": "perhaps"}, "true or false"),
+        ({"mode": "appdirect", "mount_root": "mnt"}, "an absolute folder"),
+        ({"mode": "appdirect", "owner": "a b; rm"}, "user, or user:group"),
+        ({"mode": "memory-mode", "memory_mode_percent": 120}, "from 0 to 100"),
+        ({"mode": "appdirect", "block_size": 1024}, "DAX needs blocks of a page"),
+        ({"mode": "appdirect", "filesytem": "xfs"}, "no such setting"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(given: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=r".") as raised:
+        parse_desired_state(given)
+    assert words in str(raised.value)

@@ -43,9 +43,7 @@ def memmap(host: BootLoader, do: str, loader: str) -> Record:
 
 
 @pytest.mark.parametrize("loader", ["grubby", "update-grub"])
-def test_a_kernel_parameter_is_done_when_the_boot_loader_has_it(
-    tmp_path: Path, loader: str
-) -> None:
+def test_a_kernel_parameter_is_done_when_the_boot_loader_has_it(tmp_path, loader):
     host = BootLoader(tmp_path)
     host.fails = True
     record = memmap(host, "set-memmap", loader)
@@ -97,9 +95,7 @@ def test_what_its_owner_makes_where_creating_one_failed_is_the_owners(host: Simu
     assert len(host.ran) == ran
 
 
-def test_a_namespace_that_came_of_a_command_that_failed_is_gone_on_with(
-    host: SimulatedHost,
-) -> None:
+def test_a_namespace_that_came_of_a_command_that_failed_is_gone_on_with(host):
     create = host._ndctl_create_namespace
 
     def make_and_fail(words: list[str]) -> Done:

@@ -59,9 +59,7 @@ def refused(outcome: Outcome) -> str:
         ("elsewhere", None),
     ],
 )
-def test_what_a_device_is_of_is_told_by_its_place(
-    host: SimulatedHost, below: str, origin: str | None
-) -> None:
+def test_what_a_device_is_of_is_told_by_its_place(host, below, origin):
     host.devices["dax7.0"] = Dax_("dax7.0", below)
     host.write_tree()
     assert dax_origin("dax7.0", host.kernel()) == origin
@@ -119,9 +117,7 @@ def test_unconfirmed_it_stays_as_it_is(host: SimulatedHost, consent: Consent) ->
         ("dax1.0", {"mode": "unknown"}, "daxctl says its mode is unknown"),
     ],
 )
-def test_refused_by_name(
-    host: SimulatedHost, name: str, change: dict[str, Any], words: str
-) -> None:
+def test_refused_by_name(host, name, change, words):
     host.devices["dax1.0"] = replace(host.devices["dax1.0"], **change)
     host.write_tree()
     outcome = memory(host, Consent(True, (name,)), devices=[name])
@@ -254,9 +250,7 @@ def test_as_memory_it_is_nobodys(pmem: SimulatedHost) -> None:
 
 
 @pytest.mark.parametrize("consent", [Consent(), Consent(True), Consent(False, ("namespace0.0",))])
-def test_a_device_that_was_given_away_becomes_memory_by_consent_alone(
-    pmem: SimulatedHost, consent: Consent
-) -> None:
+def test_a_device_that_was_given_away_becomes_memory_by_consent_alone(pmem, consent):
     """What a program keeps in it is lost: daxctl-reconfigure-device(1)."""
     devdax(pmem)
     ran = len(pmem.ran)
@@ -282,9 +276,7 @@ def test_what_was_made_to_be_memory_is_so_again_without_consent(pmem: SimulatedH
     assert pmem.devices["dax0.0"].mode == "system-ram"
 
 
-def test_memory_by_consent_is_memory_again_without_until_it_is_given_away(
-    pmem: SimulatedHost,
-) -> None:
+def test_memory_by_consent_is_memory_again_without_until_it_is_given_away(pmem):
     devdax(pmem)
     system_ram(pmem, OF_NAMESPACE)
     undone_by_a_restart(pmem)
@@ -301,9 +293,7 @@ def test_memory_by_consent_is_memory_again_without_until_it_is_given_away(
 
 
 @pytest.mark.parametrize("made_for", ["devdax", "system-ram"])
-def test_a_device_that_is_open_becomes_no_memory_whatever_is_confirmed(
-    pmem: SimulatedHost, made_for: str
-) -> None:
+def test_a_device_that_is_open_becomes_no_memory_whatever_is_confirmed(pmem, made_for):
     devdax(pmem, mode=made_for, owner=None)
     undone_by_a_restart(pmem)
     desired = DesiredState("system-ram", regions=("region0",))
@@ -319,9 +309,7 @@ def test_a_device_that_is_open_becomes_no_memory_whatever_is_confirmed(
     assert "to-system-ram" not in [step.do for step in changes.steps]
 
 
-def test_a_device_of_ours_of_which_nothing_is_on_record_becomes_memory_by_consent(
-    pmem: SimulatedHost,
-) -> None:
+def test_a_device_of_ours_of_which_nothing_is_on_record_becomes_memory_by_consent(pmem):
     """By its name alone it is ours; whom it was given to, nobody knows."""
     system_ram(pmem)
     undone_by_a_restart(pmem)
@@ -333,9 +321,7 @@ def test_a_device_of_ours_of_which_nothing_is_on_record_becomes_memory_by_consen
 
 @pytest.mark.parametrize("where", ["cut_at", "cut_after"])
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_making_memory_of_a_region_goes_on_without_consent(
-    pmem: SimulatedHost, where: str, number: int
-) -> None:
+def test_making_memory_of_a_region_goes_on_without_consent(pmem, where, number):
     pmem.kill(lambda: system_ram(pmem), **{where: number})
     outcome = system_ram(pmem)
     assert (outcome.destroy, outcome.refusals, outcome.failures) == ([], [], [])
@@ -345,9 +331,7 @@ def test_making_memory_of_a_region_goes_on_without_consent(
 
 
 @pytest.mark.parametrize("first", ["devdax", "system-ram"])
-def test_a_device_given_away_by_a_run_that_was_cut_off_is_not_taken_unasked(
-    pmem: SimulatedHost, first: str
-) -> None:
+def test_a_device_given_away_by_a_run_that_was_cut_off_is_not_taken_unasked(pmem, first):
     # Made, and not on record.
     pmem.kill(lambda: devdax(pmem, mode=first, owner=None), cut_after=1)
     devdax(pmem, owner=None)

@@ -136,9 +136,7 @@ def test_dram_is_set_aside_at_the_end_of_system_ram() -> None:
         ("00100000-bfffffff : System RAM\n", GIB, None, "no stretch of System RAM above 4 GiB"),
     ],
 )
-def test_a_stretch_that_could_keep_the_host_from_starting_is_refused(
-    iomem: str, size: int, start: int | None, words: str
-) -> None:
+def test_a_stretch_that_could_keep_the_host_from_starting_is_refused(iomem, size, start, words):
     with pytest.raises(ValueError, match=words):
         choose(iomem, size, start)
     assert system_ram(iomem) is not None

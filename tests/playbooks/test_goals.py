@@ -45,9 +45,7 @@ def split(host: OptaneHost) -> None:
     ]  # fmt: skip
 
 
-def test_teardown_makes_the_goal_of_before_and_then_what_was_in_its_regions(
-    host: OptaneHost,
-) -> None:
+def test_teardown_makes_the_goal_of_before_and_then_what_was_in_its_regions(host):
     split(host)
     outcome = given(host, "namespace0.0", "namespace1.0", mode="teardown")
     assert outcome.reboot_needed
@@ -67,9 +65,7 @@ def test_teardown_makes_the_goal_of_before_and_then_what_was_in_its_regions(
     assert host.teardown().steps == []
 
 
-def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(
-    host: OptaneHost,
-) -> None:
+def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(host):
     split(host)
     consent = Consent(True, ("namespace0.0",))
     outcome = host.provision(consent, mode="teardown", regions=["region0"])

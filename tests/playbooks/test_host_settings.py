@@ -71,9 +71,7 @@ def test_old_values_come_back(tree: Path, record: Callable[[], settings.Record])
     assert not Path(record().path).exists()
 
 
-def test_what_ansible_s_command_line_gives_is_text(
-    tree: Path, record: Callable[[], settings.Record]
-) -> None:
+def test_what_ansible_s_command_line_gives_is_text(tree, record):
     """``-e tune_host_turbo=false`` is the word, which is no empty one."""
     demotion = "sys/kernel/mm/numa/demotion_enabled"
     (tree / demotion).parent.mkdir(parents=True)
@@ -101,18 +99,14 @@ def test_a_value_that_is_none_is_refused(tree: Path, requested: dict[str, Any]) 
         settings.find_settings(requested, settings.Host(str(tree)))
 
 
-def test_the_first_old_value_stays_on_record(
-    tree: Path, record: Callable[[], settings.Record]
-) -> None:
+def test_the_first_old_value_stays_on_record(tree, record):
     tune(tree, record(), perf_event_paranoid=1)
     tune(tree, record(), perf_event_paranoid=-1)
     settings.restore(record(), settings.Host(str(tree)))
     assert text(tree, "proc/sys/kernel/perf_event_paranoid") == "2"
 
 
-def test_a_second_time_nothing_is_left_to_do(
-    tree: Path, record: Callable[[], settings.Record]
-) -> None:
+def test_a_second_time_nothing_is_left_to_do(tree, record):
     host = settings.Host(str(tree))
     chosen, _ = settings.find_settings({"governor": "performance", "turbo": False}, host)
     assert len(settings.plan(chosen, host)) == 4  # three policies and turbo
@@ -120,9 +114,7 @@ def test_a_second_time_nothing_is_left_to_do(
     assert settings.plan(chosen, host) == []
 
 
-def test_old_values_are_on_disk_before_anything_is_written(
-    tree: Path, record: Callable[[], settings.Record], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_values_are_on_disk_before_anything_is_written(tree, record, monkeypatch):
     seen: list[list[str]] = []
 
     def write(_: settings.Host, setting: settings.Setting) -> None:
@@ -143,18 +135,14 @@ def test_old_values_are_on_disk_before_anything_is_written(
         ({"governer": "performance"}, "governer: no such setting"),
     ],
 )
-def test_refused_before_anything_is_written(
-    tree: Path, record: Callable[[], settings.Record], requested: dict[str, Any], words: str
-) -> None:
+def test_refused_before_anything_is_written(tree, record, requested, words):
     before = text(tree, NUMA)
     with pytest.raises(Refused, match=words):
         tune(tree, record(), numa_balancing=False, **requested)
     assert text(tree, NUMA) == before
 
 
-def test_prefetchers_leave_the_other_bits_of_the_register(
-    tree: Path, record: Callable[[], settings.Record]
-) -> None:
+def test_prefetchers_leave_the_other_bits_of_the_register(tree, record):
     register = tree / "dev/cpu/0/msr"
 
     def bits() -> int:
@@ -166,9 +154,7 @@ def test_prefetchers_leave_the_other_bits_of_the_register(
     assert bits() == 0x20
 
 
-def test_a_record_of_an_earlier_boot_restores_nothing(
-    tree: Path, record: Callable[[], settings.Record]
-) -> None:
+def test_a_record_of_an_earlier_boot_restores_nothing(tree, record):
     tune(tree, record(), numa_balancing=False)
     (tree / BOOT).write_text("boot-two\n")
     assert record().gone_with_the_boot == 1
@@ -186,9 +172,7 @@ def test_all_that_can_be_put_back_is(tree: Path, record: Callable[[], settings.R
     assert [entry.what for entry in record().entries] == ["automatic NUMA balancing"]
 
 
-def test_what_somebody_else_has_set_since_is_told(
-    tree: Path, record: Callable[[], settings.Record]
-) -> None:
+def test_what_somebody_else_has_set_since_is_told(tree, record):
     tune(tree, record(), governor="performance")
     (tree / GOVERNOR).write_text("schedutil\n")
     (step,) = [

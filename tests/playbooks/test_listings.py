@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import optane, recording, state_of
+from recorded import Answers, optane, recording, state_of
 from tierbench import ipmctl
 from tierbench.changes import plan_changes
-from tierbench.commands import Commands, Done
 from tierbench.desired_state import DesiredState
-from tierbench.linux import resource_table
-from tierbench.namespace_users import parse_blkid, probe
-from tierbench.ndctl import parse_ndctl
+from tierbench.linux import Kernel, resource_table
+from tierbench.namespace_users import namespace_users, parse_blkid, probe
+from tierbench.ndctl import Namespace, parse_ndctl
 from tierbench.record import Record
 
 from harness.host.mode import parse_memory_resources
@@ -58,22 +58,6 @@ def test_nothing_at_all_is_no_inventory() -> None:
         parse_ndctl("Error: something else")
 
 
-class Answers(Commands):
-    """Every program answers the same."""
-
-    def __init__(self, rc: int, out: str = "", err: str = "") -> None:
-        self.done = Done(rc, out, err)
-
-    def has(self, program: str) -> bool:
-        return True
-
-    def unreadable(self, device: str) -> str | None:
-        return None
-
-    def run(self, argv: object) -> Done:
-        return self.done
-
-
 @pytest.mark.parametrize(
     ("answer", "known", "kind"),
     [
@@ -86,9 +70,7 @@ class Answers(Commands):
         (Answers(0, "USAGE=other\n"), False, None),
     ],
 )  # fmt: skip
-def test_what_blkid_cannot_tell_is_not_taken_for_nothing(
-    answer: Answers, known: bool, kind: str | None
-) -> None:
+def test_what_blkid_cannot_tell_is_not_taken_for_nothing(answer, known, kind):
     content = probe("/dev/pmem0", answer)
     assert (content.known, content.type) == (known, kind)
     assert content.known or content.why
@@ -193,3 +175,20 @@ def test_every_dax_device_of_a_namespace_is_seen() -> None:
     for mode in ("appdirect", "devdax", "teardown"):
         refusals = plan_changes(state, DesiredState(mode)).refusals
         assert "namespace0.0" in [each.object for each in refusals if "dax0.1" in each.why]
+
+
+# Who holds a namespace ---------------------------------------------------------
+
+
+def test_a_loop_device_over_a_namespace_is_seen(tmp_path: Path) -> None:
+    """Nothing else tells of it: it leaves the namespace's device open to others."""
+    loop = tmp_path / "sys/block/loop3/loop"
+    loop.mkdir(parents=True)
+    (loop / "backing_file").write_text("/dev/pmem7\n")
+    spaces = tuple(
+        Namespace(f"namespace{n}.0", f"region{n}", "raw", 1 << 30, 1 << 30, None, block=f"pmem{n}")
+        for n in (7, 8)
+    )
+    found = namespace_users(spaces, Answers(2), Kernel(tmp_path))
+    assert found["namespace7.0"].others == ("/dev/loop3 loops over it",)
+    assert found["namespace8.0"].others == ()

@@ -44,9 +44,7 @@ def losses(outcome: Outcome) -> list[str]:
 # Damaged ---------------------------------------------------------------------------
 
 
-def test_no_damage_is_a_traceback_and_what_cannot_be_read_changes_nothing(
-    host: SimulatedHost,
-) -> None:
+def test_no_damage_is_a_traceback_and_what_cannot_be_read_changes_nothing(host):
     document = json.loads(host.files.record.read_text())
     document |= {"making": "u", "memmap": "memmap=4G!8G", "goal_before": "0 AppDirect 10"}
     document |= {"dax": {"dax1.0": {"size_bytes": 1, "target_node": 2}}, "zeroed": {"region0": "b"}}
@@ -86,9 +84,7 @@ def test_no_damage_of_the_settings_record_is_a_traceback(tmp_path: Path) -> None
 # Not to be written -----------------------------------------------------------------
 
 
-def test_a_full_disk_is_a_refusal_before_a_setting_is_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_refusal_before_a_setting_is_changed(tmp_path, monkeypatch):
     switch = tmp_path / "proc/sys/kernel/numa_balancing"
     switch.parent.mkdir(parents=True)
     switch.write_text("1\n")
@@ -163,9 +159,7 @@ def test_a_kernel_parameter_in_our_file_is_taken_away_without_a_record(host: Sim
     assert not host.files.grub.exists()
 
 
-def test_one_region_of_which_the_record_knows_nothing_leaves_the_others_alone(
-    host: SimulatedHost,
-) -> None:
+def test_one_region_of_which_the_record_knows_nothing_leaves_the_others_alone(host):
     document = json.loads(host.files.record.read_text())
     gone = host.spaces["namespace1.0"].uuid
     del document["namespaces"][gone], document["before"]["region1"]

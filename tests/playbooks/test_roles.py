@@ -100,9 +100,7 @@ def test_a_disk_in_memory_is_planned_and_a_mount_of_others_is_refused(tmp_path: 
 
 
 @pytest.mark.slow
-def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(
-    tmp_path: Path,
-) -> None:
+def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(tmp_path):
     authorized = tmp_path / "authorized_keys"
     authorized.write_text("ssh-ed25519 AAAA somebody\n")
     (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAAC3 of the client\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import GIB, SimulatedHost, Space_, everything, new_host
+from simulated import GIB, Region_, SimulatedHost, Space_, everything, new_host
 from tierbench.run import Consent, Outcome
 
 CONFIRMED = Consent(True, ("namespace0.0",))
@@ -68,11 +68,10 @@ def test_a_second_run_changes_nothing(host: SimulatedHost) -> None:
         Consent(False, ("namespace0.0",)),
         Consent(True, ("namespace0.0", "namespace1.0")),
         Consent(True, ("namespace1.0",)),
+        Consent(True, ("namespace0.0",), several_hosts=True),
     ],
 )
-def test_without_leave_nothing_changes_and_the_plan_is_told(
-    host: SimulatedHost, consent: Consent
-) -> None:
+def test_without_leave_nothing_changes_and_the_plan_is_told(host, consent):
     before = everything(host)
     outcome = provision(host, consent)
     assert everything(host) == before
@@ -123,17 +122,6 @@ def test_a_step_that_shows_no_effect_fails(host: SimulatedHost) -> None:
     assert "succeeded without effect" in outcome.failures[0].why
 
 
-def test_teardown_goes_back_to_what_was_there(host: SimulatedHost) -> None:
-    before = everything(host)
-    provision(host)
-    assert host.teardown().refusals  # not confirmed
-    assert "namespace0.0" in host.spaces
-    outcome = host.teardown(CONFIRMED)
-    assert (outcome.refusals, outcome.failures) == ([], [])
-    assert everything(host) == before
-    assert host.teardown().steps == []
-
-
 def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) -> None:
     """Teardown ends and says so; a set-up before the restart writes labels anew, and goes back."""
     host.regions["region0"].sticky = True
@@ -172,3 +160,63 @@ def test_two_runs_at_once_are_one_too_many(host: SimulatedHost) -> None:
         outcome = provision(host)
     assert "another run holds" in outcome.refusals[0].why
     assert host.ran == []
+
+
+# The way back of two regions ---------------------------------------------------
+
+BOTH = Consent(True, ("namespace0.0", "namespace1.0"))
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> SimulatedHost:
+    """Two regions with labels, each with a namespace and a mounted file system of ours."""
+    made = SimulatedHost(tmp_path)
+    made.regions = {name: Region_(name) for name in ("region0", "region1")}
+    made.files.fstab.write_text("# mine\nUUID=x /srv ext4 defaults 0 2\n")
+    made.write_tree()
+    outcome = made.provision(mode="appdirect", mount_root=str(made.mount_root))
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert sorted(made.mounts) == [f"{made.mount_root}/pmem{n}" for n in (0, 1)]
+    made.ran.clear()
+    return made
+
+
+def teardown_of_one(both: SimulatedHost) -> Outcome:
+    consent = Consent(True, ("namespace0.0",))
+    return both.provision(consent, mode="teardown", regions=["region0"])
+
+
+@pytest.mark.parametrize("use", ["under device mapper", "not mounted by us", "mounted elsewhere"])
+def test_somebodys_use_of_one_namespace_spares_all_of_them(both: SimulatedHost, use: str) -> None:
+    """The other one's mount is ours, and is planned to go."""
+    why = "it is in use: dm-0 is built on it"
+    if use == "mounted elsewhere":
+        both.mounts["/srv"] = both.mounts.pop(f"{both.mount_root}/pmem1")
+        why = "it is mounted at /srv, not by us"
+    else:
+        (both.root / "sys/class/block/pmem1/holders/dm-0").mkdir(parents=True)
+    if use == "not mounted by us":
+        del both.mounts[f"{both.mount_root}/pmem1"]
+    both.write_tree()
+    outcome = both.teardown(BOTH)
+    assert ("namespace1.0", why) in [(each.object, each.why) for each in outcome.refusals]
+    assert both.ran == [] and set(both.spaces) == {"namespace0.0", "namespace1.0"}
+
+
+def test_one_regions_line_and_folder_go_with_it_and_the_others_stay(both: SimulatedHost) -> None:
+    """A line that mounts nothing any more is a failed unit at every start."""
+    lines = both.files.fstab.read_text().splitlines(keepends=True)
+    gone = [line for line in lines if f"{both.mount_root}/pmem0 " in line]
+    assert len(gone) == 1
+    outcome = teardown_of_one(both)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert both.files.fstab.read_text() == "".join(line for line in lines if line not in gone)
+    assert [path.name for path in both.mount_root.iterdir()] == ["pmem1"]
+    assert list(both.mounts) == [f"{both.mount_root}/pmem1"]
+
+
+def test_cut_off_before_the_destruction_there_is_no_dead_line(both: SimulatedHost) -> None:
+    """Behind the unmounting, the first command of it."""
+    both.kill(lambda: teardown_of_one(both), cut_at=2)
+    assert "namespace0.0" in both.spaces
+    assert f"{both.mount_root}/pmem0 " not in both.files.fstab.read_text()

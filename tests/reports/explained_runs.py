@@ -6,9 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from micro_runs import micro_run
-from report_runs import Case, metric, tier_document, write
+from report_runs import Case, driven, histogram, metric, tier_document, write
 
 from harness import hdr
 from harness.experiment.placement import parse_placement
@@ -36,10 +35,7 @@ _LAYOUT = hdr.Layout(1, 3_600_000_000_000, 3)
 
 def calls(us: float, count: int) -> str:
     """A histogram of ``count`` equal durations."""
-    at = int(np.searchsorted(_LAYOUT.bounds()[0], us * US, "right")) - 1
-    counts = np.zeros(_LAYOUT.counters, dtype=np.int64)
-    counts[at] = count
-    return hdr.Histogram(_LAYOUT, counts).encode()
+    return histogram([us * US] * count, _LAYOUT)
 
 
 def tpcc(
@@ -54,12 +50,7 @@ def tpcc(
 ) -> StoredRun:
     """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``model``: of the tier
     ``fast``."""
-    spec = {
-        "workload": "tpcc",
-        "params": TPCC | params | {"rate": set_rate},
-        "driver": "loadgen",
-        "plant": plant,
-    }
+    spec = driven("tpcc", **TPCC | params | {"rate": set_rate}) | {"plant": plant}
     metrics = [
         metric("new_orders_per_minute", rate, "higher"),
         metric("transaction_duration_ns", calls(1000, TRANSACTIONS), "lower",

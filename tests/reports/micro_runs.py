@@ -179,12 +179,6 @@ def operations(measurement: str, per_s: float, **labels: Any) -> dict[str, Any]:
                    samples=[per_s] * 6)  # fmt: skip
 
 
-def flushes(measurement: str, per_write: float, **labels: Any) -> dict[str, Any]:
-    """Flushes per write of an index, the same in each repeat."""
-    return _metric("flushes_per_write", "1", "lower", measurement, labels,
-                   samples=[per_write] * 6)  # fmt: skip
-
-
 def write_ratio(measurement: str, ratio: float, **labels: Any) -> dict[str, Any]:
     """The effective write ratio of a configuration, the same in each repeat."""
     return _metric("effective_write_ratio", "1", "higher", measurement, labels,

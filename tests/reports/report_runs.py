@@ -11,7 +11,7 @@ import io
 import math
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -163,6 +163,26 @@ def demo(
     ]
 
 
+def interleaved(
+    root: Path,
+    metrics: Callable[[str, int], list[dict[str, Any]]],
+    blocks: int = 6,
+    places: Sequence[str] = PLACES,
+    **changes: Any,
+) -> Any:
+    """A list of runs for each placement, in interleaved blocks; ``metrics`` by placement, block."""
+    made = [
+        [write(root, Case(placement=p, block=k, metrics=metrics(p, k), **changes)) for p in places]
+        for k in range(blocks)
+    ]
+    return [list(arm) for arm in zip(*made, strict=True)]
+
+
+def driven(workload: str, /, **params: Any) -> dict[str, Any]:
+    """Changes of a specification: a workload with these parameters, by the native client."""
+    return {"workload": workload, "params": params, "driver": "loadgen"}
+
+
 def tpch_metrics(case: Case) -> list[dict[str, Any]]:
     """Durations, counters and operator times of every query."""
     rng = np.random.default_rng(_seed(case.engine, case.placement, case.block))
@@ -273,10 +293,10 @@ def metric(
 LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
 
 
-def histogram(durations_ns: Any) -> str:
+def histogram(durations_ns: Any, layout: hdr.Layout = LAYOUT) -> str:
     """Durations as a run stores them."""
-    at = np.searchsorted(LAYOUT.bounds()[0], durations_ns, "right") - 1
-    return hdr.Histogram(LAYOUT, np.bincount(at, minlength=LAYOUT.counters)).encode()
+    at = np.searchsorted(layout.bounds()[0], durations_ns, "right") - 1
+    return hdr.Histogram(layout, np.bincount(at, minlength=layout.counters)).encode()
 
 
 def lognormal(middle_ns: float, seed: int, spread: float = 0.3, count: int = 400) -> str:
@@ -302,6 +322,11 @@ def report(runs: Sequence[StoredRun], folder: Path, **options: Any) -> tuple[Rep
     """The files of a report, and its page."""
     files = Report(runs, **options).write(folder / "report")
     return files, files.html.read_text(encoding="utf-8")
+
+
+def drawing(files: ReportFiles, end: str) -> str:
+    """The picture of a report whose name ends so."""
+    return next(p for p in files.figures if p.name.endswith(end)).read_text(encoding="utf-8")
 
 
 def tables(blocks: Iterable[Block]) -> dict[str, Table]:

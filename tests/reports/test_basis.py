@@ -10,7 +10,17 @@ from xml.etree import ElementTree
 
 import pytest
 from narrowed import present
-from report_runs import EMULATED, STARTED_UNIX_NS, Case, metric, printed, write
+from report_runs import (
+    EMULATED,
+    PLACES,
+    STARTED_UNIX_NS,
+    Case,
+    interleaved,
+    metric,
+    printed,
+    tpch_metrics,
+    write,
+)
 from typer.testing import CliRunner
 
 from harness.cli.app import app
@@ -23,25 +33,19 @@ from reports.history import histories
 from reports.noise import calibration_of
 
 
-def arms(root: Path, slower: float, blocks: int = 6, **changes: Any) -> list[StoredRun]:
+def arms(root: Path, slower: float, blocks: int = 6, **changes: Any) -> Any:
     """A and B, which takes longer by a factor, as one experiment leaves them."""
-    return [
-        write(
-            root,
-            Case(
-                placement=placement,
-                block=block,
-                metrics=[metric("queries_geomean_ns", 1e9 * factor + block, "lower")],
-                **changes,
-            ),
-        )
-        for block in range(blocks)
-        for placement, factor in (("ssd-both", 1.0), ("pmem-both", slower))
-    ]
+    factors = dict(zip(PLACES, (1.0, slower), strict=True))
+    return interleaved(
+        root,
+        lambda place, k: [metric("queries_geomean_ns", 1e9 * factors[place] + k, "lower")],
+        blocks,
+        **changes,
+    )
 
 
 def test_a_comparison_says_what_it_rests_on(tmp_path: Path) -> None:
-    found = compare(*split(arms(tmp_path, 1.5, emulated=EMULATED)))
+    found = compare(*arms(tmp_path, 1.5, emulated=EMULATED))
     (group,) = found.groups
     facts = {fact.code: fact.values for fact in group.rests_on}
     assert facts["pairs"] == (6,)
@@ -51,84 +55,69 @@ def test_a_comparison_says_what_it_rests_on(tmp_path: Path) -> None:
 
 
 def test_the_noise_is_that_of_the_latest_calibration(tmp_path: Path) -> None:
-    runs = arms(tmp_path, 1.5)
-    (group,) = compare(*split(runs)).groups
+    ssd, pmem = arms(tmp_path, 1.5)
+    (group,) = compare(ssd, pmem).groups
     assert "not-calibrated" in {fact.code for fact in group.rests_on}
-    pairs = list(zip(runs[0:4:2], runs[4:8:2], strict=True))
-    calibration = calibration_of(pairs)
+    calibration = calibration_of(list(zip(ssd[:2], ssd[2:4], strict=True)))
     (noise,) = calibration.metrics
     ratios = (math.log(1.1), -math.log(1.1))
     known = replace(calibration, warnings=(), metrics=(replace(noise, log_ratios=ratios),))
     CalibrationStore(tmp_path).write(known)
-    (group,) = compare(*split(runs)).groups
+    (group,) = compare(ssd, pmem).groups
     facts = {fact.code: fact for fact in group.rests_on}
     assert facts["noise"].values == pytest.approx((0.1,))
     differing = replace(noise, log_ratios=(math.log(1.1),) * 8)
     changes: dict[str, Any] = {"unix_ns": known.unix_ns + 1, "metrics": (differing,)}
     later = replace(known, calibration_id=f"{known.calibration_id}-2", **changes)
     CalibrationStore(tmp_path).write(later)
-    (group,) = compare(*split(runs)).groups
+    (group,) = compare(ssd, pmem).groups
     facts = {fact.code: fact for fact in group.rests_on}
     assert facts["noise"].values[1:] == ("arms-differ",)
 
 
-def split(runs: list[StoredRun]) -> tuple[list[StoredRun], list[StoredRun]]:
-    return runs[::2], runs[1::2]
+ARGV = ["compare", "placement=ssd-both", "placement=pmem-both", "--results"]
 
 
 @pytest.mark.parametrize(
-    ("slower", "blocks", "status"), [(1.2, 6, 1), (1.03, 6, 0), (1.2, 3, 0), (0.5, 6, 0)]
+    ("slower", "blocks", "shown", "undecided"),
+    [(1.2, 6, 1, 1), (1.03, 6, 0, 0), (1.0, 6, 0, 0), (1.2, 3, 0, 1), (0.5, 6, 0, 0)],
 )
-def test_a_regression_that_is_shown_fails_the_command(
-    tmp_path: Path, slower: float, blocks: int, status: int
-) -> None:
-    arms(tmp_path, slower, blocks)
-    argv = ["compare", "placement=ssd-both", "placement=pmem-both", "--results", str(tmp_path)]
-    assert CliRunner().invoke(app, [*argv, "--fail-above", "5%"]).exit_code == status
-    assert CliRunner().invoke(app, argv).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("slower", "blocks", "status"), [(1.2, 6, 1), (1.0, 6, 0), (1.0, 2, 1), (0.5, 6, 0)]
-)
-def test_what_is_not_decided_fails_on_request(
-    tmp_path: Path, slower: float, blocks: int, status: int
-) -> None:
+def test_a_regression_fails_the_command_and_what_is_not_decided_on_request(
+    tmp_path, slower, blocks, shown, undecided
+):
     arms(tmp_path, slower, blocks)
     file = tmp_path / "junit.xml"
-    argv = ["compare", "placement=ssd-both", "placement=pmem-both", "--results", str(tmp_path)]
-    argv += ["--fail-above", "5%", "--inconclusive", "fail", "--junit", str(file)]
-    assert CliRunner().invoke(app, argv).exit_code == status
+    argv = [*ARGV, str(tmp_path)]
+    assert CliRunner().invoke(app, argv).exit_code == 0
+    argv += ["--fail-above", "5%"]
+    assert CliRunner().invoke(app, argv).exit_code == shown
+    argv += ["--inconclusive", "fail", "--junit", str(file)]
+    assert CliRunner().invoke(app, argv).exit_code == undecided
     suite = ElementTree.parse(file).getroot()
-    assert (suite.get("tests"), suite.get("failures")) == ("1", str(status))
-    assert len(suite.findall(".//failure")) == status
+    assert (suite.get("tests"), suite.get("failures")) == ("1", str(undecided))
+    assert len(suite.findall(".//failure")) == undecided
 
 
 def test_failed_runs_of_b_fail_the_command(tmp_path: Path) -> None:
     for placement, status in (("ssd-both", "complete"), ("pmem-both", "failed")):
         write(tmp_path, Case(placement=placement, status=status))
-    argv = ["compare", "placement=ssd-both", "placement=pmem-both", "--results", str(tmp_path)]
-    done = CliRunner().invoke(app, [*argv, "--fail-above", "5%"])
+    done = CliRunner().invoke(app, [*ARGV, str(tmp_path), "--fail-above", "5%"])
     assert isinstance(done.exception, RunFailed) and done.exception.exit_code == 1
 
 
 def test_executions_of_an_experiment_are_compared_over_time(tmp_path: Path) -> None:
-    runs = arms(tmp_path, 1.2)
+    ssd, pmem = arms(tmp_path, 1.2)
+    runs = [*ssd, *pmem]
     assert histories(runs) == []
     later = {"started_unix_ns": runs[-1].document["started_unix_ns"] + 86_400 * 10**9}
-    runs += [
-        write(
-            tmp_path,
-            Case(
-                block=block,
-                metrics=[metric("queries_geomean_ns", 2e9 + block, "lower")],
-                run_changes=later,
-                manifest_changes={"engine.version": "19.0"},
-            ),
-        )
-        for block in range(6)
-    ]
-    (history,) = histories(runs)
+    (again,) = interleaved(
+        tmp_path,
+        lambda _, k: [metric("queries_geomean_ns", 2e9 + k, "lower")],
+        places=PLACES[:1],
+        run_changes=later,
+        manifest_changes={"engine.version": "19.0"},
+    )
+    (history,) = histories([*runs, *again])
     first, second = history.executions
     assert first.row is None
     assert second.row is not None and second.row.verdict == "slower"
@@ -139,20 +128,14 @@ def test_executions_of_an_experiment_are_compared_over_time(tmp_path: Path) -> N
     ("of_a", "of_b", "regressed"),
     [(0, 8, True), (8, 0, False), (8, 8, False), (0, 1, False), (0, 4, True), (1, 8, True)],
 )
-def test_a_time_limit_that_b_alone_reaches_as_a_rule_is_a_regression(
-    tmp_path: Path, of_a: int, of_b: int, regressed: bool
-) -> None:
-    a, b = (
-        [
-            write(
-                tmp_path,
-                Case(placement=one, limited=(9,) if k < limited else (), block=k, plans=False),
-            )
-            for k in range(8)
-        ]
-        for one, limited in (("ssd-both", of_a), ("pmem-both", of_b))
-    )
-    (group,) = compare(a, b).groups
+def test_a_time_limit_that_b_alone_reaches_is_a_regression(tmp_path, of_a, of_b, regressed):
+    limited = dict(zip(PLACES, (of_a, of_b), strict=True))
+
+    def metrics(place: str, block: int) -> list[dict[str, Any]]:
+        cut = (9,) if block < limited[place] else ()
+        return tpch_metrics(Case(placement=place, limited=cut, block=block, plans=False))
+
+    (group,) = compare(*interleaved(tmp_path, metrics, 8)).groups
     assert group.regressed(0.05) == regressed
 
 
@@ -160,20 +143,17 @@ def execution(
     root: Path, day: int, seconds: float = 2, limited: int = 0, **changes: Any
 ) -> list[StoredRun]:
     """Eight repeats on one placement; ``limited``: those in which a query reached its limit."""
-    began = STARTED_UNIX_NS + day * 86_400 * 10**9
     times = [metric("queries_geomean_ns", seconds * 1e9, "lower")]
     limit = [metric("query_timeout_ns", 60e9, query="9")]
-    return [
-        write(
-            root,
-            Case(
-                block=block,
-                metrics=limit if block < limited else times,
-                run_changes={"started_unix_ns": began + block, **changes},
-            ),
-        )
-        for block in range(8)
-    ]
+    began = {"started_unix_ns": STARTED_UNIX_NS + day * 86_400 * 10**9}
+    (runs,) = interleaved(
+        root,
+        lambda _, k: limit if k < limited else times,
+        8,
+        PLACES[:1],
+        run_changes=began | changes,
+    )
+    return list(runs)
 
 
 def test_changes_over_time_have_the_interval_of_a_comparison(tmp_path: Path) -> None:
@@ -187,17 +167,16 @@ def test_changes_over_time_have_the_interval_of_a_comparison(tmp_path: Path) -> 
     assert estimate is not None and estimate.interim_analyses == 4
 
 
-@pytest.mark.parametrize("limited", [1, 8])
-def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path, limited: int) -> None:
+def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path) -> None:
     """The times of its other runs are those that happened to be short."""
-    runs = [*execution(tmp_path, 0), *execution(tmp_path, 1, 1, limited)]
-    ((_, last),) = (one.executions for one in histories(runs))
-    assert last.row is not None and last.row.estimate is None
-    assert (last.summary is None) == (limited == 8)
-
-
-def test_two_executions_at_a_time_limit_are_not_compared(tmp_path: Path) -> None:
-    runs = [*execution(tmp_path, 0, limited=8), *execution(tmp_path, 1, limited=8)]
-    ((_, second, third),) = (one.executions for one in histories([*runs, *execution(tmp_path, 2)]))
+    first = execution(tmp_path, 0)
+    some, all_ = execution(tmp_path, 1, 1, 1), execution(tmp_path, 1, 1, 8)
+    for runs in (some, all_):
+        ((_, last),) = (one.executions for one in histories([*first, *runs]))
+        assert last.row is not None and last.row.estimate is None
+        assert (last.summary is None) == (runs is all_)
+    limited = execution(tmp_path, 0, limited=8)
+    runs = [*limited, *all_, *execution(tmp_path, 2)]
+    ((_, second, third),) = (one.executions for one in histories(runs))
     assert second.row is None
     assert third.row is not None and third.row.estimate is None

@@ -185,9 +185,7 @@ def test_every_figure_is_drawn_and_named(browser: Chrome, report_page: Path, wid
         assert chart["alt"]
 
 
-def test_the_first_screen_holds_every_verdict_and_the_overview(
-    browser: Chrome, report_page: Path
-) -> None:
+def test_the_first_screen_holds_every_verdict_and_the_overview(browser, report_page):
     open_at(browser, report_page, 1300)
     shown = browser.execute_script(
         """const box = e => e.getBoundingClientRect();
@@ -206,9 +204,7 @@ def test_the_first_screen_holds_every_verdict_and_the_overview(
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-def test_no_text_of_a_chart_is_cut_or_lies_over_another(
-    browser: Chrome, card_page: Path, width: int
-) -> None:
+def test_no_text_of_a_chart_is_cut_or_lies_over_another(browser, card_page, width):
     open_all(browser, card_page, width)
     found: dict[str, Any] = browser.execute_script(TEXTS)
     assert found["texts"] > 200

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from report_runs import Case, metric, write
+from report_runs import interleaved, metric
 
 from harness.micro import canary as canaries
 from harness.micro.canary import canary
@@ -77,45 +76,42 @@ def test_earlier_changes_do_not_hide_a_later_one() -> None:
 
 
 @pytest.fixture
-def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``run(duration_ns)``: the canary of an experiment, measured by made-up figures."""
     measured = [{("dram", "read"): BEFORE}, {("dram", "read"): tuple(one / 2 for one in BEFORE)}]
     monkeypatch.setattr(canaries, "_measured", lambda *_: measured.pop(0))
     monkeypatch.setattr(canaries, "_suites", lambda *_: [])
     monkeypatch.setattr(canaries, "_tiers", lambda *_: ["dram"])
-    step = SimpleNamespace(done=None, runnable=True)
-    environment = SimpleNamespace(host={"host_id": "host"})
+    step: Any = SimpleNamespace(done=None, runnable=True)
+    environment: Any = SimpleNamespace(host={"host_id": "host"})
 
     def run(duration_ns: int, most_ns: int | None = None) -> Any:
         monkeypatch.setattr(canaries, "_estimated_ns", lambda *_: duration_ns)
-        plan = SimpleNamespace(hash="plan")
-        arguments: Any = (plan, [step], environment, Store(tmp_path), most_ns)
-        return canary(*arguments)
+        plan: Any = SimpleNamespace(hash="plan")
+        return canary(plan, [step], environment, Store(tmp_path), most_ns)
 
-    yield run
+    return run
 
 
 @pytest.mark.parametrize(("minutes", "most", "found"), [(1, None, 0), (10, None, 1), (60, 1, 0)])
-def test_short_experiments_have_none(
-    experiment: Any, tmp_path: Path, minutes: int, most: int | None, found: int
-) -> None:
+def test_short_experiments_have_none(experiment, tmp_path, minutes, most, found):
     with experiment(minutes * MINUTE_NS, most_ns=most and most * MINUTE_NS):
         pass
     assert len(CanaryStore(tmp_path).all()) == found
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.5, True), (1.0, False)])
-def test_comparisons_of_that_execution_are_warned_of(
-    tmp_path: Path, share: float, warned: bool
-) -> None:
-    a, b = (
-        write(tmp_path, Case(placement=name, metrics=METRICS)) for name in ("ssd-both", "pmem-both")
-    )
+def test_comparisons_of_that_execution_are_warned_of(tmp_path, share, warned):
+    ((a,), (b,)) = interleaved(tmp_path, lambda *_: METRICS, 1)
     (group,) = compare([a], [b]).groups
     assert "no-canary" in {fact.code for fact in group.rests_on}
     began = [run.document["started_unix_ns"] for run in (a, b)]
     figures = made_up({"read": share}).figures
     plan = a.document["experiment"]["hash"]
+    between = Canary(plan, "host", min(began) + 1, min(began) + 2, figures)
+    CanaryStore(tmp_path).write(between)
+    (group,) = compare([a], [b]).groups
+    assert "no-canary" in {fact.code for fact in group.rests_on}
     CanaryStore(tmp_path).write(Canary(plan, "host", min(began), max(began), figures))
     (group,) = compare([a], [b]).groups
     assert ("machine-changed" in [warning.code for warning in group.warnings]) == warned
@@ -124,14 +120,3 @@ def test_comparisons_of_that_execution_are_warned_of(
         CanaryStore(tmp_path).write(Canary("other", "host", earlier, earlier, figures[:1]))
     (group,) = compare([a], [b]).groups
     assert "canary" in {fact.code for fact in group.rests_on}
-
-
-def test_runs_between_two_canaries_have_none(tmp_path: Path) -> None:
-    a, b = (
-        write(tmp_path, Case(placement=name, metrics=METRICS)) for name in ("ssd-both", "pmem-both")
-    )
-    plan, began = a.document["experiment"]["hash"], a.document["started_unix_ns"]
-    figures = made_up({"read": 1.0}).figures
-    CanaryStore(tmp_path).write(Canary(plan, "host", began + 1, began + 2, figures))
-    (group,) = compare([a], [b]).groups
-    assert "no-canary" in {fact.code for fact in group.rests_on}

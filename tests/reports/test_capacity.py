@@ -32,11 +32,9 @@ def probes(
     made = []
     for spec in plan().runs:
         changes: dict[str, Any] = {one.name: getattr(spec, one.name) for one in fields(spec)}
-        values = [
-            metric("transactions_per_minute", per_minute[present(spec.placement).name], "higher")
-        ]
-        made.append(write(root, Case(status=status, metrics=values,
-                                     spec_changes=changes)))  # fmt: skip
+        rate = per_minute[present(spec.placement).name]
+        values = [metric("transactions_per_minute", rate, "higher")]
+        made.append(write(root, Case(status=status, metrics=values, spec_changes=changes)))
     return made
 
 
@@ -70,15 +68,8 @@ def test_an_arm_without_a_result_decides_no_rate(tmp_path: Path) -> None:
         capacity_of(failed)
 
 
-@pytest.mark.parametrize("rate", ["0%", "101%", "x%"])
-def test_a_share_that_is_none_is_refused_before_any_run(rate: str) -> None:
+@pytest.mark.parametrize(("rate", "curve"), [("0%", 0), ("101%", 0), ("x%", 0), ("70%", 1)])
+def test_a_share_that_is_none_or_of_a_curve_is_refused_before_any_run(rate, curve):
+    pairs = {"rate": rate}
     with pytest.raises(UsageError):
-        run(TpccParams, RunOptions(engine=["postgres"], pairs={"rate": rate}))
-
-
-def test_a_curve_has_rates_of_its_own() -> None:
-    with pytest.raises(UsageError):
-        run(
-            TpccParams,
-            RunOptions(engine=["postgres"], pairs={"rate": "70%"}, load_curve=True),
-        )
+        run(TpccParams, RunOptions(engine=["postgres"], pairs=pairs, load_curve=bool(curve)))

@@ -13,7 +13,6 @@ from micro_runs import (
     GB,
     KINDS,
     OPTANE,
-    Model,
     card_run,
     duration,
     micro_run,
@@ -22,13 +21,21 @@ from micro_runs import (
 )
 from narrowed import present
 from report_runs import Case, write
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
+from harness import hdr
 from harness.cli.app import app
-from reports.micro.card_words import KneeFinding, LoadedFinding, PlannerFinding
-from reports.micro.figures import measurements
+from harness.micro.chains import chain_text, parse_chain
+from harness.micro.fio_result import histogram
+from harness.store.runs import StoredRun
+from reports.micro.card_words import (
+    Finding,
+    PlannerFinding,
+    TailFinding,
+)
+from reports.micro.figures import measurements, percentile
 from reports.micro.findings import findings
-from reports.micro.points import MEAN, devices
+from reports.micro.points import MEAN, Device, devices
 from reports.micro.practices import card_trials, practices
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
 from reports.micro.report import card_of, write_cards
@@ -39,9 +46,7 @@ _GIB = float(1 << 30)
 
 
 @pytest.mark.parametrize(("model", "outcome"), [(OPTANE, "confirmed"), (DRAM, "refuted")])
-def test_practices_are_confirmed_where_fast20_found_them(
-    tmp_path: Path, model: Model, outcome: str
-) -> None:
+def test_practices_are_confirmed_where_fast20_found_them(tmp_path, model, outcome):
     """And refuted where nothing is gained by them."""
     (device,) = devices([card_run(tmp_path, model)])
     assert [practice.outcome for practice in practices(device)] == [outcome] * 4
@@ -72,17 +77,7 @@ def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path:
     assert one.p == 4 * other.p
     assert other.p <= 0.05
     assert present(other.decision).adjusted_p > 0.05
-    assert tried.why == "too-few-repeats"
-    assert tried.repeats_needed == 10
-
-
-def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> None:
-    (device,) = devices([card_run(tmp_path)])
-    shown = {one.question: [row.shown for row in one.rows] for one in findings(device)
-             if isinstance(one, KneeFinding | LoadedFinding)}  # fmt: skip
-    # 64 B reach a quarter of the best, 256 B 98 %: both clear in every repeat.
-    assert shown["Access size, random ntstore+sfence"] == [True]
-    assert shown["Latency during load of 3 threads"] == [True]
+    assert (tried.why, tried.repeats_needed) == ("too-few-repeats", 10)
 
 
 def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
@@ -92,10 +87,8 @@ def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
         if (labels["measurement"], labels.get("operation")) == ("access_size", "load"):
             middle = metric["samples"][5]
             # 256 B hover about nine tenths of 4 KiB.
-            near = 0.92 if labels["access_size_bytes"] == "256" else 1.0
-            swing = 0.05 if labels["access_size_bytes"] == "256" else 0.0
-            metric["samples"] = [middle * near * (1 + (swing if k % 2 else -swing))
-                                 for k in range(11)]  # fmt: skip
+            ends = (0.87, 0.97) if labels["access_size_bytes"] == "256" else (1.0, 1.0)
+            metric["samples"] = [middle * ends[k % 2] for k in range(11)]
     (device,) = devices([run])
     rows = {one.question: one.rows for one in findings(device)}
     assert rows["Access size, random load"][0].shown is False
@@ -109,8 +102,7 @@ def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
     )
     (device,) = devices([one, other])
     tried = practices(device)[1].trials[0]
-    assert present(tried.known).pairing == "unpaired"
-    assert tried.outcome == "holds"
+    assert (present(tried.known).pairing, tried.outcome) == ("unpaired", "holds")
 
 
 def test_a_chases_histogram_is_said_to_be_of_means(tmp_path: Path) -> None:
@@ -120,13 +112,6 @@ def test_a_chases_histogram_is_said_to_be_of_means(tmp_path: Path) -> None:
     (table,) = measurements(device, "d")
     assert "means over 256 dependent loads each, not single loads" in table.title
     assert "p99.99 of means over 256" in table.head
-
-
-def test_the_card_says_how_many_verdicts_it_has(tmp_path: Path) -> None:
-    run = card_run(tmp_path)
-    (device,) = devices([run])
-    card = card_of(device)
-    assert card.verdicts == len(card_trials(device).shown) == card.shown == 18
 
 
 def test_a_repeat_without_any_work_makes_no_ratio(tmp_path: Path) -> None:
@@ -145,28 +130,35 @@ def test_a_ratio_whose_interval_holds_the_bound_decides_nothing(tmp_path: Path) 
     run = card_run(tmp_path, model=model)
     for metric in run.document["metrics"]:
         if metric["labels"]["measurement"] == "mix" and "numa" in metric["labels"]:
-            metric["samples"] = [s * (0.9 if k % 2 else 1.1) for k, s in
-                                 enumerate(metric["samples"])]  # fmt: skip
-    (device,) = devices([run])
-    fourth = practices(device)[3]
-    assert (fourth.outcome, fourth.trials[0].why) == (
-        "not testable here", "bound-in-interval",
-    )  # fmt: skip
+            swung = enumerate(metric["samples"])
+            metric["samples"] = [s * (0.9 if k % 2 else 1.1) for k, s in swung]
+    fourth = practices(devices([run])[0])[3]
+    assert (fourth.outcome, fourth.trials[0].why) == ("not testable here", "bound-in-interval")
 
 
 # What it likes ------------------------------------------------------------------
 
 
-def test_the_knee_is_where_nine_tenths_are_reached(tmp_path: Path) -> None:
-    (device,) = devices([card_run(tmp_path)])
+def test_what_a_card_says_of_a_device(tmp_path: Path) -> None:
+    """Knees are where nine tenths are reached, latency under load lies at its own bandwidth."""
+    (device,) = found = devices([card_run(tmp_path)])
     rows = {one.question: one.rows for one in findings(device)}
     (size,) = rows["Access size, random ntstore+sfence"]
-    assert (size.top["access_size_bytes"], size.near["access_size_bytes"]) == (
-        "4096", "256",
-    )  # fmt: skip
+    assert (size.top["access_size_bytes"], size.near["access_size_bytes"]) == ("4096", "256")
+    # 64 B reach a quarter of the best, 256 B 98 %: both clear in every repeat.
+    assert size.shown and rows["Latency during load of 3 threads"][0].shown
     (threads,) = rows["Thread count, ntstore+sfence, 256 B"]
     assert (threads.name, threads.top["threads"]) == ("sequential", "4")
     assert [point["threads"] for point in threads.ends] == ["1", "4", "16"]
+    (curve,) = curves(device)
+    assert present(curve.idle).median == 300
+    points = [(round(p.rate / GB), p.latency) for p in curve.points]
+    assert points == [(2, 310), (4, 500), (8, 900), (12, 2000)]
+    assert present(curve.knee).latency == 500
+    card = card_of(device)
+    assert card.verdicts == len(card_trials(device).shown) == card.shown == 18
+    table = present(price_table(found, None))
+    assert (table.rows[0][2], table.source) == ("9.21", "price_per_gb of the host file")
 
 
 def test_only_what_persists_is_called_a_persist_instruction(tmp_path: Path) -> None:
@@ -175,16 +167,6 @@ def test_only_what_persists_is_called_a_persist_instruction(tmp_path: Path) -> N
     (row,) = (one for one in rows["Persist instruction, sequential writes"] if one.name == "4 KiB")
     assert row.alike == ("ntstore+sfence", "store+clwb+sfence")  # 32 and 32 GB/s
     assert len(row.unsafe) == 1 and row.unsafe[0] > row.safe[0][1]  # 33 GB/s, not persistent
-
-
-def test_latency_under_load_is_taken_with_its_own_bandwidth(tmp_path: Path) -> None:
-    (device,) = devices([card_run(tmp_path)])
-    (curve,) = curves(device)
-    assert present(curve.idle).median == 300
-    assert [(round(p.rate / GB), p.latency) for p in curve.points] == [
-        (2, 310), (4, 500), (8, 900), (12, 2000),
-    ]  # fmt: skip
-    assert curve.knee is not None and curve.knee.latency == 500
 
 
 # Prices -------------------------------------------------------------------------
@@ -203,7 +185,7 @@ def test_latency_under_load_is_taken_with_its_own_bandwidth(tmp_path: Path) -> N
         ("barlow256", "dram", "59.38", {"read": 157}, 0, 0.38),
     ],
 )
-def test_price_performance_is_that_of_perma_bench_table_2(
+def test_prices_are_those_of_perma_bench_table_2(
     tmp_path: Path, host: str, tier: str, per_gb: str,
     gib_per_s: dict[str, float], column: int, printed: float,
 ) -> None:  # fmt: skip
@@ -227,18 +209,10 @@ def test_latency_multiplies_and_operations_divide(tmp_path: Path) -> None:
         operations("hash_index_update", 23.6e6, threads=16, chain=HASH_UPDATE),
         operations("hash_index_update", 2e6, threads=1, chain=HASH_UPDATE),
     ]
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    by_name = {column.per: column.value(device, 9.21) for column in COLUMNS}
+    by_name = _columns(micro_run(tmp_path, metrics), 9.21)
     assert by_name["100 ns latency"] == pytest.approx(46.05, rel=0.002)  # 9.21 × 5 steps
     assert by_name["M hash index updates/s"] == pytest.approx(0.39, abs=0.001)
     assert by_name["M tree index lookups/s"] is None
-
-
-def test_the_host_files_price_is_taken_without_a_list(tmp_path: Path) -> None:
-    found = devices([card_run(tmp_path)])
-    table = price_table(found, None)
-    assert table is not None and table.rows[0][2] == "9.21"
-    assert table.source == "price_per_gb of the host file"
 
 
 # Several servers ----------------------------------------------------------------
@@ -249,15 +223,13 @@ def test_a_tier_that_was_made_anew_is_another_device(tmp_path: Path) -> None:
     facts = plain.manifest_document["tiers"][0]
     nodax = facts | {"facts": facts["facts"] | {"dax": False}}
     other = card_run(tmp_path, manifest_changes={"tiers": [nodax]})
-    assert sorted(device.name for device in devices([plain, other])) == [
-        "pmem (dax false)", "pmem (dax true)",
-    ]  # fmt: skip
+    names = {device.name for device in devices([plain, other])}
+    assert names == {"pmem (dax false)", "pmem (dax true)"}
 
 
 def test_several_suites_of_one_device_make_one_card(tmp_path: Path) -> None:
     fio = rate("random_read", 0.5, 2, operation="read", queue_depth=8, access_size_bytes=4096)
-    runs = [card_run(tmp_path), micro_run(tmp_path, [fio], suite="block-io")]
-    (device,) = devices(runs)
+    (device,) = devices([card_run(tmp_path), micro_run(tmp_path, [fio], suite="block-io")])
     assert {"Queue depth, random read, 4 KiB"} < {one.question for one in findings(device)}
 
 
@@ -276,15 +248,101 @@ def test_a_planner_s_costs_are_a_random_page_over_one_of_a_scan(tmp_path: Path) 
 # Files --------------------------------------------------------------------------
 
 
-def _harness(root: Path, *argv: str) -> Result:
-    return CliRunner().invoke(app, [*argv, "--results", str(root)])
-
-
 def test_a_report_puts_the_card_beside_the_engines(tmp_path: Path) -> None:
     write(tmp_path, Case())
     card_run(tmp_path)
-    done = _harness(tmp_path, "report", "--out", str(tmp_path / "report"), "--json")
+    argv = ["report", "--out", str(tmp_path / "report"), "--json", "--results", str(tmp_path)]
+    done = CliRunner().invoke(app, argv)
     assert done.exit_code == 0, done.stderr
     printed = json.loads(done.stdout)
     assert printed["report"]["runs"] == 1
     assert Path(printed["card"]["html"]).parent == Path(printed["report"]["html"]).parent
+
+
+def _columns(run: StoredRun, per_gb: float = 10.0) -> dict[str, float | None]:
+    (device,) = devices([run])
+    return {column.per: column.value(device, per_gb) for column in COLUMNS}
+
+
+def _chain(text: str) -> str:
+    return chain_text(parse_chain(text, "test"))
+
+
+def test_index_operations_are_the_papers_512_byte_ones(tmp_path: Path) -> None:
+    """PVLDB 15(11), Section 4.4.1; the shipped workloads have smaller nodes beside them."""
+    held = [
+        ("hash_index_update", "r_128,w_64_cache_64,w_64_cache_-64", 50e6),
+        ("hash_index_update", "r_512,w_64_cache_128,w_64_cache_-128", 20e6),
+        ("tree_index_lookup", "r_256,r_256,r_256", 40e6),
+        ("tree_index_lookup", "r_512,r_512,r_512", 10e6),
+    ]
+    metrics = [
+        operations(name, per_s, threads=16, chain=_chain(text)) for name, text, per_s in held
+    ]
+    by_name = _columns(micro_run(tmp_path, metrics, suite="perma-bench/operations"))
+    assert by_name["M hash index updates/s"] == pytest.approx(0.5)
+    assert by_name["M tree index lookups/s"] == pytest.approx(1.0)
+
+
+def test_latency_is_that_of_the_papers_suite_as_well(tmp_path: Path) -> None:
+    """PVLDB 15(11), Section 4.3.1: dependent reads of 256 bytes, 16 threads."""
+    held = [("r_256", 16, "500"), ("r_256", 32, "900"), ("r_256,w_256_cache", 16, "700")]
+    metrics = [
+        duration("operation_latency", {mean: 100}, threads=n, mode="dependent", chain=_chain(text))
+        for text, n, mean in held
+    ]
+    by_name = _columns(micro_run(tmp_path, metrics, suite="perma-bench/raw"))
+    assert by_name["100 ns latency"] == pytest.approx(50.0, rel=0.002)
+
+
+# Percentiles of few operations -------------------------------------------------
+
+_TAIL = "Tail of overwrites around a buffer"
+
+
+def _overwrites(root: Path, counts: dict[int, int]) -> Device:
+    """So many of 90 ns and one of 9 µs, for each range in bytes."""
+    metrics = [
+        duration("overwrite_tail", {"90": count - 1, "9000": 1}, pattern="sequential",
+                 range_bytes=size)
+        for size, count in counts.items()
+    ]  # fmt: skip
+    (device,) = devices([micro_run(root, metrics)])
+    return device
+
+
+def _finding(device: Device, question: str) -> Finding:
+    (found,) = [one for one in findings(device) if one.question == question]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("percent", "count"), [(50.0, 1), (99.0, 100), (99.9, 1_000), (99.99, 10_000)]
+)
+def test_a_percentile_takes_as_many_operations_as_have_one_beyond_it(percent, count):
+    assert hdr.fewest(percent) == count
+    assert percentile(histogram({"90": count}), percent) == 90
+    assert percentile(histogram({"90": count - 1}), percent) is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "worst", "too_few"),
+    [
+        ({4096: 2_000, 65536: 2_000}, None, 2),
+        ({4096: 10_000, 65536: 2_000}, "4 KiB", 1),
+        ({4096: 10_000}, "4 KiB", 0),
+    ],
+)
+def test_the_worst_tail_is_of_those_with_operations_enough(tmp_path, counts, worst, too_few):
+    found = _finding(_overwrites(tmp_path, counts), _TAIL)
+    assert isinstance(found, TailFinding)
+    assert (found.worst.name if found.worst else None, found.too_few) == (worst, too_few)
+    assert found.missing(99.9, 99.99) == ([(99.99, 10_000)] if too_few else [])
+
+
+def test_latencies_of_few_operations_have_no_tail_either(tmp_path: Path) -> None:
+    loads = duration("latency", {"90": 99, "9000": 1}, **KINDS["load"], pattern="random",
+                     access_size_bytes=64)  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, [loads])])
+    (row,) = _finding(device, "Latency, load, 64 B").rows
+    assert (row.name, row.at(50), row.at(99), row.at(99.99)) == ("random", 90, 90, None)

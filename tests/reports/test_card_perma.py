@@ -77,9 +77,7 @@ def test_a_device_has_the_rates_of_the_file_by_the_labels_of_our_own_runs(publis
     assert (updates.median, latency.median) == (2e6, 830.5)
 
 
-def test_the_card_shows_it_with_its_source_next_to_our_device(
-    tmp_path: Path, published: Path
-) -> None:
+def test_the_card_shows_it_with_its_source_next_to_our_device(tmp_path, published):
     files = write_cards([card_run(tmp_path, DRAM)], tmp_path / "card", others=[read(published)])
     ours, theirs = files.devices
     assert "barlow-256.json" not in ours

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from narrowed import of_kind
 from report_runs import (
-    EMULATED,
     PLACES,
     Case,
     demo,
     histogram,
+    interleaved,
     metric,
     printed,
     tables,
@@ -32,6 +32,7 @@ from reports.series import panels
 from reports.tables import PanelTables
 
 FEW = (1, 6)
+SMALL: dict[str, Any] = {"queries": FEW, "plans": False}
 TAIL: dict[str, Any] = {"transaction": "payment", "percentile": "95"}
 
 
@@ -41,14 +42,11 @@ def sides(
     """n interleaved blocks of ssd-both and pmem-both, with changes to either side."""
     made: tuple[list[StoredRun], list[StoredRun]] = ([], [])
     for block in range(n):
-        for side, placement, changes in ((0, "ssd-both", a), (1, "pmem-both", b)):
-            case: dict[str, Any] = {
-                "placement": placement,
-                "block": block,
-                "queries": FEW,
-                "plans": False,
-            }
-            made[side].append(write(root, Case(**(case | (changes or {})))))
+        for runs, placement, changes in zip(made, PLACES, (a, b), strict=True):
+            case: dict[str, Any] = (
+                {"placement": placement, "block": block} | SMALL | (changes or {})
+            )
+            runs.append(write(root, Case(**case)))
     return made
 
 
@@ -80,13 +78,10 @@ def test_the_speed_up_of_a_placement(tmp_path: Path) -> None:
         ({"manifest_changes": {"host.kernel.release": "6.9"}}, "6.1.0-25-amd64 against 6.9"),
         ({"manifest_changes": {"engine.version": "17.9"}}, "engine.version: 18.4 against 17.9"),
         ({"manifest_changes": {"restore_method": "reflink"}}, "copy against reflink"),
+        ({"manifest_changes": {"run_state.huge_pages": "9 MiB"}}, "huge_pages: none against 9 MiB"),
         (
-            {"manifest_changes": {"run_state.huge_pages": "276 MiB"}},
-            "run_state.huge_pages: none against 276 MiB",
-        ),
-        (
-            {"manifest_changes": {"run_state.async_io": "io_uring"}},
-            "run_state.async_io: none against io_uring",
+            {"manifest_changes": {"run_state.async_io": "aio"}},
+            "run_state.async_io: none against aio",
         ),
         ({"manifest_changes": {"engine.effective_config.fsync": "off"}}, "fsync: on against off"),
         ({"manifest_changes": {"dataset.fingerprint": {"lineitem": 7}}}, "6001215 against 7"),
@@ -96,9 +91,7 @@ def test_the_speed_up_of_a_placement(tmp_path: Path) -> None:
         ({"memory_bytes": 9 << 30}, "memory_bytes: 4 GiB against 9 GiB"),
     ],
 )
-def test_other_differences_than_the_placement_are_refused_by_name(
-    tmp_path: Path, change: dict[str, Any], named: str
-) -> None:
+def test_other_differences_than_the_placement_are_refused_by_name(tmp_path, change, named):
     a, b = sides(tmp_path, 2, b=change)
     with pytest.raises(UsageError) as refusal:
         compare(a, b)
@@ -125,49 +118,42 @@ def test_the_memory_of_a_single_node_is_the_host_s(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "fact"),
+    ("a", "b"),
     [
-        (_nodes((96, "0-3"), (128, "")), _nodes((96, "0-3"), (256, "")), "host.numa_nodes.1"),
-        (_nodes((96, "0-3"), (128, "")), _nodes((96, "0-3"), (128, "4-7")), "host.numa_nodes.1"),
-        (_nodes((96, "0-3")), _nodes((96, "0-3"), (0, "4-7")), "host.numa_nodes.1"),
-        (_nodes((96, "0-3")), _nodes((96, "0-3"), (128, "")), "host.numa_nodes.1"),
+        ([(128, "")], [(256, "")]),
+        ([(128, "")], [(128, "4-7")]),
+        ([], [(0, "4-7")]),
+        ([], [(128, "")]),
     ],
 )
-def test_several_nodes_have_sizes_and_processors(
-    tmp_path: Path, a: dict[str, Any], b: dict[str, Any], fact: str
-) -> None:
-    compared = compare(*sides(tmp_path, 2, a, b), ["placement"], force=True)
-    found = [str(one) for one in compared.differences]
-    assert any(fact in one for one in found)
+def test_several_nodes_have_sizes_and_processors(tmp_path, a, b):
+    of_a, of_b = (_nodes((96, "0-3"), *others) for others in (a, b))
+    compared = compare(*sides(tmp_path, 2, of_a, of_b), ["placement"], force=True)
+    assert any("host.numa_nodes.1" in str(one) for one in compared.differences)
 
 
 def test_runs_of_one_side_must_agree_too(tmp_path: Path) -> None:
     a, b = sides(tmp_path, 2)
     late = {"host.kernel.release": "6.9"}
-    a.append(write(tmp_path, Case(block=2, queries=FEW, plans=False, manifest_changes=late)))
+    a.append(write(tmp_path, Case(block=2, manifest_changes=late, **SMALL)))
     with pytest.raises(UsageError, match=r"host\.kernel\.release: A has 6\.1.* and 6\.9"):
         compare(a, b)
 
 
-def test_what_follows_from_the_compared_dimension_is_no_difference(tmp_path: Path) -> None:
-    tuned = {
-        "spec_changes": {"tuning": "paper"},
-        "manifest_changes": {"engine.settings": {"shared_buffers": "16GB"}},
-        "placement": "ssd-both",
-    }
-    comparison = compare(*sides(tmp_path / "tuning", 2, b=tuned))
-    assert comparison.over == ("tuning",) and not comparison.differences
-    capped = {
-        "spec_changes": {"memory_limit_bytes": 1 << 30},
-        "memory_bytes": 1 << 30,
-        "manifest_changes": {"memory_cap.limit_bytes": 1 << 30},
-        "placement": "ssd-both",
-    }
-    comparison = compare(*sides(tmp_path / "limit", 2, b=capped))
-    assert comparison.over == ("memory_limit",) and not comparison.differences
-    comparison = compare(*sides(tmp_path / "engine", 2, {"engine": "duckdb"},
-                                {"engine": "postgres", "placement": "ssd-both"}))  # fmt: skip
-    assert comparison.over == ("engine",) and not comparison.differences
+@pytest.mark.parametrize(
+    ("over", "a", "b"),
+    [
+        ("tuning", {}, {"spec_changes": {"tuning": "paper"},
+                        "manifest_changes": {"engine.settings": {"shared_buffers": "16GB"}}}),
+        ("memory_limit", {}, {"spec_changes": {"memory_limit_bytes": 1 << 30},
+                              "memory_bytes": 1 << 30,
+                              "manifest_changes": {"memory_cap.limit_bytes": 1 << 30}}),
+        ("engine", {"engine": "duckdb"}, {"engine": "postgres"}),
+    ],
+)  # fmt: skip
+def test_what_follows_from_the_compared_dimension_is_no_difference(tmp_path, over, a, b):
+    comparison = compare(*sides(tmp_path, 2, a, b | {"placement": "ssd-both"}))
+    assert comparison.over == (over,) and not comparison.differences
 
 
 def test_the_same_tier_name_on_another_namespace_is_found(tmp_path: Path) -> None:
@@ -200,12 +186,12 @@ def test_a_block_without_its_pair_is_left_out_by_name(tmp_path: Path) -> None:
 
 def test_failed_runs_never_enter_and_unknown_ones_are_marked(tmp_path: Path) -> None:
     a, b = sides(tmp_path, 3)
-    failed = write(tmp_path, Case(placement="pmem-both", block=3, status="failed", queries=FEW))
-    unknown = write(tmp_path, Case(placement="pmem-both", block=4, status="unknown", queries=FEW,
-                                   plans=False))  # fmt: skip
-    a.append(write(tmp_path, Case(block=4, queries=FEW, plans=False)))
+    failed, unknown = (
+        write(tmp_path, Case(placement="pmem-both", block=k, status=status, **SMALL))
+        for k, status in ((3, "failed"), (4, "unknown"))
+    )
+    a.append(write(tmp_path, Case(block=4, **SMALL)))
     comparison = compare(a, [*b, failed, unknown])
-    assert failed.run_id in comparison.excluded
     assert "server died" in comparison.excluded[failed.run_id]
     assert comparison.groups[0].b.unknown == (unknown.run_id,)
     assert "†" in printed(comparison)
@@ -247,13 +233,7 @@ def payments(durations_ms: list[float]) -> dict[str, Any]:
 def test_a_percentile_is_the_median_of_the_repeats_percentiles(tmp_path: Path) -> None:
     """One disturbed repeat of three has most of the durations, and does not decide the median."""
     quick, slow = [1.0] * 900 + [8.0] * 100, [50.0] * 9000
-    ssd, pmem = (
-        [
-            write(tmp_path, Case(placement=place, block=block, metrics=[payments(held)]))
-            for block, held in enumerate((quick, slow, quick))
-        ]
-        for place in PLACES
-    )
+    ssd, pmem = interleaved(tmp_path, lambda _, k: [payments(slow if k == 1 else quick)], 3)
     comparison = compare(ssd, pmem)
     tail = row(comparison, "transaction_duration_ns", **TAIL)
     assert tail.a is not None and tail.a.n == 3
@@ -266,15 +246,10 @@ def test_a_percentile_is_the_median_of_the_repeats_percentiles(tmp_path: Path) -
 
 def test_pairs_of_which_none_has_both_values_are_not_compared(tmp_path: Path) -> None:
     """Blocks 0 to 5 have the value on one side, blocks 6 to 11 on the other."""
-    ssd, pmem = (
-        [
-            write(tmp_path, Case(placement=place, block=block,
-                                 metrics=[payments([ms])] if (block < 6) == first else []))
-            for block in range(12)
-        ]
-        for place, first, ms in (("ssd-both", True, 5.0), ("pmem-both", False, 1.0))
-    )  # fmt: skip
-    comparison = compare(ssd, pmem)
+    sides = interleaved(
+        tmp_path, lambda place, k: [payments([5.0])] if (k < 6) == (place == PLACES[0]) else [], 12
+    )
+    comparison = compare(*sides)
     assert comparison.groups[0].pairing == "paired"
     one = row(comparison, "transaction_duration_ns", transaction="payment", percentile="50")
     assert one.estimate is None and one.decision is None
@@ -318,17 +293,13 @@ def test_medians_are_of_all_runs_of_a_side_in_a_report_as_well(tmp_path: Path) -
 def test_the_largest_worsening_has_an_interval(tmp_path: Path) -> None:
     """A metric that one pair has, next to one that all have."""
 
-    def metrics(block: int, took: float) -> list[dict[str, Any]]:
+    def metrics(place: str, block: int) -> list[dict[str, Any]]:
+        took = 10.0 if place == PLACES[0] else 20.0
         every = metric("query_duration_ns", took, "lower", query="1")
         rare = metric("query_duration_ns", took**2, "lower", query="2")
         return [every, rare] if block == 0 else [every]
 
-    ssd, pmem = (
-        [write(tmp_path, Case(placement=place, block=block, metrics=metrics(block, took)))
-         for block in range(3)]
-        for place, took in zip(PLACES, (10.0, 20.0), strict=True)
-    )  # fmt: skip
-    worsening = compare(ssd, pmem).groups[0].worsening
+    worsening = compare(*interleaved(tmp_path, metrics, 3)).groups[0].worsening
     assert worsening is not None and worsening.quantity.label("query") == "1"
 
 
@@ -359,24 +330,20 @@ def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path
 
 def test_selecting_runs(tmp_path: Path) -> None:
     runs = demo(tmp_path, blocks=2, queries=FEW, plans=False)
-    split = write(tmp_path, Case(placement="data=ssd,wal=pmem", emulated=EMULATED, queries=FEW,
-                                 plans=False, experiment="other"))  # fmt: skip
+    split = write(tmp_path, Case(placement="data=ssd,wal=pmem", experiment="other", **SMALL))
     write_unfinished(tmp_path)
     store = Store(tmp_path)
     assert {r.run_id for r in select(store, "demo")} == {r.run_id for r in runs}
     assert [r.run_id for r in select(store, runs[0].run_id)] == [runs[0].run_id]
     assert [r.run_id for r in select(store, str(runs[0].directory))] == [runs[0].run_id]
     found = select(store, "placement=data=ssd,wal=pmem,engine=postgres,memory_limit=4GiB")
-    assert [r.run_id for r in found] == [split.run_id]
+    assert found == [split]
     assert len(select(store, "engine=duckdb,cache=cold-per-query,scale=1")) == 4
-    with pytest.raises(UsageError, match=r"did you mean 'placement'"):
-        select(store, "placemnt=ssd-both")
-    with pytest.raises(UsageError, match="'postgres'"):
-        select(store, "engine=postgre")
-    with pytest.raises(UsageError):
-        select(store, "nothing")
+    for wrong in ("placemnt=ssd-both", "engine=postgre", "nothing"):
+        with pytest.raises(UsageError):
+            select(store, wrong)
     assert {r.run_id for r in experiment(store, "demo")} == {r.run_id for r in runs}
-    with pytest.raises(UsageError, match=r"did you mean 'demo'"):
+    with pytest.raises(UsageError):
         experiment(store, "demmo")
     assert select(store, "engine=postgres", among=[split]) == [split]
     # Conditions restrict, names list, and `or` begins another selector.
@@ -384,7 +351,6 @@ def test_selecting_runs(tmp_path: Path) -> None:
     assert len(select(store, "engine=duckdb placement=ssd-both or other")) == 3
     assert len(select(store, runs[0].run_id, runs[1].run_id)) == 2
     assert select(store, "demo", "other", "placement=data=ssd,wal=pmem") == [split]
-    with pytest.raises(UsageError, match="no run has both"):
-        select(store, "engine=duckdb", "engine=postgres")
-    with pytest.raises(UsageError):
-        select(store, "demo", "or")
+    for none in (("engine=duckdb", "engine=postgres"), ("demo", "or")):
+        with pytest.raises(UsageError):
+            select(store, *none)

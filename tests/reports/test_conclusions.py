@@ -19,7 +19,7 @@ from micro_runs import (
     rate,
     tier_facts,
 )
-from report_runs import Case, metric, write
+from report_runs import PLACES, driven, interleaved, metric
 
 from harness.store.runs import StoredRun
 from reports import trials
@@ -38,19 +38,20 @@ def insight(number: str, runs: Sequence[StoredRun]) -> Checked:
 
 
 def tpcc(root: Path, rates: Mapping[str, float], repeats: int = 6, users: int = 8,
-         workload: str = "tpcc", params: Mapping[str, Any] | None = None,
-         **changes: Any) -> list[StoredRun]:  # fmt: skip
+         spec: Mapping[str, Any] | None = None, **changes: Any) -> list[StoredRun]:  # fmt: skip
     """Interleaved repeats of every placement at these rates, a percent more in each."""
-    name = "operations_per_second" if workload == "ycsb" else "new_orders_per_minute"
-    given = params if params is not None else {"warehouses": 10, "users": users}
-    spec = {"workload": workload, "params": dict(given), "driver": "loadgen"}
-    spec |= changes.pop("spec_changes", {})
-    return [
-        write(root, Case(placement=placement, block=k, queries=(), spec_changes=dict(spec),
-                         metrics=[metric(name, value * (1 + k / 100), "higher")], **changes))
-        for k in range(repeats)
-        for placement, value in rates.items()
-    ]  # fmt: skip
+    given = driven("tpcc", warehouses=10, users=users) | dict(spec or {})
+    name = "operations_per_second" if given["workload"] == "ycsb" else "new_orders_per_minute"
+    arms = interleaved(
+        root,
+        lambda place, k: [metric(name, rates[place] * (1 + k / 100), "higher")],
+        repeats,
+        [*rates],
+        queries=(),
+        spec_changes=given,
+        **changes,
+    )
+    return [run for arm in arms for run in arm]
 
 
 def test_a_log_on_pmem_gains_little(tmp_path: Path) -> None:
@@ -102,34 +103,30 @@ def test_emulated_planted_and_failed_runs(tmp_path: Path) -> None:
     assert (found.outcome, found.why) == ("not testable here", "emulated")
     (trial,) = found.to_json()["trials"]
     assert trial["ratio"] == pytest.approx(1) and trial["outcome"] == "open"
-    planted = tpcc(tmp_path / "b", places, spec_changes={"plant": ("wal.sync=+200us",)})
+    planted = tpcc(tmp_path / "b", places, spec={"plant": ("wal.sync=+200us",)})
     assert insight("vii", planted).why == "not-measured"
     failed = tpcc(tmp_path / "c", places, status="failed")
     assert insight("vii", failed).why == "not-measured"
 
 
 def test_memory_mode_is_compared_with_default(tmp_path: Path) -> None:
-    default = tpcc(tmp_path, {"ssd-both": 1000})
-    mode: dict[str, Any] = {
-        "run_changes": {"host_mode": "Memory"},
-        "manifest_changes": {"host.mode": "Memory"},
-    }
-    assert insight("i", default + tpcc(tmp_path, {"ssd-both": 1020}, **mode)).outcome == (
-        "holds here"
-    )
+    runs = tpcc(tmp_path, {"ssd-both": 1000})
+    runs += tpcc(tmp_path, {"ssd-both": 1020}, run_changes={"host_mode": "Memory"},
+                 manifest_changes={"host.mode": "Memory"})  # fmt: skip
+    assert insight("i", runs).outcome == "holds here"
 
 
 def _square(root: Path, gains: Mapping[str, float]) -> list[StoredRun]:
     """SSD and PMem on a socket and on one processor, in the same blocks."""
-    runs = [
-        write(root, Case(placement=place, block=k, queries=(1,), plans=False,
-                         metrics=[metric("queries_geomean_ns", 1e9 * (1 + k / 50) / gain, "lower")],
-                         spec_changes={"cpus": cpus}))
-        for k in range(6)
-        for cpus in gains
-        for place, gain in (("ssd-both", 1.0), ("pmem-both", gains[cpus]))
-    ]  # fmt: skip
-    return runs
+    made = []
+    for cpus, gain in gains.items():
+        times = dict(zip(PLACES, (1e9, 1e9 / gain), strict=True))
+        made += interleaved(
+            root,
+            lambda p, k: [metric("queries_geomean_ns", times[p] * (1 + k / 50), "lower")],  # noqa: B023
+            spec_changes={"cpus": cpus},
+        )
+    return [run for arm in made for run in arm]
 
 
 def test_gains_on_a_socket_are_held_against_those_on_one_processor(tmp_path: Path) -> None:
@@ -146,15 +143,11 @@ def test_gains_on_a_socket_are_held_against_those_on_one_processor(tmp_path: Pat
     ("by_threads", "outcome"),
     [({1: 10, 16: 60, 48: 40}, "holds here"), ({1: 10, 16: 60, 48: 90}, "does not hold here")],
 )
-def test_fewer_threads_may_do_more(
-    tmp_path: Path, by_threads: Mapping[int, float], outcome: str
-) -> None:
-    runs = [
-        one
-        for threads, value in by_threads.items()
-        for one in tpcc(tmp_path, {"pmem-both": value}, 12, workload="ycsb", engine="rocksdb",
-                        params={"workload": "a", "records": 1000, "threads": threads})
-    ]  # fmt: skip
+def test_fewer_threads_may_do_more(tmp_path, by_threads, outcome):
+    runs = []
+    for threads, value in by_threads.items():
+        spec = driven("ycsb", workload="a", records=1000, threads=threads)
+        runs += tpcc(tmp_path, {"pmem-both": value}, 12, spec=spec, engine="rocksdb")
     found = insight("v", runs)
     assert found.outcome == outcome
     assert found.tested[0].to_json()["repeats"] == 12
@@ -180,19 +173,20 @@ def test_the_best_of_equal_ones_is_not_shown_to_be_better() -> None:
 
 
 def test_an_engines_gain_is_held_against_its_devices(tmp_path: Path) -> None:
-    def device(tier: str, gb_per_s: float, **labels: Any) -> StoredRun:
-        metric = rate("bandwidth", gb_per_s, pattern="random", threads=8, **labels)
-        return micro_run(tmp_path, [metric], tier=tier, suite="nvm-for-databases/table4")
+    def devices(pmem: float) -> list[StoredRun]:
+        return [
+            micro_run(tmp_path, [rate("bandwidth", n, pattern="random", threads=8, operation=how)],
+                      tier=tier, suite="nvm-for-databases/table4")
+            for tier, n, how in (("ssd", 1, "read"), ("pmem", pmem, "load"))
+        ]  # fmt: skip
 
     engines = tpcc(tmp_path, {"ssd-both": 1000, "pmem-both": 2000})
     assert "table4" in insight("iii", engines).missing[0]
-    devices = [device("ssd", 1, operation="read"), device("pmem", 9, operation="load")]
-    found = insight("iii", [*engines, *devices])
+    found = insight("iii", [*engines, *devices(9)])
     assert found.outcome == "holds here"
     assert found.tested[0].to_json()["bound"] == pytest.approx(9.0)
     assert "warehouses 10, users 8" in found.tested[0].what
-    slower = [device("ssd", 1, operation="read"), device("pmem", 1.5, operation="load")]
-    assert insight("iii", [*engines, *slower]).outcome == "does not hold here"
+    assert insight("iii", [*engines, *devices(1.5)]).outcome == "does not hold here"
 
 
 # Devices -------------------------------------------------------------------------------
@@ -206,22 +200,18 @@ def test_fast20s_practices_are_those_of_the_card(tmp_path: Path, number: int) ->
     assert checked("empirical-guide", advice, [dram]).why == "not-measured"
 
 
-def _writes(root: Path, **gb_per_s: Any) -> StoredRun:
+@pytest.mark.parametrize(
+    ("gb_per_s", "outcome"), [((2, 5, 3), "holds here"), ((5, 5, 9), "does not hold here")]
+)
+def test_persist_instructions_and_flushes(tmp_path, gb_per_s, outcome):
     metrics = [
         rate("random_writes", value, 12, **KINDS[kind], pattern="random", access_size_bytes=64,
              threads=32)
-        for kind, value in gb_per_s.items()
+        for kind, value in zip(("clwb", "ntstore", "store"), gb_per_s, strict=True)
     ]  # fmt: skip
-    return micro_run(root, metrics, suite="perma-bench/raw")
-
-
-def test_persist_instructions_and_flushes(tmp_path: Path) -> None:
-    apart = [_writes(tmp_path / "a", clwb=2, ntstore=5, store=3)]
-    assert checked("perma-bench", "6 (6)", apart).outcome == "holds here"
-    assert checked("perma-bench", "6 (7)", apart).outcome == "holds here"
-    alike = [_writes(tmp_path / "b", clwb=5, ntstore=5, store=9)]
-    assert checked("perma-bench", "6 (6)", alike).outcome == "does not hold here"
-    assert checked("perma-bench", "6 (7)", alike).outcome == "does not hold here"
+    run = micro_run(tmp_path, metrics, suite="perma-bench/raw")
+    for number in ("6 (6)", "6 (7)"):
+        assert checked("perma-bench", number, [run]).outcome == outcome
 
 
 def test_index_updates_without_flushes(tmp_path: Path) -> None:
@@ -249,9 +239,7 @@ def test_an_index_without_flushes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("gain", "outcome"), [(1.1, "holds here"), (1.9, "does not hold here")])
-def test_an_index_gains_less_than_its_accesses_by_newer_dimms(
-    tmp_path: Path, gain: float, outcome: str
-) -> None:
+def test_an_index_gains_less_than_its_accesses_by_newer_dimms(tmp_path, gain, outcome):
     def host(name: str, reads: float, writes: float, per_s: float) -> StoredRun:
         tier = numa_tier("pmem") | {"facts": tier_facts("fsdax", interleave_ways=6)}
         labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 256, "threads": 1}
@@ -305,21 +293,15 @@ def test_sizes_of_dimms_are_compared_between_hosts(tmp_path: Path) -> None:
     assert checked("perma-bench", "6 (1)", runs[:1]).why == "not-measured"
 
 
-def _entries(root: Path, zero: float, **labels: Any) -> StoredRun:
-    per_s = {"zero": zero, "classic": 1e6}
+@pytest.mark.parametrize(("gain", "outcome"), [(2, "holds here"), (1, "does not hold here")])
+def test_fewer_barriers_of_a_log(tmp_path, gain, outcome):
     metrics = [
-        operations("log", value, writer=writer, padded="yes", entry_bytes=64, threads=1, **labels)
-        for writer, value in per_s.items()
+        operations("log", per_s, writer=writer, padded="yes", entry_bytes=64, threads=1)
+        for writer, per_s in (("zero", gain * 1e6), ("classic", 1e6))
     ]
-    return micro_run(root, metrics)
-
-
-def test_fewer_barriers_of_a_log(tmp_path: Path) -> None:
-    found = checked("pmem-io-primitives", "3.1", [_entries(tmp_path, 2e6)])
-    assert found.outcome == "holds here"
-    assert [one.to_json()["ratio"] for one in found.tested] == [pytest.approx(2.0)]
-    slower = checked("pmem-io-primitives", "3.1", [_entries(tmp_path / "b", 1e6)])
-    assert slower.outcome == "does not hold here"
+    found = checked("pmem-io-primitives", "3.1", [micro_run(tmp_path, metrics)])
+    assert found.outcome == outcome
+    assert [one.to_json()["ratio"] for one in found.tested] == [pytest.approx(gain)]
 
 
 def test_a_line_that_is_written_again(tmp_path: Path) -> None:
@@ -347,9 +329,7 @@ def test_dram_before_pmem(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("worst", "outcome"), [(1.0, "holds here"), (0.5, "does not hold here")])
-def test_what_never_degrades_holds_of_each_trial(
-    tmp_path: Path, worst: float, outcome: str
-) -> None:
+def test_what_never_degrades_holds_of_each_trial(tmp_path, worst, outcome):
     arms = {"vanilla": ("clflush", "designed", {}),
             "manual_mfence": ("clwb", "ff", {"a": 1.15, "d": worst})}  # fmt: skip
     metrics = [

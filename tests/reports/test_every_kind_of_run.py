@@ -87,13 +87,7 @@ def store(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     [(command, form) for command in COMMANDS for form in (False, True)[("OUT" in command) :]],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
-def test_a_command_reads_every_kind_of_run(
-    command: tuple[str, ...],
-    json_: bool,
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_command_reads_every_kind_of_run(command, json_, store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "paper.yml").write_text(PAPER)
     (tmp_path / "figure1.yml").write_text(PROFILE)

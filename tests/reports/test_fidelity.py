@@ -7,7 +7,7 @@ from typing import Any
 
 from micro_runs import KINDS, micro_run, rate, shown, with_suite
 from narrowed import of_kind
-from report_runs import Case, metric, write
+from report_runs import Case, driven, metric, write
 
 from harness.store.runs import StoredRun
 from reports.fidelity.page import COMPARED, FigureRuns, page_of, write_paper
@@ -18,10 +18,10 @@ PAPER = "nvm-for-databases"
 
 
 def tpcc(root: Path, placement: str, per_minute: float, **changes: Any) -> StoredRun:
-    spec = {"workload": "tpcc", "params": {"warehouses": 10, "users": 8}, "driver": "loadgen"}
+    spec = driven("tpcc", warehouses=10, users=8)
     metrics = [metric("new_orders_per_minute", per_minute, "higher")]
-    return write(root, Case(placement=placement, queries=(), metrics=metrics,
-                            spec_changes=spec, **changes))  # fmt: skip
+    case = Case(placement=placement, queries=(), metrics=metrics, spec_changes=spec, **changes)
+    return write(root, case)
 
 
 def table5(*runs: StoredRun, **more: Any) -> FigureRuns:
@@ -56,13 +56,11 @@ def test_a_failed_run_has_no_number(tmp_path: Path) -> None:
 def test_a_cell_that_says_what_it_needs_is_no_number(tmp_path: Path) -> None:
     labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64, "threads": 1}
     chase = micro_run(tmp_path, [rate("bandwidth", 1.0, **KINDS["load"], **labels)], tier="pmem")
-    figure = FigureRuns(
-        "Fig 3", "", ("fig3",), (with_suite(chase, "pmem-io-primitives", ["fig3"]),), 1
-    )
+    run = with_suite(chase, "pmem-io-primitives", ["fig3"])
+    figure = FigureRuns("Fig 3", "", ("fig3",), (run,), 1)
     (view,) = page_of("pmem-io-primitives", "DaMoN", [figure]).figures
-    assert (
-        any(of_kind(Missing, row[-1]).code == "needs" for row in view.rows) and view.measured == 0
-    )
+    assert "needs" in [of_kind(Missing, row[-1]).code for row in view.rows]
+    assert view.measured == 0
 
 
 def test_numbers_of_a_modelled_tier_name_the_model_and_its_score(tmp_path: Path) -> None:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-import harness.cli
-import reports
-from reports.formatting import gain_text, quantity_text, times_at_most, verdict_text
+from reports.formatting import gain_text, quantity_text, times_at_most
 
 
 @pytest.mark.parametrize(
@@ -36,30 +30,3 @@ def test_a_bound_is_never_rounded_down() -> None:
         "1.91×", "2.00×", "22.4×", "142×",
     ]  # fmt: skip
     assert [gain_text(x) for x in (1.0401, 2.041, 22.31)] == ["5 %", "2.05×", "22.4×"]
-
-
-def test_no_difference_is_shown_as_none_that_is_shown() -> None:
-    shown = [verdict_text(one) for one in ("no difference", "faster", "not resolvable")]
-    assert shown == ["no difference shown", "faster", "not resolvable"]
-
-
-def _texts(source: str) -> Iterator[str]:
-    """The strings of a module that are no docstrings."""
-    tree = ast.parse(source)
-    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
-            yield node.value
-
-
-def test_one_function_decides_whether_a_run_is_emulated_or_modelled() -> None:
-    """Only the table of tiers, which has the kernel's findings of each, writes a mark itself."""
-    folders = [Path(package.__path__[0]) for package in (reports, harness.cli)]
-    marking = {
-        file.name
-        for folder in folders
-        for file in folder.rglob("*.py")
-        if "EMULATED" in (source := file.read_text())
-        and any("EMULATED" in text for text in _texts(source))
-    }
-    assert marking == {"formatting.py", "conditions.py"}

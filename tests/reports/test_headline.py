@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from narrowed import present
-from report_runs import PLACES, Case, lognormal, metric, write
+from report_runs import PLACES, driven, interleaved, lognormal, metric
 
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
@@ -45,13 +45,6 @@ def tpcc(new_order_ms: float, per_s: float = 10.0, seed: int = 0) -> list[Any]:
     ]
 
 
-def block(root: Path, number: int, workload: str, params: dict[str, Any], place: str,
-          metrics: list[Any], **changes: Any) -> StoredRun:  # fmt: skip
-    spec = {"workload": workload, "params": params, "driver": "loadgen"}
-    return write(root, Case(placement=place, block=number, spec_changes=spec, metrics=metrics,
-                            **changes))  # fmt: skip
-
-
 def compared(a: list[StoredRun], b: list[StoredRun]) -> tuple[Group, dict[str, Any]]:
     found = compare(a, b)
     (document,) = to_json(found)["groups"]
@@ -60,13 +53,13 @@ def compared(a: list[StoredRun], b: list[StoredRun]) -> tuple[Group, dict[str, A
 
 def ycsb_sides(root: Path, params: dict[str, Any], fast: dict[str, Any], n: int = 6) -> Any:
     """A: updates of 5 ms, reads of 1 ms; B: the same with ``fast``."""
-    return [
-        [
-            block(root, k, "ycsb", params, place, ycsb(**({"update_ms": 5.0} | kind), seed=k))
-            for k in range(n)
-        ]
-        for place, kind in zip(PLACES, ({}, fast), strict=True)
-    ]
+    kinds = dict(zip(PLACES, ({}, fast), strict=True))
+    return interleaved(
+        root,
+        lambda place, k: ycsb(**({"update_ms": 5.0} | kinds[place]), seed=k),
+        n,
+        spec_changes=driven("ycsb", **params),
+    )
 
 
 def test_with_a_rate_the_headline_is_a_latency_of_the_main_operation(tmp_path: Path) -> None:
@@ -93,9 +86,7 @@ def test_with_a_rate_the_headline_is_a_latency_of_the_main_operation(tmp_path: P
         (A, {"update_ms": 0.2, "done": 3100}, 6, "update", "rate not kept", 6),
     ],
 )
-def test_verdict_under_a_rate(
-    tmp_path: Path, params: Any, fast: Any, n: int, operation: str, verdict: str, missed: int
-) -> None:
+def test_verdict_under_a_rate(tmp_path, params, fast, n, operation, verdict, missed):
     _, document = compared(*ycsb_sides(tmp_path, params, fast, n))
     assert document["headline"]["labels"]["operation"] == operation
     assert document["verdict"] == verdict
@@ -105,23 +96,20 @@ def test_verdict_under_a_rate(
 
 
 def test_a_driver_without_counts_keeps_the_rate_by_the_rate_it_reports(tmp_path: Path) -> None:
-    def rates_only(done: int) -> list[Any]:
-        return [m for m in ycsb(update_ms=1.0, done=done) if not m["name"].endswith("_count")]
+    def rates_only(place: str, _: int) -> list[Any]:
+        made = ycsb(update_ms=1.0, done=2900 if place == PLACES[0] else 3000)
+        return [m for m in made if not m["name"].endswith("_count")]
 
-    a, b = (
-        [block(tmp_path, k, "ycsb", A, place, rates_only(done)) for k in range(6)]
-        for place, done in zip(PLACES, (2900, 3000), strict=True)
-    )
-    _, document = compared(a, b)
+    _, document = compared(*interleaved(tmp_path, rates_only, spec_changes=driven("ycsb", **A)))
     assert document["verdict"] == "rate not kept" and document["set_rate"]["not_kept"] == ["a"]
 
 
 def test_one_repeat_that_missed_the_rate_does_not_decide(tmp_path: Path) -> None:
-    a, b = ycsb_sides(tmp_path, A, {"update_ms": 0.2}, 5)
-    late = ycsb(update_ms=0.2, done=2000)
-    a.append(block(tmp_path, 5, "ycsb", A, PLACES[0], ycsb(update_ms=5.0)))
-    b.append(block(tmp_path, 5, "ycsb", A, PLACES[1], late))
-    _, document = compared(a, b)
+    def metrics(place: str, k: int) -> list[Any]:
+        late = {"update_ms": 0.2, "done": 2000 if k == 5 else 3000}
+        return ycsb(**(late if place == PLACES[1] else {"update_ms": 5.0}), seed=k)
+
+    _, document = compared(*interleaved(tmp_path, metrics, spec_changes=driven("ycsb", **A)))
     assert document["verdict"] == "faster" and document["set_rate"]["b"]["missed"] == 1
 
 
@@ -134,18 +122,12 @@ def test_one_repeat_that_missed_the_rate_does_not_decide(tmp_path: Path) -> None
         (60, 0, False),  # what was due in the ramp-up was done in the window
     ],
 )
-def test_a_rate_is_kept_if_no_more_is_outstanding_at_the_end(
-    tmp_path: Path, begin: int, end: int, kept: bool
-) -> None:
+def test_a_rate_is_kept_if_no_more_is_outstanding_at_the_end(tmp_path, begin, end, kept):
     """Ten a second for a minute, of which 540 are counted: as many as there are users in flight."""
-    params = {"users": 60, "think_time": False, "rate": 10}
+    spec = driven("tpcc", users=60, think_time=False, rate=10)
     ends = [metric("outstanding_count", n, at=at) for at, n in (("begin", begin), ("end", end))]
-    runs = [
-        block(tmp_path, k, "tpcc", params, place, [*tpcc(5.0, 9.0, k), *ends])
-        for place in PLACES
-        for k in range(6)
-    ]
-    _, document = compared(runs[:6], runs[6:])
+    sides = interleaved(tmp_path, lambda _, k: [*tpcc(5.0, 9.0, k), *ends], spec_changes=spec)
+    _, document = compared(*sides)
     assert document["set_rate"]["not_kept"] == ([] if kept else ["a", "b"])
 
 
@@ -160,13 +142,11 @@ def test_a_rate_is_kept_if_no_more_is_outstanding_at_the_end(
         ({"users": 1, "think_time": True, "rate": None}, 12.0, None),
     ],
 )
-def test_new_orders_decide_unless_a_rate_is_set(
-    tmp_path: Path, params: dict[str, Any], per_s: float, by: str | None
-) -> None:
-    sides = [
-        [block(tmp_path, k, "tpcc", params, place, tpcc(ms, rate, k)) for k in range(6)]
-        for place, ms, rate in zip(PLACES, (5.0, 1.0), (10.0, per_s), strict=True)
-    ]
+def test_new_orders_decide_unless_a_rate_is_set(tmp_path, params, per_s, by):
+    of = dict(zip(PLACES, ((5.0, 10.0), (1.0, per_s)), strict=True))
+    sides = interleaved(
+        tmp_path, lambda place, k: tpcc(*of[place], k), spec_changes=driven("tpcc", **params)
+    )
     _, document = compared(*sides)
     assert document["verdict"] == "faster"
     assert (document["set_rate"] or {}).get("by") == by
@@ -193,31 +173,30 @@ def conclusions(runs: list[StoredRun], users: int) -> list[tuple[str, float]]:
 
 def test_a_family_is_the_comparisons_of_one_experiment(tmp_path: Path) -> None:
     def runs(folder: str, *names: str) -> list[StoredRun]:
-        params = {"warehouses": 1, "think_time": False, "rate": None}
-        return [
-            block(tmp_path / folder, k, "tpcc", params | {"users": users}, place,
-                  tpcc(5.0, rate, k), experiment=name)
-            for k in range(6)
-            for users, name in zip((4, 8), names, strict=False)
-            for place, rate in zip(PLACES, (10.0, 12.0 + k), strict=True)
-        ]  # fmt: skip
+        made: list[StoredRun] = []
+        for users, name in zip((4, 8), names, strict=False):
+            spec = driven("tpcc", warehouses=1, think_time=False, rate=None, users=users)
+            slow, fast = interleaved(
+                tmp_path / folder,
+                lambda place, k: tpcc(5.0, 10.0 if place == PLACES[0] else 12.0 + k, k),
+                spec_changes=spec,
+                experiment=name,
+            )
+            made += [*slow, *fast]
+        return made
 
     assert conclusions(runs("one", "x"), 4) == [("faster", 2 / 2**6)]
     assert conclusions(runs("apart", "x", "y"), 4) == [("faster", 2 / 2**6)]
     assert conclusions(runs("together", "x", "x"), 4) == [("not resolvable", 4 / 2**6)]
 
 
-def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
-    tmp_path: Path,
-) -> None:
-    params = {"warehouses": 1, "users": 4, "think_time": False, "rate": None}
+def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(tmp_path):
+    spec = driven("tpcc", warehouses=1, users=4, think_time=False, rate=None)
     rates = {"ssd-both": 10.0, "ssd-data-pmem-wal": 12.0, "pmem-both": 15.0}
-    runs = [
-        block(tmp_path, k, "tpcc", params, place, tpcc(5.0, rate + 0.1 * k, k))
-        for k in range(7)
-        for place, rate in rates.items()
-    ]
-    (panel,) = panels(runs, "placement", "ssd-both")
+    arms = interleaved(
+        tmp_path, lambda p, k: tpcc(5.0, rates[p] + 0.1 * k, k), 7, [*rates], spec_changes=spec
+    )
+    (panel,) = panels([run for arm in arms for run in arm], "placement", "ssd-both")
     (other,) = panel.others
     assert {other.a.name, other.b.name} == {"ssd-data-pmem-wal", "pmem-both"}
     assert other.verdict == ("faster" if other.b.name == "pmem-both" else "slower")
@@ -228,14 +207,13 @@ def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
 
 
 def test_a_worsening_that_is_shown_goes_before_a_larger_one_that_is_not(tmp_path: Path) -> None:
-    sides = [
-        [
-            block(tmp_path, k, "ycsb", A, place, ycsb(u, r * (1 if k % 2 else up), seed=k))
-            for k in range(12)
-        ]
-        for place, u, r, up in (("ssd-both", 5.0, 1.0, 1.0), ("pmem-both", 5.5, 0.8, 9.0))
-    ]
-    _, document = compared(*sides)
+    of = dict(zip(PLACES, ((5.0, 1.0, 1.0), (5.5, 0.8, 9.0)), strict=True))
+
+    def metrics(place: str, k: int) -> list[Any]:
+        update, read, up = of[place]
+        return ycsb(update, read * (1 if k % 2 else up), seed=k)
+
+    _, document = compared(*interleaved(tmp_path, metrics, 12, spec_changes=driven("ycsb", **A)))
     assert document["verdict"] == "slower"
     assert document["worsening"]["labels"]["operation"] == "update"
     assert document["worsening"]["outcome"] == "shown"

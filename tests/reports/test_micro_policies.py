@@ -35,9 +35,7 @@ def _findings(root: Path, *metrics: Metric) -> dict[str, Finding]:
     return {one.question: one for one in findings(device)}
 
 
-def test_the_best_policy_is_that_of_the_most_operations_among_those_that_persist(
-    tmp_path: Path,
-) -> None:
+def test_the_best_policy_is_that_of_the_most_operations_among_those_that_persist(tmp_path):
     found = _findings(
         tmp_path,
         _index("vanilla", 2e6, VANILLA),
@@ -63,9 +61,7 @@ def test_the_best_policy_is_that_of_the_most_operations_among_those_that_persist
         ((100, 101, 120), "unclear"),
     ],
 )
-def test_clwb_keeps_a_line_whose_load_takes_as_long_as_without_a_flush(
-    tmp_path: Path, times: tuple[int, int, int], outcome: str
-) -> None:
+def test_clwb_keeps_a_line_whose_load_takes_as_long_as_without_a_flush(tmp_path, times, outcome):
     (line,) = _findings(tmp_path, *_line(*times))["A line after clwb"].rows
     assert line.outcome == outcome
 

@@ -291,9 +291,7 @@ def _pages(leads: Mapping[int, tuple[float, float]], threads: int) -> Metrics:
          Missing("ambiguous", "which is ahead changes at 64, 128 lines")),
     ],
 )  # fmt: skip
-def test_from_how_many_dirty_lines_on_copying_is_faster(
-    tmp_path: Path, leads: Mapping[int, tuple[float, float]], expected: object
-) -> None:
+def test_from_how_many_dirty_lines_on_copying_is_faster(tmp_path, leads, expected):
     page = paper_cells(_of(tmp_path, _pages(leads, 1), "pmem-io-primitives", "fig5"))
     assert page["pmem mulog over cow, crossover_dirty_lines", "1"]["pmem"] == expected
     seven = page["pmem mulog over cow, crossover_dirty_lines", "7"]["pmem"]

@@ -49,9 +49,7 @@ def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Pa
         (["unreadable"], "prefetchers whose state can be read (root, module msr, no VM)"),
     ],
 )
-def test_without_both_states_the_missing_one_is_named(
-    tmp_path: Path, states: list[str], expected: str
-) -> None:
+def test_without_both_states_the_missing_one_is_named(tmp_path, states, expected):
     found = paper_cells(*(reads(tmp_path, state, {512: 20}) for state in states))
     assert next(iter(found[ARM, "16"].values())) == Missing("needs", expected)
 

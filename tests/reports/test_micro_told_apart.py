@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,15 @@ import pytest
 from micro_runs import GB, KINDS, duration, micro_run, paper_cells, rate, shown, with_suite
 from narrowed import present
 
+from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.micro.figures import measurements
 from reports.micro.findings import findings
 from reports.micro.pairs import pairs
 from reports.micro.papers import paper_rows
-from reports.micro.points import RATE, Device, devices
+from reports.micro.points import RATE, Device, devices, number_in
 from reports.micro.questions import experiments, thread_counts
+from reports.micro.report import write_cards
 from reports.statistics import Missing
 from reports.values import measured
 
@@ -42,9 +45,7 @@ def _cell(device: Device) -> Any:
 
 
 @pytest.mark.parametrize("requested", [{}, {"only": "threads"}])
-def test_repeats_of_one_suite_in_two_runs_are_one_point(
-    tmp_path: Path, requested: dict[str, str]
-) -> None:
+def test_repeats_of_one_suite_in_two_runs_are_one_point(tmp_path, requested):
     """Also where ``-p`` set what a label says."""
     (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, **requested)])
     assert _rates(device) == [[4, 8]]
@@ -72,9 +73,7 @@ def test_repeats_of_one_suite_in_two_runs_are_one_point(
          ["Linux 6.1.0-25-amd64", "Linux 6.12.1-amd64", "Linux unknown"]),
     ],
 )  # fmt: skip
-def test_a_tier_of_a_host_that_was_set_otherwise_is_another_device(
-    tmp_path: Path, fact: str, states: tuple[Any, ...], names: list[str]
-) -> None:
+def test_a_tier_of_a_host_that_was_set_otherwise_is_another_device(tmp_path, fact, states, names):
     """PVLDB 15(11), Sections 4.5.1 and 4.5.2; what could not be read is like neither."""
     runs = [
         micro_run(tmp_path, [rate("random", 4.0, 1)], manifest_changes={f"host.{fact}": state})
@@ -88,9 +87,7 @@ def test_a_tier_of_a_host_that_was_set_otherwise_is_another_device(
 @pytest.mark.parametrize(
     ("changed", "suite"), [({"duration": "50ms"}, "fig4"), ({"cpus": "3"}, "fig4 -p cpus=3")]
 )
-def test_a_suite_that_was_set_otherwise_between_two_runs_makes_two(
-    tmp_path: Path, changed: dict[str, str], suite: str
-) -> None:
+def test_a_suite_that_was_set_otherwise_between_two_runs_makes_two(tmp_path, changed, suite):
     (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, **changed)])
     assert _rates(device) == [[4], [8]]
     assert len(thread_counts(device)) == 1
@@ -251,3 +248,43 @@ def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) 
 
     (device,) = devices([requested(9, "256MiB"), requested(1, "64GiB"), requested(1, "64GiB")])
     assert [len(point.samples) for point in device.points] == [3, 6]
+
+
+# Numbers of labels -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("", 0.0),
+        ("none", 0.0),
+        ("0.5", 0.5),
+        ("4096", 4096.0),
+        ("4KiB", 4096.0),
+        ("1GB/s", 1e9),
+        ("200us", 200e3),
+        ("unlimited", math.inf),
+        ("many", None),
+        ("4 KB?", None),
+        ("0,5 GiB", None),
+        ("nan", None),
+        ("inf", None),
+        ("1e999", None),
+    ],
+)
+def test_a_label_is_a_number_or_none(text: str, number: float | None) -> None:
+    assert number_in(text) == number
+
+
+@pytest.mark.parametrize("label", ["threads", "access_size_bytes"])
+def test_an_unreadable_label_is_an_error_with_the_run(label: str, tmp_path: Path) -> None:
+    labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64, "threads": 2}
+    run = micro_run(
+        tmp_path, [rate("access_size", 5.0, **KINDS["load"], **labels | {label: "many"})]
+    )
+    (device,) = devices([run])
+    with pytest.raises(UsageError) as refused:
+        device.points[0].number(label)
+    assert run.run_id in refused.value.problem and "many" in refused.value.context
+    with pytest.raises(UsageError):
+        write_cards([run], tmp_path / "card")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from narrowed import present
-from report_runs import Case, metric, report, write
+from report_runs import Case, driven, interleaved, metric, report, write
 
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
@@ -23,25 +23,21 @@ USERS = {"warehouses": 10, "users": 8, "think_time": False, "rate": None,
          "mix": "deck", "connections": 8, "duration": "3m"}  # fmt: skip
 
 
-def tpcc(
-    root: Path, placement: str, per_minute: float, repeats: int = 6, rate: float | None = None,
-    **changes: Any
-) -> list[StoredRun]:  # fmt: skip
-    spec = {"workload": "tpcc", "driver": "loadgen", "params": USERS | {"rate": rate}}
-    return [
-        write(root, Case(
-            placement=placement, block=block, spec_changes=spec,
-            metrics=[metric("new_orders_per_minute", per_minute * (1 + block / 100), "higher")],
-            **({"run_changes": {"part_bytes": SIZES}} | changes),
-        ))
-        for block in range(repeats)
-    ]  # fmt: skip
+def tpcc(root: Path, placement: str, per_minute: float, repeats: int = 6,
+         rate: float | None = None, **changes: Any) -> list[StoredRun]:  # fmt: skip
+    (arm,) = interleaved(
+        root,
+        lambda _, k: [metric("new_orders_per_minute", per_minute * (1 + k / 100), "higher")],
+        repeats,
+        [placement],
+        spec_changes=driven("tpcc", **USERS | {"rate": rate}),
+        **({"run_changes": {"part_bytes": SIZES}} | changes),
+    )
+    return list(arm)
 
 
 def found(runs: list[StoredRun], prices: PriceList | None = None) -> Money:
-    made = money(panels(runs, "placement", None), prices)
-    assert made is not None
-    return made
+    return present(money(panels(runs, "placement", None), prices))
 
 
 def rows(runs: list[StoredRun], prices: PriceList | None = None) -> list[MoneyRow]:
@@ -96,10 +92,19 @@ def test_price_and_break_even_are_of_the_median_capacity_of_the_runs(tmp_path: P
     runs = tpcc(tmp_path, "ssd-both", 10_000, 3)  # repeats, which cover 75 %
     for block, gb in enumerate((100, 10, 40)):
         used = {"part_bytes": SIZES | {"wal": gb * GB}}
-        spec = {"workload": "tpcc", "driver": "loadgen", "params": USERS}
         rate = metric("new_orders_per_minute", 30_000 * (1 + block / 100), "higher")
-        runs.append(write(tmp_path, Case(placement="pmem-both", block=block, spec_changes=spec,
-                                         metrics=[rate], run_changes=used)))  # fmt: skip
+        runs.append(
+            write(
+                tmp_path,
+                Case(
+                    placement="pmem-both",
+                    block=block,
+                    metrics=[rate],
+                    spec_changes=driven("tpcc", **USERS),
+                    run_changes=used,
+                ),
+            )
+        )
     _, fast = rows(runs)
     assert fast.price and fast.ratio and fast.break_even and fast.break_even.now
     assert [share.gb for share in fast.shares] == [90 + 40]
@@ -153,10 +158,8 @@ def test_where_an_arm_places_memory_the_others_pay_for_their_dram(tmp_path: Path
     assert cxl.break_even and cxl.break_even.tier == "cxl"
     assert cxl.break_even.value == pytest.approx((0.9 * base.price.median - 40) / limit_gb)
 
-    none = money(panels(runs, "placement", None), PriceList("USD", "x", (ssd, {"tier": "cxl",
-                 "price_per_module": 1.0} | one)))  # fmt: skip
-    assert none is not None
-    base, cxl = none.tables[0].rows
+    of_cxl = {"tier": "cxl", "price_per_module": 1.0} | one
+    base, cxl = rows(runs, PriceList("USD", "x", (ssd, of_cxl)))
     assert base.price is None and base.note == "no price of dram" and cxl.break_even is None
 
     changes: dict[str, Any] = {"manifest_changes": {"prices_per_gb": {"dram": 5.0}}}

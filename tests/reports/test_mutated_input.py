@@ -19,9 +19,9 @@ import playbook_modules  # noqa: F401
 import pytest
 from example_run import SPEC
 from mutating import mutations, refused
+from recorded import Answers, optane, recording
 from report_runs import Case, histogram, lognormal, metric, with_artifacts, write
 from tierbench.changes import plan_changes
-from tierbench.commands import Commands, Done
 from tierbench.desired_state import DesiredState
 from tierbench.ipmctl import Goal, current_goal, ratio_note, read_goals
 from tierbench.ndctl import parse_daxctl, parse_ndctl
@@ -110,14 +110,9 @@ def ycsb_properties(folder: Path) -> Kind:
 def fio_result(folder: Path) -> Kind:
     lat = {"mean": 9.0, "N": 3, "bins": {"9": 1, "19": 2}}
     side = {"bw_bytes": 9, "iops": 1.5, "total_ios": 3, "lat_ns": lat}
-    printed = {"fio version": "fio-3.33",
-               "jobs": [{"error": 0, "write": side, "sync": {"lat_ns": lat}}]}  # fmt: skip
-    measured: Json = {
-        "operation": "write",
-        "pattern": "random",
-        "access": 4096,
-        "sync": "fdatasync",
-    }
+    job = {"error": 0, "write": side, "sync": {"lat_ns": lat}}
+    measured: Json = {"operation": "write", "pattern": "random", "access": 4096,
+                      "sync": "fdatasync"}  # fmt: skip
     (configured,) = Fio.from_mapping({"measurements": {"w": measured}}).jobs
 
     def read(content: bytes) -> None:
@@ -125,12 +120,7 @@ def fio_result(folder: Path) -> Kind:
         sample = sample_of(document, configured)
         assert 0 < sample.operations < 1e18 and sample.bytes_per_second >= 0
 
-    return json.dumps(printed).encode(), read
-
-
-def listing(name: str, file: str = "nvdimm-guest") -> bytes:
-    recorded = RECORDINGS / "playbooks" / "recordings" / f"{file}.json"
-    return str(json.loads(recorded.read_text())["recordings"][name]["out"]).encode()
+    return json.dumps({"fio version": "fio-3.33", "jobs": [job]}).encode(), read
 
 
 def ndctl(folder: Path) -> Kind:
@@ -142,7 +132,7 @@ def ndctl(folder: Path) -> Kind:
             for mode in ("appdirect", "devdax", "system-ram", "teardown"):
                 plan_changes(state, DesiredState(mode))
 
-    return listing("everything"), read
+    return recording("everything").encode(), read
 
 
 def daxctl(folder: Path) -> Kind:
@@ -158,29 +148,16 @@ def daxctl(folder: Path) -> Kind:
     return json.dumps([device]).encode(), read
 
 
-class Answers(Commands):
-    """ipmctl, which answers everything the same."""
-
-    def __init__(self, out: str) -> None:
-        self.out = out
-
-    def has(self, program: str) -> bool:
-        return True
-
-    def run(self, argv: object) -> Done:
-        return Done(0, self.out, "")
-
-
 def ipmctl(folder: Path) -> Kind:
     def read(content: bytes) -> None:
         text = content.decode(errors="replace")
-        goals = read_goals(Answers(text))
+        goals = read_goals(Answers(0, text))
         assert current_goal(goals) != ""
         Goal("AppDirect").is_met(goals)
         ratio_note(goals, 100)
         parse_memory_resources(text)
 
-    return listing("resources-app-direct", "ipmctl-optane"), read
+    return optane("resources-app-direct").encode(), read
 
 
 # Stored files ---------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from harness.cli import calibrate as command
 from harness.cli import run_list
 from harness.cli.app import app
 from harness.execution.run import ResolvedRun
+from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.selection import pairs_of, twice
 from harness.progress import SilentProgress
@@ -26,6 +27,7 @@ from harness.store.calibrations import Calibration, CalibrationStore, latest_of
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
 from reports.noise import arms_differ, calibration_of, expected, to_json
+from reports.planned import planned_repeats
 from reports.statistics import (
     noise_of,
     ratio_of,
@@ -124,9 +126,7 @@ def test_a_pair_with_a_failed_run_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("blocks", "kept"), [(6, 6), (3, None)])
-def test_an_interrupted_calibration_has_its_whole_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, kept: int | None
-) -> None:
+def test_an_interrupted_calibration_has_its_whole_blocks(tmp_path, monkeypatch, blocks, kept):
     def run_plan(plan: Plan, steps: Sequence[ResolvedRun], *more: Any, **_: Any) -> None:
         after_block = more[-1]
         results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
@@ -158,9 +158,7 @@ def calibrated(root: Path, values: Sequence[float]) -> Calibration:
     return calibration_of(pairs)
 
 
-def test_a_calibration_keeps_the_noise_of_results_and_what_was_not_controlled(
-    tmp_path: Path,
-) -> None:
+def test_a_calibration_keeps_the_noise_of_results_and_what_was_not_controlled(tmp_path):
     found = calibrated(tmp_path, [100, 110, 100, 110])
     assert [one.name for one in found.metrics] == ["queries_geomean_ns"]
     assert found.deciding == found.metrics[0]
@@ -193,3 +191,35 @@ def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
     assert found is not None and set(found.other_conditions) == {"scale", "threads"}
     assert found.pairs == len(first.run_ids)
     assert found.difference == smallest_difference(first.metrics[0].log_ratios, 8)
+
+
+# What an experiment can show, before it is run ---------------------------------
+
+
+@pytest.mark.parametrize(
+    ("engines", "placements", "repeats", "mode", "comparisons", "needed"),
+    [
+        ("postgres", "ssd-both pmem-both", 1, None, 1, 6),
+        # Every engine and placement more is a comparison more.
+        ("postgres duckdb", "ssd-both pmem-both ssd-data-pmem-wal", 7, None, 4, 8),
+        ("postgres duckdb", "ssd-both", 1, None, 0, None),
+        # A required mode is no dimension of its own.
+        ("postgres", "ssd-both pmem-both", 1, "Default|AppDirect", 1, 6),
+    ],
+)
+def test_comparisons_and_their_repeats(engines, placements, repeats, mode, comparisons, needed):
+    specs = [
+        RunSpec("tpch", engine, parse_placement(place), {"scale": 1}, block=block,
+                required_host_mode=mode, emulate=("pmem",))
+        for block in range(repeats)
+        for engine in engines.split()
+        for place in placements.split()
+    ]  # fmt: skip
+    found = planned_repeats(specs, "Default")
+    assert (found.over, found.repeats) == ("placement", repeats)
+    assert (found.comparisons, found.needed) == (comparisons, needed)
+    assert bool(found.text) == bool(comparisons)
+    planted = planned_repeats(
+        [replace(spec, plant=("wal.sync=+200us",)) for spec in specs], "Default"
+    )
+    assert (planted.comparisons, planted.needed, planted.text) == (0, None, "")

@@ -108,9 +108,7 @@ def latencies(*points: Mapping[str, tuple[int, float]]) -> dict[str, Any]:
     return {"latencies": {"transactions": found}}
 
 
-def test_percentiles_of_the_most_frequent_operations_are_drawn_on_a_log_axis(
-    tmp_path: Path,
-) -> None:
+def test_percentiles_of_the_most_frequent_operations_are_drawn_on_a_log_axis(tmp_path):
     rare, payment, order = (50, 10**6), (200, 3 * 10**6), (300, 7 * 10**6)
     all_three = {"delivery": rare, "payment": payment, "new_order": order}
     points = latencies(all_three, {"payment": (99, 4 * 10**6)}, {}, {"payment": (19, 10)})
@@ -155,9 +153,7 @@ def test_there_is_a_hole_where_nothing_is_known(tmp_path: Path, used: Any, rates
     assert values(strips(run)["Processors"].lines[0]) == rates
 
 
-def test_disks_of_one_tier_are_added_and_their_await_is_weighted_by_requests(
-    tmp_path: Path,
-) -> None:
+def test_disks_of_one_tier_are_added_and_their_await_is_weighted_by_requests(tmp_path):
     one = {"block_read_bytes_per_s[device=a]": 100.0, "block_read_per_s[device=a]": 3.0,
            "block_read_await_ns[device=a]": 1e6}  # fmt: skip
     two = {"block_read_bytes_per_s[device=b]": 50.0, "block_read_per_s[device=b]": 1.0,

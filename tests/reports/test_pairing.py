@@ -94,9 +94,7 @@ def test_a_long_block_of_many_runs_is_still_one_block(tmp_path: Path) -> None:
     assert compare(a, b, neighbours=elsewhere).groups[0].pairing == "unpaired"
 
 
-def test_an_experiment_that_grew_keeps_its_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_experiment_that_grew_keeps_its_runs(tmp_path, capsys):
     places = ("ssd-both", "pmem-both")
     first = [at(tmp_path, k * MINUTE, p, run_changes=version("a")) for k, p in enumerate(places)]
     gone = at(tmp_path, 3 * MINUTE, "ssd-data-pmem-wal", run_changes=version("a"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +66,14 @@ def test_one_placement_on_two_file_systems_has_two_medians(tmp_path: Path) -> No
         ({"dataset.fingerprint": {"lineitem": 7}}, "dataset.fingerprint.lineitem 7"),
     ],
 )
-def test_what_no_placement_explains_makes_a_panel_of_its_own(
-    tmp_path: Path, change: Mapping[str, Any], title: str
-) -> None:
-    old, new = ([r for place in ("ssd-both", "pmem-both")
-                 for r in few(tmp_path, placement=place, manifest_changes=dict(changes))]
-                for changes in ({}, change))  # fmt: skip
-    found = panels([*old, *new], "placement", None)
+def test_what_no_placement_explains_makes_a_panel_of_its_own(tmp_path, change, title):
+    runs = [
+        run
+        for place in ("ssd-both", "pmem-both")
+        for run in (*few(tmp_path, placement=place),
+                    *few(tmp_path, placement=place, manifest_changes=change))
+    ]  # fmt: skip
+    found = panels(runs, "placement", None)
     assert len(found) == 2 and len({panel.title for panel in found}) == 2
     assert any(title in panel.title for panel in found)
     for panel in found:

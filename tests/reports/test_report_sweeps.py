@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import EMULATED, Case, lognormal, metric, tier_document, write
+from report_runs import EMULATED, Case, driven, lognormal, metric, tier_document, write
 
 from harness import paths
 from harness.store.runs import StoredRun
@@ -24,36 +24,13 @@ USERS = (8, 32, 128)
 
 
 def tpcc(
-    root: Path,
-    placement: str,
-    users: int,
-    per_minute: float,
-    engine: str = "postgres",
-    block: int = 0,
-    settings: Mapping[str, str] | None = None,
-    emulated: bool = False,
-    params: Mapping[str, Any] | None = None,
-    manifest: Mapping[str, Any] | None = None,
-    label: str | None = None,
+    root: Path, placement: str, users: int, per_minute: float, params: Any = None, **changes: Any
 ) -> StoredRun:
     """A finished run of so many users, whose connections and client threads are as many."""
     own = {"warehouses": 10, "users": users, "connections": users, "client_threads": users // 8}
-    case = Case(
-        engine=engine,
-        placement=placement,
-        block=block,
-        label=label,
-        emulated=EMULATED if emulated else (),
-        metrics=[metric("new_orders_per_minute", per_minute, "higher")],
-        queries=(),
-        spec_changes={
-            "workload": "tpcc",
-            "driver": "loadgen",
-            "params": {**own, **(params or {})},
-            "settings": dict(settings or {}),
-        },
-        manifest_changes=dict(manifest or {}),
-    )
+    spec = driven("tpcc", **own | (params or {}))
+    rate = metric("new_orders_per_minute", per_minute, "higher")
+    case = Case(placement=placement, queries=(), metrics=[rate], spec_changes=spec, **changes)
     return write(root, case)
 
 
@@ -66,21 +43,15 @@ def over_users(runs: Sequence[StoredRun]) -> Sweep:
 @pytest.fixture
 def figure5(tmp_path: Path) -> list[StoredRun]:
     """Three numbers of users on two placements, twice each: PMem doubles, SSD saturates."""
-
-    def made() -> Iterator[StoredRun]:
-        for block in (0, 1):
-            for users in USERS:
-                noise = 1 + 0.02 * block
-                yield tpcc(tmp_path, "ssd-both", users, 1000 * noise, block=block)
-                yield tpcc(tmp_path, "pmem-both", users, 100 * users * noise, block=block,
-                           emulated=True)  # fmt: skip
-
-    return list(made())
+    return [
+        tpcc(tmp_path, place, users, rate * (1 + 0.02 * block), block=block, emulated=marks)
+        for block in (0, 1)
+        for users in USERS
+        for place, rate, marks in (("ssd-both", 1000, ()), ("pmem-both", 100 * users, EMULATED))
+    ]
 
 
-def test_a_line_goes_through_the_panels_of_every_number_of_users(
-    figure5: list[StoredRun],
-) -> None:
+def test_a_line_goes_through_the_panels_of_every_number_of_users(figure5):
     """What follows from the users (connections, client threads) makes no line of its own."""
     sweep = over_users(figure5)
     assert sweep.values == USERS
@@ -126,8 +97,9 @@ def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path
     for block, size in enumerate((1024, 1024, 4096, 4096)):
         tier = tier_document("pmem_nodax", emulated=False)
         tier["facts"]["block_size_bytes"] = size
+        changes = {"tiers": [tier]}
         runs.append(tpcc(tmp_path, "pmem_nodax-both", 8, 1000.0 + size, block=block,
-                         manifest={"tiers": [tier]}))  # fmt: skip
+                         manifest_changes=changes))  # fmt: skip
     (panel,) = panels(runs, "placement", None)
     assert {
         (len(arm.runs), arm.summaries("new_orders_per_minute")[Quantity("new_orders_per_minute")].n)
@@ -139,9 +111,7 @@ def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path
 
 
 @pytest.mark.draws
-def test_the_report_has_chart_table_and_the_paper_s_points(
-    figure5: list[StoredRun], tmp_path: Path
-) -> None:
+def test_the_report_has_chart_table_and_the_paper_s_points(figure5, tmp_path):
     published = read_published(PUBLISHED, ("fig5", "table5"))
     files = Report(figure5, published=published).write(tmp_path / "report")
     html, markdown = files.html.read_text(), files.markdown.read_text()
@@ -151,11 +121,8 @@ def test_the_report_has_chart_table_and_the_paper_s_points(
     drawn = (tmp_path / "report/figures/sweep-1.svg").read_text()
     assert "table5: pmem-both as published" in drawn and "pmem-both (EMULATED)" in drawn
     assert "mysql" not in drawn and "sqlserver" not in drawn
-    assert re.findall(r"(?m)^## Results: (.*)$", markdown) == [
-        "postgres 18.4, warehouses 10, users 8",
-        "postgres 18.4, warehouses 10, users 32",
-        "postgres 18.4, warehouses 10, users 128",
-    ]  # fmt: skip
+    results = re.findall(r"(?m)^## Results: (.*)$", markdown)
+    assert results == [f"postgres 18.4, warehouses 10, users {users}" for users in USERS]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()
             if line.startswith("| table5")]  # fmt: skip
     by_point = {(row[1], row[2]): (row[4], row[5]) for row in rows}
@@ -170,25 +137,20 @@ def test_the_report_has_chart_table_and_the_paper_s_points(
 
 
 @pytest.mark.draws
-def test_a_load_curve_is_one_picture_of_the_main_operations_99th_percentile(
-    tmp_path: Path,
-) -> None:
+def test_a_load_curve_is_one_picture_of_the_main_operations_99th_percentile(tmp_path):
     """The faster arm goes on to higher rates, as ``--load-curve`` offers them."""
-    runs = [
-        write(tmp_path, Case(
-            placement=placement,
-            queries=(),
-            metrics=[
-                metric("transaction_duration_ns", lognormal(middle_ns * rate, rate), "lower",
-                       transaction=name)
-                for name, middle_ns in (("new_order", 1e4), ("payment", 1e3))
-            ],
-            spec_changes={"workload": "tpcc", "driver": "loadgen",
-                          "params": {"warehouses": 10, "users": 8, "rate": rate}},
-        ))
-        for placement, rates in (("ssd-both", (200, 400)), ("pmem-both", (200, 400, 800)))
-        for rate in rates
-    ]  # fmt: skip
+    runs = []
+    for placement, rates in (("ssd-both", (200, 400)), ("pmem-both", (200, 400, 800))):
+        for rate in rates:
+            times = [
+                metric(
+                    "transaction_duration_ns", lognormal(ns * rate, rate), "lower", transaction=name
+                )
+                for name, ns in (("new_order", 1e4), ("payment", 1e3))
+            ]
+            spec = driven("tpcc", warehouses=10, users=8, rate=rate)
+            case = Case(placement=placement, queries=(), metrics=times, spec_changes=spec)
+            runs.append(write(tmp_path, case))
     (sweep,) = sweeps(panels(runs, "placement", None))
     assert sweep.offered and sweep.parameter == "params.rate"
     labels = (("transaction", "new_order"), ("percentile", "99"))

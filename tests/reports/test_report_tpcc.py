@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from narrowed import of_kind
-from report_runs import PLACES, Case, csv_rows, lognormal, metric, report, tables, write
+from report_runs import (
+    PLACES,
+    Case,
+    csv_rows,
+    driven,
+    interleaved,
+    lognormal,
+    metric,
+    report,
+    tables,
+    write,
+)
 
 from harness.store.runs import StoredRun
 from reports.report import Report
@@ -38,19 +49,14 @@ def metrics(rate: float, seed: int) -> list[dict[str, Any]]:
 
 
 def runs(root: Path, blocks: int, gain: float, users: int = 8, **changes: Any) -> list[StoredRun]:
-    made = []
-    for block in range(blocks):
-        drift = 1 + 0.01 * block
-        for placement, rate in zip(PLACES, (10_000, 10_000 * gain), strict=True):
-            spec = {
-                "workload": "tpcc",
-                "params": PARAMS | {"users": users, "connections": users},
-                "driver": "loadgen",
-            }
-            case = Case(placement=placement, block=block, spec_changes=spec,
-                        metrics=metrics(rate * drift, block), **changes)  # fmt: skip
-            made.append(write(root, case))
-    return made
+    arms = interleaved(
+        root,
+        lambda p, k: metrics(10_000 * (gain if p == PLACES[1] else 1) * (1 + 0.01 * k), k),
+        blocks,
+        spec_changes=driven("tpcc", **PARAMS | {"users": users, "connections": users}),
+        **changes,
+    )
+    return [run for pair in zip(*arms, strict=True) for run in pair]
 
 
 def test_the_verdict_is_read_from_the_new_orders_and_the_bars_show_them(tmp_path: Path) -> None:
@@ -73,9 +79,7 @@ def test_the_verdict_is_read_from_the_new_orders_and_the_bars_show_them(tmp_path
     }
 
 
-def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction(
-    tmp_path: Path,
-) -> None:
+def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction(tmp_path):
     made = runs(tmp_path, 2, 1.5)
     (panel,) = Report(made).panels
     window = of_kind(Table, next(PanelTables(panel).counters))
@@ -90,7 +94,7 @@ def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction
 def with_hammerdb(root: Path, *more: dict[str, Any]) -> dict[str, Any]:
     """The 95th percentile of new orders by HammerDB, which has no histograms."""
     kept = [m for m in metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
-    other = {"workload": "tpcc", "params": PARAMS, "driver": "hammerdb"}
+    other = driven("tpcc", **PARAMS) | {"driver": "hammerdb"}
     made = [*runs(root, 1, 1.5)[:1], write(root, Case(metrics=[*kept, *more], spec_changes=other))]
     view = Report(made, over="driver")
     assert any(s.ready_made for s in view.agreements[0].spreads) == bool(more)
@@ -115,14 +119,13 @@ def test_ready_made_percentiles_are_marked_and_compared(tmp_path: Path) -> None:
 
 
 def test_durability_is_separate_from_speed(tmp_path: Path) -> None:
-    params = PARAMS | {"test": "durability"}
     asked = [{"name": "durability", "status": "passed", "detail": "", "labels": {"of": name}}
              for name in ("new_order", "payment")]  # fmt: skip
     found = [
         metric("recovery_duration_ns", 2e9, "lower"),
         metric("journal_committed_count", 1234, transaction="new_order"),
     ]
-    spec = {"workload": "tpcc", "params": params, "driver": "loadgen"}
+    spec = driven("tpcc", **PARAMS | {"test": "durability"})
     lost = [asked[0], asked[1] | {"status": "failed", "detail": "3 are not there"}]
     made = [
         write(tmp_path, Case(metrics=found, spec_changes=spec, run_changes={"checks": asked})),

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import explained_runs
 import pytest
-from narrowed import present
+from explained_runs import tpcc
+from narrowed import of_kind, present
 from report_runs import (
     PLACES,
     Case,
@@ -22,8 +24,10 @@ from report_runs import (
 from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.conditions import checks, memory_table
+from reports.explain.causes import cause, file_operations
 from reports.query_breakdown import BreakdownRow, breakdown, plan_sums, query_breakdowns
 from reports.report import Report
+from reports.sections import Block, Drawing, Section, Table
 from reports.series import panels
 
 S = 1_000_000_000
@@ -85,9 +89,7 @@ def test_operator_times_are_scaled_to_the_measured_time_and_marked(tmp_path: Pat
 
 
 @pytest.mark.draws
-def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_add_up(
-    tmp_path: Path,
-) -> None:
+def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_add_up(tmp_path):
     kinds = {"scan": 2.0, "other": 0.4, "outside": 1.6}
     slow = query("6", 4.0, 1.0)[:2]
     slow += [metric("plan_operator_ns", t * S, query="6", operator=k) for k, t in kinds.items()]
@@ -285,9 +287,7 @@ def waiting(scale: float, share: float, **labels: str) -> list[Any]:
 
 @pytest.mark.draws
 @pytest.mark.parametrize("labels", [{}, {"query": "6"}])
-def test_waits_are_stacked_by_resource_and_marked_where_they_do_not_add_up(
-    tmp_path: Path, labels: dict[str, str]
-) -> None:
+def test_waits_are_stacked_by_resource_and_marked_where_they_do_not_add_up(tmp_path, labels):
     slow, fast = waiting(8, 0.7, **labels), waiting(4, 1.0, **labels)
     runs = two(tmp_path, query("6", 4.0, 1.0) + slow, query("6", 2.0, 1.0) + fast)
     files, _ = report(runs, tmp_path)
@@ -295,3 +295,62 @@ def test_waits_are_stacked_by_resource_and_marked_where_they_do_not_add_up(
     drawn = path.read_text(encoding="utf-8")
     assert ">lock<" in drawn and ">log sync<" in drawn and ">buffer<" not in drawn
     assert ">a*<" in drawn and ">b<" in drawn
+
+
+# The cause on the first screen -------------------------------------------------
+
+
+def pairs(root: Path) -> list[StoredRun]:
+    return [
+        tpcc(root, place, block, rate=1000 * (1 + gain) + block)
+        for block in range(6)
+        for gain, place in enumerate(PLACES)
+    ]
+
+
+def first_screen(view: Report) -> list[Block]:
+    """Until the first part that is closed."""
+    blocks = list(view.blocks())
+    folded = (
+        at for at, one in enumerate(blocks) if isinstance(one, Section) and one.kind == "fold"
+    )
+    return blocks[: next(folded)]
+
+
+def test_the_first_screen_has_the_time_by_resource_and_the_longest_calls(tmp_path: Path) -> None:
+    shown = first_screen(Report(pairs(tmp_path)))
+    (pair,) = (one for one in shown if isinstance(one, Section))
+    drawing, table = pair.blocks
+    assert of_kind(Drawing, drawing).name == "1-resources"
+    rows = {str(row[0]): row[1] for row in of_kind(Table, table).rows}
+    assert list(rows) == ["sync of the WAL", "write of the WAL", "read of the data"]
+    assert rows["sync of the WAL"] == "1.00 × 400 µs = 400 µs"
+
+
+def test_calls_are_counted_for_each_unit_of_work(tmp_path: Path) -> None:
+    (panel,) = Report(pairs(tmp_path)).panels
+    sync, *_ = file_operations(panel.arms)
+    assert [calls for calls, _ in sync.by_arm] == [1, 1]
+    assert sync.longest_ns == pytest.approx(400_000, rel=0.01)
+
+
+def test_the_csv_has_the_numbers_of_the_tables(tmp_path: Path) -> None:
+    view = Report(pairs(tmp_path))
+    (group,) = view.panels[0].groups
+    row = group.deciding
+    assert row is not None and row.estimate is not None and row.b is not None
+    files = view.write(tmp_path / "report")
+    found = [one for one in csv_rows(files.csv) if one["metric"] == "new_orders_per_minute"]
+    by_arm = {one["arm"]: one for one in found}
+    assert float(by_arm["pmem-both"]["times_better"]) == row.ratio
+    assert float(by_arm["pmem-both"]["median"]) == row.b.median
+    assert by_arm["pmem-both"]["verdict"] == row.verdict == "faster"
+    assert by_arm["ssd-both"]["times_better"] == ""
+
+
+@pytest.mark.parametrize(("rate", "named"), [(2000, True), (500, False)])
+def test_a_shorter_call_is_no_cause_of_slower_runs(tmp_path, monkeypatch, rate, named):
+    slow = [tpcc(tmp_path, "ssd-both", block, rate=1000 + block) for block in range(6)]
+    monkeypatch.setitem(explained_runs.CALLS, ("wal", "sync"), (1000, 4))
+    fast = [tpcc(tmp_path, "pmem-both", block, rate=rate + block) for block in range(6)]
+    assert bool(cause(slow, fast)) == named

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from narrowed import of_kind
-from report_runs import EMULATED, PLACES, Case, lognormal, metric, write
+from report_runs import EMULATED, PLACES, Case, driven, lognormal, metric, write
 
 from harness.store.runs import StoredRun
 from reports.published import (
@@ -44,24 +43,18 @@ def metrics(core: str, per_second: float, inside: bool) -> list[dict[str, Any]]:
 def ycsb(
     root: Path, core: str = "a", threads: int = 8, placement: str = "ssd-both", gain: float = 1.0,
     driver: str = "loadgen", block: int = 0, inside: bool = True, mode: str = "Default",
-    data_bytes: int = 6 << 30, more: Sequence[dict[str, Any]] = (), **params: Any,
+    **params: Any,
 ) -> StoredRun:  # fmt: skip
     """A finished run of one core workload; so many threads have so many times the rate."""
-    rate = 10_000 * threads * gain
-    given = {
-        "workload": core, "records": 1_000_000, "threads": threads, "rate": None,
-        "requestdistribution": "zipfian", "update": "blind", "client_threads": threads,
-    }  # fmt: skip
+    given = {"workload": core, "records": 1_000_000, "threads": threads, "rate": None,
+             "requestdistribution": "zipfian", "update": "blind",
+             "client_threads": threads}  # fmt: skip
     return write(root, Case(
-        engine="rocksdb" if inside else "postgres",
-        placement=placement,
-        block=block,
+        "rocksdb" if inside else "postgres", placement, block, queries=(),
         emulated=EMULATED if placement.startswith("pmem") else (),
-        queries=(),
-        data_bytes=data_bytes,
-        metrics=[*metrics(core, rate, inside), *more],
+        metrics=metrics(core, 10_000 * threads * gain, inside),
         run_changes={"host_mode": mode},
-        spec_changes={"workload": "ycsb", "driver": driver, "params": given | params},
+        spec_changes=driven("ycsb", **given | params) | {"driver": driver},
     ))  # fmt: skip
 
 
@@ -77,22 +70,16 @@ def sweep_report(drawn: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return runs, Report(runs).write(folder / "report")
 
 
-def test_rates_and_times_over_threads_have_a_place_for_each_core_workload(
-    sweep_report: Any,
-) -> None:
+def test_rates_and_times_over_threads_have_a_place_for_each_core_workload(sweep_report):
     """VLDB 2023, Fig. 11 and 12: rate, time of a read, time of an update; one line a placement."""
     runs, _ = sweep_report
     found = side_by_side(sweeps(panels(runs, "placement", None)))
     shown = {one[0].measure: [sweep.place_name for sweep in one] for one in found}
     both, alone = ["core workload a", "core workload c"], ["core workload a"]
-    assert shown == {
-        "operations per second": both,
-        "time of an operation: read, percentile 50": both,
-        "time of an operation: read, percentile 99": both,
-        "time of an operation: read, mean": both,
-        "time of an operation: update, percentile 50": alone,
-        "time of an operation: update, percentile 99": alone,
-        "time of an operation: update, mean": alone,
+    assert shown == {"operations per second": both} | {
+        f"time of an operation: {kind}, {what}": places
+        for kind, places in (("read", both), ("update", alone))
+        for what in ("percentile 50", "percentile 99", "mean")
     }
     for sweep in found[0]:
         assert [line.marked_name for line in sweep.lines] == ["ssd-both", "pmem-both (EMULATED)"]
@@ -118,9 +105,7 @@ def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
-def test_drivers_of_the_same_load_are_compared_without_a_verdict_on_tiers(
-    tmp_path: Path,
-) -> None:
+def test_drivers_of_the_same_load_are_compared_without_a_verdict_on_tiers(tmp_path):
     made = [
         ycsb(tmp_path, placement=place, driver=driver, gain=gain, block=block)
         for block in (0, 1)
@@ -162,6 +147,5 @@ def test_lines_of_one_placement_in_two_host_modes_are_distinguished(tmp_path: Pa
     """VLDB 2023, Fig. 11: Default and Memory mode are both on the SSD."""
     made = [ycsb(tmp_path, threads=n, mode=mode) for mode in ("Default", "Memory") for n in (8, 48)]
     (first, *_) = sweeps(panels(made, "placement", None))
-    assert sorted(line.name for line in first.lines) == [
-        "ssd-both, host mode Default", "ssd-both, host mode Memory",
-    ]  # fmt: skip
+    names = {f"ssd-both, host mode {mode}" for mode in ("Default", "Memory")}
+    assert {line.name for line in first.lines} == names

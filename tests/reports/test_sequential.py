@@ -164,9 +164,7 @@ def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
     assert not found.resolved, "four pairs exclude nothing at this level"
 
 
-def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(
-    tmp_path: Path,
-) -> None:
+def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(tmp_path):
     ticks = count()
     sequence, made, _ = ran(
         tmp_path,
@@ -225,9 +223,7 @@ def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: 
     assert [step.done for step in own] == [done[0], None]
 
 
-def test_repeats_raised_after_looking_are_a_look_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_repeats_raised_after_looking_are_a_look_more(tmp_path, capsys):
     """Six repeats, then eight, then nine; a command that was cut, and one with another arm, are
     none."""
 

@@ -137,9 +137,7 @@ def test_what_one_arm_did_not_count_is_not_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "counted"), [(3, False), (60, True)])
-def test_queries_must_be_long_beside_perf_s_intervals(
-    tmp_path: Path, seconds: int, counted: bool
-) -> None:
+def test_queries_must_be_long_beside_perf_s_intervals(tmp_path, seconds, counted):
     at, spans = BEGAN_NS, []
     for query in ("1", "6"):  # ten seconds of cold start before each
         at += 10 * S

@@ -63,9 +63,7 @@ def test_many_pairs_use_the_normal_approximation(digits: int) -> None:
 
 
 @pytest.mark.parametrize("centre", [0.0, 0.02, 0.05])
-def test_the_approximation_takes_over_where_it_agrees_with_the_exact_form(
-    centre: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_approximation_takes_over_where_it_agrees_with_the_exact_form(centre, monkeypatch):
     """On either side of the number of pairs at which it does."""
     a, b = lognormal(3, 101, centre), lognormal(4, 101)
     approximate = ratio_of(a, b)
@@ -78,9 +76,7 @@ def test_the_approximation_takes_over_where_it_agrees_with_the_exact_form(
 
 
 @pytest.mark.parametrize("pairing", ["paired", "unpaired"])
-def test_more_pairs_of_values_than_can_be_made_are_counted(
-    pairing: Pairing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_pairs_of_values_than_can_be_made_are_counted(pairing, monkeypatch):
     a, b = np.round(lognormal(5, 60, 0.1), 2), np.round(lognormal(6, 60), 2)
     made = ratio_of(a, b, pairing)
     monkeypatch.setattr(statistics, "_MOST_OUTER", 0)
@@ -135,15 +131,6 @@ def test_interval_covers_as_often_as_it_says(n: int, pairing: Pairing) -> None:
     assert abs(covered / trials - stated) < 3 * np.sqrt(stated * (1 - stated) / trials)
 
 
-def test_no_difference_is_seldom_shown() -> None:
-    rng = np.random.default_rng(7)
-    shown = sum(
-        ratio_of(np.exp(rng.normal(0, 0.1, 8)), np.exp(rng.normal(0, 0.1, 8))).p <= 0.05
-        for _ in range(1500)
-    )
-    assert shown / 1500 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1500)
-
-
 @repeatable
 @given(PAIRS)
 def test_exchanging_the_sides_gives_the_reciprocal(pairs: list[tuple[float, float]]) -> None:
@@ -165,9 +152,7 @@ def test_units_do_not_matter(pairs: list[tuple[float, float]], factor: float) ->
 
 @repeatable
 @given(PAIRS)
-def test_the_interval_holds_the_estimate_and_agrees_with_the_test(
-    pairs: list[tuple[float, float]],
-) -> None:
+def test_the_interval_holds_the_estimate_and_agrees_with_the_test(pairs):
     a, b = zip(*pairs, strict=True)
     for one in (ratio_of(a, b, pairing) for pairing in PAIRINGS):
         if one.low is None or one.high is None:

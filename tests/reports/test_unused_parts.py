@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import Case, metric, write
+from report_runs import interleaved, metric
 
-from harness.store.runs import StoredRun
 from reports.compare import compare
 
 TEMP_APART = "data=ssd,temp=pmem"
 LOG_APART = "ssd-data-pmem-wal"
-
-
-def run(root: Path, placement: str, more: Sequence[dict[str, Any]], block: int) -> StoredRun:
-    took = metric("query_duration_ns", 1e9 + block, "lower", query="1")
-    spec = {"monitors": ("io",)}
-    case = Case(placement=placement, block=block, queries=(1,), metrics=[took, *more],
-                spec_changes=spec)  # fmt: skip
-    return write(root, case)
 
 
 def traced(**sizes: float) -> list[dict[str, Any]]:
@@ -45,13 +35,7 @@ CASES = {
     "nothing spilled": ("ssd-both", TEMP_APART, [SPILLED], ["temp"], True),
     "traced": ("ssd-both", TEMP_APART, traced(data=1e6), ["temp"], True),
     "spilled": ("ssd-both", TEMP_APART, traced(data=1e6, temp=4096), [], False),
-    "spilled, not traced": (
-        "ssd-both",
-        TEMP_APART,
-        [metric("query_spilled_bytes", 4096, query="1")],
-        [],
-        False,
-    ),
+    "spilled, not traced": ("ssd-both", TEMP_APART, [SPILLED | {"value": 4096}], [], False),
     "trace incomplete": ("ssd-both", LOG_APART, [UNSEEN], [], False),
     "no evidence": ("ssd-both", LOG_APART, [], [], False),
     "log not written": ("ssd-both", LOG_APART, traced(data=1e6), ["wal"], True),
@@ -67,7 +51,13 @@ def test_a_part_that_moved_and_was_not_used_has_no_verdict(case: str, tmp_path: 
     first, second, more, unused, every = CASES[case]
     if case.endswith("device"):
         more = [*more, *counted("dram", 0)]
-    a, b = ([run(tmp_path, place, more, k) for k in range(6)] for place in (first, second))
+    a, b = interleaved(
+        tmp_path,
+        lambda _, k: [metric("query_duration_ns", 1e9 + k, "lower", query="1"), *more],
+        places=(first, second),
+        queries=(1,),
+        spec_changes={"monitors": ("io",)},
+    )
     (group,) = compare(a, b, ["placement"], force=True).groups
     warned = [one for one in group.warnings if one.code == "part-not-used"]
     assert [name for one in warned for name in ("temp", "wal") if name in one.context] == unused

@@ -62,9 +62,7 @@ def executed(program: Path, *words: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("options", [(), ("-no-pie",), ("-rdynamic",)])
-def test_a_rewritten_program_does_the_same_with_other_flushes(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_a_rewritten_program_does_the_same_with_other_flushes(tmp_path, options):
     program = compiled(tmp_path, *options)
     done = rewrite(program, tmp_path / "new")
     assert executed(tmp_path / "new", "7") == executed(program, "7") == (7, "8\n")
@@ -109,9 +107,7 @@ int main(void)
 
 
 @pytest.mark.parametrize("options", [(), ("-static",)])
-def test_flushes_of_the_same_length_are_changed_in_place(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_flushes_of_the_same_length_are_changed_in_place(tmp_path, options):
     program = compiled(tmp_path, *options, source=SAME_LENGTH)
     done = rewrite(program, tmp_path / "new")
     assert (done.way, len(done.sites)) == ("in place", 3)
@@ -164,9 +160,7 @@ def versioned(folder: Path) -> Path:
     [((), "int main(void) { return 0; }"), (("-static",), SOURCE), (("-c",), SOURCE)],
     ids=["no flush", "static", "not linked"],
 )
-def test_what_is_not_rewritten_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], source: str
-) -> None:
+def test_what_is_not_rewritten_leaves_nothing(tmp_path, monkeypatch, options, source):
     monkeypatch.delenv("E9PATCH_HOME", raising=False)
     program = compiled(tmp_path, *options, source=source)
     there = sorted(tmp_path.iterdir())
@@ -196,9 +190,7 @@ echo "num_patched           = $((count - LESS)) / $count (100.00%)"
 
 
 @pytest.mark.parametrize("less", [0, 1])
-def test_what_does_not_assemble_is_left_to_e9patch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, less: int
-) -> None:
+def test_what_does_not_assemble_is_left_to_e9patch(tmp_path, monkeypatch, less):
     program = compiled(tmp_path, "-static")
     home = tmp_path / "stand-in"
     home.mkdir()
@@ -230,9 +222,7 @@ int onload(void *tv) { return tv == NULL; }
     "options", [("-soname=",), ("-rpath=",), ("--disable-new-dtags", "-rpath=")]
 )
 @pytest.mark.parametrize("value", ["x,-plugin,{0}", "@{0}", "-plugin={0}", "a b", "x\n-plugin {0}"])
-def test_names_in_a_hostile_program_are_no_options_of_the_linker(
-    tmp_path: Path, options: tuple[str, ...], value: str
-) -> None:
+def test_names_in_a_hostile_program_are_no_options_of_the_linker(tmp_path, options, value):
     plugin, trace = tmp_path / "evil.so", tmp_path / "loaded"
     tmp_path.chmod(0o1777)
     compiled(tmp_path, "-shared", "-fPIC", source=PLUGIN % trace).rename(plugin)
@@ -246,9 +236,7 @@ def test_names_in_a_hostile_program_are_no_options_of_the_linker(
     assert not trace.exists()
 
 
-def test_tools_have_limits_little_environment_and_no_rights_of_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tools_have_limits_little_environment_and_no_rights_of_root(tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "word")
     assert "SECRET" not in run(["env"], tmp_path)
     limits = Path("/proc/self/limits")

@@ -41,9 +41,7 @@ def unconfirmed(lab: Vm, planned: tuple[Played, State]) -> tuple[Played, State, 
 
 
 @pytest.fixture(scope="module")
-def appdirect(
-    lab: Vm, planned: tuple[Played, State], unconfirmed: tuple[Played, State, list[str]]
-) -> Played:
+def appdirect(lab, planned, unconfirmed):
     consent = {"confirm_destroy": True, "destroy": destroyed(planned[0])}
     return play(lab, "setup-appdirect", consent)
 
@@ -72,9 +70,7 @@ def torn_down(lab: Vm, appdirect_state: State, measured: Done) -> Played:
 # The plan, and what is not confirmed --------------------------------------------------
 
 
-def test_a_check_tells_the_plan_and_changes_nothing(
-    before: State, planned: tuple[Played, State]
-) -> None:
+def test_a_check_tells_the_plan_and_changes_nothing(before, planned):
     played, after = planned
     assert played.code == 0, played.out
     assert modes(after) == BLANK
@@ -85,9 +81,7 @@ def test_a_check_tells_the_plan_and_changes_nothing(
     assert all(step["do"] and step["why"] for step in played.steps)
 
 
-def test_nothing_is_destroyed_that_was_not_confirmed(
-    before: State, unconfirmed: tuple[Played, State, list[str]]
-) -> None:
+def test_nothing_is_destroyed_that_was_not_confirmed(before, unconfirmed):
     played, after, found = unconfirmed
     assert played.code != 0
     assert "namespace0.0" in played.refusals
@@ -99,9 +93,7 @@ def test_nothing_is_destroyed_that_was_not_confirmed(
 # AppDirect ----------------------------------------------------------------------------
 
 
-def test_appdirect_gives_dax_file_systems_by_what_the_kernel_says(
-    lab: Vm, appdirect: Played, appdirect_state: State
-) -> None:
+def test_appdirect_gives_dax_file_systems_by_what_the_kernel_says(lab, appdirect, appdirect_state):
     assert appdirect.report["changed"] is True
     assert set(modes(appdirect_state).values()) == {"fsdax"}
     places = ["/mnt/pmem0", "/mnt/pmem1"]

@@ -77,9 +77,7 @@ def test_blank_labels_come_up_as_raw_namespaces(blank_machine: dict[str, Any]) -
         ("/", "block", None, False),
     ],
 )
-def test_the_kind_is_what_namespace_and_statx_say(
-    answer: dict[str, Any], place: str, kind: str, mode: str | None, dax: bool
-) -> None:
+def test_the_kind_is_what_namespace_and_statx_say(answer, place, kind, mode, dax):
     facts = answer["places"][place]
     assert (facts["kind"], facts["namespace_mode"], facts["dax"]) == (kind, mode, dax)
 
@@ -108,9 +106,7 @@ def test_facts_of_a_dax_device_and_of_its_memory_as_a_node(answer: dict[str, Any
     assert "persistent memory used as system-ram" in node["device_model"]
 
 
-def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(
-    answer: dict[str, Any],
-) -> None:
+def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(answer):
     error = answer["claims"]["trap"]["error"]
     assert error["problem"] == "tier 'trap' in host.yml:12 has kind fsdax at /mnt/xfs-on-sector"
     assert "xfs on sector namespace namespace0.2 (/dev/pmem0.2s)" in error["context"]
@@ -134,9 +130,7 @@ def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(
         ("empty_node", "the kernel has no node 2", "nodes here: 0, 1, 3"),
     ],
 )
-def test_what_the_kernel_denies_is_refused_with_its_reason(
-    answer: dict[str, Any], claim: str, found: str, do: str
-) -> None:
+def test_what_the_kernel_denies_is_refused_with_its_reason(answer, claim, found, do):
     error = answer["claims"][claim]["error"]
     assert error["type"] in ("UsageError", "WrongKindError")
     assert found in error["context"]

@@ -137,9 +137,7 @@ def test_dax_is_mapped_by_pages_of_2_mib(measured: dict[str, Measured], tier: st
 
 
 @pytest.mark.parametrize("tier", SURVIVES)
-def test_what_persists_is_what_was_flushed_to_memory(
-    measured: dict[str, Measured], tier: str
-) -> None:
+def test_what_persists_is_what_was_flushed_to_memory(measured, tier):
     """Stores without a flush do nowhere, and through the page cache nothing does."""
     run = measured[tier].run
     survives = {

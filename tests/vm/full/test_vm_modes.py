@@ -219,9 +219,7 @@ def test_the_log_alone_on_persistent_memory(cycle: Callable[[str], Cycle]) -> No
     assert servers == {"/var/lib/tierbench/tiers/ssd"}
 
 
-def test_memory_of_the_engine_is_on_the_node_made_of_persistent_memory(
-    cycle: Callable[[str], Cycle],
-) -> None:
+def test_memory_of_the_engine_is_on_the_node_made_of_persistent_memory(cycle):
     """The check reads numa_maps of the server's processes."""
     run = _run(cycle("system-ram").used)
     (policy,) = [check for check in run["checks"] if check["name"] == "memory-policy"]
@@ -238,9 +236,7 @@ def test_memory_of_the_engine_is_on_the_node_made_of_persistent_memory(
         ("setup-memory-mode", {}),
     ],
 )
-def test_a_goal_without_modules_is_refused_in_ipmctls_words(
-    lab: Vm, blank: State, playbook: str, variables: dict[str, Any]
-) -> None:
+def test_a_goal_without_modules_is_refused_in_ipmctls_words(lab, blank, playbook, variables):
     before = state(lab)
     refused = play(lab, playbook, variables)
     assert refused.code != 0
@@ -291,9 +287,7 @@ def test_the_real_ipmctl_tells_a_slip_of_the_pen_from_missing_modules(lab: Vm) -
         assert (code, "Syntax Error" in words) == (201, True), (argv, words)
 
 
-def test_after_a_restart_the_machine_is_what_it_was_before_the_first_mode(
-    lab: Vm, blank: State
-) -> None:
+def test_after_a_restart_the_machine_is_what_it_was_before_the_first_mode(lab, blank):
     assert modes(blank) == {"namespace0.0": "raw", "namespace1.0": "raw"}
     lab.reboot()
     assert state(lab) == blank

@@ -8,7 +8,6 @@ what its kernel or its server had only in DRAM is not.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,9 +31,7 @@ def server(vm: Vm) -> GuestServer:
 
 
 @pytest.fixture(scope="module")
-def survived(
-    vm: Vm, server: GuestServer, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
+def survived(vm, server, tmp_path_factory):
     """Load, drive, lose the power, boot, recover, look."""
     params = tpcc()
     with server.served() as served:
@@ -73,9 +70,7 @@ def test_the_twelve_conditions_hold_of_what_recovery_has_made(survived: dict[str
     assert {status for status, _ in statuses} == {"passed"}, statuses
 
 
-def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(
-    vm: Vm, server: GuestServer, survived: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(vm, server, survived, tmp_path):
     """The same with answers before the log is written: this test can see a loss.
 
     What is lost is the little that stands in the log's last, not yet full page.

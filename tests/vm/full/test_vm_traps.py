@@ -140,9 +140,7 @@ def test_a_trap_is_refused_by_name(trapped: Trapped, sprung: dict[str, str], nam
         assert words.format(device=device) in sprung[namespace]
 
 
-def test_a_region_without_labels_and_with_a_file_system_that_is_not_ours(
-    sprung: dict[str, str],
-) -> None:
+def test_a_region_without_labels_and_with_a_file_system_that_is_not_ours(sprung):
     """Writing labels destroys what is on it."""
     assert "/dev/pmem1 has ext4 labelled 'payroll'" in sprung["namespace1.0"]
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tierbench.changes import Changes
+from tierbench.commands import Commands, Done
 from tierbench.namespace_users import Content, MountedAt, NamespaceUsers
 from tierbench.ndctl import parse_ndctl
 from tierbench.record import Record
 from tierbench.state import Place, State
 
-_FOLDER = Path(__file__).parent / "recordings"
+_FOLDER = Path(__file__).parent / "playbooks" / "recordings"
 EMPTY = NamespaceUsers(Content(True))
 
 
@@ -24,6 +25,22 @@ def recording(name: str, file: str = "nvdimm-guest") -> str:
 
 def optane(name: str) -> str:
     return recording(name, "ipmctl-optane")
+
+
+class Answers(Commands):
+    """Every program answers the same."""
+
+    def __init__(self, rc: int, out: str = "", err: str = "") -> None:
+        self.done = Done(rc, out, err)
+
+    def has(self, program: str) -> bool:
+        return True
+
+    def unreadable(self, device: str) -> str | None:
+        return None
+
+    def run(self, argv: object) -> Done:
+        return self.done
 
 
 def state_of(
