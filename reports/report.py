@@ -92,7 +92,7 @@ from reports.sections import (
     note,
     spans,
 )
-from reports.series import Panel, compared_dimension, panels
+from reports.series import Panel, panels
 from reports.stalls import stall_tables
 from reports.statistics import ALPHA, Missing
 from reports.sweeps import Sweep, side_by_side, sweeps
@@ -172,20 +172,16 @@ class Report:
             )
 
     @cached_property
-    def _over(self) -> str:
-        return self.over or compared_dimension(self.runs)
-
-    @cached_property
     def panels(self) -> list[Panel]:
         """The runs of each engine and workload under the same conditions, by arm."""
         # A driver pays for nothing: what two of them differ by is no verdict, and agreements
         # report what else they differ in.
-        return panels(self.runs, self._over, self.baseline, self.force or self._over == DRIVER)
+        return panels(self.runs, self.over, self.baseline, self.force or self.over == DRIVER)
 
     @property
     def comparable(self) -> list[Panel]:
         """Those whose comparisons are verdicts."""
-        return [] if self._over == DRIVER else self.panels
+        return [] if self.over == DRIVER else self.panels
 
     @property
     def answers(self) -> list[tuple[str, Group]]:
@@ -198,7 +194,7 @@ class Report:
 
     @cached_property
     def _driven(self) -> list[Panel]:
-        return self.panels if self._over == DRIVER else driven_by_several(self.runs)
+        return self.panels if self.over == DRIVER else driven_by_several(self.runs)
 
     @cached_property
     def agreements(self) -> list[Agreement]:
@@ -438,7 +434,7 @@ class Report:
         )
         for one in self.agreements:
             yield from agreement_blocks(one)
-        for panel in [] if self._over == DRIVER else self._driven:
+        for panel in [] if self.over == DRIVER else self._driven:
             yield from PanelTables(panel).results
 
     def _explanations(self) -> Iterator[Block]:

@@ -63,6 +63,7 @@ _MOST_AGAINST_EACH_OTHER = 8
 class Panel:
     """One engine (and what else was held fixed) with its arms, the baseline first.
 
+    ``over``: the dimension in which they differ.
     ``groups``: the baseline against every other arm; ``others``: these against one another, by
     their headlines alone; ``refused``: why an arm was not compared, by its name; ``apart``:
     facts in which runs differed and were not pooled.
@@ -72,6 +73,7 @@ class Panel:
     engine: str
     workload: str
     arms: tuple[Arm, ...]
+    over: str
     groups: tuple[Group, ...] = ()
     refused: Mapping[str, str] | None = None
     apart: tuple[str, ...] = ()
@@ -127,29 +129,50 @@ def varying_dimension(known: Sequence[Facts]) -> str:
 
 
 def panels(
-    runs: Sequence[StoredRun], over: str, baseline: str | None, force: bool = False
+    runs: Sequence[StoredRun], over: str | None, baseline: str | None, force: bool = False
 ) -> list[Panel]:
     """Put runs into panels, with every comparison decided in one family per metric.
 
-    UsageError where ``baseline`` names no arm or no run has what ``over`` names.
-    ``force`` as in ``compare``; runs of different conditions are not even then pooled.
+    UsageError where ``baseline`` names no arm or no run has what ``over`` names (None: the
+    compared dimension, of runs with arms and of others). ``force`` as in ``compare``; runs of
+    different conditions are not even then pooled.
     """
-    dim = dimension(over)
-    known = {run.directory: facts(run) for run in runs}
-    _check_known(dim, known)
-    found = _in_order(contexts(sorted(runs, key=_rank), dim, known), runs)
-    made = [_panel(context, found, dim, known) for context in found]
+    parts = [(over, runs)] if over is not None else list(_parts(runs))
+    made = [panel for dim, part in parts for panel in _panels_of(part, dimension(dim))]
+    if len(parts) > 1:
+        made = [_with_arms_in_title(panel) if panel.over == "arm" else panel for panel in made]
     if baseline is not None:
         made = _baseline_first(made, baseline)
-    compared = [_with_baseline(panel, over, force, runs) for panel in made]
+    compared = [_with_baseline(panel, force, runs) for panel in made]
     made = [
         replace(panel, groups=groups, refused=refused)
         for panel, groups, (_, refused) in zip(
             made, _decided([groups for groups, _ in compared]), compared, strict=True
         )
     ]
-    others = _decided([_among_others(panel, over, force, runs) for panel in made])
+    others = _decided([_among_others(panel, force, runs) for panel in made])
     return [replace(panel, others=own) for panel, own in zip(made, others, strict=True)]
+
+
+def _parts(runs: Sequence[StoredRun]) -> Iterator[tuple[str, Sequence[StoredRun]]]:
+    """Yield the compared dimension, of runs with arms apart where these are compared."""
+    by_arms = grouped(
+        (run.spec.placement is not None and bool(run.spec.label), run) for run in runs
+    )
+    with_arms, others = by_arms.get(True, []), by_arms.get(False, [])
+    if others and compared_dimension(with_arms) == "arm":
+        yield compared_dimension(others), others
+        yield "arm", with_arms
+    else:
+        yield compared_dimension(runs), runs
+
+
+def _panels_of(runs: Sequence[StoredRun], dim: Dimension) -> list[Panel]:
+    """Put runs into panels, without comparisons."""
+    known = {run.directory: facts(run) for run in runs}
+    _check_known(dim, known)
+    found = _in_order(contexts(sorted(runs, key=_rank), dim, known), runs)
+    return [_panel(context, found, dim, known) for context in found]
 
 
 def _decided(by_panel: Sequence[Sequence[Group]]) -> Iterator[tuple[Group, ...]]:
@@ -157,6 +180,11 @@ def _decided(by_panel: Sequence[Sequence[Group]]) -> Iterator[tuple[Group, ...]]
     made = iter(decided([group for own in by_panel for group in own]))
     for own in by_panel:
         yield tuple(next(made) for _ in own)
+
+
+def _with_arms_in_title(panel: Panel) -> Panel:
+    names = " and ".join(arm.name for arm in panel.arms)
+    return replace(panel, context=(*panel.context, f"arms {names}"))
 
 
 def _check_known(dim: Dimension, known: Known) -> None:
@@ -224,6 +252,7 @@ def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Kn
         " and ".join(titles) or _engine(context),
         str(runs[0].spec.workload),
         tuple(Arm(name, value, tuple(held)) for name, value, held in arms(runs, dim, known)),
+        dim.name,
         apart=context.apart,
     )
 
@@ -260,22 +289,20 @@ def _distinction(context: Context, found: Sequence[Context], dim: Dimension) -> 
 
 
 def _with_baseline(
-    panel: Panel, over: str, force: bool, neighbours: Sequence[StoredRun]
+    panel: Panel, force: bool, neighbours: Sequence[StoredRun]
 ) -> tuple[list[Group], dict[str, str]]:
     """Compare the first arm with every other; return why one was not compared, too."""
     found: list[Group] = []
     refused: dict[str, str] = {}
     for arm in panel.arms[1:]:
         try:
-            found += _arms_compared(panel.arms[0], arm, over, force, neighbours)
+            found += _arms_compared(panel.arms[0], arm, panel.over, force, neighbours)
         except UsageError as error:
             refused[arm.name] = f"{error.problem}: {error.context}"
     return found, refused
 
 
-def _among_others(
-    panel: Panel, over: str, force: bool, neighbours: Sequence[StoredRun]
-) -> list[Group]:
+def _among_others(panel: Panel, force: bool, neighbours: Sequence[StoredRun]) -> list[Group]:
     """Compare every two arms but the first, as far as possible, by the panel's headlines."""
     heads = (q for g in panel.groups for q in (g.headline.quantity, g.headline.second))
     decide = {quantity for quantity in heads if quantity is not None}
@@ -283,7 +310,7 @@ def _among_others(
     arms = panel.arms[1:] if decide and len(panel.arms) <= _MOST_AGAINST_EACH_OTHER else ()
     for a, b in combinations(arms, 2):
         with suppress(UsageError):
-            found += _arms_compared(a, b, over, force, neighbours, decide)
+            found += _arms_compared(a, b, panel.over, force, neighbours, decide)
     return found
 
 

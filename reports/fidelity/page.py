@@ -48,7 +48,7 @@ from reports.sections import (
     note,
 )
 from reports.sequences import first_of, grouped
-from reports.series import Panel, compared_dimension, panels
+from reports.series import Panel, panels
 from reports.statistics import Missing
 from reports.sweeps import OVER, RATIO, SWEPT, sweeps
 
@@ -278,7 +278,7 @@ def _renamed(head: Cells) -> Cells:
 
 def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
     usable = [run for run in runs if run.result.status != "failed"]
-    return panels(usable, compared_dimension(usable), None) if usable else []
+    return panels(usable, None, None) if usable else []
 
 
 def _cells(panel: Panel, group: Group, series: Sequence[PublishedSeries]) -> Cells:

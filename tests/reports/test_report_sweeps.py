@@ -15,7 +15,7 @@ from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.published import read_published
 from reports.report import Report
-from reports.series import compared_dimension, panels
+from reports.series import panels
 from reports.sweeps import Sweep, sweeps
 from reports.values import Quantity
 
@@ -176,7 +176,22 @@ def test_arms_are_compared_at_each_value_of_a_list_within_them(tmp_path: Path) -
         for label, per_minute in (("a", 1000.0), ("b", 2000.0))
         for users in (1, 8)
     ]
-    made = panels(runs, compared_dimension(runs), None)
+    made = panels(runs, None, None)
     assert [[(g.a.name, g.b.name) for g in panel.groups] for panel in made] == [[("a", "b")]] * 2
     found = compare(runs[:2], runs[2:], ["arm"]).groups
     assert [group.context["params.users"] for group in found] == ["1", "8"]
+
+
+def test_arms_and_placements_of_other_runs_are_compared_in_one_report(tmp_path: Path) -> None:
+    runs = [
+        tpcc(tmp_path, "ssd-both", 8, 1000.0, label="a"),
+        tpcc(tmp_path, "ssd-both", 8, 2000.0, label="b", params={"client_threads": 2}),
+        tpcc(tmp_path, "ssd-both", 8, 1000.0),
+        tpcc(tmp_path, "pmem-both", 8, 2000.0),
+    ]
+    made = panels(runs, None, None)
+    assert [(panel.over, [(g.a.name, g.b.name) for g in panel.groups]) for panel in made] == [
+        ("placement", [("ssd-both", "pmem-both")]),
+        ("arm", [("a", "b")]),
+    ]
+    assert len({panel.title for panel in made}) == 2
