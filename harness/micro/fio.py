@@ -96,8 +96,8 @@ class Fio(FioParams, MeasuringProgram):
                 text = job_file(job, self, past_cache, work.seed + repeat)
                 files.setdefault(job.configuration, text)
                 warmed = cached and not (job.appends or job.cold or _direct(job, past_cache))
-                name = f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"
-                document = work.step(name, partial(_measured, work, job, text, warmed))
+                measure = partial(_measured, work, job, text, warmed)
+                document = work.step(job.measurement, job.configuration, repeat, measure)
                 found[job].append(IoSample(**document))
         metrics = [
             metric

@@ -92,8 +92,9 @@ class Ioping(Parameters, MeasuringProgram):
                 done = f"{repeat + 1} of {work.repeats}"
                 work.env.progress.note(f"{work.tier.name}: ioping {pattern} {operation} ({done})")
                 argv = _argv(self, operation, pattern, direct, work.seed + repeat)
-                name = f"{_configuration(operation, pattern)} (repeat {done})"
-                found = work.step(name, partial(_times, work, argv, self.requests))
+                measure = partial(_times, work, argv, self.requests)
+                configuration = _configuration(operation, pattern)
+                found = work.step("ioping", configuration, repeat, measure)
                 times[operation, pattern].append(found)
         metrics = [
             metric

@@ -1,14 +1,15 @@
 """A second, untimed execution of a suite, each of its configurations under an observer.
 
-The observer begins while the program waits, after all memory was touched: what it observes is one
-configuration, with its set-up, its warm-up and its check.
+In our own program the observer begins while that waits, after all memory was touched: what it
+observes is one configuration, with its set-up, its warm-up and its check. fio and ioping are
+processes of their own for each configuration: it begins after the file was written.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,14 +18,14 @@ from harness.errors import as_failure, interruption
 from harness.execution.observing import Observing
 from harness.execution.run import Run
 from harness.micro.native import Microbench, loaded, run_program
-from harness.micro.protocol import MicroContext
+from harness.micro.protocol import MeasuringProgram, MicroContext
 from harness.micro.spec import measurement_name, spec_json
 from harness.store.result import Metric
 from harness.supervise import workdirs
 from harness.warnings import RunWarning
 
 
-def observe_suite(program: Microbench, work: MicroContext, record: Run, name: str) -> None:
+def observe_suite(program: MeasuringProgram, work: MicroContext, record: Run, name: str) -> None:
     """Execute the suite once more under one observer. A failure is a warning: the result stands."""
     env, observer = work.env, registry.named("observer", name, registry.observers())
     folder = record.folder.directory / "observers" / name.replace(":", "-")
@@ -41,9 +42,12 @@ def observe_suite(program: Microbench, work: MicroContext, record: Run, name: st
         )
 
     env.progress.note(f"second execution under {name}")
-    execution = _Execution(program, observing)
+    execution = _Execution(observing)
     try:
-        execution.run(work)
+        if isinstance(program, Microbench):
+            execution.run(program, work)
+        else:
+            program.measure(replace(work, repeats=1, checkpoint=None, around=execution.around))
         record.metrics += execution.metrics()
     except Exception as error:
         if interruption(error) is not None:
@@ -57,16 +61,25 @@ def observe_suite(program: Microbench, work: MicroContext, record: Run, name: st
 
 @dataclass
 class _Execution:
-    """``observed``: those that have ended, one a configuration; ``warnings``: theirs."""
+    """``observed``: of each configuration, by labels; ``warnings``: theirs."""
 
-    program: Microbench
     observing: Callable[[int], Observing]
-    observed: list[Observing] = field(default_factory=list)
+    observed: list[tuple[Mapping[str, str], Observing]] = field(default_factory=list)
     warnings: list[RunWarning] = field(default_factory=list)
 
-    def run(self, work: MicroContext) -> None:
+    @contextmanager
+    def around(self, measurement: str, configuration: str) -> Iterator[None]:
+        """Observe a configuration."""
+        one = self.observing(len(self.observed))
+        with one.running():
+            one.begin()
+            yield
+        labels = {"measurement": measurement, "configuration": configuration}
+        self.observed.append((labels, one))
+
+    def run(self, program: Microbench, work: MicroContext) -> None:
         """The first configuration is measured twice: before it is observed memory is touched."""
-        program, measurements = self.program, self.program.scaled.measurements
+        measurements = program.scaled.measurements
         spec = spec_json(
             measurements, work.tier, work.directory, program.capacity, seed=work.seed, repeats=1
         )
@@ -79,18 +92,15 @@ class _Execution:
                     return
                 under_way.close()
                 if len(self.observed) < len(measurements):
-                    one = self.observing(len(self.observed))
-                    under_way.enter_context(one.running())
-                    one.begin()
-                    self.observed.append(one)
+                    one = measurements[len(self.observed)]
+                    under_way.enter_context(self.around(one.name, one.configuration))
 
             run_program(executable, spec, work, receive)
 
     def metrics(self) -> list[Metric]:
         """Return what each configuration's observer found, and collect the warnings."""
         found = []
-        for one, measurement in zip(self.observed, self.program.scaled.measurements, strict=True):
-            labels = {"measurement": measurement.name, "configuration": measurement.configuration}
+        for labels, one in self.observed:
             found += [replace(m, labels={**m.labels, **labels}) for m in one.result()]
             self.warnings += [w for w in one.warnings if w not in self.warnings]
         return found

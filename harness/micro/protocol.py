@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -42,12 +42,17 @@ class MicroContext:
     media: MediaReader | None = None
     #: Counters of memory controllers and the tier's device; None where nothing counts.
     traffic: TrafficReader | None = None
+    #: Surrounds the measuring of a configuration; of its measurement and its own name.
+    around: Callable[[str, str], AbstractContextManager[None]] = lambda *_: nullcontext()
 
-    def step(self, name: str, measure: Callable[[], Json]) -> Any:
-        """Return a step's result: that of an earlier attempt, else measured now and stored."""
+    def step(
+        self, measurement: str, configuration: str, repeat: int, measure: Callable[[], Json]
+    ) -> Any:
+        """Return a repeat's result: that of an earlier attempt, else measured now and stored."""
+        name = f"{configuration} (repeat {repeat + 1} of {self.repeats})"
         found = self.finished(name)
         if found is None:
-            with measuring(name):
+            with measuring(name), self.around(measurement, configuration):
                 found = measure()
             self.finish(name, found)
         return found

@@ -158,7 +158,6 @@ class ResolvedSuite(ResolvedRun):
             record.program = Program(program.name, *found.program)
             record.add(found)
             for name in self.spec.observe:
-                assert isinstance(program, native.Microbench), "checked beforehand"
                 with self._workplace(env, record.folder) as work:
                     observe_suite(program, work, record, name)
         return record.stored
@@ -225,12 +224,6 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
         own = native.prepare(suite, tier, env, limits, request.overwrite)
         cpus = (*own.capacity.near, *own.capacity.far)
         return _resolved(request, suite, tier, own, own.scaled, cpus)
-    if request.observe:
-        raise UsageError(
-            f"--observe {request.observe[0]}",
-            f"{other['program']} measures suite {request.suite} on tier {tier.name!r}",
-            "observe a suite of microbench, on memory or DAX",
-        )
     program = _kind(other["program"]).from_mapping({**other.get("params", {}), **given})
     program.check(tier)
     return _resolved(request, suite, tier, program)

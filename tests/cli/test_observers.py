@@ -82,3 +82,28 @@ def test_each_configuration_of_a_suite_is_observed_alone(
     trees = loaded.results / "runs" / run["run_id"] / "observers/vtune-memory-access"
     assert sorted(one.name for one in trees.iterdir()) == ["0", "1"]
     assert not [w for w in run["uncontrolled"] if w["code"] == "observer-failed"]
+
+
+@pytest.mark.parametrize(
+    ("suite", "params", "configurations"),
+    [
+        ("ioping", ["requests=10", "working_set=1MiB", "only=*read*"], 2),
+        ("file-io", ["size=1MiB", "duration=50ms", "only=read"], 3),
+    ],
+)
+def test_so_is_each_of_other_programs(
+    loaded: Any, vtune: Path, suite: str, params: list[str], configurations: int
+) -> None:
+    options = [word for param in params for word in ("-p", param)]
+    argv = ("run", "micro", "--suite", suite, "--tier", "ssd", *options, "--repeats", "2", "--json")
+    run = loaded(*argv, "--observe", "vtune:memory-access", VTUNE_HOME=str(vtune.parent)).run
+    timed = [m for m in run["metrics"] if m["name"] == "operation_mean_duration_ns"]
+    assert [len(m["samples"]) for m in timed] == [2] * configurations
+    observed = [
+        m["labels"]
+        for m in run["metrics"]
+        if m["name"] == "observed_value" and m["labels"]["path"] == "Memory Bound / DRAM Bound"
+    ]
+    for name in ("measurement", "configuration"):
+        assert sorted(m[name] for m in observed) == sorted(m["labels"][name] for m in timed)
+    assert not [w for w in run["uncontrolled"] if w["code"] == "observer-failed"]
