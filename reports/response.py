@@ -185,27 +185,26 @@ def curve_of(
 
 
 def at_latencies(
-    near: tuple[float, Throughput],
+    modelled: Sequence[tuple[float, Throughput]],
     today: Throughput,
     latencies_ns: Mapping[int, float],
-    faster: tuple[float, Throughput],
 ) -> Value:
-    """Return what a model gives at the latencies that the real device had, over what that gave.
+    """Return what the models give at the latencies that the real device had, over what that gave.
 
-    ``near``: latency and throughput of the model nearest to the device, ``faster``: of the next;
-    between them and a little beyond, the time of an operation is linear in the latency.
-    ``latencies_ns``: of the real device, by block. A device is not the same in all blocks: at the
-    model's own latency, what it was slower or faster by would count as the model's error.
+    ``modelled``: latency and throughput of at least two models, the latencies ascending; between
+    neighbours, and beyond the last, the time of an operation is linear in the latency.
+    ``latencies_ns``: of the real device, by block. A device is not the same in all blocks: at a
+    model's own latency, what it was slower or faster by would count as the models' error.
     """
-    (near_ns, modelled), (faster_ns, other) = near, faster
-    both = [block for block in modelled.values if block in today.values and block in latencies_ns]
-    per_ns = (1 / fmean(modelled.values.values()) - 1 / fmean(other.values.values())) / (
-        near_ns - faster_ns
-    )
-    given = [
-        1 / (1 / modelled.values[block] + per_ns * (latencies_ns[block] - near_ns))
-        for block in both
-    ]
+    blocks = set(today.values) & set(latencies_ns)
+    both = sorted(blocks.intersection(*(one.values for _, one in modelled)))
+    given = []
+    for block in both:
+        times = [(latency_ns, 1 / one.values[block]) for latency_ns, one in modelled]
+        (before_ns, before), (last_ns, last) = times[-2:]
+        beyond_ns = max(0.0, latencies_ns[block] - last_ns)
+        slope = (last - before) / (last_ns - before_ns)
+        given.append(1 / (_at(times, latencies_ns[block]) + slope * beyond_ns))
     return ratio_of(given, [today.values[block] for block in both])
 
 

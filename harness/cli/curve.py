@@ -216,7 +216,7 @@ def _curve(
     at_device = today.point(fmean(latencies.values()), today)
     assert at_device is not None, "today's runs have blocks of their own"
     measured = [(latency_ns, one) for latency_ns, one in found if one]
-    check = at_latencies(measured[-1], today, latencies, measured[-2])
+    check = at_latencies(measured, today, latencies)
     return curve_of(part, shape.operation, today.unit, points, at_device, check, marks(shape))
 
 

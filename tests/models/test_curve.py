@@ -82,13 +82,15 @@ def test_gains_are_of_the_blocks_that_both_have() -> None:
 
 
 def test_a_device_that_varies_is_compared_at_the_latency_of_each_block() -> None:
-    """An operation takes 500 us and the sync: the device's were faster than the model's first."""
-    model = Throughput("1/s", {0: 1e6 / 1000, 1: 1e6 / 1000}, ())
-    faster = Throughput("1/s", {0: 1e6 / 750, 1: 1e6 / 750}, ())
-    device = Throughput("1/s", {0: 1e6 / 900, 1: 1e6 / 1100}, ())
-    latencies = {0: 400_000.0, 1: 600_000.0}
-    found = at_latencies((500_000, model), device, latencies, (250_000, faster))
-    assert found.value == pytest.approx(1.0)
+    """An operation takes 300 us with syncs of up to 300 us beside it, and longer syncs add up."""
+
+    def microseconds(*times: int) -> Throughput:
+        return Throughput("1/s", {block: 1e6 / time for block, time in enumerate(times)}, ())
+
+    models = [(0.0, microseconds(300, 300, 300)), (300_000.0, microseconds(300, 300, 300)),
+              (500_000.0, microseconds(500, 500, 500))]  # fmt: skip
+    device, latencies = microseconds(300, 400, 600), {0: 200_000.0, 1: 400_000.0, 2: 600_000.0}
+    assert at_latencies(models, device, latencies).value == pytest.approx(1.0)
 
 
 def test_the_part_to_move_first_gains_most_beyond_the_intervals() -> None:
