@@ -242,16 +242,15 @@ class Conformance:
         self._refuse_external("its files belong to its owner")
         workload = self._workloads()[0]
         dataset = self.lab.dataset(self._fixed(workload))
-        listings = []
-        for _ in range(2):
-            with self._at_work(workload) as (engine, places):
-                listings.append(self._files(places))
-                engine.start()
-                if engine.sql_folder is not None and not engine.unchangeable:
-                    with closing(engine.connect()) as connection:
-                        connection.execute("CREATE TABLE harness_verify (k INTEGER PRIMARY KEY)")
-                engine.stop()
-        first, second = listings
+        with self._at_work(workload) as (engine, places):
+            first = self._files(places)
+            engine.start()
+            if engine.sql_folder is not None and not engine.unchangeable:
+                with closing(engine.connect()) as connection:
+                    connection.execute("CREATE TABLE harness_verify (k INTEGER PRIMARY KEY)")
+            engine.stop()
+        with self._at_work(workload) as (_, places):
+            second = self._files(places)
         different = sorted(
             name for name in first.keys() | second.keys() if first.get(name) != second.get(name)
         )
