@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from native_build import SANITIZED, build
-from scratch import open_directory, remove_abandoned
+from scratch import open_directory, remove_abandoned, remove_session_directory
 from unpacked_postgres import options_with_tls
 
 from harness import paths
@@ -34,6 +34,7 @@ sys.dont_write_bytecode = False
 #: What is undone as this process ends.
 _AT_EXIT = ExitStack()
 atexit.register(_AT_EXIT.close)
+_AT_EXIT.callback(remove_session_directory)
 
 
 def brief_java() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -10,6 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from scratch import session_directory
 
 from harness import paths, registry
 from harness.engine import Credentials, DataDirectories, EngineContext
@@ -60,15 +64,40 @@ class Lab:
     def started(
         self,
         name: str,
-        dataset: Path,
         settings: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Any:
-        """An engine that runs on a copy of the dataset."""
+        """An engine that runs, with nothing in it; one inside its client has no such data yet."""
         engine = self.engine(name, settings, options)
-        engine.restore(dataset, self.places())
+        if engine.inside_client:
+            engine.initialise(self.places())
+        else:
+            engine.restore(empty(name, options), self.places())
         engine.start()
         return engine
+
+
+def empty(name: str, options: Mapping[str, Any] | None = None) -> Path:
+    """A dataset of an engine with nothing in it: a copy takes less long than making one.
+
+    It was made, started and stopped by the first worker of this session that wanted it. Options:
+    the version and prefix of another release than a run's choice.
+    """
+    chosen = {key: str((options or {}).get(key) or "") for key in ("version", "prefix")}
+    kept = session_directory() / "-".join([name, *chosen.values()]).replace("/", "+")
+    with kept.with_name(f"{kept.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            partial = kept.with_name(f"{kept.name}.partial")
+            partial.mkdir()
+            with strict_umask(), open_lab() as lab, mock.patch("os.fsync"):
+                engine = lab.engine(name, options={k: v for k, v in chosen.items() if v})
+                engine.initialise(lab.places())
+                engine.start()
+                engine.stop()
+                engine.snapshot(partial)
+            partial.rename(kept)
+    return kept
 
 
 def memory() -> Path | None:

@@ -25,6 +25,19 @@ def open_directory(mode: int = 0o755) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def session_directory() -> Path:
+    """One for all workers of this session, removed by the process that has started them."""
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    path = _BELOW / f"{_PREFIX}{owner}-session"
+    path.mkdir(mode=0o755, exist_ok=True)
+    return path
+
+
+def remove_session_directory() -> None:
+    """At the end of the session; of a worker, nothing."""
+    shutil.rmtree(_BELOW / f"{_PREFIX}{os.getpid()}-session", ignore_errors=True)
+
+
 def remove_abandoned() -> None:
     """Remove the directories of processes that have ended."""
     for path in _BELOW.glob(f"{_PREFIX}*-*"):

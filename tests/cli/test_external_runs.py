@@ -16,9 +16,7 @@ from harness.store.checkpoint import steps_kept
 def dsn() -> Iterator[str]:
     """Of a running PostgreSQL."""
     with open_lab() as lab:
-        engine = lab.engine("postgres")
-        engine.initialise(lab.places())
-        engine.start()
+        engine = lab.started("postgres")
         address = engine.native_connection()
         given = {name: address[name] for name in ("host", "port", "user", "password")}
         yield " ".join(f"{name}={value}" for name, value in {**given, "dbname": "harness"}.items())

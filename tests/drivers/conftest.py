@@ -73,9 +73,7 @@ def started(lab: Lab) -> Iterator[Callable[[str], Any]]:
     engines = []
 
     def start(name: str) -> Any:
-        engine = lab.engine(name)
-        engine.initialise(lab.places())
-        engine.start()
+        engine = lab.started(name)
         engines.append(engine)
         return engine
 

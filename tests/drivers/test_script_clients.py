@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+from lab import open_lab
 
 from harness import hdr
 from harness.drivers.pgbench import Times, over_time
@@ -26,14 +27,22 @@ CONFLICT = (
 )
 
 
+@pytest.fixture(scope="module")
+def postgres():
+    with open_lab() as lab:
+        engine = lab.started("postgres")
+        yield engine
+        engine.kill()
+
+
 @pytest.fixture
-def accounts(started):
+def accounts(postgres):
     """PostgreSQL with a hundred accounts."""
-    engine = started("postgres")
-    with closing(engine.connect()) as connection:
+    with closing(postgres.connect()) as connection:
+        connection.execute("DROP TABLE IF EXISTS account")
         connection.execute("CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL)")
         connection.execute("INSERT INTO account SELECT i, 0 FROM generate_series(1, 100) i")
-    return engine
+    return postgres
 
 
 @pytest.fixture
@@ -45,7 +54,7 @@ def scripted(tmp_path):
         for name, (text, weight) in scripts.items():
             (tmp_path / name).write_text(text)
             words.append(f"{tmp_path}/{name}@{weight}")
-        defaults: dict[str, Json] = {"users": 2, "ramp_up": "1s", "duration": "2s"}
+        defaults: dict[str, Json] = {"users": 2, "ramp_up": "1s", "duration": "1s"}
         return SqlParams.from_mapping({"script": words, **defaults, **given})
 
     return make
@@ -92,14 +101,14 @@ def test_pgbench_counts_what_it_tries_again_and_gives_up(accounts, clients, scri
 
 
 def test_pgbench_at_a_rate_counts_from_the_intended_start(accounts, clients, scripted):
-    params = scripted({"look.sql": (LOOK, 1)}, rate=200)
+    params = scripted({"look.sql": (LOOK, 1)}, rate=200, duration="2s")
     found = drive(PgbenchDriver(params), accounts, clients)
     assert found.operations["look"].count == pytest.approx(400, rel=0.2)
 
 
 def test_a_rate_that_pgbench_does_not_reach_leaves_a_backlog(accounts, clients, scripted):
     slow = "SELECT pg_sleep(0.1);\n"
-    params = scripted({"slow.sql": (slow, 1)}, users=1, rate=50)
+    params = scripted({"slow.sql": (slow, 1)}, users=1, rate=50, duration="2s")
     found = drive(PgbenchDriver(params), accounts, clients)
     assert found.offered_count == pytest.approx(100, rel=0.1)
     assert found.backlog_count[1] > 50
@@ -127,7 +136,7 @@ def test_sysbench_prepares_once_and_runs(name, started, clients):
             "define": "tables=2,table_size=500",
             "users": 2,
             "ramp_up": "1s",
-            "duration": "2s",
+            "duration": "1s",
         }
     )
     driver = SysbenchDriver(params)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab, open_lab, strict_umask
+from lab import Lab, open_lab
 from scratch import open_directory
 
 from harness.progress import SilentProgress
@@ -37,44 +36,6 @@ def lab() -> Iterator[Lab]:
 def module_lab() -> Iterator[Lab]:
     with open_lab() as lab:
         yield lab
-
-
-class Empty:
-    """Golden data of engines with nothing in them: a copy takes less long than making them."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
-        self._made: dict[tuple[str, str, str], Path] = {}
-
-    def data(self, name: str, version: str = "", prefix: str = "") -> Path:
-        """Made, started and stopped once; ``version``, ``prefix``: another than a run's choice."""
-        if (key := (name, version, prefix)) not in self._made:
-            given = {"version": version, "prefix": prefix}
-            self._made[key] = self._make(name, {k: v for k, v in given.items() if v})
-        return self._made[key]
-
-    def _make(self, name: str, options: dict[str, str]) -> Path:
-        with strict_umask():
-            engine = self._lab.engine(name, options=options)
-            engine.initialise(self._lab.places())
-            engine.start()
-            engine.stop()
-            engine.snapshot(golden := self._lab.directory("golden"))
-        return golden
-
-
-@pytest.fixture(scope="session")
-def empty_engines() -> Iterator[Empty]:
-    with ExitStack() as stack:
-        with strict_umask():
-            lab = stack.enter_context(open_lab())
-        yield Empty(lab)
-
-
-@pytest.fixture(scope="session")
-def empty_cluster(empty_engines: Empty) -> Path:
-    """Golden data of an empty PostgreSQL."""
-    return empty_engines.data("postgres")
 
 
 @dataclass
@@ -119,11 +80,18 @@ def _rows(form: str, files: list[Path]) -> int:
 
 
 @pytest.fixture(scope="session", params=("mysql", "mariadb"))
-def innodb(request: pytest.FixtureRequest, tpch_csv: Source, empty_engines: Empty) -> Iterator[Any]:
+def innodb(request: pytest.FixtureRequest, tpch_csv: Source) -> Iterator[Any]:
     """A started MySQL, then MariaDB, that has loaded TPC-H at scale 0.01."""
     with open_lab() as lab:
         settings = {"innodb_buffer_pool_size": "134217728"}
-        engine = lab.started(request.param, empty_engines.data(request.param), settings)
+        engine = lab.started(request.param, settings)
         engine.bulk_load(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
         yield engine
         engine.kill()
+
+
+@pytest.fixture
+def connection(innodb: Any) -> Iterator[Any]:
+    connection = innodb.connect()
+    yield connection
+    connection.close()

@@ -1,14 +1,10 @@
-"""The native client beside an engine that a test has started, and what every engine's does alike.
-
-The tests in it are those of each engine: its test module takes them in by their names.
-"""
+"""The native client next to an engine that a test has started."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from harness.drivers.loadgen import processes
@@ -76,15 +72,14 @@ class Native:
         assert [(c.name, c.detail) for c in checks if c.status != "passed"] == []
 
 
-def restored(lab: Any, golden: Path, name: str, settings: Mapping[str, str]) -> Native:
+def started(lab: Any, name: str, settings: Mapping[str, str]) -> Native:
     """A started engine with nothing in it."""
-    engine = lab.started(name, golden, settings)
-    return Native(lab, engine)
+    return Native(lab, lab.started(name, settings))
 
 
-def loaded(lab: Any, golden: Path, name: str, settings: Mapping[str, str]) -> Native:
+def loaded(lab: Any, name: str, settings: Mapping[str, str]) -> Native:
     """With one warehouse, loaded by the client."""
-    native = restored(lab, golden, name, settings)
+    native = started(lab, name, settings)
     native.engine.native_load("tpcc", native.load, COUNTS, SilentProgress())
     return native
 

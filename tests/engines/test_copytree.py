@@ -44,9 +44,7 @@ def test_bytes_modes_times_and_inner_links_are_kept(tree: Path, tmp_path: Path) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
-def test_a_copy_belongs_to_who_writes_it_and_what_is_moved_to_us(
-    tree: Path, open_path: Path
-) -> None:
+def test_a_copy_belongs_to_who_writes_it_and_what_is_moved_to_us(tree, open_path):
     theirs, ours = open_path / "theirs", open_path / "ours"
     theirs.mkdir()
     os.chown(theirs, USER.uid, USER.gid)

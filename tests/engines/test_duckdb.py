@@ -15,6 +15,8 @@ from typing import Any
 
 import duckdb
 import pytest
+from lab import empty
+from open_files import opened
 
 from harness.engine import QueryTimeout
 from harness.errors import RunFailed
@@ -35,16 +37,6 @@ def started(lab: Any) -> Any:
     engine.kill()
 
 
-def open_files(engine: Any) -> set[Path]:
-    """Paths as the worker sees them (it may have a mount namespace of its own)."""
-    folder = Path(f"/proc/{engine.processes()[0].pid}/fd")
-    found = set()
-    for descriptor in folder.iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
-            found.add(descriptor.readlink())
-    return found
-
-
 def check_places(engine: Any, data: Path, wal: Path) -> None:
     """Write, checkpoint and reopen; the WAL must come back in its place each time."""
     for _ in range(2):
@@ -52,7 +44,9 @@ def check_places(engine: Any, data: Path, wal: Path) -> None:
         connection.execute("create or replace table t (i integer)")
         for _ in range(2):  # a checkpoint replaces the WAL file
             connection.execute("insert into t select range from range(1000)")
-            assert {f.parent for f in open_files(engine) if f.name.endswith(".wal")} == {wal}
+            assert {
+                f.parent for f in opened(engine.processes()[0].pid) if f.name.endswith(".wal")
+            } == {wal}
             assert (wal / "harness.duckdb.wal").stat().st_size > 0
             if wal != data:
                 assert not list(data.rglob("*.wal"))
@@ -92,9 +86,7 @@ def test_on_another_tier_the_wal_lies_in_its_own_place(lab: Any, other_tier: Pat
     again.stop()
 
 
-def test_what_is_committed_during_a_checkpoint_is_in_a_second_file_of_the_wal(
-    lab: Any, other_tier: Path
-) -> None:
+def test_what_is_committed_during_a_checkpoint_is_in_a_second_file_of_the_wal(lab, other_tier):
     settings = {"debug_checkpoint_scan_sleep_ms": "200", "checkpoint_threshold": "1GiB"}
     engine = lab.engine("duckdb", settings)
     places = lab.places(wal=other_tier)
@@ -128,7 +120,7 @@ def test_what_is_committed_during_a_checkpoint_is_in_a_second_file_of_the_wal(
     assert any(committed_meanwhile() for _ in range(5))
     connection.execute("insert into u values (8)")
     assert {f.name for f in engine.files()[1:]} == names
-    assert {f.name for f in open_files(engine) if ".wal" in f.name} <= names
+    assert {f.name for f in opened(engine.processes()[0].pid) if ".wal" in f.name} <= names
     assert not list(places["data"].rglob("*.wal*"))
     assert engine.effective_config()["storage_version"].startswith("v2.")
     engine.kill()
@@ -163,10 +155,10 @@ def _emptied(folder: Path) -> Path:
     return folder
 
 
-def test_spilled_data_go_to_the_temp_part(lab: Any, empty_engines: Any) -> None:
+def test_spilled_data_go_to_the_temp_part(lab: Any) -> None:
     engine = lab.engine("duckdb", SMALL)
     places = lab.places()
-    engine.restore(empty_engines.data("duckdb"), places)
+    engine.restore(empty("duckdb"), places)
     engine.start()
     seen: set[Path] = set()
     done = threading.Event()
@@ -188,13 +180,6 @@ def test_spilled_data_go_to_the_temp_part(lab: Any, empty_engines: Any) -> None:
     assert seen and all(f.is_relative_to(places["temp"]) for f in seen)
 
 
-def test_threads_and_memory_limit_are_always_set_and_recorded(started: Any) -> None:
-    config = started.effective_config()
-    assert config["threads"] == "2"
-    assert config["memory_limit"] == "819.1 MiB"  # four fifths of the cap of 1 GiB
-    assert config["autoinstall_known_extensions"] == "false"
-
-
 def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(lab: Any) -> None:
     profile = {"threads": "1", "memory_limit": "64MiB", "force_compression": "uncompressed"}
     engine = lab.engine("duckdb", profile)
@@ -213,6 +198,7 @@ def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(lab: Any) ->
     engine.start()
     config = engine.effective_config()
     assert (config["threads"], config["memory_limit"]) == ("1", "64.0 MiB")
+    assert config["autoinstall_known_extensions"] == "false"
     engine.stop()
 
 
@@ -225,14 +211,12 @@ def test_timeout_and_errors_leave_the_connection_usable(started: Any) -> None:
     assert connection.execute("select 1", timeout_s=60).rows == [(1,)]
 
 
-def test_what_is_spilled_is_counted_and_what_is_written_is_not(
-    lab: Any, empty_engines: Any
-) -> None:
+def test_what_is_spilled_is_counted_and_what_is_written_is_not(lab: Any) -> None:
     """The sort reads back all that it spilled: the profiler's sum of bytes read is the same.
 
     (Its sum of bytes written is too small: less than the peak of the temporary directory.)
     """
-    engine = lab.started("duckdb", empty_engines.data("duckdb"), SMALL)
+    engine = lab.started("duckdb", SMALL)
     connection = engine.connect()
     connection.execute("select 1")
     assert engine.counters()["spilled_bytes"] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +27,9 @@ RISKY = {
 }
 
 
-def warned_settings(lab: Any, name: str, golden: Path, settings: dict[str, str]) -> set[str]:
+def warned_settings(lab: Any, name: str, settings: dict[str, str]) -> set[str]:
     """Names of the settings that a server of the engine tells on restored data."""
-    engine = lab.started(name, golden, settings)
+    engine = lab.started(name, settings)
     found = engine.lost_without_power()
     assert set(engine.effective_config()) >= set(engine.durability_settings)
     engine.kill()
@@ -39,12 +38,9 @@ def warned_settings(lab: Any, name: str, golden: Path, settings: dict[str, str])
 
 
 @pytest.mark.parametrize("name", RISKY)
-def test_defaults_keep_acknowledged_commits_and_risks_are_reported(
-    lab: Any, empty_engines: Any, name: str
-) -> None:
-    golden = empty_engines.data(name)
-    assert warned_settings(lab, name, golden, {}) == set()
-    assert warned_settings(lab, name, golden, RISKY[name]) == set(RISKY[name]) - {"log_bin"}
+def test_defaults_keep_acknowledged_commits_and_risks_are_reported(lab: Any, name: str) -> None:
+    assert warned_settings(lab, name, {}) == set()
+    assert warned_settings(lab, name, RISKY[name]) == set(RISKY[name]) - {"log_bin"}
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,7 @@ def engines(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return open_path / "engines"
 
 
-def test_it_loads_tpch_and_answers_like_duckdb(
-    engines: Path, lab: Any, tpch_csv: Any, tpch_parquet: Any
-) -> None:
+def test_it_loads_tpch_and_answers_like_duckdb(engines, lab, tpch_csv, tpch_parquet):
     answers: dict[str, list[Any]] = {}
     for name, source in (("sqlite", tpch_csv), ("duckdb", tpch_parquet)):
         engine = lab.engine(name)

@@ -37,8 +37,8 @@ def execute(engine: Any, *statements: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module", params=("postgres", "mysql"))
-def server(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
-    engine = module_lab.started(request.param, empty_engines.data(request.param))
+def server(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Any]:
+    engine = module_lab.started(request.param)
     execute(engine, *(OF_OWNER if engine.name == "mysql" else ("create database another",)))
     yield engine
     engine.kill()
@@ -79,9 +79,7 @@ def test_the_server_is_recorded_without_the_password(server: Any, dsn: str) -> N
     assert factory.supported_parts(ENV) == frozenset()
 
 
-def test_data_are_loaded_once_and_found_by_their_mark(
-    external: Any, server: Any, lab: Any, tpch_csv: Any
-) -> None:
+def test_data_are_loaded_once_and_found_by_their_mark(external, server, lab, tpch_csv):
     assert (external.kind, server.kind) == ("external", "managed")
     assert external.prepared(KEY) is None
     external.prepare(KEY)
@@ -109,9 +107,7 @@ def test_incomplete_data_are_replaced(external: Any) -> None:
 
 
 @pytest.mark.parametrize("mark", [None, "no json", '{"made_by": "me"}'])
-def test_a_schema_that_the_harness_did_not_make_is_refused(
-    external: Any, server: Any, mark: str | None
-) -> None:
+def test_a_schema_that_the_harness_did_not_make_is_refused(external, server, mark):
     table = f"{SCHEMA}.tierbench_mark"
     comments = [f"create table {table} (mark text)", f"insert into {table} values ('{mark}')"]
     if server.name == "postgres":
@@ -133,9 +129,7 @@ def test_a_schema_that_the_harness_did_not_make_is_refused(
         ("procedure", "create procedure mine() select 1"),
     ],
 )
-def test_objects_of_its_owner_in_our_schema_are_not_dropped(
-    external: Any, kind: str, statement: str
-) -> None:
+def test_objects_of_its_owner_in_our_schema_are_not_dropped(external, kind, statement):
     if ("public" in statement) > (external.name == "postgres"):
         return  # other servers have no schema of that name
     if (kind == "procedure") > (external.name == "mysql"):
@@ -150,9 +144,7 @@ def test_objects_of_its_owner_in_our_schema_are_not_dropped(
     external.prepare(KEY)
 
 
-def test_two_harnesses_do_not_use_one_server(
-    external: Any, server: Any, lab: Any, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_harnesses_do_not_use_one_server(external, server, lab, dsn, monkeypatch):
     """In PostgreSQL, an advisory lock is visible in its own database only."""
     holder = f"process {os.getpid()} (user harness, database harness"
     if server.name == "postgres":
@@ -190,9 +182,7 @@ def test_a_server_of_the_other_engine_is_refused(server: Any, dsn: str) -> None:
 
 
 @pytest.mark.only("mysql")
-def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(
-    external: Any, server: Any
-) -> None:
+def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(external, server):
     streams = [[Statement(1, {}, "select no_such", 1)], [Statement(2, {}, "select sleep(3600)", 2)]]
     failures: list[BaseException] = []
 
@@ -227,9 +217,7 @@ def test_a_password_in_a_dsn_is_refused_and_not_shown(name: str, dsn: str) -> No
     assert "secret" not in f"{refused.value}{refused.value.hint}"
 
 
-def test_a_stopped_server_is_not_waited_for(
-    server: Any, external: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_server_is_not_waited_for(server, external, monkeypatch):
     """Its processes are not the run's, so only the answers are limited."""
     execute(external, "select 1")
     connection = external.connect()

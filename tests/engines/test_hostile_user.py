@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab import empty
 from rocksdb_store import loaded
 from watched import watched
 
@@ -121,12 +122,12 @@ def own() -> Iterator[Own]:
 
 
 @pytest.fixture(scope="module")
-def golden(module_lab: Any, empty_engines: Any) -> Callable[[str], Path]:
+def golden(module_lab: Any) -> Callable[[str], Path]:
     stored: list[Path] = []
 
     def of(name: str) -> Path:
         if name != "rocksdb":
-            return Path(empty_engines.data(name))
+            return empty(name)
         if not stored:
             stored.append(loaded(module_lab))
         return stored[0]
@@ -234,9 +235,7 @@ def check(own: Own, before: Any, lab: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_run_harms_nothing_of_roots(
-    lab: Any, own: Own, golden: Callable[[str], Path], name: str
-) -> None:
+def test_a_run_harms_nothing_of_roots(lab, own, golden, name):
     data = golden(name)
     before, names = own.state(), NAMES.get(name, NAMES["innodb"])
     with watched(lab.root, names=names) as third:
@@ -272,9 +271,7 @@ def test_making_a_database_harms_nothing_of_roots(lab: Any, own: Own, name: str)
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql"])
-def test_listening_harms_nothing_of_roots(
-    lab: Any, own: Own, golden: Callable[[str], Path], listening_options: Any, name: str
-) -> None:
+def test_listening_harms_nothing_of_roots(lab, own, golden, listening_options, name):
     before = own.state()
     for number in range(2):
         places, scratch, _ = place(lab)
@@ -287,9 +284,7 @@ def test_listening_harms_nothing_of_roots(
         check(own, before, lab)
 
 
-def test_the_same_run_without_an_attack_succeeds(
-    lab: Any, own: Own, golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_run_without_an_attack_succeeds(lab, own, golden, monkeypatch):
     """Else nothing would have been tried above."""
     monkeypatch.delenv(silence.VARIABLE)
     places, scratch, _ = place(lab)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
 from decimal import Decimal
@@ -21,13 +20,6 @@ from harness.errors import RunFailed
 ENDLESS = (
     "select count(*) from lineitem a, lineitem b, lineitem c where a.l_tax + b.l_tax < c.l_tax"
 )
-
-
-@pytest.fixture
-def connection(innodb: Any) -> Iterator[Any]:
-    connection = innodb.connect()
-    yield connection
-    connection.close()
 
 
 def test_values_have_the_types_of_their_columns(connection: Any) -> None:
@@ -70,9 +62,7 @@ def test_a_row_longer_than_a_packet_arrives_whole(innodb: Any, connection: Any) 
     ]
 
 
-def test_an_error_in_the_middle_of_rows_is_an_error_and_the_connection_goes_on(
-    connection: Any,
-) -> None:
+def test_an_error_in_the_middle_of_rows_is_an_error_and_the_connection_goes_on(connection):
     with pytest.raises(RunFailed, match="out of range"):
         connection.execute("select exp(p_partkey) from part order by p_partkey")
     assert connection.execute("select 1").rows == [(1,)]

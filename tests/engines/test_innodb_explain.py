@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,11 +23,9 @@ def of_relation(plan: ExecutedPlan, table: str) -> list[Operator]:
 
 
 @pytest.mark.parametrize("query", [1, 2, 11, 13, 15, 16, 18, 20, 21, 22])
-def test_a_plan_adds_up_to_its_executions_time(innodb: Any, query: int) -> None:
+def test_a_plan_adds_up_to_its_executions_time(innodb, connection, query):
     sql = query_sql(query, parameters(query, None, 0.01), innodb.sql_folder / "tpch")
-    connection = innodb.connect()
     plan = innodb.explain(connection, sql)
-    connection.close()
     total = sum(plan.time_by_kind_ns().values())
     assert 0.9 * plan.duration_ns <= total <= 1.1 * plan.duration_ns
     assert plan.clock == "wall" and plan.note
@@ -36,20 +33,16 @@ def test_a_plan_adds_up_to_its_executions_time(innodb: Any, query: int) -> None:
     assert 0 < operators <= 1.1 * plan.extra["engine_duration_ns"]
 
 
-def test_scans_name_their_table_and_count_its_rows(innodb: Any, tpch_csv: Any) -> None:
-    connection = innodb.connect()
+def test_scans_name_their_table_and_count_its_rows(innodb, connection, tpch_csv):
     plan = innodb.explain(connection, "select sum(l_quantity) from lineitem where l_tax >= 0")
-    connection.close()
     (scan,) = of_relation(plan, "lineitem")
     assert (scan.kind, scan.rows) == ("scan", tpch_csv.row_counts["lineitem"])
     assert scan.time_ns > 0
 
 
-def test_profiling_leaves_the_connection_as_it_was(innodb: Any) -> None:
-    connection = innodb.connect()
+def test_profiling_leaves_the_connection_as_it_was(innodb, connection):
     innodb.explain(connection, "select count(*) from region")
     assert connection.execute("select count(*) from region").rows == [(5,)]
-    connection.close()
 
 
 def test_a_recorded_tree_of_mysql_in_exclusive_times() -> None:

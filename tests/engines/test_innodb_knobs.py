@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab import empty
 
 from engines._innodb.configuration import _check_redo_size
 from engines._innodb.installation import Flavour, _private, choose
@@ -90,9 +91,9 @@ class Kept:
 
 
 @pytest.fixture(scope="module", params=RELEASES, ids=lambda r: f"{r.engine}-{r.version}")
-def kept(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Kept:
+def kept(request: pytest.FixtureRequest, module_lab: Any) -> Kept:
     release = request.param
-    return Kept(release, module_lab, empty_engines.data(release.engine, release.version))
+    return Kept(release, module_lab, empty(release.engine, {"version": release.version}))
 
 
 def write_threads(engine: Any) -> int:
@@ -196,9 +197,7 @@ def test_the_page_size_is_an_engine_option_since_it_is_the_data_s_format(kept: K
     assert kept.engine({}, {"page_size": 4}).format_options()["innodb_page_size"] == "4096"
 
 
-def test_a_start_lasts_until_the_redo_log_has_its_new_size(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_lasts_until_the_redo_log_has_its_new_size(kept, monkeypatch):
     if (kept.release.engine, kept.release.number) < ("mysql", (8, 0, 30)):
         return  # the size is that of the files, which are made before the server answers
     engine, _ = kept.started({"innodb_redo_log_capacity": "16M"})

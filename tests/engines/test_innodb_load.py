@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +20,6 @@ from harness.progress import SilentProgress
 from harness.workloads.tpch.data import estimate_bytes
 
 REGION = ["r_regionkey", "r_name", "r_comment"]
-
-
-@pytest.fixture
-def connection(innodb: Any) -> Iterator[Any]:
-    connection = innodb.connect()
-    yield connection
-    connection.close()
 
 
 @pytest.fixture
@@ -106,9 +98,7 @@ def test_settings_fit_the_memory_cap_and_the_release() -> None:
     ],
     ids=["too-long", "too-few", "no-number", "too-many", "twice"],
 )
-def test_a_row_that_does_not_fit_is_an_error(
-    elsewhere: Any, lab: Any, by_server: bool, text: str, words: str
-) -> None:
+def test_a_row_that_does_not_fit_is_an_error(elsewhere, lab, by_server, text, words):
     folder = lab.directory("csv")
     folder.chmod(0o755)
     file = folder / "region.1.csv"
@@ -139,9 +129,7 @@ def test_values_arrive_as_they_are_in_the_file(elsewhere: Any, lab: Any) -> None
     connection.close()
 
 
-def test_a_server_of_the_users_is_sent_the_files(
-    innodb: Any, elsewhere: Any, tpch_csv: Any
-) -> None:
+def test_a_server_of_the_users_is_sent_the_files(innodb, elsewhere, tpch_csv):
     loader = Loader(elsewhere, innodb.flavour, threads=2)
     loader.load(innodb.sql_folder / "tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
     ours, theirs = innodb.connect(), elsewhere()
@@ -181,9 +169,7 @@ def _waits_for_a_lock(innodb: Any) -> bool:
     return bool(innodb.connect().execute(waiting).rows)
 
 
-def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(
-    innodb: Any, elsewhere: Any, tmp_path: Path
-) -> None:
+def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(innodb, elsewhere, tmp_path):
     """The server undoes the transaction that has changed less: the file's, up to its row 2."""
     (folder := tmp_path / "sql").mkdir()
     (folder / "10_tables.sql").write_text("create table t (i integer not null);")

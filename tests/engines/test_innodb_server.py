@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +11,11 @@ from typing import Any
 
 import pymysql
 import pytest
+from patience import eventually
 
 from engines._innodb.cluster import Cluster
 from engines._innodb.connection import Login
+from engines._innodb.engine import before_trace
 from engines._innodb.values import same_value
 from engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness import paths, registry
@@ -29,9 +33,9 @@ SPILL = (
 
 
 @pytest.fixture(scope="module", params=FLAVOURS)
-def golden(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> tuple[str, Path]:
+def golden(request: pytest.FixtureRequest, module_lab: Any) -> tuple[str, Path]:
     """The engine's name, and golden data of it with one table of ten rows."""
-    engine = module_lab.started(request.param, empty_engines.data(request.param))
+    engine = module_lab.started(request.param)
     connection = engine.connect()
     connection.execute("create table n (i int primary key) engine = innodb")
     connection.execute("insert into n values (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
@@ -114,9 +118,7 @@ def written_below(folder: Path) -> int:
         ("temporary_tablespaces", "temporary tablespaces"),
     ],
 )
-def test_a_part_that_is_elsewhere_is_noticed(
-    running: Any, part: str, name: str, tmp_path: Path
-) -> None:
+def test_a_part_that_is_elsewhere_is_noticed(running, part, name, tmp_path):
     (process,) = running.processes()
     cluster: Cluster = running._cluster
     verify_locations(process.pid, cluster, (running._context.scratch,))
@@ -185,9 +187,7 @@ def test_a_setting_that_does_not_hold_is_noticed(running: Any) -> None:
         verify_variables(process.pid, elsewhere, running._cluster, {})
 
 
-def test_a_pool_that_would_be_another_size_fails_the_start(
-    lab: Any, golden: tuple[str, Path]
-) -> None:
+def test_a_pool_that_would_be_another_size_fails_the_start(lab, golden):
     """MySQL rounds it up to whole chunks of 128 MiB, and only says so in a note."""
     name, folder = golden
     engine = lab.engine(name, {"innodb_buffer_pool_size": "130M"})
@@ -264,3 +264,28 @@ def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:
     installation = choose("mysql", {}, paths.engines_prefix())
     moved = _with_libraries(replace(installation, build="mysqld 9"), ("libc6 2.44-1",))
     assert moved.build == "mysqld 9 with libc6 2.44-1"
+
+
+# Its end --------------------------------------------------------------------------
+
+
+def test_the_errors_before_the_stack_trace_are_shown(lab: Any) -> None:
+    """The server's own handler writes the trace; the error before it is one that we put there."""
+    engine = lab.started("mysql")
+    with engine.log.open("a") as log:
+        log.write("2026-01-01T00:00:00.0Z 0 [ERROR] [InnoDB] No space left on device\n")
+    os.kill(engine.processes()[0].pid, signal.SIGABRT)
+    assert eventually(lambda: not engine.running)
+    with pytest.raises(RunFailed) as failed:
+        engine.stop()
+    assert "No space left on device" in str(failed.value)
+    assert "got signal 6" in str(failed.value)
+    for advice in ("stack", "0x", "http"):
+        assert advice in engine.log.read_text()
+        assert advice not in str(failed.value).replace("before the stack trace", "")
+
+
+def test_a_log_without_a_trace_is_shown_by_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("[ERROR] unknown variable\n[ERROR] Aborting\n")
+    assert before_trace(log, None) is None

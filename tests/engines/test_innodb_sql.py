@@ -17,20 +17,17 @@ from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.statements import query_sql
 
 SCALE = 0.01
-#: Within which an idle server has done all that was left to do; never a measurement.
 
 
-def test_all_answers_are_the_reference_ones(innodb: Any) -> None:
+def test_all_answers_are_the_reference_ones(innodb, connection):
     shipped = resources.files("harness.workloads.tpch") / "answers" / f"sf{SCALE}.json"
     references = json.loads(shipped.read_text())["answers"]
-    connection = innodb.connect()
     for query in QUERIES:
         sql = query_sql(query, parameters(query, None, SCALE), innodb.sql_folder / "tpch")
         rows = connection.execute(sql, timeout_s=300).rows
         reference = Answer.from_json(references[str(query)])
         agreement = compare(SHAPES[query], reference, rows, sum_tolerance(SCALE))
         assert agreement.agrees, f"Q{query}: {agreement.detail}"
-    connection.close()
 
 
 def test_the_configuration_has_what_was_set_and_no_secret(innodb: Any) -> None:
@@ -52,12 +49,10 @@ def test_reading_counters_adds_nothing_to_them(innodb: Any) -> None:
     assert first["innodb_data_read_bytes"] > 0
 
 
-def test_a_sort_that_does_not_fit_is_counted(innodb: Any) -> None:
+def test_a_sort_that_does_not_fit_is_counted(innodb, connection):
     before = innodb.counters()
-    connection = innodb.connect()
     connection.execute("set session sort_buffer_size = 65536")
     connection.execute("select l_comment from lineitem order by l_comment, l_tax limit 50000, 1")
-    connection.close()
     after = innodb.counters()
     assert after["server_sort_merge_passes_count"] > before["server_sort_merge_passes_count"]
     if innodb.flavour == "mysql":
@@ -67,14 +62,12 @@ def test_a_sort_that_does_not_fit_is_counted(innodb: Any) -> None:
         assert "spilled_bytes" not in after
 
 
-def test_log_bytes_are_counted(innodb: Any) -> None:
-    connection = innodb.connect()
+def test_log_bytes_are_counted(innodb, connection):
     connection.execute("create table logged (t longtext)")
     before = innodb.counters()["innodb_log_written_bytes"]
     connection.execute("insert into logged values (repeat('x', 1000000))")
     grown = innodb.counters()["innodb_log_written_bytes"] - before
     connection.execute("drop table logged")
-    connection.close()
     assert 1_000_000 <= grown < 3_000_000
 
 

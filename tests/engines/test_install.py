@@ -104,18 +104,14 @@ def test_what_is_kept_is_unpacked_for_every_user(versions: Path, tmp_path: Path)
     ],
     ids=["checksum", "download", "program", "library"],
 )
-def test_a_build_that_fails_leaves_nothing(
-    versions: Path, tmp_path: Path, old: str, new: str, words: str
-) -> None:
+def test_a_build_that_fails_leaves_nothing(versions, tmp_path, old, new, words):
     versions.write_text(re.sub(old, new, versions.read_text()))
     with pytest.raises(RunFailed, match=words):
         install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
 
 
-def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(
-    versions: Path, tmp_path: Path
-) -> None:
+def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(versions, tmp_path):
     prefix = tmp_path / "engines"
     left, busy = prefix / ".tiny-9.9.abc", prefix / ".tiny-9.9.def"
     for folder in (left, busy):
@@ -200,9 +196,7 @@ def test_a_prefix_that_another_user_can_write_is_refused(versions: Path, tmp_pat
         ("installed.json", lambda file: file.write_bytes(b"")),
     ],
 )
-def test_a_damaged_installation_is_made_again(
-    versions: Path, tmp_path: Path, name: str, damage: Callable[[Path], object]
-) -> None:
+def test_a_damaged_installation_is_made_again(versions, tmp_path, name, damage):
     prefix, said = tmp_path / "engines", Said()
     folder = install.install("tiny", prefix, said, versions)
     whole = (folder / name).read_bytes()
@@ -214,9 +208,7 @@ def test_a_damaged_installation_is_made_again(
     assert [path.name for path in prefix.iterdir()] == [folder.name]
 
 
-def test_files_are_on_the_device_before_the_tree_has_its_name(
-    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_on_the_device_before_the_tree_has_its_name(versions, tmp_path, monkeypatch):
     done: list[str] = []
     sync, rename = os.fsync, Path.rename
 
@@ -302,9 +294,7 @@ SERVER = {"sbin/tinyd": "#!/bin/sh\necho tiny\n", "etc/tiny.conf": "not wanted"}
 LIBRARY = {"usr/lib/tiny/libtiny.so": "a library"}
 
 
-def test_packages_are_unpacked_together_and_not_installed(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_packages_are_unpacked_together_and_not_installed(repository, tmp_path):
     pins = {
         "tinyd": ("1.0", repository.add("tinyd", "1.0", SERVER)),
         "libtiny": ("2.0", repository.add("libtiny", "2.0", LIBRARY)),
@@ -320,9 +310,7 @@ def test_packages_are_unpacked_together_and_not_installed(
     assert Path("/var/lib/dpkg/status").read_bytes() == before
 
 
-def test_a_library_that_moved_on_is_taken_and_recorded(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_a_library_that_moved_on_is_taken_and_recorded(repository, tmp_path):
     pins = {
         "tinyd": ("1.0", repository.add("tinyd", "1.0", SERVER)),
         "libtiny": ("2.0", "0" * 64),
@@ -333,9 +321,7 @@ def test_a_library_that_moved_on_is_taken_and_recorded(
     assert install.installed("tiny", tmp_path / "engines")[0].moved_on == ("libtiny 2.1",)
 
 
-def test_another_package_under_a_pinned_version_is_refused(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_another_package_under_a_pinned_version_is_refused(repository, tmp_path):
     repository.add("tinyd", "1.0", SERVER)
     versions = deb_versions(tmp_path, deb_build("1.0", {"tinyd": ("1.0", "0" * 64)}))
     with pytest.raises(RunFailed, match=r"install tinyd: .*SHA-256 .* pinned is 0000"):
@@ -343,9 +329,7 @@ def test_another_package_under_a_pinned_version_is_refused(
     assert list((tmp_path / "engines").iterdir()) == []
 
 
-def test_where_a_server_moved_on_the_next_build_is_taken(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_where_a_server_moved_on_the_next_build_is_taken(repository, tmp_path):
     digest = repository.add("tinyd", "1.1", SERVER)
     versions = deb_versions(
         tmp_path,
@@ -402,9 +386,7 @@ def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_what_lies_below_a_folder_of_an_archive_becomes_the_tree(
-    maven: Path, tmp_path: Path
-) -> None:
+def test_what_lies_below_a_folder_of_an_archive_becomes_the_tree(maven, tmp_path):
     folder = install.install("tiny", tmp_path / "engines", SilentProgress(), maven)
     assert (folder / "bin/tinyd").stat().st_mode & 0o777 == 0o755
     assert (folder / "share/errors").stat().st_mode & 0o777 == 0o644
@@ -431,9 +413,7 @@ def java_server(maven: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_jars_stay_whole_and_classes_of_our_own_go_before_them(
-    java_server: Path, tmp_path: Path
-) -> None:
+def test_jars_stay_whole_and_classes_of_our_own_go_before_them(java_server, tmp_path):
     folder = install.install("tiny", tmp_path / "engines", SilentProgress(), java_server)
     assert (folder / "lib/tiny-3.0.jar").stat().st_mode & 0o777 == 0o644
     assert (folder / "classes/tiny/Main.class").is_file()

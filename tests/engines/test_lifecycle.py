@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import strict_umask
+from lab import empty, strict_umask
 from patience import eventually
 
 from harness.errors import RunFailed
@@ -76,9 +76,9 @@ def strict() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", params=(*SERVERS, "duckdb"))
-def stored(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Stored:
+def stored(request: pytest.FixtureRequest, module_lab: Any) -> Stored:
     name = request.param
-    engine = Stored(name, empty_engines.data(name)).started(module_lab)
+    engine = Stored(name, empty(name)).started(module_lab)
     with closing(engine.connect()) as connection:
         for statement in TABLES.get(name, TABLE):
             connection.execute(statement)

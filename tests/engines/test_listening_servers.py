@@ -15,7 +15,9 @@ from typing import Any
 import psycopg
 import pymysql
 import pytest
+from lab import empty
 from native_client import operation
+from open_files import LOOPBACK, listening
 
 from engines._innodb.external import dsn_of
 from harness import paths, registry
@@ -117,21 +119,14 @@ def _engine(
 
 
 @pytest.fixture(scope="module", params=("postgres", "mysql"))
-def server(
-    request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any, listening_options: Any
-) -> Iterator[Any]:
-    yield from _started(request.param, module_lab, empty_engines, listening_options)
+def server(request, module_lab, listening_options):
+    yield from _started(request.param, module_lab, listening_options)
 
 
-@pytest.fixture(scope="module")
-def postgres(module_lab: Any, empty_engines: Any, listening_options: Any) -> Iterator[Any]:
-    yield from _started("postgres", module_lab, empty_engines, listening_options)
-
-
-def _started(name: str, lab: Any, empty: Any, listening_options: Any) -> Iterator[Any]:
+def _started(name: str, lab: Any, listening_options: Any) -> Iterator[Any]:
     options = listening_options[name]
     engine = _engine(lab, name, **options)
-    engine.restore(empty.data(name, **options), lab.places())
+    engine.restore(empty(name, options), lab.places())
     engine.start()
     yield Listening(name, engine, lab)
     engine.kill()
@@ -160,32 +155,13 @@ def _forwarded(address: str, to: tuple[str, int]) -> Iterator[int]:
 
 
 def _ports(engine: Any) -> set[tuple[str, int]]:
-    """What the engine's processes listen on, by the kernel's word."""
-    mine: set[str] = set()
-    for process in engine.processes():
-        with suppress(FileNotFoundError):  # a worker of a moment that has ended
-            for link in Path(f"/proc/{process.pid}/fd").iterdir():
-                with suppress(FileNotFoundError):  # closed meanwhile
-                    mine.add(str(link.readlink()))
-    assert mine, "no process of the engine is there"
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and f"socket:[{words[9]}]" in mine:
-                address, port = words[1].split(":")
-                found.add((address, int(port, 16)))
-    return found
+    return listening(*(process.pid for process in engine.processes()))
 
 
-def test_every_statement_of_the_client_is_encrypted(server: Listening) -> None:
-    result = server.ask()
-    assert operation(result, "stock_level").count > 0
-
-
-def test_on_that_address_alone(server: Listening) -> None:
-    loopback = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}"
-    assert _ports(server.engine) == {(loopback, server.connection["port"])}
+def test_every_statement_of_the_client_is_encrypted_on_that_address_alone(server: Listening):
+    assert operation(server.ask(), "stock_level").count > 0
+    ((address, port),) = _ports(server.engine)
+    assert address in LOOPBACK and port == server.connection["port"]
 
 
 def test_without_encryption_no_client_connects(server: Listening) -> None:
@@ -338,12 +314,10 @@ def test_no_other_database_is_reached_from_elsewhere(server: Listening) -> None:
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql"])
-def test_no_other_host_may_connect(
-    lab: Any, empty_engines: Any, listening_options: Any, name: str
-) -> None:
+def test_no_other_host_may_connect(lab: Any, listening_options: Any, name: str) -> None:
     options = listening_options[name]
     engine = _engine(lab, name, client="192.0.2.1", **options)  # RFC 5737: of no host
-    engine.restore(empty_engines.data(name, **options), lab.places())
+    engine.restore(empty(name, options), lab.places())
     engine.start()
     try:
         with pytest.raises(
@@ -355,27 +329,18 @@ def test_no_other_host_may_connect(
         engine.kill()
 
 
+@pytest.mark.parametrize("loading", [False, True], ids=["by default", "in a load"])
 @pytest.mark.parametrize("name", ["postgres", "mysql"])
-def test_a_load_listens_nowhere(lab: Any, name: str, listening_options: Any) -> None:
-    engine = _engine(lab, name, **listening_options[name])
-    try:
-        engine.initialise(lab.places())
-        engine.start()
-        assert engine.from_elsewhere() is None
-        assert _ports(engine) == set()
-    finally:
-        engine.kill()
-
-
-@pytest.mark.parametrize("name", ["postgres", "mysql"])
-def test_by_default_no_server_listens(lab: Any, empty_engines: Any, name: str) -> None:
-    engine = _engine(lab, name, listen=None)
-    engine.restore(empty_engines.data(name), lab.places())
+def test_no_server_listens(lab: Any, name: str, listening_options: Any, loading: bool) -> None:
+    options = listening_options[name] if loading else {}
+    engine = _engine(lab, name, listen=ADDRESS if loading else None, **options)
+    engine.restore(empty(name, options), lab.places())
+    engine._loading = loading
     engine.start()
     try:
         assert engine.takes_remote_clients and engine.from_elsewhere() is None
         assert _ports(engine) == set()
-        assert not (engine._context.scratch / "tls").exists()
+        assert loading or not (engine._context.scratch / "tls").exists()
     finally:
         engine.kill()
 

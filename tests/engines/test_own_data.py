@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from lab import empty
 
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -38,7 +39,7 @@ def loaded(lab: Any, name: str, folder: Path) -> Iterator[Any]:
     source.mkdir(mode=0o755)
     data.check_loadable(read, engine)
     data.generate(folder, read.data_digest, engine, source, SilentProgress())
-    engine.initialise(lab.places())
+    engine.restore(empty(name), lab.places())
     engine.start()
     try:
         data.load(source, engine, SilentProgress())

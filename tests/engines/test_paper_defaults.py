@@ -11,7 +11,6 @@ import csv
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,16 +33,8 @@ def defaults(engine: str) -> Iterator[tuple[str, str]]:
     [("postgres", "15"), ("postgres", "17"), ("postgres", "18"), ("mysql", "8.0.15"),
      ("mysql", "9.7.4")],
 )  # fmt: skip
-def test_a_server_has_the_defaults_of_the_paper_s_release(
-    lab: Any, engine: str, version: str
-) -> None:
-    server = lab.engine(engine, settings_for("paper", engine, HOST), {"version": version})
-    server.initialise(lab.places())
-    server.stop()
-    dataset = lab.directory("dataset")
-    server.snapshot(dataset)
-    server.restore(dataset, lab.places())  # the settings of a load are others
-    server.start()
+def test_a_server_has_the_defaults_of_the_paper_s_release(lab, engine, version):
+    server = lab.started(engine, settings_for("paper", engine, HOST), {"version": version})
     try:
         with closing(server.connect()) as connection:
             rows = connection.execute(SHOW[engine]).rows

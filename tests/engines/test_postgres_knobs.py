@@ -4,10 +4,11 @@ release: refused beforehand where it cannot take them, and seen to hold in the r
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
 import pytest
+from lab import Lab
 
 from engines.postgres.installation import choose
 from harness.errors import RunFailed, UsageError
@@ -23,65 +24,37 @@ STARTS = (
 SAME = {"on": "pglz"}
 
 
-class Kept:
-    """Golden data of one release, and servers on copies of them."""
-
-    def __init__(self, version: str, lab: Any, golden: Path) -> None:
-        self._version, self._lab, self.golden = version, lab, golden
-
-    def engine(self, settings: dict[str, str], options: dict[str, Any] | None = None) -> Any:
-        given = {"version": self._version} | (options or {})
-        return self._lab.engine("postgres", settings, given)
-
-    def restored(self, settings: dict[str, str], golden: Path | None = None) -> Any:
-        engine = self.engine(settings)
-        engine.restore(golden or self.golden, self._lab.places())
-        return engine
-
-    def directory(self, name: str) -> Path:
-        folder: Path = self._lab.directory(name)
-        return folder
-
-
 @pytest.fixture(scope="module", params=RELEASES)
-def kept(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Kept:
-    return Kept(request.param, module_lab, empty_engines.data("postgres", request.param))
+def release(request: pytest.FixtureRequest) -> dict[str, str]:
+    return {"version": request.param}
 
 
-def test_every_value_that_a_release_takes_holds(kept: Kept) -> None:
+def test_every_value_that_a_release_takes_holds(lab: Lab, release: dict[str, str]) -> None:
     for settings in STARTS:
-        engine = kept.restored(settings)
-        engine.start()
+        engine = lab.started("postgres", settings, release)
         config = engine.effective_config()
         for name, value in settings.items():
             assert config[name] == SAME.get(value, value), name
         engine.kill()
 
 
-def test_a_setting_that_a_dataset_overrides_fails_the_start(kept: Kept) -> None:
+def test_a_setting_that_a_dataset_overrides_fails_the_start(lab, release):
     """ALTER DATABASE … SET goes with the data, and the configuration file would say otherwise."""
-    engine = kept.restored({})
-    engine.start()
-    connection = engine.connect()
-    connection.execute("alter database harness set synchronous_commit = off")
-    connection.close()
+    engine = lab.started("postgres", {}, release)
+    with closing(engine.connect()) as connection:
+        connection.execute("alter database harness set synchronous_commit = off")
     engine.stop()
-    golden = kept.directory("overriding")
-    engine.snapshot(golden)
-    engine = kept.restored({"synchronous_commit": "on"}, golden)
+    engine.snapshot(golden := lab.directory("overriding"))
+    engine = lab.engine("postgres", {"synchronous_commit": "on"}, release)
+    engine.restore(golden, lab.places())
     with pytest.raises(RunFailed, match=r"synchronous_commit=on: the server has off, set for a"):
         engine.start()
     assert engine.processes() == []
-    untouched = kept.restored({"full_page_writes": "on"}, golden)
+    untouched = lab.engine("postgres", {"full_page_writes": "on", "wal_buffers": "-1"}, release)
+    untouched.restore(golden, lab.places())
     untouched.start()
+    assert untouched.effective_config()["wal_buffers"] != "-1"  # a size left to the server
     untouched.kill()
-
-
-def test_a_size_left_to_the_server_is_its_own(kept: Kept) -> None:
-    engine = kept.restored({"wal_buffers": "-1"})
-    engine.start()
-    assert engine.effective_config()["wal_buffers"] != "-1"
-    engine.kill()
 
 
 @pytest.mark.parametrize("version", ["18", "15"])

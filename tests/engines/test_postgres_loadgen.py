@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,9 @@ from harness.progress import SilentProgress
 
 
 @pytest.fixture(scope="module")
-def native(module_lab: Any, empty_cluster: Path) -> Iterator[Native]:
+def native(module_lab: Any) -> Iterator[Native]:
     """One warehouse, loaded by the client."""
-    native = loaded(module_lab, empty_cluster, "postgres", {"max_connections": "60"})
+    native = loaded(module_lab, "postgres", {"max_connections": "60"})
     yield native
     native.engine.kill()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from open_files import opened
 
 from engines.postgres import counters
 from harness.engine import QueryTimeout
@@ -24,28 +24,21 @@ SPILL = "select count(*) from (select md5(i::text) from generate_series(1, 20000
 
 
 @pytest.fixture
-def started(lab: Any, empty_cluster: Path) -> Any:
-    engine = lab.started("postgres", empty_cluster, {"work_mem": "64kB"})
+def started(lab: Any) -> Any:
+    engine = lab.started("postgres", {"work_mem": "64kB"})
     return engine
 
 
 @pytest.fixture(scope="module")
-def running(module_lab: Any, empty_cluster: Path) -> Iterator[Any]:
+def running(module_lab: Any) -> Iterator[Any]:
     """One server for the tests that do it no harm."""
-    engine = module_lab.started("postgres", empty_cluster, {"work_mem": "64kB"})
+    engine = module_lab.started("postgres", {"work_mem": "64kB"})
     yield engine
     engine.stop()
 
 
-def open_files(engine: Any) -> set[str]:
-    """Every file that a process of the engine has open."""
-    found = set()
-    for process in engine.processes():
-        with suppress(OSError):  # an autovacuum worker comes and goes
-            for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
-                with suppress(OSError):
-                    found.add(str(descriptor.readlink()))
-    return found
+def open_files(engine: Any) -> set[Path]:
+    return opened(*(process.pid for process in engine.processes()))
 
 
 @pytest.mark.parametrize("release", ["machine", "18.4"])
@@ -71,9 +64,9 @@ def test_every_part_lies_where_it_was_placed(lab: Any, release: str) -> None:
     assert (data / index).resolve().is_relative_to(places["index"])
     assert list(places["temp"].rglob("pgsql_tmp")), "the sort spilled somewhere else"
     assert not list(places["data"].rglob("pgsql_tmp"))
-    segments = [f for f in open_files(engine) if f.startswith(str(places["wal"]))]
+    segments = [f for f in open_files(engine) if f.is_relative_to(places["wal"])]
     assert segments, "no process has a WAL segment open in the WAL's place"
-    assert not any(f.startswith(str(data / "pg_wal")) for f in open_files(engine))
+    assert not any(f.is_relative_to(data / "pg_wal") for f in open_files(engine))
     engine.stop()
 
 
@@ -122,8 +115,8 @@ def test_settings_counters_and_secrets(running: Any) -> None:
     assert not any("password" in name for name in config)
 
 
-def test_reading_the_counters_is_not_counted(lab: Any, empty_cluster: Path) -> None:
-    engine = lab.started("postgres", empty_cluster, {"autovacuum": "off"})
+def test_reading_the_counters_is_not_counted(lab: Any) -> None:
+    engine = lab.started("postgres", {"autovacuum": "off"})
     connection = engine.connect()
     monitors = [ProcessMonitor(MonitorContext(engine.processes))]
     session = Session(engine, SilentProgress(), None, drop_caches=False, monitors=monitors)

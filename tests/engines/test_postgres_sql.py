@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from harness.progress import SilentProgress
 
 
 @pytest.fixture(scope="module")
-def loaded(module_lab: Any, tpch_csv: Any, empty_cluster: Path) -> Iterator[Any]:
-    engine = module_lab.started("postgres", empty_cluster, {"min_parallel_table_scan_size": "0"})
+def loaded(module_lab: Any, tpch_csv: Any) -> Iterator[Any]:
+    engine = module_lab.started("postgres", {"min_parallel_table_scan_size": "0"})
     engine.bulk_load(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
     yield engine
     engine.kill()
@@ -46,9 +45,7 @@ def test_no_setting_of_the_load_outlives_it(loaded: Any) -> None:
     assert "autovacuum" not in config  # at its default, on
 
 
-def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(
-    lab: Any, tpch_csv: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(lab, tpch_csv, monkeypatch):
     started: list[dict[str, str]] = []
     start = ManagedPostgres._start
 
@@ -89,11 +86,11 @@ def test_profiles_that_store_other_statistics_have_other_datasets(lab: Any) -> N
     assert stored[0] == stored[1] == stored[2] != stored[3]
 
 
-def test_a_bad_row_names_table_and_line(lab: Any, tpch_csv: Any, empty_cluster: Path) -> None:
+def test_a_bad_row_names_table_and_line(lab: Any, tpch_csv: Any) -> None:
     bad = lab.directory("bad") / "nation.csv"
     bad.write_text("n_nationkey,n_name,n_regionkey,n_comment\n0,ALGERIA,zero,x\n")
     bad.parent.chmod(0o755)
-    engine = lab.started("postgres", empty_cluster)
+    engine = lab.started("postgres")
     with pytest.raises(RunFailed, match="load table nation: invalid input syntax") as caught:
         engine.bulk_load(
             engine.sql("tpch"), tpch_csv.files | {"nation": [bad]}, {}, SilentProgress()

@@ -18,8 +18,8 @@ from harness.monitors.waits import WaitMonitor
 
 
 @pytest.fixture(scope="module")
-def server(module_lab: Any, empty_cluster: Path) -> Iterator[Any]:
-    engine = module_lab.started("postgres", empty_cluster)
+def server(module_lab: Any) -> Iterator[Any]:
+    engine = module_lab.started("postgres")
     engine.connect().raw.execute("create table t as select 1 as n")
     yield engine
     engine.kill()
@@ -66,11 +66,8 @@ def test_the_checkpointer_is_at_work_in_a_checkpoint(server: Any) -> None:
         thread.join()
 
 
-def test_asynchronous_reads_of_release_18_are_data_reads_of_the_foreground(
-    lab: Any, empty_engines: Any
-) -> None:
-    golden, release = empty_engines.data("postgres", "18"), {"version": "18"}
-    server = lab.started("postgres", golden, {"io_method": "worker"}, release)
+def test_asynchronous_reads_of_release_18_are_data_reads_of_the_foreground(lab: Any) -> None:
+    server = lab.started("postgres", {"io_method": "worker"}, {"version": "18"})
     rows = server._query("select type, name from pg_wait_events")
     reads = {"IO:AioIoCompletion", "IO:AioIoUringExecution", "LWLock:AioUringCompletion"}
     assert reads <= {f"{kind}:{name}" for kind, name in rows}
@@ -86,9 +83,7 @@ def test_asynchronous_reads_of_release_18_are_data_reads_of_the_foreground(
     server.stop()
 
 
-def test_background_processes_have_the_titles_by_which_the_io_trace_knows_them(
-    server: Any,
-) -> None:
+def test_background_processes_have_the_titles_by_which_the_io_trace_knows_them(server):
     known = tuple(server.background_threads)
 
     def background() -> set[str]:

@@ -70,9 +70,7 @@ SERVERS = ("postgres", "mysql", "voltdb")
     ("name", "settings", "words"),
     [(name, settings, words) for name, rows in REFUSED.items() for settings, words in rows],
 )
-def test_a_setting_that_the_engine_does_not_accept(
-    module_lab: Any, name: str, settings: dict[str, str], words: str
-) -> None:
+def test_a_setting_that_the_engine_does_not_accept(module_lab, name, settings, words):
     with pytest.raises(UsageError) as caught:
         module_lab.engine(name, settings)
     assert words in f"{caught.value} {caught.value.hint}" and caught.value.hint

@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from open_files import opened
 from rocksdb_store import RECORDS, Store, loaded
 
 from engines.rocksdb import options
@@ -23,9 +25,12 @@ from harness.errors import RunFailed, UsageError
 from harness.experiment.tuning import settings_for
 from harness.registry import engine as factory_of
 from harness.supervise.process import alive
+from harness.workloads.ycsb.params import PROPORTIONS
 
 RECORDINGS = Path(__file__).parent / "recordings"
 TABLE_FACTORY = "block_based_table_factory"
+ROW_CACHE = 16 << 20
+NOTHING: dict[str, Any] = dict.fromkeys(PROPORTIONS, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +47,6 @@ def elsewhere() -> Iterator[Path]:
         yield path
 
 
-def open_files(engine: Any) -> list[Path]:
-    (process,) = engine.processes()
-    found = []
-    for entry in Path(f"/proc/{process.pid}/fd").iterdir():
-        try:
-            found.append(entry.readlink())
-        except OSError:
-            continue
-    return found
-
-
 def test_data_and_log_lie_where_they_were_placed(lab: Any, golden: Path, elsewhere: Path) -> None:
     wal = elsewhere / "wal"
     wal.mkdir(mode=0o777)
@@ -60,7 +54,7 @@ def test_data_and_log_lie_where_they_were_placed(lab: Any, golden: Path, elsewhe
     places = lab.places(wal=wal)
     store = Store.of(lab).restored(golden, places)
     seen: list[Path] = []
-    store.run(measuring=lambda: seen.extend(open_files(store.engine)))
+    store.run(measuring=lambda: seen.extend(opened(store.engine.processes()[0].pid)))
     logs = {path.parent for path in seen if re.fullmatch(r"\d{6}\.log", path.name)}
     tables = {path.parent for path in seen if path.suffix == ".sst"}
     assert logs == {places["wal"] / "rocksdb"}
@@ -113,17 +107,21 @@ def test_options_are_those_that_rocksdb_then_writes(lab: Any, golden: Path) -> N
 
 @pytest.mark.parametrize(
     ("asked", "size"),
-    [("64M", 64 << 20), ("1g", 1 << 30), ("67108864", 64 << 20), ("0", 0)],
+    [("64M", 64 << 20), ("1g", 1 << 30), ("65536K", 64 << 20), ("67108864", 64 << 20), ("0", 0)],
 )
-def test_the_block_cache_is_read_back(lab: Any, golden: Path, asked: str, size: int) -> None:
-    store = Store.of(lab, {"block_cache": asked}).restored(golden, lab.places())
-    assert store.engine.effective_config()["block_cache"] == str(size)
-    assert f"block_cache={size};" in store.connection["options"][TABLE_FACTORY]
+def test_sizes_of_caches_are_read_back(lab, golden, asked, size):
+    caches = {"block_cache": asked, "row_cache": asked}
+    store = Store.of(lab, caches).restored(golden, lab.places())
+    config, connection = store.engine.effective_config(), store.connection
+    assert {name: config[name] for name in caches} == dict.fromkeys(caches, str(size))
+    assert f"block_cache={size};" in connection["options"][TABLE_FACTORY]
+    assert connection["row_cache_bytes"] == size
+    assert "row_cache" not in connection["options"] | connection["db_options"]
+    properties = store.engine.ycsb_properties(connection, {"update": "blind"})
+    assert properties["rocksdb.row_cache_bytes"] == str(size)
 
 
-def test_a_block_cache_of_another_size_is_refused(
-    lab: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_cache_of_another_size_is_refused(lab, monkeypatch):
     """Planted: a library that takes half of it."""
     monkeypatch.setattr(options, "ask", lambda library, *asked: replace(
         ask(library, *asked), block_cache_bytes=8 << 20
@@ -132,9 +130,7 @@ def test_a_block_cache_of_another_size_is_refused(
         lab.engine("rocksdb", {"block_cache": "16M"})
 
 
-def test_a_run_without_an_options_file_is_not_taken_for_one_that_was_checked(
-    lab: Any, golden: Path
-) -> None:
+def test_a_run_without_an_options_file_is_not_taken_for_one_that_was_checked(lab, golden):
     store = Store.of(lab).restored(golden, lab.places())
     store.run(duration_ns=100_000_000)
     for path in store.engine.files():
@@ -161,9 +157,7 @@ def settings_of(path: Path) -> FileSettings:
     return factory.settings_of_file({"options_file": str(path)}, paths.engines_prefix())
 
 
-def test_options_come_from_a_file_as_rocksdb_writes_it(
-    lab: Any, golden: Path, tmp_path: Path
-) -> None:
+def test_options_come_from_a_file_as_rocksdb_writes_it(lab, golden, tmp_path):
     levels = "kNoCompression:kNoCompression:kLZ4Compression"
     first = Store.of(lab, {"write_buffer_size": "5242880", "compression_per_level": levels})
     places = lab.places()
@@ -301,3 +295,66 @@ def test_a_full_disk_fails_the_run_with_its_reason(lab: Any, golden: Path) -> No
             store.run(duration_ns=60_000_000_000)
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+def test_a_flush_of_a_run_is_found_in_its_log(lab, golden):
+    store = Store.of(lab, {"write_buffer_size": "65536"}).restored(golden, lab.places())
+    before = time.monotonic_ns()
+    store.run(operations=20_000, **NOTHING | {"updateproportion": 1.0})
+    after = time.monotonic_ns()
+    found = store.engine.background_tasks()
+    assert found["flush"]
+    times = [at for spans in found.values() for span in spans for at in span]
+    assert all(before < at < after for at in times)
+
+
+# The cache of whole records ---------------------------------------------------------
+
+
+def counted(lab: Any, golden: Path, **settings: str) -> tuple[Store, dict[str, float]]:
+    """A store, and RocksDB's counters behind a run of reads alone; they begin with the client."""
+    store = Store.of(lab, settings).restored(golden, lab.places())
+    counters = store.run(operations=10 * RECORDS, **NOTHING | {"readproportion": 1.0}).engine.end
+    return store, {name: value for name, value in counters.items() if name.endswith("_count")}
+
+
+def test_a_run_with_it_counts_what_it_answered(lab: Any, golden: Path) -> None:
+    store, added = counted(lab, golden, row_cache="16M")
+    reads = added["rocksdb_number_keys_read_count"]
+    assert reads == 10 * RECORDS
+    assert added["rocksdb_row_cache_hit_count"] > 0.5 * reads
+    # The block cache has seen the others alone.
+    assert added["rocksdb_block_cache_data_hit_count"] < 0.5 * reads
+    assert store.engine.effective_config()["row_cache"] == str(ROW_CACHE)
+    store.engine.stop()  # which compares the size with what the library says
+    found = store.verified()
+    assert (found.records, found.missing, found.malformed) == (RECORDS, 0, 0)
+
+
+def test_a_run_without_it_says_so(lab: Any, golden: Path) -> None:
+    store, added = counted(lab, golden)
+    assert added["rocksdb_row_cache_hit_count"] == added["rocksdb_row_cache_miss_count"] == 0
+    assert added["rocksdb_block_cache_data_hit_count"] > 0
+    assert store.engine.effective_config()["row_cache"] == "0"
+    store.engine.stop()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Options.row_cache: 8388608", "row_cache=16777216 would be 8388608"),
+        ("Options.row_cache: None", "row_cache=16777216 would be 0"),
+        ("", "row_cache=16777216 would be unknown"),
+    ],
+)
+def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: str) -> None:
+    """Planted: a log that tells of another."""
+    places = lab.places()
+    store = Store.of(lab, {"row_cache": "16M"}).restored(golden, places)
+    store.run(duration_ns=100_000_000)
+    log = places["data"] / "rocksdb" / "LOG"
+    text = log.read_text()
+    assert f"Options.row_cache: {ROW_CACHE}" in text
+    log.write_text(text.replace(f"Options.row_cache: {ROW_CACHE}", line))
+    with pytest.raises(RunFailed, match=words):
+        store.engine.stop()

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from pathlib import Path
-from typing import Any
-
-from rocksdb_store import Store, loaded
 
 from engines.rocksdb.background import background_tasks
 
@@ -40,15 +35,3 @@ def test_jobs_that_overlap_are_one_time_at_work() -> None:
 def test_a_job_that_did_not_end_lasts_until_the_database_was_closed() -> None:
     log = event(1, "flush_started", 1)
     assert background_tasks(log, AHEAD, 1009 * S) == {"flush": [(1001 * S, 1009 * S)]}
-
-
-def test_a_flush_of_a_run_is_found_in_its_log(lab: Any, tmp_path: Path) -> None:
-    store = Store.of(lab, {"write_buffer_size": "65536"}).restored(loaded(lab), lab.places())
-    before = time.monotonic_ns()
-    store.run(operations=20_000, updateproportion=1.0, readproportion=0.0, insertproportion=0.0,
-              scanproportion=0.0, readmodifywriteproportion=0.0)  # fmt: skip
-    after = time.monotonic_ns()
-    found = store.engine.background_tasks()
-    assert found["flush"]
-    times = [at for spans in found.values() for span in spans for at in span]
-    assert all(before < at < after for at in times)

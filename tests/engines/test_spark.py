@@ -16,11 +16,14 @@ from typing import Any
 
 import pytest
 from lab import Lab
+from narrowed import of_kind
+from open_files import LOOPBACK, listening
 from patience import eventually
 
 from engines.spark.explain import translate
+from engines.spark.installation import Installation
 from harness import paths, registry
-from harness.engine import Process, QueryTimeout
+from harness.engine import EngineContext, Process, QueryTimeout
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.workload import Session
@@ -36,6 +39,20 @@ SPILL = (
     "select count(*), max(h) from (select h, row_number() over (order by h) n "
     "from (select sha2(cast(id as string), 512) h from range(1500000))) where n % 2 = 0"
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> Iterator[None]:
+    """The driver program is compiled by the first start alone."""
+    compile_driver, made = Installation.compiled_driver, list[Path]()
+
+    def once(installed: Installation, context: EngineContext) -> Path:
+        made[:] = made or [compile_driver(installed, context)]
+        return made[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Installation, "compiled_driver", once)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +90,8 @@ class WarmSession(Session):
         raise AssertionError("a warm run has no cold start")
 
 
-def check_answers(engine: Any, queries: tuple[int, ...] = QUERIES, **params: Any) -> Any:
-    """Run TPC-H's queries warm; every answer is right."""
+def check_answers(engine: Any, queries: tuple[int, ...], **params: Any) -> Any:
+    """Run these of TPC-H's queries warm; every answer is right."""
     given = {"scale": 0.01, "cache": "warm", "warmups": 0, "queries": list(queries), **params}
     outcome = WORKLOAD.measure(
         TpchParams.from_mapping(given), WarmSession(engine, SilentProgress())
@@ -87,11 +104,10 @@ def check_answers(engine: Any, queries: tuple[int, ...] = QUERIES, **params: Any
 # Alone ----------------------------------------------------------------------------
 
 
-def test_every_answer_is_right_with_plans_and_counters(loaded: Any) -> None:
-    planned = check_answers(loaded, (3, 18))
-    kinds = {m.labels["operator"] for m in planned.metrics if m.name == "plan_operator_ns"}
+def test_queries_have_plans_and_counters(loaded: Any) -> None:
+    outcome = check_answers(loaded, (3, 6, 18))
+    kinds = {m.labels["operator"] for m in outcome.metrics if m.name == "plan_operator_ns"}
     assert {"scan", "join", "aggregate", "sort", "other"} <= kinds
-    outcome = check_answers(loaded, plans=False)
     written = {
         m.labels["query"]: m.value
         for m in outcome.metrics
@@ -100,7 +116,7 @@ def test_every_answer_is_right_with_plans_and_counters(loaded: Any) -> None:
     assert written["18"] > written["6"] > 0
 
 
-def test_streams_run_at_the_same_time(loaded: Any, source: Path) -> None:
+def test_every_answer_of_two_streams_is_right(loaded: Any, source: Path) -> None:
     parsed = TpchParams.from_mapping(
         {"scale": 0.01, "cache": "warm", "test": "throughput", "refresh": False, "warmups": 0}
     )
@@ -115,10 +131,11 @@ def test_refresh_functions_are_refused(loaded: Any) -> None:
         WORKLOAD.check_engine(params, "native", loaded, {})
 
 
-def test_the_driver_is_one_process_without_rights_and_its_secret_nowhere(
+def test_the_driver_listens_on_the_loopback_without_rights_and_its_secret_is_nowhere(
     loaded: Any, module_lab: Lab
 ) -> None:
     (process,) = loaded.processes()
+    assert {address for address, _ in listening(process.pid)} <= LOOPBACK
     folder = Path(f"/proc/{process.pid}")
     expected = module_lab.credentials.uid if module_lab.credentials else os.geteuid()
     assert folder.stat().st_uid == expected != 0
@@ -127,26 +144,6 @@ def test_the_driver_is_one_process_without_rights_and_its_secret_nowhere(
     assert not [name for name in config if "secret" in name]
     texts = [folder / "cmdline", folder / "environ", *loaded._context.scratch.rglob("*.log")]
     assert not [path for path in texts if "authenticate.secret" in path.read_text("utf-8")]
-
-
-def test_it_listens_on_the_loopback_alone(loaded: Any) -> None:
-    (process,) = loaded.processes()
-    assert listening_of(process.pid) <= {"0100007F", "0000000000000000FFFF00000100007F"}
-
-
-def listening_of(process: int) -> set[str]:
-    """Local addresses of its sockets that listen, as Linux writes them."""
-    own = set()
-    for descriptor in Path(f"/proc/{process}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
-            own.add(str(descriptor.readlink()))
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and f"socket:[{words[9]}]" in own:
-                found.add(words[1].split(":")[0])
-    return found
 
 
 def test_what_is_shuffled_and_spilled_goes_to_the_temp_part(loaded: Any) -> None:
@@ -191,32 +188,7 @@ def test_a_statement_ends_at_its_limit_and_the_session_goes_on(loaded: Any) -> N
         assert connection.execute("select 1").rows == [(1,)]
 
 
-@pytest.fixture(scope="module")
-def restored(loaded: Any, module_lab: Lab) -> Iterator[Any]:
-    """The data elsewhere, in another server: the first one ends."""
-    config = loaded.effective_config()
-    loaded.stop()
-    dataset = module_lab.directory("dataset")
-    loaded.snapshot(dataset)
-    engine = module_lab.engine("spark", SMALL)
-    engine.places = module_lab.places()
-    engine.restore(dataset, engine.places)
-    engine.start()
-    own = {"spark.local.dir": config["spark.local.dir"]}  # all else is compared
-    assert {**engine.effective_config(), **own} == config
-    yield engine
-    engine.kill()
-
-
-def test_data_are_restored_elsewhere_and_no_spilled_file_is_left(
-    loaded: Any, restored: Any
-) -> None:
-    assert not [path for path in loaded.places["temp"].rglob("*") if path.is_file()]
-    assert execute(restored, "select count(*) from nation") == [(25,)]
-    assert restored.files() == [restored.places["data"] / "spark"]
-
-
-def test_files_of_other_types_are_rewritten_and_keys_left_out(restored: Any, lab: Lab) -> None:
+def test_files_of_other_types_are_rewritten_and_keys_left_out(loaded: Any, lab: Lab) -> None:
     import duckdb
 
     folder, schema = lab.directory("load"), lab.directory("schema")
@@ -234,35 +206,64 @@ def test_files_of_other_types_are_rewritten_and_keys_left_out(restored: Any, lab
         f"to '{file}' (format parquet)"
     )
     file.chmod(0o644)
-    restored.bulk_load(schema, {"t": [file]}, {}, SilentProgress())
-    assert [str(v) for v in execute(restored, "select * from t")[0]] == ["7", "1999-01-31", "1.50"]
+    loaded.bulk_load(schema, {"t": [file]}, {}, SilentProgress())
+    assert [str(v) for v in execute(loaded, "select * from t")[0]] == ["7", "1999-01-31", "1.50"]
     (schema / "40_foreign_keys.sql").write_text("create trigger i after insert on t;")
     with pytest.raises(RunFailed, match="trigger"):
-        restored.bulk_load(schema, {}, {}, SilentProgress())
+        loaded.bulk_load(schema, {}, {}, SilentProgress())
+
+
+def test_a_dataset_is_restored_elsewhere_and_no_spilled_file_is_left(loaded, module_lab):
+    """The last: the driver ends. Restored data are read in cli/test_own_queries.py."""
+    loaded.stop()
+    assert not [path for path in loaded.places["temp"].rglob("*") if path.is_file()]
+    loaded.snapshot(dataset := module_lab.directory("dataset"))
+    engine, places = module_lab.engine("spark", SMALL), module_lab.places()
+    engine.restore(dataset, places)
+    (folder,) = engine.files()
+    assert folder == places["data"] / "spark"
+    was, now = (
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        for root in (dataset / "spark", folder)
+    )
+    assert now == was and len(was) > 8
 
 
 # Settings -------------------------------------------------------------------------
 
 
+def test_what_spark_itself_does_not_take_is_named(lab: Lab) -> None:
+    wrong = {"spark.sql.shuffle.partitionz": "4", "spark.sql.shuffle.partitions": "many"}
+    with pytest.raises(UsageError) as refused:
+        lab.engine("spark", wrong)
+    assert [name for name in wrong if name not in refused.value.context] == []
+
+
+@pytest.fixture
+def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark is not asked what it takes: a Java starts for that."""
+    monkeypatch.setattr(Installation, "complaints", lambda *_: "")
+
+
+@pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize(
-    "settings",
+    ("name", "value"),
     [
-        {"spark.sql.shuffle.partitionz": "4"},
-        {"spark.sql.shuffle.partitions": "many"},
-        {"spark.local.dir": "/elsewhere"},
-        {"spark.hadoop.fs.s3a.secret.key": "s"},
-        {"spark.driver.memory": "9g"},
+        ("spark.local.dir", "/elsewhere"),
+        ("spark.hadoop.fs.s3a.secret.key", "s"),
+        ("spark.driver.memory", "9g"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_refused(lab: Lab, settings: Mapping[str, str]) -> None:
-    with pytest.raises(UsageError):
-        lab.engine("spark", settings)
+def test_a_setting_that_the_harness_does_not_take(lab: Lab, name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        lab.engine("spark", {name: value})
 
 
 def test_the_heap_is_within_the_memory_limit(lab: Lab) -> None:
     assert lab.engine("spark")._settings["spark.driver.memory"] == "614M"  # of 1 GiB
 
 
+@pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize(
     ("settings", "options", "broadcast"),
     [
@@ -272,9 +273,7 @@ def test_the_heap_is_within_the_memory_limit(lab: Lab) -> None:
         ({"spark.sql.autoBroadcastJoinThreshold": "5B"}, {}, 5),
     ],
 )
-def test_no_table_is_broadcast_that_a_heap_has_no_room_for(
-    lab: Lab, settings: Mapping[str, str], options: Mapping[str, str], broadcast: int
-) -> None:
+def test_no_table_is_broadcast_that_a_heap_has_no_room_for(lab, settings, options, broadcast):
     engine = lab.engine("spark", settings, options)
     assert engine._settings["spark.sql.autoBroadcastJoinThreshold"] == f"{broadcast}B"
 
@@ -349,13 +348,13 @@ def test_a_loop_s_time_is_divided_among_what_spark_measures_in_it() -> None:
 
 @dataclass
 class Cluster:
-    """A standalone cluster of a master and a worker on the loopback, with authentication."""
+    """A standalone cluster on the loopback, with authentication. ``parts``: first the master."""
 
     lab: Lab
     folder: Path
     options: Mapping[str, str]
     secret: str
-    workers: list[Process] = field(default_factory=list)
+    parts: list[Process] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
@@ -377,26 +376,25 @@ def cluster(module_lab: Lab) -> Iterator[Cluster]:
     master = f"spark://127.0.0.1:{port}"
     options = {"master": master, "location": f"file://{folder}/tables", "conf": str(conf)}
     found = Cluster(module_lab, folder, options, secret)
-    programs = [("master.Master", ["--port", str(port), "--webui-port", "0"])]
-    room = ["--cores", "2", "--memory", "700M", "--webui-port", "0", "--work-dir", f"{folder}/work"]
-    programs += [("worker.Worker", [*room, master])]
-    for name, arguments in programs:
-        found.workers.append(start_part(found, name, [*arguments, "--properties-file", str(conf)]))
-        if name == "master.Master":
-            assert eventually(lambda: not refused(port))
+    start_part(found, "master.Master", "--port", str(port))
+    assert eventually(lambda: not refused(port))
     yield found
-    for process in reversed(found.workers):
+    for process in reversed(found.parts):
         process.kill()
 
 
-def installation() -> Any:
-    return registry.engine("spark").available({}, paths.engines_prefix())
+def installation() -> Installation:
+    return of_kind(Installation, registry.engine("spark").available({}, paths.engines_prefix()))
 
 
-def start_part(cluster: Cluster, name: str, arguments: list[str]) -> Process:
-    command = installation().command(Path("/nonexistent"), "-Xmx256m")
-    return cluster.lab.supervisor.spawn(
-        [*command, f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments],
+def start_part(cluster: Cluster, name: str, *arguments: str) -> None:
+    common = ("--host", "127.0.0.1", "--webui-port", "0")
+    process = cluster.lab.supervisor.spawn(
+        [
+            *installation().command(Path("/nonexistent"), "-Xmx256m"),
+            *(f"org.apache.spark.deploy.{name}", *common, *arguments),
+            *("--properties-file", cluster.options["conf"]),
+        ],
         cwd=cluster.folder,
         log=cluster.folder / f"{name}.log",
         credentials=cluster.lab.credentials,
@@ -406,6 +404,7 @@ def start_part(cluster: Cluster, name: str, arguments: list[str]) -> Process:
             "SPARK_LOCAL_IP": "127.0.0.1",
         },
     )
+    cluster.parts.append(process)
 
 
 def refused(port: int) -> bool:
@@ -415,6 +414,7 @@ def refused(port: int) -> bool:
 
 EXECUTORS = {
     "spark.executor.memory": "600M",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.cores.max": "2",
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "512M",
@@ -422,20 +422,32 @@ EXECUTORS = {
 
 
 @pytest.fixture(scope="module")
-def clustered(cluster: Cluster, source: Path) -> Iterator[Any]:
+def lonely(cluster: Cluster) -> Iterator[Any]:
+    """A driver of a cluster that has no worker yet."""
     engine = open_cluster(cluster)
-    engine.start()
-    assert engine.prepared("tpch-1234") is None
-    engine.prepare("tpch-1234")
-    load(engine, source)
-    engine.mark_prepared("tpch-1234", {"scale": 0.01})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engines.spark.sql._WITHOUT_EXECUTORS_S", 0)
+        patch.setattr("engines.spark.sql._WARM_UP", "set a = b")  # which needs no executor
+        engine.start()
     yield engine
     engine.kill()
 
 
-def open_cluster(cluster: Cluster, **settings: str) -> Any:
+@pytest.fixture(scope="module")
+def clustered(lonely: Any, cluster: Cluster, source: Path) -> Any:
+    """The same driver with a worker, and TPC-H's data."""
+    room = ("--cores", "2", "--memory", "700M", "--work-dir", f"{cluster.folder}/work")
+    start_part(cluster, "worker.Worker", *room, cluster.options["master"])
+    assert lonely.prepared("tpch-1234") is None
+    lonely.prepare("tpch-1234")
+    load(lonely, source)
+    lonely.mark_prepared("tpch-1234", {"scale": 0.01})
+    return lonely
+
+
+def open_cluster(cluster: Cluster) -> Any:
     given = registry.engine("spark").settings_of_file(cluster.options, Path()).values
-    return cluster.lab.engine("spark", {**given, **EXECUTORS, **settings}, cluster.options)
+    return cluster.lab.engine("spark", {**given, **EXECUTORS}, cluster.options)
 
 
 def executors(cluster: Cluster) -> list[int]:
@@ -449,6 +461,11 @@ def executors(cluster: Cluster) -> list[int]:
     return found
 
 
+def test_a_cluster_that_has_no_executor_yet_has_lost_none(lonely: Any) -> None:
+    with pytest.raises(RunFailed, match="has registered"):
+        execute(lonely, "select count(*) from range(1000)", timeout_s=2)
+
+
 def test_a_cluster_gives_right_answers(clustered: Any, cluster: Cluster) -> None:
     assert clustered.kind == "external"
     assert registry.engine("spark").supported_parts(cluster.options) == frozenset()
@@ -459,7 +476,7 @@ def test_a_cluster_gives_right_answers(clustered: Any, cluster: Cluster) -> None
 
 
 def test_its_secret_is_in_no_command_line_and_no_log(clustered: Any, cluster: Cluster) -> None:
-    processes = [*executors(cluster), *(p.pid for p in cluster.workers)]
+    processes = [*executors(cluster), *(p.pid for p in cluster.parts)]
     processes += [p.pid for p in clustered.processes()]
     assert len(processes) >= 4
     texts = [Path(f"/proc/{process}/cmdline").read_bytes() for process in processes]
@@ -473,18 +490,19 @@ def test_its_secret_is_in_no_command_line_and_no_log(clustered: Any, cluster: Cl
 @pytest.fixture(scope="module")
 def again(clustered: Any, cluster: Cluster) -> Iterator[Any]:
     """Another driver on the same data; its executor is all that the worker has room for."""
+    config = clustered.effective_config()
     clustered.stop()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("engines.spark.sql._WITHOUT_EXECUTORS_S", 40)
         engine = open_cluster(cluster)
         engine.start()
+    own = {"spark.local.dir": config["spark.local.dir"]}  # all else is compared
+    assert {**engine.effective_config(), **own} == config
     yield engine
     engine.kill()
 
 
-def test_loaded_data_are_found_again_and_others_files_are_kept(
-    again: Any, cluster: Cluster
-) -> None:
+def test_loaded_data_are_found_again_and_others_files_are_kept(again, cluster):
     assert again.prepared("tpch-1234") == {"scale": 0.01}
     assert execute(again, "select count(*) from region") == [(5,)]
     folder = cluster.folder / "tables" / "tierbench_tpch_1234"
@@ -504,39 +522,25 @@ def test_a_query_outlives_a_killed_executor_and_ends_with_the_reason_without_a_w
     """The last test that needs executors."""
     sql = (
         "select count(*) from (select distinct a.l_orderkey, b.l_partkey from lineitem a, "
-        "lineitem b where a.l_suppkey = b.l_suppkey)"
+        "lineitem b where a.l_suppkey = b.l_suppkey and a.l_orderkey % 6 = 0)"
     )
     outcome: list[Any] = []
     thread = threading.Thread(target=lambda: outcome.extend(execute(again, sql)))
     tasks = again.counters()["spark_tasks_count"]
     thread.start()
     assert eventually(lambda: again.counters()["spark_tasks_count"] > tasks)
-    kill([], executors(cluster))
+    kill(cluster)
+    assert thread.is_alive()
     thread.join()
     assert outcome == execute(again, sql)
-    kill(cluster.workers[1:], executors(cluster))
+    cluster.parts[1].kill()
+    kill(cluster)
     with pytest.raises(RunFailed) as ended:
         execute(again, sql)
     assert "executor" in ended.value.context
 
 
-def kill(workers: list[Process], of_query: list[int]) -> None:
-    for worker in workers:
-        if worker.poll() is None:
-            worker.kill()
-    for process in of_query:
+def kill(cluster: Cluster) -> None:
+    for process in executors(cluster):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-
-
-def test_a_cluster_that_has_no_executor_yet_has_lost_none(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No worker has room for one."""
-    monkeypatch.setattr("engines.spark.sql._WITHOUT_EXECUTORS_S", 0)
-    monkeypatch.setattr("engines.spark.sql._WARM_UP", "set a = b")  # which needs none
-    engine = open_cluster(cluster, **{"spark.executor.memory": "2g"})
-    engine.start()
-    with pytest.raises(RunFailed, match="has registered"):
-        execute(engine, "select count(*) from range(1000)", timeout_s=2)
-    engine.kill()

@@ -138,9 +138,7 @@ def test_a_dsn_with_a_password_or_without_encryption_is_refused(dsn: str) -> Non
     assert "secret" not in str(refused.value)
 
 
-def test_a_password_comes_from_the_environment_and_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_password_comes_from_the_environment_and_is_not_shown(monkeypatch):
     from engines.sqlserver.server import dsn_of
 
     monkeypatch.setenv("HARNESS_DSN", "mssql://u:p%40ss@db1:1444/x?ca=/etc/ca.pem")
@@ -156,9 +154,7 @@ def test_without_a_server_it_says_how_to_name_one() -> None:
         assert "--dsn" in refused.value.hint
 
 
-def test_its_runs_warn_until_this_build_is_verified(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_its_runs_warn_until_this_build_is_verified(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "data_root", lambda: tmp_path)
     version = EngineVersion("sqlserver", "16.0.4165.4", "build 1", "DSN host=db1")
     assert [warning.code for warning in _untested(FACTORY, version)] == ["engine-untested"]
@@ -169,9 +165,7 @@ def test_its_runs_warn_until_this_build_is_verified(
     assert _untested(registry.engine("duckdb"), other) == []
 
 
-def test_the_client_calls_the_procedures_and_repeats_victims_of_deadlocks(
-    server: SqlServer, answers: Answers, lab: Any
-) -> None:
+def test_the_client_calls_the_procedures_and_repeats_victims_of_deadlocks(server, answers, lab):
     result = Native(lab, server).run(operations=300)
     operations = {one.type: one for one in result.operations}
     assert sum(one.count + one.rolled_back for one in operations.values()) == 300
@@ -223,9 +217,7 @@ def databases(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Databases]:
         yield found
 
 
-def test_hammerdb_fills_a_database_of_ours_which_has_no_table_yet(
-    databases: Databases, lab: Any
-) -> None:
+def test_hammerdb_fills_a_database_of_ours_which_has_no_table_yet(databases, lab):
     engine = lab.engine("sqlserver", options={"dsn": "env"})
     engine.start()
     assert engine.prepared("tpcc-1") is None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from native_client import COUNTS, Native, loaded, operation, restored
+from native_client import COUNTS, Native, loaded, operation, started
 from patience import PATIENCE_S
 
 from harness.drivers.loadgen.result import LoadgenResult
@@ -28,19 +28,19 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module", params=SETTINGS)
-def native(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Native]:
+def native(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Native]:
     """One warehouse, loaded by the client."""
     name = request.param
-    native = loaded(module_lab, empty_engines.data(name), name, SETTINGS[name])
+    native = loaded(module_lab, name, SETTINGS[name])
     yield native
     native.engine.kill()
 
 
 @pytest.fixture
-def empty(native: Native, lab: Any, empty_engines: Any) -> Iterator[Native]:
+def empty(native: Native, lab: Any) -> Iterator[Native]:
     """Another server of the same engine, with an empty database."""
     name = native.engine.name
-    other = restored(lab, empty_engines.data(name), name, SETTINGS[name])
+    other = started(lab, name, SETTINGS[name])
     yield other
     other.engine.kill()
 
@@ -68,7 +68,6 @@ UNFIT = {
 }
 
 
-@pytest.mark.only("postgres", "mysql")
 def test_rows_that_do_not_fit_are_an_error(empty: Native) -> None:
     for change, words in UNFIT[empty.engine.name]:
 
@@ -165,7 +164,6 @@ def set_lock_timeout(native: Native, seconds: int) -> None:
         connection.execute(f"set global innodb_lock_wait_timeout = {seconds}")
 
 
-@pytest.mark.only("postgres", "mysql")
 def test_a_lock_timeout_repeats_the_transaction_and_is_counted_by_its_code(native: Native) -> None:
     if native.engine.name == "postgres":
         lock_s, code = 2.0, "55P03"
@@ -238,10 +236,6 @@ REFUSED = {
         ("select 1 where", "syntax"),
         ("select 3000000 as o_id", "3000000"),
     ),
-    "voltdb": (
-        ("NoSuchProcedure (:w_id)", "NoSuchProcedure"),
-        ("OrderStatus (:w_id)", "EXPECTS 4"),
-    ),
 }
 
 
@@ -261,7 +255,6 @@ def test_a_refused_statement_ends_the_run_with_the_server_s_words(native: Native
 # Failures -----------------------------------------------------------------------
 
 
-@pytest.mark.only("postgres", "mysql")
 def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
     sleeping = "select ifnull(:c_id, 1), 1, sleep(0.01)"
     if empty.engine.name == "postgres":
@@ -292,14 +285,3 @@ def test_the_server_has_counted_every_acknowledged_transaction_at_once(native: N
     watch = WindowCallbacks(on_measured=lambda: counts.append(native.engine.counters()[name]))
     result = native.run(operations=500, watch=watch)
     assert counts[1] - counts[0] == sum(one.count for one in result.operations)
-
-
-@pytest.mark.only("voltdb")
-def test_a_kill_ends_the_client_and_leaves_the_data_as_loaded(native: Native) -> None:
-    began = time.monotonic()
-    with pytest.raises(RunFailed, match="connection was lost"):
-        native.run(seconds=2 * PATIENCE_S, watch=WindowCallbacks(on_measuring=native.engine.kill))
-    assert time.monotonic() - began < PATIENCE_S
-    native.engine.start()
-    assert native.rows("select count(*) from orders") == [(30_000,)]
-    native.holds()

@@ -201,11 +201,11 @@ def _literal(column: str, value: Any) -> str:
 
 
 @pytest.fixture(scope="module", params=("postgres", "mysql"))
-def server(request: pytest.FixtureRequest, empty_engines: Any) -> Iterator[Any]:
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     with open_lab() as lab:
         name = request.param
         settings = {} if name == "postgres" else {"innodb_buffer_pool_size": "134217728"}
-        engine = lab.started(name, empty_engines.data(name), settings)
+        engine = lab.started(name, settings)
 
         def fill(given: Mapping[str, Any]) -> Mapping[str, int]:
             assert given["database"] and Path(given.get("socket") or given["host"]).exists()

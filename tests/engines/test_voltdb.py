@@ -25,6 +25,7 @@ from harness.sql_files import text_of
 sys.path.insert(0, str(Path(__file__).parent))
 import tpcc_reference as by_the_letter
 from lab import open_lab
+from open_files import LOOPBACK, listening
 from test_tpcc_procedures import (  # noqa: F401
     Served,
     Shown,
@@ -67,9 +68,7 @@ def test_passwords_are_hashed_in_the_deployment_file() -> None:
         ({}, {}, []),
     ],
 )
-def test_a_window_without_a_snapshot_has_a_warning(
-    window: dict[str, float], settings: dict[str, str], codes: list[str]
-) -> None:
+def test_a_window_without_a_snapshot_has_a_warning(window, settings, codes):
     found = window_warnings(window, settled(settings, 2), 10**10)
     assert [warning.code for warning in found] == codes
 
@@ -77,27 +76,10 @@ def test_a_window_without_a_snapshot_has_a_warning(
 # The server ---------------------------------------------------------------------
 
 
-LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F")
-
-
-def _listening(process: int) -> list[tuple[str, int]]:
-    """Addresses and ports on which anything listens in the network of a process."""
-    found = []
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A":
-                address, port = words[1].split(":")
-                found.append((address, int(port, 16)))
-    return found
-
-
 def test_it_listens_on_the_loopback_alone(server: Any) -> None:
-    process = server.processes()[0]
-    mine = {port: address for address, port in _listening(process.pid)}
-    ports = server.ports
-    assert {ports[name] for name in ("port", "internalport", "zkport")} <= set(mine)
-    assert {mine[port] for port in ports.values() if port in mine} <= set(LOOPBACK)
+    addresses, ports = zip(*listening(server.processes()[0].pid), strict=True)
+    assert {server.ports[name] for name in ("port", "internalport", "zkport")} <= set(ports)
+    assert set(addresses) <= LOOPBACK
 
 
 def test_root_s_server_is_in_a_network_that_no_other_user_reaches(server: Any) -> None:
@@ -138,36 +120,22 @@ def test_calls_are_counted_and_errors_are_the_server_s(server: Any) -> None:
 # Snapshots ----------------------------------------------------------------------
 
 
-def make_table(engine: Any) -> None:
-    with closing(engine.connect()) as connection:
-        connection.execute("create table t (a integer not null, primary key (a))")
-        connection.execute("partition table t on column a")
-
-
-def insert(engine: Any, *values: int) -> None:
-    with closing(engine.connect()) as connection:
-        for value in values:
-            connection.execute(f"insert into t values ({value})")
-
-
-def found(engine: Any) -> list[int]:
-    with closing(engine.connect()) as connection:
-        return sorted(row[0] for row in connection.execute("select a from t").rows)
-
-
-def test_automatic_snapshots_are_counted_and_survive_a_kill(lab: Any, empty_engines: Any) -> None:
+def test_automatic_snapshots_are_counted_and_survive_a_kill(lab: Any) -> None:
     settings = {"sitesperhost": "1", "snapshot_frequency": "1s", "snapshot_retain": "1"}
-    engine = lab.started("voltdb", empty_engines.data("voltdb"), settings)
+    engine = lab.started("voltdb", settings)
     try:
         assert "snapshot_frequency=1s" in engine.lost_without_power()
-        make_table(engine)
-        insert(engine, 1)
+        with closing(engine.connect()) as connection:
+            connection.execute("create table t (a integer not null, primary key (a))")
+            connection.execute("partition table t on column a")
+            connection.execute("insert into t values (1)")
         begun = engine.counters()[SNAPSHOTS]
         while engine.counters()[SNAPSHOTS] < begun + 2:
             time.sleep(0.1)
         engine.kill()
         engine.start()
-        assert found(engine) == [1]
+        with closing(engine.connect()) as connection:
+            assert connection.execute("select a from t").rows == [(1,)]
     finally:
         engine.kill()
 
@@ -258,9 +226,9 @@ def _store(connection: Any, columns: Mapping[str, Sequence[str]]) -> dict[str, i
 
 
 @pytest.fixture(scope="module")
-def server(empty_engines: Any) -> Iterator[Any]:
+def server() -> Iterator[Any]:
     with open_lab() as lab:
-        engine = lab.started("voltdb", empty_engines.data("voltdb"), SETTINGS)
+        engine = lab.started("voltdb", SETTINGS)
 
         def fill(given: Mapping[str, Any]) -> Mapping[str, int]:
             engine.columns = {

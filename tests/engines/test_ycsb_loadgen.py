@@ -106,9 +106,9 @@ class Ycsb:
 
 
 @pytest.fixture(scope="module", params=sorted(SETTINGS))
-def golden(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
+def golden(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Any]:
     name = request.param
-    engine = module_lab.started(name, empty_engines.data(name), SETTINGS[name])
+    engine = module_lab.started(name, SETTINGS[name])
     yield Ycsb(module_lab, engine)
     engine.kill()
 

@@ -25,10 +25,8 @@ def running() -> Running:
     @contextmanager
     def run(name: str, workload: Any, params: Any, **settings: str) -> Iterator[Session]:
         with open_lab() as lab, ExitStack() as stack:
-            engine = lab.engine(name, settings)
+            engine = lab.started(name, settings)
             stack.callback(engine.kill)
-            engine.initialise(lab.places())
-            engine.start()
             inside = engine if engine.inside_client else None
             clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"), inside)
             progress = SilentProgress()

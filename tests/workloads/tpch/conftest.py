@@ -46,10 +46,8 @@ def sources(tpch_root: Path, quiet: SilentProgress) -> dict[str, data.Source]:
 def running(name: str, source: Path, progress: SilentProgress) -> Iterator[Any]:
     """A started engine of that name with TPC-H loaded from ``source``."""
     with open_lab() as lab:
-        engine = lab.engine(name)
+        engine = lab.started(name)
         try:
-            engine.initialise(lab.places())
-            engine.start()
             clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"))
             loading = Loading(engine, "native", source, clients, 2, progress)
             WORKLOAD.load(TpchParams.from_mapping({"scale": SCALE}), loading)
@@ -66,9 +64,7 @@ def start_engine() -> Callable[..., AbstractContextManager[Any]]:
 
 
 @pytest.fixture(scope="session")
-def engines(
-    tpch_root: Path, sources: dict[str, data.Source], quiet: SilentProgress
-) -> Iterator[dict[str, Any]]:
+def engines(tpch_root, sources, quiet):
     """Both engines of the main job, loaded."""
     with ExitStack() as stack:
         yield {
