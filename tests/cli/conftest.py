@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -301,7 +302,7 @@ exec sh -c "$2"
 
 
 @pytest.fixture
-def ssh(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ssh(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a stand-in for ssh, first on the PATH: it runs commands on this host, and makes
     of a tunnel a symbolic link.
     """
@@ -311,7 +312,8 @@ def ssh(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     monkeypatch.setenv("HARNESS_CLIENT_PYTHON", sys.executable)
-    return folder
+    yield folder
+    shutil.rmtree(folder)
 
 
 @dataclass

@@ -13,6 +13,12 @@ from harness.supervise import workdirs
 _LISTEN = ("--listen", "127.0.0.1")
 
 
+@pytest.fixture(scope="module")
+def harness(loaded):
+    """One store for all tests: databases are made once."""
+    return loaded
+
+
 @pytest.fixture
 def options(listening_options):
     """``--option`` for a server that can listen."""
@@ -47,9 +53,9 @@ def test_two_hosts_drive_a_listening_server(harness, ssh, options, engine, backe
     assert all(line.endswith(f"harness.remote_agent run {backend}") for line in runs)
     assert harness.settled() == []
     if engine == "postgres":
-        report = harness("report", run["run_id"], "--out", harness.root / "report")
+        report = harness("report", run["run_id"], "--out", harness.root / "report-tls")
         assert report.code == 0, report.err
-        text = (harness.root / "report" / "report.md").read_text()
+        text = (harness.root / "report-tls" / "report.md").read_text()
         assert "remote-clients" in text
         assert "server listens, with TLS, on" in text
 

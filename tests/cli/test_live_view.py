@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 YCSB = ["run", "ycsb", "--engine", "rocksdb", "--placement", "ssd-both", "--records", "2000",
-        "--ramp-up", "3s", "--duration", "3s", "--repeats", "2"]  # fmt: skip
+        "--ramp-up", "3s", "--duration", "3s", "--rate", "200", "--repeats", "2"]  # fmt: skip
 #: The cheapest runs with an engine.
-COUNTING = ["run", "counting", "--engine", "duckdb", "--placement", "ssd-both", "--repeats", "20"]
+COUNTING = ["run", "counting", "--engine", "duckdb", "--placement", "ssd-both", "--repeats", "6"]
 TOYS = {"HARNESS_WORKLOAD_PATH": str(Path(__file__).parents[1] / "toy_workloads")}
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -68,6 +68,6 @@ def test_ctrl_c_says_what_is_kept_and_its_command_resumes(loaded):
     resumed = loaded(*command[command.index("run") :], **TOYS)
     assert resumed.code == 0, resumed.err
     runs = [run["run_id"] for run in resumed.json["runs"]]
-    assert runs[0] == kept and len(set(runs)) == 20
+    assert runs[0] == kept and len(set(runs)) == 6
     repeated = loaded(*command[command.index("run") :], **TOYS)  # nothing is left to resume
     assert not {run["run_id"] for run in repeated.json["runs"]} & set(runs)

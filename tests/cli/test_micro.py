@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from patience import PATIENCE_S
 
 from harness.micro.metrics import NOTHING_DONE
 
+LIBRARY = Path(__file__).parents[2] / "microbench/tests/index_library.c"
 #: Small and short: what is right must not depend on it.
 BRIEF = ("-p", "range=16MiB", "-p", "duration=100ms", "-p", "warm_up=5ms")
 
@@ -31,6 +33,19 @@ beside:
     index: {args: {exec_mode: random, operation: write, persist_instruction: none,
                    access_size: 64, dram_operation_ratio: 1, dram_memory_range: 128M,
                    memory_range: 64M, run_time: 1}}
+"""
+
+FIO = """
+schema: 1
+name: calls
+description: d
+program: fio
+params:
+  size: 8MiB
+  duration: 50ms
+  measurements:
+    wal: {operation: write, pattern: sequential, access: 4KiB, sync: [fdatasync, dsync]}
+    read: {operation: read, pattern: random, access: 64}
 """
 
 
@@ -74,14 +89,19 @@ def test_latencies_are_histograms_beside_the_cost_of_an_empty_body(quick):
     assert min(chase["samples"]) > 0
 
 
-def test_an_emulated_tier_is_marked_and_leaves_nothing(harness):
+def test_an_emulated_tier_is_marked_and_left_as_it_was(harness, tmp_path):
     place = Path(f"/dev/shm/tierbench-{os.geteuid()}-named")
     place.mkdir()
     place.chmod(0o755)
+    (place / "notes.txt").write_text("mine")
+    (calls := tmp_path / "calls.yml").write_text(FIO)
     try:
         emulated = ("--tier", "pmem", "--emulate", f"pmem={place}", "-p", "only=latency,chase")
         run = harness.microbench("--suite", "quick", *emulated, *BRIEF, "--json", "-q").run
-        assert list(place.iterdir()) == []
+        assert [path.name for path in place.iterdir()] == ["notes.txt"]
+        only = ("only=read", "-p", "duration=1s", "-q")
+        assert harness.microbench("--suite", calls, *emulated[:-1], *only).code == 0
+        assert [path.name for path in place.iterdir()] == ["notes.txt"]
     finally:
         shutil.rmtree(place)
     assert run["spec"]["emulate"] == ["pmem"]
@@ -212,3 +232,25 @@ def test_a_processor_that_others_had_is_told(harness, tmp_path):
     (run,) = done.json["runs"]
     told = {one["code"]: one["found"] for one in run["uncontrolled"]}
     assert "in 1 of 1 measurements" in told["processors-shared"]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_an_index_library_is_loaded_by_the_unprivileged_user_alone(harness, tmp_path, readable):
+    """Also from where that user cannot read it; what it cannot load is refused."""
+    file = tmp_path / "tree.so"  # below a directory that only we may enter
+    extra = ["-DREFUSES_ROOT"] if readable else ["-DOTHER_NAME=create"]
+    subprocess.run(["gcc", "-shared", "-fPIC", *extra, LIBRARY, "-o", file], check=True)
+    before = harness("runs", "list", "--json").json
+    limits = ("-p", "range=1MiB", "-p", "operations=1000")
+    done = harness(
+        "run", "micro", "--suite", "bento/fig1", "--tier", "dram", "--index-library", file, *limits,
+        "--json", "-q", "--repeats", "1",
+    )  # fmt: skip
+    if not readable:
+        assert done.code == 2 and f"--index-library {file}: " in done.err
+        assert harness("runs", "list", "--json").json == before
+        return
+    run = done.run
+    assert {one["labels"]["index"] for one in run["metrics"] if "index" in one["labels"]} == {
+        "library"
+    }

@@ -35,9 +35,7 @@ def observed(loaded: Any, vtune: Path) -> Any:
     return run
 
 
-def test_a_second_execution_adds_figures_and_keeps_the_tree(
-    loaded: Any, vtune: Path, tmp_path: Path
-) -> None:
+def test_a_second_execution_adds_figures_and_keeps_the_tree(loaded, vtune, tmp_path):
     run = observed(loaded, vtune)
     timed = [m for m in run["metrics"] if m["name"] == "query_duration_ns"]
     assert len(timed) == 1  # the second execution is not measured
@@ -60,9 +58,7 @@ def test_an_observer_that_fails_leaves_the_timed_result(loaded: Any, vtune: Path
     assert [m for m in run["metrics"] if m["name"] == "query_duration_ns"]
 
 
-def test_each_configuration_of_a_suite_is_observed_alone(
-    loaded: Any, vtune: Path, tmp_path: Path
-) -> None:
+def test_each_configuration_of_a_suite_is_observed_alone(loaded, vtune, tmp_path):
     suite = tmp_path / "two.yml"
     suite.write_text(
         "schema: 1\nname: two\ndescription: d\ndefaults: {range: 16MiB, duration: 20ms}\n"

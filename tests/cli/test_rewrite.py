@@ -41,9 +41,7 @@ def test_json_names_each_site_and_the_counts(harness: Any, program: Path) -> Non
     [("-o", "program"), ("-o", "new", "--from", "clflush", "--to", "clwb")],
     ids=["itself", "loses order"],
 )
-def test_what_is_refused_leaves_nothing(
-    harness: Any, program: Path, arguments: tuple[str, ...]
-) -> None:
+def test_what_is_refused_leaves_nothing(harness, program, arguments):
     content = program.read_bytes()
     done = harness("rewrite", program, *arguments, "--json")
     assert done.code == 2, done.out + done.err

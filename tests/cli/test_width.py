@@ -55,7 +55,7 @@ def too_long(text: str) -> list[str]:
     return [line for line in text.splitlines() if len(line) > 80 and " " in line.strip()]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def golden(loaded: Any) -> Any:
     """The runs of the stored example."""
     with tarfile.open(RUNS) as archive:

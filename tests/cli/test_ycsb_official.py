@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from patience import PATIENCE_S
+from run_values import values
 
 from harness import hdr
 
@@ -12,14 +13,6 @@ RUN = ("run", "ycsb", "--engine", "rocksdb", "--records", "2000", "--threads", "
 OFFICIAL = (*RUN, "--driver", "ycsb", "--placement", "ssd-both")
 LONG = ("--rate", "500", "--ramp-up", "60s", "--duration", "10m")
 CLIENT = b"tierbench.ycsb.Main\0-t"
-
-
-def told(run, name):
-    """A metric's value, or its values by operation."""
-    found = [metric for metric in run["metrics"] if metric["name"] == name]
-    if found and not found[0]["labels"]:
-        return found[0]["value"]
-    return {m["labels"]["operation"]: m.get("value", m.get("hdr")) for m in found}
 
 
 def test_both_drivers_run_on_one_rocksdb_and_data_of_their_own(loaded):
@@ -42,10 +35,10 @@ def test_both_drivers_run_on_one_rocksdb_and_data_of_their_own(loaded):
     assert len(golden) == 2
     for name, run in runs.items():
         assert run["status"] == "complete", name
-        assert told(run, "operations_per_second") > 0
-        counts = told(run, "operation_count")
+        assert values(run, "operations_per_second") > 0
+        counts = values(run, "operation_count", "operation")
         assert set(counts) == {"read", "update"}
-        for operation, text in told(run, "operation_duration_ns").items():
+        for operation, text in values(run, "operation_duration_ns", "operation").items():
             # The official client closes the log that counts and that of latencies in turn.
             total = hdr.decode(text).total
             assert abs(total - counts[operation]) <= 2 * 2 if name == "loadgen" else total > 0

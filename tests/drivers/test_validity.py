@@ -162,9 +162,7 @@ def test_a_rate_of_several_hosts_has_several_queues(clock, hosts, offered, codes
         ((1900, 1900, 1900, 1800, 1800, 1800, 1750, 1750, 1750), True),
     ],
 )
-def test_a_short_window_is_steady_if_its_ends_differ_no_more_than_its_seconds(
-    done: tuple[int, ...], steady: bool
-) -> None:
+def test_a_short_window_is_steady_if_its_ends_differ_no_more_than_its_seconds(done, steady):
     series = [SeriesPoint(i * S, {"read": n}) for i, n in enumerate(done)]
     driven = DriverResult("loadgen", "1", len(done) * S, series=series)
     found = load_warnings(driven, NOUNS, closed=False)

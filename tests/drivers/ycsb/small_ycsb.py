@@ -14,6 +14,6 @@ def params(**more: Any) -> YcsbParams:
         "records": 2000,
         "threads": 2,
         "ramp_up": "1s",
-        "duration": "5s",
+        "duration": "3s",
     }
     return YcsbParams.from_mapping({**small, **more})

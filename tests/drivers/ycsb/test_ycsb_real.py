@@ -16,8 +16,8 @@ from harness.errors import RunFailed
 pytestmark = pytest.mark.slow
 
 
-def test_rocksdb_is_driven_for_a_window_and_verified(bench):
-    requested = params(workload="a", rate=500)
+def test_rocksdb_is_driven_at_a_rate_for_a_window_and_verified(bench):
+    requested = params(workload="f", rate=500)
     bench.load("rocksdb", requested)
     assert bench.facts["row_counts"] == {"usertable": 2000}
     moments = []
@@ -31,14 +31,18 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
     assert bench.engine.processes() == []
     bench.engine.stop()  # and it ran with the options that were asked for
     bench.engine.start()
-    assert set(driven.operations) == {"read", "update"}
+    assert set(driven.operations) == {"read", "read_modify_write"}
+    assert driven.notes["read_and_update_latencies"]
+    assert driven.offered_count == pytest.approx(500 * driven.window_ns / 1e9, abs=1)
+    assert driven.backlog_count is not None
+    assert driven.done_count <= 1.3 * driven.offered_count + 500
     for one in driven.operations.values():
         assert one.not_found_count == 0
         assert one.count > 0
         # Of intended starts: the client closes this log and that of the count in turn.
         assert hdr.decode(one.duration_hdr).total > 0
     # Seconds of the client's, or fewer and longer ones on a busy machine.
-    assert driven.window_ns >= 4.5e9
+    assert driven.window_ns >= 2.7e9
     assert driven.series
     in_seconds = [sum(second.counts.values()) for second in driven.series]
     assert sum(in_seconds) == driven.done_count
@@ -65,17 +69,6 @@ def test_records_that_were_inserted_are_verified_too_and_those_that_are_gone_are
     (check,) = bench.verify(requested, replace(driven, inserted_count=driven.inserted_count + 1))
     assert check.status == "failed"
     assert check.detail.startswith("1 of ")
-
-
-def test_a_rate_is_offered_and_latencies_count_from_intended_starts(bench):
-    requested = params(workload="f", rate=200)
-    bench.load("rocksdb", requested)
-    driven = bench.drive(requested)
-    assert set(driven.operations) == {"read", "read_modify_write"}
-    assert driven.offered_count == pytest.approx(200 * driven.window_ns / 1e9, abs=1)
-    assert driven.backlog_count is not None
-    assert driven.done_count <= 1.3 * driven.offered_count + 200
-    assert driven.notes["read_and_update_latencies"]
 
 
 def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):

@@ -1,4 +1,4 @@
-"""A new monitor is one new file and no edit elsewhere: context switches, found by a path."""
+"""A new workload is one folder, a new monitor one file, and no edit elsewhere: found by a path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,36 @@ import json
 from pathlib import Path
 from typing import Any
 
-TOYS = {"HARNESS_MONITOR_PATH": str(Path(__file__).parents[1] / "toy_monitors")}
+import pytest
+
+TOYS = {"HARNESS_WORKLOAD_PATH": str(Path(__file__).parents[1] / "toy_workloads")}
+MONITORS = {"HARNESS_MONITOR_PATH": str(Path(__file__).parents[1] / "toy_monitors")}
+
+
+def test_its_command_has_its_options(loaded: Any) -> None:
+    done = loaded("run", "counting", "--help", **TOYS)
+    assert done.code == 0, done.err
+    assert "--rows" in done.out and "--warehouses" not in done.out
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "postgres"])
+def test_it_runs_and_is_checked(loaded: Any, engine: str) -> None:
+    arguments = f"run counting --engine {engine} --placement ssd-both --rows 1500 --json"
+    done = loaded(*arguments.split(), **TOYS)
+    run = done.run
+    assert run["spec"]["params"] == {"rows": 1500, "times": 3}
+    assert [check["status"] for check in run["checks"]] == ["passed"]
+    (counts,) = [m for m in run["metrics"] if m["name"] == "count_duration_ns"]
+    assert len(counts["samples"]) == 3
+
+
+def test_an_engine_without_sql_is_an_error_before_the_run(loaded: Any) -> None:
+    arguments = "run counting --engine rocksdb --placement ssd-both --json"
+    assert loaded(*arguments.split(), **TOYS).code == 2
+
+
+# A monitor --------------------------------------------------------------------------
+
 PROFILE = """
 schema: 1
 name: toy-monitor
@@ -23,7 +52,7 @@ fixed:
 def test_a_run_stores_its_samples_and_the_differences_of_its_totals(loaded: Any) -> None:
     profile = loaded.root / "toy-monitor.yml"
     profile.write_text(PROFILE)
-    done = loaded("experiment", "run", profile, "--json", **TOYS)
+    done = loaded("experiment", "run", profile, "--json", **MONITORS)
     run = done.run
     (switches,) = [m for m in run["metrics"] if m["name"] == "query_context_switches_count"]
     assert max(switches.get("samples", [switches.get("value")])) > 0
@@ -37,7 +66,7 @@ def test_a_suite_runs_under_the_monitors_that_its_options_leave(loaded: Any) -> 
     suite = ["--suite", "quick", "--param", "only=chase", "--duration", "3s"]
     requested = ["--monitor", "context-switches", "--monitor", "elapsed"]
     options = [*requested, "--no-monitor", "vm", "--repeats", "1"]
-    done = loaded.microbench(*suite, "--tier", "dram", *options, "--json", **TOYS)
+    done = loaded.microbench(*suite, "--tier", "dram", *options, "--json", **MONITORS)
     run = done.run
     artifacts = loaded.results / "runs" / run["run_id"] / "artifacts"
     stored = {path.stem for path in artifacts.glob("monitor-*.json")}
