@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from harness import registry
 from harness.store.spec import DEFAULT_MONITORS
 
@@ -20,9 +16,7 @@ def test_the_store_knows_the_default_monitors() -> None:
     assert {name for name, one in registry.monitors().items() if one.default} == DEFAULT_MONITORS
 
 
-def test_a_broken_engine_is_named_and_the_others_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_engine_is_named_and_the_others_stay(tmp_path, monkeypatch, capsys):
     (tmp_path / "wreck").mkdir()
     (tmp_path / "wreck" / "engine.py").write_text("import no_such_module\n")
     (tmp_path / "_shared").mkdir()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -35,12 +34,7 @@ from harness.tiers.residency import Residency
         ("bind", (1,), {}, "unknown"),
     ],
 )
-def test_memory_is_where_the_placement_says(
-    mode: Literal["bind", "preferred", "interleave"],
-    nodes: tuple[int, ...],
-    pages: Mapping[int, int],
-    status: str,
-) -> None:
+def test_memory_is_where_the_placement_says(mode, nodes, pages, status):
     check = memory_check(MemoryPolicy(mode, nodes), Residency({}, pages))
     assert check.status == status
     for node, count in pages.items():

@@ -52,9 +52,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_servers_user_reaches_its_directories(
-    environment: Environment, tier: Path, umask: int
-) -> None:
+def test_the_servers_user_reaches_its_directories(environment, tier, umask):
     with environment.directory(tier / "tierbench-work" / "run-data") as made:
         assert (mode(made.parent), mode(made)) == (0o755, 0o700)
         user = environment.credentials
@@ -64,9 +62,7 @@ def test_the_servers_user_reaches_its_directories(
 
 @needs_root
 @pytest.mark.parametrize("what", ["another's", "everybody's", "a link", "a tier of the user's"])
-def test_where_another_user_can_write_nothing_is_made(
-    environment: Environment, tier: Path, what: str
-) -> None:
+def test_where_another_user_can_write_nothing_is_made(environment, tier, what):
     user: Any = environment.credentials
     work = tier / "tierbench-work"
     if what == "a link":
@@ -88,9 +84,7 @@ def test_where_another_user_can_write_nothing_is_made(
 
 @needs_root
 @pytest.mark.parametrize("place", ["open", "closed", "another's", "a blank", "a colon"])
-def test_a_library_is_preloaded_from_where_only_root_writes(
-    environment: Environment, tier: Path, place: str
-) -> None:
+def test_a_library_is_preloaded_from_where_only_root_writes(environment, tier, place):
     folder = tier / {"a blank": "a b", "a colon": "a:b"}.get(place, "plain")
     folder.mkdir(mode=0o700 if place == "closed" else 0o755)
     library = folder / "lib.so"

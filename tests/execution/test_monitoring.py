@@ -84,9 +84,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Toy]]:
         (("absent",), ("toy",), [], ["no-toys"]),
     ],
 )
-def test_defaults_and_what_is_requested_run_where_they_can(
-    requested: tuple[str, ...], excluded: tuple[str, ...], ran: list[str], warned: list[str]
-) -> None:
+def test_defaults_and_what_is_requested_run_where_they_can(requested, excluded, ran, warned):
     """A default monitor that cannot work is no warning; a requested one is."""
     spec = replace(SPEC, monitors=requested, no_monitors=excluded)
     monitors = RunMonitors(spec, MonitorContext())
@@ -100,9 +98,7 @@ def test_defaults_and_what_is_requested_run_where_they_can(
 @pytest.mark.parametrize(
     "function", ["__init__", "preflight", "start", "stop", "totals", "series", "warnings"]
 )
-def test_a_broken_monitor_leaves_a_warning_and_the_others(
-    monkeypatch: pytest.MonkeyPatch, function: str
-) -> None:
+def test_a_broken_monitor_leaves_a_warning_and_the_others(monkeypatch, function):
     monkeypatch.setattr(Optional, function, _fail)
     monitors = RunMonitors(replace(SPEC, monitors=("optional",)), MonitorContext())
     with monitors.running() as started:
@@ -114,9 +110,7 @@ def test_a_broken_monitor_leaves_a_warning_and_the_others(
 
 
 @pytest.mark.parametrize("function", ["series", "metrics"])
-def test_what_a_monitor_returns_and_json_cannot_express_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, function: str
-) -> None:
+def test_what_a_monitor_returns_and_json_cannot_express_is_left_out(monkeypatch, function):
     nothing = {"series": {"rate": math.nan}, "metrics": [Metric("x", "1", "none", value=math.inf)]}
     monkeypatch.setattr(Optional, function, lambda _: nothing[function], raising=False)
     monitors = RunMonitors(replace(SPEC, monitors=("optional",)), MonitorContext())

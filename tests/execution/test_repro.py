@@ -21,9 +21,7 @@ from harness.execution.repro import check_repeatable
         (True, False, True, False),
     ],
 )
-def test_another_hosts_run_is_repeated_only_if_it_is_trusted(
-    imported: bool, same_host: bool, trusted: bool, refused: bool
-) -> None:
+def test_another_hosts_run_is_repeated_only_if_it_is_trusted(imported, same_host, trusted, refused):
     original: Any = SimpleNamespace(
         run_id="R",
         run={"spec_hash": ""},

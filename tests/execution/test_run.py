@@ -67,9 +67,7 @@ def test_whatever_is_raised_is_stored_with_its_traceback(tmp_path: Path, error: 
         {"data_bytes": -1},
     ],
 )
-def test_a_result_that_cannot_be_stored_fails_its_run_alone(
-    tmp_path: Path, result: dict[str, Any]
-) -> None:
+def test_a_result_that_cannot_be_stored_fails_its_run_alone(tmp_path, result):
     one = record()
     with one.storing(Store(tmp_path)):
         for name, value in result.items():

@@ -62,9 +62,7 @@ def kept(runs: list[Any], interrupted: RunSpec | None) -> list[str]:
         ([run(1, SSD, host="there"), run(2, SSD, status="failed")], PMEM, []),
     ],
 )
-def test_runs_before_the_interrupted_one_are_kept(
-    runs: list[Any], interrupted: RunSpec | None, expected: list[str]
-) -> None:
+def test_runs_before_the_interrupted_one_are_kept(runs, interrupted, expected):
     assert kept(runs, interrupted) == expected
 
 
@@ -128,9 +126,7 @@ NO_STORE: Any = SimpleNamespace(runs=list, root=Path("/nonexistent"))
 
 
 @pytest.mark.parametrize(("build", "done"), [(7, True), (8, False)])
-def test_any_run_is_done_where_a_complete_one_was_made_under_its_conditions(
-    build: int, done: bool
-) -> None:
+def test_any_run_is_done_where_a_complete_one_was_made_under_its_conditions(build, done):
     complete = run(1, CXL)
     complete.manifest = SimpleNamespace(conditions={"build": 7})
     store: Any = SimpleNamespace(runs=lambda: [complete])
@@ -139,9 +135,7 @@ def test_any_run_is_done_where_a_complete_one_was_made_under_its_conditions(
 
 
 @pytest.mark.parametrize("placed", [True, False])
-def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed(
-    placed: bool,
-) -> None:
+def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed(placed):
     first = SSD if placed else replace(SSD, placement=None)  # a server of the user's
     plan = Plan("mine", "", (first, CXL))
     before = run(1, first)
@@ -177,9 +171,7 @@ def attempted(spec: RunSpec, *ends: str) -> _Made:
         (Retries(1, lambda steps: "no time left"), ["f", "c"], ["f", "c"]),
     ],
 )
-def test_failed_runs_are_tried_again_at_the_end_of_their_block(
-    retries: Retries, ends: list[str], expected: list[str]
-) -> None:
+def test_failed_runs_are_tried_again_at_the_end_of_their_block(retries, ends, expected):
     names = {"f": "failed", "c": "complete"}
     own = [
         attempted(spec, *(names[end] for end in each))

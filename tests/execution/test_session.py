@@ -71,9 +71,7 @@ def test_the_files_below_a_modelled_tier_stay_in_memory(disk: Path):
     assert one.not_cold == []
 
 
-def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(
-    disk: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(disk, monkeypatch):
     """A query may end on rows that it has while the kernel fetches on behind them."""
     size = 16 * MIB
     path = disk / "table"

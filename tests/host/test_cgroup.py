@@ -242,10 +242,16 @@ V1 = "31 25 0:26 / TREE/memory rw,nosuid shared:9 - cgroup cgroup rw,memory\n"
 V2 = "35 25 0:30 / TREE rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
-def test_v1_below_our_own_group(host, tmp_path):
-    own = group(tmp_path / "cgroup/memory/user/1")
-    site = available(host(V1, "4:memory:/user/1\n3:cpu,cpuacct:/x\n0::/\n"))
-    assert (site.method, site.parent) == ("cgroup-v1", own)
+@pytest.mark.parametrize(
+    ("root", "own", "seen"),
+    [("/", "/user/1", "user/1"), ("/docker/abc", "/docker/abc", "")],
+    ids=["below our own group", "in a container that sees a part of the tree"],
+)
+def test_v1(host, tmp_path, root, own, seen):
+    expected = group(tmp_path / "cgroup/memory" / seen)
+    mount = V1.replace("0:26 /", f"0:26 {root}")
+    site = available(host(mount, f"4:memory:{own}\n3:cpu,cpuacct:/x\n0::/\n"))
+    assert (site.method, site.parent) == ("cgroup-v1", expected)
 
 
 def test_v2_in_the_nearest_group_whose_children_have_the_controller(host, tmp_path):
@@ -304,13 +310,6 @@ def test_v2_limits_as_written(tmp_path):
 
 def swap_file(path):
     (path / "memory.swap.max").touch()
-
-
-def test_v1_in_a_container_that_sees_a_part_of_the_tree(host, tmp_path):
-    top = group(tmp_path / "cgroup/memory")
-    mount = V1.replace("0:26 /", "0:26 /docker/abc")
-    site = available(host(mount, "4:memory:/docker/abc\n"))
-    assert (site.method, site.parent) == ("cgroup-v1", top)
 
 
 def test_v2_of_another_user(host, tmp_path, monkeypatch):

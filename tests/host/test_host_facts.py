@@ -24,9 +24,7 @@ from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 
 
-def test_facts_of_this_machine_fit_the_schema_and_agree_with_python(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_facts_of_this_machine_fit_the_schema_and_agree_with_python(monkeypatch, tmp_path):
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
     facts = host_facts(find_tiers(None, ["pmem"]).values())
     schemas.validate(json.loads(json.dumps(facts)), "host-facts", "host_facts()")
@@ -86,9 +84,7 @@ def test_prefetchers_are_what_the_registers_of_all_processors_say(
     assert host_facts((), Kernel(tmp_path))["prefetchers"] == expected
 
 
-def test_prefetchers_without_a_register_or_in_a_virtual_machine_are_unreadable(
-    tmp_path: Path,
-) -> None:
+def test_prefetchers_without_a_register_or_in_a_virtual_machine_are_unreadable(tmp_path):
     cpuinfo = "processor : 0\nvendor_id : GenuineIntel\nflags : clwb{}\n"
     write(tmp_path, "/proc/cpuinfo", cpuinfo.format(""))
     facts = host_facts((), Kernel(tmp_path))
@@ -130,9 +126,6 @@ def test_cores_are_counted_over_sockets(tmp_path: Path) -> None:
     assert found.flags == ("clwb", "avx512f")
 
 
-# ndctl -------------------------------------------------------------------------------
-
-
 # Firmware ------------------------------------------------------------------------------
 
 
@@ -160,9 +153,7 @@ def test_modules_of_the_firmware_table() -> None:
     [((2666, 2666), "2666 MT/s"), ((2666, 3200), "2666, 3200 MT/s"), ((2666, 0), "unreadable"),
      ((), "unreadable")],
 )  # fmt: skip
-def test_the_memory_bus_runs_as_configured_not_as_modules_are_able_to(
-    tmp_path: Path, speeds: tuple[int, ...], expected: str
-) -> None:
+def test_the_memory_bus_runs_as_configured_not_as_modules_are_able_to(tmp_path, speeds, expected):
     module = {"size_mib": 1024, "technology": 3, "volatile": 1 << 30, "persistent": 0}
     devices = [
         memory_device(**module, locator=f"A{slot}", speed_mts=speed, able_mts=3200)
@@ -249,6 +240,3 @@ def test_the_kernel_s_access_monitor_is_reported_with_its_actions(tmp_path: Path
         ("DAMON kdamond 1", "on: monitors pages"),
         ("DAMON module damon_reclaim", "on"),
     ]
-
-
-# The doctor ---------------------------------------------------------------------------------

@@ -68,21 +68,11 @@ def optane(root: Path, volatile: int, persistent: int) -> None:
     ("volatile", "persistent", "mode"),
     [(0, 126, "AppDirect"), (126, 0, "Memory"), (63, 63, "Mixed")],
 )
-def test_optane_modules_in_the_firmware_table(
-    tmp_path: Path, volatile: int, persistent: int, mode: str
-) -> None:
+def test_optane_modules_in_the_firmware_table(tmp_path, volatile, persistent, mode):
     optane(tmp_path, volatile * _GIB, persistent * _GIB)
     found = host_mode(Kernel(tmp_path))
     assert found.mode == mode
     assert "1 Optane modules" in found.evidence
-
-
-def test_modules_whose_capacities_the_firmware_leaves_out_are_looked_for_elsewhere(
-    tmp_path: Path,
-) -> None:
-    optane(tmp_path, 0, 0)
-    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER)
-    assert host_mode(Kernel(tmp_path)).mode == "unknown"
 
 
 def test_regions_of_the_kernel_mean_appdirect(tmp_path: Path) -> None:
@@ -91,26 +81,29 @@ def test_regions_of_the_kernel_mean_appdirect(tmp_path: Path) -> None:
     assert "region0 1.88 GiB, region1 1.88 GiB" in found.evidence
 
 
-def test_a_memory_side_cache_means_memory_mode(tmp_path: Path) -> None:
-    """An invented tree: ACPI HMAT shows DRAM as a cache in front of node 0."""
-    write(
-        tmp_path,
-        "/sys/devices/system/node/node0/memory_side_cache/index1/size",
-        "34359738368",
-    )
-    assert host_mode(Kernel(tmp_path)).mode == "Memory"
+#: ACPI HMAT shows DRAM as a cache in front of node 0; an invented tree.
+_CACHE = "/sys/devices/system/node/node0/memory_side_cache/index1/size"
 
 
-def test_an_optane_capable_server_without_its_firmware_table_is_unknown(tmp_path: Path) -> None:
-    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER)
+@pytest.mark.parametrize(
+    ("file", "text", "mode"),
+    [
+        (_CACHE, "34359738368", "Memory"),
+        ("/proc/cpuinfo", _OPTANE_SERVER, "unknown"),  # without its firmware's table
+        ("/proc/cpuinfo", _OPTANE_SERVER.replace("GenuineIntel", "AuthenticAMD"), "Default"),
+    ],
+)
+def test_without_modules_the_kernel_and_the_processor_decide(tmp_path, file, text, mode):
+    write(tmp_path, file, text)
     found = host_mode(Kernel(tmp_path))
-    assert found.mode == "unknown"
-    assert "as root" in found.evidence
+    assert found.mode == mode
+    assert ("as root" in found.evidence) == (mode == "unknown")
 
 
-def test_a_processor_that_takes_no_optane_is_default(tmp_path: Path) -> None:
-    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER.replace("GenuineIntel", "AuthenticAMD"))
-    assert host_mode(Kernel(tmp_path)).mode == "Default"
+def test_modules_whose_capacities_the_firmware_leaves_out_are_looked_for_elsewhere(tmp_path):
+    optane(tmp_path, 0, 0)
+    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER)
+    assert host_mode(Kernel(tmp_path)).mode == "unknown"
 
 
 def test_this_machine_has_a_mode_and_says_why() -> None:

@@ -33,7 +33,8 @@ def test_what_was_just_written_is_resident_and_can_be_evicted(disk):
     size = 4 * MIB + 10_000
     assert residency([disk]) == Residency(size, size, "")
     evict([disk])  # dirty pages, too: they are written back first
-    assert residency([disk]) == Residency(0, size, "")
+    for _ in range(2):  # measuring does not warm
+        assert residency([disk]) == Residency(0, size, "")
 
 
 def test_residency_counts_pages(disk):
@@ -44,11 +45,6 @@ def test_residency_counts_pages(disk):
         os.pread(file.fileno(), 1, 1 * MIB)
         os.pread(file.fileno(), 1, 2 * MIB)
     assert residency([disk]).resident_bytes == 2 * mmap.PAGESIZE
-
-
-def test_measuring_does_not_warm(disk):
-    evict([disk])
-    assert [residency([disk]).resident_bytes for _ in range(3)] == [0, 0, 0]
 
 
 def test_large_files_are_measured_in_chunks(disk, monkeypatch):

@@ -37,9 +37,7 @@ def two_sockets(tmp_path: Path) -> Kernel:
     ("text", "cpus"),
     [("socket:0", "0-1,4-5"), ("socket:1", "2-3,6"), ("node:1", "2-3,6"), ("1-2", "1-2")],
 )
-def test_a_socket_is_its_processors_that_are_online(
-    two_sockets: Kernel, text: str, cpus: str
-) -> None:
+def test_a_socket_is_its_processors_that_are_online(two_sockets, text, cpus):
     assert format_cpus(resolve_cpus(text, two_sockets, range(7))) == cpus
 
 
@@ -48,9 +46,7 @@ def test_a_socket_is_its_processors_that_are_online(
     [("7", "7 cannot be used"), ("socket:2", "no such socket"), ("node:2", "no such node"),
      ("node:9", "no such node")],
 )  # fmt: skip
-def test_processors_that_are_not_there_are_refused(
-    two_sockets: Kernel, text: str, found: str
-) -> None:
+def test_processors_that_are_not_there_are_refused(two_sockets, text, found):
     with pytest.raises(UsageError, match=found):
         resolve_cpus(text, two_sockets, range(7))
 

@@ -6,7 +6,6 @@ The CXL trees follow drivers/perf/cxl_pmu.c; what is counted is a software event
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,8 +36,13 @@ def printed(media: int, requests: int, module: str = "0x0001") -> str:
     return f"---DimmID={module}---\n{lines}"
 
 
-def readings(*texts: str) -> Iterator[str]:
-    yield from texts
+def measured(*texts: str) -> DimmMediaMonitor:
+    """A monitor that has read these: while the host was idle, at the phase's start, at its end."""
+    readings = iter(texts)
+    monitor = DimmMediaMonitor(MonitorContext(), lambda: next(readings), idle_s=0)
+    monitor.start()
+    monitor.stop()
+    return monitor
 
 
 def test_media_counters_are_in_units_of_64_bytes() -> None:
@@ -53,10 +57,7 @@ def test_media_counters_are_in_units_of_64_bytes() -> None:
 
 
 def test_the_effective_write_ratio_is_that_of_the_measured_phase() -> None:
-    texts = readings(printed(100, 50), printed(110, 50), printed(510, 150))
-    monitor = DimmMediaMonitor(MonitorContext(), lambda: next(texts), idle_s=0)
-    monitor.start()
-    monitor.stop()
+    monitor = measured(printed(100, 50), printed(110, 50), printed(510, 150))
     found = {metric.name: metric.value for metric in monitor.metrics()}
     assert found["phase_media_write_bytes"] == 400 * 64
     assert found["phase_effective_write_ratio"] == 100 / 400
@@ -66,18 +67,12 @@ def test_the_effective_write_ratio_is_that_of_the_measured_phase() -> None:
 
 @pytest.mark.parametrize("last", [printed(1, 1), printed(900, 900, "0x0101"), ""])
 def test_a_module_that_was_reset_or_is_gone_has_no_figures(last: str) -> None:
-    texts = readings(printed(100, 50), printed(100, 50), last)
-    monitor = DimmMediaMonitor(MonitorContext(), lambda: next(texts), idle_s=0)
-    monitor.start()
-    monitor.stop()
-    assert monitor.metrics() == []
+    assert measured(printed(100, 50), printed(100, 50), last).metrics() == []
 
 
-def test_a_phase_without_writes_has_no_ratio() -> None:
-    monitor = DimmMediaMonitor(MonitorContext(), lambda: printed(100, 50), idle_s=0)
-    monitor.start()
-    monitor.stop()
-    assert "phase_effective_write_ratio" not in {metric.name for metric in monitor.metrics()}
+def test_a_phase_without_writes_has_no_ratio():
+    metrics = measured(*[printed(100, 50)] * 3).metrics()
+    assert "phase_effective_write_ratio" not in {metric.name for metric in metrics}
 
 
 # CXL -----------------------------------------------------------------------------

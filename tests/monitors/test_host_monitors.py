@@ -21,9 +21,7 @@ from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 
 
-def test_a_disk_s_rates_are_those_between_two_samples(
-    tmp_path: Path, ssd: Tier, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_s_rates_are_those_between_two_samples(tmp_path, ssd, monkeypatch):
     stamps = iter([0, 500_000_000, 1_000_000_000])
     monkeypatch.setattr("harness.monitors.block.time.monotonic_ns", lambda: next(stamps))
     monitor = BlockMonitor(MonitorContext(tiers=[ssd]), Kernel(tmp_path))

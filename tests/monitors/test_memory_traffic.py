@@ -118,9 +118,7 @@ def test_an_amd_server_s_controllers_are_asked_by_the_vendor_s_codes(sysfs: Sysf
 @pytest.mark.parametrize(
     ("scale", "unit"), [("3.814697266e-6", "MiB"), ("1", "MiB"), ("", "MiB"), (MIB_A_LINE, "")]
 )
-def test_a_scale_that_is_no_line_of_memory_is_not_believed(
-    sysfs: Sysfs, scale: str, unit: str
-) -> None:
+def test_a_scale_that_is_no_line_of_memory_is_not_believed(sysfs, scale, unit):
     """Linux before 6.1 had 3.8e-6 MiB (4 bytes) for the free-running counters."""
     sysfs.pmu("uncore_imc_free_running", 25, "0")
     sysfs.event("uncore_imc_free_running", "data_read", "event=0xff,umask=0x20", scale, unit)
@@ -129,9 +127,7 @@ def test_a_scale_that_is_no_line_of_memory_is_not_believed(
     assert [e.event.config for e in traffic_events(sysfs.kernel)] == [0x20FF]
 
 
-def test_bits_of_a_term_may_be_scattered_and_unknown_terms_leave_an_event_out(
-    sysfs: Sysfs,
-) -> None:
+def test_bits_of_a_term_may_be_scattered_and_unknown_terms_leave_an_event_out(sysfs):
     sysfs.pmu("uncore_imc_0", 20, "0", event="config:0-3,8", edge="config1:1")
     sysfs.event("uncore_imc_0", "cas_count_read", "event=0x1f,edge")
     sysfs.event("uncore_imc_0", "cas_count_write", "event=0x04,thresh=1")
@@ -198,9 +194,7 @@ def _touch(pages: int) -> None:
 
 
 @as_root
-def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(
-    two_sockets: Sysfs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets, monkeypatch):
     cpus = os.sched_getaffinity(0)
     pages = 2000
     monkeypatch.setattr(MemoryTraffic, "interval_s", 0.02)

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE_S
+from patience import eventually
 from toy_host import advance
 
 from harness.host.threads import Thread
@@ -29,7 +29,6 @@ from harness.monitors.waits import WaitMonitor
 from harness.native_programs import find_native
 from harness.supervise.process import process_identity
 from harness.tiers.linux.kernel import Kernel
-from harness.tiers.linux.model import Tier
 from harness.waits import Observation, WaitObserver
 
 INTERVAL_S = 0.05
@@ -81,13 +80,7 @@ def server(tmp_path: Path, trace: IoTrace) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.fixture
-def monitors(
-    server: subprocess.Popen[bytes],
-    tmp_path: Path,
-    ssd: Tier,
-    trace: IoTrace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[list[Monitor]]:
+def monitors(server, tmp_path, ssd, trace, monkeypatch):
     """Those of a server that works: each has seen its counter move."""
     perf = tmp_path / "perf"
     perf.write_text(f'#!/bin/sh\nTOY_HOST={tmp_path} exec {TOY_PERF} "$@"\n')
@@ -114,15 +107,8 @@ def monitors(
         for monitor in monitors:
             stack.callback(monitor.stop)
             monitor.start()
-        _wait(lambda: all(_moved(one, _since(one, 0)) for one in monitors))
+        assert eventually(lambda: all(_moved(one, _since(one, 0)) for one in monitors))
         yield monitors
-
-
-def _wait(until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not until():
-        assert time.monotonic() < deadline
-        time.sleep(INTERVAL_S)
 
 
 def _since(monitor: Monitor, stamp: int) -> list[Mapping[str, Any]]:
@@ -139,30 +125,26 @@ def _moved(monitor: Monitor, samples: list[Mapping[str, Any]]) -> bool:
     return len(set(found)) > 1
 
 
-def test_a_stopped_server_leaves_its_hole_at_the_same_time_in_every_series(
-    server: subprocess.Popen[bytes], monitors: list[Monitor]
-) -> None:
+def test_a_stopped_server_leaves_its_hole_at_the_same_time_in_every_series(server, monitors):
     os.kill(server.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
     stopped = time.monotonic_ns()
     time.sleep(1)
-    _wait(lambda: all(len(_since(one, stopped)) > 3 for one in monitors))
+    assert eventually(lambda: all(len(_since(one, stopped)) > 3 for one in monitors))
     resumed = time.monotonic_ns()
     os.kill(server.pid, signal.SIGCONT)
-    _wait(lambda: all(_moved(one, _since(one, resumed)) for one in monitors))
+    assert eventually(lambda: all(_moved(one, _since(one, resumed)) for one in monitors))
     for monitor in monitors:
         hole = [s for s in _since(monitor, stopped) if s["monotonic_ns"] < resumed]
         assert len(hole) > 2, monitor.name
         assert not _moved(monitor, hole), monitor.name
 
 
-def test_monitors_survive_a_killed_server(
-    server: subprocess.Popen[bytes], monitors: list[Monitor]
-) -> None:
+def test_monitors_survive_a_killed_server(server, monitors):
     server.kill()
     server.wait()
     killed = time.monotonic_ns()
-    _wait(lambda: all(len(_since(one, killed)) > 2 for one in monitors))
+    assert eventually(lambda: all(len(_since(one, killed)) > 2 for one in monitors))
     for monitor in monitors:
         assert not _moved(monitor, _since(monitor, killed)), monitor.name
         assert not any("error" in sample for sample in monitor.series()["samples"]), monitor.name

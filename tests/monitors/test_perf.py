@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from patience import PATIENCE_S
+from patience import eventually
 from toy_host import write
 
 from harness.monitors import MonitorContext
@@ -31,13 +29,6 @@ def kernel(tmp_path: Path) -> Kernel:
     """One that has a PMU of its processors."""
     write(tmp_path, "sys/bus/event_source/devices/cpu/type", "4")
     return Kernel(tmp_path)
-
-
-def wait(until: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not until():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_what_perf_prints_is_numbers_in_strings() -> None:
@@ -135,7 +126,7 @@ def test_counts_of_a_real_perf_are_on_the_run_s_clock(kernel: Kernel) -> None:
     assert monitor.preflight() is None
     before = time.monotonic_ns()
     monitor.start()
-    wait(lambda: len(monitor.series()["samples"]) >= 3)
+    assert eventually(lambda: len(monitor.series()["samples"]) >= 3)
     monitor.stop()
     after = time.monotonic_ns()
     series = monitor.series()
@@ -150,10 +141,10 @@ def test_counts_of_a_real_perf_are_on_the_run_s_clock(kernel: Kernel) -> None:
 def test_a_killed_perf_leaves_its_samples_and_a_warning(kernel: Kernel) -> None:
     monitor = PerfMonitor(MonitorContext(), kernel, 0.1, SOFTWARE)
     monitor.start()
-    wait(lambda: monitor.series()["samples"])
+    assert eventually(lambda: monitor.series()["samples"])
     assert monitor._process is not None
     monitor._process.kill()
-    wait(lambda: monitor._process is not None and monitor._process.poll() is not None)
+    assert eventually(lambda: monitor._process is not None and monitor._process.poll() is not None)
     monitor.stop()
     assert monitor.series()["samples"]
     assert [warning.code for warning in monitor.warnings()] == ["monitor-failed"]
@@ -172,7 +163,7 @@ def test_a_killed_harness_leaves_no_perf(kernel: Kernel) -> None:
         assert harness.stdout is not None
         perf = Path(f"/proc/{int(harness.stdout.readline())}")
         harness.send_signal(signal.SIGKILL)
-    wait(lambda: state(perf) in ("Z", None))
+    assert eventually(lambda: state(perf) in ("Z", None))
 
 
 def state(process: Path) -> str | None:

@@ -200,9 +200,7 @@ def test_a_program_that_the_servers_user_cannot_read_is_refused_beforehand(toy: 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 @pytest.mark.parametrize("name", OBSERVERS)
-def test_root_runs_no_program_that_another_user_can_exchange(
-    name: str, toy: Toy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_runs_no_program_that_another_user_can_exchange(name, toy, monkeypatch):
     observer, home = registry.observers()[name], toy.root / "home"
     home.mkdir(mode=0o755)
     monkeypatch.setenv("HOME", str(home))
@@ -240,9 +238,7 @@ def test_a_result_that_was_not_collected_is_an_error(toy: Toy) -> None:
         one.result()
 
 
-def test_settings_that_a_killed_program_has_changed_are_put_back(
-    toy: Toy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_that_a_killed_program_has_changed_are_put_back(toy, monkeypatch):
     setting = toy.root / "nmi_watchdog"
     setting.write_text("1\n")
     monkeypatch.setattr(observing, "_settings", lambda: [setting])

@@ -127,9 +127,7 @@ def test_another_format_is_an_error(parse: Callable[[str], list[Figure]], text: 
 
 
 @pytest.mark.parametrize(("parse", "text"), SHAPES)
-def test_damaged_text_gives_finite_figures_or_an_error(
-    parse: Callable[[str], list[Figure]], text: str
-) -> None:
+def test_damaged_text_gives_finite_figures_or_an_error(parse, text):
     rng = np.random.default_rng(19)
     for _ in range(500):
         damaged = list(text)

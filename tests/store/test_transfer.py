@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -65,9 +64,7 @@ def test_a_run_comes_whole_and_once(tmp_path: Path, run: Path, here: Store) -> N
     assert [stored.run_id for stored in here.runs()] == [run.name]
 
 
-def test_an_imported_run_says_so_and_cannot_be_resumed(
-    tmp_path: Path, run: Path, here: Store
-) -> None:
+def test_an_imported_run_says_so_and_cannot_be_resumed(tmp_path, run, here):
     (run / "origin.json").write_text("of the archive")
     (run / "steps.jsonl").write_text("steps")
     (stored,) = import_archive(packed(tmp_path, run), here, "optane1").new
@@ -76,9 +73,7 @@ def test_an_imported_run_says_so_and_cannot_be_resumed(
     assert not (stored.directory / "steps.jsonl").exists()
 
 
-def test_another_run_of_the_same_name_is_named_by_its_host(
-    tmp_path: Path, run: Path, here: Store
-) -> None:
+def test_another_run_of_the_same_name_is_named_by_its_host(tmp_path, run, here):
     import_archive(packed(tmp_path, run), here, "optane1")
     document = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**document, "started_unix_ns": 2}))
@@ -109,9 +104,7 @@ def with_link(run: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("damage", [broken, without_result, with_link])
-def test_one_that_is_no_run_keeps_all_out(
-    tmp_path: Path, run: Path, here: Store, damage: Callable[[Path], list[Path]]
-) -> None:
+def test_one_that_is_no_run_keeps_all_out(tmp_path, run, here, damage):
     archive = packed(tmp_path, *damage(run))
     with pytest.raises(UsageError) as refused:
         import_archive(archive, here)
@@ -140,9 +133,7 @@ def test_no_way_out_of_the_store(tmp_path: Path, here: Store, name: str) -> None
     ],
     ids=["one large file", "many files", "a long name"],
 )
-def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(
-    tmp_path: Path, here: Store, members: list[tuple[str, int]]
-) -> None:
+def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(tmp_path, here, members):
     archive = zeros(tmp_path, *members)
     with pytest.raises(UsageError) as refused:
         import_archive(archive, here, limit_bytes=1_000_000)
@@ -150,9 +141,7 @@ def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(
     assert files_of(here) == ["runs"]
 
 
-def test_what_an_archive_may_unpack_to_follows_its_size(
-    tmp_path: Path, here: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_archive_may_unpack_to_follows_its_size(tmp_path, here, monkeypatch):
     monkeypatch.setattr(transfer, "_LIMIT_BYTES", 1000)
     with pytest.raises(UsageError) as refused:
         import_archive(zeros(tmp_path, ("run/zeros.json", 3_000_000)), here)

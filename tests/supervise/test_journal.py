@@ -224,17 +224,6 @@ def test_undoing_frees_the_disk_that_is_full(tmp_path):
         assert [path for path in disk.iterdir() if path.name != "state"] == []
 
 
-def test_a_note_cut_off_by_a_full_disk_spoils_no_other(journal, state, tmp_path):
-    work = journal.register_directory(tmp_path / "work")
-    with journal.path.open("ab") as file:
-        file.write(b'\n12345678 {"kind": "cgroup", "pa')
-    other = journal.register_directory(tmp_path / "other")
-    left_by(journal)
-    assert recover(state)[0].failures == ()
-    assert not work.exists()
-    assert not other.exists()
-
-
 def test_a_living_harness_is_not_recovered(journal, state, tmp_path):
     work = journal.register_directory(tmp_path / "work")
     assert recover(state) == []
@@ -305,13 +294,16 @@ def test_a_process_with_a_reused_pid_is_not_hit(journal, state, supervisor):
     assert bystander.poll() is None
 
 
-def test_a_line_cut_off_by_a_crash_is_a_change_never_made(journal, state, tmp_path):
+def test_a_line_cut_off_by_a_full_disk_or_a_crash_spoils_no_other(journal, state, tmp_path):
     work = journal.register_directory(tmp_path / "work")
+    with journal.path.open("ab") as file:
+        file.write(b'\n12345678 {"kind": "cgroup", "pa')
+    other = journal.register_directory(tmp_path / "other")
     path = left_by(journal)
     with path.open("ab") as file:
         file.write(b'\n0a1b2c3d {"kind": "cgroup", "path": "/sys/fs/cgr')
     assert recover(state)[0].failures == ()
-    assert not work.exists()
+    assert not work.exists() and not other.exists()
 
 
 @pytest.mark.parametrize("line", [1, 3, 7], ids=["owner", "directory one", "directory two"])

@@ -81,15 +81,6 @@ def test_segments_of_another_process_stay(supervisor):
         ours.unlink()
 
 
-def test_what_the_supervisor_must_kill_at_its_end_leaves_no_shared_memory(tmp_path):
-    with Supervisor(tmp_path / "state") as supervisor:
-        process = supervisor.spawn(
-            [sys.executable, "-c", MAKER], pipes=True, stop_signal=signal.SIGTERM
-        )
-        posix, number = _made(process)
-    assert eventually(lambda: not posix.exists() and number not in _sysv())
-
-
 #: Stopped where a server is between making its segments and mapping them.
 EARLY_MAKER = """
 import _posixshmem, ctypes, os, time
@@ -100,9 +91,14 @@ time.sleep(1000)
 """
 
 
-def test_segments_that_are_made_and_not_yet_mapped_go_as_well(tmp_path):
+@pytest.mark.parametrize(
+    ("maker", "options"),
+    [(MAKER, {"stop_signal": signal.SIGTERM}), (EARLY_MAKER, {})],
+    ids=["mapped", "not yet mapped"],
+)
+def test_what_the_supervisor_must_kill_at_its_end_leaves_no_shared_memory(tmp_path, maker, options):
     with Supervisor(tmp_path / "state") as supervisor:
-        process = supervisor.spawn([sys.executable, "-c", EARLY_MAKER], pipes=True)
+        process = supervisor.spawn([sys.executable, "-c", maker], pipes=True, **options)
         posix, number = _made(process)
     assert eventually(lambda: not posix.exists() and number not in _sysv())
 

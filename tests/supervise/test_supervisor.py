@@ -110,9 +110,6 @@ def test_an_impossible_memory_policy_is_an_error(supervisor):
         supervisor.spawn(["true"], memory=MemoryPolicy("bind", (63,)))
 
 
-# What cannot be started ---------------------------------------------------------
-
-
 # How they end --------------------------------------------------------------------
 
 
@@ -136,26 +133,24 @@ def test_kill_finds_the_daemons_of_a_parent_that_has_ended(supervisor):
     assert processes_of(os.getpid()) == []
 
 
-def test_the_end_of_the_block_requests_a_stop(state, tmp_path, patient_daemon, monkeypatch):
+@pytest.mark.parametrize(
+    ("trap", "number", "last"),
+    [("'echo stopping; exit 0' INT", signal.SIGINT, "stopping\n"),
+     ("'' TERM", signal.SIGTERM, "ready\n")],
+    ids=["what listens", "what does not"],
+)  # fmt: skip
+def test_the_end_of_the_block_ends(
+    state, tmp_path, patient_daemon, monkeypatch, trap, number, last
+):
     log = tmp_path / "log"
-    polite = "trap 'echo stopping; exit 0' INT; echo ready; while :; do sleep 0.01; done"
-    monkeypatch.setattr("harness.supervise.supervisor._DAEMON", patient_daemon)
+    loop = f"trap {trap}; echo ready; while :; do sleep 0.01; done"
+    if number == signal.SIGINT:  # it must end by itself
+        monkeypatch.setattr("harness.supervise.supervisor._DAEMON", patient_daemon)
     with Supervisor(state) as supervisor:
-        supervisor.spawn(["sh", "-c", polite], log=log, stop_signal=signal.SIGINT)
+        supervisor.spawn(["sh", "-c", loop], log=log, stop_signal=number)
         supervisor.spawn(["sh", "-c", DAEMONISING])
         assert eventually(lambda: log.read_text() == "ready\n")
-    assert log.read_text().endswith("stopping\n")
-    assert processes_of(os.getpid()) == []
-    assert list(state.iterdir()) == [state / "lock"]
-
-
-def test_the_end_of_the_block_ends_what_does_not_listen(state, tmp_path):
-    log = tmp_path / "log"
-    deaf = "trap '' TERM; echo ready; while :; do sleep 1; done"
-    with Supervisor(state) as supervisor:
-        supervisor.spawn(["sh", "-c", deaf], log=log, stop_signal=signal.SIGTERM)
-        supervisor.spawn(["sh", "-c", DAEMONISING])
-        assert eventually(lambda: log.read_text() == "ready\n")
+    assert log.read_text().endswith(last)
     assert processes_of(os.getpid()) == []
     assert list(state.iterdir()) == [state / "lock"]
 

@@ -116,26 +116,15 @@ def test_sizes_are_those_of_files_and_not_of_what_links_lead_to(theirs, secret):
     assert regular_bytes(theirs, None) == 10
 
 
-def test_a_tree_is_removed_and_nothing_that_it_links_to(theirs, secret):
+def test_a_tree_is_removed_however_deep_and_nothing_that_it_links_to(theirs, secret):
     (theirs / "link").symlink_to(secret.parent)
     os.mkfifo(theirs / "fifo")
     (theirs / "folder").mkdir()
     (theirs / "folder" / "file").write_text("")
-    remove_tree(theirs)
-    assert not theirs.exists()
-    assert secret.read_text() == "root's own"
-
-
-def test_a_link_in_place_of_a_tree_is_not_followed(theirs, secret):
-    (theirs / "tree").symlink_to(secret.parent)
     with pytest.raises(OSError):
-        remove_tree(theirs / "tree")
-    assert secret.exists()
-
-
-def test_a_tree_that_is_too_deep_to_be_named_is_removed(theirs):
+        remove_tree(theirs / "link")
     here = os.open(theirs, os.O_RDONLY)
-    for _ in range(500):
+    for _ in range(500):  # too deep to be named
         os.mkdir("d" * 10, dir_fd=here)
         below = os.open("d" * 10, os.O_RDONLY, dir_fd=here)
         os.close(here)
@@ -143,6 +132,7 @@ def test_a_tree_that_is_too_deep_to_be_named_is_removed(theirs):
     os.close(here)
     remove_tree(theirs)
     assert not theirs.exists()
+    assert secret.read_text() == "root's own"
 
 
 def test_a_tree_taken_over_cannot_be_changed_by_who_made_it(tmp_path):
@@ -179,12 +169,9 @@ def test_what_cannot_be_taken_over_is_refused(tmp_path, special):
         take_over(tree, USER)
 
 
-def test_a_directory_of_our_own_is_not_refused(tmp_path):
-    refuse_writable(tmp_path)
-
-
 @pytest.mark.parametrize("who", ["owner", "mode", "link", "above"])
 def test_a_directory_that_another_user_can_write_is_refused(theirs, tmp_path, who):
+    refuse_writable(tmp_path)
     folder = tmp_path / "folder"
     folder.mkdir()
     if who == "owner":

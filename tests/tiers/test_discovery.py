@@ -65,9 +65,7 @@ def test_a_host_file_names_tiers_with_prices_and_lines(tmp_path: Path) -> None:
         ("  a: {kind: block, path: /x\n", 4, "expected"),
     ],
 )
-def test_a_slip_in_the_host_file_is_named_with_its_line(
-    tmp_path: Path, tiers: str, line: int, found: str
-) -> None:
+def test_a_slip_in_the_host_file_is_named_with_its_line(tmp_path, tiers, line, found):
     path = host_file(tmp_path, tiers)
     with pytest.raises(UsageError) as refused:
         load_host_file(path)

@@ -130,9 +130,7 @@ def test_the_longest_mount_point_wins_and_of_equals_the_last() -> None:
         ("/dev/shm", "tmpfs", None),
     ],
 )
-def test_recorded_directories(
-    nvdimms: RecordedKernel, place: str, kind: str, mode: str | None
-) -> None:
+def test_recorded_directories(nvdimms, place, kind, mode):
     facts = facts_of_directory(place, nvdimms)
     assert (facts.kind, facts.namespace_mode) == (kind, mode)
 
@@ -149,9 +147,7 @@ def test_recorded_dax_devices_have_their_namespace_and_driver(nvdimms: RecordedK
     assert facts_of_devdax("dax1.5", nvdimms).dax is False
 
 
-def test_dram_reserved_by_memmap_is_not_taken_for_persistent_memory(
-    nvdimms: RecordedKernel,
-) -> None:
+def test_dram_reserved_by_memmap_is_not_taken_for_persistent_memory(nvdimms):
     region = regions(nvdimms)[0]
     assert not is_memmap_dram(region, nvdimms)
 

@@ -68,9 +68,7 @@ def test_a_tier_that_stands_in_for_pmem_is_marked_whoever_named_it() -> None:
         ("ram", None), ("ram2", None), ("tmpfs", None), ("dram_0", None), ("shm", None),
     ],
 )  # fmt: skip
-def test_a_tmpfs_is_emulated_unless_its_name_promises_no_more(
-    name: str, emulates: str | None
-) -> None:
+def test_a_tmpfs_is_emulated_unless_its_name_promises_no_more(name, emulates):
     assert verify(TierClaim(name, "tmpfs", path="/dev/shm")).claim.emulates == emulates
 
 

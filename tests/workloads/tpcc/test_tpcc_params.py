@@ -1,5 +1,6 @@
-"""Parameters of the TPC-C workload."""
+"""Parameters of the TPC-C workload, and the population that they mean."""
 
+from harness.workloads.tpcc.data import row_counts
 from harness.workloads.tpcc.params import TpccParams, shares
 
 
@@ -43,3 +44,16 @@ def test_the_native_client_is_told_what_transactions_depend_on():
 def test_an_isolation_level_is_one_that_every_engine_has():
     assert "isolation" not in normalised({})
     assert normalised({"isolation": "repeatable-read"})["isolation"] == "repeatable-read"
+
+
+def test_rows_are_those_of_clause_4_3_3_1():
+    assert row_counts(7) == {
+        "warehouse": 7,
+        "district": 70,
+        "customer": 210_000,
+        "history": 210_000,
+        "orders": 210_000,
+        "new_order": 63_000,
+        "stock": 700_000,
+        "item": 100_000,
+    }
