@@ -21,6 +21,8 @@
 #include "../kernel.h"
 
 enum mb_discipline { MB_DESIGNED, MB_FF, MB_SFF, MB_OPTIMIZED, MB_UNAWARE, MB_DISCIPLINES };
+static const char *const mb_discipline_names[] = {"designed",  "ff",      "sff",
+                                                  "optimized", "unaware", NULL};
 
 struct mb_policy {
     enum mb_flush flush; /* MB_NO_FLUSH: the caches are durable (eADR), or nothing is to be */

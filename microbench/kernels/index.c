@@ -48,8 +48,6 @@ enum workload { WORKLOAD_A, WORKLOAD_B, WORKLOAD_C, WORKLOAD_F, WORKLOAD_D, WORK
                 WORKLOADS };
 
 static const char *const workload_names[] = {"a", "b", "c", "f", "d", "insert", NULL};
-static const char *const discipline_names[] = {"designed", "ff",      "sff",
-                                               "optimized", "unaware", NULL};
 static const char *const index_names[] = {"level_hash", "fast_fair", "woart", "library", NULL};
 static const struct mb_index_kind *const index_kinds[] = {&mb_level_hash, &mb_fast_fair,
                                                           &mb_woart, &mb_library_index};
@@ -75,7 +73,7 @@ static const struct tb_param params[] = {
     WORD("index", index, index_names, -1),
     WORD("workload", workload, workload_names, -1),
     WORD("fence", policy.fence, mb_fence_names, MB_SFENCE),
-    WORD("discipline", policy.discipline, discipline_names, MB_DESIGNED),
+    WORD("discipline", policy.discipline, mb_discipline_names, MB_DESIGNED),
     TB_INTEGER_KEY(struct indexed, "bytes_per_record", bytes_per_record, LEAST_BYTES,
                    INT64_C(1) << 30, 256),
 };
@@ -144,7 +142,7 @@ static bool fits(const struct mb_job *job, struct tb_error *error)
     const struct indexed *indexed = job->params;
     if (!indexed->kind->disciplines[indexed->policy.discipline])
         return tb_fail(error, "discipline: %s is as designed with %s",
-                       discipline_names[indexed->policy.discipline], indexed->kind->name);
+                       mb_discipline_names[indexed->policy.discipline], indexed->kind->name);
     if (indexed->records < LEAST_RECORDS)
         return tb_fail(error, "range_bytes: each thread has room for %" PRIu64 " records; it needs "
                               "%d", indexed->records, LEAST_RECORDS);

@@ -8,6 +8,7 @@
  * times where recovery changes something.
  *
  * Where a flush or fence of the index is left out, at one place of its source, that must be found.
+ * `--search DISCIPLINE [MEMORIES]` looks for the places that may all be left out: index_search.h.
  * `ff` and `sff` have more of them than the index needs: left out are, with `ff`, the fences
  * after which the index has one of its own; with `sff` only those of a commit (mb_commit), but for
  * the function whose commit the stores next to it make unnecessary there.
@@ -20,20 +21,22 @@
 #include "../indexes/policy.h"
 
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* Where in the source the index is: a change of it knows its flushes and fences by the line. */
 struct place {
     const char *file;
-    int line; /* 0: consistency does not depend on it */
+    int line; /* 0: none */
     const char *function;
-    bool commits;
+    bool commits, extra; /* extra: consistency does not depend on it */
 };
 static struct place here, last_flush;
 static void before_fence(const struct mb_policy *policy);
-#define AT(commits_) (here = (struct place){__FILE__, __LINE__, __func__, commits_})
-#define AT_EXTRA (here = (struct place){"", 0, "", false})
+#define AT_PLACE(...) (here = (struct place){__FILE__, __LINE__, __func__, __VA_ARGS__})
+#define AT(commits_) AT_PLACE(commits_, false)
+#define AT_EXTRA AT_PLACE(false, true)
 #define mb_put(policy, to, value) (AT_EXTRA, mb_put(policy, to, value))
 #define mb_flush(policy, at) (AT(false), mb_flush(policy, at))
 #define mb_flush_all(policy, at, bytes) (AT(false), mb_flush_all(policy, at, bytes))
@@ -49,7 +52,7 @@ static void before_fence(const struct mb_policy *policy);
 #define CUT_CHUNK 1024
 #endif
 enum { KEYS = 96, FIRST_KEYS = KEYS / 3, CHANGES = 150, SITES_MOST = 256, MORE = 24, STUCK_S = 10,
-       ALL_OF = 64 /* memories of a cut */, SECOND_CUTS = 8 };
+       SEEDS = 8, ALL_OF = 64 /* memories of a cut */, SECOND_CUTS = 8 };
 /* Where a hash index looks in small levels: keys that agree there fill them early. */
 #define COLLIDING UINT64_C(0x0000000700000007)
 
@@ -65,31 +68,54 @@ static struct {
 
 static struct site {
     struct place at;
-    bool fence;
+    bool fence, left_out, redundant;
+    uint64_t executed, idle; /* while nothing is left out; idle: with nothing to order */
 } sites[SITES_MOST];
-static size_t site_count;
-static const struct site *left_out; /* NULL: nothing is */
-static const char *sff_repeats; /* the function of such a commit */
+static size_t site_count, left_out; /* left_out: of them */
+static bool searching, idle; /* idle: neither stored nor flushed since the last fence */
+static const char *sff_repeats = ""; /* the function of such a commit */
 static uint64_t keys[KEYS + MORE];
-static uint64_t states, cuts, sampled; /* sampled: cuts of which not every memory was seen */
+static struct seen {
+    uint64_t states, cuts, sampled; /* sampled: cuts of which not every memory was seen */
+} *seen; /* by child processes, too */
 static char left[CUT_BYTES], stale[CUT_BYTES]; /* of another one, that lay there before */
 
-static bool is_at(const struct site *site, struct place at, bool fence)
+static struct site *site_at(struct place at, bool fence)
 {
-    return site->at.line == at.line && site->fence == fence && strcmp(site->at.file, at.file) == 0;
+    for (size_t i = 0; i < site_count; i++)
+        if (sites[i].at.line == at.line && sites[i].fence == fence &&
+            strcmp(sites[i].at.file, at.file) == 0)
+            return &sites[i];
+    return NULL;
+}
+
+static struct site *add_site(struct place at, bool fence)
+{
+    assert(site_count < SITES_MOST);
+    sites[site_count] = (struct site){.at = at, .fence = fence};
+    return &sites[site_count++];
 }
 
 /* One of those that are to be left out in their turn. */
 static void collect(struct place at, bool fence)
 {
-    bool repeats = history.discipline == MB_SFF && strcmp(at.function, sff_repeats) == 0;
-    if (left_out || !at.line || repeats)
+    if (left_out || searching || !at.line || at.extra)
         return;
-    for (size_t i = 0; i < site_count; i++)
-        if (is_at(&sites[i], at, fence))
-            return;
-    assert(site_count < SITES_MOST);
-    sites[site_count++] = (struct site){at, fence};
+    bool repeats = history.discipline == MB_SFF && strcmp(at.function, sff_repeats) == 0;
+    if (!repeats && !site_at(at, fence))
+        add_site(at, fence);
+}
+
+/* Also counts it, for a search. */
+static bool is_left_out(bool fence)
+{
+    struct site *site = left_out || searching ? site_at(here, fence) : NULL;
+    if (searching && !left_out) {
+        site = site ? site : add_site(here, fence);
+        site->executed++;
+        site->idle += fence && idle;
+    }
+    return site && site->left_out;
 }
 
 static void before_fence(const struct mb_policy *policy)
@@ -98,23 +124,34 @@ static void before_fence(const struct mb_policy *policy)
         collect(last_flush, true);
 }
 
+static void watched_write(void *to, const void *from, size_t bytes)
+{
+    idle = false;
+    cut_write(to, from, bytes);
+}
+
 static void watched_flush(const void *at, size_t bytes)
 {
     last_flush = here;
     collect(here, false);
-    if (!left_out || !is_at(left_out, here, false))
-        cut_flush(at, bytes);
+    if (is_left_out(false))
+        return;
+    idle = false;
+    cut_flush(at, bytes);
 }
 
 static void watched_fence(void)
 {
     if (history.discipline != MB_FF || here.commits)
         collect(here, true);
-    if (!left_out || !is_at(left_out, here, true))
-        cut_fence();
+    if (is_left_out(true))
+        return;
+    idle = true;
+    cut_fence();
 }
 
-static const struct mb_medium watched = {"watched", cut_write, watched_flush, watched_fence};
+static const struct mb_medium watched = {"watched", watched_write, watched_flush,
+                                         watched_fence};
 
 /* Neighbours, so that nodes fill, or those that collide; and keys that have nothing in common. */
 static void choose_keys(uint64_t (*hash)(uint64_t key))
@@ -158,6 +195,7 @@ static struct mb_index seen_index(void)
 {
     static struct mb_policy policy;
     policy = (struct mb_policy){.discipline = history.discipline, .medium = &watched};
+    idle = false;
     return (struct mb_index){.arena = {.base = cut.seen,
                                        .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
                              .policy = &policy};
@@ -205,7 +243,7 @@ static bool is_right(char *image)
     struct mb_index index = {.arena = {.base = image,
                                        .size_bytes = CUT_BYTES, .chunk_bytes = CUT_CHUNK},
                              .policy = &plain};
-    states++;
+    seen->states++;
     if (left_out)
         alarm(STUCK_S);
     if (!history.kind->recover(&index) || !has_all(&index))
@@ -267,8 +305,8 @@ static void leave_stale(void)
 static bool is_right_after_cut(struct tb_random *random, uint64_t draws)
 {
     uint64_t images = cut_images(ALL_OF);
-    cuts++;
-    sampled += !images;
+    seen->cuts++;
+    seen->sampled += !images;
     for (uint64_t i = 0; i < (images ? images : draws); i++) {
         if (images)
             cut_image_of(left, i);
@@ -301,18 +339,21 @@ static bool survives(uint64_t seed, enum mb_discipline discipline, uint64_t draw
     return true;
 }
 
-/* In a process of its own: what was lost may be the way to anything, or to no end. */
-static bool is_found(enum mb_discipline discipline)
+/*
+ * In a process of its own: what was lost may be the way to anything, or to no end. Under `SEEDS`
+ * histories from a seed on, or more until that many memories were seen.
+ */
+static bool is_found(enum mb_discipline discipline, uint64_t seed, uint64_t least)
 {
-    enum { SEEDS = 8 };
     int status = 0;
     pid_t child = fork();
     assert(child >= 0);
     if (child == 0) {
         bool found = false;
+        uint64_t end = seed + SEEDS;
         freopen("/dev/null", "w", stderr);
         failed_checks = 0;
-        for (uint64_t seed = 1; !found && seed <= SEEDS; seed++)
+        for (; !found && (seed < end || seen->states < least); seed++)
             found = !survives(seed, discipline, 6) || checks_failed();
         _exit(found);
     }
@@ -320,32 +361,53 @@ static bool is_found(enum mb_discipline discipline)
     return status != 0;
 }
 
+/* In addition to those that are. */
+static bool is_found_without(struct site *site, enum mb_discipline discipline)
+{
+    site->left_out = true;
+    left_out++;
+    bool found = is_found(discipline, 1, 0);
+    site->left_out = !found;
+    left_out -= found;
+    return found;
+}
+
 static void find_what_is_left_out(enum mb_discipline discipline)
 {
     for (size_t i = 0; i < site_count; i++) {
-        left_out = &sites[i];
-        bool found = is_found(discipline);
+        bool found = is_found_without(&sites[i], discipline);
         if (!found)
             fprintf(stderr, "%s:%d: %s: not found\n", sites[i].at.file, sites[i].at.line,
                     sites[i].fence ? "fence" : "flush");
         CHECK_CASE(found, discipline);
-        left_out = NULL;
+        left_out = 0;
     }
 }
+
+static void prepare_cuts(const struct mb_index_kind *kind, uint64_t (*hash)(uint64_t key))
+{
+    seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert(seen != MAP_FAILED);
+    history.kind = kind;
+    choose_keys(hash);
+}
+
+#include "index_search.h"
 
 /*
  * The first argument of a test: how many states to see at least. `hash`: of a hash index, that
  * chooses its buckets; else NULL. `repeats`: see sff_repeats.
  */
-static int cut_index(const struct mb_index_kind *kind, uint64_t (*hash)(uint64_t key),
+static inline int cut_index(const struct mb_index_kind *kind, uint64_t (*hash)(uint64_t key),
                      const char *repeats, int arguments, char **argument)
 {
     uint64_t least = arguments > 1 ? strtoull(argument[1], NULL, 10) : 1;
     size_t places = 0;
-    history.kind = kind;
+    prepare_cuts(kind, hash);
+    if (arguments > 2 && strcmp(argument[1], "--search") == 0)
+        return search_named(argument[2], arguments > 3 ? strtoull(argument[3], NULL, 10) : 1);
     sff_repeats = repeats;
-    choose_keys(hash);
-    for (uint64_t seed = 1; seed == 1 || states < least; seed++)
+    for (uint64_t seed = 1; seed == 1 || seen->states < least; seed++)
         for (enum mb_discipline discipline = 0; discipline < MB_DISCIPLINES; discipline++) {
             if (!kind->disciplines[discipline])
                 continue;
@@ -357,8 +419,8 @@ static int cut_index(const struct mb_index_kind *kind, uint64_t (*hash)(uint64_t
             find_what_is_left_out(discipline);
         }
     printf("%s: %llu states right, of %llu cuts (%llu sampled); left out: %zu\n", kind->name,
-           (unsigned long long)states, (unsigned long long)cuts, (unsigned long long)sampled,
-           places);
+           (unsigned long long)seen->states, (unsigned long long)seen->cuts,
+           (unsigned long long)seen->sampled, places);
     return checks_failed();
 }
 

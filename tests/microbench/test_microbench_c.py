@@ -1,5 +1,6 @@
 """The C tests; and that all of it compiles for arm64."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -41,6 +42,17 @@ def test_an_index_survives_100000_power_cuts(index: str, tested_build: Path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[1]) >= 100_000
+
+
+def test_a_search_leaves_out_what_an_index_does_not_need(tested_build: Path):
+    program = str(tested_build / "microbench_test_level_hash")
+    done = subprocess.run([program, "--search", "designed"], capture_output=True, check=True)
+    found = json.loads(done.stdout)
+    left_out = [(one["function"], one["kind"]) for one in found["places"] if one["left_out"]]
+    assert left_out == [("persist", "flush"), ("persist", "flush"), ("persist", "fence")]
+    assert found["needed"] == len(found["places"]) - found["left_out"]
+    assert found["passed"] and found["memories"] > found["cuts"] > 0
+    assert subprocess.run([program, "--search", "unaware"], check=False).returncode == 2
 
 
 @pytest.mark.parametrize(
