@@ -51,7 +51,8 @@ class SettingTable:
     dataset's key; each with the value of a profile that does not have it, None for no entry.
     ``not_stored``: exceptions, where an engine's options of one kind are stored by default.
     ``recorded``: settings that are recorded even at their defaults. ``secret``: parts of the
-    names of settings that are never recorded. ``units``: of sizes in tuning profiles.
+    names, in lower case, of settings that are never recorded. ``units``: of sizes in tuning
+    profiles.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class SettingTable:
 
     def is_secret(self, name: str) -> bool:
         """Return whether a setting of that name is left out of the record."""
-        return any(part in name for part in self.secret)
+        return any(part in name.lower() for part in self.secret)
 
 
 def applied(settings: Mapping[str, str], known: Collection[str]) -> dict[str, str]:

@@ -29,6 +29,7 @@ _LEAST_HEAP = 512 * MIB
 #: 1 GiB that is its default. The driver collects the table, and each executor holds it.
 _BROADCAST_SHARE, _MOST_BROADCAST = 0.01, 128 * MIB
 _DRIVER, _EXECUTOR = "spark.driver.memory", "spark.executor.memory"
+JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _LINE = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*")
 _SIZE = re.compile(r"(\d+)([kmgt]?)b?", re.I)
 _FACTORS = {"": MIB, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
@@ -39,14 +40,20 @@ def settings_of_file(options: EngineOptions, _: Path) -> FileSettings:
     """Return those settings of the file ``conf`` that are no secrets, to be stored with the run."""
     given = _in_file(options)
     SETTINGS.refuse_fixed(f"Spark: {options.get(_FILE)}", {name: name for name in given})
-    return FileSettings({n: v for n, v in given.items() if not SETTINGS.is_secret(n)})
+    if is_secret(JAVA_OPTIONS, given.get(JAVA_OPTIONS, "")):
+        raise UsageError(
+            f"Spark: {options[_FILE]}: {JAVA_OPTIONS}",
+            "it has a secret, and is in the driver's command line",
+            "leave it out",
+        )
+    return FileSettings({n: v for n, v in given.items() if not is_secret(n, v)})
 
 
 def checked(context: EngineContext, installation: Installation) -> dict[str, str]:
     """Return the settings to use, without secrets; UsageError for one that Spark does not take."""
     given = dict(context.settings)
     SETTINGS.refuse_fixed("Spark", {name: name for name in given})
-    if stored := [name for name in given if SETTINGS.is_secret(name)]:
+    if stored := [name for name, value in given.items() if is_secret(name, value)]:
         raise UsageError(
             f"Spark: setting {', '.join(stored)}",
             "it is a secret, and settings are stored with the run",
@@ -85,7 +92,12 @@ def _bytes(name: str, text: str) -> int:
 
 def secret_settings(options: EngineOptions) -> dict[str, str]:
     """Return the secrets of the file ``conf``."""
-    return {n: v for n, v in _in_file(options).items() if SETTINGS.is_secret(n)}
+    return {n: v for n, v in _in_file(options).items() if is_secret(n, v)}
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Return whether a setting is left out of the record, such as Java's with a password."""
+    return SETTINGS.is_secret(name) or (name.endswith("JavaOptions") and SETTINGS.is_secret(value))
 
 
 def local(scratch: Path, temp: Path, threads: int) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from engines._json_worker import Worker, WorkerConnection, WorkerEngine, WorkerError
 from engines._loading import total_bytes, verify_counts
-from engines.spark.configuration import SETTINGS, checked, heap_bytes
+from engines.spark.configuration import JAVA_OPTIONS, checked, heap_bytes, is_secret
 from engines.spark.explain import translate
 from engines.spark.installation import Installation
 from engines.spark.tables import created, makes_keys
@@ -118,7 +118,7 @@ class SqlOnSpark(WorkerEngine, ABC):
             "-XX:-UseContainerSupport",  # it reads the control group's files all the time
             f"-Djava.io.tmpdir={scratch}",
             f"-Dlog4j2.configurationFile=file:{scratch}/log4j2.properties",
-            *shlex.split(self._settings.get("spark.driver.defaultJavaOptions", "")),
+            *shlex.split(self._settings.get(JAVA_OPTIONS, "")),
         )
         process = self._context.processes.spawn(
             [*command, "tierbench.spark.Driver"],
@@ -164,7 +164,7 @@ class SqlOnSpark(WorkerEngine, ABC):
     def effective_config(self) -> Mapping[str, str]:
         """Return what the driver reports, without secrets and what each start draws."""
         found = self._request("configuration")["configuration"]
-        left_out = {n for n in found if SETTINGS.is_secret(n)} | _OF_A_START
+        left_out = {n for n, v in found.items() if is_secret(n, v)} | _OF_A_START
         return {n: v for n, v in found.items() if n not in left_out}
 
     def bulk_load(

@@ -301,9 +301,19 @@ def test_a_file_of_settings_is_stored_without_its_secrets(tmp_path: Path) -> Non
     file.write_text(
         "# S3\nspark.hadoop.fs.s3a.endpoint http://h\n"
         "spark.hadoop.fs.s3a.secret.key=k\nspark.hadoop.fs.s3a.access.key  a\n"
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY k\nspark.executorEnv.AWS_ACCESS_KEY_ID k\n"
+        "spark.hadoop.fs.s3a.encryption.key k\nspark.hadoop.fs.azure.sas.c.a.net k\n"
+        "spark.executor.extraJavaOptions -Djavax.net.ssl.trustStorePassword=k\n"
     )
     found = registry.engine("spark").settings_of_file({"conf": str(file)}, Path())
     assert found.values == {"spark.hadoop.fs.s3a.endpoint": "http://h"}
+
+
+def test_no_secret_of_a_file_is_in_the_driver_s_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "spark.conf"
+    file.write_text("spark.driver.defaultJavaOptions -Djavax.net.ssl.keyStorePassword=k\n")
+    with pytest.raises(UsageError):
+        registry.engine("spark").settings_of_file({"conf": str(file)}, Path())
 
 
 # Plans ----------------------------------------------------------------------------
