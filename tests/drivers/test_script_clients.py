@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import closing
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from lab import open_lab
@@ -10,6 +12,7 @@ from lab import open_lab
 from harness import hdr
 from harness.drivers.pgbench import Times, over_time
 from harness.drivers.result import WindowCallbacks
+from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.later import np
 from harness.progress import SilentProgress
@@ -151,6 +154,15 @@ def test_sysbench_prepares_once_and_runs(name, started, clients):
     times = hdr.decode(one.duration_hdr)
     assert times.total == pytest.approx(one.count, abs=2)
     assert times.mean / 1e6 == pytest.approx(found.notes["own_latency_average_ms"], rel=0.03)
+
+
+@pytest.mark.parametrize("option", ["pgsql-host", "mysql_socket", "rand_seed", "db_driver"])
+def test_sysbench_connects_where_the_harness_says(option):
+    """It takes a hyphen and an underscore in an option's name for the same."""
+    params = SqlParams.from_mapping({"script": ["oltp_read_only"], "define": [f"{option}=1"]})
+    engine = cast(Engine, SimpleNamespace(name="postgres", kind="managed", sysbench_driver="pgsql"))
+    with pytest.raises(UsageError):
+        SysbenchDriver(params).check(engine, {})
 
 
 def test_sysbench_runs_the_users_lua(accounts, clients, scripted):

@@ -157,7 +157,7 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
                 "name one: --script oltp_read_write, or --script my.lua",
             )
         for name in self.variables():
-            if sysbench.OWN_OPTIONS.fullmatch(name):
+            if sysbench.OWN_OPTIONS.fullmatch(name.replace("_", "-")):
                 raise UsageError(
                     f"--define {name}", "the harness decides this option of sysbench",
                     "use --users, --duration, --rate, --protocol, or leave it out",
