@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.store.runs import StoredRun
 from harness.units import format_ns
-from reports.labels import in_words
+from reports.labels import distinguishing, in_words
 from reports.parameter_table import essential_facts
 from reports.run_configuration import (
     DIMENSIONS,
@@ -124,8 +124,10 @@ def _matching(
         alone += [("B", s) for k, s in series_b.items() if k not in series_a]
         unmatched = [f"{side}: {_in_words(runs[0])}" for side, runs in alone]
     matches = tuple(
-        Match(_context(runs_a[0], over, sorted(swept)), tuple(runs_a), tuple(runs_b))
-        for runs_a, runs_b in pairs
+        Match(context, tuple(runs_a), tuple(runs_b))
+        for context, (runs_a, runs_b) in zip(
+            _contexts([runs_a[0] for runs_a, _ in pairs], over, sorted(swept)), pairs, strict=True
+        )
     )
     found = [d for match in matches for d in _differences(match, known, over)]
     if not matches:
@@ -147,6 +149,19 @@ def _differences(
                 continue
         found.append(Difference(fact, values_a, values_b))
     return found
+
+
+def _contexts(
+    runs: Sequence[StoredRun], over: Sequence[Dimension], swept: Sequence[str]
+) -> list[dict[str, str]]:
+    """Return the context of each match; ``runs``: one of each."""
+    contexts = [_context(run, over, swept) for run in runs]
+    alike = grouped((tuple(one.items()), run) for one, run in zip(contexts, runs, strict=True))
+    for context, run in zip(contexts, runs, strict=True):
+        own = [spec_facts(one) for one in alike[tuple(context.items())]]
+        known = spec_facts(run)
+        context |= {name: known.get(name, _ABSENT) for name in distinguishing(own)}
+    return contexts
 
 
 def _context(run: StoredRun, over: Sequence[Dimension], swept: Sequence[str]) -> dict[str, str]:

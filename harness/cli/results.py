@@ -63,7 +63,10 @@ def compare(
     ] = "pass",
     junit: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a JUnit file: a test for each comparison."),
+        typer.Option(
+            metavar="FILE",
+            help="With --fail-above, write a JUnit file: a test for each comparison.",
+        ),
     ] = None,
     verbose: VerboseOption = False,
     results: ResultsOption = None,
@@ -72,16 +75,23 @@ def compare(
     """Compare two sets of runs: ratios, intervals, a verdict."""
     from reports.compare import compare as compared
     from reports.compare_output import comparison_page, to_json
-    from reports.continuous_integration import failures_of, write_junit
+    from reports.continuous_integration import tests_of, tests_of_runs, write_junit
     from reports.page import print_blocks, render
     from reports.select import select
 
+    for option, is_given in (("--inconclusive fail", inconclusive == "fail"), ("--junit", junit)):
+        if is_given and fail_above is None:
+            context = "nothing fails without --fail-above"
+            raise UsageError(f"compare {option}", context, "add --fail-above 5%")
     above = parse_share(fail_above) if fail_above is not None else None
     where = store(results)
     sides = select(where, a, *(runs or ())), select(where, b, *(runs or ()))
     blocks = {_block(stored) for side in sides for stored in side}
     neighbours = [stored for stored in where.runs() if _block(stored) in blocks]
-    if above is not None and all(stored.result.status == "failed" for stored in sides[1]):
+    failed = {s.run_id: s.result.why_failed for s in sides[1] if s.result.status == "failed"}
+    if above is not None and len(failed) == len(sides[1]):
+        if junit is not None:
+            write_junit(junit, tests_of_runs(failed))
         raise RunFailed(f"compare {b}", "each of its runs failed", "`harness runs show` has why")
     found = compared(*sides, over or (), anyway, neighbours=neighbours)
     if json_:
@@ -94,14 +104,15 @@ def compare(
         )
         following = f"harness explain {either}{given(results)}"
         print_blocks(comparison_page(found, all_, usual, following))
-    failed = {stored.run_id for stored in sides[1]} & found.excluded.keys()
-    failures = failures_of(found, above, inconclusive == "fail") if above is not None else {}
+    tests = tests_of_runs(failed)
+    if above is not None:
+        tests += tests_of(found, above, inconclusive == "fail")
     if junit is not None:
-        write_junit(junit, found, failures)
+        write_junit(junit, tests)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(render("Comparison", list(comparison_page(found)), "md"))
-    if above is not None and (failed or failures):
+    if above is not None and any(one.failure for one in tests):
         raise typer.Exit(1)
 
 

@@ -24,7 +24,7 @@ from report_runs import (
 from typer.testing import CliRunner
 
 from harness.cli.app import app
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import StoredRun
 from reports.compare import compare
@@ -98,11 +98,57 @@ def test_a_regression_fails_the_command_and_what_is_not_decided_on_request(
     assert len(suite.findall(".//failure")) == undecided
 
 
-def test_failed_runs_of_b_fail_the_command(tmp_path: Path) -> None:
-    for placement, status in (("ssd-both", "complete"), ("pmem-both", "failed")):
-        write(tmp_path, Case(placement=placement, status=status))
-    done = CliRunner().invoke(app, [*ARGV, str(tmp_path), "--fail-above", "5%"])
-    assert isinstance(done.exception, RunFailed) and done.exception.exit_code == 1
+def junit_of(root: Path, *options: str) -> tuple[Any, dict[str, bool]]:
+    """The command's end, and whether each test of its file fails, by name."""
+    file = root / "junit.xml"
+    done = CliRunner().invoke(app, [*ARGV, str(root), *options, "--junit", str(file)])
+    suite = ElementTree.parse(file).getroot()
+    failing = {one.get("name") or "": one.find("failure") is not None for one in suite}
+    assert (suite.get("tests"), suite.get("failures")) == (
+        str(len(suite)),
+        str(sum(failing.values())),
+    )
+    assert len(failing) == len(suite)
+    return done, failing
+
+
+def test_each_value_of_a_sweep_is_a_test_of_its_own(tmp_path: Path) -> None:
+    """B is slower with the small scale alone."""
+    for scale, slower in ((1, 1.3), (10, 1.0)):
+        arms(tmp_path, slower, 8, spec_changes={"params": {"scale": scale}})
+    done, failing = junit_of(tmp_path, "--fail-above", "5%")
+    assert done.exit_code == 1
+    assert {"scale 10" in name: fails for name, fails in failing.items()} == {
+        False: True,
+        True: False,
+    }
+
+
+@pytest.mark.parametrize("complete", [0, 6])
+def test_failed_runs_of_b_fail_the_command(tmp_path: Path, complete: int) -> None:
+    arms(tmp_path, 1.0, complete)
+    write(tmp_path, Case(block=complete))
+    failed = write(tmp_path, Case(placement="pmem-both", block=complete, status="failed"))
+    done, failing = junit_of(tmp_path, "--fail-above", "5%")
+    status = done.exception.exit_code if isinstance(done.exception, RunFailed) else done.exit_code
+    assert status == 1
+    assert [name for name, fails in failing.items() if fails] == [failed.run_id]
+
+
+def test_what_b_was_not_measured_at_fails_on_request(tmp_path: Path) -> None:
+    arms(tmp_path, 1.0)
+    write(tmp_path, Case(spec_changes={"params": {"scale": 10}}))
+    done, failing = junit_of(tmp_path, "--fail-above", "5%")
+    assert (done.exit_code, sorted(failing.values())) == (0, [False, False])
+    done, failing = junit_of(tmp_path, "--fail-above", "5%", "--inconclusive", "fail")
+    assert (done.exit_code, sorted(failing.values())) == (1, [False, True])
+
+
+@pytest.mark.parametrize("options", [("--inconclusive", "fail"), ("--junit", "junit.xml")])
+def test_nothing_fails_without_a_limit(tmp_path: Path, options: tuple[str, ...]) -> None:
+    arms(tmp_path, 1.2)
+    done = CliRunner().invoke(app, [*ARGV, str(tmp_path), *options])
+    assert isinstance(done.exception, UsageError)
 
 
 def test_executions_of_an_experiment_are_compared_over_time(tmp_path: Path) -> None:
