@@ -21,7 +21,7 @@ from harness.cli.common import (
 from harness.cli.options import CommonOptions, callback
 from harness.errors import RunFailed, UsageError
 from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models
-from harness.models.score import Score, ScoreStore
+from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.models.table import quantile_ns
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say
@@ -224,6 +224,7 @@ class VerifyOptions(CommonOptions):
 def verify(options: VerifyOptions) -> None:
     """Score a model: the same runs on the tier and on its model."""
     from harness.cli.run_list import execute, plan_json, print_run_list
+    from harness.cli.show import exit_for
     from harness.execution.environment import command_environment
     from harness.execution.run_list import last_attempts
     from harness.models.tier import refuse_modelled
@@ -238,13 +239,15 @@ def verify(options: VerifyOptions) -> None:
         if not options.json_:
             print_run_list(steps, env, earlier, False)
 
-    for text in options.case:
-        plan = _plan(text, options)
+    plans = [(text, _plan(text, options)) for text in options.case]
+    finished: list[StoredRun] = []
+    for text, plan in plans:
         with command_environment(options.host, plan.emulate, options.quiet) as env:
             refuse_modelled(f"--tier {tier}", tier, env.tiers)
             made = execute(plan, options, env, options.again, print_plan=listed)
             host_id = str(env.host["host_id"])
         if made is not None:
+            finished += made
             found.append(score := _score(text, known, tier, host_id, last_attempts(made)))
             ScoreStore(into.root).write(score)
     if options.json_:
@@ -252,6 +255,7 @@ def verify(options: VerifyOptions) -> None:
         print_json(plan_json(planned, into) if options.dry_run else scores)
     elif not options.dry_run:
         _print_scores(found)
+    exit_for(finished)
 
 
 app.command("verify")(callback(VerifyOptions, verify, without=("param", *_UNUSED)))
@@ -320,15 +324,26 @@ def _score(
 
 
 def _print_scores(found: Sequence[Score]) -> None:
+    from reports.formatting import percent
+    from reports.statistics import ALPHA, smallest_p_paired
+
+    def interval(score: Score, one: ScoredMetric) -> str:
+        if one.low is None or one.high is None:
+            return "—"
+        covered = 1 - smallest_p_paired(score.repeats)
+        few = f" at {percent(covered)}" if covered < 1 - ALPHA else ""
+        return f"[{one.low - 1:+.0%}, {one.high - 1:+.0%}]{few}"
+
     rows = [
         (
             score.case,
             one.name,
             f"{one.error:+.0%}",
-            f"[{one.low - 1:+.0%}, {one.high - 1:+.0%}]" if one.low and one.high else "—",
+            str(score.repeats),
+            interval(score, one),
             "contradicts the model" if one.contradicted else "",
         )
         for score in found
         for one in score.metrics
     ]
-    print_table(("case", "metric", "error of the model", "interval", ""), rows)
+    print_table(("case", "metric", "error of the model", "pairs", "interval", ""), rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from harness.store.documents import Document, DocumentStore
 from harness.warnings import RunWarning
@@ -34,9 +35,9 @@ class ScoredMetric:
     @property
     def contradicted(self) -> bool:
         """Whether even the near end of the interval is off by more than 25 %."""
-        low = self.ratio if self.low is None else self.low
-        high = self.ratio if self.high is None else self.high
-        return low > 1 + CONTRADICTED or high < 1 / (1 + CONTRADICTED)
+        if self.low is None or self.high is None:
+            return False
+        return self.low > 1 + CONTRADICTED or self.high < 1 / (1 + CONTRADICTED)
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,11 @@ class ScoreStore(DocumentStore[Score]):
 
 def summary(scores: Sequence[Score], host_id: str) -> str:
     """Return how far models were from devices of this host, for a line of a report."""
-    errors = sorted(abs(s.metrics[0].error) for s in scores if s.host_id == host_id)
+    errors = [abs(s.metrics[0].error) for s in scores if s.host_id == host_id]
     if not errors:
         return "not scored on this host"
-    median = errors[len(errors) // 2]
     within = sum(error <= 0.1 for error in errors)
     return (
-        f"models of this host's own devices: median error {median:.0%}, "
+        f"models of this host's own devices: median error {median(errors):.0%}, "
         f"within 10 % in {within} of {len(errors)} cases"
     )

@@ -129,6 +129,14 @@ def test_an_error_that_the_interval_shows_contradicts_a_model(ratio, contradicte
     assert score(ratio).metrics[0].contradicted is contradicted
 
 
+def test_one_pair_contradicts_no_model():
+    assert not ScoredMetric("throughput", 2.0, None, None).contradicted
+
+
+def test_the_error_in_the_middle_is_a_median():
+    assert "median error 20%" in summary([score(1.1), score(1.3)], "here")
+
+
 def test_scores_of_other_hosts_do_not_count() -> None:
     assert summary([score(0.9, host="there")], "here") == "not scored on this host"
     assert "1 of 2" in summary([score(1.05), score(1.3)], "here")
