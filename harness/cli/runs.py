@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -256,8 +257,11 @@ def rm(
 def export(
     runs: SelectorArgument = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help=".csv, .json, .tar.gz, or .yaml for Apache Otava")
-    ] = Path("runs.csv"),
+        Path | None,
+        typer.Option(
+            "--out", "-o", help=".csv, .json, .tar.gz, or .yaml for Apache Otava [runs.csv]."
+        ),
+    ] = None,
     parquet: Annotated[
         Path | None, typer.Option("--parquet", metavar="DIR", help="Parquet files instead.")
     ] = None,
@@ -265,11 +269,14 @@ def export(
     json_: JsonOption = False,
 ) -> None:
     """Write runs as tables, CSV, JSON, an archive, or series for Otava."""
+    if parquet is not None and out is not None:
+        raise UsageError(f"export to {out} and {parquet}", "one at a time", "leave one of them out")
     chosen = _chosen(store(results), runs, "export")
     if parquet is not None:
         from harness.store.tables import write_parquet
 
-        files = write_parquet(chosen, parquet)
+        with _writing(parquet):
+            files = write_parquet(chosen, parquet)
         if json_:
             print_json({"files": list(map(str, files)), "runs": [r.run_id for r in chosen]})
         else:
@@ -282,18 +289,25 @@ def export(
         ".tgz": _export_tar,
         ".yaml": _export_otava,
     }
+    out = out or Path("runs.csv")
     if out.suffix not in writers:
         known = "name a .csv, .json, .tar.gz or .yaml file"
         raise UsageError(f"export to {out}", "unknown format", known)
-    try:
+    with _writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         writers[out.suffix](chosen, out)
-    except OSError as error:
-        raise UsageError(f"export to {out}", str(error), "name a writable file") from error
     if json_:
         print_json({"file": str(out), "runs": [stored.run_id for stored in chosen]})
     else:
         say(f"{len(chosen)} runs in {out}")
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"export to {out}", str(error), "name another place") from error
 
 
 def _chosen(where: Store, selectors: list[str] | None, problem: str) -> list[StoredRun]:
