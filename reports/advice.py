@@ -1,6 +1,8 @@
 """The answers of ``harness advise``: which parts should move to which device, and why.
 
-Each answer compares two arms of paired runs, by the same comparison as ``harness compare``.
+Each answer compares two arms of paired runs, by the same comparison as ``harness compare``. What
+moves is decided in one family of all arms, as in a report of these runs; what moves first, as well
+or less in another.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from typing import Any
 
 from harness.store.runs import StoredRun
 from reports.answers import not_controlled, speed_up_text
-from reports.compare import Group, compare
+from reports.compare import Group, compare, decided
 from reports.explain.causes import cause, parts_text
+from reports.formatting import interval_text, significant
 from reports.money import money
 from reports.series import panels
+
+_NOT_KEPT = "is not comparable, since the rate was not kept (give a lower --rate)"
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,13 @@ def answers(
     ``every``: all runs of the experiment, which say how long its blocks took.
     """
 
-    def between(a: PlannedArm, b: PlannedArm) -> Group:
-        return compare(a.runs, b.runs, ["placement"], neighbours=every).groups[0]
+    def between(pairs: Sequence[tuple[PlannedArm, PlannedArm]]) -> list[Group]:
+        """Compare A and B of each pair; the verdicts are those of one family."""
+        found = (compare(a.runs, b.runs, ["placement"], neighbours=every) for a, b in pairs)
+        return decided([group for one in found for group in one.groups])
 
-    gains = {trial.placement: between(today, trial) for trial in trials}
+    compared = between([(today, trial) for trial in trials])
+    gains = {trial.placement: group for trial, group in zip(trials, compared, strict=True)}
     ranked = sorted(trials, key=lambda trial: (len(trial.parts), -_value(gains[trial.placement])))
     faster = [trial for trial in ranked if gains[trial.placement].verdict == "faster"]
     if not faster:
@@ -86,13 +94,14 @@ def answers(
     best = max(faster, key=lambda trial: _value(gains[trial.placement]))
     chosen = next(trial for trial in faster if trial.tier == best.tier)
     larger = [t for t in ranked if t.tier == chosen.tier and set(t.parts) > set(chosen.parts)]
-    more = [_as_well(chosen, trial, between(chosen, trial)) for trial in larger]
+    others = [trial for trial in ranked if trial != chosen and trial not in larger]
+    next_ = between([(chosen, trial) for trial in larger] + [(trial, chosen) for trial in others])
+    more = [_as_well(chosen, *one) for one in zip(larger, next_, strict=False)]
     first = any(one.group.verdict == "faster" for one in more)
     found = [_move(today, chosen, gains[chosen.placement], every, first), *more]
-    for trial in ranked:
-        if trial != chosen and trial not in larger:
-            less = between(trial, chosen).verdict == "faster"
-            found.append(_alone(chosen, trial, gains[trial.placement], less))
+    for trial, group in zip(others, next_[len(larger) :], strict=True):
+        less = group.verdict == "faster"
+        found.append(_alone(chosen, trial, gains[trial.placement], less))
     return found
 
 
@@ -121,6 +130,7 @@ def _stay(today: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
         "no difference": f"Leave {trial.what} on {today.tier}: {trial.tier} gains nothing shown, "
         f"{ratio}.",
         "part not used": f"Leave {trial.what} on {today.tier}: the runs did not use it.",
+        "rate not kept": f"Moving {trial.what} to {trial.tier} {_NOT_KEPT}: {ratio}.",
     }.get(group.verdict, f"Not resolvable yet: moving {trial.what} to {trial.tier} gives {ratio}.")
     why = cause(today.runs, trial.runs)
     return Answer(
@@ -137,6 +147,7 @@ def _as_well(chosen: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
         "faster": "gains more",
         "slower": "loses some of it",
         "not resolvable": "is not resolvable yet",
+        "rate not kept": _NOT_KEPT,
     }.get(group.verdict, "adds nothing shown")
     sentence = f"Moving {more} as well {verdict}: {speed_up_text(group)}."
     return Answer(f"Should {more} move as well?", sentence, group)
@@ -149,6 +160,7 @@ def _alone(chosen: PlannedArm, trial: PlannedArm, group: Group, less: bool) -> A
         "faster": gains,
         "slower": "loses",
         "not resolvable": "is not resolvable yet",
+        "rate not kept": _NOT_KEPT,
     }.get(group.verdict, "gains nothing shown")
     sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {speed_up_text(group)}."
     return Answer(f"What does {trial.what} alone gain on {trial.tier}?", sentence, group)
@@ -162,7 +174,10 @@ def _price(today: PlannedArm, trial: PlannedArm, every: Sequence[StoredRun]) -> 
         return ""
     found = (row.break_even for one in table.tables for row in one.rows if row.break_even)
     price = next(found, None)
-    return f"Pays below {price.value:.3g} {table.currency}/GB of {price.tier}." if price else ""
+    if price is None:
+        return ""
+    interval = "" if price.low is None else f" {interval_text(price)}"
+    return f"Pays below {significant(price.value)}{interval} {table.currency}/GB of {price.tier}."
 
 
 def measured(arm: PlannedArm) -> str:

@@ -16,7 +16,14 @@ import typer
 
 from harness import registry
 from harness.cli.common import given, print_json, stand_ins
-from harness.cli.curve import NOT_OF_PLANNED_RUNS, CurveOptions, More, curve, say_more
+from harness.cli.curve import (
+    NOT_OF_PLANNED_RUNS,
+    CurveOptions,
+    More,
+    curve,
+    refuse_several,
+    say_more,
+)
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import execute_experiment
@@ -34,8 +41,6 @@ from harness.workloads.parameters import Parameters, option_text
 
 #: A difference that is not shown is excluded from this share on.
 _RESOLVE = 0.05
-#: With two looks at three comparisons, so many pairs can show a difference.
-_PAIRS = 8
 _MOST_PAIRS = 24
 #: Of a response curve: repeats that show a difference, and the fewest that are measured.
 _DECIDING_REPEATS, _FEWEST_REPEATS = 6, 3
@@ -66,9 +71,7 @@ class AdviseOptions(RunOptions):
 
 def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     """Measure what moving each part would gain, and print the answer first."""
-    if len(options.engine or ()) != 1:
-        context = f"--engine is given {len(options.engine or ())} times"
-        raise UsageError("advise", context, "give it once")
+    refuse_several("advise", options)
     options = _with_models(options)
     requests = stand_ins(options.emulate, options.model)
     with command_environment(options.host, requests, options.quiet) as env:
@@ -81,7 +84,8 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     budget_ns = parse_duration_ns(options.budget)
     less = _less_data(parameters, options, budget_ns / 1e9, 1 + len(arms))
     sized = {**less, **options.pairs}
-    phases = _phases(parameters, sized, budget_ns / 1e9, 1 + len(arms))
+    pairs = _pairs(1 + len(arms))
+    phases = _phases(parameters, sized, budget_ns / 1e9, 1 + len(arms), pairs)
     name = f"advise-{parameters.workload}-{(options.engine or [''])[0]}"
     options = replace(options, placement=[f"{options.from_}-both", *arms], name=name, pairs=phases)
     goal = Goal(budget_ns, _RESOLVE, _MOST_PAIRS, _LOOKS)
@@ -150,11 +154,18 @@ def _arms(
     return arms
 
 
+def _pairs(arms: int) -> int:
+    """Return how many pairs can show a difference, with each look at each comparison."""
+    from reports.statistics import ALPHA, repeats_needed
+
+    return repeats_needed(ALPHA / _LOOKS / (arms - 1), "paired")
+
+
 def _less_data(
     parameters: type[Parameters], options: AdviseOptions, budget_s: float, arms: int
 ) -> dict[str, str]:
     """Return the parameters that make less data than by default where runs have to be short."""
-    if budget_s / (_PAIRS * arms) >= _SHORT_RUN_S:
+    if budget_s / (_pairs(arms) * arms) >= _SHORT_RUN_S:
         return {}
     return {name: v for name, v in parameters.small.items() if name not in options.pairs}
 
@@ -164,7 +175,7 @@ def _phases(
     given: Mapping[str, str],
     budget_s: float,
     arms: int,
-    pairs: int = _PAIRS,
+    pairs: int,
 ) -> dict[str, str]:
     """Return phases with which the budget has as many pairs as show a difference."""
     from reports.metric_registry import load_of
@@ -268,7 +279,7 @@ def _further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:
     A continued command is corrected for a look more, which takes a pair more.
     """
     took = [int(run.result.duration_ns) for run in runs if run.result.status != "failed"]
-    missing = max(1, _PAIRS + 1 - pairs)
+    missing = max(1, _pairs(arms) + 1 - pairs)
     return round(1.2 * median(took) * arms * missing) if took else None
 
 

@@ -36,7 +36,7 @@ from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say, say_command
 from harness.units import NS_PER_S, counted, format_ns
 from harness.workloads.parameters import Parameters
-from reports.formatting import MODELLED, interval_text, times
+from reports.formatting import MODELLED, interval_text, percent, times
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.response import PointOfCurve, ResponseCurve
@@ -184,10 +184,21 @@ def _parts(options: CurveOptions) -> list[Part]:
             option = "--parts" if options.parts else "--part"
             hint = f"known: {', '.join(DIRECTORY_PARTS)}"
             raise UsageError(f"{option} {part}", "no part that has a device", hint)
+    refuse_several("curve", options)
+    return [part for part in DIRECTORY_PARTS if part in chosen]
+
+
+def refuse_several(command: str, options: RunOptions) -> None:
+    """Raise UsageError where runs would differ in more than in what the command varies."""
     if len(options.engine or ()) != 1:
         context = f"--engine is given {len(options.engine or ())} times"
-        raise UsageError("curve", context, "give it once")
-    return [part for part in DIRECTORY_PARTS if part in chosen]
+        raise UsageError(command, context, "give it once")
+    lists = {"--threads": options.threads, "--memory-limit": options.memory_limit}
+    found = {option: text for option, text in lists.items() if "," in (text or "")}
+    if options.driver == "both":
+        found["--driver"] = options.driver
+    for option, text in found.items():
+        raise UsageError(f"{command}: {option} {text}", "several values", "give one")
 
 
 def _curve(
@@ -298,12 +309,15 @@ def _which_first(found: Sequence[ResponseCurve]) -> str:
     """Which part should move first?"""
     from reports.response import first_parts
 
-    first = first_parts(found)
-    if first[0].ceiling.low is None:
+    first, ceiling = first_parts(found), first_parts(found)[0].ceiling
+    if ceiling.low is None:
         return f"{first[0].part} gains most; one repeat resolves nothing ({MODELLED})"
+    few = "" if ceiling.covered else f", by intervals at {percent(ceiling.confidence)}"
+    if ceiling.low <= 1:
+        return f"no part is shown to gain{few} ({MODELLED})"
     if len(first) == 1:
-        return f"move {first[0].part} first: it gains most ({MODELLED})"
-    return f"the gains of {' and '.join(one.part for one in first)} overlap ({MODELLED})"
+        return f"move {first[0].part} first: it gains most{few} ({MODELLED})"
+    return f"the gains of {' and '.join(one.part for one in first)} overlap{few} ({MODELLED})"
 
 
 def _answer(one: ResponseCurve) -> str:
@@ -324,7 +338,8 @@ def _enough(one: ResponseCurve) -> str:
     if at_ns >= one.points[-1].latency_ns:
         return "its latency costs less than 5 %"
     if one.ceiling.value < 1 + DIMINISHING:
-        return "no faster device gains 5 %"
+        bounded = one.ceiling.covered and (one.ceiling.high or math.inf) <= 1 + DIMINISHING
+        return f"no faster device {'gains' if bounded else 'is shown to gain'} 5 %"
     below = max(p.latency_ns for p in one.points if p.latency_ns <= at_ns)
     above = min(p.latency_ns for p in one.points if p.latency_ns > at_ns)
     return (

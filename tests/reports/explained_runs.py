@@ -46,10 +46,11 @@ def tpcc(
     set_rate: float | None = None,
     plant: tuple[str, ...] = (),
     model: DeviceModel | None = None,
+    looks: int = 1,
     **params: Any,
 ) -> StoredRun:
     """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``model``: of the tier
-    ``fast``."""
+    ``fast``; ``looks``: at results."""
     spec = driven("tpcc", **TPCC | params | {"rate": set_rate}) | {"plant": plant}
     metrics = [
         metric("new_orders_per_minute", rate, "higher"),
@@ -67,6 +68,7 @@ def tpcc(
         metrics.append(metric("io_calls_count", count, **labels))
         metrics.append(metric("io_duration_ns", calls(us, count), **labels))
     changes: dict[str, Any] = {"part_bytes": PART_BYTES}
+    changes |= {"experiment.looks": looks} if looks > 1 else {}
     manifest = {}
     if model is not None:
         spec["models"] = (f"fast={model.name}",)
