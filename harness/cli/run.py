@@ -233,9 +233,14 @@ def _at_shares(
     curve = "load-curve" if options.load_curve else None
     options = replace(options, pairs=pairs, name=options.name or curve)
     one_each = replace(options, repeats=1, name=_CAPACITY, observe=None)
-    probe = replace(plan_of(parameters, one_each), several_commands=False)
+
+    def of_arms(options: RunOptions, rates: Sequence[float] = ()) -> Plan:
+        varied = {name: rates} if rates else None
+        return _of_arms([plan_of(parameters, a, varied) for a in _arms(parameters, options)])
+
+    probe = replace(of_arms(one_each), several_commands=False)
     with command_environment(options.host, probe.emulate, options.quiet) as env:
-        rated = plan_of(parameters, options, {name: [1]})
+        rated = of_arms(options, [1])
         with rated.blaming():
             plan_steps(rated, env, store(options.results), again=True)
         probes = execute(probe, options, env, options.again)
@@ -245,7 +250,7 @@ def _at_shares(
         rates = capacity.rates(shares)
         offered = ", ".join(f"{rate:,}/s" for rate in rates)
         env.progress.say(f"closed loop: {capacity.text}; offered: {offered}")
-    return capacity.within(plan_of(parameters, options, {name: rates}), name, shares)
+    return capacity.within(of_arms(options, rates), name, shares)
 
 
 def plan_of(

@@ -66,8 +66,13 @@ def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
                 f"see `harness runs show {run.run_id}`, or give a rate in operations per second",
             )
         per_s[_arm(run.spec)] = done.value / load.per_s
-    names = {_arm(run.spec): f"{run.spec.engine} {run.spec.where}" for run in probes}
+    names = {_arm(run.spec): _name(run.spec) for run in probes}
     return Capacity(per_s, names, tuple(run.run_id for run in probes))
+
+
+def _name(spec: RunSpec) -> str:
+    arm = f" {spec.label}" if spec.placement and spec.label else ""
+    return f"{spec.engine} {spec.where}{arm}"
 
 
 def _arm(spec: RunSpec) -> str:

@@ -296,6 +296,7 @@ def expand(
         )
         for choice in _choices(profile["axes"])
     ]
+    specs = [*{spec.hash(): spec for spec in specs}.values()]  # 1024MiB and 1GiB are one value
     runs = tuple(
         replace(spec, block=block)
         for block in range(int(profile.get("repeats", 1)))

@@ -54,8 +54,26 @@ def test_a_list_of_numbers_is_a_sweep(harness):
     params = [run["params"] for run in swept.json["plan"]]
     found = sorted((one["users"], one["warehouses"]) for one in params)
     assert found == [(u, w) for u in (1, 2, 4) for w in (1, 2)]
-    refused = harness("curve", "tpcc", "--engine", "postgres", "--users", "1,2", "--dry-run")
-    assert refused.code == 2
+    twice = harness("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--users",
+                    "2,2", "--memory-limit", "1GiB,1024MiB", "--dry-run", "--json")  # fmt: skip
+    assert len(twice.json["plan"]) == 1
+
+
+@pytest.mark.parametrize("command", ["curve", "advise"])
+@pytest.mark.parametrize(
+    "several",
+    [
+        ("--users", "1,2"),
+        ("--threads", "1,2"),
+        ("--memory-limit", "1GiB,2GiB"),
+        ("--driver", "both"),
+        ("--engine", "mysql"),
+    ],
+)
+def test_one_question_is_of_one_engine_and_load(harness, command, several):
+    """With several, it would answer for the first, or for all together."""
+    argv = (command, "tpcc", "--engine", "postgres", "--dry-run")
+    assert harness(*argv, *several).code == 2
 
 
 def test_arms_take_turns_with_options_of_their_own(harness):
@@ -64,6 +82,9 @@ def test_arms_take_turns_with_options_of_their_own(harness):
     assert done.code == 0, done.err
     users = [(one["block"], one["params"]["users"]) for one in done.json["plan"]]
     assert users == [(0, 8), (0, 2), (1, 2), (1, 8)]
+    curve = harness(*run, "--arm", "a:", "--arm", "b:--set jit=off", "--load-curve", "--dry-run",
+                    "--json")  # fmt: skip
+    assert len(curve.json["plan"]) == 2  # a closed loop of each
     for wrong in ("a", "a:--set", "a:--user 2", "a:--threads x", "a:'", "A:"):
         assert harness(*run, "--arm", wrong).code == 2
 
