@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -342,7 +344,7 @@ def sql(
             hint = "DESCRIBE metrics lists a table's columns (docs/results.md)"
             raise UsageError("runs sql", str(error), hint) from error
     if json_:
-        print_json({"columns": names, "rows": [list(row) for row in rows]})
+        print_json({"columns": names, "rows": [list(map(_json, row)) for row in rows]})
     else:
         print_table(names, [[_cell(value) for value in row] for row in rows])
 
@@ -355,6 +357,12 @@ def _cell(value: object) -> str:
         case float():
             return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return str(value)
+
+
+def _json(value: object) -> object:
+    """Return a value as JSON has it: decimal numbers as numbers, and what is no number as null."""
+    value = float(value) if isinstance(value, Decimal) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write(file: Path, text: str) -> None:

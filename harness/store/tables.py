@@ -163,7 +163,8 @@ def database(
                     else:  # many rows: CSV takes a fraction of the time
                         rows = csv.writer(stream, lineterminator="\n")
                         rows.writerows(row.values() for row in rows_of(run))
-            options = "format='newline_delimited', sample_size=-1"
+            # However many keys rows have, and however few rows have each: a key is a column.
+            options = "format='newline_delimited', sample_size=-1, map_inference_threshold=-1"
             if file.stat().st_size == 0:
                 connection.execute(f"CREATE TABLE {table} ({columns})")
             elif table in _OPEN:

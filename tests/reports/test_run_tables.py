@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import duckdb
+import pytest
 from report_runs import Case, demo, histogram, metric, with_artifacts, write
+from typer.testing import CliRunner
 
+from harness.cli.app import app
+from harness.errors import UsageError
 from harness.store.runs import Store, StoredRun
 from harness.store.tables import TABLES, database, write_parquet
 from reports.compare import compare
@@ -89,3 +94,30 @@ def test_sql_and_compare_have_the_same_medians(tmp_path: Path) -> None:
         # Parameters are columns of runs, labels those of metrics.
         query = "SELECT DISTINCT scale, query FROM runs JOIN metrics USING (run_id)"
         assert (1, None) in connection.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("target", [("-o", "a.csv", "--parquet", "b"), ("--parquet", "file")])
+def test_a_target_that_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: tuple[str, ...]
+) -> None:
+    demo(tmp_path / "results", blocks=1, queries=(1,), plans=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    argv = ["runs", "export", "--results", str(tmp_path / "results"), *target]
+    assert isinstance(CliRunner().invoke(app, argv).exception, UsageError)
+
+
+def test_answers_of_sql_are_json(tmp_path: Path) -> None:
+    demo(tmp_path, blocks=1, queries=(1,), plans=False)
+    query = "SELECT 1.5 * 2 AS a, 'inf'::DOUBLE AS b, NULL AS c, count(*) AS d FROM runs"
+    done = CliRunner().invoke(app, ["runs", "sql", query, "--results", str(tmp_path), "--json"])
+    assert json.loads(done.stdout, parse_constant=pytest.fail)["rows"] == [[3.0, None, None, 4]]
+
+
+def test_each_of_many_settings_is_a_column(tmp_path: Path) -> None:
+    for block in range(10):
+        settings = {f"own_{block}_{number}": "1" for number in range(30)}
+        write(tmp_path, Case(block=block, metrics=[], spec_changes={"settings": settings}))
+    with database(Store(tmp_path).runs(), ["runs"]) as connection:
+        query = "SELECT run_id FROM runs WHERE setting_own_3_4 = '1'"
+        assert len(connection.execute(query).fetchall()) == 1
