@@ -361,7 +361,7 @@ def _print_curve(one: ResponseCurve) -> None:
         *(_row(point, "") for point in one.points),
         _row(one.today, "today's device, measured"),
         *(
-            (_latency(latency), f"{value:,.0f}", times(value / today), "", ", ".join(names))
+            (_latency(latency), show.number_text(value), times(value / today), "", ", ".join(names))
             for (latency, value), names in by_place.items()
         ),
     ]
@@ -379,7 +379,7 @@ def _check_of_today(one: ResponseCurve) -> str:
 
 def _row(point: PointOfCurve, note: str) -> tuple[str, ...]:
     interval = interval_text(point.gain) if not note else ""
-    rate = f"{point.throughput.value:,.0f}"
+    rate = show.number_text(point.throughput.value)
     return _latency(point.latency_ns), rate, times(point.gain.value), interval, note
 
 

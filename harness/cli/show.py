@@ -82,8 +82,13 @@ def parameter_text(value: Any, separator: str = " ") -> str:
 
 
 def value_text(metric: str, value: float) -> str:
-    """A time with its unit; anything else as a whole number."""
-    return format_ns(value) if metric.endswith("_ns") else f"{value:,.0f}"
+    """A time with its unit; anything else as a number."""
+    return format_ns(value) if metric.endswith("_ns") else number_text(value)
+
+
+def number_text(value: float) -> str:
+    """A whole number; three digits of a small one, such as 2.4 operations/s."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _print_figures(finished: Sequence[StoredRun]) -> None:
