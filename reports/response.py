@@ -203,7 +203,8 @@ def at_latencies(
         times = [(latency_ns, 1 / one.values[block]) for latency_ns, one in modelled]
         (before_ns, before), (last_ns, last) = times[-2:]
         beyond_ns = max(0.0, latencies_ns[block] - last_ns)
-        slope = (last - before) / (last_ns - before_ns)
+        # Noise aside, a longer latency makes no operation quicker.
+        slope = max(0.0, (last - before) / (last_ns - before_ns))
         given.append(1 / (_at(times, latencies_ns[block]) + slope * beyond_ns))
     return ratio_of(given, [today.values[block] for block in both])
 

@@ -91,6 +91,8 @@ def test_a_device_that_varies_is_compared_at_the_latency_of_each_block() -> None
               (500_000.0, microseconds(500, 500, 500))]  # fmt: skip
     device, latencies = microseconds(300, 400, 600), {0: 200_000.0, 1: 400_000.0, 2: 600_000.0}
     assert at_latencies(models, device, latencies).value == pytest.approx(1.0)
+    noisy = [(0.0, microseconds(300)), (100_000.0, microseconds(200))]
+    assert at_latencies(noisy, microseconds(200), {0: 900_000.0}).value == pytest.approx(1.0)
 
 
 def test_the_part_to_move_first_gains_most_beyond_the_intervals() -> None:
