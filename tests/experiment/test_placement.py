@@ -6,28 +6,22 @@ from harness.errors import UsageError
 from harness.experiment.placement import parse_placement
 
 
-def test_both_puts_every_directory_part_on_one_tier():
-    placement = parse_placement("pmem-both")
-    assert (placement.data, placement.wal, placement.temp, placement.index) == ("pmem",) * 4
-    assert placement.memory is None
-    assert placement.tiers() == ["pmem"]
-
-
-def test_the_papers_names_split_data_from_the_log():
-    placement = parse_placement("ssd-data-pmem-wal")
-    assert (placement.data, placement.wal) == ("ssd", "pmem")
-    assert (placement.temp, placement.index) == ("ssd", "ssd")
-    assert placement.named == {"data", "wal"}
-
-
-def test_parts_are_named_one_by_one_and_the_unnamed_follow_data():
-    placement = parse_placement("data=ssd, temp=pmem_log, memory=cxl")
-    assert placement.wal == "ssd"
-    assert placement.index == "ssd"
-    assert placement.temp == "pmem_log"
-    assert placement.memory == "cxl"
-    assert placement.tiers() == ["ssd", "pmem_log", "cxl"]
-    assert placement.to_json()["name"] == "data=ssd, temp=pmem_log, memory=cxl"
+@pytest.mark.parametrize(
+    ("text", "parts", "memory", "tiers"),
+    [
+        ("pmem-both", "pmem pmem pmem pmem", None, ["pmem"]),
+        ("ssd-data-pmem-wal", "ssd pmem ssd ssd", None, ["ssd", "pmem"]),
+        # The unnamed follow data.
+        ("data=ssd, temp=pmem_log, memory=cxl", "ssd ssd pmem_log ssd", "cxl",
+         ["ssd", "pmem_log", "cxl"]),
+    ],
+)  # fmt: skip
+def test_a_placement_puts_each_part_on_a_tier(text, parts, memory, tiers):
+    placement = parse_placement(text)
+    found = (placement.data, placement.wal, placement.temp, placement.index)
+    assert (found, placement.memory) == (tuple(parts.split()), memory)
+    assert (placement.tiers(), placement.to_json()["name"]) == (tiers, text)
+    assert parse_placement("ssd-data-pmem-wal").named == {"data", "wal"}
 
 
 @pytest.mark.parametrize(

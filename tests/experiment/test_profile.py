@@ -1,7 +1,8 @@
 """A profile expands to specs: purely, in interleaved blocks, with content hashes."""
 
+from itertools import product
+
 import pytest
-from narrowed import present
 
 from harness.errors import UsageError
 from harness.experiment.profile import (
@@ -102,15 +103,8 @@ def order(plan, block):
 def test_every_block_is_the_cross_product_and_every_second_one_is_reversed():
     plan = plan_of(PROFILE)
     assert len(plan.runs) == 12
-    first = order(plan, 0)
-    assert first == [
-        ("duckdb", "ssd-both"),
-        ("duckdb", "pmem-both"),
-        ("postgres", "ssd-both"),
-        ("postgres", "pmem-both"),
-    ]
-    assert order(plan, 1) == first[::-1]
-    assert order(plan, 2) == first
+    pairs = list(product(("duckdb", "postgres"), ("ssd-both", "pmem-both")))
+    assert [order(plan, block) for block in range(3)] == [pairs, pairs[::-1], pairs]
     assert [spec.block for spec in plan.runs] == sorted(spec.block for spec in plan.runs)
 
 
@@ -217,34 +211,26 @@ def test_a_parameter_of_the_command_line_applies_to_all_runs_and_selects_on_an_a
     assert {run.params["users"] for run in runs} == {8}
 
 
-def test_a_scan_without_its_filter_is_not_compared_with_one_with_it():
-    path, figures = published_of("nvm-for-databases-query-plans")
-    series = [one for one in read_published(present(path), figures) if one.engine == "mysql"]
-    assert {one.metric for one in series} == {
-        "table_read_ns[relation=lineitem]",
-        "index_lookup_ns[relation=orders]",
-        "index_lookup_ns[relation=lineitem]",
-        "index_lookup_rows[relation=lineitem]",
-        "read_request_bytes",
-    }
-
-
 def test_an_experiment_of_the_paper_has_the_paper_s_numbers():
     path, figures = published_of("nvm-for-databases-query-plans")
     assert path is not None and path.name == "published.csv"
     assert figures == ("sec4.5.1", "sec4.5.2", "sec4.5.3")
     assert published_of("demo") == (None, ())
     read = read_published(path, figures)
-    assert {(one.engine, one.arm) for one in read} == {
-        (engine, arm)
-        for engine in ("postgres", "mysql", "duckdb")
-        for arm in ("ssd-both", "pmem-both")
-    } - {("postgres", "ssd-both")} | {
-        ("postgres", "ssd-both over pmem-both"),
-        ("postgres", "pmem-both over ssd-both"),
-    }
+    arms = {"mysql": {"ssd-both", "pmem-both"}, "duckdb": {"ssd-both", "pmem-both"},
+            "postgres": {"pmem-both", "ssd-both over pmem-both",
+                         "pmem-both over ssd-both"}}  # fmt: skip
+    assert {one.engine: {o.arm for o in read if o.engine == one.engine} for one in read} == arms
     [whole] = [one for one in read if one.metric == "query_duration_ns"]
     assert (whole.engine, whole.arm, whole.points[0].y_base) == ("postgres", "pmem-both", 106e9)
+    # A scan without its filter is not compared with one with it.
+    assert {one.metric for one in read if one.engine == "mysql"} == {
+        "table_read_ns[relation=lineitem]",
+        "index_lookup_ns[relation=orders]",
+        "index_lookup_ns[relation=lineitem]",
+        "index_lookup_rows[relation=lineitem]",
+        "read_request_bytes",
+    }
 
 
 def test_more_repeats_keep_the_runs_that_are_there():

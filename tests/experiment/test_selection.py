@@ -30,28 +30,27 @@ def test_more_blocks_of_a_restricted_plan_are_restricted() -> None:
     assert more.runs[-1].block == 2
 
 
-class Missing:
-    """Engines of which some are not installed."""
+def missing(*names: str) -> Any:
+    """A registry of engines of which some are not installed."""
 
-    def __init__(self, *missing: str) -> None:
-        self.missing = missing
-
-    def __call__(self, name: str, workload: str) -> Any:
+    def engine(name: str, workload: str) -> Any:
         def available(options: object, prefix: object) -> str:
-            if name in self.missing:
+            if name in names:
                 raise UsageError(name, "installations found: none", f"install {name}")
             return "1"
 
         return SimpleNamespace(available=available)
+
+    return engine
 
 
 ENVIRONMENT = cast(Environment, SimpleNamespace(engines_prefix=Path("/nonexistent")))
 
 
 def test_a_missing_engine_is_left_out_with_a_warning(monkeypatch, capsys):
-    monkeypatch.setattr(registry, "engine", Missing("postgres"))
+    monkeypatch.setattr(registry, "engine", missing("postgres"))
     found = installed(DEMO, ENVIRONMENT, skip_missing=True)
     assert found.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
     assert "engine-skipped" in capsys.readouterr().err
-    monkeypatch.setattr(registry, "engine", Missing())
+    monkeypatch.setattr(registry, "engine", missing())
     assert installed(DEMO, ENVIRONMENT, skip_missing=True) is not None

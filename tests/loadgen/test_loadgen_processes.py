@@ -73,12 +73,9 @@ class Seen:
     """The callbacks in their order."""
 
     def __init__(self):
-        self.calls = []
-        self.counts = []
-
-    @property
-    def watch(self):
-        return WindowCallbacks(
+        self.calls: list[str] = []
+        self.counts: list[Any] = []
+        self.watch = WindowCallbacks(
             lambda: self.calls.append("measuring"),
             lambda: self.calls.append("measured"),
             self.counts.append,
@@ -170,11 +167,8 @@ def test_what_a_client_reports_last_is_read_before_its_result_counts(clients):
                     reported.append(json.loads(line)["counts"])
                 yield line
 
-    drive(
-        [COUNTED],
-        replace(clients, processes=cast(Any, Slow())),
-        WindowCallbacks(on_counts=taken.append),
-    )
+    late = replace(clients, processes=cast(Any, Slow()))
+    drive([COUNTED], late, WindowCallbacks(on_counts=taken.append))
     assert taken == reported
 
 
@@ -201,9 +195,7 @@ def test_the_slowest_of_several_ends_a_window_of_operations(clients):
         running.extend(loadgens())
         before.extend(reported)
 
-    watch = WindowCallbacks(
-        on_measured=measured, on_counts=lambda counts: reported.append(counts["ping"])
-    )
+    watch = WindowCallbacks(on_measured=measured, on_counts=lambda n: reported.append(n["ping"]))
     result = drive([replace(quick, operations=20), slow], clients, watch)
     assert result.operations[0].count == 20 + present(slow.operations)
     assert len(running) == 2
@@ -294,13 +286,11 @@ def test_passwords_are_in_no_process_list(clients):
 def test_clients_are_the_unprivileged_user_wherever_the_harness_lies(clients):
     """The build is in a directory that only its owner may enter: a copy is executed."""
     users: list[int] = []
-    drive(
-        [SPEC],
-        clients,
-        WindowCallbacks(on_measuring=lambda: users.extend(
-            Path(f"/proc/{client.pid}").stat().st_uid for client in loadgens()
-        )),
-    )  # fmt: skip
+
+    def look() -> None:
+        users.extend(Path(f"/proc/{client.pid}").stat().st_uid for client in loadgens())
+
+    drive([SPEC], clients, WindowCallbacks(on_measuring=look))
     expected = clients.credentials.uid if clients.credentials else os.geteuid()
     assert users == [expected]
 

@@ -58,6 +58,16 @@ def execute(program: Path, spec: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
+def pieces_of(content: bytes) -> list[bytes]:
+    """Texts, each behind its length."""
+    pieces = []
+    while content:
+        (length,) = struct.unpack(">I", content[:4])
+        pieces.append(content[4 : 4 + length])
+        content = content[4 + length :]
+    return pieces
+
+
 class Store:
     """The store's file and the client on it."""
 
@@ -107,11 +117,7 @@ class Store:
         return result
 
     def records(self) -> dict[bytes, bytes]:
-        pieces, rest = [], self.file.read_bytes()
-        while rest:
-            (length,) = struct.unpack(">I", rest[:4])
-            pieces.append(rest[4 : 4 + length])
-            rest = rest[4 + length :]
+        pieces = pieces_of(self.file.read_bytes())
         return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
     def keep(self, records: dict[bytes, bytes]) -> None:

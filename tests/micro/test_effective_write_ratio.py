@@ -38,12 +38,8 @@ class Modules:
         media, requests = self.moved.pop(0) if len(self.moved) > 1 else self.moved[0]
         self.at["media"] += media
         self.at["requests"] += requests
-        counters = {
-            "MediaReads": 5,
-            "MediaWrites": self.at["media"],
-            "ReadRequests": 5,
-            "WriteRequests": self.at["requests"],
-        }
+        counters = {"MediaReads": 5, "MediaWrites": self.at["media"],
+                    "ReadRequests": 5, "WriteRequests": self.at["requests"]}  # fmt: skip
         lines = "".join(f"   {name}=0x{value:032x}\n" for name, value in counters.items())
         return "".join(f"---DimmID={module}---\n{lines}" for module in ("0x0001", "0x0011"))
 

@@ -52,12 +52,9 @@ hash_index_update:
 
 
 def test_the_twelve_files_have_the_360_configurations_that_are_shipped():
-    found = {}
-    for file in sorted(SUITES.rglob("*.yml")):
-        count = len(parse_perma(load_yaml(file)))
-        found[str(file.relative_to(SUITES).with_suffix(""))] = count
-    assert found == SHIPPED
-    assert sum(found.values()) == 360
+    files = {str(f.relative_to(SUITES).with_suffix("")): f for f in SUITES.rglob("*.yml")}
+    assert {name: len(parse_perma(load_yaml(f))) for name, f in files.items()} == SHIPPED
+    assert sum(SHIPPED.values()) == 360
 
 
 def test_the_matrix_is_a_cross_product_in_the_files_order_with_the_last_key_fastest():
@@ -134,6 +131,14 @@ def jobs(text: str):
     return [m.jobs for m in measurements(configurations(text))]
 
 
+def sampled(every: int):
+    """Of a chain whose latency is taken of every nth: overlapping, and one by one."""
+    return measurements(
+        configurations("b: {args: {exec_mode: custom, custom_operations: 'r_64,w_64_cache',"
+                       f" latency_sample_frequency: {every}}}}}")
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("instruction", "kernel"),
     [
@@ -149,48 +154,26 @@ def test_persist_instructions_are_store_flush_and_fence(instruction, kernel):
 
 
 def test_a_sequential_benchmark_goes_once_over_its_range_or_as_long_as_it_is_told():
-    ((once,), (timed,)) = jobs(
-        "a: {args: {memory_range: 1G, access_size: 4K}}\nb: {args: {run_time: 10}}"
-    )
-    assert once.operations == GIB // 4096
-    assert timed.operations is None
-    assert measurements(configurations("b: {args: {run_time: 10}}"))[0].duration_ns == 10**10
+    text = "a: {args: {memory_range: 1G, access_size: 4K}}\nb: {args: {run_time: 10}}"
+    once, timed = measurements(configurations(text))
+    assert (once.jobs[0].operations, timed.jobs[0].operations) == (GIB // 4096, None)
+    assert timed.duration_ns == 10**10
 
 
 def test_chains_whose_latency_is_wanted_are_measured_overlapping_and_one_by_one():
-    independent, dependent = measurements(
-        configurations(
-            "b: {args: {exec_mode: custom, custom_operations: 'r_64,w_64_cache',"
-            " latency_sample_frequency: 5000}}"
-        )
-    )
+    independent, dependent = sampled(5000)
     assert independent.jobs[0].keys == {"mode": "independent"}
     assert independent.jobs[0].operations == 100_000_000
     assert dependent.jobs[0].keys == {"mode": "dependent"}
     assert dependent.jobs[0].operations == 20_000 * 16  # of which 20 000 are timed
     assert independent.configuration != dependent.configuration
-
-
-def test_no_more_chains_wait_for_each_other_than_the_workload_has():
-    _, dependent = measurements(
-        configurations(
-            "b: {args: {exec_mode: custom, custom_operations: 'r_64,w_64_cache',"
-            " latency_sample_frequency: 2}}"
-        )
-    )
-    assert dependent.jobs[0].operations == 100_000_000
-
-
-def test_operations_on_dram_alone_need_nothing_of_the_tier():
-    ((job,),) = jobs(
-        "b: {args: {exec_mode: random, dram_operation_ratio: 1, dram_memory_range: 2G,"
-        " memory_range: 1G}}"
-    )
-    assert (job.place, job.bytes_on("tier"), job.bytes_on("dram")) == ("dram", 0, 2 * GIB)
+    assert sampled(2)[1].jobs[0].operations == 100_000_000  # no more than the workload has
 
 
 def test_operations_on_both_memories_have_a_range_in_each():
-    ((job,),) = jobs(
-        "b: {args: {exec_mode: random, dram_operation_ratio: 0.3, dram_memory_range: 2G}}"
-    )
-    assert (job.bytes_on("tier"), job.bytes_on("dram"), job.dram_share) == (10 * GIB, 2 * GIB, 0.3)
+    """Those on DRAM alone need nothing of the tier."""
+    text = "b: {args: {exec_mode: random, dram_operation_ratio: %s, dram_memory_range: 2G}}"
+    ((alone,),), ((both,),) = jobs(text % 1), jobs(text % 0.3)
+    assert (alone.place, alone.bytes_on("tier"), alone.bytes_on("dram")) == ("dram", 0, 2 * GIB)
+    assert (both.bytes_on("tier"), both.bytes_on("dram")) == (10 * GIB, 2 * GIB)
+    assert both.dram_share == 0.3

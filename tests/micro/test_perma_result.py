@@ -130,15 +130,12 @@ def test_what_was_bounded_by_time_has_the_time_that_it_ran_and_no_count():
 
 
 def test_what_ends_by_a_count_has_the_one_that_ended_it():
-    few = overrides(operations="100000")
-    config = reported(CHAINS, repeat((0, 1, 1), (0, 1, 1)), limits=few)["config"]
-    assert config["number_operations"] == 100_000
-    assert "run_time" not in config
-    assert "number_operations" not in reported(READS, repeat((0, 1, 1), (0, 1, 1)))["config"]
-    assert reported(READS, repeat((0, 1, 1), (0, 1, 1)), limits=few)["config"] == {
-        **reported(READS, repeat((0, 1, 1), (0, 1, 1)))["config"],
-        "number_operations": 100_000,
-    }
+    few, both = overrides(operations="100000"), (repeat((0, 1, 1), (0, 1, 1)),)
+    config = reported(CHAINS, *both, limits=few)["config"]
+    assert config["number_operations"] == 100_000 and "run_time" not in config
+    whole = reported(READS, *both)["config"]
+    assert "number_operations" not in whole
+    assert reported(READS, *both, limits=few)["config"] == whole | {"number_operations": 100_000}
 
 
 @pytest.mark.parametrize(
@@ -146,13 +143,11 @@ def test_what_ends_by_a_count_has_the_one_that_ended_it():
     [
         (DRAM, Memory("dram")),
         (PMEM, Memory("pmem")),
-        (
-            Tier(TierClaim("pmem", "tmpfs", path="/tmp/x", emulates="pmem"), TierFacts("tmpfs")),
-            Memory("dram", "EMULATED: pmem by tmpfs at /tmp/x"),
-        ),
+        (Tier(TierClaim("pmem", "tmpfs", path="/x", emulates="pmem"), TierFacts("tmpfs")),
+         Memory("dram", "EMULATED: pmem by tmpfs at /x")),
         (Tier(TierClaim("ssd", "block", path="/data"), TierFacts("block")), Memory("page cache")),
     ],
-)
+)  # fmt: skip
 def test_only_persistent_memory_is_called_so(tier, memory):
     assert memory_of(tier) == memory
 

@@ -15,14 +15,9 @@ SPEC = {"targets": {"dram": {"kind": "dram", "node": 0}}}
 
 
 def result(name: str, huge_bytes: int, node: str = "0") -> dict[str, Any]:
-    target = {
-        "kind": "dram",
-        "pages": "huge",
-        "size_bytes": 100,
-        "huge_bytes": huge_bytes,
-        "map_sync": None,
-    }
-    return {"measurements": [{"name": name}], "targets": {"dram": {**target, "nodes": {node: 9}}}}
+    target = {"kind": "dram", "pages": "huge", "size_bytes": 100, "huge_bytes": huge_bytes,
+              "map_sync": None, "nodes": {node: 9}}  # fmt: skip
+    return {"measurements": [{"name": name}], "targets": {"dram": target}}
 
 
 class Work:

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
+from narrowed import present
 
 from harness.errors import UsageError
+from harness.micro.native import estimate
 from harness.micro.params import MicroParams
-from harness.micro.perma import measurements, parse_perma
+from harness.micro.protocol import Planned
 from harness.micro.scaling import scale, targets_of
 from harness.micro.spec import spec_json
-from harness.units import GIB, MIB
-from harness.yamlfile import parse_yaml
+from harness.units import GIB, MIB, NS_PER_S
 
 
 def test_what_fits_is_left_as_it_is():
@@ -34,14 +35,19 @@ def test_a_range_holds_whole_accesses_and_keeps_its_name():
 
 
 def test_more_threads_than_processors_become_as_many_and_equal_ones_are_measured_once():
-    scaled = scale(
-        suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), capacity(2), overrides()
-    )
-    assert names(scaled) == ["m/threads=1", "m/threads=2"]
+    requested = suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}")
+    assert names(scale(requested, capacity(2), overrides())) == ["m/threads=1", "m/threads=2"]
+    found = reported(requested, capacity(2))
+    assert found["threads-limited"] == "2 configurations: up to 32 threads requested, 2 measured"
+    assert found["equal-configurations"] == "2 configurations"
 
 
 def names(scaled) -> list[str]:
     return [one.configuration for one in scaled.measurements]
+
+
+def spec_of(requested, here=None):
+    return spec_json(requested.measurements, DRAM, None, here or capacity(), seed=7, repeats=1)
 
 
 def test_configurations_are_called_by_the_range_that_a_limit_leaves_them():
@@ -66,10 +72,8 @@ def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too()
         "b: {matrix: {number_threads: [2, 16, 32]}, args: {exec_mode: custom,"
         " custom_operations: r_64, latency_sample_frequency: 5000}}"
     )
-    assert names(scale(requested, capacity(cpus=2), overrides())) == [
-        "b/number_threads=2",
-        "b/number_threads=2,chain=dependent",
-    ]
+    found = names(scale(requested, capacity(cpus=2), overrides()))
+    assert found == ["b/number_threads=2", "b/number_threads=2,chain=dependent"]
 
 
 def test_parallel_jobs_share_the_processors_in_proportion():
@@ -85,62 +89,66 @@ def test_ranges_are_halved_alike_in_all_configurations_of_a_measurement():
     requested = perma(
         "b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}"
     )
-    scaled = scale(requested, capacity(tier=8 * GIB, dram=8 * GIB), overrides())
+    here = capacity(tier=8 * GIB, dram=8 * GIB)
+    scaled = scale(requested, here, overrides())
     assert [one.jobs[0].range_bytes for one in scaled.measurements] == [50 * GIB // 8] * 2
+    assert reported(requested, here) == {"range-scaled-down": "b 6.25 GiB instead of 50 GiB"}
+    odd = suite("  m: {args: {kernel: load, access: 192, pattern: random}}")
+    found = reported(odd, capacity(tier=GIB - 1, dram=GIB - 1))
+    assert found == {}  # 64 bytes less than a GiB are whole accesses of 192
+    found = reported(odd, capacity(tier=GIB - 192, dram=GIB - 192))
+    assert found == {"range-scaled-down": "m 512 MiB instead of 1 GiB"}
+
+
+BOTH = (
+    "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
+    " memory_range: 8G}}"
+)
 
 
 def test_what_lies_in_memory_shares_it():
-    requested = perma(
-        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
-        " memory_range: 8G}}"
-    )
     here = capacity(tier=10 * GIB, dram=10 * GIB)
-    (one,) = scale(requested, here, overrides()).measurements
+    (one,) = scale(perma(BOTH), here, overrides()).measurements
     assert sum(targets_of(one, here).values()) <= 10 * GIB
+    found = reported(perma(BOTH), here)["range-scaled-down"]
+    assert "b 4 GiB instead of 8 GiB; b 4 GiB of DRAM instead of 8 GiB" in found
+
+
+NEAR_AND_FAR = f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"
 
 
 def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_theirs():
-    scaled = scale(
-        suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"), capacity(), overrides()
-    )
-    assert names(scaled) == ["m/numa=near"]
+    assert names(scale(suite(NEAR_AND_FAR), capacity(), overrides())) == ["m/numa=near"]
     with pytest.raises(UsageError, match="numa_pattern far"):
         scale(perma("b: {args: {numa_pattern: far, run_time: 1}}"), capacity(), overrides())
 
 
 def test_far_processors_alone_measure_nothing_that_is_called_near():
-    requested = suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}\n  n: {{{RANDOM}}}")
-    scaled = scale(requested, capacity(0, far=2), overrides())
+    far = capacity(0, far=2)
+    scaled = scale(suite(f"{NEAR_AND_FAR}\n  n: {{{RANDOM}}}"), far, overrides())
     assert names(scaled) == ["m/numa=far"]
     assert [finding.code for finding in scaled.warnings] == ["no-near-processors"]
-    with pytest.raises(UsageError, match="nothing of it can be measured here"):
-        scale(suite(f"  n: {{{RANDOM}}}"), capacity(0, far=2), overrides())
-    with pytest.raises(UsageError, match="numa_pattern near"):
-        scale(perma("b: {args: {run_time: 1}}"), capacity(0, far=2), overrides())
+    for requested in (suite(f"  n: {{{RANDOM}}}"), perma("b: {args: {run_time: 1}}")):
+        with pytest.raises(UsageError):
+            scale(requested, far, overrides())
 
 
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     requested = suite(f"  a: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}\n  b: {{{RANDOM}}}")
-    assert names(scale(requested, capacity(), overrides(only="b,a/threads=2"))) == [
-        "a/threads=2",
-        "b",
-    ]
+    chosen = scale(requested, capacity(), overrides(only="b,a/threads=2"))
+    assert names(chosen) == ["a/threads=2", "b"]
     with pytest.raises(UsageError) as refused:
         scale(requested, capacity(), overrides(only="c"))
     assert "its measurements: a, b" in refused.value.hint
 
 
 def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
-    requested = perma(
-        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
-        " memory_range: 8G}}"
-    )
     here = replace(capacity(), near_node=1, near_free_bytes=8 * GIB)
-    scaled = scale(requested, here, overrides())
+    scaled = scale(perma(BOTH), here, overrides())
     (job,) = scaled.measurements[0].jobs
     assert (job.range_bytes, job.dram_range_bytes) == (4 * GIB, 4 * GIB)
-    spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
-    nodes = {name.partition("_")[0]: one["node"] for name, one in spec["targets"].items()}
+    targets = spec_of(scaled, here)["targets"]
+    nodes = {name.partition("_")[0]: one["node"] for name, one in targets.items()}
     assert nodes == {"tier": 0, "dram": 1}
 
 
@@ -154,7 +162,7 @@ def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
     )
     here = capacity(cpus=4)
     scaled = scale(requested, here, overrides())
-    spec = spec_json(scaled.measurements, DRAM, None, here, seed=7, repeats=1)
+    spec = spec_of(scaled, here)
     a, b = spec["measurements"][0]["jobs"]
     assert (a["offset_bytes"], a["range_bytes"]) == (0, GIB)
     assert (b["offset_bytes"], b["range_bytes"]) == (GIB, 2 * GIB)
@@ -174,7 +182,7 @@ def test_the_rate_of_a_load_is_that_of_all_its_threads_together():
         "  m: {jobs: {chase: {args: {kind: chase}}, load: {args: {kernel: load, access: 256,"
         " pattern: sequential, threads: 3, pace: 3GB/s}}}}"
     )
-    spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=1)
+    spec = spec_of(requested)
     assert spec["measurements"][0]["jobs"][1]["pace"] == {"bytes_per_second": 10**9}
 
 
@@ -182,24 +190,16 @@ def test_of_chains_that_wait_for_each_other_few_are_stamped_and_of_others_none()
     requested = suite(
         "  m: {matrix: {mode: [dependent, independent]}, args: {kind: chain, chain: r_64}}"
     )
-    spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=1)
+    spec = spec_of(requested)
     assert [one["jobs"][0]["sample_every"] for one in spec["measurements"]] == [16, 0]
 
 
 def test_a_chain_goes_to_the_tier_and_to_dram_beside_it():
-    (benchmark,) = [
-        measurements(
-            parse_perma(
-                parse_yaml(
-                    "b: {args: {exec_mode: custom, dram_memory_range: 1G, memory_range: 1G,"
-                    " custom_operations: 'rd_64,rp_128,wp_64_cache_64'}}",
-                    "theirs.yaml",
-                )
-            )
-        )
-    ]
-    spec = spec_json(benchmark, DRAM, None, capacity(), seed=7, repeats=1)
-    (job,) = spec["measurements"][0]["jobs"]
+    requested = perma(
+        "b: {args: {exec_mode: custom, dram_memory_range: 1G, memory_range: 1G,"
+        " custom_operations: 'rd_64,rp_128,wp_64_cache_64'}}"
+    )
+    (job,) = spec_of(requested)["measurements"][0]["jobs"]
     assert [(s["operation"], s["target"], s["bytes"]) for s in job["steps"]] == [
         ("read", "second", 64), ("read", "first", 128), ("write", "first", 64)]  # fmt: skip
     assert job["steps"][2]["persist"] == "cache"
@@ -234,48 +234,12 @@ def reported(requested_suite, here, limits: MicroParams | None = None) -> dict[s
     return {finding.code: finding.context for finding in scaled.warnings}
 
 
-def test_a_range_that_is_scaled_down_is_reported_with_both_sizes():
-    requested = perma(
-        "b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}"
-    )
-    found = reported(requested, capacity(tier=8 * GIB, dram=8 * GIB))
-    assert found == {"range-scaled-down": "b 6.25 GiB instead of 50 GiB"}
-    odd = suite("  m: {args: {kernel: load, access: 192, pattern: random}}")
-    found = reported(odd, capacity(tier=GIB - 1, dram=GIB - 1))
-    assert found == {}  # 64 bytes less than a GiB are whole accesses of 192
-    found = reported(odd, capacity(tier=GIB - 192, dram=GIB - 192))
-    assert found == {"range-scaled-down": "m 512 MiB instead of 1 GiB"}
-
-
-def test_memory_next_to_the_tier_is_reported_as_such():
-    requested = perma(
-        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
-        " memory_range: 8G}}"
-    )
-    found = reported(requested, capacity(tier=10 * GIB, dram=10 * GIB))["range-scaled-down"]
-    assert "b 4 GiB instead of 8 GiB; b 4 GiB of DRAM instead of 8 GiB" in found
-
-
 def test_a_chunk_that_is_not_whole_is_reported_as_cut_off_and_not_as_want_of_room():
     requested = perma("b: {args: {memory_range: 8G, run_time: 1}}")
     found = reported(requested, capacity(), overrides(range=200 * MIB))
     assert found == {"range-cut-to-chunks": "b 192 MiB instead of 200 MiB"}
     found = reported(requested, capacity(), overrides(range=4 * GIB + 256))
     assert found["range-cut-to-chunks"].endswith("b 4,294,967,296 B instead of 4,294,967,552 B")
-
-
-def test_more_threads_than_processors_are_reported_and_what_became_equal():
-    found = reported(suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), capacity(2))
-    assert found["threads-limited"] == "2 configurations: up to 32 threads requested, 2 measured"
-    assert found["equal-configurations"] == "2 configurations"
-
-
-SMALL = "{range: 64MiB, duration: 1s}"
-
-
-def test_a_range_that_the_cache_holds_is_told():
-    found = reported(suite(f"  m: {{{RANDOM}}}", SMALL), capacity())
-    assert "m (64 MiB)" in found["range-in-cache"]
 
 
 @pytest.mark.parametrize(
@@ -290,12 +254,8 @@ def test_a_stripe_that_is_not_the_tiers_is_named(ways: int | None, given: str, d
 
 def test_dram_that_no_node_is_known_for_is_named():
     here = replace(capacity(), dram_unbound=True)
-    both = perma(
-        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
-        " memory_range: 8G}}"
-    )
-    assert "b" in reported(both, here)["dram-unbound"]
-    assert reported(both, capacity()) == reported(suite(f"  m: {{{RANDOM}}}"), here) == {}
+    assert "b" in reported(perma(BOTH), here)["dram-unbound"]
+    assert reported(perma(BOTH), capacity()) == reported(suite(f"  m: {{{RANDOM}}}"), here) == {}
 
 
 @pytest.mark.parametrize(
@@ -308,19 +268,17 @@ def test_dram_that_no_node_is_known_for_is_named():
     ],
 )
 def test_addresses_that_are_read_from_the_measured_memory_are_named(args, in_memory, named):
-    found = reported(
-        suite(f"  m: {{args: {{kernel: load, {args}}}}}"),
-        replace(capacity(), in_memory=in_memory),
-    )
+    here = replace(capacity(), in_memory=in_memory)
+    found = reported(suite(f"  m: {{args: {{kernel: load, {args}}}}}"), here)
     assert ("addresses-in-memory" in found) == named
 
 
-def test_files_in_the_page_cache_are_told():
+def test_what_else_is_told():
+    """Files in the page cache, a range that the cache holds, pages touched although none should."""
     found = reported(suite(f"  m: {{{RANDOM}}}"), replace(capacity(), page_cached=True))
     assert set(found) == {"page-cache"}
-
-
-def test_memory_that_should_not_be_touched_beforehand_is_told():
+    found = reported(suite(f"  m: {{{RANDOM}}}", "{range: 64MiB, duration: 1s}"), capacity())
+    assert "m (64 MiB)" in found["range-in-cache"]
     found = reported(perma("b: {args: {prefault_file: false, run_time: 1}}"), capacity())
     assert found["prefault-ignored"] == "b"
 
@@ -341,3 +299,41 @@ def test_a_bound_on_operations_that_bounds_nothing_is_told():
     found = reported(requested, capacity(), overrides(operations=100))["operations-not-applicable"]
     assert found == "timed"
     assert "operations" not in reported(requested, capacity())
+
+
+# What a dry run says it takes --------------------------------------------------
+
+
+def expected(measurements: str, repeats: int = 1) -> Planned:
+    scaled = scale(suite(measurements), capacity(), overrides())
+    return estimate(scaled.measurements, capacity(), repeats)
+
+
+def setup_ns(measurements: str, repeats: int = 1) -> int:
+    return present(expected(measurements, repeats).setup_ns)
+
+
+def test_durations_are_told_exactly_for_all_repeats():
+    told = expected(
+        "  m: {matrix: {threads: [1, 2]}, args: {kernel: load, access: 64, pattern: random,"
+        " warm_up: 500ms}}",
+        repeats=3,
+    )
+    assert told.measuring_ns == 3 * 2 * 1.5 * NS_PER_S
+    assert told.counted == 0
+
+
+def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
+    small, large = (
+        setup_ns(f"  c: {{args: {{kind: chase, range: {size}}}}}", repeats=11)
+        for size in ("64MiB", "4GiB")
+    )
+    loads = setup_ns("  m: {args: {kernel: load, access: 64, pattern: random, range: 4GiB}}")
+    assert large > 10 * small
+    assert large > 5 * loads
+
+
+def test_what_ends_by_a_count_is_named_and_not_guessed():
+    told = expected("  m: {args: {kind: latency, kernel: load, access: 64, pattern: random,"
+                    " count: 1000}}")  # fmt: skip
+    assert (told.counted, told.measuring_ns) == (1, 0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_suites import DRAM, HERE, capacity, overrides, suite
+from micro_suites import DRAM, HERE, RANDOM, capacity, overrides, suite
 
 from harness.errors import UsageError
 from harness.micro import native
@@ -46,18 +47,6 @@ def test_every_suite_that_comes_along_is_one_that_the_program_takes(name):
     native.refuse(scaled, DRAM, here)
     spec = spec_json(scaled.measurements, DRAM, None, here, seed=1, repeats=2)
     assert len(spec["measurements"]) == 2 * len(scaled.measurements)
-
-
-def test_the_papers_figures_that_are_promised_are_there():
-    known = known_suites()
-    promised = [
-        *(f"nvm-for-databases/table{n}" for n in (3, 4)),
-        *(f"empirical-guide/fig{n}" for n in (2, 3, 4, 5, 6, 12, 13, 17)),
-        *(f"pmem-io-primitives/fig{n}" for n in (1, 2, 3, 4)),
-        "perma-bench", "perma-bench/raw", "perma-bench/operations", "perma-bench/parallel",
-        "quick", "device-card",
-    ]  # fmt: skip
-    assert [name for name in promised if name not in known] == []
 
 
 @cache
@@ -103,31 +92,25 @@ def test_without_pmdk_its_configurations_are_left_out_and_counted():
 
 
 def test_a_matrix_is_a_cross_product_with_the_last_key_fastest():
-    assert configurations(
-        "  m: {matrix: {kernel: [load, ntstore+sfence], access: [64, 4KiB]},"
-        " args: {pattern: random}}"
-    ) == [
-        "m/kernel=load,access=64", "m/kernel=load,access=4KiB",
-        "m/kernel=ntstore+sfence,access=64", "m/kernel=ntstore+sfence,access=4KiB",
-    ]  # fmt: skip
+    swept = "matrix: {kernel: [load, ntstore+sfence], access: [64, 4KiB]}"
+    assert configurations(f"  m: {{{swept}, args: {{pattern: random}}}}") == [
+        f"m/kernel={kernel},access={access}"
+        for kernel in ("load", "ntstore+sfence")
+        for access in ("64", "4KiB")
+    ]
+
+
+ONE = "args: {kernel: load, access: 64, pattern: random}"
 
 
 def test_powers_have_both_ends_whatever_the_end_is():
-    loaded = suite(
-        "  m: {matrix: {threads: {powers_of: 2, from: 1, to: '= cpus'}},"
-        " args: {kernel: load, access: 64, pattern: random}}",
-        cpus=6,
-    )
-    assert [one.jobs[0].threads for one in loaded.measurements] == [1, 2, 4, 6]
-
-
-def test_what_an_expression_makes_equal_is_measured_once():
-    names = configurations(
-        "  m: {matrix: {threads: [1, '= cpus']},"
-        " args: {kernel: load, access: 64, pattern: random}}",
-        cpus=1,
-    )
-    assert names == ["m/threads=1"]
+    powers = f"  m: {{matrix: {{threads: {{powers_of: 2, from: 1, to: '= cpus'}}}}, {ONE}}}"
+    found = suite(powers, cpus=6).measurements
+    assert [one.jobs[0].threads for one in found] == [1, 2, 4, 6]
+    # What an expression makes equal is measured once.
+    assert configurations(f"  m: {{matrix: {{threads: [1, '= cpus']}}, {ONE}}}", cpus=1) == [
+        "m/threads=1"
+    ]
 
 
 def test_without_load_it_does_not_matter_which_load_there_would_be():
@@ -198,7 +181,54 @@ def test_parameters_of_the_command_line_are_read_with_their_units():
 
 
 def test_sizes_in_suites_are_bytes_with_units():
-    (one,) = suite(
-        "  m: {args: {kernel: load, access: 4KiB, pattern: random, range: '= 2 * llc'}}"
-    ).measurements
+    text = "  m: {args: {kernel: load, access: 4KiB, pattern: random, range: '= 2 * llc'}}"
+    (one,) = suite(text).measurements
     assert (one.jobs[0].keys["access_bytes"], one.jobs[0].range_bytes) == (4 * KIB, 64 * MIB)
+
+
+# What nobody can measure -------------------------------------------------------
+
+HEAD = "schema: 1\nname: mine\ndescription: d\n"
+BODY = "args: {kernel: load, access: 64, pattern: random"
+
+
+def refused_file(tmp_path: Path, text: str) -> UsageError:
+    file = tmp_path / "mine.yml"
+    file.write_text(HEAD + text)
+    with pytest.raises(UsageError) as refused:
+        load_suite(file, HERE)
+    return refused.value
+
+
+def test_idle_stands_beside_other_jobs_only(tmp_path):
+    error = refused_file(
+        tmp_path,
+        "defaults: {range: 1MiB, duration: 1s}\nmeasurements:\n  m:\n"
+        f"    matrix:\n      pace: [idle, 1GB/s]\n    {RANDOM}\n",
+    )
+    assert error.problem == f"{tmp_path}/mine.yml:8, measurement m"
+    assert "pace: idle, and no other job runs" in error.context
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("range", "= 1e400"), ("threads", "= 1e308*10"), ("range", "= 1e300"), ("range", "= 4 - llc")],
+)
+def test_an_expression_without_a_size_is_refused(tmp_path, key, value):
+    error = refused_file(
+        tmp_path,
+        f"defaults: {{range: 1MiB, duration: 1s}}\nmeasurements:\n  m: {{{BODY}, "
+        f"{key}: '{value}'}}}}\n",
+    )
+    assert error.problem == f"{tmp_path}/mine.yml:6, measurement m"
+    assert error.context.startswith(f"{key}: ") and value in error.context
+
+
+def test_what_fio_measures_on_a_block_device_is_looked_at_too(tmp_path):
+    error = refused_file(
+        tmp_path,
+        f"defaults: {{range: 1MiB, duration: 1s}}\nmeasurements: {{m: {{{RANDOM}}}}}\n"
+        "block:\n  program: fio\n  params: {measurements: [1]}\n",
+    )
+    assert error.problem.startswith(f"{tmp_path}/mine.yml:8, measurements of a suite of fio")

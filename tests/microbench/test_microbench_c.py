@@ -28,20 +28,16 @@ def test_the_c_tests_pass(tested_build: Path):
 def test_threads_that_share_an_index_do_not_race(tmp_path: Path):
     sources = [SOURCE / "tests" / "test_index_threads.c", NATIVE / "random.c"]
     sources += [SOURCE / "indexes" / name for name in ("level_hash.c", "fast_fair.c")]
-    options = ["-O1", "-g", "-fsanitize=thread", "-pthread"]
-    program = ["-o", str(tmp_path / "test")]
-    subprocess.run(["gcc", *OPTIONS, *options, *INCLUDES, *map(str, sources), *program], check=True)
-    done = subprocess.run([tmp_path / "test"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    options = [*OPTIONS, "-O1", "-g", "-fsanitize=thread", "-pthread", *INCLUDES]
+    subprocess.run(["gcc", *options, *sources, "-o", tmp_path / "test"], check=True)
+    subprocess.run([tmp_path / "test"], check=True)
 
 
 @pytest.mark.sanitizers
 @pytest.mark.parametrize("index", ["level_hash", "fast_fair", "woart"])
 def test_an_index_survives_100000_power_cuts(index: str, tested_build: Path):
     command = [str(tested_build / f"microbench_test_{index}"), "100000"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[1]) >= 100_000
+    assert int(subprocess.check_output(command, text=True).split()[1]) >= 100_000
 
 
 def test_a_search_leaves_out_what_an_index_does_not_need(tested_build: Path):
@@ -65,19 +61,9 @@ def test_a_search_leaves_out_what_an_index_does_not_need(tested_build: Path):
 def test_each_file_compiles_for_arm64(source: Path, tmp_path: Path):
     command = ["aarch64-linux-gnu-gcc", *OPTIONS, *DEFINES, *INCLUDES, *SHARED]
     compiled = tmp_path / "compiled.o"
-    done = subprocess.run(
-        [*command, "-c", str(source), "-o", str(compiled)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    described = subprocess.run(
-        ["aarch64-linux-gnu-objdump", "-fd", "--no-show-raw-insn", str(compiled)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    subprocess.run([*command, "-c", str(source), "-o", str(compiled)], check=True)
+    dump = ["aarch64-linux-gnu-objdump", "-fd", "--no-show-raw-insn", str(compiled)]
+    described = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
     assert "architecture: aarch64" in described
     # A barrier of stores alone does not wait for lines to be cleaned.
     assert not re.search(r"\tdsb\t(ish|osh|nsh)?st$", described, re.MULTILINE)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from microbench_build import Run, throughput
+from microbench_build import Run, jobs, throughput
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -24,10 +24,7 @@ DRAM = {"near": {"kind": "dram", "pages": "base", "size_bytes": 16 * MIB}}
 
 
 def only_job(result: dict[str, Any]) -> dict[str, Any]:
-    (measurement,) = result["measurements"]
-    (repeat,) = measurement["repeats"]
-    job: dict[str, Any]
-    (job,) = repeat["jobs"]
+    (job,) = jobs(result)
     return job
 
 
@@ -163,11 +160,8 @@ def test_a_mix_has_its_share_of_reads(written):
 def test_a_second_target_gets_its_share(microbench: Run):
     targets = {**DRAM, "far": {"kind": "dram", "pages": "base", "size_bytes": MIB}}
     second = {"target": "far", "share": 0.25}
-    job = only_job(
-        microbench(
-            targets, {"jobs": [throughput(pattern="random", operations=8000, second=second)]}
-        )
-    )
+    asked = throughput(pattern="random", operations=8000, second=second)
+    job = only_job(microbench(targets, {"jobs": [asked]}))
     assert job["second_bytes"] == pytest.approx(2000 * LINE, abs=32 * LINE)
     assert job["read_bytes"] == 8000 * LINE
 
@@ -179,9 +173,7 @@ def test_operations_are_shared_out_exactly(microbench: Run):
     job = only_job(microbench(DRAM, {"jobs": [throughput(threads=2, operations=10001)]}))
     assert [thread["operations"] for thread in job["threads"]] == [5001, 5000]
     assert job["operations"] == 10001
-    window = job["window"]
-    assert window["operations"] <= job["operations"]
-    assert window["duration_ns"] <= job["duration_ns"]
+    assert all(job["window"][what] <= job[what] for what in ("operations", "duration_ns"))
 
 
 def test_a_set_time_is_kept_and_the_warm_up_is_not_in_it(microbench: Run):
@@ -206,11 +198,11 @@ def test_jobs_of_a_measurement_run_at_the_same_time(microbench: Run):
     In some of the repeats: in another one its processor may have been somebody else's until the
     counted one was through.
     """
-    jobs = [
+    both = [
         throughput(name="counted", operations=2_000_000, pattern="random"),
         throughput(name="beside", operation="ntstore", threads=1),
     ]
-    (measurement,) = microbench(DRAM, {"repeats": 8, "jobs": jobs})["measurements"]
+    (measurement,) = microbench(DRAM, {"repeats": 8, "jobs": both})["measurements"]
     met = 0
     for counted, beside in (repeat["jobs"] for repeat in measurement["repeats"]):
         assert counted["operations"] == 2_000_000
@@ -265,6 +257,4 @@ def test_a_file_in_a_directory_leaves_nothing_behind(microbench: Run, tmp_path: 
     result = microbench({"t": target}, {"jobs": [throughput("store", operations=16384)]})
     assert list(tmp_path.iterdir()) == []
     facts = result["targets"]["t"]
-    assert facts["map_sync"] is False
-    assert facts["filesystem"]
-    assert facts["pages"] is None
+    assert facts["filesystem"] and (facts["map_sync"], facts["pages"]) == (False, None)

@@ -11,13 +11,20 @@ from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
-from microbench_build import Run, best_rate, chain, jobs, measured, repeated
+from microbench_build import Run, chain, jobs, measured
 
 MIB = 1 << 20
 TARGETS = {
     "t0": {"kind": "dram", "size_bytes": 16 * MIB, "pages": "base"},
     "t1": {"kind": "dram", "size_bytes": 8 * MIB, "pages": "base"},
 }
+
+
+def timed_of(job: dict[str, Any]) -> int:
+    """How many operations have a time."""
+    return int(HdrHistogram.decode(job["latency_hdr"]).get_total_count())
+
+
 FLUSHES = ("none", "clwb", "clflushopt", "clflush", "ntstore")
 
 
@@ -31,10 +38,9 @@ def test_a_chain_moves_every_byte_of_its_steps(microbench: Run, dependent: bool)
         "r_64,w_64_cacheinv,w_64_cacheinv": (64, 128),
         "r_512,r_512,r_512,w_64_nocache_320,w_64_nocache_-64": (1536, 128),
     }
-    result = microbench(
-        TARGETS, *(measured(chain(text, dependent=dependent)) for text in texts)
-    )  # fmt: skip
-    for (read, written), job in zip(texts.values(), jobs(result), strict=True):
+    asked = [measured(chain(text, dependent=dependent)) for text in texts]
+    found = jobs(microbench(TARGETS, *asked))
+    for (read, written), job in zip(texts.values(), found, strict=True):
         assert job["operations"] == 2000
         assert (job["read_bytes"], job["written_bytes"]) == (2000 * read, 2000 * written)
         assert job["facts"]["chains"].startswith("dependent" if dependent else "independent")
@@ -51,15 +57,11 @@ def test_a_chain_through_two_memories_tells_what_the_second_had(microbench: Run)
 
 
 def test_every_nth_chain_is_timed(microbench: Run):
-    asked = [(every, dependent) for every in (1, 3, 100) for dependent in (True, False)]
-    result = microbench(
-        TARGETS,
-        *(measured(chain("r_64,w_64_cache", dependent=dependent, sample_every=every))
-          for every, dependent in asked),
-    )  # fmt: skip
-    for (every, _), job in zip(asked, jobs(result), strict=True):
-        timed = HdrHistogram.decode(job["latency_hdr"])
-        assert timed.get_total_count() == 2000 // every
+    often = [(every, dependent) for every in (1, 3, 100) for dependent in (True, False)]
+    asked = [measured(chain("r_64,w_64_cache", dependent=dependent, sample_every=every))
+             for every, dependent in often]  # fmt: skip
+    for (every, _), job in zip(often, jobs(microbench(TARGETS, *asked)), strict=True):
+        assert timed_of(job) == 2000 // every
 
 
 def test_each_operation_of_a_mix_draws_its_chain(microbench: Run):
@@ -75,10 +77,8 @@ def test_each_operation_of_a_mix_draws_its_chain(microbench: Run):
     assert 0.22 < updates["operations"] / 20_000 < 0.28
     assert found["read_bytes"] == 20_000 * 512
     assert found["written_bytes"] == updates["operations"] * 64
-    timed = [
-        HdrHistogram.decode(one["latency_hdr"]).get_total_count() for one in (lookups, updates)
-    ]
-    assert sum(timed) == HdrHistogram.decode(found["latency_hdr"]).get_total_count() == 5000
+    timed = [timed_of(one) for one in (lookups, updates)]
+    assert sum(timed) == timed_of(found) == 5000
 
 
 @pytest.mark.parametrize(
@@ -95,15 +95,6 @@ def test_what_the_stamps_take_is_told_where_there_are_some(microbench: Run, job:
     assert 0 < timed["facts"]["empty_body_least_ns"] <= timed["facts"]["empty_body_ns"]
     assert "empty_body_ns" not in plain["facts"]
     assert plain["latency_hdr"] is None
-
-
-def test_chains_that_wait_for_each_other_take_longer(released: Run):
-    """Throughput of overlapping chains is not the latency of one, which the peer calls it."""
-    targets = {"t0": {"kind": "dram", "size_bytes": 64 * MIB, "pages": "base"}}
-    dependent, independent = released(
-        targets, *(repeated(chain("r_64", dependent=one)) for one in (True, False))
-    )["measurements"]
-    assert best_rate(independent) > best_rate(dependent)
 
 
 def test_a_chain_stays_within_its_range(microbench: Run):
@@ -129,21 +120,17 @@ def test_a_hot_spot_of_chains_leaves_their_writes_room(microbench: Run, tmp_path
 @pytest.mark.parametrize("writer", ["classic", "header", "dancing", "zero"])
 def test_a_restart_finds_every_entry_of_a_log(microbench: Run, writer: str):
     asked = list(product((True, False), FLUSHES, (1, 64, 500)))
-    result = microbench(
-        TARGETS,
-        *(
-            measured({"kind": "log", "writer": writer, "padded": padded, "flush": flush,
-                      "entry_bytes": entry, "threads": 2})
-            for padded, flush, entry in asked
-        ),
-    )  # fmt: skip
-    for (padded, flush, entry), job in zip(asked, jobs(result), strict=True):
+    logs = [
+        measured({"kind": "log", "writer": writer, "padded": padded, "flush": flush,
+                  "entry_bytes": entry, "threads": 2})
+        for padded, flush, entry in asked
+    ]  # fmt: skip
+    for (padded, flush, entry), job in zip(asked, jobs(microbench(TARGETS, *logs)), strict=True):
         facts = job["facts"]
         assert facts["recovered_entries"] == job["operations"] == 2000
         assert job["written_bytes"] == 2000 * entry
         assert facts["bytes_an_entry"] % (64 if padded else 8) == 0
-        assert facts["flush"] == flush
-        assert facts["laps"] == 0 and facts["zeroing_ns"] == 0
+        assert (facts["flush"], facts["laps"], facts["zeroing_ns"]) == (flush, 0, 0)
 
 
 def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench: Run):
@@ -153,7 +140,7 @@ def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench: Run
     assert job["facts"]["laps"] == 5000 // entries
     assert job["facts"]["recovered_entries"] == 5000 % entries
     assert job["facts"]["zeroing_ns"] > 0
-    assert HdrHistogram.decode(job["latency_hdr"]).get_total_count() == 500
+    assert timed_of(job) == 500
     (thread,) = job["threads"]
     ran = thread["end_ns"] - thread["begin_ns"] - job["facts"]["zeroing_ns"]
     assert job["operations_per_second"] == pytest.approx(5000 * 1e9 / ran)
@@ -162,17 +149,14 @@ def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench: Run
 @pytest.mark.parametrize("method", ["cow", "cow_dirty", "cow_invalidate", "mulog", "hybrid"])
 def test_a_restart_finds_every_page_as_it_was_flushed_last(microbench: Run, method: str):
     asked = list(product(FLUSHES, (1, 20, 64)))
-    result = microbench(
-        TARGETS,
-        *(
-            measured({"kind": "page", "method": method, "page_bytes": 4096, "dirty_lines": dirty,
-                      "flush": flush, "threads": 2, "sample_every": 50})
-            for flush, dirty in asked
-        ),
-    )  # fmt: skip
-    for (_, dirty), job in zip(asked, jobs(result), strict=True):
+    pages = [
+        measured({"kind": "page", "method": method, "page_bytes": 4096, "dirty_lines": dirty,
+                  "flush": flush, "threads": 2, "sample_every": 50})
+        for flush, dirty in asked
+    ]  # fmt: skip
+    for (_, dirty), job in zip(asked, jobs(microbench(TARGETS, *pages)), strict=True):
         assert job["operations"] == 2000
-        assert HdrHistogram.decode(job["latency_hdr"]).get_total_count() > 0
+        assert timed_of(job) > 0
         if method == "mulog":
             assert job["written_bytes"] == 2000 * 2 * 64 * dirty
         elif method != "hybrid":
@@ -199,55 +183,43 @@ def index(kind: str, workload: str, discipline: str, **more: Any) -> dict[str, A
 
 @pytest.mark.parametrize("kind", ["level_hash", "fast_fair", "woart"])
 def test_an_index_has_all_its_records_after_each_workload(microbench: Run, kind: str):
-    read_and_changed = {"a": (True, True), "b": (True, True), "d": (True, True),
-                        "insert": (False, True)}  # fmt: skip
-    result = microbench(
-        TARGETS,
-        *(measured(index(kind, workload, "designed", threads=2), 4000)
-          for workload in read_and_changed),
-    )  # fmt: skip
-    for expected, job in zip(read_and_changed.values(), jobs(result), strict=True):
+    workloads = ("a", "b", "d", "insert")
+    asked = [measured(index(kind, one, "designed", threads=2), 4000) for one in workloads]
+    for workload, job in zip(workloads, jobs(microbench(TARGETS, *asked)), strict=True):
         assert job["operations"] == 4000
-        assert (job["read_bytes"] > 0, job["written_bytes"] > 0) == expected
+        assert (job["read_bytes"] > 0, job["written_bytes"] > 0) == (workload != "insert", True)
         assert job["read_bytes"] + job["written_bytes"] == 4000 * 16
         assert job["durable_why"] == "DRAM forgets"
 
 
 @pytest.mark.parametrize(("kind", "shared"), [("level_hash", 1), ("fast_fair", 1), ("woart", 2)])
 def test_threads_of_a_partition_share_an_index_as_in_its_paper(microbench, kind, shared):
-    workloads = ("a", "d", "insert")
-    result = microbench(
-        TARGETS,
-        *(
-            measured(index(kind, workload, "designed", threads=4, partitions=parts), 4000)
-            for workload in workloads
-            for parts in (2, 4)
-        ),
-    )
-    found = [(job["operations"], job["facts"]["indexes"]) for job in jobs(result)]
-    assert found == [(4000, 2 * shared), (4000, 4)] * len(workloads)
+    asked = [
+        measured(index(kind, workload, "designed", threads=4, partitions=parts), 4000)
+        for workload in ("a", "d", "insert")
+        for parts in (2, 4)
+    ]
+    found = [(j["operations"], j["facts"]["indexes"]) for j in jobs(microbench(TARGETS, *asked))]
+    assert found == [(4000, 2 * shared), (4000, 4)] * 3
 
 
 @pytest.mark.parametrize(
-    ("kind", "discipline", "flushes", "fences", "redundant"),
+    ("kind", "discipline", "counts"),
     [
-        ("level_hash", "designed", 3, 2, 1),
-        ("level_hash", "ff", 3, 3, 1),
-        ("level_hash", "sff", 2, 2, 0),
-        ("level_hash", "optimized", 1, 1, 0),
-        ("level_hash", "none", 0, 2, 0),
-        ("woart", "designed", 1, 1, 0),
+        ("level_hash", "designed", (3, 2, 1)),
+        ("level_hash", "ff", (3, 3, 1)),
+        ("level_hash", "sff", (2, 2, 0)),
+        ("level_hash", "optimized", (1, 1, 0)),
+        ("level_hash", "none", (0, 2, 0)),
+        ("woart", "designed", (1, 1, 0)),
     ],
 )
-def test_an_update_flushes_by_its_discipline(
-    microbench: Run, kind: str, discipline: str, flushes: int, fences: int, redundant: int
-):
+def test_an_update_flushes_as_its_discipline_says(microbench, kind, discipline, counts):
+    """Flushes, fences and redundant flushes for each write."""
     flush = {"discipline": "designed", "flush": "none"} if discipline == "none" else {}
     (job,) = jobs(microbench(TARGETS, measured(index(kind, "a", discipline) | flush)))
-    facts = job["facts"]
-    assert facts["flushes_per_write"] == flushes
-    assert facts["fences_per_write"] == fences
-    assert facts["redundant_flushes_per_write"] == redundant
+    names = ("flushes_per_write", "fences_per_write", "redundant_flushes_per_write")
+    assert tuple(job["facts"][name] for name in names) == counts
 
 
 def test_an_update_of_fast_fair_shifts_entries_as_an_insert_does(microbench: Run):
@@ -264,6 +236,6 @@ def test_pmdk_is_called_on_a_pool_that_leaves_nothing(microbench, tmp_path, call
     job = {"kind": "pmdk", "call": call, "entry_bytes": 64, "sample_every": 10}
     (found,) = jobs(microbench(target, measured(job)))
     assert (found["read_bytes"], found["written_bytes"]) == (2000 * read, 2000 * written)
-    assert HdrHistogram.decode(found["latency_hdr"]).get_total_count() == 200
+    assert timed_of(found) == 200
     assert found["durable"] == "no"
     assert list(tmp_path.iterdir()) == []

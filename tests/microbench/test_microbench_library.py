@@ -37,10 +37,16 @@ def test_a_library_is_an_index(microbench: Run, tmp_path: Path, compiler: str) -
         assert "flushes_per_write" not in found["facts"]
 
 
-def test_a_library_that_loses_what_it_was_given_fails(tested_build: Path, tmp_path: Path) -> None:
-    library = built(tmp_path, "gcc", "-DLOSES")
-    done = execute(tested_build / "microbench", spec_of(TARGETS, measured(job(library), 2000)))
-    assert done.returncode == 1 and "lost a record" in done.stderr
+@pytest.mark.parametrize(
+    ("options", "workload", "threads", "words"),
+    [(("-DLOSES",), "a", 1, "lost a record"),
+     (("-DRACES", "-DTHREADS=16"), "c", 16, "lost an update")],
+)  # fmt: skip
+def test_a_library_with_losses_fails(tested_build, tmp_path, options, workload, threads, words):
+    library = built(tmp_path, "gcc", *options)
+    spec = spec_of(TARGETS, measured(job(library, workload, threads=threads), 2000))
+    done = execute(tested_build / "microbench", spec)
+    assert done.returncode == 1 and words in done.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("-DIN_FILE",)])
@@ -52,13 +58,6 @@ def test_threads_share_the_tree_of_a_library_that_declares_it(microbench, tmp_pa
     for one in microbench(kept if options else TARGETS, *jobs)["measurements"]:
         (found,) = one["repeats"][0]["jobs"]
         assert found["facts"]["indexes"] == 1 and found["operations"] > 0
-
-
-def test_a_shared_tree_that_loses_updates_fails(tested_build: Path, tmp_path: Path) -> None:
-    library = built(tmp_path, "gcc", "-DRACES", "-DTHREADS=16")
-    spec = spec_of(TARGETS, measured(job(library, "c", threads=16), 2000))
-    done = execute(tested_build / "microbench", spec)
-    assert done.returncode == 1 and "lost an update" in done.stderr
 
 
 def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(microbench, tmp_path):

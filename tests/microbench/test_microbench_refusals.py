@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ TARGETS = {
     "t0": {"kind": "dram", "size_bytes": 16 * MIB, "pages": "base"},
     "t1": {"kind": "dram", "size_bytes": 8 * MIB, "pages": "base"},
 }
+dependent = partial(chain, dependent=True)
 SECOND = {"target": "t1", "share": 0, "range_bytes": 512}
 LOG = {"kind": "log", "writer": "zero", "entry_bytes": 64}
 INDEX = {"kind": "index", "index": "woart", "workload": "a", "flush": "clflush"}
@@ -38,21 +40,19 @@ PAGE = {"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 1}
         ("range_bytes", throughput(range_bytes=1 << 40)),
         ("distance, written_by", latency(operation="load", distance=4)),
         ("flush", latency(operation="load", flush="clwb")),
-        ("steps[0]: hotspot_bytes",
-         chain("r_512", dependent=True, pattern="hotspot", hotspot_bytes=64)),
+        ("steps[0]: hotspot_bytes", dependent("r_512", pattern="hotspot", hotspot_bytes=64)),
         ("steps[1]: range_bytes",
-         chain("r_64,r_512", dependent=True, pattern="sequential", threads=4, range_bytes=1024)),
-        ("steps[0]: range_bytes",
-         chain("rd_512", dependent=True, pattern="strided", threads=2, second=SECOND)),
-        ("steps[0]", chain("w_64_cache", dependent=True)),
+         dependent("r_64,r_512", pattern="sequential", threads=4, range_bytes=1024)),
+        ("steps[0]: range_bytes", dependent("rd_512", pattern="strided", threads=2, second=SECOND)),
+        ("steps[0]", dependent("w_64_cache")),
         ("call", {"kind": "pmdk", "call": "log_append", "entry_bytes": 64}),
         ("mix[0]: share", {"kind": "chain", "dependent": True, "mix": [{"share": 0, "steps": []}]}),
         ("mix[0]: steps", {"kind": "chain", "dependent": True, "mix": [{"share": 1}]}),
-        ("steps, mix", {**chain("r_64", dependent=True), "mix": []}),
-        ("steps[1]", chain("r_64,wd_64_cache", dependent=True)),
-        ("steps[0]", chain("rd_64", dependent=True)),
-        ("steps[1]: persist", chain("r_64,w_64_cash", dependent=True)),
-        ("steps[0]", chain("r_512,w_64_cache_128", dependent=True, range_bytes=256)),
+        ("steps, mix", {**dependent("r_64"), "mix": []}),
+        ("steps[1]", dependent("r_64,wd_64_cache")),
+        ("steps[0]", dependent("rd_64")),
+        ("steps[1]: persist", dependent("r_64,w_64_cash")),
+        ("steps[0]", dependent("r_512,w_64_cache_128", range_bytes=256)),
         ("dependent", {"kind": "chain", "steps": []}),
         ("range_bytes", LOG | {"range_bytes": 4096}),
         ("writer", LOG | {"writer": "zeros"}),

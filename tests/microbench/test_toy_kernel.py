@@ -7,24 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from microbench_build import execute, spec_of
-
-
-def run(build: Path, **keys: Any) -> subprocess.CompletedProcess[str]:
-    spec = spec_of(
-        {"t0": {"kind": "dram", "size_bytes": 1 << 20}},
-        {"duration_ns": 10_000_000, "repeats": 1, "jobs": [{"kind": "increment", **keys}]},
-    )
-    return execute(build / "microbench", spec)
+from microbench_build import jobs, runner
 
 
 def test_it_runs_in_a_measurement(release_build: Path) -> None:
-    done = run(release_build, step_bytes=128)
-    assert done.returncode == 0, done.stderr
-    (measurement,) = json.loads(done.stdout)["measurements"]
-    (job,) = measurement["repeats"][0]["jobs"]
+    toy = {"duration_ns": 10_000_000, "jobs": [{"kind": "increment", "step_bytes": 128}]}
+    dram = {"t0": {"kind": "dram", "size_bytes": 1 << 20}}
+    (job,) = jobs(runner(release_build / "microbench")(dram, toy))
     assert job["operations"] > 0
     assert job["written_bytes"] == 64 * job["operations"]
 

@@ -43,11 +43,8 @@ class Faults:
 
     def _around(self, change: Callable[..., Any]) -> Callable[..., Any]:
         def changed(path: str | Path, *more: Any, **options: Any) -> Any:
-            if (
-                not str(path).startswith(self._root)
-                or "/sys/" in str(path)
-                or "/proc/" in str(path)
-            ):
+            words = str(path)
+            if not words.startswith(self._root) or "/sys/" in words or "/proc/" in words:
                 return change(path, *more, **options)  # the simulation's own
             idle = Path(path).exists() == (change.__name__ == "mkdir")
             if not idle or change.__name__ in _OF_OS:

@@ -51,11 +51,8 @@ class Space_:
 
     @property
     def block(self) -> str:
-        return (
-            "pmem"
-            + self.name.removeprefix("namespace").replace(".0", "")
-            + ("s" if self.mode == "sector" else "")
-        )
+        number = self.name.removeprefix("namespace").replace(".0", "")
+        return f"pmem{number}{'s' if self.mode == 'sector' else ''}"
 
 
 @dataclass
@@ -96,9 +93,8 @@ class SimulatedHost(Commands):
     root: Path
     regions: dict[str, Region_] = field(default_factory=dict)
     spaces: dict[str, Space_] = field(default_factory=dict)
-    mounts: dict[str, tuple[str, str, str]] = field(
-        default_factory=dict
-    )  # point: block, type, opts
+    #: By point: block, type, options.
+    mounts: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     devices: dict[str, Dax_] = field(default_factory=dict)
     owners: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # of files below /dev
     ran: list[list[str]] = field(default_factory=list)
@@ -201,10 +197,8 @@ class SimulatedHost(Commands):
             link.symlink_to(block)
             for point, (mounted, kind, options) in self.mounts.items():
                 if mounted == space.block:
-                    lines.append(
-                        f"{len(lines) + 1} 1 260:{number} / {point} rw - {kind}"
-                        f" /dev/{space.block} {options}"
-                    )
+                    on = f"{point} rw - {kind} /dev/{space.block} {options}"
+                    lines.append(f"{len(lines) + 1} 1 260:{number} / {on}")
         for device in self.devices.values():
             self._write_device(device)
         (self.root / "proc/self").mkdir(parents=True, exist_ok=True)
@@ -272,12 +266,9 @@ class SimulatedHost(Commands):
         inside = [each for each in self.spaces.values() if each.region == region.name]
         free = region.size - sum(each.raw for each in inside)
         return {
-            "dev": region.name,
-            "size": region.size,
-            "align": ALIGN,
+            **{"dev": region.name, "type": "pmem", "size": region.size, "align": ALIGN},
             "available_size": free if region.labelled else 0,
             "max_available_extent": free if region.labelled else 0,
-            "type": "pmem",
             **({"iset_id": 77} if region.labelled else {}),
             "mappings": [{"dimm": f"nmem{region.name[-1]}"}],
             "namespaces": [self._namespace(each) for each in inside if region.enabled],
@@ -342,9 +333,6 @@ class SimulatedHost(Commands):
         device.online = 0
         return Done(0, "", "offlined memory for 1 device")
 
-    def _modprobe(self, words: list[str]) -> Done:
-        return Done(0, "", "")
-
     def _chown(self, words: list[str]) -> Done:
         user, _, group = words[1].partition(":")
         self.owners[words[2]] = (int(user), int(group), present(self.owner_of(words[2]))[2])
@@ -353,9 +341,6 @@ class SimulatedHost(Commands):
     def _chmod(self, words: list[str]) -> Done:
         user, group, _ = self.owner_of(words[2]) or (0, 0, 0)
         self.owners[words[2]] = (user, group, int(words[1], 8))
-        return Done(0, "", "")
-
-    def _udevadm(self, words: list[str]) -> Done:
         return Done(0, "", "")
 
     def _blkid(self, words: list[str]) -> Done:
@@ -468,6 +453,8 @@ class SimulatedHost(Commands):
     def _systemctl(self, words: list[str]) -> Done:
         return Done(0, "", "")
 
+    _modprobe = _udevadm = _systemctl
+
 
 class SimulatedKernel(Kernel):
     """Reads the tree; DAX is what the namespace's mode and the mount's options make of it."""
@@ -497,14 +484,19 @@ def new_host(root: Path, ghost: tuple[str, str, str] | None = None) -> Simulated
     host.shows_through = ghost or host.shows_through
     host.regions = {"region0": Region_("region0", labelled=False), "region1": Region_("region1")}
     host.spaces = {"namespace0.0": Space_("namespace0.0", "region0", "raw", GIB, None)}
-    host.spaces["namespace1.0"] = Space_(
-        "namespace1.0", "region1", "fsdax", GIB, "theirs", "db", ("ext4", "db", "x"), "data"
-    )
+    theirs = ("region1", "fsdax", GIB, "theirs", "db", ("ext4", "db", "x"), "data")
+    host.spaces["namespace1.0"] = Space_("namespace1.0", *theirs)
     host.mounts = {f"{root}/srv": ("pmem1", "ext4", "rw,dax")}
     (root / "srv").mkdir()
     host.files.fstab.write_text("# mine\nUUID=x /srv ext4 dax 0 2\n")
     host.write_tree()
     return host
+
+
+def carried_out(outcome: Outcome) -> Outcome:
+    """An outcome without refusals and failures."""
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    return outcome
 
 
 def everything(host: SimulatedHost) -> tuple[object, ...]:

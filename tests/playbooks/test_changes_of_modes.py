@@ -27,21 +27,15 @@ GOAL = DesiredState("appdirect", goal="AppDirectNotInterleaved")
 
 
 def test_another_goal_destroys_every_namespace_and_needs_a_restart() -> None:
-    state = with_labels(
-        state_of("everything", goals=IN_APP_DIRECT), namespace1_0="", namespace1_3=""
-    )
-    changes = plan_changes(state, GOAL)
+    there = state_of("everything", goals=IN_APP_DIRECT)
+    assert set(refused(plan_changes(there, GOAL))) == {"namespace1.0", "namespace1.3"}  # named
+    changes = plan_changes(with_labels(there, namespace1_0="", namespace1_3=""), GOAL)
     assert changes.destroys == ("namespace0.0", "namespace1.0", "namespace1.3")
     assert planned_steps(changes)[3:] == [("create-goal", "goal"), ("reboot", "host")]
     assert changes.steps[3].command == (
         "ipmctl create -f -goal PersistentMemoryType=AppDirectNotInterleaved"
     )
     assert changes.reboot_needed
-
-
-def test_a_goal_spares_no_ones_named_namespace() -> None:
-    changes = plan_changes(state_of("everything", goals=IN_APP_DIRECT), GOAL)
-    assert set(refused(changes)) == {"namespace1.0", "namespace1.3"}
 
 
 def test_without_modules_a_goal_is_refused_in_ipmctls_words() -> None:
@@ -52,21 +46,14 @@ def test_without_modules_a_goal_is_refused_in_ipmctls_words() -> None:
         assert changes.steps == ()
 
 
-def test_a_goal_of_somebody_else_that_waits_is_refused() -> None:
-    changes = plan_changes(
-        state_of("fresh-labels", goals=replace(IN_APP_DIRECT, pending=True)), GOAL
-    )
+def test_a_goal_that_waits_is_ours_or_refused() -> None:
+    """Ours needs a restart only."""
+    waits = state_of("fresh-labels", goals=replace(IN_APP_DIRECT, pending=True), boot_id="one")
+    changes = plan_changes(waits, GOAL)
     assert "another goal is pending, not ours" in refused(changes)["goal"]
-
-
-def test_our_goal_that_waits_needs_a_restart_only() -> None:
     record = Record(requested_goal="PersistentMemoryType=AppDirectNotInterleaved", goal_boot="one")
-    goals = replace(IN_APP_DIRECT, pending=True)
-    changes = plan_changes(
-        state_of("fresh-labels", goals=goals, record=record, boot_id="one"), GOAL
-    )
-    assert planned_steps(changes) == [("reboot", "host")]
-    assert changes.refusals == ()
+    changes = plan_changes(replace(waits, record=record), GOAL)
+    assert planned_steps(changes) == [("reboot", "host")] and changes.refusals == ()
 
 
 def test_a_goal_that_the_firmware_did_not_carry_out_is_not_asked_for_again_and_again() -> None:
@@ -97,45 +84,31 @@ def with_memmap(**fields: Any) -> State:
     return replace(state, inventory=replace(state.inventory, regions=regions), **fields)
 
 
-def test_dram_that_somebody_set_aside_is_not_taken_unasked() -> None:
-    changes = plan_changes(with_memmap(), DesiredState("emulated"))
+@pytest.mark.parametrize("record", [None, MEMMAP], ids=["somebody", "we"])
+def test_dram_that_was_set_aside_needs_consent(record: str | None) -> None:
+    """Since the restart anybody may have written to it."""
+    changes = plan_changes(with_memmap(record=Record(memmap=record)), DesiredState("emulated"))
     assert changes.destroys == ("namespace0.0",)
     assert planned_steps(changes)[0] == ("reconfigure-namespace", "namespace0.0")
+    command = "ndctl create-namespace -f -e namespace0.0 -m fsdax -M dev -a 2M"
+    assert changes.steps[0].command == command
     assert any("EMULATED" in note for note in changes.notes)
 
 
-def test_dram_that_we_set_aside_needs_consent_too() -> None:
-    """Since the restart anybody may have written to it."""
-    changes = plan_changes(with_memmap(record=Record(memmap=MEMMAP)), DesiredState("emulated"))
-    assert changes.destroys == ("namespace0.0",)
-    assert changes.steps[0].command == (
-        "ndctl create-namespace -f -e namespace0.0 -m fsdax -M dev -a 2M"
-    )
-
-
 def test_other_modes_leave_dram_that_stands_in_alone() -> None:
-    assert plan_changes(with_memmap(), DesiredState("appdirect")).destroys == (
-        "namespace1.0",
-        "namespace2.0",
-    )
+    destroyed = plan_changes(with_memmap(), DesiredState("appdirect")).destroys
+    assert destroyed == ("namespace1.0", "namespace2.0")
 
 
 # Teardown --------------------------------------------------------------------------
 
 
 def test_teardown_takes_ours_away_and_brings_back_what_was_there() -> None:
-    state = ours()
-    before = {
-        "region0": {
-            "labelled": True,
-            "namespaces": [
-                {"mode": "sector", "raw_bytes": 268435456, "label": "old", "map": None,
-                 "sector_size": 4096, "align_bytes": None},
-            ],
-        }
-    }  # fmt: skip
-    record = replace(state.record, before=before, folders=["/mnt/pmem0"])
-    changes = plan_changes(replace(state, record=record), DesiredState("teardown"))
+    sector = {"mode": "sector", "raw_bytes": 268435456, "label": "old", "map": None,
+              "sector_size": 4096, "align_bytes": None}  # fmt: skip
+    before = {"region0": {"labelled": True, "namespaces": [sector]}}
+    state = ours(record=replace(ours().record, before=before, folders=["/mnt/pmem0"]))
+    changes = plan_changes(state, DesiredState("teardown"))
     assert changes.refusals == ()
     assert planned_steps(changes)[:5] == [
         ("unmount", "/mnt/pmem0"),
@@ -144,9 +117,8 @@ def test_teardown_takes_ours_away_and_brings_back_what_was_there() -> None:
         ("destroy-namespace", "namespace0.0"),
         ("create-namespace", "region0"),
     ]
-    assert changes.steps[4].command == (
-        "ndctl create-namespace -r region0 -m sector -s 268435456 -n old -l 4096"
-    )
+    command = "ndctl create-namespace -r region0 -m sector -s 268435456 -n old -l 4096"
+    assert changes.steps[4].command == command
     assert changes.destroys == ("namespace0.0",)
     assert confirmation(changes, state, Consent()) is not None
 
@@ -165,22 +137,20 @@ def planned(state: State, desired: DesiredState = FOUR) -> tuple[list[str], list
     return [step.do for step in builder.steps], [each.why for each in builder.refusals]
 
 
-def before_the_restart(record: Record) -> State:
-    return State(record=record, iomem=IOMEM, boot_loader="update-grub", cmdline="quiet")
-
-
-def test_a_boot_loader_that_was_not_told_is_told_again() -> None:
-    cut_off = before_the_restart(Record(memmap=PARAMETER, memmap_done=False))
-    assert planned(cut_off) == (["set-memmap", "reboot"], [])
-    done = before_the_restart(Record(memmap=PARAMETER, memmap_done=True))
-    assert planned(done) == (["reboot"], [])
-
-
-def test_a_record_of_before_that_was_kept_believes_the_running_kernel() -> None:
-    """It does not say whether the boot loader was told: the kernel has the parameter, or not."""
-    old = Record(memmap=PARAMETER)
-    assert planned(replace(before_the_restart(old), cmdline=f"quiet {PARAMETER}")) == ([], [])
-    assert planned(before_the_restart(old)) == (["set-memmap", "reboot"], [])
+@pytest.mark.parametrize(
+    ("done", "cmdline", "steps"),
+    [
+        (False, "quiet", ["set-memmap", "reboot"]),
+        (True, "quiet", ["reboot"]),
+        # A record of before does not say whether the boot loader was told: the kernel does.
+        (None, f"quiet {PARAMETER}", []),
+        (None, "quiet", ["set-memmap", "reboot"]),
+    ],
+)
+def test_a_boot_loader_that_was_not_told_is_told_again(done, cmdline, steps):
+    record = Record(memmap=PARAMETER, memmap_done=done)
+    state = State(record=record, iomem=IOMEM, boot_loader="update-grub", cmdline=cmdline)
+    assert planned(state) == (steps, [])
 
 
 # What the running kernel has -----------------------------------------------------------
@@ -191,23 +161,15 @@ def started_with(*words: str, record: str | None = PARAMETER) -> State:
 
 
 @pytest.mark.parametrize(
-    ("desired", "words"),
-    [
-        (
-            DesiredState("emulated", memmap_bytes=8 * GIB),
-            f"emulated_size {8 * GIB}: the kernel was",
-        ),
-        (
-            DesiredState("emulated", memmap_bytes=4 * GIB, memmap_start=20 * GIB),
-            f"emulated_size {4 * GIB} and emulated_start {20 * GIB}: the kernel was",
-        ),
-    ],
-)
-def test_another_size_than_the_running_kernels_is_refused(desired, words):
+    ("size", "start", "words"),
+    [(8 * GIB, None, f"emulated_size {8 * GIB}: the kernel was"),
+     (4 * GIB, 20 * GIB, f"emulated_size {4 * GIB} and emulated_start {20 * GIB}: the kernel was")],
+)  # fmt: skip
+def test_another_size_than_the_running_kernels_is_refused(size, start, words):
+    desired = DesiredState("emulated", memmap_bytes=size, memmap_start=start)
     for other in ((), ("memmap=8G!20G",)):  # somebody's own has nothing to say here
         steps, (why,) = planned(started_with(PARAMETER, *other), desired)
-        assert steps == []
-        assert why.startswith(words)
+        assert steps == [] and why.startswith(words)
         assert why.endswith(f"started with {PARAMETER} ({4 * GIB} bytes from {16 * GIB} on)")
 
 
@@ -221,9 +183,8 @@ def test_the_size_that_is_there_needs_nothing_however_it_is_written(word: str) -
 def test_a_parameter_that_somebody_gave_is_taken_and_the_other_size_told() -> None:
     builder = ChangeBuilder(started_with("memmap=512M!4G", record=None), FOUR)
     assert plan_memmap(builder)
-    assert (
-        f"emulated_size {4 * GIB}: the kernel was started with memmap=512M!4G" in builder.notes[1]
-    )
+    told = f"emulated_size {4 * GIB}: the kernel was started with memmap=512M!4G"
+    assert told in builder.notes[1]
 
 
 def legacy(number: int, start: int | None, size: int = 4 * GIB) -> Region:
@@ -239,12 +200,9 @@ def on_e820(*regions: Region) -> State:
                   each.size_bytes, block=f"pmem{each.number}", map="mem")
         for each in regions
     )  # fmt: skip
-    namespace_users = {each.name: EMPTY for each in spaces}
-    return replace(
-        started_with(PARAMETER),
-        inventory=Inventory({}, regions, spaces),
-        namespace_users=namespace_users,
-    )
+    users = {each.name: EMPTY for each in spaces}
+    inventory = Inventory({}, regions, spaces)
+    return replace(started_with(PARAMETER), inventory=inventory, namespace_users=users)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.linux.numa import nodes
-from simulated import GIB, Dax_, Region_, SimulatedHost
+from simulated import GIB, Dax_, Region_, SimulatedHost, carried_out
 from tierbench.changes import plan_changes
+from tierbench.commands import Commands
 from tierbench.desired_state import DesiredState
 from tierbench.linux import dax_origin
 from tierbench.namespace_users import Content, NamespaceUsers
@@ -66,8 +67,7 @@ def test_what_a_device_is_of_is_told_by_its_place(host, below, origin):
 
 
 def test_a_cxl_device_becomes_a_node_and_goes_back(host: SimulatedHost) -> None:
-    outcome = memory(host)
-    assert (outcome.refusals, outcome.failures) == ([], [])
+    outcome = carried_out(memory(host))
     assert [step["do"] for step in outcome.steps] == ["to-system-ram", "write-host-file"]
     assert ["daxctl", "reconfigure-device", "--mode=system-ram", "dax1.0"] in host.ran
     assert (host.devices["dax1.0"].mode, host.devices["dax2.0"].mode) == ("system-ram", "devdax")
@@ -80,8 +80,7 @@ def test_a_cxl_device_becomes_a_node_and_goes_back(host: SimulatedHost) -> None:
     assert memory(host).steps == []
     assert memory(host, Consent(verify_only=True)).failures == []
     assert len(host.ran) == ran
-    back = host.teardown()
-    assert (back.refusals, back.failures) == ([], [])
+    carried_out(host.teardown())
     assert host.devices["dax1.0"].mode == "devdax"
     assert not host.files.host_file.exists()
     assert not host.files.record.exists()
@@ -91,8 +90,7 @@ def test_a_cxl_device_becomes_a_node_and_goes_back(host: SimulatedHost) -> None:
 def test_all_are_those_on_no_nvdimm(host: SimulatedHost) -> None:
     host.devices["dax0.0"] = Dax_("dax0.0", "ndbus0/region0/dax0.1", node=4)
     host.write_tree()
-    outcome = memory(host, Consent(True, ("dax1.0", "dax2.0")), devices="all")
-    assert (outcome.refusals, outcome.failures) == ([], [])
+    carried_out(memory(host, Consent(True, ("dax1.0", "dax2.0")), devices="all"))
     modes = {name: device.mode for name, device in host.devices.items()}
     assert modes == {"dax0.0": "devdax", "dax1.0": "system-ram", "dax2.0": "system-ram"}
     assert "farmem: {kind: numa, node: 3" in host.files.host_file.read_text()
@@ -129,9 +127,8 @@ def test_one_that_is_open_is_refused() -> None:
     device = DaxDevice("dax1.0", "devdax", GIB, 2, origin="cxl")
     state = State(dax=(device,), dax_users={"dax1.0": ["pid 7 (famfs)"]})
     changes = plan_changes(state, DesiredState("system-ram", regions=(), devices=("dax1.0",)))
-    assert [each.why for each in changes.refusals] == [
-        "it is in use: /dev/dax1.0 is open in pid 7 (famfs)"
-    ]
+    (refusal,) = changes.refusals
+    assert refusal.why == "it is in use: /dev/dax1.0 is open in pid 7 (famfs)"
     assert changes.steps == ()
 
 
@@ -193,17 +190,15 @@ NODE = "/dev/dax0.0"
 
 
 def test_a_device_is_given_now_and_by_a_rule(pmem: SimulatedHost) -> None:
-    outcome = devdax(pmem)
-    assert (outcome.refusals, outcome.failures) == ([], [])
+    outcome = carried_out(devdax(pmem))
     assert [step["do"] for step in outcome.steps] == [
         "create-namespace", "own-device", "write-udev-rules", "write-host-file",
     ]  # fmt: skip
     assert pmem.owners[NODE] == (*NOBODY, 0o660)
     uuid = pmem.spaces["namespace0.0"].uuid
-    assert pmem.files.udev_rules.read_text().splitlines()[1:] == [
-        f'SUBSYSTEM=="dax", ATTRS{{uuid}}=="{uuid}", OWNER="{NOBODY[0]}", GROUP="{NOBODY[1]}",'
-        ' MODE="0660"'
-    ]
+    who = f'OWNER="{NOBODY[0]}", GROUP="{NOBODY[1]}", MODE="0660"'
+    rule = f'SUBSYSTEM=="dax", ATTRS{{uuid}}=="{uuid}", {who}'
+    assert pmem.files.udev_rules.read_text().splitlines()[1:] == [rule]
     assert ["udevadm", "control", "--reload"] in pmem.ran
     ran = len(pmem.ran)
     assert devdax(pmem).steps == []
@@ -222,13 +217,11 @@ def test_a_device_that_is_not_theirs_any_more_deviates(pmem: SimulatedHost) -> N
 
 def test_nobody_named_it_is_roots_again_and_teardown_takes_the_rule(pmem: SimulatedHost) -> None:
     devdax(pmem)
-    outcome = devdax(pmem, owner=None)
-    assert (outcome.refusals, outcome.failures) == ([], [])
+    carried_out(devdax(pmem, owner=None))
     assert pmem.owners[NODE] == (0, 0, 0o600)
     assert not pmem.files.udev_rules.exists()
     devdax(pmem)
-    back = pmem.teardown(OF_NAMESPACE)
-    assert (back.refusals, back.failures) == ([], [])
+    carried_out(pmem.teardown(OF_NAMESPACE))
     assert not pmem.files.udev_rules.exists()
     assert not pmem.files.record.exists()
 
@@ -242,8 +235,7 @@ OF_NAMESPACE = Consent(True, ("namespace0.0",))
 
 def test_as_memory_it_is_nobodys(pmem: SimulatedHost) -> None:
     devdax(pmem)
-    outcome = devdax(pmem, OF_NAMESPACE, mode="system-ram")
-    assert (outcome.refusals, outcome.failures) == ([], [])
+    carried_out(devdax(pmem, OF_NAMESPACE, mode="system-ram"))
     assert pmem.devices["dax0.0"].mode == "system-ram"
     assert not pmem.files.udev_rules.exists()
     assert pmem.files.daxctl_conf.exists()
@@ -258,8 +250,7 @@ def test_a_device_that_was_given_away_becomes_memory_by_consent_alone(pmem, cons
     assert outcome.destroy == ["namespace0.0"]
     assert "namespace0.0" in refused(outcome)
     assert len(pmem.ran) == ran
-    outcome = system_ram(pmem, OF_NAMESPACE)
-    assert (outcome.refusals, outcome.failures) == ([], [])
+    outcome = carried_out(system_ram(pmem, OF_NAMESPACE))
     assert pmem.devices["dax0.0"].mode == "system-ram"
     assert system_ram(pmem).steps == []
 
@@ -298,14 +289,11 @@ def test_a_device_that_is_open_becomes_no_memory_whatever_is_confirmed(pmem, mad
     undone_by_a_restart(pmem)
     desired = DesiredState("system-ram", regions=("region0",))
     state = read_state(desired, pmem, pmem.files, pmem.kernel())
-    users = ("/dev/dax0.0 is open in pid 7 (famfs)",)
-    changes = plan_changes(
-        replace(state, namespace_users={"namespace0.0": NamespaceUsers(Content(True), (), users)}),
-        desired,
-    )
-    assert [(each.object, each.why) for each in changes.refusals] == [
-        ("namespace0.0", "it is in use: /dev/dax0.0 is open in pid 7 (famfs)")
-    ]
+    users = NamespaceUsers(Content(True), (), ("/dev/dax0.0 is open in pid 7 (famfs)",))
+    changes = plan_changes(replace(state, namespace_users={"namespace0.0": users}), desired)
+    (refusal,) = changes.refusals
+    assert refusal.object == "namespace0.0"
+    assert refusal.why == "it is in use: /dev/dax0.0 is open in pid 7 (famfs)"
     assert "to-system-ram" not in [step.do for step in changes.steps]
 
 
@@ -350,8 +338,6 @@ def test_a_rule_is_only_for_what_it_names(pmem: SimulatedHost) -> None:
 
 
 def test_the_mode_bits_are_read_from_the_file_itself(tmp_path: Path) -> None:
-    from tierbench.commands import Commands
-
     file = tmp_path / "node"
     file.touch(0o640)
     file.chmod(0o640)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from faults import Faults
-from simulated import Cut, SimulatedHost, everything, new_host
+from simulated import Cut, SimulatedHost, carried_out, everything, new_host
 from tierbench.run import Consent, Outcome
 
 Signature = tuple[str, str, str]
@@ -73,46 +73,55 @@ def provisioned_and_back(host: SimulatedHost, before: tuple[object, ...]) -> Non
     kind, label, uuid = host.spaces["namespace0.0"].signature or ("", "", "")
     assert (kind, label) == ("ext4", "tierbench")
     assert not uuid.startswith("dead")
-    assert (teardown(host).refusals, teardown(host).failures) == ([], [])
+    carried_out(teardown(host))
     assert everything(host) == before
 
 
-def counted(
-    tmp_path: Path, prepare: Callable[..., object], act: Callable[..., Outcome]
-) -> tuple[int, int]:
-    """How many places and writes there are in what ``act`` does."""
+def interrupted(
+    tmp_path: Path,
+    act: Callable[[SimulatedHost], Outcome],
+    prepare: Callable[[SimulatedHost], object] = lambda host: None,
+    ghost: Signature | None = None,
+    writes: bool = False,
+    least: int = 10,
+) -> Iterator[tuple[SimulatedHost, tuple[object, ...], Outcome]]:
+    """A host for each place at which ``act`` was killed, or each of its writes, which failed.
+
+    With what was there before ``prepare``, and the outcome (of a kill: none that is looked at).
+    """
     host = new_host(tmp_path / "counted")
     prepare(host)
     with pytest.MonkeyPatch.context() as patch:
         faults = Faults(host, patch)
-        assert act(host).failures == []
-    return faults.places, faults.writes
+        outcome = act(host)
+    assert outcome.failures == []
+    count = faults.writes if writes else faults.places
+    assert count > least
+    for number in range(1, count + 1):
+        host = new_host(tmp_path / str(number), ghost)
+        before = everything(host)
+        prepare(host)
+        host.ran.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            faults = Faults(host, patch)
+            if writes:
+                faults.fail_at, faults.errno = number, ERRORS[number % len(ERRORS)]
+                outcome = act(host)
+            else:
+                faults.kill_at = number
+                with pytest.raises(Cut):
+                    act(host)
+        yield host, before, outcome
 
 
 @pytest.mark.parametrize("ghost", GHOSTS, ids=["somebodys", "ours"])
 def test_a_set_up_that_is_killed_anywhere(tmp_path: Path, ghost: Signature) -> None:
-    places, _ = counted(tmp_path, lambda host: None, provision)
-    assert places > 20
-    for number in range(1, places + 1):
-        host = new_host(tmp_path / str(number), ghost)
-        before = everything(host)
-        with pytest.MonkeyPatch.context() as patch:
-            Faults(host, patch).kill_at = number
-            with pytest.raises(Cut):
-                provision(host)
+    for host, before, _ in interrupted(tmp_path, provision, ghost=ghost, least=20):
         provisioned_and_back(host, before)
 
 
 def test_a_set_up_whose_every_write_fails_once(tmp_path: Path) -> None:
-    _, writes = counted(tmp_path, lambda host: None, provision)
-    assert writes > 20
-    for number in range(1, writes + 1):
-        host = new_host(tmp_path / str(number))
-        before = everything(host)
-        with pytest.MonkeyPatch.context() as patch:
-            faults = Faults(host, patch)
-            faults.fail_at, faults.errno = number, ERRORS[number % len(ERRORS)]
-            outcome = provision(host)
+    for host, before, outcome in interrupted(tmp_path, provision, writes=True, least=20):
         assert [bool(outcome.refusals), bool(outcome.failures)].count(True) == 1
         assert not (outcome.refusals and host.ran)  # refused: nothing was changed
         assert all(each.why and each.do for each in outcome.refusals + outcome.failures)
@@ -120,44 +129,20 @@ def test_a_set_up_whose_every_write_fails_once(tmp_path: Path) -> None:
 
 
 def test_a_teardown_that_is_killed_anywhere(tmp_path: Path) -> None:
-    places, _ = counted(tmp_path, provision, teardown)
-    assert places > 10
-    for number in range(1, places + 1):
-        host = new_host(tmp_path / str(number))
-        before = everything(host)
-        provision(host)
-        with pytest.MonkeyPatch.context() as patch:
-            Faults(host, patch).kill_at = number
-            with pytest.raises(Cut):
-                teardown(host)
+    for host, before, _ in interrupted(tmp_path, teardown, provision):
         finished(host, teardown)
         assert everything(host) == before
 
 
 def test_a_teardown_whose_every_write_fails_once(tmp_path: Path) -> None:
-    _, writes = counted(tmp_path, provision, teardown)
-    for number in range(1, writes + 1):
-        host = new_host(tmp_path / str(number))
-        before = everything(host)
-        provision(host)
-        host.ran.clear()
-        with pytest.MonkeyPatch.context() as patch:
-            faults = Faults(host, patch)
-            faults.fail_at, faults.errno = number, ERRORS[number % len(ERRORS)]
-            outcome = teardown(host)
+    for host, before, outcome in interrupted(tmp_path, teardown, provision, writes=True):
         assert outcome.refusals or outcome.failures
         finished(host, teardown)
         assert everything(host) == before
 
 
 def test_a_record_that_is_lost_anywhere_costs_nobody_his_data(tmp_path: Path) -> None:
-    places, _ = counted(tmp_path, lambda host: None, provision)
-    for number in range(1, places + 1):
-        host = new_host(tmp_path / str(number))
-        with pytest.MonkeyPatch.context() as patch:
-            Faults(host, patch).kill_at = number
-            with pytest.raises(Cut):
-                provision(host)
+    for host, _, _ in interrupted(tmp_path, provision):
         host.files.record.unlink(missing_ok=True)
         precious = put_data(host)
         labelled = [space for space in host.spaces.values() if space.label == "tierbench"]

@@ -21,24 +21,7 @@ from harness.store.runs import Store
 PLAYBOOKS = data_folder("playbooks")
 
 #: Ansible's: ssh [-o A=B …] HOST COMMAND; the harness's also with -R REMOTE:LOCAL.
-_SSH = """#!/bin/sh
-here=$(dirname "$0")
-if [ -e "$here/cut" ]; then echo "connection closed by remote host" >&2; exit 255; fi
-forward=
-while [ "${1#-}" != "$1" ]; do
-  case $1 in
-    -R) forward=$2; shift 2 ;;
-    -[oipF]) shift 2 ;;
-    *) shift ;;
-  esac
-done
-echo "$1" >> "$here/hosts"
-if grep -s restrict "$here/../authorized_keys" > "$here/during"; then
-  mv "$here/during" "$here/authorized"
-fi
-[ -z "$forward" ] || ln -s "${forward#*:}" "${forward%%:*}"
-exec sh -c "$2"
-"""
+_SSH = (Path(__file__).parent / "ssh_stand_in.sh").read_text("utf-8")
 
 #: The real one, once the test lets it.
 _HARNESS = """#!/bin/sh
@@ -69,23 +52,19 @@ class Fleet:
     """A server `server1`, and a controller with a store."""
 
     def __init__(self, root: Path, data: Path) -> None:
-        self.root = root
-        self.data = data
+        self.root, self.data = root, data
+        self.remote, self.store = root / "fleet", Store(root / "store")
         self.standin = root / "bin/ssh"
         self.standin.parent.mkdir()
         self.profile = root / "fleet.yml"
         self.profile.write_text(_PROFILE)
         (root / "play.yml").write_text(_PLAY)
-        self.program(self.standin, _SSH)
         real = Path(sys.executable).with_name("harness")
         text = _HARNESS.replace("@ROOT@", str(root)).replace("@HARNESS@", str(real))
-        self.program(root / "harness", text)
+        for path, program in ((self.standin, _SSH), (root / "harness", text)):
+            path.write_text(program)
+            path.chmod(0o755)
         self.inventory()
-
-    @staticmethod
-    def program(path: Path, text: str) -> None:
-        path.write_text(text)
-        path.chmod(0o755)
 
     def inventory(self, *clients: str) -> None:
         """``clients``: as lines of the inventory."""
@@ -93,14 +72,6 @@ class Fleet:
         lines = ["[servers]", f"server1 ansible_ssh_executable={self.standin} {python}"]
         lines += ["[clients]", *(f"{line} ansible_connection=local {python}" for line in clients)]
         (self.root / "hosts").write_text("\n".join(lines) + "\n")
-
-    @property
-    def store(self) -> Store:
-        return Store(self.root / "store")
-
-    @property
-    def remote(self) -> Path:
-        return self.root / "fleet"
 
     def start(self, **variables: object) -> subprocess.Popen[str]:
         given = {
@@ -161,10 +132,11 @@ def changes(out: str) -> int:
 
 
 @pytest.mark.slow
-def test_what_was_killed_is_resumed_and_a_second_time_changes_nothing(fleet: Fleet) -> None:
-    (fleet.root / "held").touch()
+def test_it_is_resumed_outlives_its_connection_and_a_second_time_changes_nothing(fleet):
+    held, waits, cut = (fleet.root / "held", fleet.root / "waits", fleet.standin.parent / "cut")
+    held.touch()
     play = fleet.start()
-    assert eventually((fleet.root / "waits").exists)
+    assert eventually(waits.exists)
     # The other files are still there.
     assert eventually(lambda: "underway.sh start" not in _commands(fleet))
     assert _commands(fleet)
@@ -172,28 +144,13 @@ def test_what_was_killed_is_resumed_and_a_second_time_changes_nothing(fleet: Fle
     out, _ = play.communicate(timeout=PATIENCE_S)
     assert play.returncode != 0
     assert "the experiment was cut off" in out
-    (fleet.root / "held").unlink()
-    code, out = fleet()
-    assert code == 0, out
-    assert "2 runs, 2 to do" in out
-    first = fleet.imported()
-    assert len(first) == 2
-    code, out = fleet()
-    assert code == 0, out
-    assert "2 runs, 0 to do" in out
-    assert changes(out) == 0
-    assert fleet.imported() == first
-
-
-@pytest.mark.slow
-def test_it_outlives_its_connection_and_is_found_again_or_waited_for(fleet: Fleet) -> None:
-    (fleet.root / "held").touch()
+    waits.unlink()
     play = fleet.start()
-    assert eventually((fleet.remote / "underway/command").exists)
-    cut = fleet.standin.parent / "cut"
+    assert eventually(waits.exists)
     cut.touch()
     out, _ = play.communicate(timeout=PATIENCE_S)
     assert play.returncode != 0
+    assert "2 runs, 2 to do" in out
     assert "continues there; the same command" in " ".join(out.split())
     assert fleet.imported() == []
     cut.unlink()
@@ -202,11 +159,16 @@ def test_it_outlives_its_connection_and_is_found_again_or_waited_for(fleet: Flee
     cut.touch()
     _read_until(again, "continues there; trying again")
     cut.unlink()
-    (fleet.root / "held").unlink()
+    held.unlink()
     out, _ = again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0, out
     assert "to do" not in out  # nothing was started a second time
-    assert len(fleet.imported()) == 2
+    first = fleet.imported()
+    assert len(first) == 2
+    code, out = fleet()
+    assert code == 0, out
+    assert "2 runs, 0 to do" in out and changes(out) == 0
+    assert fleet.imported() == first
 
 
 def _read_until(play: subprocess.Popen[str], words: str) -> None:
@@ -259,10 +221,8 @@ def test_the_inventorys_clients_drive_the_server(fleet: Fleet) -> None:
             "{warehouses: 1, users: 4, rate: 40, ramp_up: 0s, duration: 10s}",
         ).replace("repeats: 2", "repeats: 1")
     )  # fmt: skip
-    code, out = fleet(
-        experiment_client_host_keys=fleet.root / "key.pub",
-        experiment_client_authorized_keys=authorized,
-    )
+    keys = {"host_keys": fleet.root / "key.pub", "authorized_keys": authorized}
+    code, out = fleet(**{f"experiment_client_{name}": path for name, path in keys.items()})
     assert code == 0, out
     me = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
     (run,) = fleet.store.runs()

@@ -26,33 +26,21 @@ tiers:
 """
 
 
-def write(tmp_path: Path, text: str | None) -> Path:
-    assert text is not None
-    path = tmp_path / "host.yml"
-    path.write_text(text)
-    return path
-
-
 def tiers(tmp_path: Path, text: str | None) -> dict[str, str]:
     """Names and kinds as the harness itself reads the file."""
-    return {claim.name: claim.kind for claim in load_host_file(write(tmp_path, text)).claims}
-
-
-def test_a_host_file_is_made_where_there_is_none(tmp_path: Path) -> None:
-    text = hostfile.write(None, {"pmem": PMEM})
-    assert tiers(tmp_path, text) == {"pmem": "fsdax"}
-    assert hostfile.write(text, {}) is None
+    path = tmp_path / "host.yml"
+    path.write_text(text or "")
+    return {claim.name: claim.kind for claim in load_host_file(path).claims}
 
 
 def test_our_tiers_stand_beside_the_owners_and_go_without_a_trace(tmp_path: Path) -> None:
     text = hostfile.write(MINE, {"pmem": PMEM})
     assert tiers(tmp_path, text) == {"ssd": "block", "cxl": "numa", "pmem": "fsdax"}
-    again = hostfile.write(text, {"pmem": PMEM})
-    assert again == text
+    assert hostfile.write(text, {"pmem": PMEM}) == text
     assert hostfile.write(text, {}) == MINE
-
-
-def test_tiers_on_one_line_are_not_touched() -> None:
+    alone = hostfile.write(None, {"pmem": PMEM})  # where there is no file, one is made
+    assert tiers(tmp_path, alone) == {"pmem": "fsdax"}
+    assert hostfile.write(alone, {}) is None
     with pytest.raises(ValueError, match="one line"):
         hostfile.write("schema: 1\ntiers: {ssd: {kind: block, path: /x}}\n", {"pmem": PMEM})
 

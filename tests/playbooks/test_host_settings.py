@@ -62,11 +62,15 @@ def tune(tree: Path, record: settings.Record, **requested: Any) -> list[settings
     return missing
 
 
+def restore(tree: Path, record: Callable[[], settings.Record]) -> None:
+    settings.restore(record(), settings.Host(str(tree)))
+
+
 def test_old_values_come_back(tree: Path, record: Callable[[], settings.Record]) -> None:
     before = {name: text(tree, name) for name in (GOVERNOR, TURBO, NUMA)}
     tune(tree, record(), governor="performance", turbo=False, numa_balancing=False)
     assert [text(tree, name) for name in (GOVERNOR, TURBO, NUMA)] == ["performance", "1", "0"]
-    settings.restore(record(), settings.Host(str(tree)))
+    restore(tree, record)
     assert {name: text(tree, name) for name in before} == before
     assert not Path(record().path).exists()
 
@@ -102,7 +106,7 @@ def test_a_value_that_is_none_is_refused(tree: Path, requested: dict[str, Any]) 
 def test_the_first_old_value_stays_on_record(tree, record):
     tune(tree, record(), perf_event_paranoid=1)
     tune(tree, record(), perf_event_paranoid=-1)
-    settings.restore(record(), settings.Host(str(tree)))
+    restore(tree, record)
     assert text(tree, "proc/sys/kernel/perf_event_paranoid") == "2"
 
 
@@ -150,7 +154,7 @@ def test_prefetchers_leave_the_other_bits_of_the_register(tree, record):
 
     tune(tree, record(), prefetchers=False)
     assert bits() == 0x2F
-    settings.restore(record(), settings.Host(str(tree)))
+    restore(tree, record)
     assert bits() == 0x20
 
 
@@ -159,7 +163,7 @@ def test_a_record_of_an_earlier_boot_restores_nothing(tree, record):
     (tree / BOOT).write_text("boot-two\n")
     assert record().gone_with_the_boot == 1
     assert settings.plan_restore(record(), settings.Host(str(tree))) == []
-    settings.restore(record(), settings.Host(str(tree)))
+    restore(tree, record)
     assert text(tree, NUMA) == "0"
 
 
@@ -167,7 +171,7 @@ def test_all_that_can_be_put_back_is(tree: Path, record: Callable[[], settings.R
     tune(tree, record(), numa_balancing=False, turbo=False)
     (tree / NUMA).unlink()
     with pytest.raises(OSError, match="numa_balancing to 1"):
-        settings.restore(record(), settings.Host(str(tree)))
+        restore(tree, record)
     assert text(tree, TURBO) == "0"
     assert [entry.what for entry in record().entries] == ["automatic NUMA balancing"]
 
@@ -175,9 +179,6 @@ def test_all_that_can_be_put_back_is(tree: Path, record: Callable[[], settings.R
 def test_what_somebody_else_has_set_since_is_told(tree, record):
     tune(tree, record(), governor="performance")
     (tree / GOVERNOR).write_text("schedutil\n")
-    (step,) = [
-        change.to_json()
-        for change in settings.plan_restore(record(), settings.Host(str(tree)))
-        if change.setting.path.endswith("policy0/scaling_governor")
-    ]
+    changes = settings.plan_restore(record(), settings.Host(str(tree)))
+    (step,) = [c.to_json() for c in changes if c.setting.path.endswith("policy0/scaling_governor")]
     assert "it was changed since" in step["why"]

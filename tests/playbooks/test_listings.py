@@ -23,20 +23,17 @@ from harness.host.mode import parse_memory_resources
 def test_blank_label_areas_show_as_regions_without_labels() -> None:
     found = parse_ndctl(recording("blank-labels"))
     assert [(r.name, r.labelled, r.dimms) for r in found.regions] == [
-        ("region0", False, ("nmem0",)),
-        ("region1", False, ("nmem1",)),
+        (f"region{n}", False, (f"nmem{n}",)) for n in (0, 1)
     ]
     assert [(n.name, n.region, n.mode, n.uuid) for n in found.namespaces] == [
-        ("namespace0.0", "region0", "raw", None),
-        ("namespace1.0", "region1", "raw", None),
+        (f"namespace{n}.0", f"region{n}", "raw", None) for n in (0, 1)
     ]
 
 
 def test_written_labels_show_as_labelled_regions_with_room() -> None:
     found = parse_ndctl(recording("fresh-labels"))
-    assert [r.labelled for r in found.regions] == [True, True]
-    assert [r.extent_bytes for r in found.regions] == [2013265920, 2013265920]
-    assert [r.align_bytes for r in found.regions] == [16 << 20, 16 << 20]
+    shown = [(r.labelled, r.extent_bytes, r.align_bytes) for r in found.regions]
+    assert shown == [(True, 2013265920, 16 << 20)] * 2
     assert found.namespaces == ()
 
 
@@ -92,17 +89,15 @@ def test_capacities_of_modules_in_app_direct_and_in_memory_mode() -> None:
 
 def test_types_of_regions_and_a_pending_goal() -> None:
     assert ipmctl.parse_regions(optane("regions-interleaved")) == ("AppDirect", "AppDirect")
-    assert set(ipmctl.parse_regions(optane("regions-not-interleaved"))) == {
-        "AppDirectNotInterleaved"
-    }
+    assert set(ipmctl.parse_regions(optane("regions-not-interleaved"))) == {GOAL}
     assert ipmctl.parse_regions(optane("regions-none")) == ()
     assert ipmctl.is_pending(optane("goal-pending"))
     assert not ipmctl.is_pending(optane("goal-none"))
-
-
-def test_an_answer_that_is_no_table_is_not_taken_for_no_capacity() -> None:
     goals = ipmctl.read_goals(Answers(0, "something of a version to come"))
-    assert goals.error and "cannot parse" in goals.error
+    assert goals.error and "cannot parse" in goals.error  # not taken for no capacity
+
+
+GOAL = "AppDirectNotInterleaved"
 
 
 @pytest.mark.parametrize(
@@ -155,13 +150,10 @@ def listing(**changes: dict[str, Any]) -> str:
 )
 def test_a_region_with_a_fault_is_refused(changes: dict[str, Any], fault: str | None) -> None:
     inventory = parse_ndctl(listing(**changes))
-    assert inventory.regions[0].faults == ((fault,) if fault else ())
-    assert inventory.regions[1].faults == ()
-    planned = plan_changes(
-        replace(state_of("everything"), inventory=inventory), DesiredState("appdirect")
-    )
-    refused = {each.object: each.why for each in planned.refusals}
-    assert refused.get("region0") == fault
+    assert [r.faults for r in inventory.regions] == [(fault,) if fault else (), ()]
+    state = replace(state_of("everything"), inventory=inventory)
+    refused = plan_changes(state, DesiredState("appdirect")).refusals
+    assert {each.object: each.why for each in refused}.get("region0") == fault
 
 
 def test_every_dax_device_of_a_namespace_is_seen() -> None:

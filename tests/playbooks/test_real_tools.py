@@ -27,14 +27,9 @@ UUID = "6c5a1f0e-7b7e-4e6b-9d4b-3f1f6a3f0001"
 
 
 def make(device: Path, **desired: Any) -> None:
-    done = Commands().run(
-        mkfs_argv(str(device), replace(DesiredState("appdirect"), **desired), UUID)
-    )
+    wanted = replace(DesiredState("appdirect"), **desired)
+    done = Commands().run(mkfs_argv(str(device), wanted, UUID))
     assert done.rc == 0, done.words
-
-
-def test_nothing_is_known_to_be_nothing(device: Path) -> None:
-    assert probe(str(device), Commands()).empty
 
 
 def test_a_file_system_of_ours_is_told_by_its_label_and_is_aligned(device: Path) -> None:
@@ -63,15 +58,13 @@ def test_xfs_has_the_uuid_and_the_blocks_that_it_was_given(device: Path) -> None
     assert (content.type, content.label, content.uuid) == ("xfs", "tierbench", UUID)
     with device.open("rb") as file:
         assert int.from_bytes(file.read(8)[4:], "big") == 1024
-    again = Commands().run(
-        mkfs_argv(str(device), DesiredState("appdirect", filesystem="xfs"), UUID)
-    )
-    assert again.rc != 0  # it has a signature
-    forced = mkfs_argv(str(device), DesiredState("appdirect", filesystem="xfs"), UUID, force=True)
-    assert Commands().run(forced).rc == 0
+    desired = DesiredState("appdirect", filesystem="xfs")
+    assert Commands().run(mkfs_argv(str(device), desired, UUID)).rc != 0  # it has a signature
+    assert Commands().run(mkfs_argv(str(device), desired, UUID, force=True)).rc == 0
 
 
-def test_a_wiped_one_is_nothing_again(device: Path) -> None:
+def test_nothing_is_known_to_be_nothing_also_once_it_is_wiped(device: Path) -> None:
+    assert probe(str(device), Commands()).empty
     make(device)
     done = Commands().run(["wipefs", "--all", "--quiet", str(device)])
     assert done.rc == 0, done.words

@@ -10,12 +10,25 @@ from typing import Any
 
 import pytest
 from mutating import mutations
-from simulated import GIB, Region_, SimulatedHost, Space_
+from simulated import GIB, Region_, SimulatedHost, Space_, carried_out
 from tierbench import host_settings as settings
 from tierbench.commands import Refused
 from tierbench.run import Consent, Outcome
 
 NAMES = ("namespace0.0", "namespace1.0")
+
+
+def unbalanced(root: Path) -> tuple[settings.Host, Path]:
+    """A host whose automatic balancing is on, and its switch."""
+    switch = root / "proc/sys/kernel/numa_balancing"
+    switch.parent.mkdir(parents=True)
+    switch.write_text("1\n")
+    return settings.Host(str(root)), switch
+
+
+def switch_off(host: settings.Host, record: str) -> None:
+    chosen, _ = settings.find_settings({"numa_balancing": False}, host)
+    settings.apply(settings.plan(chosen, host), settings.Record(record, host), host)
 
 
 @pytest.fixture
@@ -26,8 +39,7 @@ def host(tmp_path: Path) -> SimulatedHost:
     made.spaces["namespace0.0"] = Space_("namespace0.0", "region0", "sector", GIB, "theirs")
     made.files.fstab.write_text("# mine\n")
     made.write_tree()
-    outcome = provision(made, Consent(True, NAMES[:1]))
-    assert (outcome.refusals, outcome.failures) == ([], [])
+    carried_out(provision(made, Consent(True, NAMES[:1])))
     made.ran.clear()
     return made
 
@@ -63,18 +75,13 @@ def test_no_damage_is_a_traceback_and_what_cannot_be_read_changes_nothing(host):
 
 
 def test_no_damage_of_the_settings_record_is_a_traceback(tmp_path: Path) -> None:
-    switch = tmp_path / "proc/sys/kernel/numa_balancing"
-    switch.parent.mkdir(parents=True)
-    switch.write_text("1\n")
-    host, path = settings.Host(str(tmp_path)), str(tmp_path / "settings.json")
-    chosen, _ = settings.find_settings({"numa_balancing": False}, host)
-    settings.apply(settings.plan(chosen, host), settings.Record(path, host), host)
-    document = json.loads(Path(path).read_text())
+    (host, _), path = unbalanced(tmp_path), tmp_path / "settings.json"
+    switch_off(host, str(path))
     refused = 0
-    for damaged in mutations(json.dumps(document).encode(), 200):
-        Path(path).write_bytes(damaged)
+    for damaged in mutations(path.read_bytes(), 200):
+        path.write_bytes(damaged)
         try:
-            settings.plan_restore(settings.Record(path, host), host)
+            settings.plan_restore(settings.Record(str(path), host), host)
         except Refused as error:
             refused += 1
             json.dumps(vars(error.refusal)).encode()
@@ -85,19 +92,14 @@ def test_no_damage_of_the_settings_record_is_a_traceback(tmp_path: Path) -> None
 
 
 def test_a_full_disk_is_a_refusal_before_a_setting_is_changed(tmp_path, monkeypatch):
-    switch = tmp_path / "proc/sys/kernel/numa_balancing"
-    switch.parent.mkdir(parents=True)
-    switch.write_text("1\n")
-    host = settings.Host(str(tmp_path))
-    chosen, _ = settings.find_settings({"numa_balancing": False}, host)
+    host, switch = unbalanced(tmp_path)
 
     def full(fd: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(Refused, match="No space left"):
-        record = settings.Record(str(tmp_path / "settings.json"), host)
-        settings.apply(settings.plan(chosen, host), record, host)
+        switch_off(host, str(tmp_path / "settings.json"))
     assert switch.read_text() == "1\n"
 
 
@@ -123,8 +125,7 @@ def test_a_set_up_notices_the_loss_and_keeps_what_is_ours(host: SimulatedHost) -
     outcome = provision(host, Consent())
     assert (outcome.refusals, outcome.failures, outcome.changed) == ([], [], True)
     (note,) = losses(outcome)
-    assert "namespace0.0" in note
-    assert "provisioning.json" in note
+    assert "namespace0.0" in note and "provisioning.json" in note
     assert host.ran == []
     assert host.files.host_file.read_text() == told
     again = provision(host, Consent())
@@ -136,8 +137,7 @@ def test_a_teardown_notices_the_loss_and_says_what_does_not_come_back(host: Simu
     refused = host.teardown()
     assert refused.destroy == list(NAMES)
     assert losses(refused)
-    outcome = host.teardown(Consent(True, NAMES))
-    assert (outcome.refusals, outcome.failures) == ([], [])
+    outcome = carried_out(host.teardown(Consent(True, NAMES)))
     assert losses(outcome)
     assert "region0: its earlier namespaces are not on record" in " ".join(outcome.notes)
     assert host.spaces == {}

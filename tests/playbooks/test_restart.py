@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import optane
-from simulated import GIB, Region_, SimulatedHost, Space_
+from simulated import GIB, Space_, carried_out
+from simulated_optane import Goal_, OptaneHost
 from tierbench.commands import Done
 from tierbench.run import Consent, Outcome
 
@@ -21,32 +21,10 @@ PLAYBOOKS = data_folder("playbooks")
 CONFIRMED = Consent(True, ("namespace0.0",))
 
 
-class OptaneHost(SimulatedHost):
-    """Modules in App Direct, of which ipmctl tells what it told where it was recorded."""
-
-    pending = False
-    takes_goals = True
-
-    def has(self, program: str) -> bool:
-        return True
-
-    def _ipmctl(self, words: list[str]) -> Done:
-        if "create" in words:
-            if self.takes_goals:
-                self.pending = True
-                return Done(0, optane("goal-pending"), "")
-            return Done(1, "", "Create goal configuration Error")
-        if "-memoryresources" in words:
-            return Done(0, optane("resources-app-direct"), "")
-        if "-region" in words:
-            return Done(0, optane("regions-interleaved"), "")
-        return Done(0, optane("goal-pending" if self.pending else "goal-none"), "")
-
-
 @pytest.fixture
 def host(tmp_path: Path) -> OptaneHost:
-    made = OptaneHost(tmp_path)
-    made.regions = {"region0": Region_("region0")}
+    made = OptaneHost(tmp_path, goal=Goal_("AppDirect"))
+    made.reshape()
     made.spaces = {"namespace0.0": Space_("namespace0.0", "region0", "fsdax", GIB, "theirs")}
     made.write_tree()
     return made
@@ -58,8 +36,7 @@ def goal(host: OptaneHost, consent: Consent) -> Outcome:
 
 def test_all_done_but_the_restart(host: OptaneHost) -> None:
     for consent in (CONFIRMED, Consent()):  # the second: nothing is left to confirm
-        outcome = goal(host, consent)
-        assert (outcome.refusals, outcome.failures) == ([], [])
+        outcome = carried_out(goal(host, consent))
         assert outcome.steps[-1]["do"] == "reboot"
         assert all(step["done"] for step in outcome.steps[:-1])
         assert outcome.reboot_needed
@@ -91,9 +68,10 @@ def test_a_mount_that_comes_between_restarts_nothing(host: OptaneHost) -> None:
 
 
 def test_a_goal_that_ipmctl_does_not_take_restarts_nothing(host: OptaneHost) -> None:
-    host.takes_goals = False
+    error = Done(1, "", "Create goal configuration Error")
+    host.replies["ipmctl"] = lambda words: error if "create" in words else host._ipmctl(words)
     outcome = goal(host, CONFIRMED)
-    assert "Create goal configuration Error" in outcome.failures[0].why
+    assert error.err in outcome.failures[0].why
     assert not outcome.reboot_needed
 
 
@@ -139,15 +117,9 @@ def play(folder: Path, **fact: Any) -> str:
     done = subprocess.run(
         [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "play.yml"],
         cwd=folder,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
-            "ANSIBLE_HOME": str(folder / "ansible"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        env={**os.environ, "ANSIBLE_CONFIG": "ansible.cfg", "ANSIBLE_HOME": "ansible"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode, done.stdout  # refused, failed, or the restart that did not come
     return done.stdout
 

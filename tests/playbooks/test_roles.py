@@ -34,13 +34,9 @@ def play(
     program = Path(sys.executable).with_name("ansible-playbook")
     given = ["-i", "hosts", "play.yml", "-e", json.dumps(variables, default=str), *arguments]
     return subprocess.run(
-        [program, *given],
-        cwd=folder,
+        [program, *given], cwd=folder, capture_output=True, text=True, check=False,
         env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    )  # fmt: skip
 
 
 # VTune -----------------------------------------------------------------------------
@@ -93,6 +89,7 @@ def test_a_disk_in_memory_is_planned_and_a_mount_of_others_is_refused(tmp_path: 
         given = {**where, "ramdisk_path": "/proc", "ramdisk_restore": restore}
         assert play(tmp_path, "ramdisk", "main", **given).returncode != 0
         assert [one["object"] for one in json.loads(report.read_text())["refusals"]] == ["/proc"]
+        report.unlink()
     assert not (tmp_path / "disk").exists()
 
 
@@ -121,9 +118,8 @@ def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(t
     nowhere = 'permitopen="127.0.0.1:1",permitlisten="127.0.0.1:1"'
     assert f',restrict,port-forwarding,{nowhere},command="/opt/tierbench/' in options
     assert options.endswith(' -m harness.remote_agent forced"')
-    assert (
-        tmp_path / "key.known_hosts"
-    ).read_text() == "client1 ssh-ed25519 AAAAC3 of the client\n"
+    known = (tmp_path / "key.known_hosts").read_text()
+    assert known == "client1 ssh-ed25519 AAAAC3 of the client\n"
     own = play(tmp_path, "experiment", "clients", **{**given, "experiment_server_addresses": []})
     assert own.returncode == 0, own.stdout
     _, renewed = authorized.read_text().splitlines()

@@ -42,14 +42,6 @@ def undrawn() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def drawn() -> Iterator[None]:
-    """For a module's fixtures: figures as SVG."""
-    with pytest.MonkeyPatch.context() as patch:
-        _render_only(patch, ("svg",))
-        yield
-
-
 def _render_only(patch: pytest.MonkeyPatch, formats: Collection[str]) -> None:
     render = Figure.savefig
 

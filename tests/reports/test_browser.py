@@ -98,23 +98,7 @@ def requested(browser: Chrome) -> list[str]:
 
 
 #: The lowest contrast (WCAG 2.1, 1.4.3) of any text outside the charts.
-CONTRAST = """
-const rgb = c => c.match(/[\\d.]+/g).map(Number);
-const light = c => { const [r, g, b] = rgb(c).map(v => v / 255)
-  .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b };
-const behind = e => { for (; e; e = e.parentElement) {
-  const c = getComputedStyle(e).backgroundColor;
-  if (rgb(c)[3] !== 0) return c } return 'rgb(255,255,255)' };
-let worst = {ratio: 99};
-for (const e of document.querySelectorAll('h1,h2,p,th,td,dt,dd,figcaption,summary,caption')) {
-  if (!e.innerText || !e.innerText.trim()) continue;
-  const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
-  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  if (ratio < worst.ratio) worst = {ratio, text: e.innerText.slice(0, 40)};
-}
-return worst;
-"""
+CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")
 
 
 def worst_contrast(browser: Chrome, page: Path, scheme: str) -> Any:
@@ -213,20 +197,4 @@ def test_no_text_of_a_chart_is_cut_or_lies_over_another(browser, card_page, widt
 
 
 #: Of every chart: texts that leave it, and pairs of them that lie over one another.
-TEXTS = """
-const cut = [], over = []; let texts = 0;
-for (const svg of document.querySelectorAll('figure.chart svg')) {
-  const whole = svg.getBoundingClientRect();
-  const held = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim())
-    .map(t => ({said: t.textContent, box: t.getBoundingClientRect()}));
-  texts += held.length;
-  for (const {said, box} of held)
-    if (box.left < whole.left - 1 || box.right > whole.right + 1 ||
-        box.top < whole.top - 1 || box.bottom > whole.bottom + 1) cut.push(said);
-  held.forEach((a, i) => held.slice(i + 1).forEach(b => {
-    const wide = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
-    const high = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
-    if (wide > 2 && high > 4) over.push([a.said, b.said]) }));
-}
-return {texts, cut, over};
-"""
+TEXTS = (Path(__file__).parent / "chart_texts.js").read_text("utf-8")

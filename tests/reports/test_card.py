@@ -173,34 +173,28 @@ def test_only_what_persists_is_called_a_persist_instruction(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("host", "tier", "per_gb", "gib_per_s", "column", "printed"),
+    ("host", "tier", "per_gb", "kind", "gib_per_s", "printed"),
     [
         # Bandwidths from the text of Sections 4.2.1 and 4.2.3, results from Table 2.
-        ("apache128", "pmem", "9.22", {"write": 12}, 2, 0.78),
-        ("apache256", "pmem", "10.74", {"write": 17}, 2, 0.64),
-        ("barlow256", "pmem", "12.77", {"write": 21.6}, 2, 0.60),
-        ("barlow256", "pmem", "12.77", {"read": 58}, 0, 0.22),
-        ("apache256", "pmem", "10.74", {"read": 42}, 0, 0.25),
-        ("apache512", "pmem", "16.60", {"read": 29}, 0, 0.56),
-        ("barlow256", "dram", "59.38", {"read": 157}, 0, 0.38),
+        ("apache128", "pmem", "9.22", "ntstore", 12, 0.78),
+        ("apache256", "pmem", "10.74", "ntstore", 17, 0.64),
+        ("barlow256", "pmem", "12.77", "ntstore", 21.6, 0.60),
+        ("barlow256", "pmem", "12.77", "load", 58, 0.22),
+        ("apache256", "pmem", "10.74", "load", 42, 0.25),
+        ("apache512", "pmem", "16.60", "load", 29, 0.56),
+        ("barlow256", "dram", "59.38", "load", 157, 0.38),
     ],
 )
-def test_prices_are_those_of_perma_bench_table_2(
-    tmp_path: Path, host: str, tier: str, per_gb: str,
-    gib_per_s: dict[str, float], column: int, printed: float,
-) -> None:  # fmt: skip
-    metrics = []
-    for what, value in gib_per_s.items():
-        kind, size = {"read": ("load", 4096), "write": ("ntstore", 512)}[what]
-        metrics.append(rate("sequential", value, 1, _GIB, pattern="sequential", threads=16,
-                            access_size_bytes=size, **KINDS[kind]))  # fmt: skip
+def test_prices_are_those_of_table_2(tmp_path, host, tier, per_gb, kind, gib_per_s, printed):
+    size, column = (4096, 0) if kind == "load" else (512, 2)
+    metrics = [rate("sequential", gib_per_s, 1, _GIB, pattern="sequential", threads=16,
+                    access_size_bytes=size, **KINDS[kind])]  # fmt: skip
     found = devices([micro_run(tmp_path, metrics, tier=tier, host=host)])
     listed = read_prices(Path("profiles/prices/perma-bench-2022.yml"))
     table = present(price_table(found, listed))
-    assert table.rows[0][2] == per_gb
+    assert table.rows[0][2] == per_gb and table.source.startswith("dell.de")
     # The text rounds its bandwidths to whole GB/s or "around".
     assert float(table.rows[0][3 + column]) == pytest.approx(printed, abs=0.02)
-    assert table.source.startswith("dell.de")
 
 
 def test_latency_multiplies_and_operations_divide(tmp_path: Path) -> None:

@@ -79,10 +79,7 @@ def test_the_speed_up_of_a_placement(tmp_path: Path) -> None:
         ({"manifest_changes": {"engine.version": "17.9"}}, "engine.version: 18.4 against 17.9"),
         ({"manifest_changes": {"restore_method": "reflink"}}, "copy against reflink"),
         ({"manifest_changes": {"run_state.huge_pages": "9 MiB"}}, "huge_pages: none against 9 MiB"),
-        (
-            {"manifest_changes": {"run_state.async_io": "aio"}},
-            "run_state.async_io: none against aio",
-        ),
+        ({"manifest_changes": {"run_state.async_io": "aio"}}, "async_io: none against aio"),
         ({"manifest_changes": {"engine.effective_config.fsync": "off"}}, "fsync: on against off"),
         ({"manifest_changes": {"dataset.fingerprint": {"lineitem": 7}}}, "6001215 against 7"),
         ({"manifest_changes": {"harness.version": "9"}}, "harness.version: 0.1.0 against 9"),

@@ -214,7 +214,8 @@ def test_persist_instructions_and_flushes(tmp_path, gb_per_s, outcome):
         assert checked("perma-bench", number, [run]).outcome == outcome
 
 
-def test_index_updates_without_flushes(tmp_path: Path) -> None:
+def test_updates_without_flushes(tmp_path: Path) -> None:
+    """Of chains, and of an index: of as many threads."""
     chains = {"r_512,w_64_cache_128": 2e6, "r_512,w_64_none_128": 1e6}
     metrics = [
         operations("hash_index_update", value, chain=chain, mode="independent", threads=32)
@@ -223,17 +224,13 @@ def test_index_updates_without_flushes(tmp_path: Path) -> None:
     found = checked("perma-bench", "6 (7)", [micro_run(tmp_path, metrics)])
     assert found.outcome == "holds here"
     assert found.tested[0].to_json()["ratio"] == pytest.approx(2.0)
-
-
-def test_an_index_without_flushes(tmp_path: Path) -> None:
     same: dict[str, Any] = {"index": "fast_fair", "workload": "a", "discipline": "designed",
-                            "fence": "sfence", "threads": 32}  # fmt: skip
+                            "fence": "sfence"}  # fmt: skip
     metrics = [
-        operations("index_update", value, flush=flush, **same)
-        for flush, value in (("clwb", 3e6), ("none", 2e6))
+        operations("index_update", value, flush=flush, threads=threads, **same)
+        for flush, threads, value in (("clwb", 32, 3e6), ("none", 32, 2e6), ("none", 64, 9e6))
     ]
-    metrics.append(operations("index_update", 9e6, flush="none", **same | {"threads": 64}))
-    found = checked("perma-bench", "6 (7)", [micro_run(tmp_path, metrics)])
+    found = checked("perma-bench", "6 (7)", [micro_run(tmp_path / "b", metrics)])
     (trial,) = found.to_json()["trials"]
     assert trial["ratio"] == pytest.approx(1.5)
 

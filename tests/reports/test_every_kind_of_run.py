@@ -93,9 +93,8 @@ def test_a_command_reads_every_kind_of_run(command, json_, store, tmp_path, monk
     (tmp_path / "figure1.yml").write_text(PROFILE)
     places = {"OUT": str(tmp_path), "PAPER": str(tmp_path / "paper.yml")}
     given = [places.get(word, word) for word in command]
-    done = CliRunner().invoke(
-        app, [*given, "--results", str(store), *(["--json"] if json_ else [])]
-    )
+    argv = [*given, "--results", str(store), *(["--json"] if json_ else [])]
+    done = CliRunner().invoke(app, argv)
     assert done.exception is None, done.exception
     assert done.exit_code == 0
     if json_:
@@ -106,7 +105,6 @@ def test_each_run_is_shown(store: Path) -> None:
     listed = CliRunner().invoke(app, ["runs", "list", "--json", "--results", str(store)])
     for run in json.loads(listed.stdout)["runs"]:
         for form in ((), ("--json",)):
-            shown = CliRunner().invoke(
-                app, ["runs", "show", run["run_id"], "--results", str(store), *form]
-            )
+            argv = ["runs", "show", run["run_id"], "--results", str(store), *form]
+            shown = CliRunner().invoke(app, argv)
             assert shown.exception is None and shown.exit_code == 0

@@ -151,11 +151,8 @@ def test_new_orders_decide_unless_a_rate_is_set(tmp_path, params, per_s, by):
     assert document["verdict"] == "faster"
     assert (document["set_rate"] or {}).get("by") == by
     median = {"transaction": "new_order", "percentile": "50"}
-    assert document["headline"] == (
-        {"metric": "transaction_duration_ns", "labels": median}
-        if by
-        else {"metric": "new_orders_per_minute", "labels": {}}
-    )
+    name, labels = ("transaction_duration_ns", median) if by else ("new_orders_per_minute", {})
+    assert document["headline"] == {"metric": name, "labels": labels}
     if by == "option":
         assert document["set_rate"]["a"]["done_per_s"] == 10.0
 

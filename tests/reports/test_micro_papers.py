@@ -36,9 +36,8 @@ def test_a_papers_mean_lies_beside_the_mean_of_each_pattern(tmp_path: Path) -> N
         duration("latency", {"80": 90, "180": 10}, pattern="sequential", **labels),
     ]
     found = _rows(tmp_path, metrics, "table3", "nvm-for-databases", "table3")
-    assert (
-        found.head[-1] == "pmem (times: mean without time stamps, others: best median of repeats)"
-    )
+    head = "pmem (times: mean without time stamps, others: best median of repeats)"
+    assert found.head[-1] == head
     (row, *_) = (row for row in found.rows if "operation=load" in row[1])
     assert row[-1] == {"random": 200, "sequential": 90}
 
@@ -49,12 +48,9 @@ def test_permas_numbers_lie_beside_its_workloads(tmp_path: Path) -> None:
     metrics = [rate("sequential_reads", 8 * threads, 1, **labels, threads=threads)
                for threads in (1, 8)]  # fmt: skip
     found = _rows(tmp_path, metrics, "perma-bench/raw")
-    page = [row for row in found.rows if row[0] == "perma-bench fig4a"]
-    measured = [(row[2], row[4]) for row in page]
-    assert measured[:6] == [
-        ("4096", 64), ("4096", 64), ("4096", 64),
-        ("8", 64), ("16", Missing("no-counterpart")), ("32", Missing("no-counterpart")),
-    ]  # fmt: skip
+    measured = [(row[2], row[4]) for row in found.rows if row[0] == "perma-bench fig4a"]
+    none = Missing("no-counterpart")
+    assert measured[:6] == [("4096", 64)] * 3 + [("8", 64), ("16", none), ("32", none)]
     assert all(isinstance(cell, Missing) for _, cell in measured[6:])  # of two servers or tiers
     figures = {f"perma-bench {figure}" for figure in ("fig4a", "fig14", "table2")}
     assert {row[0] for row in found.rows} == figures
@@ -70,9 +66,8 @@ def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None
     assert page["pmem, best_threads", "store+clwb"] == 8
     assert page["pmem_ni load over ntstore, bandwidth_ratio", "best"] == 4.0
     assert page["pmem_ni 8 over 1 threads, bandwidth_ratio", "ntstore"] == 0.667
-    assert page["pmem over pmem_ni, bandwidth_ratio", "load"] == (
-        Missing("needs", "a second tier in the report: a single DIMM of this host")
-    )
+    needed = Missing("needs", "a second tier in the report: a single DIMM of this host")
+    assert page["pmem over pmem_ni, bandwidth_ratio", "load"] == needed
 
 
 def _sizes(kind: str, curve: dict[tuple[int, int], float]) -> list[dict[str, Any]]:

@@ -23,14 +23,9 @@ from reports.micro.questions import access_sizes
 from reports.micro.saturation import access_size_knees, curves
 
 
-def _mix(gb_per_s: float, repeats: int = 11, **labels: Any) -> dict[str, Any]:
-    named: dict[str, Any] = {
-        "operation": "mixed",
-        "read_share": 0.5,
-        "threads": 4,
-        "access_size_bytes": 256,
-    }
-    return rate("mix", gb_per_s, repeats, **named, **labels)
+def _mix(gb_per_s: float, **labels: Any) -> dict[str, Any]:
+    named: dict[str, Any] = {"read_share": 0.5, "threads": 4, "access_size_bytes": 256}
+    return rate("mix", gb_per_s, 11, operation="mixed", **named, **labels)
 
 
 def test_near_and_far_are_compared_within_one_pattern(tmp_path: Path) -> None:
@@ -39,24 +34,18 @@ def test_near_and_far_are_compared_within_one_pattern(tmp_path: Path) -> None:
         micro_run(tmp_path, [_mix(9, **fig17), _mix(8, numa="far", **fig17)], suite="fig17"),
         micro_run(tmp_path, [_mix(4, pattern="random"), _mix(2, numa="far", pattern="random")]),
     ]
-    (device,) = devices(runs)
-    trials = practices(device)[3].trials
-    ratios = {one.what: round(present(one.known).value, 3) for one in trials}
-    assert ratios == {
+    trials = practices(devices(runs)[0])[3].trials
+    assert {one.what: round(present(one.known).value, 3) for one in trials} == {
         "near against far, sequential, 4 threads, 50 % reads": 1.125,
         "near against far, random, 4 threads, 50 % reads": 2.0,
     }
 
 
 def test_far_is_compared_with_no_other_experiments_near(tmp_path: Path) -> None:
-    metrics = [
-        _mix(9, pattern="random", partitions=0),
-        _mix(2, pattern="random", numa="far"),
-    ]
+    metrics = [_mix(9, pattern="random", partitions=0), _mix(2, pattern="random", numa="far")]
     (device,) = devices([micro_run(tmp_path, metrics)])
     fourth = practices(device)[3]
-    assert fourth.trials == ()
-    assert fourth.missing == "no-experiment"
+    assert (fourth.trials, fourth.missing) == ((), "no-experiment")
 
 
 def _persisting(kind: str, gb_per_s: float, **labels: Any) -> list[dict[str, Any]]:
@@ -108,19 +97,15 @@ def test_a_knee_is_of_one_of_two_runs_that_no_label_tells_apart(tmp_path: Path) 
 def _loaded(range_bytes: int, idle: float, loaded: Mapping[float, float]) -> list[dict[str, Any]]:
     found = []
     for gb_per_s, latency in {0.0: idle, **loaded}.items():
-        named: dict[str, Any] = {
-            "range_bytes": range_bytes,
-            "configuration": f"pace={gb_per_s}/{range_bytes}",
-        }
-        beside = {
-            "load_operation": "load" if gb_per_s else "none",
-            "load_threads": 3 if gb_per_s else 0,
-        } | ({"job": "chase"} if gb_per_s else {})
+        named: dict[str, Any] = {"range_bytes": range_bytes,
+                                 "configuration": f"pace={gb_per_s}/{range_bytes}"}  # fmt: skip
+        beside: dict[str, Any] = {"load_operation": "none", "load_threads": 0}
+        if gb_per_s:
+            beside = {"load_operation": "load", "load_threads": 3, "job": "chase"}
+            found.append(rate("loaded_latency", gb_per_s, 11, job="load", **KINDS["load"], **named))
         waits = rate("loaded_latency", latency, 11, 1.0, operation="chase", **named, **beside)
         found.append(waits | {"name": "latency_ns", "unit": "ns", "better": "lower"})
-        if gb_per_s:
-            found.append(rate("loaded_latency", gb_per_s, 11, job="load", **KINDS["load"], **named))
-    return found  # fmt: skip
+    return found
 
 
 def test_loaded_latency_of_two_suites_is_no_curve(tmp_path: Path) -> None:

@@ -48,7 +48,15 @@ def _loads(random_ns: int, sequential_ns: int, **labels: Any) -> Metrics:
             for pattern, ns in (("random", random_ns), ("sequential", sequential_ns))]  # fmt: skip
 
 
-def test_time_stamps_are_no_part_of_a_ratio(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dram", "expected"),
+    [
+        ((81, 80), {"random": 3.77, "sequential": 2.0}),
+        ((81, 0), {"random": 3.77}),
+        ((0, 0), Missing("needs", "operations that take longer than their time stamps")),
+    ],
+)
+def test_time_stamps_are_no_part_of_a_ratio(tmp_path, dram, expected):
     """305 over 81 ns, each measured with 40 ns of stamps; what they hide has no ratio."""
 
     def stamped(random_ns: int, sequential_ns: int) -> Metrics:
@@ -57,50 +65,41 @@ def test_time_stamps_are_no_part_of_a_ratio(tmp_path: Path) -> None:
         empty = {"name": "empty_body_ns", "better": "none", "samples": [40.0] * 3}
         return [*loads, *(one | empty for one in bare)]
 
-    def over_dram(root: Path, random_ns: int, sequential_ns: int) -> Any:
-        page = paper_cells(
-            _on_dram(root, stamped(random_ns, sequential_ns), "empirical-guide", "sec3.2"),
-            _of(root, stamped(305, 160), "empirical-guide", "sec3.2"),
-        )
-        return page["pmem over dram, operation_duration_ratio", "load"]["pmem"]
+    near, slow = (
+        _on_dram(tmp_path, stamped(*dram), *GUIDE),
+        _of(tmp_path, stamped(305, 160), *GUIDE),
+    )
+    assert paper_cells(near, slow)[OVER_DRAM]["pmem"] == expected
 
-    assert over_dram(tmp_path / "a", 81, 80) == {"random": 3.77, "sequential": 2.0}
-    assert over_dram(tmp_path / "b", 81, 0) == {"random": 3.77}
-    hidden = Missing("needs", "operations that take longer than their time stamps")
-    assert over_dram(tmp_path / "c", 0, 0) == hidden
+
+#: DRAM's loads, and those of PMem.
+NEAR, SLOW = (100, 80), (300, 160)
+OVER_DRAM = ("pmem over dram, operation_duration_ratio", "load")
+GUIDE = ("empirical-guide", "sec3.2")
 
 
 def test_loads_of_pmem_are_over_those_of_the_hosts_dram(tmp_path: Path) -> None:
-    page = paper_cells(
-        _on_dram(tmp_path, _loads(100, 80), "empirical-guide", "sec3.2"),
-        _of(tmp_path, _loads(300, 160), "empirical-guide", "sec3.2"),
-    )
-    assert page["pmem over dram, operation_duration_ratio", "load"] == {
+    dram, pmem = _on_dram(tmp_path, _loads(*NEAR), *GUIDE), _of(tmp_path, _loads(*SLOW), *GUIDE)
+    page = paper_cells(dram, pmem)
+    assert page[OVER_DRAM] == {
         "dram": Missing("other-side", "DRAM, the other side"),
         "pmem": {"random": 3.0, "sequential": 2.0},  # 300/100, 160/80
     }
     gap = {"dram": 1.25, "pmem": 1.88}  # 100/80, 300/160 = 1.875
     assert page["dram random over sequential, operation_duration_ratio", "load"] == gap
     assert page["pmem random over sequential, operation_duration_ratio", "load"] == gap
-
-
-def test_one_tier_alone_has_no_ratio_of_two(tmp_path: Path) -> None:
-    row = ("pmem over dram, operation_duration_ratio", "load")
-    only_pmem = _of(tmp_path / "a", _loads(300, 160), "empirical-guide", "sec3.2")
-    assert paper_cells(only_pmem)[row] == {
-        "pmem": Missing("needs", "a second tier in the report: DRAM of this host")
-    }
-    only_dram = _on_dram(tmp_path / "b", _loads(100, 80), "empirical-guide", "sec3.2")
-    (lacking,) = paper_cells(only_dram)[row].values()
+    needed = Missing("needs", "a second tier in the report: DRAM of this host")
+    assert paper_cells(pmem)[OVER_DRAM] == {"pmem": needed}
+    (lacking,) = paper_cells(dram)[OVER_DRAM].values()
     assert lacking.code == "needs" and "tier" in lacking.context
 
 
 def test_another_hosts_dram_is_no_other_side(tmp_path: Path) -> None:
     page = paper_cells(
-        _on_dram(tmp_path, _loads(100, 80), "empirical-guide", "sec3.2", host="lab2"),
-        _of(tmp_path, _loads(300, 160), "empirical-guide", "sec3.2", host="lab1"),
+        _on_dram(tmp_path, _loads(*NEAR), *GUIDE, host="lab2"),
+        _of(tmp_path, _loads(*SLOW), *GUIDE, host="lab1"),
     )
-    assert page["pmem over dram, operation_duration_ratio", "load"] == {
+    assert page[OVER_DRAM] == {
         "lab1: pmem": Missing("needs", "a second tier in the report: DRAM of this host"),
         "lab2: dram": Missing("needs", "a second tier in the report"),
     }
@@ -110,23 +109,21 @@ def test_which_of_two_tiers_is_dram_their_nodes_tell(tmp_path: Path) -> None:
     """The made-up hosts have processors at node 0 alone: memory of node 2 is CXL's, say."""
 
     def run(name: str, node: int, ns: int) -> StoredRun:
-        return _of(tmp_path, _loads(ns, ns), "empirical-guide", "sec3.2", tier=name,
-                   manifest_changes={"tiers": [numa_tier(name, node)]})  # fmt: skip
+        tiers = {"tiers": [numa_tier(name, node)]}
+        return _of(tmp_path, _loads(ns, ns), *GUIDE, tier=name, manifest_changes=tiers)
 
-    row = ("pmem over dram, operation_duration_ratio", "load")
-    one = paper_cells(run("near", 0, 100), run("memory", 2, 250))[row]
-    assert one["memory"] == {"random": 2.5, "sequential": 2.5}
-    two = paper_cells(run("near", 0, 100), run("twin", 0, 100), run("memory", 2, 250))[row]
+    near, memory = run("near", 0, 100), run("memory", 2, 250)
+    assert paper_cells(near, memory)[OVER_DRAM]["memory"] == {"random": 2.5, "sequential": 2.5}
+    two = paper_cells(near, run("twin", 0, 100), memory)[OVER_DRAM]
     assert two["memory"] == Missing("ambiguous", "near and twin are DRAM")
 
 
 def test_two_tiers_that_were_measured_otherwise_have_no_ratio(tmp_path: Path) -> None:
     page = paper_cells(
-        _on_dram(tmp_path, _loads(100, 80, range_bytes=2 << 30), "empirical-guide", "sec3.2"),
-        _of(tmp_path, _loads(300, 160, range_bytes=4 << 30), "empirical-guide", "sec3.2"),
+        _on_dram(tmp_path, _loads(*NEAR, range_bytes=2 << 30), *GUIDE),
+        _of(tmp_path, _loads(*SLOW, range_bytes=4 << 30), *GUIDE),
     )
-    cell = page["pmem over dram, operation_duration_ratio", "load"]["pmem"]
-    assert cell == Missing("unlike-sides", "range: 4 GiB and 2 GiB")
+    assert page[OVER_DRAM]["pmem"] == Missing("unlike-sides", "range: 4 GiB and 2 GiB")
 
 
 def _by_threads(load: Mapping[int, float], ntstore: Mapping[int, float]) -> Metrics:
@@ -150,47 +147,36 @@ def test_bandwidths_of_two_tiers_are_each_at_its_best_threads(tmp_path: Path) ->
 
 
 def test_interleaved_dimms_are_over_one_alone_by_their_facts(tmp_path: Path) -> None:
-    def tier(name: str, ways: int) -> dict[str, Any]:
+    def run(name: str, ways: int, load: Any, store: Any) -> StoredRun:
         facts = tier_facts("fsdax", interleave_ways=ways)
-        return numa_tier(name) | {"kind": "fsdax", "facts": facts}
+        tiers = {"tiers": [numa_tier(name) | {"kind": "fsdax", "facts": facts}]}
+        return _of(tmp_path, _by_threads(load, store), "empirical-guide", "fig4", tier=name,
+                   manifest_changes=tiers)  # fmt: skip
 
-    page = paper_cells(*[
-        _of(tmp_path, _by_threads(load, store), "empirical-guide", "fig4", tier=name,
-            manifest_changes={"tiers": [tier(name, ways)]})
-        for name, ways, load, store in (
-            ("six", 6, {1: 3, 8: 29}, {1: 2, 8: 11.2}), ("one", 1, {1: 3, 8: 5}, {1: 2, 8: 1.5})
-        )
-    ])  # fmt: skip
-    assert page["pmem over pmem_ni, bandwidth_ratio", "load"]["six"] == 5.8  # 29/5
-    assert page["pmem over pmem_ni, bandwidth_ratio", "store"]["six"] == {"ntstore": 5.6}  # 11.2/2
-    one = page["pmem over pmem_ni, bandwidth_ratio", "load"]["one"]
-    assert one == Missing("other-side", "a single DIMM, the other side")
+    page = paper_cells(run("six", 6, {1: 3, 8: 29}, {1: 2, 8: 11.2}),
+                       run("one", 1, {1: 3, 8: 5}, {1: 2, 8: 1.5}))  # fmt: skip
+    arm = "pmem over pmem_ni, bandwidth_ratio"
+    assert page[arm, "load"]["six"] == 5.8  # 29/5
+    assert page[arm, "store"]["six"] == {"ntstore": 5.6}  # 11.2/2
+    assert page[arm, "load"]["one"] == Missing("other-side", "a single DIMM, the other side")
 
 
 def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -> None:
-    paper = "pmem-io-primitives"
-    runs = [
-        _on_dram(tmp_path, [latency("chase", 100.0)], paper, "fig3"),
-        _on_dram(tmp_path, [latency("chase", 112.0)], paper, "fig3",
-                 run_changes={"host_mode": "Memory"}),
-        _of(tmp_path, [latency("chase", 300.0)], paper, "fig3"),
-    ]  # fmt: skip
-    page = paper_cells(*runs)
+    figure = ("pmem-io-primitives", "fig3")
+    dram = _on_dram(tmp_path, [latency("chase", 100.0)], *figure)
+    memory = _on_dram(tmp_path, [latency("chase", 112.0)], *figure,
+                      run_changes={"host_mode": "Memory"})  # fmt: skip
+    pmem = _of(tmp_path, [latency("chase", 300.0)], *figure)
+    page = paper_cells(dram, memory, pmem)
     other = Missing("other-side", "DRAM, the other side")
     plain, cached = "dram (main memory DRAM)", "dram (main memory Memory)"
+    in_memory, in_none = (Missing("other-side", f"in {what}Memory mode") for what in ("", "no "))
     assert page["pmem over dram, latency_ratio", "random"] == {
-        plain: other,
-        cached: Missing("other-side", "in Memory mode"),
-        "pmem": 3.0,
-    }
-    assert page["memory_mode over dram, latency_ratio", "random"] == {
-        plain: other,
-        cached: 1.12,
-        "pmem": Missing("other-side", "in no Memory mode"),
-    }
-    without = paper_cells(runs[0], runs[2])
-    row = without["memory_mode over dram, latency_ratio", "random"]
-    assert row["pmem"] == Missing("needs", "a run in Memory mode")
+        plain: other, cached: in_memory, "pmem": 3.0,
+    }  # fmt: skip
+    over = ("memory_mode over dram, latency_ratio", "random")
+    assert page[over] == {plain: other, cached: 1.12, "pmem": in_none}
+    assert paper_cells(dram, pmem)[over]["pmem"] == Missing("needs", "a run in Memory mode")
 
 
 def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
@@ -206,16 +192,11 @@ def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
 
 
 def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
-    held = {
-        ("1", "near"): {1: 5, 4: 20},
-        ("1", "far"): {1: 5, 4: 12},
-        ("0", "near"): {1: 4, 4: 8},
-        ("0", "far"): {1: 6, 4: 3},
-        ("0.5", "far"): {1: 99},
-    }
+    held = {("1", ""): {1: 5, 4: 20}, ("1", "far"): {1: 5, 4: 12}, ("0", ""): {1: 4, 4: 8},
+            ("0", "far"): {1: 6, 4: 3}, ("0.5", "far"): {1: 99}}  # fmt: skip
     metrics = [
         rate("mix", value, 1, operation="mixed", store="ntstore", read_share=share,
-             threads=threads, **(FAR if where == "far" else {}))
+             threads=threads, **(FAR if where else {}))
         for (share, where), curve in held.items() for threads, value in curve.items()
     ]  # fmt: skip
     page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
@@ -232,12 +213,14 @@ def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) ->
              threads=8, **(FAR if far else {}))
         for size, gap in ((64, (6, 2)), (256, (9, 6))) for far, value in enumerate(gap)
     ]  # fmt: skip
-    row = ("dram near over far, bandwidth_ratio", "largest")
-    page = paper_cells(_on_dram(tmp_path / "a", metrics, "empirical-guide", "sec3.1"))
-    assert page[row]["dram"] == (3.0, "load, random, 64 B, 8 threads")  # 6/2, not 9/6
     near = [one for one in metrics if "numa" not in one["labels"]]
-    page = paper_cells(_on_dram(tmp_path / "b", near, "empirical-guide", "sec3.1"))
-    lacking = page[row]["dram"]
+    found, lacking = (
+        paper_cells(_on_dram(tmp_path / f"{len(those)}", those, "empirical-guide", "sec3.1"))[
+            "dram near over far, bandwidth_ratio", "largest"
+        ]["dram"]
+        for those in (metrics, near)
+    )
+    assert found == (3.0, "load, random, 64 B, 8 threads")  # 6/2, not 9/6
     assert lacking.code == "needs" and "far node" in lacking.context
 
 
@@ -360,18 +343,20 @@ def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path
 
 
 def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path: Path) -> None:
-    def writes(threads: int) -> Metrics:
-        labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64, "threads": threads}
-        held = {"clwb": 4, "ntstore": 5, "store": 8}
-        return [rate("random_writes", value * threads, 1, **KINDS[kind], **labels)
-                for kind, value in held.items()]  # fmt: skip
+    def page(*counts: int) -> Any:
+        metrics = [
+            rate("random_writes", value * threads, 1, **KINDS[kind], pattern="random",
+                 access_size_bytes=64, threads=threads)
+            for threads in counts
+            for kind, value in {"clwb": 4, "ntstore": 5, "store": 8}.items()
+        ]  # fmt: skip
+        return paper_cells(_perma(tmp_path / f"{counts}", metrics, "raw/random_writes"))
 
-    page = paper_cells(_perma(tmp_path / "a", [*writes(16), *writes(32)], "raw/random_writes"))
-    assert page["barlow_256 none over cache, bandwidth_ratio", "64"]["pmem"] == 2.0  # 8/4
-    assert page["dram nocache over cache, bandwidth_ratio", "64"]["pmem"] == 1.25  # 5/4
-    few = paper_cells(_perma(tmp_path / "b", [*writes(1), *writes(2)], "raw/random_writes"))
-    cell = few["dram nocache over cache, bandwidth_ratio", "64"]["pmem"]
-    assert cell == Missing("needs", "32 threads, measured with 1, 2")
+    enough, few = page(16, 32), page(1, 2)
+    assert enough["barlow_256 none over cache, bandwidth_ratio", "64"]["pmem"] == 2.0  # 8/4
+    row = ("dram nocache over cache, bandwidth_ratio", "64")
+    assert enough[row]["pmem"] == 1.25  # 5/4
+    assert few[row]["pmem"] == Missing("needs", "32 threads, measured with 1, 2")
 
 
 def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> None:
@@ -406,40 +391,34 @@ def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) ->
             ("operation_latency", f"rp_256,wp_256_{word}", 200),
             ("double_flush_latency", f"rp_64,wp_64_{word},wp_64_{word}", twice),
         )
-    ]  # fmt: skip
+    ]
     page = paper_cells(_perma(tmp_path, metrics, "raw/latency"))
     cell = page["apache_128 double over single flush, operation_duration_ratio", "64"]["pmem"]
-    assert cell == {
-        "cache over 64 B": 2.0,  # 800/400
-        "cacheinv over 64 B": 1.5,
-        "nocache over 64 B": 1.25,
-        "cache over Figure 7's 256 B": 4.0,  # 800/200
-        "cacheinv over Figure 7's 256 B": 3.0,
-        "nocache over Figure 7's 256 B": 2.5,
+    over_64 = {"cache": 2.0, "cacheinv": 1.5, "nocache": 1.25}  # 800/400 …
+    assert cell == {f"{word} over 64 B": ratio for word, ratio in over_64.items()} | {
+        f"{word} over Figure 7's 256 B": 2 * ratio
+        for word, ratio in over_64.items()  # 800/200 …
     }
 
 
 def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None:
     """PVLDB 15(11), Section 4.4.1: of 32 threads, and of nodes of 512 bytes."""
+    update = "rp_512,rp_512,rp_512,wp_64_cache_320" + ",wp_64_cache_-64" * 3
+    chains = {"lookup": "rp_512,rp_512,rp_512", "small": "rp_256,rp_256,rp_256", "update": update}
 
-    def trees(lookups: float, updates: float, small: float) -> Metrics:
-        update = (
-            "rp_512,rp_512,rp_512,wp_64_cache_320,wp_64_cache_-64,wp_64_cache_-64,wp_64_cache_-64"
-        )
+    def trees(**millions: float) -> Metrics:
         return [
-            operations(name, value * 1e6, chain=chain, mode="independent", threads=32)
-            for name, chain, value in (
-                ("tree_index_lookup", "rp_512,rp_512,rp_512", lookups),
-                ("tree_index_lookup", "rp_256,rp_256,rp_256", small),
-                ("tree_index_update", update, updates),
-            )
+            operations(f"tree_index_{'update' if name == 'update' else 'lookup'}", value * 1e6,
+                       chain=chains[name], mode="independent", threads=32)
+            for name, value in millions.items()
         ]  # fmt: skip
 
     dram = micro_run(
-        tmp_path, list(trees(80, 30, 500)), tier="dram", suite="perma-bench/operations",
-        manifest_changes={"tiers": [numa_tier()]},
+        tmp_path, list(trees(lookup=80, small=500, update=30)), tier="dram",
+        suite="perma-bench/operations", manifest_changes={"tiers": [numa_tier()]},
     )  # fmt: skip
-    page = paper_cells(dram, _perma(tmp_path, trees(20, 10, 60), "operations"))
+    pmem = _perma(tmp_path, trees(lookup=20, small=60, update=10), "operations")
+    page = paper_cells(dram, pmem)
     cell = page["dram over apache_256, operations_ratio", "tree"]["pmem"]
     assert cell == {"lookup": 4.0, "update": 3.0}  # 80/20, 30/10
     hybrid = page["dram over barlow_256, operations_ratio", "hybrid tree"]["pmem"]
@@ -466,17 +445,14 @@ def test_each_pair_is_a_ratio_of_its_own_where_a_query_says_so(tmp_path: Path) -
 
 def test_effective_write_ratios_are_those_that_the_modules_counted(tmp_path: Path) -> None:
     """FAST'20, Section 5.1 and Figure 9: small random stores, and the XPBuffer's 16 KiB."""
-    small = [
-        write_ratio("access_size", ratio, **KINDS["ntstore"], threads=1, access_size_bytes=size)
-        for size, ratio in ((64, 0.25), (256, 0.97))
+    held = {("access_size", "access_size_bytes"): {64: 0.25, 256: 0.97},
+            ("xpbuffer", "range_bytes"): {1024: 1.0, 16384: 0.99, 65536: 0.5}}  # fmt: skip
+    metrics = [
+        write_ratio(name, ratio, **KINDS["ntstore"], threads=1, **{key: size})
+        for (name, key), curve in held.items()
+        for size, ratio in curve.items()
     ]
-    regions = [
-        write_ratio("xpbuffer", ratio, **KINDS["ntstore"], threads=1, range_bytes=size)
-        for size, ratio in ((1024, 1.0), (16384, 0.99), (65536, 0.5))
-    ]
-    page = paper_cells(
-        _of(tmp_path, [*small, *regions], "empirical-guide", "fig5", "fig9", "fig12")
-    )
+    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "fig5", "fig9", "fig12"))
     assert page["pmem, effective_write_ratio", "64"]["pmem"] == 0.25
     assert page["pmem, effective_write_ratio", "256"]["pmem"] == 0.97
     assert page["pmem, xpbuffer_bytes", "knee"]["pmem"] == {"ntstore": 16384}

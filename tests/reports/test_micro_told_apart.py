@@ -53,34 +53,28 @@ def test_repeats_of_one_suite_in_two_runs_are_one_point(tmp_path, requested):
 
 
 @pytest.mark.parametrize(
-    ("fact", "states", "names"),
+    ("fact", "name", "states", "shown"),
     [
-        ("prefetchers", ("enabled", "disabled", "unreadable"),
-         ["prefetchers enabled", "prefetchers disabled", "prefetchers unreadable"]),
-        ("memory_speed", ("2666 MT/s", "2133 MT/s", "unreadable"),
-         ["memory bus 2666 MT/s", "memory bus 2133 MT/s", "memory bus unreadable"]),
-        ("uncore_frequency", ("1200-2400 MHz", "2400-2400 MHz", "unreadable"),
-         ["uncore 1200-2400 MHz", "uncore 2400-2400 MHz", "uncore unreadable"]),
-        ("dimm_power_budget", ("15000 mW", "18000 mW", "unreadable"),
-         ["power budget 15000 mW", "power budget 18000 mW", "power budget unreadable"]),
-        ("governor", ("powersave", "performance", None),
-         ["governor powersave", "governor performance", "governor unknown"]),
-        ("turbo", (True, False, None), ["turbo on", "turbo off", "turbo unknown"]),
-        ("smt", (True, False, None), ["SMT on", "SMT off", "SMT unknown"]),
-        ("thp", ("madvise", "never", None),
-         ["huge pages madvise", "huge pages never", "huge pages unknown"]),
-        ("kernel.release", ("6.1.0-25-amd64", "6.12.1-amd64", ""),
-         ["Linux 6.1.0-25-amd64", "Linux 6.12.1-amd64", "Linux unknown"]),
+        ("prefetchers", "prefetchers", ("enabled", "disabled", "unreadable"), None),
+        ("memory_speed", "memory bus", ("2666 MT/s", "2133 MT/s", "unreadable"), None),
+        ("uncore_frequency", "uncore", ("1200-2400 MHz", "2400-2400 MHz", "unreadable"), None),
+        ("dimm_power_budget", "power budget", ("15000 mW", "18000 mW", "unreadable"), None),
+        ("governor", "governor", ("powersave", "performance", None), None),
+        ("turbo", "turbo", (True, False, None), ("on", "off", "unknown")),
+        ("smt", "SMT", (True, False, None), ("on", "off", "unknown")),
+        ("thp", "huge pages", ("madvise", "never", None), None),
+        ("kernel.release", "Linux", ("6.1.0-25-amd64", "6.12.1-amd64", ""), None),
     ],
-)  # fmt: skip
-def test_a_tier_of_a_host_that_was_set_otherwise_is_another_device(tmp_path, fact, states, names):
+)
+def test_a_tier_of_a_host_set_otherwise_is_another_device(tmp_path, fact, name, states, shown):
     """PVLDB 15(11), Sections 4.5.1 and 4.5.2; what could not be read is like neither."""
     runs = [
         micro_run(tmp_path, [rate("random", 4.0, 1)], manifest_changes={f"host.{fact}": state})
         for state in (*states, states[0])
     ]
     found = devices(runs)
-    assert [device.name for device in found] == [f"pmem ({name})" for name in names]
+    names = shown or [state or "unknown" for state in states]
+    assert [device.name for device in found] == [f"pmem ({name} {one})" for one in names]
     assert [len(device.runs) for device in found] == [2, 1, 1]
 
 
@@ -139,9 +133,10 @@ def test_latencies_of_several_instruction_sets_name_them(tmp_path: Path) -> None
     (device,) = devices([loads("avx512", "170"), loads("sse2", "180")])
     (one,) = (one for one in findings(device) if one.question == "Latency, load, 64 B")
     assert {row.name: row.at(50) for row in one.rows} == {
-        "random in 256 MiB (avx512)": 170, "sequential in 256 MiB (avx512)": 170,
-        "random in 256 MiB (sse2)": 180, "sequential in 256 MiB (sse2)": 180,
-    }  # fmt: skip
+        f"{pattern} in 256 MiB ({isa})": ns
+        for isa, ns in (("avx512", 170), ("sse2", 180))
+        for pattern in ("random", "sequential")
+    }
 
 
 def test_what_a_suite_sets_and_a_label_tells_is_no_other_setting(tmp_path: Path) -> None:
@@ -197,23 +192,16 @@ def test_a_swept_key_without_a_label_becomes_one(tmp_path: Path) -> None:
 def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Path) -> None:
     """Pages, DAX and a file system are the tier's: they are what is compared."""
     stores = {"configuration": "threads/flush=clwb", "flush": "clwb"}
-    dram = micro_run(tmp_path, [_reads(4, **stores, pages="huge")], suite="mine")
-    pmem = micro_run(
-        tmp_path, [_reads(2, **stores, pages="dax", persistent="adr")], tier="pmem", suite="mine"
-    )
-    assert set(measured(dram)) == set(measured(pmem))
-    block, dax = (
-        micro_run(
-            tmp_path,
-            [rate("read", 1, 1, configuration="read/bs=4k", filesystem=filesystem, dax=dax)],
-            tier=tier,
+    read = {"configuration": "read/bs=4k"}
+    for labels, one, other in (
+        (stores, {"pages": "huge"}, {"pages": "dax", "persistent": "adr"}),
+        (read, {"filesystem": "xfs", "dax": "no"}, {"filesystem": "ext4", "dax": "yes"}),
+    ):
+        dram, pmem = (
+            micro_run(tmp_path, [_reads(4, **labels, **more)], tier=tier, suite="mine")
+            for tier, more in (("dram", one), ("pmem", other))
         )
-        for tier, filesystem, dax in (
-            ("ssd", "xfs", "no"),
-            ("pmem", "ext4", "yes"),
-        )
-    )
-    assert set(measured(block)) == set(measured(dax))
+        assert set(measured(dram)) == set(measured(pmem))
 
 
 def test_readers_beside_other_writers_are_other_readers(tmp_path: Path) -> None:
@@ -255,23 +243,10 @@ def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [
-        ("", 0.0),
-        ("none", 0.0),
-        ("0.5", 0.5),
-        ("4096", 4096.0),
-        ("4KiB", 4096.0),
-        ("1GB/s", 1e9),
-        ("200us", 200e3),
-        ("unlimited", math.inf),
-        ("many", None),
-        ("4 KB?", None),
-        ("0,5 GiB", None),
-        ("nan", None),
-        ("inf", None),
-        ("1e999", None),
-    ],
-)
+    [("", 0.0), ("none", 0.0), ("0.5", 0.5), ("4096", 4096.0), ("4KiB", 4096.0), ("1GB/s", 1e9),
+     ("200us", 200e3), ("unlimited", math.inf), ("many", None), ("4 KB?", None), ("0,5 GiB", None),
+     ("nan", None), ("inf", None), ("1e999", None)],
+)  # fmt: skip
 def test_a_label_is_a_number_or_none(text: str, number: float | None) -> None:
     assert number_in(text) == number
 

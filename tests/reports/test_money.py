@@ -49,16 +49,14 @@ def test_price_performance_and_break_even_by_hand(tmp_path: Path) -> None:
     runs = [*tpcc(tmp_path, "ssd-both", 10_000), *tpcc(tmp_path, "pmem-both", 30_000)]
     ssd, pmem = rows(runs)
     assert (ssd.arm.name, pmem.arm.name) == ("ssd-both", "pmem-both")
-    assert ssd.price and pmem.price and ssd.per_unit and pmem.per_unit
-    assert ssd.price.median == pytest.approx(100 * 0.4)
-    assert pmem.price.median == pytest.approx(100 * 9.21)
-    assert ssd.per_unit.low == pytest.approx(10_000 / 40)
-    assert pmem.per_unit.low == pytest.approx(30_000 / 921)
-    assert pmem.ratio is not None and ssd.ratio is None
-    assert pmem.ratio.value == pytest.approx(3 * 40 / 921)
+    for row, per_minute, price in ((ssd, 10_000, 40), (pmem, 30_000, 921)):  # 0.4, 9.21 a GB
+        assert present(row.price).median == pytest.approx(price)
+        assert present(row.per_unit).low == pytest.approx(per_minute / price)
+    assert ssd.ratio is None
+    assert present(pmem.ratio).value == pytest.approx(3 * 40 / 921)
     # Three times the 0.40 that a GB of the slow tier costs.
-    even = pmem.break_even
-    assert even is not None and (even.tier, even.now) == ("pmem", 9.21)
+    even = present(pmem.break_even)
+    assert (even.tier, even.now) == ("pmem", 9.21)
     assert [even.low, even.value, even.high] == pytest.approx([1.2] * 3)
 
 
@@ -71,9 +69,8 @@ def test_at_its_break_even_price_an_arm_gives_what_the_baseline_gives(tmp_path: 
         {"tier": "ssd", "price_per_module": 0.4} | modules,
     ))  # fmt: skip
     ssd, pmem = rows(runs, priced)
-    assert pmem.ratio is not None and pmem.ratio.value == pytest.approx(1.0)
-    assert ssd.per_unit and pmem.per_unit
-    assert ssd.per_unit.median == pytest.approx(pmem.per_unit.median)
+    assert present(pmem.ratio).value == pytest.approx(1.0)
+    assert present(ssd.per_unit).median == pytest.approx(present(pmem.per_unit).median)
     assert found(runs, priced).source == "a shop, May 2022"
 
 
@@ -93,18 +90,9 @@ def test_price_and_break_even_are_of_the_median_capacity_of_the_runs(tmp_path: P
     for block, gb in enumerate((100, 10, 40)):
         used = {"part_bytes": SIZES | {"wal": gb * GB}}
         rate = metric("new_orders_per_minute", 30_000 * (1 + block / 100), "higher")
-        runs.append(
-            write(
-                tmp_path,
-                Case(
-                    placement="pmem-both",
-                    block=block,
-                    metrics=[rate],
-                    spec_changes=driven("tpcc", **USERS),
-                    run_changes=used,
-                ),
-            )
-        )
+        case = Case(placement="pmem-both", block=block, metrics=[rate], run_changes=used)
+        case.spec_changes = driven("tpcc", **USERS)
+        runs.append(write(tmp_path, case))
     _, fast = rows(runs)
     assert fast.price and fast.ratio and fast.break_even and fast.break_even.now
     assert [share.gb for share in fast.shares] == [90 + 40]

@@ -57,6 +57,7 @@ from reports.published import read_published
 from reports.query_breakdown import plan_sums
 
 COUNT = 25
+HERE = {"cpus": 2.0, "llc": float(1 << 20)}
 PROFILES = data_folder("profiles")
 RECORDINGS = Path(__file__).parents[1]
 
@@ -167,8 +168,8 @@ def stored_run(root: Path) -> Path:
     """The first of two runs with a histogram each; its directory."""
     made = metric("operation_duration_ns", lognormal(1e6, seed=1), "lower")
     cell = dict.fromkeys(CELL_FIELDS, 0) | {"role": "foreground", "calls": 90, "timed": 90}
-    moved = {"bytes": 90 * 8192, "ns": 9_000_000, "sizes": {"8192": 90}}
-    cells = [cell | {"part": part, "operation": operation} | moved
+    cell |= {"bytes": 90 * 8192, "ns": 9_000_000, "sizes": {"8192": 90}}
+    cells = [cell | {"part": part, "operation": operation}
              for part in ("data", "wal") for operation in ("read", "write", "sync")]  # fmt: skip
     artifacts = {
         "accounting": {"1": {"plan_ns": 1, "measured_ns": 3, "why": "it took longer"}, "6": {}},
@@ -219,9 +220,8 @@ def calibrations(folder: Path) -> Kind:
     store = CalibrationStore(folder)
     run = write(folder, Case(placement="ssd-both"))
     noise = MetricNoise("queries_geomean_ns", "ns", "lower", {}, (0.1, -0.1, 0.02))
-    made = Calibration(
-        "20260101T000000Z-a", 1, "h", run.spec, (("a", "b"),) * 3, 9, 0, (noise,), ()
-    )
+    first = "20260101T000000Z-a"
+    made = Calibration(first, 1, "h", run.spec, (("a", "b"),) * 3, 9, 0, (noise,), ())
     for each in (made, replace(made, calibration_id="20260101T000000Z-b")):
         store.write(each)
 
@@ -232,7 +232,7 @@ def calibrations(folder: Path) -> Kind:
             calibration_as_json(each, resolve=0.1)
             latest_of(found, "h", each.spec)
 
-    return in_file(store.folder / "20260101T000000Z-a.json", read)
+    return in_file(store.folder / f"{first}.json", read)
 
 
 def canaries(folder: Path) -> Kind:
@@ -336,9 +336,7 @@ PUBLISHED = PROFILES / "papers" / "nvm-for-databases" / "published.csv"
 OPTIONS = next((RECORDINGS / "engines" / "recordings").glob("rocksdb-*.OPTIONS"))
 KINDS: dict[str, Callable[[Path], Kind]] = {
     "profile": copied(PROFILES / "demo.yml", load_profile),
-    "suite": copied(
-        PROFILES / "micro" / "quick.yml", lambda path: load_suite(path, {"cpus": 2, "llc": 1 << 20})
-    ),
+    "suite": copied(PROFILES / "micro/quick.yml", lambda path: load_suite(path, HERE)),
     "published values": copied(PUBLISHED, read_published),
     "OPTIONS": copied(OPTIONS, lambda path: read_options_file(path).options()),
     "host file": host_file,

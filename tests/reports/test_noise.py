@@ -92,17 +92,13 @@ UNCONTROLLED = [
 
 def runs(root: Path, values: Sequence[float], failed: Sequence[int] = ()) -> list[StoredRun]:
     """Runs in the order of a plan that has each one twice."""
+    calls = metric("io_calls_count", 5)
     return [
-        write(
-            root,
-            Case(
-                block=number // 2,
-                status="failed" if number in failed else "complete",
-                metrics=[metric("queries_geomean_ns", value, "lower"),
-                         metric("io_calls_count", 5)],
-                run_changes={"uncontrolled": UNCONTROLLED},
-            ),
-        )
+        write(root, Case(
+            block=number // 2, status="failed" if number in failed else "complete",
+            metrics=[metric("queries_geomean_ns", value, "lower"), calls],
+            run_changes={"uncontrolled": UNCONTROLLED},
+        ))
         for number, value in enumerate(values)
     ]  # fmt: skip
 
@@ -115,12 +111,10 @@ def test_each_block_of_a_calibration_has_every_run_twice_in_a_row() -> None:
 
 
 def test_in_every_second_block_the_first_run_is_b(tmp_path: Path) -> None:
+    """A pair with a failed run is left out."""
     made = runs(tmp_path, [1, 2, 3, 4, 5, 6])
     (pairs,) = pairs_of(made)
     assert pairs == [(made[0], made[1]), (made[3], made[2]), (made[4], made[5])]
-
-
-def test_a_pair_with_a_failed_run_is_left_out(tmp_path: Path) -> None:
     made = runs(tmp_path, [1, 2, 3, 4], failed=[1])
     assert list(pairs_of(made)) == [[(made[3], made[2])]]
 
@@ -130,20 +124,16 @@ def test_an_interrupted_calibration_has_its_whole_blocks(tmp_path, monkeypatch, 
     def run_plan(plan: Plan, steps: Sequence[ResolvedRun], *more: Any, **_: Any) -> None:
         after_block = more[-1]
         results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
+        changes: dict[str, Any] = {"run_changes": {"uncontrolled": UNCONTROLLED}}
         for step in steps[: 2 * blocks : 2]:
-            names = {one.name: getattr(step.spec, one.name) for one in fields(RunSpec)}
-            changes: dict[str, Any] = {
-                "spec_changes": names,
-                "run_changes": {"uncontrolled": UNCONTROLLED},
-            }
+            changes["spec_changes"] = {o.name: getattr(step.spec, o.name) for o in fields(RunSpec)}
             after_block(2, [write(tmp_path, Case(metrics=[one], **changes)) for one in results])
         raise KeyboardInterrupt
 
     nowhere = SimpleNamespace(progress=SilentProgress(), argv=["harness", "calibrate"])
     monkeypatch.setattr(command, "command_environment", lambda *_: nullcontext(nowhere))
-    monkeypatch.setattr(
-        run_list, "plan_steps", lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]
-    )
+    resolved = lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]  # noqa: E731
+    monkeypatch.setattr(run_list, "plan_steps", resolved)
     monkeypatch.setattr(run_list, "run_plan", run_plan)
     argv = ["tpch", "--engine", "duckdb", "--placement", "ssd-both", "--results", str(tmp_path)]
     done = CliRunner().invoke(app, ["calibrate", *argv, "--repeats", "8", "--json"])
@@ -178,9 +168,8 @@ def test_identical_runs_that_differ_are_reported(tmp_path: Path) -> None:
 
 def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
     first = calibrated(tmp_path, [100, 104, 103, 101])
-    other = replace(
-        first, spec=replace(first.spec, params={"scale": 10}), unix_ns=first.unix_ns + 1
-    )
+    ten = replace(first.spec, params={"scale": 10})
+    other = replace(first, spec=ten, unix_ns=first.unix_ns + 1)
     elsewhere = replace(first, host_id="another", unix_ns=first.unix_ns + 2)
     known = [first, other, elsewhere]
     assert latest_of(known, first.host_id, first.spec) is first

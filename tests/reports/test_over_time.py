@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from narrowed import present
-from report_runs import Case, metric, with_artifacts, write
+from report_runs import Case, driven, metric, with_artifacts, write
 
 from harness.store.runs import StoredRun
 from reports.charts.over_time import draw_timeline
@@ -34,37 +33,24 @@ def samples(values: Sequence[Mapping[str, Any] | None], every_s: float = 1.0) ->
     return {"interval_s": every_s, "clock": "monotonic", "samples": found}
 
 
-@dataclass
-class Stored:
+def stored(root: Path, rate: float = 600.0, block: int = 0, resumed: Any = (),
+           params: Mapping[str, Any] | None = None, **artifacts: Any) -> StoredRun:  # fmt: skip
     """A window of TPC-C of four seconds with these artifacts."""
-
-    rate: float = 600.0
-    artifacts: dict[str, Any] = field(default_factory=dict)
-    block: int = 0
-    params: dict[str, Any] = field(default_factory=dict)
-    resumed: list[Any] = field(default_factory=list)
-
-    def write(self, root: Path) -> StoredRun:
-        counts = [10, 20, 0, 5]
-        series = [{"monotonic_ns": T0 + i * S, "counts": {"payment": n}}
-                  for i, n in enumerate(counts)]  # fmt: skip
-        spec = {"workload": "tpcc", "params": {"users": 2, **self.params}, "driver": "loadgen"}
-        run = write(root, Case(
-            block=self.block,
-            spec_changes=spec,
-            run_changes={"resumed": self.resumed},
-            metrics=[metric("new_orders_per_minute", self.rate, "higher"),
-                     metric("window_duration_ns", 3.5 * S)],
-        ))  # fmt: skip
-        return with_artifacts(run, {"series": {"transactions": series}, **self.artifacts})
+    series = [{"monotonic_ns": T0 + i * S, "counts": {"payment": n}}
+              for i, n in enumerate([10, 20, 0, 5])]  # fmt: skip
+    metrics = [metric("new_orders_per_minute", rate, "higher"),
+               metric("window_duration_ns", 3.5 * S)]  # fmt: skip
+    case = Case(block=block, spec_changes=driven("tpcc", users=2, **(params or {})),
+                run_changes={"resumed": list(resumed)}, metrics=metrics)  # fmt: skip
+    named = {name.replace("_", "-"): document for name, document in artifacts.items()}
+    return with_artifacts(write(root, case), {"series": {"transactions": series}, **named})
 
 
 def process(seconds: Sequence[float | None], started: Sequence[int] = ()) -> dict[str, Any]:
     """Processor time used until each sample."""
     return samples([
-        None if used is None else {
-            "cpu_ns": used * S, "first_started_ticks": started[at] if started else 7,
-        }
+        None if used is None else
+        {"cpu_ns": used * S, "first_started_ticks": started[at] if started else 7}
         for at, used in enumerate(seconds)
     ])  # fmt: skip
 
@@ -82,11 +68,11 @@ def values(line: Line) -> list[tuple[float, float, float]]:
 RESUMED = {"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}
 
 
-IDLE = {"monitor-process": process([0, 1, 2, 3, 4])}
+IDLE: dict[str, Any] = {"monitor_process": process([0, 1, 2, 3, 4])}
 
 
 def test_throughput_is_of_each_interval_by_its_own_length(tmp_path: Path) -> None:
-    done = strips(Stored(artifacts=IDLE).write(tmp_path))["Throughput,"]
+    done = strips(stored(tmp_path, **IDLE))["Throughput,"]
     assert done.unit == "1/s"
     assert values(done.lines[0]) == [(0, 1, 10), (1, 2, 20), (2, 3, 0), (3, 3.5, 10)]
 
@@ -95,16 +81,12 @@ def latencies(*points: Mapping[str, tuple[int, float]]) -> dict[str, Any]:
     """Of each interval of a second, by operation the count and p50; p95 and p99 are 2 and 9 times
     that.
     """
-    found = [
-        {
-            "monotonic_ns": T0 + at * S,
-            "operations": {
-                name: {"count": count, "p50_ns": p50, "p95_ns": 2 * p50, "p99_ns": 9 * p50}
-                for name, (count, p50) in point.items()
-            },
-        }
-        for at, point in enumerate(points)
-    ]
+
+    def of(count: int, p50: float) -> dict[str, float]:
+        return {"count": count, "p50_ns": p50, "p95_ns": 2 * p50, "p99_ns": 9 * p50}
+
+    found = [{"monotonic_ns": T0 + at * S, "operations": {name: of(*o) for name, o in p.items()}}
+             for at, p in enumerate(points)]  # fmt: skip
     return {"latencies": {"transactions": found}}
 
 
@@ -112,7 +94,7 @@ def test_percentiles_of_the_most_frequent_operations_are_drawn_on_a_log_axis(tmp
     rare, payment, order = (50, 10**6), (200, 3 * 10**6), (300, 7 * 10**6)
     all_three = {"delivery": rare, "payment": payment, "new_order": order}
     points = latencies(all_three, {"payment": (99, 4 * 10**6)}, {}, {"payment": (19, 10)})
-    found = present(timeline(Stored(artifacts=points).write(tmp_path)))
+    found = present(timeline(stored(tmp_path, **points)))
     _, first, second = found.strips
     assert first.title.endswith("payment") and second.title.endswith("new order")
     lines = {line.name: values(line) for line in first.lines}
@@ -130,7 +112,7 @@ def test_percentiles_are_not_averaged(tmp_path: Path) -> None:
     points = latencies(*({"payment": (200, 1000 if at else 9000)} for at in range(3)))
     many = [{**one, "monotonic_ns": T0 + at * S // 1000}
             for at, one in enumerate(points["latencies"]["transactions"] * 400)]  # fmt: skip
-    run = Stored(artifacts={"latencies": {"transactions": many}}).write(tmp_path)
+    run = stored(tmp_path, latencies={"transactions": many})
     assert {i.value for i in strips(run)["Latency,"].lines[0].intervals} == {1000, 9000}
 
 
@@ -149,7 +131,7 @@ def with_error(document: dict[str, Any], at: int) -> dict[str, Any]:
     ids=["a missing sample", "a sample that failed", "other processes"],
 )
 def test_there_is_a_hole_where_nothing_is_known(tmp_path: Path, used: Any, rates: Any) -> None:
-    run = Stored(artifacts={"monitor-process": used}).write(tmp_path)
+    run = stored(tmp_path, monitor_process=used)
     assert values(strips(run)["Processors"].lines[0]) == rates
 
 
@@ -160,7 +142,7 @@ def test_disks_of_one_tier_are_added_and_their_await_is_weighted_by_requests(tmp
            "block_read_await_ns[device=b]": 5e6}  # fmt: skip
     block = samples([{}, one | two, one, {**one, "block_read_bytes_per_s[device=b]": 0.0}])
     block["disks"] = {"a": ["ssd"], "b": ["ssd"]}
-    found = strips(Stored(artifacts={"monitor-block": block}).write(tmp_path))
+    found = strips(stored(tmp_path, monitor_block=block))
     (read,) = found["Device"].lines
     assert (read.name, found["Device"].unit) == ("ssd read", "B/s")
     assert values(read) == [(0, 1, 150), (2, 3, 100)]  # b's figure is missing in between
@@ -174,7 +156,7 @@ def test_sessions_compute_only_as_far_as_linux_counted_it(tmp_path: Path) -> Non
                 "wait_samples_count": 1.0}  # fmt: skip
 
     waits = samples([at(0, 0, 0, 0), at(0.5, 1.0, 0.5, 0.25), at(1.5, 1.25, 0.75, 1.0)])
-    found = strips(Stored(artifacts={"monitor-waits": waits}).write(tmp_path))["Sessions"]
+    found = strips(stored(tmp_path, monitor_waits=waits))["Sessions"]
     assert found.stacked
     assert {line.name: [one.value for one in line.intervals] for line in found.lines} == {
         "log sync": [0.5, 1.0], "processor": [0.75, 0.75], "other": [0.25, 0.0],
@@ -192,7 +174,7 @@ def test_the_io_trace_shows_each_part_whatever_it_is_on(tmp_path: Path) -> None:
     moved = cell("data", "write", "foreground", 3, 9, 50)
     moved |= cell("data", "write", "background", 2, 300, 9)
     io = samples([cell("data", "write", "foreground", 1, 5, 10), moved, moved])
-    found = strips(Stored(artifacts={"monitor-io": io}).write(tmp_path))
+    found = strips(stored(tmp_path, monitor_io=io))
     files, background = found["File"], found["Written"]
     assert [(line.name, values(line)) for line in files.lines] == [
         ("data write", [(0, 1, 304), (1, 2, 0)])
@@ -211,24 +193,21 @@ def test_what_happened_after_the_window_is_not_shown(tmp_path: Path) -> None:
     for after_s, shown in ((0.9, 4), (1.1, 3)):
         checked = {**last, "monotonic_ns": last["monotonic_ns"] + round(after_s * S)}
         series = {**found, "samples": [*found["samples"], {**checked, "cpu_ns": 100.0 * S}]}
-        run = Stored(artifacts={"monitor-process": series}).write(tmp_path / str(shown))
+        run = stored(tmp_path / str(shown), monitor_process=series)
         assert len(strips(run)["Processors"].lines[0].intervals) == shown
 
 
 @pytest.mark.parametrize(
-    "stored",
-    [
-        Stored(artifacts=IDLE, params={"client_hosts": ["client1"]}),
-        Stored(artifacts=IDLE, resumed=[RESUMED]),
-    ],
+    "changes",
+    [{"params": {"client_hosts": ["client1"]}}, {"resumed": [RESUMED]}],
     ids=["another host's clock", "measured in two parts"],
 )
-def test_there_is_no_chart_without_series_of_one_clock(tmp_path: Path, stored: Stored) -> None:
-    assert timeline(stored.write(tmp_path)) is None
+def test_there_is_no_chart_without_series_of_one_clock(tmp_path, changes):
+    assert timeline(stored(tmp_path, **IDLE, **changes)) is None
 
 
 def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
-    made = [Stored(rate, IDLE, block=i).write(tmp_path) for i, rate in enumerate((900, 300, 600))]
+    made = [stored(tmp_path, rate, i, **IDLE) for i, rate in enumerate((900, 300, 600))]
     (panel,) = panels(made, "placement", None)
     found = present(representative(panel.arms[0]))
     assert found.run_id == made[2].run_id

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from narrowed import present
 from repeatable import repeatable
-from report_runs import GIB, Case, csv_rows, demo, metric, report, tables, write
+from report_runs import GIB, Case, csv_rows, demo, drawing, metric, report, tables, write
 
-from reports.formatting import quantity_text, significant
+from reports.formatting import gain_text, quantity_text, significant, times_at_most
 from reports.published import read_published
 from reports.report import Report
 from reports.sections import Paragraph, plain
@@ -32,10 +32,9 @@ def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
         names = {path.name for path in files.figures if path.name.startswith(engine)}
         assert names == {f"{engine}-{chart}.{end}" for chart in charts for end in ("svg", "png")}
     view = Report(runs)
-    assert [(where, group.verdict) for where, group in view.answers] == [
-        ("postgres 18.4, TPC-H-derived", "faster"),
-        ("duckdb 2.0.0, TPC-H-derived", "faster"),
-    ]
+    wheres, groups = zip(*view.answers, strict=True)
+    assert wheres == ("postgres 18.4, TPC-H-derived", "duckdb 2.0.0, TPC-H-derived")
+    assert [group.verdict for group in groups] == ["faster"] * 2
     shown = tables(view.blocks())
     assert "1.50 : 1" in shown["Data, memory and caches"].rows[0]
     tiers = shown["Tiers, as Linux describes them"].rows
@@ -54,11 +53,8 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     runs = demo(tmp_path, engines=("duckdb",), blocks=2, queries=FEW)
     first = Report(runs).write(tmp_path / "first")
     second = Report(runs).write(tmp_path / "second")
-    for one, other in zip(
-        (first.html, first.markdown, first.csv, *first.figures),
-        (second.html, second.markdown, second.csv, *second.figures),
-        strict=True,
-    ):
+    pages, others = ([f.html, f.markdown, f.csv, *f.figures] for f in (first, second))
+    for one, other in zip(pages, others, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
 
 
@@ -69,11 +65,9 @@ def test_emulated_is_marked_wherever_its_numbers_are(tmp_path: Path) -> None:
     assert title and "EMULATED" in title.group(1)
     assert 'class="badge faster stand-in"' in html
     assert 'class="badge faster"' not in html.split('id="panel-')[0]
+    marked = re.compile(r"pmem-both\s*\(?EMULATED|>\(EMULATED\)")
     for path in files.figures:
-        if path.suffix == ".svg":
-            assert re.search(
-                r"pmem-both\s*\(?EMULATED|>\(EMULATED\)", path.read_text(encoding="utf-8")
-            ), path
+        assert path.suffix != ".svg" or marked.search(path.read_text(encoding="utf-8")), path
     markdown = files.markdown.read_text(encoding="utf-8")
     assert "(EMULATED)" in markdown.splitlines()[0]
     for line in markdown.splitlines():
@@ -169,8 +163,7 @@ def test_published_figures_are_next_to_the_measured_ones(tmp_path: Path) -> None
     assert series[0].points[0].y_base == 55e9 and series[2].base_unit == "bytes"
     runs = demo(tmp_path, engines=("postgres",), blocks=1, queries=FEW, plans=False)
     files, html = report(runs, tmp_path, published=series)
-    times = next(p for p in files.figures if p.name.endswith("times.svg"))
-    assert "ssd-both as published" in times.read_text(encoding="utf-8")
+    assert "ssd-both as published" in drawing(files, "times.svg")
     assert 'id="published"' in html
 
 
@@ -181,3 +174,31 @@ def test_three_significant_digits_and_no_exponent(value: float) -> None:
     assert "e" not in text
     assert float(text.replace(",", "")) == pytest.approx(value, rel=5.1e-3)
     assert "e" not in quantity_text(value, "ns") or value < 1e-3
+
+
+# Numbers as text ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "resolution", "text"),
+    [
+        (2_650_000, "B", 0, "2.53 MiB"),
+        (2_650_000, "bytes", 0, "2.53 MiB"),
+        (0, "B", 0, "0 B"),
+        (12_345, "1", 0, "12,345"),
+        (2.5, "1", 0, "2.50"),
+        (0, "ns", 1e7, "< 10 ms"),
+        (1e7, "ns", 1e7, "10 ms"),
+        (0, "ns", 0, "0 ns"),
+        (120, "op/s", 0, "120 op/s"),
+    ],
+)
+def test_a_value_with_its_unit(value: float, unit: str, resolution: float, text: str) -> None:
+    assert quantity_text(value, unit, resolution) == text
+
+
+def test_a_bound_is_never_rounded_down() -> None:
+    assert [times_at_most(x) for x in (1.901, 2.0, 22.31, 141.2)] == [
+        "1.91×", "2.00×", "22.4×", "142×",
+    ]  # fmt: skip
+    assert [gain_text(x) for x in (1.0401, 2.041, 22.31)] == ["5 %", "2.05×", "22.4×"]

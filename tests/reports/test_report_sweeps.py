@@ -70,11 +70,8 @@ def test_connections_that_are_varied_by_themselves_stay_apart(tmp_path: Path) ->
         tpcc(tmp_path, "ssd-both", 32, per_minute, params={"connections": connections})
         for connections, per_minute in ((32, 500.0), (16, 400.0))
     ]
-    lines = over_users(runs).lines
-    assert {line.name: line.points[32].median for line in lines} == {
-        "ssd-both, connections 32": 500,
-        "ssd-both, connections 16": 400,
-    }
+    found = {line.name: line.points[32].median for line in over_users(runs).lines}
+    assert found == {"ssd-both, connections 32": 500, "ssd-both, connections 16": 400}
 
 
 def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:

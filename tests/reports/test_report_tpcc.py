@@ -32,14 +32,11 @@ def metrics(rate: float, seed: int) -> list[dict[str, Any]]:
     return [
         metric("new_orders_per_minute", rate, "higher"),
         metric("transactions_per_minute", rate * 2.3, "higher"),
-        *(
-            metric("transaction_duration_ns", lognormal(60e9 / rate * factor, seed, 0.5), "lower",
-                   transaction=name)
-            for name, factor in (("new_order", 8), ("payment", 4))
-        ),
+        *(metric("transaction_duration_ns", lognormal(60e9 / rate * factor, seed, 0.5), "lower",
+                 transaction=name) for name, factor in (("new_order", 8), ("payment", 4))),
         metric("server_cpu_per_transaction_ns", 5e5, "lower"),
-        metric("transaction_count", 450, transaction="new_order"),
-        metric("transaction_count", 500, transaction="payment"),
+        *(metric("transaction_count", count, transaction=name)
+          for name, count in (("new_order", 450), ("payment", 500))),
         metric("transaction_rolled_back_count", 50, transaction="new_order"),
         metric("window_duration_ns", 60_000_000_000),
         metric("window_postgres_wal_bytes", 1024 * 1000),

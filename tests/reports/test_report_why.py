@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from report_runs import (
     Case,
     csv_rows,
     demo,
+    drawing,
+    interleaved,
     metric,
     printed,
     report,
+    tpch_metrics,
     write,
 )
 
@@ -83,8 +87,7 @@ def test_operator_times_are_scaled_to_the_measured_time_and_marked(tmp_path: Pat
     assert one.fit and one.fit.lowest == 2.0 and not one.fit.fits
     assert one.fit.why == "the profiled execution took 2.00 times as long as the timed one"
     files, _ = report(runs, tmp_path)
-    operators = next(p for p in files.figures if p.name.endswith("operators.svg"))
-    assert ">a*<" in operators.read_text(encoding="utf-8")
+    assert ">a*<" in drawing(files, "operators.svg")
     assert "Plans of 1 of 2 queries add up" in files.markdown.read_text(encoding="utf-8")
 
 
@@ -101,8 +104,7 @@ def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_ad
     assert one.kinds == {kind: took * S for kind, took in kinds.items()}
     files, _ = report(runs, tmp_path)
     assert "Plans of 1 of 2 queries add up" in files.markdown.read_text(encoding="utf-8")
-    drawn = next(p for p in files.figures if p.name.endswith("operators.svg"))
-    assert ">outside the operators<" in drawn.read_text(encoding="utf-8")
+    assert ">outside the operators<" in drawing(files, "operators.svg")
     (slow_row, _) = csv_rows(present(files.queries_csv))
     assert (slow_row["other_ns"], slow_row["outside_ns"]) == ("400000000", "1600000000")
 
@@ -130,8 +132,7 @@ def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -
     runs = two(tmp_path, query("6", 4.0, 1.0) + moved(8, 5), query("6", 4.0, 1.0) + moved(6, 5))
     assert [row.query.read_by_others for row in broken_down(runs)] == [True, False]
     files, html = report(runs, tmp_path)
-    tiers = next(p for p in files.figures if p.name.endswith("tiers.svg"))
-    drawn = tiers.read_text(encoding="utf-8")
+    drawn = drawing(files, "tiers.svg")
     assert ">a*<" in drawn and ">b<" in drawn
     assert "8 MiB *" in html and "6 MiB *" not in html
     assert "*: far more than the engine moved" in html
@@ -166,18 +167,17 @@ def test_a_query_without_any_time_says_so_and_there_is_no_verdict(tmp_path: Path
     assert group.deciding is None and group.verdict == "not resolvable"
     limited = [warning for warning in view.warnings if warning.code == "time-limit-reached"]
     assert [warning.context.rpartition(": ")[2] for warning in limited] == ["query 6"] * 2
-    times = next(p for p in files.figures if p.name.endswith("times.svg"))
-    assert "reached its time limit" in times.read_text(encoding="utf-8")
+    assert "reached its time limit" in drawing(files, "times.svg")
 
 
 def test_no_verdict_is_read_from_the_runs_that_were_fast_enough(tmp_path: Path) -> None:
     """A total exists only in runs without a limit reached: a selection of the fast ones."""
-    runs = [
-        write(tmp_path, Case(engine="mysql", placement=p, block=k, queries=(1, 6), limited=cut))
-        for k in range(7)
-        for p, cut in (("ssd-both", ()), ("pmem-both", (6,) if k == 6 else ()))
-    ]
-    a, b = (runs[0::2], runs[1::2])
+
+    def metrics(place: str, block: int) -> list[Any]:
+        cut = (6,) if (place, block) == (PLACES[1], 6) else ()
+        return tpch_metrics(Case("mysql", place, block, queries=(1, 6), limited=cut))
+
+    a, b = interleaved(tmp_path, metrics, 7, engine="mysql", queries=(1, 6))
     (group,) = compare(a, b).groups
     found = {(row.quantity.name, row.quantity.label("query")): row for row in group.rows}
     for total in ("queries_geomean_ns", "queries_duration_ns"):
@@ -276,13 +276,8 @@ def waiting(scale: float, share: float, **labels: str) -> list[Any]:
     """Half lock, half log sync, of ``scale`` ms; ``share``: accounted for."""
     prefix = "query_" if labels else ""
     parts = {"lock": scale / 2, "log sync": scale / 2, "buffer": 0.0}
-    return [
-        *(
-            metric(f"{prefix}wait_ns", ms * 1e6, resource=resource, **labels)
-            for resource, ms in parts.items()
-        ),
-        metric(f"{prefix}wait_accounted_share", share, **labels),
-    ]
+    waits = [metric(f"{prefix}wait_ns", ms * 1e6, resource=r, **labels) for r, ms in parts.items()]
+    return [*waits, metric(f"{prefix}wait_accounted_share", share, **labels)]
 
 
 @pytest.mark.draws
@@ -291,8 +286,7 @@ def test_waits_are_stacked_by_resource_and_marked_where_they_do_not_add_up(tmp_p
     slow, fast = waiting(8, 0.7, **labels), waiting(4, 1.0, **labels)
     runs = two(tmp_path, query("6", 4.0, 1.0) + slow, query("6", 2.0, 1.0) + fast)
     files, _ = report(runs, tmp_path)
-    (path,) = [p for p in files.figures if p.name.endswith("waits.svg")]
-    drawn = path.read_text(encoding="utf-8")
+    drawn = drawing(files, "waits.svg")
     assert ">lock<" in drawn and ">log sync<" in drawn and ">buffer<" not in drawn
     assert ">a*<" in drawn and ">b<" in drawn
 
@@ -301,20 +295,13 @@ def test_waits_are_stacked_by_resource_and_marked_where_they_do_not_add_up(tmp_p
 
 
 def pairs(root: Path) -> list[StoredRun]:
-    return [
-        tpcc(root, place, block, rate=1000 * (1 + gain) + block)
-        for block in range(6)
-        for gain, place in enumerate(PLACES)
-    ]
+    return [tpcc(root, place, block, rate=1000 * (1 + gain) + block)
+            for block in range(6) for gain, place in enumerate(PLACES)]  # fmt: skip
 
 
-def first_screen(view: Report) -> list[Block]:
+def first_screen(view: Report) -> Iterator[Block]:
     """Until the first part that is closed."""
-    blocks = list(view.blocks())
-    folded = (
-        at for at, one in enumerate(blocks) if isinstance(one, Section) and one.kind == "fold"
-    )
-    return blocks[: next(folded)]
+    return takewhile(lambda o: not (isinstance(o, Section) and o.kind == "fold"), view.blocks())
 
 
 def test_the_first_screen_has_the_time_by_resource_and_the_longest_calls(tmp_path: Path) -> None:

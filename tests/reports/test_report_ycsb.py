@@ -59,7 +59,8 @@ def ycsb(
 
 
 @pytest.fixture(scope="module")
-def sweep_report(drawn: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def sweep_runs(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
+    """Of which a report can be written."""
     folder = tmp_path_factory.mktemp("runs")
     runs = [
         ycsb(folder, core, threads, placement, gain)
@@ -67,13 +68,13 @@ def sweep_report(drawn: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
         for threads in (8, 48)
         for placement, gain in zip(PLACES, (1.0, 2.0), strict=True)
     ]
-    return runs, Report(runs).write(folder / "report")
+    assert Report(runs).write(folder / "report").figures
+    return runs
 
 
-def test_rates_and_times_over_threads_have_a_place_for_each_core_workload(sweep_report):
+def test_rates_and_times_over_threads_have_a_place_for_each_core_workload(sweep_runs):
     """VLDB 2023, Fig. 11 and 12: rate, time of a read, time of an update; one line a placement."""
-    runs, _ = sweep_report
-    found = side_by_side(sweeps(panels(runs, "placement", None)))
+    found = side_by_side(sweeps(panels(sweep_runs, "placement", None)))
     shown = {one[0].measure: [sweep.place_name for sweep in one] for one in found}
     both, alone = ["core workload a", "core workload c"], ["core workload a"]
     assert shown == {"operations per second": both} | {
@@ -116,16 +117,15 @@ def test_drivers_of_the_same_load_are_compared_without_a_verdict_on_tiers(tmp_pa
     assert sorted("pmem-both" in one.where for one in view.agreements) == [False, True]
     assert [one.ratio for one in view.agreements] == pytest.approx([0.5, 0.5])
     for one in view.agreements:
-        assert (one.group.a.name, one.group.b.name) == ("loadgen", "ycsb")
-        assert one.row.quantity.name == "operations_per_second"
+        names = (one.group.a.name, one.group.b.name, one.row.quantity.name)
+        assert names == ("loadgen", "ycsb", "operations_per_second")
         assert [spread.rows for spread in one.spreads] == [8]
     over = Report(made, over="driver")
     assert len(over.agreements) == 2 and over.answers == []
 
 
-def test_a_papers_points_find_the_place_that_they_name(sweep_report: Any) -> None:
-    runs, _ = sweep_report
-    (found,) = [one for one in side_by_side(sweeps(panels(runs, "placement", None)))
+def test_a_papers_points_find_the_place_that_they_name(sweep_runs: list[StoredRun]) -> None:
+    (found,) = [one for one in side_by_side(sweeps(panels(sweep_runs, "placement", None)))
                 if one[0].metric == "operations_per_second"]  # fmt: skip
     series = [
         PublishedSeries("fig11", "rocksdb", arm, "1/s", (PublishedPoint("48", 2e5, 1e4),),

@@ -87,16 +87,17 @@ def ran(
     root: Path,
     goal: Goal,
     gains: dict[str, float],
-    noise: dict[str, float],
+    noise: float | dict[str, float] = 0.01,
     clock: Callable[[], int] = lambda: 0,
+    fails: str = "",
+    **changes: Any,
 ) -> tuple[Sequential, list[StoredRun], str]:
-    sequence = sequence_of(plan(list(gains)), goal, "Default")
-    host = Host(root, sequence, gains, noise)
-    budget = Budget(goal.budget_ns, clock)
-    made, ended = run_sequence(
-        sequence, steps_of(sequence), host.run, lambda _: None, budget, lambda _: None
-    )
-    return sequence, made, ended
+    sequence = sequence_of(plan(list(gains), **changes), goal, "Default")
+    of = noise if isinstance(noise, dict) else dict.fromkeys(gains, noise)
+    host, budget = Host(root, sequence, gains, of, fails), Budget(goal.budget_ns, clock)
+    nothing: Any = lambda _: None  # noqa: E731
+    steps = steps_of(sequence)
+    return sequence, *run_sequence(sequence, steps, host.run, nothing, budget, nothing)
 
 
 def sides(made: Sequence[StoredRun]) -> tuple[list[StoredRun], list[StoredRun]]:
@@ -121,7 +122,7 @@ def repeats(made: Sequence[StoredRun], engine: str) -> int:
 
 
 def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
-    sequence, made, ended = ran(tmp_path, Goal(resolve=0.05), {"duckdb": 1.3}, {"duckdb": 0.01})
+    sequence, made, ended = ran(tmp_path, Goal(resolve=0.05), {"duckdb": 1.3})
     assert (ended, repeats(made, "duckdb")) == ("all resolved", sequence.counts[0])
     (found,) = results(sequence, made)
     assert (found.verdict, found.resolved) == ("faster", True)
@@ -133,19 +134,15 @@ def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
 
 
 def test_equal_arms_end_when_the_difference_is_excluded(tmp_path: Path) -> None:
-    sequence, made, ended = ran(tmp_path, Goal(resolve=0.1), {"duckdb": 1.0}, {"duckdb": 0.02})
+    sequence, made, ended = ran(tmp_path, Goal(resolve=0.1), {"duckdb": 1.0}, 0.02)
     (found,) = results(sequence, made)
     assert ended == "all resolved" and found.verdict == "no difference"
     assert 1 / 1.1 <= present(found.low) <= present(found.high) <= 1.1
 
 
 def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
-    sequence, made, ended = ran(
-        tmp_path,
-        Goal(resolve=0.02),
-        {"duckdb": 1.3, "postgres": 1.0},
-        {"duckdb": 0.01, "postgres": 0.3},
-    )
+    gains, noise = {"duckdb": 1.3, "postgres": 1.0}, {"duckdb": 0.01, "postgres": 0.3}
+    sequence, made, ended = ran(tmp_path, Goal(resolve=0.02), gains, noise)
     assert repeats(made, "duckdb") == sequence.counts[0]
     assert repeats(made, "postgres") == sequence.counts[-1]
     assert ended == "largest number of repeats"
@@ -155,26 +152,11 @@ def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
 def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
     ticks = count(step=10)
     goal = Goal(budget_ns=45, resolve=0.5)
-    sequence, made, ended = ran(
-        tmp_path, goal, {"duckdb": 1.3}, {"duckdb": 0.01}, lambda: next(ticks)
-    )
+    sequence, made, ended = ran(tmp_path, goal, {"duckdb": 1.3}, clock=lambda: next(ticks))
     assert ended == "the budget is spent"
     assert repeats(made, "duckdb") == 4
     (found,) = results(sequence, made)
     assert not found.resolved, "four pairs exclude nothing at this level"
-
-
-def test_a_budget_for_several_comparisons_goes_where_intervals_are_widest(tmp_path):
-    ticks = count()
-    sequence, made, _ = ran(
-        tmp_path,
-        Goal(budget_ns=15, most=20),
-        {"duckdb": 1.3, "postgres": 1.0},
-        {"duckdb": 0.01, "postgres": 0.3},
-        lambda: next(ticks),
-    )
-    assert repeats(made, "duckdb") == sequence.counts[0]
-    assert repeats(made, "postgres") == 14
 
 
 def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
@@ -183,16 +165,9 @@ def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
     assert sequence.plan.experiment.looks == 1
 
 
-def ran_placements(
-    root: Path, placements: Sequence[str], fails: str = ""
-) -> tuple[Sequential, list[StoredRun], str]:
+def ran_placements(root: Path, placements: Sequence[str], fails: str = "") -> Any:
     axes = {"engine": ["duckdb"], "placement": placements}
-    sequence = sequence_of(plan(axes=axes), Goal(resolve=0.05), "Default")
-    host = Host(root, sequence, {"duckdb": 1.3}, {"duckdb": 0.01}, fails)
-    made, ended = run_sequence(
-        sequence, steps_of(sequence), host.run, lambda _: None, Budget(None), lambda _: None
-    )
-    return sequence, made, ended
+    return ran(root, Goal(resolve=0.05), {"duckdb": 1.3}, fails=fails, axes=axes)
 
 
 def test_the_baseline_is_the_reports_whatever_the_profile_has_first(tmp_path: Path) -> None:
@@ -263,10 +238,7 @@ def test_blocks_that_were_executed_again_are_a_look_more(tmp_path: Path) -> None
     once, twice = compared(6), compared(3, 6)
     codes = [[one.code for one in group.warnings] for group in (once, twice)]
     assert ["repeats-continued" in found for found in codes] == [False, True]
-    assert (once.deciding.estimate.interim_analyses, twice.deciding.estimate.interim_analyses) == (
-        1,
-        2,
-    )
+    assert [one.deciding.estimate.interim_analyses for one in (once, twice)] == [1, 2]
 
 
 def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:

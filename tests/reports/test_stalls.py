@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import Case, metric, report, with_artifacts, write
+from report_runs import Case, driven, metric, report, with_artifacts, write
 
 from harness.monitors import MonitorContext
 from harness.monitors.perf import PerfMonitor
@@ -56,7 +55,6 @@ def tpcc(
     lines: list[str] | None = None, looks: int | None = None,
 ) -> StoredRun:  # fmt: skip
     """Ten seconds from the third on, with ``done`` transactions."""
-    params = {"warehouses": 1, "users": 1, "rate": None, "think_time": False}
     metrics = [
         metric("new_orders_per_minute", done * 6.0, "higher"),
         metric("transaction_count", done, transaction="new_order"),
@@ -66,9 +64,9 @@ def tpcc(
         {"monotonic_ns": BEGAN_NS + (2 + at) * S, "counts": {"new_order": done // 10}}
         for at in range(10)
     ]
-    spec = {"workload": "tpcc", "driver": "loadgen", "params": params}
-    case = Case(placement=placement, block=block, spec_changes=spec, metrics=metrics)
-    run = write(root, replace(case, run_changes={"experiment.looks": looks} if looks else {}))
+    spec = driven("tpcc", warehouses=1, users=1, rate=None, think_time=False)
+    run = write(root, Case(placement=placement, block=block, spec_changes=spec, metrics=metrics,
+                           run_changes={"experiment.looks": looks} if looks else {}))  # fmt: skip
     perf = series_of(lines if lines is not None else printed(counts, 13))
     return with_artifacts(run, {"series": {"transactions": points}, "monitor-perf": perf})
 

@@ -11,7 +11,8 @@ import pytest
 
 from harness.errors import UsageError
 from harness.rewrite import rewrite, tools
-from harness.rewrite.rules import Rule
+from harness.rewrite.assembled import apply
+from harness.rewrite.rules import RULES, Rule, read_rule
 from harness.rewrite.tools import run
 
 #: As its own check the program prints the sum of what it stored. Three flushes need a rule: one
@@ -129,9 +130,8 @@ def test_the_loader_is_to_do_the_same(tmp_path: Path, options: tuple[str, ...]) 
     """Also with a library that has no name of its own."""
     folder = tmp_path / "library"
     folder.mkdir()
-    compiled(folder, "-shared", "-fPIC", source="int seven(void) { return 7; }").rename(
-        folder / "libseven.so"
-    )
+    made = compiled(folder, "-shared", "-fPIC", source="int seven(void) { return 7; }")
+    made.rename(folder / "libseven.so")
     library = (f"-L{folder}", "-l:libseven.so", f"-Wl,-rpath,{folder}", *options)
     source = """
     int seven(void);
@@ -171,22 +171,7 @@ def test_what_is_not_rewritten_leaves_nothing(tmp_path, monkeypatch, options, so
 
 #: A stand-in for E9Patch's e9tool: it checks its command line and the files that it names, and
 #: copies the program with other bytes in place of the flushes. It reports as e9tool 1.0.1 does.
-STAND_IN = """#!/bin/sh
-home=$(dirname "$0")
-[ "$1 $2 $3 $4 $5" = "--backend $home/e9patch --static-loader --executable -o" ] || exit 3
-new=$6
-shift 6
-while [ "$1" = -M ]; do
-    name=${2#sites?1? == ?}
-    name=${name%?}
-    [ "$4" = "replace $name<naked>(&mem[0])@patch" ] || exit 4
-    nm -D patch | grep -q " T $name$" || exit 5
-    shift 4
-done
-sed 's/\\x0f\\xae/\\xe9\\x0/g' "$1" > "$new"
-count=$(grep -c '^0x[0-9a-f]*,"[a-z_]*"$' sites.csv)
-echo "num_patched           = $((count - LESS)) / $count (100.00%)"
-"""
+STAND_IN = (Path(__file__).parent / "e9tool_stand_in.sh").read_text("utf-8")
 
 
 @pytest.mark.parametrize("less", [0, 1])
@@ -279,3 +264,24 @@ def test_e9patch_itself(tmp_path: Path) -> None:
          f"-Wl,-rpath,{tmp_path}", "-o", user], check=True,
     )  # fmt: skip
     assert executed(user)[0] == 7
+
+
+# What is replaced by what, in text ---------------------------------------------
+
+
+def test_a_fence_after_a_label_follows_at_once() -> None:
+    lines = ["\tclflush (%rdi)", ".L_1:", ".cfi_endproc", "\tsfence ", "\tclflush 8(%rdi)", "\tret"]
+    new, used, added = apply(lines, RULES)
+    assert new == [
+        "\tclwb (%rdi)", ".L_1:", ".cfi_endproc", "\tsfence ", "\tclwb 8(%rdi)", "\tsfence", "\tret"
+    ]  # fmt: skip
+    assert (used, added) == ([RULES[0]] * 2, [False, True])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("clflush", "clwb"), ("clflush", "clflush+sfence"), ("sfence", "clwb"), ("clwb", "movnti")],
+)
+def test_a_rule_that_would_lose_data_is_refused(old: str, new: str) -> None:
+    with pytest.raises(UsageError):
+        read_rule(old, new)

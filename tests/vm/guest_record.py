@@ -46,21 +46,16 @@ def main() -> None:
             files[str(node / name)] = LIVE.read(node / name) or ""
     directories = [Path(argument) for argument in sys.argv[1:]]
     spaces = {str(each): LIVE.space(each) for each in directories}
-    print(
-        json.dumps(
-            {
-                "files": files,
-                "links": links,
-                "dax": {str(each): LIVE.dax(each).dax for each in directories},
-                "space": {
-                    name: [space.size_bytes, space.free_bytes, space.block_size_bytes]
-                    for name, space in spaces.items()
-                },
-            },
-            indent=0,
-            sort_keys=True,
-        )
-    )
+    recorded = {
+        "files": files,
+        "links": links,
+        "dax": {str(each): LIVE.dax(each).dax for each in directories},
+        "space": {
+            name: [space.size_bytes, space.free_bytes, space.block_size_bytes]
+            for name, space in spaces.items()
+        },
+    }
+    print(json.dumps(recorded, indent=0, sort_keys=True))
 
 
 main()

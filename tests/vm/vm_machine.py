@@ -131,13 +131,9 @@ class Vm:
     def execute(self, command: str, *, given: str = "") -> subprocess.CompletedProcess[str]:
         """A shell command as root, however it ends; ``given`` is its standard input."""
         return subprocess.run(
-            [*self._ssh(), command],
-            capture_output=True,
-            text=True,
-            check=False,
+            [*self._ssh(), command], input=given, capture_output=True, text=True, check=False,
             timeout=_COMMAND_TIMEOUT_S,
-            input=given,
-        )
+        )  # fmt: skip
 
     def run(self, command: str, *, check: bool = True, given: str = "") -> str:
         """Standard output of a shell command as root; an AssertionError shows what failed."""
@@ -153,12 +149,7 @@ class Vm:
         return ["ssh", "-F", "none", *self.ssh_options(), "-p", port, "root@127.0.0.1"]
 
     def copy(
-        self,
-        files: Sequence[Path],
-        target: str,
-        base: Path = REPOSITORY,
-        *,
-        compiled: bool = False,
+        self, files: Sequence[Path], target: str, base: Path = REPOSITORY, compiled: bool = False
     ) -> None:
         """Copy files and folders into the machine below ``target``, paths relative to ``base``;
         what Python has ``compiled`` only on request.
@@ -255,7 +246,7 @@ def _sweep() -> None:
     """Remove the disks of machines whose tests were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
         owner = folder.name.removeprefix(_SCRATCH).partition("-")[0]
-        if owner.isdigit() and not alive(int(owner)):
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -327,12 +318,3 @@ def _tail(path: Path, lines: int) -> str:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
     except OSError:
         return ""
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended and waits for its parent does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state != "Z"

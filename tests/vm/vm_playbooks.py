@@ -61,15 +61,9 @@ def play(
         "ANSIBLE_NOCOLOR": "1",
     }
     done = subprocess.run(
-        [*argv, "--check"] if check else argv,
-        cwd=PLAYBOOKS,
-        env={**os.environ, **here},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_TIMEOUT_S,
-    )
+        [*argv, "--check"] if check else argv, cwd=PLAYBOOKS, env={**os.environ, **here},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S,
+    )  # fmt: skip
     written = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
     return Played(done.returncode, written, done.stdout + done.stderr)
 

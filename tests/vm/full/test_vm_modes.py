@@ -45,44 +45,22 @@ class Mode:
     kinds: dict[str, str]
 
 
+def both(name: str, kind: str) -> dict[str, str]:
+    """Tiers of two regions."""
+    return {name: kind, f"{name}1": kind}
+
+
 MODES = {
-    "xfs": Mode(
-        "setup-appdirect",
-        {"pmem_filesystem": "xfs"},
-        "fsdax",
-        {"pmem": "fsdax", "pmem1": "fsdax"},
-    ),
-    "no-dax": Mode(
-        "setup-appdirect",
-        {"pmem_dax": False},
-        "fsdax",
-        {"pmem_nodax": "fs-nodax", "pmem_nodax1": "fs-nodax"},
-    ),
+    "xfs": Mode("setup-appdirect", {"pmem_filesystem": "xfs"}, "fsdax", both("pmem", "fsdax")),
+    "no-dax": Mode("setup-appdirect", {"pmem_dax": False}, "fsdax", both("pmem_nodax", "fs-nodax")),
     "part-of-a-region": Mode(
-        "setup-appdirect",
-        {"pmem_regions": ["region1"], "pmem_namespace_size": 512 << 20},
-        "fsdax",
-        {"pmem": "fsdax"},
+        "setup-appdirect", {"pmem_regions": ["region1"], "pmem_namespace_size": 512 << 20},
+        "fsdax", {"pmem": "fsdax"},
     ),
-    "sector": Mode(
-        "setup-sector",
-        {},
-        "sector",
-        {"pmem_log": "sector", "pmem_log1": "sector"},
-    ),
-    "devdax": Mode(
-        "setup-devdax",
-        {},
-        "devdax",
-        {"pmem_raw": "devdax", "pmem_raw1": "devdax"},
-    ),
-    "system-ram": Mode(
-        "setup-system-ram",
-        {},
-        "devdax",
-        {"pmem_ram": "numa", "pmem_ram1": "numa"},
-    ),
-}
+    "sector": Mode("setup-sector", {}, "sector", both("pmem_log", "sector")),
+    "devdax": Mode("setup-devdax", {}, "devdax", both("pmem_raw", "devdax")),
+    "system-ram": Mode("setup-system-ram", {}, "devdax", both("pmem_ram", "numa")),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -231,10 +209,7 @@ def test_memory_of_the_engine_is_on_the_node_made_of_persistent_memory(cycle):
 
 @pytest.mark.parametrize(
     ("playbook", "variables"),
-    [
-        ("setup-appdirect", {"pmem_goal": "AppDirectNotInterleaved"}),
-        ("setup-memory-mode", {}),
-    ],
+    [("setup-appdirect", {"pmem_goal": "AppDirectNotInterleaved"}), ("setup-memory-mode", {})],
 )
 def test_a_goal_without_modules_is_refused_in_ipmctls_words(lab, blank, playbook, variables):
     before = state(lab)
