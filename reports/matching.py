@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.store.runs import StoredRun
 from harness.units import format_ns
-from reports.labels import distinguishing, in_words
+from reports.labels import distinguishing, in_words, leading
 from reports.parameter_table import essential_facts
 from reports.run_configuration import (
     DIMENSIONS,
@@ -155,6 +155,7 @@ def _contexts(
     runs: Sequence[StoredRun], over: Sequence[Dimension], swept: Sequence[str]
 ) -> list[dict[str, str]]:
     """Return the context of each match; ``runs``: one of each."""
+    swept = leading(swept, [spec_facts(run) for run in runs])
     contexts = [_context(run, over, swept) for run in runs]
     alike = grouped((tuple(one.items()), run) for one, run in zip(contexts, runs, strict=True))
     for context, run in zip(contexts, runs, strict=True):

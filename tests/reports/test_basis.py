@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from harness.cli.app import app
 from harness.errors import RunFailed, UsageError
 from harness.store.calibrations import CalibrationStore
-from harness.store.runs import StoredRun
+from harness.store.runs import Store, StoredRun
 from reports.compare import compare
 from reports.compare_output import to_json
 from reports.history import histories
@@ -120,6 +120,19 @@ def test_each_value_of_a_sweep_is_a_test_of_its_own(tmp_path: Path) -> None:
         False: True,
         True: False,
     }
+
+
+def test_what_follows_from_a_swept_parameter_names_no_comparison(tmp_path: Path) -> None:
+    for block, arm, users in [(b, arm, n) for b in range(2) for arm in "ab" for n in (1, 2)]:
+        params = {"users": users, "connections": users}
+        changes = {"params": params, "workload": "tpcc"}
+        write(tmp_path, Case(block=block, label=arm, metrics=[metric("x_ns", 1.0 + block)],
+                             spec_changes=changes))  # fmt: skip
+    runs = Store(tmp_path).runs()
+    sides = ([run for run in runs if run.spec.label == arm] for arm in "ab")
+    for group in compare(*sides, over=["arm"]).groups:
+        assert "params.users" in group.context
+        assert "params.connections" not in group.context
 
 
 @pytest.mark.parametrize("complete", [0, 6])
