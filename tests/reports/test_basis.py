@@ -129,8 +129,8 @@ def test_what_follows_from_a_swept_parameter_names_no_comparison(tmp_path: Path)
         write(tmp_path, Case(block=block, label=arm, metrics=[metric("x_ns", 1.0 + block)],
                              spec_changes=changes))  # fmt: skip
     runs = Store(tmp_path).runs()
-    sides = ([run for run in runs if run.spec.label == arm] for arm in "ab")
-    for group in compare(*sides, over=["arm"]).groups:
+    a, b = ([run for run in runs if run.spec.label == arm] for arm in "ab")
+    for group in compare(a, b, over=["arm"]).groups:
         assert "params.users" in group.context
         assert "params.connections" not in group.context
 
