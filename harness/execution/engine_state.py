@@ -86,9 +86,20 @@ class EngineState:
         }
 
     def warnings(self, cap: MemoryCap | None) -> list[RunWarning]:
-        """Warn of huge pages of some starts only, and outside of the memory limit ``cap``."""
+        """Warn of other users that reach the server, and of huge pages of some starts only or
+        outside of the memory limit ``cap``.
+        """
         most = max(self._huge_bytes, default=0)
         found = []
+        if reached := self.engine.exposed():
+            found.append(
+                RunWarning(
+                    "server-exposed",
+                    "other users of this host reach the server",
+                    reached,
+                    "run as root, or where no other user can log in",
+                )
+            )
         if len(self._huge_bytes) > 1:
             found.append(
                 RunWarning(

@@ -229,15 +229,6 @@ class _EngineAtWork:
         resolved, record, session, engine = self.resolved, self.record, self.session, self.engine
         if session.placement_checks is None:
             session.measured()
-        if reached := engine.exposed():
-            record.warnings.append(
-                RunWarning(
-                    "server-exposed",
-                    "other users of this host reach the server",
-                    reached,
-                    "run as root, or where no other user can log in",
-                )
-            )
         record.run_state = self.state.facts()
         record.warnings += self.state.warnings(record.cap)
         if len(record.folder.checkpoint.attempts) == 1:  # the cap is the last attempt's alone

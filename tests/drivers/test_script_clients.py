@@ -18,7 +18,7 @@ from harness.later import np
 from harness.progress import SilentProgress
 from harness.store.spec import Json
 from harness.workload import Loading, Session
-from harness.workloads.sql.clients import PgbenchDriver, SysbenchDriver
+from harness.workloads.sql.clients import PgbenchDriver, SysbenchDriver, measure
 from harness.workloads.sql.params import SqlParams
 
 ADD = "\\set id random(1, 100)\nUPDATE account SET balance = balance + 1 WHERE id = :id;\n"
@@ -94,13 +94,14 @@ def test_pgbench_runs_scripts_by_weight(accounts, clients, scripted):
 
 def test_pgbench_counts_what_it_tries_again_and_gives_up(accounts, clients, scripted):
     params = scripted({"conflict.sql": (CONFLICT, 1)}, users=4, max_tries=2)
-    found = drive(PgbenchDriver(params), accounts, clients)
-    one = found.operations["conflict"]
-    assert one.retried_count > 0
-    assert one.failed_count > 0
-    assert found.notes["failed_by_code"]["40001"] + found.notes["failed_by_code"]["40P01"] == (
-        one.failed_count
-    )
+    session = Session(accounts, SilentProgress(), client_starter=clients, driver="pgbench", seed=7)
+    found = measure(params, session, list)
+    counts = {metric.name: metric.value for metric in found.metrics}
+    assert counts["operation_retried_count"] > 0
+    assert counts["operation_failed_count"] > 0
+    by_code = found.artifacts["client"]["failed_by_code"]
+    assert by_code["40001"] + by_code["40P01"] == counts["operation_failed_count"]
+    assert "failed-transactions" in {warning.code for warning in found.uncontrolled}
 
 
 def test_pgbench_at_a_rate_counts_from_the_intended_start(accounts, clients, scripted):

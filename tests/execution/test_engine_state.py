@@ -42,7 +42,7 @@ def test_memory_is_where_the_placement_says(mode, nodes, pages, status):
 
 
 def engine(*processes: ProcessId) -> Any:
-    return SimpleNamespace(processes=lambda: processes)
+    return SimpleNamespace(processes=lambda: processes, exposed=lambda: "")
 
 
 def test_a_cap_that_holds_no_process_of_the_engine_is_none() -> None:
@@ -114,3 +114,9 @@ def test_what_no_setting_decides_is_a_condition_of_the_run(monkeypatch: pytest.M
     state.observe()
     assert state.facts()["huge_pages"] == "2 MiB or none"
     assert [warning.code for warning in state.warnings(None)] == ["huge-pages-vary"]
+
+
+def test_a_server_that_other_users_reach_is_reported() -> None:
+    reached: Any = SimpleNamespace(exposed=lambda: "its internal port takes anyone")
+    (warning,) = EngineState(reached).warnings(None)
+    assert warning.code == "server-exposed"

@@ -191,7 +191,13 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
         TierClaim("ssd", "block", path="/x"),
         TierFacts("block", mount_point="/x", mount_options=("rw", "nobarrier")),
     )
-    found = {finding.code: finding for finding in uncontrolled([unsafe], Kernel(tmp_path))}
+    write(tmp_path, "/proc/self/cgroup", "0::/batch\n")
+    group = tmp_path / "sys/fs/cgroup"
+    write(tmp_path, "/proc/self/mountinfo", f"1 1 0:1 / {group} rw - cgroup2 cgroup2 rw\n")
+    write(tmp_path, "/sys/fs/cgroup/batch/cpu.max", "150000 100000\n")
+    swappable = Tier(TierClaim("pmem", "tmpfs", path="/y"), TierFacts("tmpfs", mount_point="/y"))
+    tiers = [unsafe, swappable]
+    found = {finding.code: finding for finding in uncontrolled(tiers, Kernel(tmp_path))}
     assert set(found) == {
         "frequency-governor",
         "turbo-enabled",
@@ -206,10 +212,13 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
         "numa-balancing",
         "memory-demotion",
         "write-barriers-off",
+        "cpu-quota",
+        "tmpfs-swappable",
     }
+    assert found["cpu-quota"].context.startswith("1.5 processors")
     assert found["stolen-cpu-time"].context.startswith("10.0%")
     assert all(finding.hint for finding in found.values())
-    pinned = {finding.code for finding in uncontrolled([unsafe], Kernel(tmp_path), pinned=True)}
+    pinned = {finding.code for finding in uncontrolled(tiers, Kernel(tmp_path), pinned=True)}
     assert found.keys() - pinned == {"threads-not-pinned"}  # threads with a processor each
 
 

@@ -42,6 +42,13 @@ def test_a_block_resumed_days_later_is_no_pair(tmp_path: Path) -> None:
     assert compare(old[:1], new[:1]).groups[0].pairing == "paired"
 
 
+def test_a_run_whose_counterpart_is_missing_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    alone = at(tmp_path, 10 * MINUTE, block=1)
+    runs = [at(tmp_path, 0), at(tmp_path, MINUTE, "pmem-both"), alone]
+    found = {warning.code: warning.context for warning in Report(runs).warnings}
+    assert alone.run_id in found["runs-without-a-pair"]
+
+
 @pytest.mark.parametrize("plans", ["aa", "ab"])
 def test_two_batches_one_after_the_other_are_no_pairs(tmp_path: Path, plans: str) -> None:
     """Two ``harness run`` of six repeats each: their names and block numbers agree."""

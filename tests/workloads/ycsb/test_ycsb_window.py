@@ -89,6 +89,12 @@ def test_a_window_that_is_shorter_than_asked_for_is_told():
     assert "window-too-short" in warning_codes(measured(window_ns=8_300_000_000))
 
 
+def test_operations_that_were_measured_at_different_times_are_told():
+    for apart_ns, told_so in ((0, False), (200_000_000, False), (250_000_000, True)):
+        codes = warning_codes(measured(ends_apart_ns=apart_ns))
+        assert ("operation-windows-differ" in codes) == told_so
+
+
 def histogram(count: int) -> str:
     layout = Layout(1, 3_600_000_000_000, 3)
     counts = np.zeros(layout.counters, dtype=np.int64)
