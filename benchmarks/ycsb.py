@@ -99,7 +99,8 @@ class Bench:
             seed=1,
         )
         result = processes.drive([spec], self.clients)
-        (read,) = (one for one in result.operations if one.type == "read")
+        read = result.operations["read"]
+        assert read.count and read.latency_hdr
         return Seen(
             read.count / result.measured_ns * 1e9,
             result.client_cpu_ns / read.count,

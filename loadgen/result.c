@@ -12,14 +12,14 @@
 #define OPEN_LOOP                                                                              \
     "open loop: starts evenly spaced, latency from the intended start"
 
-static json_t *operation_result(const char *name, const struct lg_tally *tally)
+static json_t *operation_result(const struct lg_tally *tally)
 {
     char *hdr = tb_hdr_encode(&tally->latency);
     json_t *operation = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "type", name, "count",
-        tb_integer(tally->count), "not_found", tb_integer(tally->not_found), "skipped",
-        tb_integer(tally->skipped), "rolled_back", tb_integer(tally->rolled_back), "failed",
-        tb_integer(tally->failed), "retried", tb_integer(tally->retried), "unfinished",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "count", tb_integer(tally->count),
+        "not_found_count", tb_integer(tally->not_found), "skipped_count",
+        tb_integer(tally->skipped), "rolled_back_count", tb_integer(tally->rolled_back),
+        "retried_count", tb_integer(tally->retried), "unfinished_count",
         tb_integer(tally->unfinished), "latency_hdr", hdr);
     free(hdr);
     return operation;
@@ -117,10 +117,10 @@ static void add_counts(json_t *result, const struct lg_run *run, const struct lg
         for (size_t i = 0; i < workers[w].codes.count; i++)
             lg_codes_count(&codes, workers[w].codes.of[i].code, workers[w].codes.of[i].times);
     }
-    json_t *operations = json_array();
+    json_t *operations = json_object();
     for (size_t op = 0; op < operation_count; op++)
-        json_array_append_new(operations, operation_result(run->workload->operations[op].name,
-                                                           &total[op]));
+        json_object_set_new(operations, run->workload->operations[op].name,
+                            operation_result(&total[op]));
     json_object_set_new(result, "operations", operations);
     json_object_set_new(result, "series", series_of(run, total, measured_ns));
     json_object_set_new(result, "latencies", latencies_of(run, workers, measured_ns));

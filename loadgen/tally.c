@@ -104,7 +104,6 @@ void lg_tally_add(struct lg_tally *tally, const struct lg_tally *other)
     tally->not_found += other->not_found;
     tally->rolled_back += other->rolled_back;
     tally->retried += other->retried;
-    tally->failed += other->failed;
     tally->unfinished += other->unfinished;
     reach(tally, other->intervals);
     for (size_t i = 0; i < other->intervals; i++)

@@ -17,7 +17,6 @@ struct lg_tally {
     uint64_t not_found;         /* of these, that found no record */
     uint64_t rolled_back;       /* in the measured window, as the workload wanted it */
     uint64_t retried;           /* attempts that were undone in the measured window */
-    uint64_t failed;
     uint64_t unfinished;        /* started in the window, not done at the drain's end */
     uint64_t *series;           /* `count` over time */
     size_t intervals;

@@ -46,7 +46,6 @@ static const char *operation_name(const struct lg_worker *worker, const struct l
 void lg_fail_operation(struct lg_worker *worker, const struct lg_user *user, const char *code,
                        const char *message)
 {
-    worker->tallies[user->terminal.operation].failed++;
     if (*code)
         lg_codes_count(&worker->codes, code, 1);
     lg_run_fail(worker->run, "%s of terminal %u on connection %u: %s%s%s",

@@ -234,7 +234,7 @@ def _result(
             count=int((own & done).sum()),
             failed_count=int((own & ~done).sum()),
             retried_count=int(times.retries[own].sum()),
-            duration_hdr=histogram(times.duration_ns[own & done]).encode(),
+            latency_hdr=histogram(times.duration_ns[own & done]).encode(),
         )
     codes = {code: int((times.duration_ns == word).sum()) for word, code in _FAILED.items()}
     series, latencies = over_time([one.name for one in scripts], times, ended.ended_ns, window_ns)

@@ -30,7 +30,7 @@ class Operation:
     them. ``not_found_count``: of ``count``, those that found no record of their key.
     ``retried_count``: attempts undone by the server and made again. ``failed_count``: given up
     after such attempts, and not in ``count``. ``unfinished_count``:
-    begun in the window, never answered. ``duration_hdr``: HdrHistogram V2 compressed,
+    begun in the window, never answered. ``latency_hdr``: HdrHistogram V2 compressed,
     base64, of nanoseconds; ``percentiles_ns``: by percentile (``"95"``), from a driver that
     reports no histogram; ``called_count``: calls from the client's start on, from one that
     counts no others.
@@ -43,7 +43,7 @@ class Operation:
     retried_count: int | None = None
     failed_count: int | None = None
     unfinished_count: int | None = None
-    duration_hdr: str | None = None
+    latency_hdr: str | None = None
     percentiles_ns: Mapping[str, float] = field(default_factory=dict)
     called_count: int | None = None
 
@@ -58,7 +58,7 @@ class Operation:
 
         The others are in it with their age when the client stopped waiting for them.
         """
-        total = 0 if self.duration_hdr is None else hdr.decode(self.duration_hdr).total
+        total = 0 if self.latency_hdr is None else hdr.decode(self.latency_hdr).total
         return max(0.0, 1 - (self.unfinished_count or 0) / total) if total else 0.0
 
 

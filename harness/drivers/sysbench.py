@@ -187,7 +187,7 @@ def _result(
             script.name: Operation(
                 count=summary.events,
                 retried_count=summary.ignored,
-                duration_hdr=times.encode() if summary.buckets else None,
+                latency_hdr=times.encode() if summary.buckets else None,
             )
         },
         client_cpu_ns=None if share is None else round(share * window_ns),

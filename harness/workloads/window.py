@@ -126,8 +126,8 @@ def _of_operation(nouns: Nouns, name: str, one: Operation) -> Iterator[Metric]:
     for count in nouns.counts:
         if (value := getattr(one, count)) is not None:
             yield Metric(f"{noun}_{count}", "1", "none", labels, value=value)
-    if one.duration_hdr is not None and one.answered_share:
-        yield Metric(f"{noun}_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
+    if one.latency_hdr is not None and one.answered_share:
+        yield Metric(f"{noun}_duration_ns", "ns", "lower", labels, hdr=one.latency_hdr)
     for percentile, value_ns in one.percentiles_ns.items():
         both = {**labels, "percentile": percentile}
         yield Metric(f"{noun}_percentile_ns", "ns", "lower", both, value=value_ns)
@@ -166,7 +166,7 @@ def explain_window(
     if totals is None:
         return None, rest
     histograms = [
-        hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr
+        hdr.decode(one.latency_hdr) for one in driven.operations.values() if one.latency_hdr
     ]
     count = sum(one.total for one in histograms)
     latency_ns = sum(one.mean * one.total for one in histograms if one.total)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.result import LoadgenResult, OperationCounts
+from harness.drivers.loadgen.result import LoadgenResult
 from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.drivers.result import WindowCallbacks
 from harness.progress import SilentProgress
@@ -84,5 +84,5 @@ def loaded(lab: Any, name: str, settings: Mapping[str, str]) -> Native:
     return native
 
 
-def operation(result: LoadgenResult, name: str) -> OperationCounts:
-    return {one.type: one for one in result.operations}[name]
+def operation(result: LoadgenResult, name: str) -> Any:
+    return result.operations[name]

@@ -67,7 +67,7 @@ def test_a_serialization_failure_is_retried(native: Native) -> None:
         connection={**native.engine.native_connection(), "isolation": "serializable"},
     )
     payment = operation(result, "payment")
-    assert result.errors.get("40001", 0) == payment.retried > 0 < payment.count
+    assert result.errors.get("40001", 0) == payment.retried_count > 0 < payment.count
     native.holds()
 
 
@@ -179,5 +179,5 @@ def test_deliveries_that_find_a_district_empty_are_counted(native: Native) -> No
     fewest = native.rows(f"select min(count) from ({by_district}) as undelivered")[0][0]
     result = native.run(operations=fewest + 20, mix={"delivery": 100})
     delivery = operation(result, "delivery")
-    assert (delivery.count, delivery.skipped) == (fewest + 20, 20)
+    assert (delivery.count, delivery.skipped_count) == (fewest + 20, 20)
     native.holds()

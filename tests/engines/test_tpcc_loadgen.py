@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from narrowed import present
 from native_client import COUNTS, Native, loaded, operation, started
 from patience import PATIENCE_S
 
-from harness.drivers.loadgen.result import LoadgenResult
 from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -117,14 +117,10 @@ def test_sixteen_connections_on_one_warehouse(native: Native) -> None:
         for district, order in enumerate(map(int, t[3].split(",")), start=1)
         if order > 0
     )
-    counts = {one.type: one.count for one in result.operations}
+    counts = {name: one.count for name, one in result.operations.items()}
     assert all(counts.values()) and len(counts) == 5
-    assert sum(counts.values()) + _rolled_back(result) == 2000
+    assert result.window().done_count == 2000
     assert counts["new_order"] == orders.total()
-
-
-def _rolled_back(result: LoadgenResult) -> int:
-    return sum(one.rolled_back for one in result.operations)
 
 
 def _keys(native: Native, what: str) -> Counter[tuple[int, ...]]:
@@ -153,7 +149,7 @@ def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None
     before = native.rows(count)[0][0]
     result = native.run(operations=2000, mix={"new_order": 100})
     new_order = operation(result, "new_order")
-    assert 2 <= new_order.rolled_back <= 60  # 1 % of 2000
+    assert 2 <= new_order.rolled_back_count <= 60  # 1 % of 2000
     assert native.rows(count)[0][0] == before + new_order.count
     if native.engine.name == "postgres":  # an expected error is not logged
         assert "is not in use" not in native.engine.log.read_text()
@@ -182,7 +178,7 @@ def test_a_lock_timeout_repeats_the_transaction_and_is_counted_by_its_code(nativ
         result = native.run(mix={"payment": 100}, operations=100, watch=watch, connection=given)
         released.join()
     payment = operation(result, "payment")
-    assert result.errors.get(code, 0) == payment.retried >= 2
+    assert result.errors.get(code, 0) == payment.retried_count >= 2
     assert payment.count == 100
     assert native.rows("select count(*) from history")[0][0] == history + 100
     native.holds()
@@ -220,7 +216,7 @@ def test_an_answer_in_several_parts_is_read_to_its_end(native: Native) -> None:
 def test_retries_within_a_procedure_are_counted(native: Native) -> None:
     twice = "select 0 as delivered, '0,0,0,0,0,0,0,0,0,0' as order_ids, 2 as retries"
     result = native.run(operations=50, statements={"delivery": twice}, mix={"delivery": 100})
-    assert operation(result, "delivery").retried == 100
+    assert operation(result, "delivery").retried_count == 100
     assert result.errors == {"in-procedure": 100}
 
 
@@ -284,4 +280,4 @@ def test_the_server_has_counted_every_acknowledged_transaction_at_once(native: N
     counts = [native.engine.counters()[name]]
     watch = WindowCallbacks(on_measured=lambda: counts.append(native.engine.counters()[name]))
     result = native.run(operations=500, watch=watch)
-    assert counts[1] - counts[0] == sum(one.count for one in result.operations)
+    assert counts[1] - counts[0] == sum(present(one.count) for one in result.operations.values())

@@ -81,7 +81,10 @@ def assert_share(chosen: int, of: int, share: float) -> None:
 
 def test_the_mix_is_the_decks(asked: tuple[Calls, dict[str, Any]]) -> None:
     calls, result = asked
-    finished = {one["type"]: one["count"] + one["rolled_back"] for one in result["operations"]}
+    finished = {
+        name: operation["count"] + operation["rolled_back_count"]
+        for name, operation in result["operations"].items()
+    }
     assert finished == {name: len(made) for name, made in calls.items()}
     assert sum(finished.values()) == 100_000
     # Whole decks of 23 a terminal; only the last deck of each of the ten may be cut off.
@@ -137,8 +140,7 @@ def test_items_of_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
             used.append(last)
     assert_nurand(np.array(used), 8191, 1, 100_000, result["notes"]["c_run"]["ol_i_id"])
     assert_share(rolled_back, len(calls["new_order"]), 0.01)
-    [operation] = [o for o in result["operations"] if o["type"] == "new_order"]
-    assert operation["rolled_back"] == rolled_back
+    assert result["operations"]["new_order"]["rolled_back_count"] == rolled_back
 
 
 def test_one_line_in_a_hundred_is_supplied_from_elsewhere(asked):

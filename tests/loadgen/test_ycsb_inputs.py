@@ -57,7 +57,7 @@ def test_operations_have_their_proportions(store: Store) -> None:
 def test_a_number_of_operations_is_kept(store: Store, threads: int) -> None:
     result = store.run(READ_ONLY, operations=12_345, threads=threads)
     assert counts_of(result)["read"] == 12_345
-    (read,) = (one for one in result["operations"] if one["type"] == "read")
+    read = result["operations"]["read"]
     assert hdr.decode(read["latency_hdr"]).total == 12_345
     assert sum(one["counts"]["read"] for one in result["series"]) == 12_345
 
@@ -82,7 +82,7 @@ def test_an_open_loop_keeps_its_rate(store: Store) -> None:
     bounds = {"operations": None, "duration_ns": 1 * S, "ramp_up_ns": 200 * MS}
     result = store.run(READ_ONLY, mode={"kind": "open", "rate_per_s": 500}, **bounds)
     assert result["offered"]["count"] == 500
-    (read,) = (one for one in result["operations"] if one["type"] == "read")
+    read = result["operations"]["read"]
     assert hdr.decode(read["latency_hdr"]).total == 500
     # Behind the window's end come those that were late for it, and one a connection under way.
     assert read["count"] + result["offered"]["backlog_end"] + 2 >= 500
@@ -96,10 +96,10 @@ def test_stalls_are_seen_by_what_would_have_come(loadgen_build: Path) -> None:
     alone = {"backend": "stub", "operations": None, "threads": 1, "connections": 1}
     spec = spec_of({"embedded": True, "retry_every": 2}, READ_ONLY, **offered, **alone)
     _, result = execute(loadgen_build / "loadgen", spec)
-    (read,) = (one for one in result["operations"] if one["type"] == "read")
-    assert read["retried"] > 0
+    read = result["operations"]["read"]
+    assert read["retried_count"] > 0
     assert result["offered"]["count"] == 2_000_000
-    assert result["offered"]["backlog_end"] + read["unfinished"] > 1000
+    assert result["offered"]["backlog_end"] + read["unfinished_count"] > 1000
     assert hdr.decode(read["latency_hdr"]).percentile(99) > 10 * MS
 
 
@@ -231,7 +231,7 @@ def test_what_five_operations_leave_is_read_back(store, update, request_distribu
     counts, inserted = counts_of(result), result["inserted"]
     assert sum(counts.values()) == 4000
     assert all(counts.values())
-    assert sum(counts_of(result, "not_found").values()) == 0
+    assert sum(counts_of(result, "not_found_count").values()) == 0
     assert inserted == result["inserts_begun"] == counts["insert"]
     found = store.verified(inserted=inserted)
     assert found == {**WHOLE, "records": RECORDS + inserted, "expected": RECORDS + inserted}
@@ -361,6 +361,6 @@ def test_what_is_not_found_is_counted(store: Store) -> None:
     store.keep(dict(sorted(records.items())[: RECORDS // 2]))
     mix = {"readproportion": 0.4, "updateproportion": 0.3, "readmodifywriteproportion": 0.3}
     result = store.run({**mix, "requestdistribution": "sequential"}, threads=1, connections=1)
-    missing = counts_of(result, "not_found")
+    missing = counts_of(result, "not_found_count")
     assert sum(missing.values()) == 2000, "each record was asked for twice"
     assert all(missing[name] for name in ("read", "update", "read_modify_write"))

@@ -126,7 +126,7 @@ class Store:
 
 
 def counts_of(result: dict[str, Any], what: str = "count") -> dict[str, int]:
-    return {one["type"]: one[what] for one in result["operations"]}
+    return {name: one[what] for name, one in result["operations"].items()}
 
 
 WHOLE = {

@@ -26,32 +26,6 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class OperationCounts:
-    """One type of operation in the measured window; see :class:`Operation`."""
-
-    type: str
-    count: int
-    not_found: int
-    skipped: int
-    rolled_back: int
-    failed: int
-    retried: int
-    unfinished: int
-    latency_hdr: str
-
-    def operation(self) -> Operation:
-        return Operation(
-            count=self.count,
-            rolled_back_count=self.rolled_back,
-            skipped_count=self.skipped,
-            not_found_count=self.not_found,
-            retried_count=self.retried,
-            unfinished_count=self.unfinished,
-            duration_hdr=self.latency_hdr,
-        )
-
-
-@dataclass(frozen=True)
 class IntervalHistograms:
     """Histograms of an interval, by operation."""
 
@@ -106,7 +80,7 @@ class LoadgenResult:
     started_monotonic_ns: int = 0
     measured_ns: int = 0
     threads_cpu_ns: tuple[int, ...] = ()
-    operations: tuple[OperationCounts, ...] = ()
+    operations: Mapping[str, Operation] = field(default_factory=dict)
     series: tuple[SeriesPoint, ...] = ()
     latencies: tuple[IntervalHistograms, ...] = ()
     errors: Mapping[str, int] = field(default_factory=dict)
@@ -127,7 +101,7 @@ class LoadgenResult:
             driver="loadgen",
             version=self.version,
             window_ns=self.measured_ns,
-            operations={one.type: one.operation() for one in self.operations},
+            operations=self.operations,
             client_cpu_ns=self.client_cpu_ns,
             client_threads=len(threads) or None,
             busiest_thread_share=max(threads) / self.measured_ns if threads else None,
@@ -178,9 +152,10 @@ def merged(results: Sequence[LoadgenResult]) -> LoadgenResult:
         errors=summed(one.errors for one in results),
         # The highest of each group of fields.
         updated=combine(lambda hashes: list(map(max, *hashes)), "updated"),
-        operations=tuple(
-            _merged_operation(same) for same in zip(*(r.operations for r in results), strict=True)
-        ),
+        operations={
+            name: _merged_operation([one.operations[name] for one in results])
+            for name in first.operations
+        },
         series=tuple(
             SeriesPoint(there[0].monotonic_ns, summed(one.counts for one in there))
             for there in _by_interval(result.series for result in results)
@@ -212,11 +187,10 @@ def _merged_interval(there: Sequence[IntervalHistograms]) -> IntervalHistograms:
     return IntervalHistograms(there[0].monotonic_ns, histograms)
 
 
-def _merged_operation(same: Sequence[OperationCounts]) -> OperationCounts:
-    (kind,) = {one.type for one in same}
+def _merged_operation(same: Sequence[Operation]) -> Operation:
     counts = ({n: v for n, v in vars(one).items() if isinstance(v, int)} for one in same)
-    latencies = hdr.merge_encoded(one.latency_hdr for one in same)
-    return OperationCounts(type=kind, latency_hdr=latencies, **summed(counts))
+    latencies = hdr.merge_encoded(one.latency_hdr for one in same if one.latency_hdr)
+    return Operation(**summed(counts), latency_hdr=latencies)
 
 
 def _check_together(results: Sequence[LoadgenResult]) -> None:

@@ -184,7 +184,7 @@ class _Cut:
                     # may be there with only one of its halves.
                     count=max(0, count - halves.get(name, 0)),
                     not_found_count=sum(i.count for i in missed),
-                    duration_hdr=stored(i for log in logs for i in self.intervals(log)),
+                    latency_hdr=stored(i for log in logs for i in self.intervals(log)),
                 )
         return found
 

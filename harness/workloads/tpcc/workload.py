@@ -234,7 +234,7 @@ def own_warnings(params: TpccParams, driven: DriverResult) -> Iterator[RunWarnin
 
 def _shared_connections(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
     """Warn about transactions that waited for a connection, counted by Little's law."""
-    times = [hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr]
+    times = [hdr.decode(one.latency_hdr) for one in driven.operations.values() if one.latency_hdr]
     mean = sum(one.mean * one.total for one in times if one.total) / driven.window_ns
     connections = params.connections
     if connections < params.users and mean > _BUSY * connections:

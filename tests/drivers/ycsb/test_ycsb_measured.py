@@ -63,7 +63,7 @@ def test_the_window_is_made_of_the_seconds_between_its_two_lines():
     assert found.operations["read"].not_found_count == 1
     assert found.operations["read_modify_write"].count == 21
     assert set(found.operations) == {"read", "read_modify_write"}
-    latencies = hdr.decode(found.operations["read"].duration_hdr)
+    latencies = hdr.decode(found.operations["read"].latency_hdr)
     assert latencies.total == 91
     assert latencies.percentile(50) == pytest.approx(50_500, rel=0.01)
 
@@ -122,7 +122,7 @@ def test_more_intervals_than_status_lines_fail_the_run():
 
 def test_with_a_rate_latencies_are_the_intended_ones_and_what_is_due_is_told():
     found = of(done(), target=200)
-    latencies = hdr.decode(found.operations["read"].duration_hdr)
+    latencies = hdr.decode(found.operations["read"].latency_hdr)
     assert latencies.percentile(50) == pytest.approx(500_500, rel=0.01)
     assert found.offered_count == 600
     # Since the first interval began, at 100 ms: 380 due and 200 done, 980 due and 500 done.

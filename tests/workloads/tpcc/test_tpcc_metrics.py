@@ -22,8 +22,8 @@ def test_a_transaction_that_never_happened_has_no_times():
         "1",
         10**9,
         {
-            "new_order": Operation(0, 0, duration_hdr=recorded()),
-            "payment": Operation(2, duration_hdr=recorded(10**6, 2 * 10**6)),
+            "new_order": Operation(0, 0, latency_hdr=recorded()),
+            "payment": Operation(2, latency_hdr=recorded(10**6, 2 * 10**6)),
         },
     )
     found = window_metrics(driven, {}, NOUNS, [])
@@ -54,8 +54,8 @@ def test_energy_is_that_of_each_transaction_by_zone():
 
 def test_a_transaction_that_was_never_answered_has_no_times():
     """At a set rate its age is in the histogram: no latency of the server."""
-    ages = Operation(0, unfinished_count=2, duration_hdr=recorded(10**10, 2 * 10**10))
-    some = Operation(1, unfinished_count=1, duration_hdr=recorded(10**6, 10**10))
+    ages = Operation(0, unfinished_count=2, latency_hdr=recorded(10**10, 2 * 10**10))
+    some = Operation(1, unfinished_count=1, latency_hdr=recorded(10**6, 10**10))
     driven = DriverResult("loadgen", "1", 10**9, {"delivery": ages, "payment": some})
     found = window_metrics(driven, {}, NOUNS, [])
     timed = [m.labels["transaction"] for m in found if m.name == "transaction_duration_ns"]

@@ -29,7 +29,7 @@ def test_waiting_for_a_shared_connection_is_told(connections, took_ms, told):
     """Little's law: 1,000 transactions of 37 ms in 10 s are 3.7 at a time, on 4 connections."""
     recorded = HdrHistogram(1, 3_600_000_000_000, 3)
     recorded.record_value(took_ms * 1_000_000, 1000)
-    done = Operation(1000, duration_hdr=recorded.encode().decode())
+    done = Operation(1000, latency_hdr=recorded.encode().decode())
     driven = DriverResult("loadgen", "1", 10 * SERIES_NS, {"payment": done})
     found = doubts(driven, connections=connections)
     assert ("shared-connections" in found) == told
@@ -75,6 +75,6 @@ def test_an_interval_that_is_cut_off_is_no_trend():
 def test_transactions_without_an_answer_are_reported():
     ages = HdrHistogram(1, 3_600_000_000_000, 3)
     ages.record_value(10**10, 1000)
-    delivery = Operation(990, unfinished_count=10, duration_hdr=ages.encode().decode())
+    delivery = Operation(990, unfinished_count=10, latency_hdr=ages.encode().decode())
     found = doubts(DriverResult("loadgen", "1", 60 * SERIES_NS, {"delivery": delivery}))
     assert "unanswered-operations" in found

@@ -107,7 +107,7 @@ def test_ages_of_operations_that_nobody_answered_are_told_as_such():
     for unfinished, named, has_latencies in (
         (0, "", True), (200, "above p80", True), (1000, "no read", False),
     ):  # fmt: skip
-        reads = Operation(500, unfinished_count=unfinished, duration_hdr=histogram(1000))
+        reads = Operation(500, unfinished_count=unfinished, latency_hdr=histogram(1000))
         outcome = outcome_of(DriverResult("ycsb", "", 10**10, {"read": reads}))
         words = [f.context for f in outcome.uncontrolled if f.code == "unanswered-operations"]
         assert len(words) == bool(named)
