@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from harness.store.documents import as_json, attributes
 from harness.warnings import RunWarning
 from reports.answers import answer_blocks
 from reports.arm import Arm
@@ -22,7 +23,6 @@ from reports.formatting import (
 )
 from reports.gains import gain_lines
 from reports.headline import SetRate
-from reports.json_form import as_json, attributes
 from reports.labels import in_words, value_text
 from reports.parameter_table import what_was_run
 from reports.sections import (

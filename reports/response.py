@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from harness.models.score import ScoredMetric
+from harness.store.documents import attributes
 from harness.store.runs import StoredRun
 from reports.compared_rows import Verdict
 from reports.headline import main_operation
-from reports.json_form import attributes
 from reports.metric_registry import load_of
 from reports.statistics import Missing, Value, compare_values, ratio_of
 from reports.values import Quantity, measured_value

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Literal, TypeVar
 
+from harness.store.documents import attributes
 from reports.formatting import stand_in_mark
-from reports.json_form import attributes
 from reports.micro.points import Point
 from reports.statistics import Missing, Ratio, compare_values, decide
 

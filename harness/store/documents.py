@@ -29,9 +29,14 @@ from harness.supervise.user_files import make_own, replacing
 from harness.warnings import RunWarning, warn
 
 
+def attributes(value: object, *names: str) -> dict[str, Any]:
+    """Return these attributes of an object as JSON, by name; all null where there is none."""
+    return {name: None if value is None else as_json(getattr(value, name)) for name in names}
+
+
 def members(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as JSON, by name."""
-    return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
+    return attributes(value, *(one.name for one in fields(value)))
 
 
 def set_members(value: Any) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from harness.store.documents import as_json, attributes
 from harness.store.runs import StoredRun
-from reports.json_form import as_json, attributes
 from reports.micro.points import Device, devices, is_micro
 from reports.run_configuration import Facts, facts
 from reports.select import unplanted

@@ -8,6 +8,7 @@ from statistics import correlation, median
 from typing import Any, Literal
 
 from harness.models.make import SUITE
+from harness.store.documents import as_json, attributes
 from harness.units import counted
 from reports.answers import Answer, answer_blocks
 from reports.explain.ceilings import Ceiling, Ceilings
@@ -23,7 +24,6 @@ from reports.formatting import (
     significant,
     times_at_most,
 )
-from reports.json_form import as_json, attributes
 from reports.sections import Block, Lines, Paragraph, Span, Table, Text, note
 from reports.statistics import Missing, Value
 

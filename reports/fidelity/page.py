@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness.store.documents import as_json, attributes
 from harness.store.runs import StoredRun
 from reports.compare import Group
 from reports.conclusions.catalogue import conclusions_of
@@ -24,7 +25,6 @@ from reports.formatting import (
     times,
     verdict_text,
 )
-from reports.json_form import as_json, attributes
 from reports.micro.papers import PaperRows, paper_rows, published_file
 from reports.micro.points import devices, is_micro
 from reports.page import write_page
