@@ -24,8 +24,6 @@ CacheMode = Literal["cold-per-query", "cold-per-run", "warm"]
 
 SHORTEST_WINDOW_NS = 10**9
 _LONGEST_NS = 7 * 24 * 3600 * 10**9
-#: A destination of ssh's; never one that it would take for an option.
-_HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:%-]*")
 _UNITS = (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
 _METADATA = "parameter"
 #: Of a parameter that client programs call the same.
@@ -197,21 +195,23 @@ class Time:
 
 
 @dataclass(frozen=True)
-class Hosts:
-    """Destinations of ssh: ``client1,bench@client2`` or a list."""
+class Texts:
+    """Texts of a list, or of a text with commas, that each match ``pattern``.
 
-    values = "HOST,…"
+    ``wrong``, ``hint``: what is wrong with one that does not, and what to write.
+    """
+
+    values: str
+    pattern: str
+    wrong: str
+    hint: str
 
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        names = value.split(",") if isinstance(value, str) else value or ()
-        for host in names if isinstance(names, list | tuple) else [names]:
-            if not isinstance(host, str) or not _HOST.fullmatch(host):
-                raise UsageError(
-                    f"{name} {host!r}",
-                    "not a host as ssh takes it",
-                    "write host, user@host, or ssh://user@host:port",
-                )
-        return tuple(names)
+        words = value.split(",") if isinstance(value, str) else value
+        for word in words if isinstance(words, list | tuple) else [words]:
+            if not isinstance(word, str) or not re.fullmatch(self.pattern, word.strip()):
+                raise UsageError(f"{name} {word!r}", self.wrong, self.hint)
+        return tuple(word.strip() for word in words)
 
 
 def is_number(value: Any) -> bool:
@@ -287,7 +287,13 @@ def parameter(
 
 client_hosts = partial(
     parameter,
-    Hosts(),
+    Texts(
+        "HOST,…",
+        # Never one that ssh would take for an option.
+        r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:%-]*",
+        "not a host as ssh takes it",
+        "write host, user@host, or ssh://user@host:port",
+    ),
     default=[],
     default_text="this host",
     help="Hosts of the client processes, by ssh (docs/provisioning.md).",

@@ -17,10 +17,10 @@ from harness.workloads.parameters import (
     Count,
     Duration,
     Flag,
-    Hosts,
     Number,
     ParameterError,
     Parameters,
+    Texts,
     Time,
     parameter,
 )
@@ -83,7 +83,7 @@ BAD_VALUES: dict[type, list[Any]] = {
     Flag: ["yes", 1, "maybe"],
     Choice: ["elsewhere", 1, True],
     Time: ["3", "soon", "900h", "-1s", True],
-    Hosts: ["-oProxyCommand=x", "a,,b", 1],
+    Texts: ["-oProxyCommand=x", "a,,b", 1],
     # The kinds of one parameter each.
     _CoreKind: ["g", 1],
     _MixKind: ["dekc", {"neworder": 45}, {"new_order": -1}, {"new_order": 0}],

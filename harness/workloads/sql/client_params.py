@@ -19,59 +19,27 @@ from harness.workloads.parameters import (
     Number,
     Outline,
     Parameters,
+    Texts,
     Time,
     parameter,
 )
 
 _USERS_PER_THREAD, _MOST_THREADS = 16, 8
 _NS_PER_S = 10**9
-#: A bundled script of sysbench, or a file of the user's with its weight.
-_BUNDLED = re.compile(r"[a-z][a-z0-9_]*")
-_FILE = re.compile(r"(?P<path>.+\.(?:sql|lua|pgbench))(?:@(?P<weight>\d{1,9}))?")
-_DEFINE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_-]*)=(?P<value>[A-Za-z0-9_.:+-]*)")
+#: A file of the user's with its weight.
+_FILE = r"(?P<path>.+\.(?:sql|lua|pgbench))(?:@(?P<weight>\d{1,9}))?"
 _DIGEST = "[0-9a-f]{16}"
 
 
-def words_of(name: str, value: Any) -> list[str]:
-    """Return the texts of a list, or of a text with commas; UsageError for anything else."""
-    words = value.split(",") if isinstance(value, str) else value
-    if not isinstance(words, list | tuple) or not all(isinstance(one, str) for one in words):
-        raise UsageError(f"{name} {value!r}", "not a list of texts", "repeat the option")
-    return [one.strip() for one in words]
-
-
 @dataclass(frozen=True)
-class _Scripts:
-    values = "FILE[@WEIGHT], or a bundled script of sysbench"
-
+class _Scripts(Texts):
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        found = []
-        for one in words_of(name, value):
-            if _BUNDLED.fullmatch(one):
-                found.append(one)
-            elif match := _FILE.fullmatch(one):
-                found.append(f"{Path(match['path']).absolute()}@{int(match['weight'] or 1)}")
-            else:
-                raise UsageError(
-                    f"{name} {one!r}",
-                    "neither a file with a weight nor a script of sysbench",
-                    "write new_order.sql@10, my.lua or oltp_read_write",
-                )
-        return tuple(found)
-
-
-@dataclass(frozen=True)
-class _Defines:
-    values = "NAME=VALUE"
-
-    def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        words = words_of(name, value)
-        for one in words:
-            if not _DEFINE.fullmatch(one):
-                raise UsageError(
-                    f"{name} {one!r}", "not a name and a plain value", "write tables=4"
-                )
-        return tuple(words)
+        """Give each file its whole path and its weight."""
+        return tuple(
+            f"{Path(match['path']).absolute()}@{int(match['weight'] or 1)}" if match else one
+            for one in super().parse(name, value)
+            for match in [re.fullmatch(_FILE, one)]
+        )
 
 
 @dataclass(frozen=True)
@@ -92,7 +60,12 @@ class ClientParams(Parameters):
     """Parameters that take effect with a script alone."""
 
     script: tuple[str, ...] = parameter(
-        _Scripts(),
+        _Scripts(
+            "FILE[@WEIGHT], or a bundled script of sysbench",
+            rf"[a-z][a-z0-9_]*|{_FILE}",
+            "neither a file with a weight nor a script of sysbench",
+            "write new_order.sql@10, my.lua or oltp_read_write",
+        ),
         default_text="none",
         option=True,
         help="Script of --driver pgbench (FILE@WEIGHT) or sysbench (its name, or FILE.lua).",
@@ -100,7 +73,12 @@ class ClientParams(Parameters):
         omit_unset=True,
     )
     define: tuple[str, ...] = parameter(
-        _Defines(),
+        Texts(
+            "NAME=VALUE",
+            "[A-Za-z_][A-Za-z0-9_-]*=[A-Za-z0-9_.:+-]*",
+            "not a name and a plain value",
+            "write tables=4",
+        ),
         default_text="none",
         option=True,
         help="Variable of pgbench's scripts, or option of sysbench's: NAME=VALUE.",

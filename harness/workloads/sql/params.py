@@ -13,10 +13,11 @@ from harness.workloads import parameters
 from harness.workloads.parameters import (
     CacheMode,
     Outline,
+    Texts,
     check_warmups,
     parameter,
 )
-from harness.workloads.sql.client_params import ClientParams, Digests, words_of
+from harness.workloads.sql.client_params import ClientParams, Digests
 from harness.workloads.sql.folder import read_folder
 
 
@@ -31,15 +32,11 @@ class _Folder:
 
 
 @dataclass(frozen=True)
-class _Queries:
-    values = "names of files in queries/, each once"
-
+class _Queries(Texts):
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        names = words_of(name, value)
+        names = super().parse(name, value)
         if not names or len({*names}) < len(names):
-            raise UsageError(
-                f"{name} {value!r}", "not a list of queries, each once", "name them: top,by_day"
-            )
+            raise UsageError(f"{name} {value!r}", self.wrong, self.hint)
         return tuple(one.removesuffix(".sql") for one in names)
 
 
@@ -62,7 +59,12 @@ class SqlParams(ClientParams):
         help="Folder with tables.sql, load/ and queries/ (docs/your-own-workload.md).",
     )
     queries: tuple[str, ...] = parameter(
-        _Queries(),
+        _Queries(
+            "names of files in queries/, each once",
+            ".+",
+            "not a list of queries, each once",
+            "name them: top,by_day",
+        ),
         default_text="all",
         option=True,
         help="Queries to run, in this order: top,by_day.",
