@@ -45,12 +45,8 @@ class PointOfCurve:
 
     def to_json(self) -> dict[str, Any]:
         """As in ``harness curve --json``."""
-        return {
-            "latency_ns": self.latency_ns,
-            "throughput": _json(self.throughput),
-            "gain": _json(self.gain),
-            "runs": list(self.run_ids),
-        }
+        sides = {"throughput": _json(self.throughput), "gain": _json(self.gain)}
+        return {"latency_ns": self.latency_ns, **sides, "runs": list(self.run_ids)}
 
 
 @dataclass(frozen=True)
@@ -93,11 +89,7 @@ class ResponseCurve:
     def to_json(self) -> dict[str, Any]:
         """As in ``harness curve --json``."""
         return {
-            "part": self.part,
-            "operation": self.operation,
-            "unit": self.unit,
-            "points": [point.to_json() for point in self.points],
-            "today": self.today.to_json(),
+            **attributes(self, "part", "operation", "unit", "points", "today"),
             "models": [
                 {"name": name, "latency_ns": latency, "throughput": value}
                 for name, (latency, value) in self.models.items()

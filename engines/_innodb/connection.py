@@ -24,6 +24,7 @@ from engines._innodb.wire import LazyConnection, LazyResult
 from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.sql_files import head
+from harness.store.documents import attributes
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import acting_as
 
@@ -98,15 +99,8 @@ class Login:
 
     def native(self, database: str | None = None) -> dict[str, Any]:
         """The same for the native client, without members that are None."""
-        members = {
-            "socket": self.socket,
-            "host": self.host,
-            "port": self.port,
-            "user": self.user,
-            "password": self.password,
-            "database": database or self.database,
-            "ssl_ca": self.ssl_ca,
-        }
+        members = attributes(self, "socket", "host", "port", "user", "password", "ssl_ca")
+        members["database"] = database or self.database
         return {name: value for name, value in members.items() if value is not None}
 
 

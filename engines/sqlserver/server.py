@@ -25,6 +25,7 @@ from harness.engine import EngineContext, EngineOptions, EngineVersion, Fill, Sq
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
+from harness.store.documents import attributes
 from harness.store.spec import JsonObject
 from harness.waits import WaitObserver
 
@@ -203,14 +204,8 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
 
     def native_connection(self) -> JsonObject:
         login = self._dsn
-        return {
-            "host": login.host,
-            "port": login.port,
-            "user": login.user,
-            "password": login.password,
-            "database": self._schema or login.database,
-            "ca": login.ca,
-        }
+        own = attributes(login, "host", "port", "user", "password", "ca")
+        return {**own, "database": self._schema or login.database}
 
     def native_load(
         self,

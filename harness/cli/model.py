@@ -23,6 +23,7 @@ from harness.errors import RunFailed, UsageError
 from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models
 from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.models.table import quantile_ns
+from harness.store.documents import attributes
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say
 from harness.tiers.discovery import stand_in_names
@@ -59,13 +60,8 @@ def list_models(results: ResultsOption = None, json_: JsonOption = False) -> Non
 
 def _entry(model: DeviceModel, scores: Sequence[Score] = ()) -> dict[str, Any]:
     return {
-        "name": model.name,
-        "description": model.description,
-        "basis": model.basis,
-        "source": model.source,
-        "page_cache": model.page_cache,
-        "parallel": model.parallel,
-        "bandwidth": dict(model.bandwidth),
+        **attributes(model, "name", "description", "basis", "source", "page_cache"),
+        **attributes(model, "parallel", "bandwidth"),
         "missing": model.gaps(),
         "scores": [one.to_json() for one in scores if one.digest == model.digest],
     }

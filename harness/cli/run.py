@@ -35,6 +35,7 @@ from harness.execution.run_list import last_attempts, plan_steps
 from harness.experiment.capacity import SHARES, capacity_of
 from harness.experiment.profile import Plan, expand
 from harness.micro.params import MicroParams
+from harness.store.documents import attributes
 from harness.store.spec import RunSpec
 from harness.units import parse_share
 from harness.workloads.parameters import Count, Number, Parameters, Time
@@ -298,10 +299,7 @@ def plan_of(
         "tuning": options.tuning,
         "seed": options.seed,
         "emulate": stand_ins(options.emulate, options.model),
-        "cpus": options.cpus,
-        "label": options.label,
-        "listen": options.listen,
-        "plant": options.plant,
+        **attributes(options, "cpus", "label", "listen", "plant"),
         "monitors": names(options.monitor),
         "no_monitors": names(options.no_monitor),
         "observe": names(options.observe),

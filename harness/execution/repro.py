@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
 from harness.store.checkpoint import Attempt
-from harness.store.documents import as_json
+from harness.store.documents import as_json, attributes
 from harness.store.manifest import Manifest
 from harness.store.result import Experiment, RunResult
 from harness.store.runs import Store, StoredRun
@@ -57,11 +57,7 @@ class Verdict:
         return {
             "original": self.original.run_id,
             "again": self.again.run_id,
-            "agrees": self.agrees,
-            "differences": list(self.differences),
-            "answers_equal": self.answers_equal,
-            "ratio": self.ratio,
-            "tolerance": self.tolerance,
+            **attributes(self, "agrees", "differences", "answers_equal", "ratio", "tolerance"),
         }
 
     def text(self) -> str:

@@ -41,6 +41,7 @@ from harness.models.tier import refuse_modelled
 from harness.monitors import MonitorContext
 from harness.monitors.dimm_media import DimmMediaMonitor, MediaReader
 from harness.store.checkpoint import Attempt
+from harness.store.documents import attributes
 from harness.store.manifest import Program
 from harness.store.runs import RunFolder, Store, StoredRun
 from harness.store.spec import MICRO, Json, JsonObject, RunSpec, content_hash
@@ -165,10 +166,7 @@ class ResolvedSuite(ResolvedRun):
     def _artifact(self) -> dict[str, Any]:
         """Return the suite as requested, so that the run can be repeated from what is stored."""
         return {
-            "name": self.suite.name,
-            "description": self.suite.description,
-            "published": self.suite.published,
-            "documents": dict(self.suite.documents),
+            **attributes(self.suite, "name", "description", "published", "documents"),
             "configurations": [one.configuration for one in self.scaled.measurements],
         }
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from harness import paths
 from harness.errors import UsageError, unknown
+from harness.store.documents import attributes
 from harness.store.spec import content_hash
 from harness.units import format_bytes, parse_duration_ns, parse_size
 from harness.yamlfile import Document, load_yaml
@@ -101,14 +102,10 @@ class DeviceModel:
         """Content hash of the figures: runs on models that differ are not repeats."""
         return content_hash(
             {
-                "page_cache": self.page_cache,
-                "parallel": self.parallel,
-                "bandwidth": dict(self.bandwidth),
+                **attributes(self, "page_cache", "parallel", "bandwidth", "fill_ns"),
+                **attributes(self, "sync_waits", "in_engine"),
                 "burst": dict(self.burst_bytes),
                 "readahead": self.readahead_bytes,
-                "fill_ns": self.fill_ns,
-                "sync_waits": self.sync_waits,
-                "in_engine": self.in_engine,
                 "points": {
                     name: [[p.size_bytes, [list(q) for q in p.quantiles]] for p in points]
                     for name, points in self.points.items()

@@ -20,6 +20,7 @@ from harness.models.device import (
     model_folders,
 )
 from harness.models.table import PROBABILITIES
+from harness.store.documents import attributes
 from harness.store.result import Metric
 from harness.store.runs import StoredRun
 from harness.supervise.user_files import make_own, replacing
@@ -204,16 +205,10 @@ def as_yaml(model: DeviceModel) -> str:
     """Return the text of a model's file."""
     document: dict[str, Any] = {
         "schema": 1,
-        "name": model.name,
-        "description": model.description,
-        "basis": model.basis,
-        "source": model.source,
-        "page_cache": model.page_cache,
+        **attributes(model, "name", "description", "basis", "source", "page_cache"),
         "readahead": _size(model.readahead_bytes),
         "fill": f"{model.fill_ns}ns",
-        "sync_waits": model.sync_waits,
-        "in_engine": model.in_engine,
-        "parallel": model.parallel,
+        **attributes(model, "sync_waits", "in_engine", "parallel"),
     }
     if model.bandwidth:
         rates = {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()}

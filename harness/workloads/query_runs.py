@@ -28,7 +28,7 @@ from harness.engine import (
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, account
 from harness.sql_values import decode, encode
-from harness.store.documents import from_members, members
+from harness.store.documents import attributes, from_members, members
 from harness.store.result import Check, Metric
 from harness.store.spec import JsonObject
 from harness.waits import Breakdown, explain_alone, take
@@ -101,14 +101,9 @@ class Execution(Generic[S]):
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of a run's step: everything but the statement."""
-        return {
-            "duration_ns": self.duration_ns,
-            "rows": [[encode(value) for value in row] for row in self.rows],
-            "counters": dict(self.counters),
-            "submitted_ns": self.submitted_ns,
-            "ended_ns": self.ended_ns,
-            "error": self.error,
-        }
+        rows = [[encode(value) for value in row] for row in self.rows]
+        others = ("duration_ns", "counters", "submitted_ns", "ended_ns", "error")
+        return {"rows": rows, **attributes(self, *others)}
 
     @classmethod
     def from_json(cls, statement: S, document: Mapping[str, Any]) -> Execution[S]:
