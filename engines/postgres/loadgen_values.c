@@ -18,39 +18,24 @@ enum type {
 
 enum { ARRAY_HEADER = 20 };
 
-static char *put_int16(char *to, int64_t value)
-{
-    uint16_t big = htobe16((uint16_t)value);
-
-    memcpy(to, &big, sizeof big);
-    return to + sizeof big;
-}
-
-static char *put_int32(char *to, int64_t value)
-{
-    uint32_t big = htobe32((uint32_t)value);
-
-    memcpy(to, &big, sizeof big);
-    return to + sizeof big;
-}
-
-static char *put_int64(char *to, int64_t value)
+/* The lowest `bytes` bytes of a number, the highest of them first. */
+static char *put(char *to, int64_t value, size_t bytes)
 {
     uint64_t big = htobe64((uint64_t)value);
 
-    memcpy(to, &big, sizeof big);
-    return to + sizeof big;
+    memcpy(to, (const char *)&big + (sizeof big - bytes), bytes);
+    return to + bytes;
 }
 
 /* One integer in the binary format of `type`; NULL: there is none, or it does not fit. */
 static char *put_integer(char *to, Oid type, int64_t value)
 {
     if (type == TYPE_INT4 && value >= INT32_MIN && value <= INT32_MAX)
-        return put_int32(to, value);
+        return put(to, value, 4);
     if (type == TYPE_INT8)
-        return put_int64(to, value);
+        return put(to, value, 8);
     if (type == TYPE_INT2 && value >= INT16_MIN && value <= INT16_MAX)
-        return put_int16(to, value);
+        return put(to, value, 2);
     return NULL;
 }
 
@@ -58,14 +43,12 @@ static char *put_integer(char *to, Oid type, int64_t value)
 static char *put_array(char *to, Oid element, const struct lg_value *value)
 {
     int width = element == TYPE_INT8 ? 8 : element == TYPE_INT4 ? 4 : 2;
+    int64_t head[] = {1, 0, element, (int64_t)value->count, 1};
 
-    to = put_int32(to, 1);
-    to = put_int32(to, 0);
-    to = put_int32(to, element);
-    to = put_int32(to, (int64_t)value->count);
-    to = put_int32(to, 1);
+    for (size_t i = 0; i < sizeof head / sizeof *head; i++)
+        to = put(to, head[i], 4);
     for (size_t i = 0; i < value->count && to != NULL; i++)
-        to = put_integer(put_int32(to, width), element, value->integers[i]);
+        to = put_integer(put(to, width, 4), element, value->integers[i]);
     return to;
 }
 
