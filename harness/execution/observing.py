@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from harness import registry
 from harness.copytree import copy_tree
 from harness.engine import Credentials, Process, ProcessStarter
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed, UsageError, as_failure, interruption
+from harness.execution.run import Run
 from harness.native_programs import readable_to
 from harness.observers import Observer, home, metrics
 from harness.store.result import Metric
@@ -60,6 +63,33 @@ def check_observers(spec: RunSpec) -> None:
         )
 
 
+@contextmanager
+def second_execution(
+    record: Run, name: str, workplace: Callable[[], AbstractContextManager[Path]]
+) -> Iterator[tuple[Callable[[Path], Observing], Path]]:
+    """Execute a run again in here: yields what makes its observers, and an empty folder for them.
+
+    A failure is a warning: the timed result stands. ``workplace``: see :class:`Observing`.
+    """
+    env, observer = record.env, registry.named("observer", name, registry.observers())
+    folder = record.folder.directory / "observers" / name.replace(":", "-")
+    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted attempt
+    env.progress.note(f"second execution under {name}")
+    supervisor = env.supervisor
+    with_it = partial(
+        Observing, observer, supervisor, supervisor.journal, env.credentials, workplace
+    )
+    try:
+        yield with_it, folder
+    except Exception as error:
+        if interruption(error) is not None:
+            raise
+        failure = as_failure(error, f"observer {name}")
+        record.warnings.append(
+            RunWarning("observer-failed", failure.problem, failure.context, failure.hint)
+        )
+
+
 def _settings() -> list[Path]:
     """Return the settings that toplev changes."""
     multiplexing = Path("/sys/bus/event_source/devices").glob("*/perf_event_mux_interval_ms")
@@ -86,10 +116,10 @@ class Observing:
 
     observer: Observer
     processes: ProcessStarter
-    folder: Path
     journal: Journal
     user: Credentials | None
     workplace: Callable[[], AbstractContextManager[Path]]
+    folder: Path
     warnings: list[RunWarning] = field(default_factory=list, init=False)
     #: Of the program while it collects.
     _environment: dict[str, str] = field(default_factory=dict, init=False)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
-from harness import registry
 from harness.engine import (
     Credentials,
     DataDirectories,
     Engine,
 )
-from harness.errors import HarnessError, RunFailed, amending, as_failure, interruption
+from harness.errors import HarnessError, RunFailed, amending
 from harness.execution.data import (
     changes_data,
     clients_of,
@@ -26,7 +25,7 @@ from harness.execution.data import (
 )
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
 from harness.execution.environment import KEEP_AWAY, Environment, work_directory
-from harness.execution.observing import Observing
+from harness.execution.observing import second_execution
 from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.host.cgroup import MemoryCap, memory_cap
@@ -113,41 +112,20 @@ def run_on_engine(
 
 
 def _observe(resolved: EngineRun, record: Run, name: str) -> None:
-    """Execute the run again, untimed, from the same restored data, under one observer.
-
-    A failure is a warning: the timed result stands.
-    """
-    env, observer = record.env, registry.named("observer", name, registry.observers())
-    folder = record.folder.directory / "observers" / name.replace(":", "-")
-    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted attempt
-    observing = Observing(
-        observer,
-        env.supervisor,
-        folder,
-        env.supervisor.journal,
-        env.credentials,
-        lambda: env.directory(
-            work_directory(resolved.tiers["data"], f"{record.run_id}-observed", "data")
-        ),
-    )
-    env.progress.note(f"second execution under {name}")
-    try:
+    """Execute the run again, untimed, from the same restored data, under one observer."""
+    tier, run_id = resolved.tiers["data"], record.run_id
+    workplace = partial(record.env.directory, work_directory(tier, f"{run_id}-observed", "data"))
+    with second_execution(record, name, workplace) as (observing, folder):
+        observer = observing(folder)
         with ExitStack() as stack, silence.phase("prepare"):
             run = _EngineAtWork(resolved, record.scratch(), stack)
-            run.session.checkpoint, run.session.observed = None, observing
+            run.session.checkpoint, run.session.observed = None, observer
             run.start()
-            with observing.running():
+            with observer.running():
                 resolved.workload.measure(resolved.params, run.session)
             run.engine.stop()
-        record.metrics += observing.result()
-        record.warnings += observing.warnings
-    except Exception as error:
-        if interruption(error) is not None:
-            raise
-        failure = as_failure(error, f"observer {name}")
-        record.warnings.append(
-            RunWarning("observer-failed", failure.problem, failure.context, failure.hint)
-        )
+        record.metrics += observer.result()
+        record.warnings += observer.warnings
 
 
 @contextmanager

@@ -7,15 +7,13 @@ processes of their own for each configuration: it begins after the file was writ
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from harness import registry
-from harness.errors import as_failure, interruption
-from harness.execution.observing import Observing
+from harness.execution.observing import Observing, second_execution
 from harness.execution.run import Run
 from harness.micro.native import Microbench, loaded, run_program
 from harness.micro.protocol import MeasuringProgram, MicroContext
@@ -26,37 +24,16 @@ from harness.warnings import RunWarning
 
 
 def observe_suite(program: MeasuringProgram, work: MicroContext, record: Run, name: str) -> None:
-    """Execute the suite once more under one observer. A failure is a warning: the result stands."""
-    env, observer = work.env, registry.named("observer", name, registry.observers())
-    folder = record.folder.directory / "observers" / name.replace(":", "-")
-    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted attempt
-
-    def observing(index: int) -> Observing:
-        return Observing(
-            observer,
-            env.supervisor,
-            folder / str(index),
-            env.supervisor.journal,
-            env.credentials,
-            lambda: workdirs.temporary(credentials=env.credentials),
-        )
-
-    env.progress.note(f"second execution under {name}")
-    execution = _Execution(observing)
-    try:
+    """Execute the suite once more under one observer."""
+    workplace = partial(workdirs.temporary, credentials=work.env.credentials)
+    with second_execution(record, name, workplace) as (observing, folder):
+        execution = _Execution(lambda index: observing(folder / str(index)))
         if isinstance(program, Microbench):
             execution.run(program, work)
         else:
             program.measure(replace(work, repeats=1, checkpoint=None, around=execution.around))
         record.metrics += execution.metrics()
-    except Exception as error:
-        if interruption(error) is not None:
-            raise
-        failure = as_failure(error, f"observer {name}")
-        record.warnings.append(
-            RunWarning("observer-failed", failure.problem, failure.context, failure.hint)
-        )
-    record.warnings += execution.warnings
+        record.warnings += execution.warnings
 
 
 @dataclass

@@ -52,10 +52,10 @@ class Toy:
         return Observing(
             registry.observers()[name],
             self.supervisor,
-            self.root / "observers/x",
             self.supervisor.journal,
             user,
             partial(workdirs.temporary, credentials=user),
+            self.root / "observers/x",
         )
 
     def work(self, name: str, count: int) -> None:
