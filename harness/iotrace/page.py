@@ -127,6 +127,11 @@ class Cell:
         """As a metric's."""
         return {"part": self.part, "operation": self.operation, "role": self.role}
 
+    @property
+    def background(self) -> bool:
+        """Whether no session makes the calls."""
+        return self.role == "background"
+
 
 @dataclass(frozen=True)
 class Reading:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from harness.iotrace.page import Cell
 from harness.store.runs import StoredRun
 from harness.units import format_ns
 from reports.arm import Arm
 from reports.explain.ceilings import Ceilings, ceilings, operations_of
-from reports.explain.devices import PARTS, Call, Cell, Devices, longest_call, tiers_of, timed_calls
+from reports.explain.devices import PARTS, Call, Devices, longest_call, tiers_of, timed_calls
 from reports.formatting import NOTHING, significant
 from reports.metric_registry import load_of
 from reports.response import performance

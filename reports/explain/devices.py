@@ -12,6 +12,7 @@ import numpy as np
 
 from harness.errors import RunFailed
 from harness.experiment.placement import PARTS as ALL_PARTS
+from harness.iotrace.page import Cell
 from harness.models.curve import mean_bytes
 from harness.models.make import SUITE, durations_of, model_of
 from harness.models.score import Score
@@ -26,20 +27,6 @@ PARTS: Mapping[Devices, frozenset[str]] = {
     "data": frozenset(("data", "index", "temp")),
     "all": frozenset(("wal", "data", "index", "temp")),
 }
-
-
-@dataclass(frozen=True, order=True)
-class Cell:
-    """What calls are of, as in the I/O trace."""
-
-    part: str
-    operation: str
-    role: str
-
-    @property
-    def background(self) -> bool:
-        """Whether no session makes the call."""
-        return self.role == "background"
 
 
 def tiers_of(run: StoredRun) -> dict[str, str]:
