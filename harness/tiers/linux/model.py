@@ -123,18 +123,10 @@ class Tier:
     def record(self) -> TierRecord:
         """As stored in a run's manifest."""
         claim, model = self.claim, self.model
-        return TierRecord(
-            name=self.name,
-            kind=claim.kind if model else self.facts.kind,
-            model=ModelName(model.name, model.digest) if model else None,
-            emulates=claim.emulates,
-            path=claim.path,
-            device=claim.device,
-            node=claim.nodes[0] if claim.nodes else None,
-            nodes=claim.nodes,
-            policy=claim.policy,
-            price_per_gb=claim.price_per_gb,
-            source=claim.source,
-            facts=self.facts,
-            warnings=self.warnings,
-        )
+        stated = {
+            **vars(claim),
+            "kind": claim.kind if model else self.facts.kind,
+            "model": ModelName(model.name, model.digest) if model else None,
+            "node": claim.nodes[0] if claim.nodes else None,
+        }
+        return TierRecord(**stated, facts=self.facts, warnings=self.warnings)
