@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.answers import not_controlled, speed_up_text
 from reports.compare import Group, compare, decided
@@ -197,11 +198,11 @@ def trials_of(
     runs: Sequence[StoredRun], arms: Mapping[str, tuple[tuple[str, ...], str]]
 ) -> list[PlannedArm]:
     """Return the arms that have runs; ``arms``: by placement, the parts that move and the tier."""
-    usable: dict[str, list[StoredRun]] = {}
-    for run in runs:
-        placement = run.spec.placement
-        if run.result.status != "failed" and placement is not None:
-            usable.setdefault(placement.name, []).append(run)
+    usable = grouped(
+        (run.spec.placement.name, run)
+        for run in runs
+        if run.result.status != "failed" and run.spec.placement
+    )
     return [
         PlannedArm(name, parts, tier, tuple(usable[name]))
         for name, (parts, tier) in arms.items()

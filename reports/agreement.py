@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from reports.compare import Group, compare
@@ -18,7 +19,6 @@ from reports.compared_rows import Row
 from reports.formatting import NOTHING, interval_text, times
 from reports.metric_registry import metric_info
 from reports.sections import Block, Cell, Paragraph, Section, Span, Table, note
-from reports.sequences import grouped
 from reports.series import Panel, panels
 
 #: The dimension that they are compared over.

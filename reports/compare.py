@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from harness.warnings import RunWarning
@@ -25,7 +26,6 @@ from reports.labels import not_enforced, resumed, value_name
 from reports.matching import Difference, Match, find, paired
 from reports.parameter_table import ShownFact, what_was_run
 from reports.run_configuration import Dimension, dimension, facts
-from reports.sequences import grouped
 from reports.statistics import ALPHA, Pairing, decide
 from reports.unused_parts import unused_parts
 from reports.values import Quantity

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from harness.sequences import first_of
 from harness.store.manifest import Program
 from harness.store.result import Cached, RunResult
 from harness.store.runs import StoredRun
@@ -20,7 +21,6 @@ from reports.formatting import NOTHING, percent, significant
 from reports.labels import resumed
 from reports.run_configuration import facts
 from reports.sections import Block, Facts, Paragraph, Section, Table, note
-from reports.sequences import first_of
 from reports.series import Panel
 from reports.values import Quantity, in_order
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from harness.sequences import grouped
 from reports.compare import Group
 from reports.compared_rows import Row
 from reports.formatting import ratio_text, times, verdict_text
 from reports.labels import FOLLOWING, at_value, number_of, varied_numbers
 from reports.matching import block_of
 from reports.run_configuration import spec_facts
-from reports.sequences import grouped
 from reports.statistics import Ratio, compare_values, decide
 from reports.values import measured_value
 

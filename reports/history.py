@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from harness.sequences import first_of
 from harness.store.runs import StoredRun
 from reports.compared_rows import Row, compared_rows
 from reports.formatting import NOTHING, interval_text, quantity_text, times, utc
@@ -17,7 +18,6 @@ from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.run_configuration import emulations, facts, marked
 from reports.sections import Block, Cell, Paragraph, Section, Table, badge
-from reports.sequences import first_of
 from reports.statistics import decide
 from reports.values import Quantity, Summary, measured, measured_value, summarise
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
 
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.units import format_ns
 from reports.labels import distinguishing, in_words, leading
@@ -28,7 +29,6 @@ from reports.run_configuration import (
     spec_facts,
     swept_facts,
 )
-from reports.sequences import grouped
 from reports.statistics import Pairing
 
 _ABSENT = "(absent)"

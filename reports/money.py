@@ -20,6 +20,7 @@ from statistics import median
 
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.arm import Arm
 from reports.compare import Group
@@ -28,7 +29,6 @@ from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.prices import RECORDED_CURRENCY, RECORDED_SOURCE, PriceList, tier_price
 from reports.sections import Block, Paragraph, Section, Table
-from reports.sequences import grouped
 from reports.series import Panel
 from reports.statistics import Ratio, Value
 from reports.values import Quantity, Summary, measured, summarise

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.values import Quantity, duration_of, measured
 
@@ -28,10 +29,11 @@ _DIRECTIONS = {"higher": 1, "lower": -1}
 
 def files(runs: Sequence[StoredRun], configuration: Path) -> dict[Path, str]:
     """The configuration and its CSV files, which lie next to it."""
-    series: dict[str, list[StoredRun]] = {}
-    for run in sorted(runs, key=lambda one: int(one.head.started_unix_ns)):
-        if run.head.status != "failed" and not any(duration_of(q.name) for q in measured(run)):
-            series.setdefault(_name(run), []).append(run)
+    series = grouped(
+        (_name(run), run)
+        for run in sorted(runs, key=lambda one: int(one.head.started_unix_ns))
+        if run.head.status != "failed" and not any(duration_of(q.name) for q in measured(run))
+    )
     found: dict[Path, str] = {}
     tests: dict[str, Any] = {}
     for name, own in series.items():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.sequences import grouped
 from harness.store.spec import RunSpec
 from reports.run_configuration import dimension, facts_of_spec, other_facts, swept_facts
-from reports.sequences import grouped
 from reports.series import varying_dimension
 from reports.statistics import ALPHA, repeats_needed
 

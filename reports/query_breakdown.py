@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from harness.query_plan import OUTSIDE, why_off
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.units import format_bytes, format_ns
 from reports.arm import Arm
@@ -21,7 +22,6 @@ from reports.compared_rows import Row
 from reports.formatting import NOTHING, percent, significant
 from reports.labels import query_name
 from reports.sections import Block, Paragraph, Table, note
-from reports.sequences import grouped
 from reports.series import Panel
 from reports.values import Quantity, Summary, measured, natural
 

@@ -19,6 +19,7 @@ from itertools import combinations
 from pathlib import Path
 
 from harness.errors import UsageError, nearest
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
 from reports.arm import Arm
@@ -46,7 +47,6 @@ from reports.run_configuration import (
     spec_facts,
     swept_facts,
 )
-from reports.sequences import grouped
 from reports.values import (
     Quantity,
     natural,

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.arm import Arm
 from reports.headline import main_operation
@@ -29,7 +30,6 @@ from reports.labels import (
 )
 from reports.metric_registry import essential_parameters, load_of, metric_info
 from reports.run_configuration import marked, spec_facts
-from reports.sequences import grouped
 from reports.series import Panel
 from reports.values import Measured, Quantity, Summary, in_order, mean_durations, summarise
 

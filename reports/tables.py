@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from harness.sequences import grouped
 from harness.units import counted
 from reports.arm import Arm
 from reports.compare_output import verdict_cell
@@ -14,7 +15,6 @@ from reports.formatting import NOTHING, interval_text, p_text, quantity_text, ra
 from reports.metric_registry import counter_title, headline_first, metric_info
 from reports.query_breakdown import MARK, READY_MADE_MARK, query_breakdowns
 from reports.sections import Block, Cell, Section, Table, badge, note
-from reports.sequences import grouped
 from reports.series import Panel
 from reports.sweeps import Sweep
 from reports.values import (

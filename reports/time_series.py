@@ -13,9 +13,9 @@ from statistics import median
 from typing import Any
 
 from harness.counters import split
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.waits import RESOURCES
-from reports.sequences import grouped
 
 #: Samples farther apart than this many intervals have a hole between them.
 _HOLE = 2.5

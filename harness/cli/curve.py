@@ -32,6 +32,7 @@ from harness.models.curve import (
 )
 from harness.models.score import CONTRADICTED
 from harness.models.tier import refuse_modelled
+from harness.sequences import grouped
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say, say_command
 from harness.units import NS_PER_S, counted, format_ns
@@ -353,9 +354,8 @@ def _latency(latency_ns: float) -> str:
 
 
 def _print_curve(one: ResponseCurve) -> None:
-    by_place: dict[tuple[float, float], list[str]] = {}
-    for name, place in sorted(one.models.items(), key=lambda item: item[1]):
-        by_place.setdefault(place, []).append(name)
+    models = sorted(one.models.items(), key=lambda item: item[1])
+    by_place = grouped((place, name) for name, place in models)
     today = one.today.throughput.value
     rows = [
         *(_row(point, "") for point in one.points),

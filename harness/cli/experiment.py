@@ -24,6 +24,7 @@ from harness.experiment.profile import Plan, find_profile, known_profiles, load_
 from harness.experiment.run_time import Estimator
 from harness.experiment.selection import only
 from harness.experiment.sequential import Goal
+from harness.sequences import grouped
 from harness.store.spec import canonical_json
 from harness.terminal import print_table, say
 from harness.units import format_bytes, parse_duration_ns, parse_share
@@ -136,10 +137,7 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
     if json_:
         print_json({"profiles": rows})
         return
-    folders: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        folders.setdefault(str(Path(row["name"]).parent), []).append(row)
-    for folder, own in folders.items():
+    for folder, own in grouped((str(Path(row["name"]).parent), row) for row in rows).items():
         print_table(
             ("profile", "runs", "time", "space", ""),
             [

@@ -29,6 +29,7 @@ from harness.experiment.sequential import (
     run_sequence,
     sequence_of,
 )
+from harness.sequences import grouped
 from harness.store.calibrations import CalibrationStore, latest_of
 from harness.store.documents import as_json
 from harness.store.runs import Store, StoredRun
@@ -168,9 +169,7 @@ def _blocks_within(
     sequence: Sequential, steps: Sequence[ResolvedRun], earlier: Store
 ) -> int | None:
     """The whole blocks that the budget allows, complete ones included; None: not known."""
-    blocks: dict[int, list[ResolvedRun]] = {}
-    for step in steps:
-        blocks.setdefault(step.spec.block, []).append(step)
+    blocks = grouped((step.spec.block, step) for step in steps)
     cost_ns = _cost_ns([replace(step, done=None) for step in blocks[0]], earlier)
     if sequence.goal.budget_ns is None or not cost_ns:
         return None

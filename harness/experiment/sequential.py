@@ -18,6 +18,7 @@ from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan
 from harness.experiment.run_time import Budget
 from harness.experiment.selection import with_repeats
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
 from harness.warnings import RunWarning, warn
@@ -231,9 +232,7 @@ def run_sequence(
 
     ``steps`` of all blocks; ``run`` runs those of a block, which is not divided.
     """
-    blocks: dict[int, list[ResolvedRun]] = {}
-    for step in steps:
-        blocks.setdefault(step.spec.block, []).append(step)
+    blocks = grouped((step.spec.block, step) for step in steps)
     finished: list[StoredRun] = []
 
     def run_blocks(first: int, end: int, chosen: Together | None) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from harness.errors import RunFailed
 from harness.install.clients import run_client, verify
+from harness.sequences import grouped
 from harness.supervise import programs
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -141,11 +142,9 @@ class Apt:
     def versions(self, names: list[str]) -> dict[str, list[str]]:
         """The mirror's versions of each package, newest first."""
         command = ["apt-cache", *self._options, "madison", *names]
-        found: dict[str, list[str]] = {}
-        for line in run_client(self._problem, command, self._folder, _HINT).splitlines():
-            name, version, *_ = (word.strip() for word in line.split("|"))
-            found.setdefault(name, []).append(version)
-        return found
+        printed = run_client(self._problem, command, self._folder, _HINT).splitlines()
+        rows = ([word.strip() for word in line.split("|")] for line in printed)
+        return grouped((name, version) for name, version, *_ in rows)
 
     def download(self, packages: list[str]) -> None:
         """Download into the folder; apt verifies the mirror's signed checksums."""

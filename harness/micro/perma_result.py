@@ -25,6 +25,7 @@ from harness.later import np
 from harness.micro.metrics import NOTHING_DONE, JobRepeat, JobResults, SuiteResult, Thread
 from harness.micro.model import Job, Measurement
 from harness.micro.perma_config import PermaConfig
+from harness.sequences import grouped
 from harness.store.documents import as_json
 from harness.tiers.linux.model import Tier
 from harness.units import GIB, NS_PER_S
@@ -73,12 +74,8 @@ def perma_results(
     ``uncontrolled``: the run's warnings; they follow each benchmark's name, where
     PerMA-Bench's reader passes it by.
     """
-    jobs: dict[str, list[JobResults]] = {}
-    for one in result.jobs():
-        jobs.setdefault(one.measurement.configuration, []).append(one)
-    benchmarks: dict[str, list[Measurement]] = {}
-    for measurement in result.measurements:
-        benchmarks.setdefault(measurement.name, []).append(measurement)
+    jobs = grouped((one.measurement.configuration, one) for one in result.jobs())
+    benchmarks = grouped((one.name, one) for one in result.measurements)
     return [
         _benchmark(same, jobs, memory) | {"uncontrolled": as_json(list(uncontrolled))}
         for same in benchmarks.values()

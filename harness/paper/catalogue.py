@@ -10,6 +10,7 @@ from typing import Literal
 
 from harness.errors import unknown
 from harness.paths import data_folder
+from harness.sequences import grouped
 from harness.yamlfile import load_yaml
 
 #: What papers number.
@@ -74,10 +75,7 @@ class Paper:
 
     def captions(self) -> list[Caption]:
         """Return each figure and table that the entries name, once; the best of its entries."""
-        entries: dict[str, list[Entry]] = {}
-        for entry in self.entries:
-            for name in entry.captions:
-                entries.setdefault(name, []).append(entry)
+        entries = grouped((name, entry) for entry in self.entries for name in entry.captions)
         return [_caption(name, entries[name]) for name in sorted(entries, key=_in_text)]
 
     def only(self, keys: Sequence[str]) -> Paper:

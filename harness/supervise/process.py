@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.sequences import grouped
+
 #: Every process started under a supervisor carries its owner's name in this variable
 #: and so do its descendants, however they were daemonised.
 MARK = "TIERBENCH_PROCESS"
@@ -111,9 +113,7 @@ def all_processes() -> Iterator[ProcessStat]:
 
 def descendants(pid: int) -> list[ProcessStat]:
     """Children of ``pid``, their children and so on; zombies included, ``pid`` not."""
-    by_parent: dict[int, list[ProcessStat]] = {}
-    for stat in all_processes():
-        by_parent.setdefault(stat.parent, []).append(stat)
+    by_parent = grouped((stat.parent, stat) for stat in all_processes())
     result: list[ProcessStat] = []
     pending = [pid]
     while pending:

@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError, nearest
 from harness.experiment.placement import DIRECTORY_PARTS, PARTS, Part, Placement
+from harness.sequences import grouped
 from harness.tiers.discovery import nearest_existing
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import format_bytes
@@ -125,10 +126,7 @@ def check_space(
     ``wanted``: tier, what it is (a part's name, "dataset" …), bytes. ``smaller``: what
     else may be requested (``fewer --warehouses``).
     """
-    groups: dict[str, list[tuple[Tier, str, int]]] = {}
-    for tier, part, needed_bytes in wanted:
-        groups.setdefault(_filesystem(tier), []).append((tier, part, needed_bytes))
-    for group in groups.values():
+    for group in grouped((_filesystem(one[0]), one) for one in wanted).values():
         _check_group(group, free, smaller)
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.counters import labelled
+from harness.sequences import grouped
 from harness.tiers.linux.block import btrfs_members
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
@@ -122,10 +123,7 @@ def _counts(text: str | None) -> tuple[float, float] | None:
 
 def _meters(tiers: Iterable[Tier], kernel: Kernel) -> list[Meter]:
     """One for each device, or set of devices, that holds a tier."""
-    by_device: dict[tuple[Path, ...], list[str]] = {}
-    for tier in tiers:
-        if stats := _stats(tier, kernel):
-            by_device.setdefault(stats, []).append(tier.name)
+    by_device = grouped((found, one.name) for one in tiers if (found := _stats(one, kernel)))
     return [Meter(tuple(sorted(names)), stats) for stats, names in by_device.items()]
 
 

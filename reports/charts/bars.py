@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from harness.sequences import grouped
 from reports.arm import Arm
 from reports.charts.drawing import (
     FAINT,
@@ -23,7 +24,6 @@ from reports.charts.drawing import (
 from reports.formatting import quantity_text, significant
 from reports.published import PublishedSeries
 from reports.sections import Drawing
-from reports.sequences import grouped
 from reports.series import Panel
 from reports.values import Quantity, Summary, in_order
 

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from harness.errors import UsageError
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compared_rows import Row
@@ -27,7 +28,6 @@ from reports.run_configuration import (
     other_facts,
     spec_facts,
 )
-from reports.sequences import grouped
 from reports.statistics import Missing
 from reports.trials import Trial, best_first, tested
 from reports.values import Quantity, measured, measured_value

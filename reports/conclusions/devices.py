@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
+from harness.sequences import grouped
 from harness.units import format_bytes
 from reports.conclusions.comparisons import Compared, SpeedUp
 from reports.conclusions.model import Evidence, Test
@@ -342,9 +343,8 @@ class IndexGain(Test):
         for newer, older in permutations(known, 2):
             if newer.host == older.host:
                 continue
-            gains: dict[str, list[float]] = {}
-            for one in _ratios(PairQuery(RATE, self.accesses, every=True), newer, older):
-                gains.setdefault(one.over["threads"], []).append(one.value)
+            accesses = _ratios(PairQuery(RATE, self.accesses, every=True), newer, older)
+            gains = grouped((one.over["threads"], one.value) for one in accesses)
             for one in _ratios(PairQuery(OPERATIONS, every=True), newer, older):
                 a = one.over
                 least = min(gains.get(a["threads"], ()), default=0.0)

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness.sequences import first_of, grouped
 from harness.store.documents import as_json, attributes
 from harness.store.runs import StoredRun
 from reports.compare import Group
@@ -47,7 +48,6 @@ from reports.sections import (
     marked_title,
     note,
 )
-from reports.sequences import first_of, grouped
 from reports.series import Panel, panels
 from reports.statistics import Missing
 from reports.sweeps import OVER, RATIO, SWEPT, sweeps

@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from harness.hdr import Histogram
+from harness.sequences import grouped
 from harness.units import counted, format_bytes
 from reports.formatting import TIMES
 from reports.micro.pairs import (
@@ -48,7 +49,6 @@ from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device,
 from reports.micro.questions import INSTRUCTIONS, beyond_caches, flushed_line, kind_of, of_kind
 from reports.micro.saturation import NEAR
 from reports.published import Cell, Number, Numbers
-from reports.sequences import grouped
 from reports.statistics import Missing
 
 _SIZE = "access_size_bytes"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness import hdr
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.units import counted
 from reports.charts.curves import MOST_LINES, Curve, Plot, draw, x_text
@@ -42,7 +43,6 @@ from reports.micro.questions import (
 )
 from reports.micro.saturation import curves as loaded_curves
 from reports.sections import Drawing
-from reports.sequences import grouped
 from reports.values import Summary, natural
 
 #: Swept axes with their titles and units, the first that is swept is taken where several

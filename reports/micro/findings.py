@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from harness.sequences import grouped
 from harness.units import NS_PER_S, counted, format_bytes
 from reports.micro.card_words import (
     CachedFinding,
@@ -36,7 +37,6 @@ from reports.micro.questions import (
     varying_labels,
 )
 from reports.micro.saturation import Knee, LoadedKnee, by_sequence
-from reports.sequences import grouped
 
 #: Two instructions closer than this are reported as alike: repeats of one differ by as much.
 _ALIKE = 0.97
@@ -128,10 +128,11 @@ def _persist(device: Device) -> Iterator[Finding]:
 
 def _policies(device: Device) -> Iterator[Finding]:
     """Of each index, by workload: which discipline, flush and fence are fastest."""
-    held: dict[str, list[PersistRow]] = {}
-    for index, workload, points in indexes(device):
-        if row := _persisting(workload, points, policy_of):
-            held.setdefault(index, []).append(row)
+    held = grouped(
+        (index, row)
+        for index, workload, points in indexes(device)
+        if (row := _persisting(workload, points, policy_of))
+    )
     for index, rows in held.items():
         yield PersistFinding(f"Persistence policy, {index}", tuple(rows))
     if line := flushed_line(device):

@@ -15,6 +15,7 @@ from typing import Any
 
 from harness import hdr
 from harness.errors import UsageError
+from harness.sequences import grouped
 from harness.store.result import Metric
 from harness.store.runs import StoredRun
 from harness.tiers.linux.model import TierRecord
@@ -22,7 +23,6 @@ from harness.units import parse_duration_ns, parse_size
 from reports.formatting import stand_in_mark
 from reports.micro.configured import own_labels, settings_of
 from reports.run_configuration import emulated_tiers, facts
-from reports.sequences import grouped
 from reports.values import Summary, natural
 
 WORKLOAD = "micro"

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.sequences import grouped
 from reports.micro.points import DURATION, LATENCY, NAMES, OPERATIONS, RATE, Device, Point
-from reports.sequences import grouped
 
 #: Labels that say what is done in an access.
 INSTRUCTIONS = ("operation", "flush", "fence")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.sequences import grouped
 from harness.units import counted
 from reports.micro.points import RATE, Device, Point, best
 from reports.micro.questions import (
@@ -19,7 +20,6 @@ from reports.micro.questions import (
     thread_counts,
     waits,
 )
-from reports.sequences import grouped
 from reports.statistics import Missing, Ratio
 from reports.trials import Trial, tested_points
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from lab import open_lab
@@ -96,10 +96,11 @@ def test_pgbench_counts_what_it_tries_again_and_gives_up(accounts, clients, scri
     params = scripted({"conflict.sql": (CONFLICT, 1)}, users=4, max_tries=2)
     session = Session(accounts, SilentProgress(), client_starter=clients, driver="pgbench", seed=7)
     found = measure(params, session, list)
-    counts = {metric.name: metric.value for metric in found.metrics}
+    counts = {metric.name: metric.value or 0 for metric in found.metrics}
     assert counts["operation_retried_count"] > 0
     assert counts["operation_failed_count"] > 0
-    by_code = found.artifacts["client"]["failed_by_code"]
+    client: Any = found.artifacts["client"]
+    by_code = client["failed_by_code"]
     assert by_code["40001"] + by_code["40P01"] == counts["operation_failed_count"]
     assert "failed-transactions" in {warning.code for warning in found.uncontrolled}
 

@@ -17,7 +17,7 @@ from vm_machine import Vm, running_machine
 _CHUNK = 1 << 20
 #: What of the harness runs inside the machine: standard library only.
 _SOURCES = (
-    *("__init__.py", "errors.py", "jsonfile.py", "paths.py", "units.py"),
+    *("__init__.py", "errors.py", "jsonfile.py", "paths.py", "sequences.py", "units.py"),
     *("experiment/__init__.py", "experiment/placement.py", "supervise", "tiers", "host"),
 )
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from harness import hdr
 from harness.drivers.result import DriverResult, Operation, latency_percentiles
 from harness.errors import RunFailed
+from harness.sequences import grouped
 from harness.store.points import SeriesPoint
 from harness.store.spec import JsonObject
 
@@ -180,17 +181,17 @@ def _by_interval(several: Iterable[Sequence[P]]) -> Iterable[list[P]]:
 
 
 def _merged_interval(there: Sequence[IntervalHistograms]) -> IntervalHistograms:
-    encoded: dict[str, list[str]] = {}
-    for operation, text in chain.from_iterable(one.hdr.items() for one in there):
-        encoded.setdefault(operation, []).append(text)
+    encoded = grouped(chain.from_iterable(one.hdr.items() for one in there))
     histograms = {operation: hdr.merge_encoded(texts) for operation, texts in encoded.items()}
     return IntervalHistograms(there[0].monotonic_ns, histograms)
 
 
 def _merged_operation(same: Sequence[Operation]) -> Operation:
-    counts = ({n: v for n, v in vars(one).items() if isinstance(v, int)} for one in same)
+    counts: dict[str, Any] = summed(
+        {name: count for name, count in vars(one).items() if isinstance(count, int)} for one in same
+    )
     latencies = hdr.merge_encoded(one.latency_hdr for one in same if one.latency_hdr)
-    return Operation(**summed(counts), latency_hdr=latencies)
+    return Operation(**counts, latency_hdr=latencies)
 
 
 def _check_together(results: Sequence[LoadgenResult]) -> None:

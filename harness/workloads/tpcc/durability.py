@@ -30,6 +30,7 @@ from harness.drivers.validity import lost_without_power
 from harness.engine import Engine, Scalar, SqlConnection
 from harness.errors import HarnessError, RunFailed
 from harness.progress import Progress
+from harness.sequences import grouped
 from harness.store.result import Check, Metric
 from harness.supervise.user_files import Credentials, acting_as, open_regular
 from harness.workload import Outcome, Session
@@ -115,9 +116,7 @@ def _check_orders(
     """Check warehouse by warehouse, so that memory does not grow with their number."""
     lost_orders: list[str] = []
     lost_carriers: list[str] = []
-    by_warehouse: dict[int, list[Order]] = {}
-    for order in {**journal.orders, **journal.carriers}:
-        by_warehouse.setdefault(order[0], []).append(order)
+    by_warehouse = grouped((one[0], one) for one in {**journal.orders, **journal.carriers})
     with progress.task("orders that were committed (warehouses)", len(by_warehouse)) as task:
         for warehouse in sorted(by_warehouse):
             there = _orders(connection, warehouse)
