@@ -38,13 +38,6 @@ class Residency:
         total = self.total_bytes
         return {node: size / total for node, size in sizes.items()} if total else {}
 
-    def fraction_on(self, nodes: Iterable[int]) -> float | None:
-        """The part of all bytes that is on ``nodes``, 0 … 1; None of an empty process."""
-        if not self.total_bytes:
-            return None
-        shares = self.shares()
-        return sum(shares.get(node, 0.0) for node in set(nodes))
-
 
 def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> Residency:
     """Where the memory of live processes is; those that have ended count nothing.

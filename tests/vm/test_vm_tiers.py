@@ -159,7 +159,7 @@ def test_memory_of_a_bound_process_is_found_on_its_node(provisioned_vm: Vm) -> N
         "import os, sys; sys.path.insert(0, '/opt/harness');"
         "from harness.tiers.residency import residency;"
         "block = bytearray(64 << 20);"
-        "print(residency([os.getpid()]).fraction_on([int(sys.argv[1])]))"
+        "print(residency([os.getpid()]).shares().get(int(sys.argv[1]), 0))"
     )
     bound = float(provisioned_vm.run(f'numactl --membind=3 python3 -c "{program}" 3'))
     roaming = float(provisioned_vm.run(f'numactl --membind=0 python3 -c "{program}" 3'))
