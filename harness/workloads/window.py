@@ -21,6 +21,7 @@ from harness.engine import Engine
 from harness.store.documents import as_json
 from harness.store.result import Check, Metric
 from harness.store.spec import JsonObject
+from harness.units import NS_PER_S
 from harness.waits import Breakdown, explain, take, unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session, Workload
@@ -88,6 +89,16 @@ class DrivenWorkload(Workload[P], Generic[P]):
     def load(self, params: P, loading: Loading) -> dict[str, Any]:
         """Have the driver load the data; its facts."""
         return self.drivers[loading.driver](params).load(loading)
+
+
+def rates_per_second(driven: DriverResult) -> Iterator[Metric]:
+    """Yield the rate of operations that were done, and of those offered in an open loop."""
+    if (done := driven.done_count) is not None:
+        rate = done * NS_PER_S / driven.window_ns
+        yield Metric("operations_per_second", "1/s", "higher", value=rate)
+    if driven.offered_count is not None:
+        offered = driven.offered_count * NS_PER_S / driven.window_ns
+        yield Metric("offered_operations_per_second", "1/s", "none", value=offered)
 
 
 def window_metrics(

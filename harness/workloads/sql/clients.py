@@ -31,7 +31,7 @@ from harness.drivers.script_client import Load, Script
 from harness.drivers.validity import Nouns
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
-from harness.store.result import Check, Metric
+from harness.store.result import Check
 from harness.store.spec import JsonObject
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
@@ -39,7 +39,7 @@ from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.sql.client_params import ClientParams, digest, scripts
 from harness.workloads.sql.folder import CHECK
-from harness.workloads.window import Driver, LoadingDriver, window_outcome
+from harness.workloads.window import Driver, LoadingDriver, rates_per_second, window_outcome
 
 NOUNS = Nouns(
     operation="operation",
@@ -247,14 +247,8 @@ def measure(
     driver = driver_of(params, session.driver)
     counted = WindowCounters(session)
     driven = driver.drive(session, counted.drives())
-    done = sum(one.count or 0 for one in driven.operations.values())
     assert params.users
-    rate = Metric("operations_per_second", "1/s", "higher", value=done * 1e9 / driven.window_ns)
-    rates = [rate]
     unchecked = Check(CHECK, "unknown", "there is none: what the scripts wrote is not verified")
-    if driven.offered_count is not None:
-        per_s = driven.offered_count * 1e9 / driven.window_ns
-        rates.append(Metric("offered_operations_per_second", "1/s", "none", value=per_s))
     return window_outcome(
         driver,
         driven,
@@ -263,7 +257,7 @@ def measure(
         params.client_outline(),
         users=params.users,
         closed=params.rate is None,
-        rates=rates,
+        rates=list(rates_per_second(driven)),
         checks=list(check_data()) or [unchecked],
         warnings=list(_failures(driven)),
         scripts={one.name: {"text": one.text} for one in driver.scripts()},

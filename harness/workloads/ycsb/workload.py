@@ -53,11 +53,17 @@ from harness.drivers.validity import Nouns
 from harness.engine import TaskTimes
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
-from harness.store.result import Check, Metric
+from harness.store.result import Check
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
-from harness.workloads.window import DrivenWorkload, LoadingDriver, check_mix, window_outcome
+from harness.workloads.window import (
+    DrivenWorkload,
+    LoadingDriver,
+    check_mix,
+    rates_per_second,
+    window_outcome,
+)
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.official_client import Official
@@ -113,7 +119,7 @@ class Ycsb(DrivenWorkload[YcsbParams]):
             params.outline(),
             users=params.threads,
             closed=params.rate is None,
-            rates=list(_rates(driven)),
+            rates=list(rates_per_second(driven)),
             checks=[
                 *driver.verify(session, driven),
                 check_mix(driven, NOUNS, params.shares, params.threads),
@@ -123,15 +129,6 @@ class Ycsb(DrivenWorkload[YcsbParams]):
             engine=driven.engine_text,
             background=_background(tasks),
         )
-
-
-def _rates(driven: DriverResult) -> Iterator[Metric]:
-    if (done := driven.done_count) is not None:
-        rate = done * NS_PER_S / driven.window_ns
-        yield Metric("operations_per_second", "1/s", "higher", value=rate)
-    if driven.offered_count is not None:
-        offered = driven.offered_count * NS_PER_S / driven.window_ns
-        yield Metric("offered_operations_per_second", "1/s", "none", value=offered)
 
 
 def check_found(driven: DriverResult) -> Check:
