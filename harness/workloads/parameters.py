@@ -306,6 +306,13 @@ clients = partial(
     default_text="1 per client host",
     help="Client processes.",
 )
+ramp_up = partial(parameter, Time(), option=True, help="Time before the measurement window.")
+duration = partial(
+    parameter,
+    Time(SHORTEST_WINDOW_NS),
+    option=True,
+    help="Length of the measurement window.",
+)
 stall_timeout = partial(
     parameter,
     Time(SHORTEST_WINDOW_NS),
@@ -339,6 +346,17 @@ warmups = partial(
     default_text="1 if warm, else 0",
     help="Untimed executions before each timed one.",
 )
+
+
+def rate(noun: str, omit_unset: bool = False) -> Any:
+    """Declare the arrival rate of ``noun``, such as transactions."""
+    return parameter(
+        Number(open_ended=True, unit=f"{noun}/s"),
+        option=True,
+        default_text="none: closed loop",
+        help=f"Open-loop arrival rate, in {noun} per second.",
+        omit_unset=omit_unset,
+    )
 
 
 def check_warmups(cache: CacheMode, warmups: int) -> None:

@@ -11,16 +11,14 @@ from typing import Any, Literal
 from harness.drivers.script_client import Script
 from harness.errors import UsageError
 from harness.supervise.user_files import read_text
+from harness.workloads import parameters
 from harness.workloads.parameters import (
-    SHORTEST_WINDOW_NS,
     Choice,
     Count,
     Duration,
-    Number,
     Outline,
     Parameters,
     Texts,
-    Time,
     parameter,
 )
 
@@ -102,28 +100,12 @@ class ClientParams(Parameters):
         help="Threads of pgbench (-j); sysbench has one for each user.",
         omit_unset=True,
     )
-    rate: float | None = parameter(
-        Number(open_ended=True, unit="transactions/s"),
-        option=True,
-        default_text="none: closed loop",
-        help="Open-loop arrival rate, in transactions per second.",
-        omit_unset=True,
+    rate: float | None = parameters.rate("transactions", omit_unset=True)
+    ramp_up: Duration | None = parameters.ramp_up(
+        derive=lambda params: "1m" if params.script else None, default_text="1m", omit_unset=True
     )
-    ramp_up: Duration | None = parameter(
-        Time(),
-        derive=lambda params: "1m" if params.script else None,
-        default_text="1m",
-        option=True,
-        help="Time before the measurement window.",
-        omit_unset=True,
-    )
-    duration: Duration | None = parameter(
-        Time(SHORTEST_WINDOW_NS),
-        derive=lambda params: "3m" if params.script else None,
-        default_text="3m",
-        option=True,
-        help="Length of the measurement window.",
-        omit_unset=True,
+    duration: Duration | None = parameters.duration(
+        derive=lambda params: "3m" if params.script else None, default_text="3m", omit_unset=True
     )
     protocol: Literal["simple", "extended", "prepared"] | None = parameter(
         Choice(("simple", "extended", "prepared")),

@@ -10,15 +10,12 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from harness.errors import UsageError, nearest
 from harness.workloads import parameters
 from harness.workloads.parameters import (
-    SHORTEST_WINDOW_NS,
     Choice,
     Count,
     Duration,
     Flag,
-    Number,
     Outline,
     Parameters,
-    Time,
     check_clients,
     is_number,
     parameter,
@@ -141,21 +138,9 @@ class TpccParams(Parameters):
     think_time: bool = parameter(
         Flag(), False, option=True, help="Keying and think times of clause 5.2.5."
     )
-    rate: float | None = parameter(
-        Number(open_ended=True, unit="transactions/s"),
-        option=True,
-        default_text="none: closed loop",
-        help="Open-loop arrival rate, in transactions per second.",
-    )
-    ramp_up: Duration = parameter(
-        Time(), "2m", option=True, help="Time before the measurement window."
-    )
-    duration: Duration = parameter(
-        Time(SHORTEST_WINDOW_NS),
-        "3m",
-        option=True,
-        help="Length of the measurement window.",
-    )
+    rate: float | None = parameters.rate("transactions")
+    ramp_up: Duration = parameters.ramp_up(default="2m")
+    duration: Duration = parameters.duration(default="3m")
     home: Literal["all", "fixed"] = parameter(
         Choice(("all", "fixed")),
         derive=lambda params: "fixed" if params.think_time else "all",

@@ -17,7 +17,6 @@ from harness.errors import UsageError
 from harness.store.spec import Json, JsonObject
 from harness.workloads import parameters
 from harness.workloads.parameters import (
-    SHORTEST_WINDOW_NS,
     Choice,
     Count,
     Duration,
@@ -25,7 +24,6 @@ from harness.workloads.parameters import (
     Number,
     Outline,
     Parameters,
-    Time,
     check_clients,
     parameter,
 )
@@ -221,25 +219,14 @@ class YcsbParams(Parameters):
         name="exponential.percentile",
         help="Exponential: percentage of the operations on the newest records.",
     )
-    rate: float | None = parameter(
-        Number(open_ended=True, unit="operations/s"),
-        option=True,
-        default_text="none: closed loop",
-        help="Open-loop arrival rate, in operations per second.",
-    )
-    duration: Duration | None = parameter(
-        Time(SHORTEST_WINDOW_NS),
+    rate: float | None = parameters.rate("operations")
+    duration: Duration | None = parameters.duration(
         derive=lambda params: None if params.operations is not None else "60s",
         default_text="1m, or until --operations are done",
-        option=True,
-        help="Length of the measurement window.",
     )
-    ramp_up: Duration = parameter(
-        Time(),
+    ramp_up: Duration = parameters.ramp_up(
         derive=lambda params: "0s" if params.duration is None else "2m",
         default_text="2m; 0s with --operations",
-        option=True,
-        help="Time before the measurement window.",
     )
     stall_timeout: Duration | None = parameters.stall_timeout()
 
