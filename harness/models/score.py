@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 from harness.store.documents import Document, DocumentStore
@@ -66,12 +65,8 @@ class Score(Document):
 class ScoreStore(DocumentStore[Score]):
     """The scores of a results directory, one file for each model, tier and case."""
 
-    def __init__(self, results: Path) -> None:
-
-        def unreadable(context: str) -> RunWarning:
-            return RunWarning("score-unreadable", "a score is left out", context)
-
-        super().__init__(results / "scores", Score, unreadable)
+    kind, place = Score, "scores"
+    unreadable = RunWarning("score-unreadable", "a score is left out", "")
 
 
 def summary(scores: Sequence[Score], host_id: str) -> str:

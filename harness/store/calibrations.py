@@ -106,10 +106,9 @@ def latest_of(
 class CalibrationStore(DocumentStore[Calibration]):
     """The calibrations of a results directory; ``runs``: those that they were made of."""
 
+    kind, place = Calibration, "calibrations"
+    unreadable = RunWarning("calibration-unreadable", "a calibration is left out", "")
+
     def __init__(self, results: Path) -> None:
-
-        def unreadable(context: str) -> RunWarning:
-            return RunWarning("calibration-unreadable", "a calibration is left out", context)
-
-        super().__init__(results / "calibrations", Calibration, unreadable)
+        super().__init__(results)
         self.runs = Store(self.folder)

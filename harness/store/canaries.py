@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from harness.store.documents import Document, DocumentStore
 from harness.warnings import RunWarning
@@ -43,9 +42,5 @@ class Canary(Document):
 class CanaryStore(DocumentStore[Canary]):
     """The canaries of a results directory."""
 
-    def __init__(self, results: Path) -> None:
-
-        def unreadable(context: str) -> RunWarning:
-            return RunWarning("canary-unreadable", "a canary is left out", context)
-
-        super().__init__(results / "canaries", Canary, unreadable)
+    kind, place = Canary, "canaries"
+    unreadable = RunWarning("canary-unreadable", "a canary is left out", "")

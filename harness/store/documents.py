@@ -6,7 +6,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -111,21 +111,22 @@ D = TypeVar("D", bound=Document)
 
 
 class DocumentStore(Generic[D]):
-    """The documents of one kind in a folder.
+    """The documents of one kind in a results directory.
 
-    ``unreadable``: makes the warning of a file that cannot be read, of its path and the error.
+    ``place``: the name of their folder; ``unreadable``: the warning of a file that cannot be read.
     """
 
-    def __init__(
-        self, folder: Path, kind: type[D], unreadable: Callable[[str], RunWarning]
-    ) -> None:
-        self.folder = folder
-        self._kind, self._unreadable = kind, unreadable
+    kind: type[D]
+    place: ClassVar[str]
+    unreadable: ClassVar[RunWarning]
+
+    def __init__(self, results: Path) -> None:
+        self.folder = results / self.place
 
     def write(self, item: D) -> None:
         """Store it, in place of an earlier one of the same name."""
         document = item.to_json()
-        schemas.validate(document, self._kind.schema, source=item.document_name)
+        schemas.validate(document, self.kind.schema, source=item.document_name)
         make_own(self.folder)
         write_json_atomically(self.folder / f"{item.document_name}.json", document)
 
@@ -134,9 +135,9 @@ class DocumentStore(Generic[D]):
         found = []
         for path in sorted(self.folder.glob("*.json")):
             try:
-                found.append(self._kind.from_json(schemas.read(path, self._kind.schema)))
+                found.append(self.kind.from_json(schemas.read(path, self.kind.schema)))
             except (OSError, ValueError, UsageError) as error:
-                warn(self._unreadable(f"{path}: {error}"))
+                warn(replace(self.unreadable, context=f"{path}: {error}"))
         return found
 
 
