@@ -124,7 +124,8 @@ def _block(stored: StoredRun) -> tuple[str, int]:
 def explain(
     runs: SelectorArgument = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Placement that the others are compared with.")
+        str | None,
+        typer.Option("--baseline", help="Placement or arm that the others are compared with."),
     ] = None,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare despite other differences.")
@@ -132,7 +133,7 @@ def explain(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Compare waits, devices, models and measurement of each comparison of placements."""
+    """Compare waits, devices, models and measurement of each comparison of placements, or arms."""
     from reports.explain.comparisons import explained
     from reports.explain.devices import TierSources
     from reports.explain.output import ExplainedView, explain_page, to_json
@@ -146,12 +147,17 @@ def explain(
     of_engines = [stored for stored in every if not is_micro(stored)]
     chosen = chosen_runs(where, runs, of_engines if runs else unplanted(of_engines))
     chosen = [stored for stored in chosen if not is_micro(stored)]
-    made = panels(chosen, "placement", baseline, anyway) if chosen else []
+    placed = [stored for stored in chosen if stored.spec.placement]
+    with_arms = [stored for stored in placed if stored.spec.label]
+    over = "placement"
+    if with_arms and len({stored.spec.placement for stored in placed}) == 1:
+        chosen, over = with_arms, "arm"
+    made = panels(chosen, over, baseline, anyway) if chosen else []
     rows = explained(made, TierSources.of(every, ScoreStore(where.root).all()))
     if not rows:
         raise UsageError(
             f"explain {', '.join(runs) if runs else 'all runs'}",
-            "no two placements of one engine and workload are among them",
+            "no two placements or arms of one engine and workload are among them",
             "measure both: harness run … --placement ssd-both --placement pmem-both",
         )
     view = ExplainedView(tuple(rows))

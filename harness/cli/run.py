@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -200,11 +201,15 @@ def _of_arm(parameters: type[Parameters], options: RunOptions, text: str) -> dic
 
 
 def _of_arms(plans: Sequence[Plan]) -> Plan:
-    """Return one plan in which the arms take turns; every other block is in reverse."""
+    """Return one plan in which the arms take turns at each point of a sweep.
+
+    Every other block is in reverse.
+    """
     runs: list[RunSpec] = []
     for block in sorted({spec.block for plan in plans for spec in plan.runs}):
         own = [[spec for spec in plan.runs if spec.block == block] for plan in plans]
-        runs += [spec for specs in (own[::-1] if block % 2 else own) for spec in specs]
+        turns = zip_longest(*(own[::-1] if block % 2 else own))
+        runs += [spec for turn in turns for spec in turn if spec is not None]
     return replace(plans[0], runs=tuple(runs))
 
 

@@ -50,13 +50,17 @@ def article(noun: str) -> str:
 def cause(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> str:
     """Return the call that sessions on A spend most time in, of parts that moved, on A and on B.
 
-    Empty where no part moved, or one side has no I/O trace, and where the call became shorter
-    although the runs became slower, or the other way round: then it is not the cause.
+    Where no part moved, the waits that changed. Empty where one side has neither, and where the
+    call became shorter although the runs became slower, or the other way round: then it is not
+    the cause.
     """
     if not a or not b:
         return ""
     on_a, on_b = tiers_of(a[0]), tiers_of(b[0])
     moved = [part for part in on_a if on_b.get(part) not in (None, on_a[part])]
+    if not moved:
+        waits = _changed_waits(a, b, ("log", "data"))
+        return waits if "waiting" in waits else ""
     call = longest_call(a, moved)
     before, after = (_mean_ns(runs, call) for runs in (a, b)) if call else (None, None)
     if call is None or before is None or after is None:
@@ -64,7 +68,9 @@ def cause(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> str:
     gain = _gain(a, b)
     if gain is not None and (before < after if gain > 1 else after < before):
         return ""
-    waits = _changed_waits(a, b, moved)
+    sets: tuple[Devices, ...] = ("log", "data", "all")
+    devices = next((one for one in sets if set(moved) <= PARTS[one]), None)
+    waits = _changed_waits(a, b, [devices] if devices else [])
     return (
         f"a {call.operation} of {PART_WORDS.get(call.part, call.part)} takes {format_ns(before)} "
         f"on {on_a[call.part]}, {format_ns(after)} on {on_b[call.part]}"
@@ -148,16 +154,16 @@ def _mean_ns(runs: Sequence[StoredRun], call: Call) -> float | None:
     return sum(ns for _, ns in spent) / calls if calls else None
 
 
-def _changed_waits(a: Sequence[StoredRun], b: Sequence[StoredRun], parts: Sequence[str]) -> str:
+def _changed_waits(
+    a: Sequence[StoredRun], b: Sequence[StoredRun], devices: Sequence[Devices]
+) -> str:
     """Return ``a transaction takes 7.9 → 2.9 ms, waiting for the log 3.4 ms → 28 µs, …``.
 
     The waits are those that changed with the duration, largest change first: for the devices, and
     for what other sessions hold while they wait for these. Empty without waits on a side.
     """
-    sets: tuple[Devices, ...] = ("log", "data", "all")
-    devices = next((one for one in sets if set(parts) <= PARTS[one]), None)
     on_a, on_b = ceilings(a), ceilings(b)
-    if on_a is None or on_b is None or devices is None or not (on_a.total and on_b.total):
+    if on_a is None or on_b is None or not devices or not (on_a.total and on_b.total):
         return ""
     (took_ns, before), (takes_ns, after) = (_waits(one, devices) for one in (on_a, on_b))
     by_ns = takes_ns - took_ns
@@ -178,10 +184,12 @@ def _changed_waits(a: Sequence[StoredRun], b: Sequence[StoredRun], parts: Sequen
     return f"{text}, waiting for {', '.join(waits)}"
 
 
-def _waits(found: Ceilings, devices: Devices) -> tuple[float, dict[str, float]]:
+def _waits(found: Ceilings, devices: Sequence[Devices]) -> tuple[float, dict[str, float]]:
     """Return a duration, and what of it was waiting: for the devices, and where more may hide."""
-    own, every = found.of(devices), found.total[-1]
-    waits: dict[str, float] = {devices: own.direct_ns if own else 0.0}
+    every = found.total[-1]
+    waits: dict[str, float] = {}
+    for name in devices:
+        waits[name] = own.direct_ns if (own := found.of(name)) else 0.0
     waits |= {name: ns for name, ns in every.hidden.items() if name in _WAIT_WORDS}
     return every.latency_ns, waits
 

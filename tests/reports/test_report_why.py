@@ -341,3 +341,11 @@ def test_a_shorter_call_is_no_cause_of_slower_runs(tmp_path, monkeypatch, rate, 
     monkeypatch.setitem(explained_runs.CALLS, ("wal", "sync"), (1000, 4))
     fast = [tpcc(tmp_path, "pmem-both", block, rate=rate + block) for block in range(6)]
     assert bool(cause(slow, fast)) == named
+
+
+def test_arms_on_one_placement_have_the_waits_that_changed_as_cause(tmp_path, monkeypatch):
+    waiting = [tpcc(tmp_path, block=block, rate=1000 + block) for block in range(6)]
+    monkeypatch.setitem(explained_runs.PARTS_US, "log sync", 10.0)
+    monkeypatch.setitem(explained_runs.CALLS, ("wal", "sync"), (1000, 10.0))
+    assert "the log" in cause(waiting, [tpcc(tmp_path, rate=2000)])
+    assert cause(waiting, waiting) == ""
