@@ -15,9 +15,13 @@ from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.answers import not_controlled, speed_up_text
 from reports.compare import Group, compare, decided
-from reports.explain.causes import cause, parts_text
-from reports.formatting import interval_text, significant
+from reports.explain.causes import article, cause, parts_text
+from reports.explain.ceilings import ceilings
+from reports.explain.devices import PARTS
+from reports.formatting import BY_MODEL, EMULATED, interval_text, percent, significant
+from reports.labels import at_value, number_of
 from reports.money import money
+from reports.run_configuration import spec_facts
 from reports.series import panels
 
 _NOT_KEPT = "is not comparable, since the rate was not kept (give a lower --rate)"
@@ -102,7 +106,7 @@ def answers(
     found = [_move(today, chosen, gains[chosen.placement], every, first), *more]
     for trial, group in zip(others, next_[len(larger) :], strict=True):
         less = group.verdict == "faster"
-        found.append(_alone(chosen, trial, gains[trial.placement], less))
+        found.append(_alone(today, chosen, trial, gains[trial.placement], less))
     return found
 
 
@@ -150,11 +154,25 @@ def _as_well(chosen: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
         "not resolvable": "is not resolvable yet",
         "rate not kept": _NOT_KEPT,
     }.get(group.verdict, "adds nothing shown")
-    sentence = f"Moving {more} as well {verdict}: {speed_up_text(group)}."
+    sentence = f"Moving {more} as well {verdict}: {speed_up_text(group)}"
+    sentence += _waiting(chosen, [part for part in trial.parts if part not in chosen.parts])
     return Answer(f"Should {more} move as well?", sentence, group)
 
 
-def _alone(chosen: PlannedArm, trial: PlannedArm, group: Group, less: bool) -> Answer:
+def _waiting(on: PlannedArm, parts: Sequence[str]) -> str:
+    """End a sentence with the share of time that was waiting for parts before they moved."""
+    found = ceilings(on.runs)
+    one = found and next((c for c in found.total if set(parts) <= PARTS[c.devices]), None)
+    if found is None or not one or not one.latency_ns:
+        return "."
+    noun = "queries wait" if found.noun == "query" else f"{article(found.noun)} {found.noun} waits"
+    share = percent(one.direct_ns / one.latency_ns)
+    return f". Before, {noun} for {parts_text(parts)} in {share} of the time."
+
+
+def _alone(
+    today: PlannedArm, chosen: PlannedArm, trial: PlannedArm, group: Group, less: bool
+) -> Answer:
     """``less``: whether it is shown to gain less than what moves first."""
     gains = "gains less" if less else f"gains, too (not shown to be less than {chosen.what})"
     verdict = {
@@ -163,7 +181,8 @@ def _alone(chosen: PlannedArm, trial: PlannedArm, group: Group, less: bool) -> A
         "not resolvable": "is not resolvable yet",
         "rate not kept": _NOT_KEPT,
     }.get(group.verdict, "gains nothing shown")
-    sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {speed_up_text(group)}."
+    sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {speed_up_text(group)}"
+    sentence += _waiting(today, trial.parts)
     return Answer(f"What does {trial.what} alone gain on {trial.tier}?", sentence, group)
 
 
@@ -182,14 +201,27 @@ def _price(today: PlannedArm, trial: PlannedArm, every: Sequence[StoredRun]) -> 
 
 
 def measured(arm: PlannedArm) -> str:
-    """Return ``postgres 15.18, warehouses 10, users 8``."""
-    return panels(arm.runs, "placement", None)[0].title
+    """Return ``postgres 15.18, warehouses 10, users 8; ramp up 1 s, duration 3 s``."""
+    known = spec_facts(arm.runs[0])
+    phases = [
+        at_value(fact, *number)
+        for fact in ("params.ramp_up", "params.duration", "memory_limit_bytes")
+        if (number := number_of(known.get(fact)))
+    ]
+    title = panels(arm.runs, "placement", None)[0].title
+    return f"{title}; {', '.join(phases)}" if phases else title
 
 
 def lines(found: Sequence[Answer]) -> Iterator[str]:
     """Return the sentences, most important first, and what was not controlled."""
     for answer in found:
         yield answer.sentence
+    every = dict.fromkeys(name for one in found for name in one.group.emulated)
+    if emulated := [name for name in every if BY_MODEL not in name]:
+        yield (
+            f"{EMULATED} {', '.join(emulated)}: memory waits for nothing, so a real device gains "
+            "less; `harness curve` has the gain by latency."
+        )
     if rest := not_controlled([found[0].group]):
         yield f"Not controlled: {'; '.join(rest)}."
 

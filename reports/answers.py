@@ -3,6 +3,7 @@ controlled, and the command that comes next."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from reports.arm import Arm
 from reports.basis import one_by_one
 from reports.compare import Group
 from reports.explain.causes import cause
-from reports.formatting import ratio_text, stand_in_mark, verdict_text
+from reports.formatting import percent, ratio_text, stand_in_mark, verdict_text
 from reports.labels import arm_options
 from reports.sections import Block, Lines, Paragraph
 
@@ -29,7 +30,9 @@ def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Bl
     """
     for where, group in answers:
         yield Paragraph(verdict_line(where, group), "title")
-        if why := cause(group.a.usable, group.b.usable):
+        if possible := _possible(group):
+            yield Paragraph(possible)
+        elif why := cause(group.a.usable, group.b.usable):
             yield Paragraph(f"Why: {why}.")
     groups = [group for _, group in answers]
     if rest := not_controlled(groups):
@@ -40,6 +43,18 @@ def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Bl
     if following and answers:
         yield Paragraph("Next:")
         yield Lines("commands", [following])
+
+
+def _possible(group: Group) -> str:
+    """Return how large a difference can still be where none is shown; empty with a difference."""
+    estimate = group.deciding.estimate if group.deciding else None
+    if group.verdict != "no difference" or estimate is None or not estimate.covered:
+        return ""
+    low, high = estimate.low or 0.0, estimate.high or math.inf
+    return (
+        f"Still possible: from {percent(max(0.0, 1 - low))} worse to "
+        f"{percent(max(0.0, high - 1))} better; more --repeats narrow that."
+    )
 
 
 def verdict_line(where: str, group: Group) -> str:

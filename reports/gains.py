@@ -33,7 +33,8 @@ class _Gain:
 
 
 def gain_lines(groups: Sequence[Group]) -> Iterator[str]:
-    """``pmem-both gains most at 4 users: 3.2× [2.8, 3.5] by …; more than at 1 user (1.7×)``."""
+    """``pmem-both gains most at 4 users: 3.2× [2.8, 3.5] by …; more than at 1 user (1.7×, by
+    1.9× [1.6, 2.1])``."""
     usable = [group for group in groups if group.deciding and group.a.usable]
     if len({run.head.experiment.name for group in usable for run in group.a.usable}) != 1:
         return  # what varies between experiments is no sweep
@@ -78,7 +79,11 @@ def _line(gains: Sequence[_Gain]) -> str:
     row = first.group.deciding
     assert row is not None
     shown = _shown_over(gains)
-    more = [f"{one.at} ({times(one.ratio.value)})" for one in others if one.at in shown]
+    more = [
+        f"{one.at} ({times(one.ratio.value)}, by {ratio_text(shown[one.at])})"
+        for one in others
+        if one.at in shown
+    ]
     alike = [f"{one.at} ({times(one.ratio.value)})" for one in others if one.at not in shown]
     words = "gains most" if first.ratio.value > 1 else "loses least"
     text = f"{first.group.b.marked_name} {words} at {first.at}: {ratio_text(first.ratio)}"
@@ -90,8 +95,8 @@ def _line(gains: Sequence[_Gain]) -> str:
     return text + (f"; not shown to be more than at {', '.join(alike)}" if alike else "")
 
 
-def _shown_over(gains: Sequence[_Gain]) -> set[str]:
-    """The values at which the gain is shown to be smaller than at the first."""
+def _shown_over(gains: Sequence[_Gain]) -> dict[str, Ratio]:
+    """By value at which the gain is shown to be smaller: how many times it is that at the first."""
     pairs = list(combinations(gains, 2))
     tested = []
     for one, other in pairs:
@@ -101,7 +106,7 @@ def _shown_over(gains: Sequence[_Gain]) -> set[str]:
         tested.append(compare_values(a, b, interim_analyses=looks))
     decided = iter(decide([ratio for ratio in tested if isinstance(ratio, Ratio)]))
     return {
-        other.at
+        other.at: ratio
         for (one, other), ratio in zip(pairs, tested, strict=True)
         if isinstance(ratio, Ratio) and next(decided).shown and one is gains[0] and ratio.value > 1
     }

@@ -48,6 +48,7 @@ def test_the_smallest_move_that_gains_all_comes_first(tmp_path: Path) -> None:
     assert value["value"] == pytest.approx(3, rel=0.05)
     assert "wal" in found[0].why[0].lower()
     assert next(lines(found)) == found[0].sentence
+    assert "in 0.9 % of the time" in found[2].sentence  # the data
 
 
 def test_the_part_that_gains_most_alone_moves_first(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from reports.conditions import checks, memory_table
 from reports.explain.causes import cause, file_operations
 from reports.query_breakdown import BreakdownRow, breakdown, plan_sums, query_breakdowns
 from reports.report import Report
-from reports.sections import Block, Drawing, Section, Table
+from reports.sections import Block, Drawing, Paragraph, Section, Table
 from reports.series import panels
 
 S = 1_000_000_000
@@ -349,3 +349,17 @@ def test_arms_on_one_placement_have_the_waits_that_changed_as_cause(tmp_path, mo
     monkeypatch.setitem(explained_runs.CALLS, ("wal", "sync"), (1000, 10.0))
     assert "the log" in cause(waiting, [tpcc(tmp_path, rate=2000)])
     assert cause(waiting, waiting) == ""
+
+
+def test_where_no_difference_is_shown_the_lines_say_what_is_still_possible(tmp_path):
+    runs = [
+        tpcc(tmp_path, placement, block, rate=1000 + (7 * block + 3 * turn) % 11)
+        for block in range(8)
+        for turn, placement in enumerate(("ssd-both", "pmem-both"))
+    ]
+    view = Report(runs)
+    said = [str(one.text) for one in view.answer_blocks() if isinstance(one, Paragraph)]
+    row = view.panels[0].groups[0].deciding
+    assert row is not None and row.estimate is not None and row.estimate.low is not None
+    worst = f"{100 * (1 - row.estimate.low):.3g} % worse"
+    assert [worst in text for text in said if text.startswith(("Still possible", "Why"))] == [True]
