@@ -50,11 +50,11 @@ def _possible(group: Group) -> str:
     estimate = group.deciding.estimate if group.deciding else None
     if group.verdict != "no difference" or estimate is None or not estimate.covered:
         return ""
-    low, high = estimate.low or 0.0, estimate.high or math.inf
-    return (
-        f"Still possible: from {percent(max(0.0, 1 - low))} worse to "
-        f"{percent(max(0.0, high - 1))} better; more --repeats narrow that."
+    low, high = (
+        f"{percent(abs(end - 1))} {'better' if end > 1 else 'worse'}"
+        for end in (estimate.low or 0.0, estimate.high or math.inf)
     )
+    return f"Still possible: from {low} to {high}; more --repeats narrow that."
 
 
 def verdict_line(where: str, group: Group) -> str:
