@@ -220,7 +220,7 @@ def lines(found: Sequence[Answer]) -> Iterator[str]:
     if emulated := [name for name in every if BY_MODEL not in name]:
         yield (
             f"{EMULATED} {', '.join(emulated)}: memory waits for nothing, so a real device gains "
-            "less; `harness curve` has the gain by latency."
+            "no more; `harness curve` has the gain by latency."
         )
     if rest := not_controlled([found[0].group]):
         yield f"Not controlled: {'; '.join(rest)}."

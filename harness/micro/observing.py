@@ -24,7 +24,7 @@ from harness.warnings import RunWarning
 
 
 def observe_suite(program: MeasuringProgram, work: MicroContext, record: Run, name: str) -> None:
-    """Execute the suite once more under one observer."""
+    """Execute the suite again under one observer."""
     workplace = partial(workdirs.temporary, credentials=work.env.credentials)
     with second_execution(record, name, workplace) as (observing, folder):
         execution = _Execution(lambda index: observing(folder / str(index)))

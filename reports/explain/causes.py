@@ -59,8 +59,7 @@ def cause(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> str:
     on_a, on_b = tiers_of(a[0]), tiers_of(b[0])
     moved = [part for part in on_a if on_b.get(part) not in (None, on_a[part])]
     if not moved:
-        waits = _changed_waits(a, b, ("log", "data"))
-        return waits if "waiting" in waits else ""
+        return _changed_waits(a, b, ("log", "data"))
     call = longest_call(a, moved)
     before, after = (_mean_ns(runs, call) for runs in (a, b)) if call else (None, None)
     if call is None or before is None or after is None:
@@ -70,7 +69,7 @@ def cause(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> str:
         return ""
     sets: tuple[Devices, ...] = ("log", "data", "all")
     devices = next((one for one in sets if set(moved) <= PARTS[one]), None)
-    waits = _changed_waits(a, b, [devices] if devices else [])
+    waits = _changed_waits(a, b, [devices] if devices else [], durations=True)
     return (
         f"a {call.operation} of {PART_WORDS.get(call.part, call.part)} takes {format_ns(before)} "
         f"on {on_a[call.part]}, {format_ns(after)} on {on_b[call.part]}"
@@ -155,12 +154,16 @@ def _mean_ns(runs: Sequence[StoredRun], call: Call) -> float | None:
 
 
 def _changed_waits(
-    a: Sequence[StoredRun], b: Sequence[StoredRun], devices: Sequence[Devices]
+    a: Sequence[StoredRun],
+    b: Sequence[StoredRun],
+    devices: Sequence[Devices],
+    durations: bool = False,
 ) -> str:
     """Return ``a transaction takes 7.9 → 2.9 ms, waiting for the log 3.4 ms → 28 µs, …``.
 
     The waits are those that changed with the duration, largest change first: for the devices, and
     for what other sessions hold while they wait for these. Empty without waits on a side.
+    ``durations``: where no wait changed, return the durations alone instead of nothing.
     """
     on_a, on_b = ceilings(a), ceilings(b)
     if on_a is None or on_b is None or not devices or not (on_a.total and on_b.total):
@@ -177,7 +180,7 @@ def _changed_waits(
         for name in sorted(names, key=lambda name: -abs(changed[name]))
     ]
     if not waits:
-        return text
+        return text if durations else ""
     rest = [took_ns - sum(before[n] for n in names), takes_ns - sum(after[n] for n in names)]
     if min(rest) > 0 and abs(rest[1] - rest[0]) > _OF_NO_ACCOUNT * abs(by_ns):
         waits.append(f"all else {_change(*rest)}")

@@ -139,23 +139,23 @@ def test_a_stored_suite_is_repeated_from_what_is_stored(harness, quick):
         if NOTHING_DONE not in done.out:
             break
     assert done.code == 0, done.err
-    told = done.json["repro"]
-    assert told["differences"] == []
-    assert told["ratio"] > 0
+    warned = done.json["repro"]
+    assert warned["differences"] == []
+    assert warned["ratio"] > 0
     assert done.json["runs"][0]["spec_hash"] == quick["spec_hash"]
 
 
 def test_what_was_done_in_no_time_is_no_rate_of_nothing(harness, tmp_path):
-    """A window that ends before any thread has begun: once told as 0 GB/s."""
+    """A window that ends before any thread has begun: once reported as 0 GB/s."""
     done = harness("run", "micro", "--suite", "quick", "--tier", "dram", "-p", "range=16MiB",
                    "-p", "duration=1ns", "-p", "warm_up=1ns", "--json", "-q")  # fmt: skip
     (run,) = done.json["runs"]
     assert run["status"] == "unknown"
     assert [m for m in run["metrics"] if m["better"] != "none"] == []
-    told = {c["labels"]["configuration"]: c for c in run["checks"] if c["name"] == "measured"}
-    assert len(told) >= 13
-    assert {c["status"] for c in told.values()} == {"unknown"}
-    assert "give it more time" in told["chase"]["detail"]
+    warned = {c["labels"]["configuration"]: c for c in run["checks"] if c["name"] == "measured"}
+    assert len(warned) >= 13
+    assert {c["status"] for c in warned.values()} == {"unknown"}
+    assert "give it more time" in warned["chase"]["detail"]
 
 
 def test_perma_benchs_form_has_no_rate_of_nothing_either(harness, tmp_path):
@@ -163,8 +163,8 @@ def test_perma_benchs_form_has_no_rate_of_nothing_either(harness, tmp_path):
     file.write_text("w: {args: {operation: write, memory_range: 128M, run_time: 1}}")
     done = harness("run", "micro", "--suite", file, "--tier", "dram", "--format", "perma", "-q",
                    "-p", "duration=1ns", "-p", "warm_up=1ns")  # fmt: skip
-    (told,) = done.json
-    assert list(told["benchmarks"][0]["results"]) == ["error"]
+    (warned,) = done.json
+    assert list(warned["benchmarks"][0]["results"]) == ["error"]
 
 
 def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(harness):
@@ -230,8 +230,8 @@ def test_a_processor_that_others_had_is_told(harness, tmp_path):
     )
     done = harness.microbench("--suite", file, "--tier", "dram", "--cpus", "0", "--json", "-q")
     (run,) = done.json["runs"]
-    told = {one["code"]: one["found"] for one in run["uncontrolled"]}
-    assert "in 1 of 1 measurements" in told["processors-shared"]
+    warned = {one["code"]: one["found"] for one in run["uncontrolled"]}
+    assert "in 1 of 1 measurements" in warned["processors-shared"]
 
 
 @pytest.mark.parametrize("readable", [True, False])

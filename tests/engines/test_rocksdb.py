@@ -89,12 +89,12 @@ def test_a_dataset_does_not_contain_the_place_of_its_load(golden: Path) -> None:
 
 
 def test_options_are_those_that_rocksdb_then_writes(lab: Any, golden: Path) -> None:
-    asked = {
+    requested = {
         "block_cache": "16M", "write_buffer_size": "4M", "max_background_jobs": "3",
         "filter_policy": "bloomfilter:9:false", "allow_mmap_reads": "on", "sync": "on",
         "bytes_per_sync": "65536", "max_bytes_for_level_multiplier": "8",
     }  # fmt: skip
-    store = Store.of(lab, asked).restored(golden, lab.places())
+    store = Store.of(lab, requested).restored(golden, lab.places())
     store.run(duration_ns=200_000_000)
     config = store.engine.effective_config()
     assert config["write_buffer_size"] == str(4 << 20)
@@ -107,11 +107,11 @@ def test_options_are_those_that_rocksdb_then_writes(lab: Any, golden: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("asked", "size"),
+    ("requested", "size"),
     [("64M", 64 << 20), ("1g", 1 << 30), ("65536K", 64 << 20), ("67108864", 64 << 20), ("0", 0)],
 )
-def test_sizes_of_caches_are_read_back(lab, golden, asked, size):
-    caches = {"block_cache": asked, "row_cache": asked}
+def test_sizes_of_caches_are_read_back(lab, golden, requested, size):
+    caches = {"block_cache": requested, "row_cache": requested}
     store = Store.of(lab, caches).restored(golden, lab.places())
     config, connection = store.engine.effective_config(), store.connection
     assert {name: config[name] for name in caches} == dict.fromkeys(caches, str(size))
@@ -124,8 +124,8 @@ def test_sizes_of_caches_are_read_back(lab, golden, asked, size):
 
 def test_a_block_cache_of_another_size_is_refused(lab, monkeypatch):
     """Planted: a library that takes half of it."""
-    monkeypatch.setattr(options, "ask", lambda library, *asked: replace(
-        ask(library, *asked), block_cache_bytes=8 << 20
+    monkeypatch.setattr(options, "ask", lambda library, *requested: replace(
+        ask(library, *requested), block_cache_bytes=8 << 20
     ))  # fmt: skip
     with pytest.raises(UsageError, match="block_cache=16777216 would be 8388608"):
         lab.engine("rocksdb", {"block_cache": "16M"})
@@ -142,13 +142,15 @@ def test_a_run_without_an_options_file_is_not_taken_for_one_that_was_checked(lab
 
 
 def test_the_paper_s_settings_are_those_it_runs_with(lab: Any, golden: Path) -> None:
-    asked = settings_for("paper", "rocksdb", {"memory": 2.0**34, "cores": 4.0, "connections": 2.0})
-    store = Store.of(lab, asked)
+    requested = settings_for(
+        "paper", "rocksdb", {"memory": 2.0**34, "cores": 4.0, "connections": 2.0}
+    )
+    store = Store.of(lab, requested)
     store.load(lab.places())
     store.restored(golden, lab.places()).run(duration_ns=200_000_000)
     config = store.engine.effective_config()
     store.engine.stop()  # which compares all of them
-    assert config["compression_per_level"] == asked["compression_per_level"]
+    assert config["compression_per_level"] == requested["compression_per_level"]
     assert config["max_background_compactions"] == "8"
     assert config["level_compaction_dynamic_level_bytes"] == "false"
 
@@ -349,7 +351,7 @@ def test_a_run_without_it_says_so(lab: Any, golden: Path) -> None:
     ],
 )
 def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: str) -> None:
-    """Planted: a log that tells of another."""
+    """Planted: a log that names another one."""
     places = lab.places()
     store = Store.of(lab, {"row_cache": "16M"}).restored(golden, places)
     store.run(duration_ns=100_000_000)

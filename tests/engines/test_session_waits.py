@@ -84,7 +84,7 @@ def test_a_checkpoint_is_at_work_while_its_position_advances(server: Any) -> Non
 
 def is_none(taken: Mapping[str, float]) -> bool:
     files, memory = taken.get("touched_file_bytes"), taken["anonymous_peak_bytes"]
-    # A page or two, not catalogs; the connection's, asked once more.
+    # A page or two, not catalogs: the connection queries its own statistics again.
     return files is not None and files < 64 << 10 and memory < 256 << 10
 
 

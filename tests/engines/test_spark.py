@@ -241,7 +241,7 @@ def test_what_spark_itself_does_not_take_is_named(lab: Lab) -> None:
 
 @pytest.fixture
 def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark is not asked what it takes: a Java starts for that."""
+    """Settings are validated without Spark, which would start a Java."""
     monkeypatch.setattr(Installation, "complaints", lambda *_: "")
 
 

@@ -28,7 +28,7 @@ OFFERED = {
 
 
 def spec(to: Path, **changes: Any) -> dict[str, Any]:
-    """A run of the back end that writes down what it is asked for; `params` are added to."""
+    """A run of the back end that records every call; `params` are added to."""
     to.mkdir()
     params = {"warehouses": 8, "data_seed": 7, **changes.pop("params", {})}
     return {
@@ -60,9 +60,9 @@ def read(directory: Path) -> Calls:
 
 
 @pytest.fixture(scope="session")
-def asked(loadgen, tmp_path_factory):
+def requests(loadgen, tmp_path_factory):
     """100,000 transactions by deck over all of 8 warehouses, and the result of the run."""
-    directory = tmp_path_factory.mktemp("tpcc") / "asked"
+    directory = tmp_path_factory.mktemp("tpcc") / "requests"
     result = loadgen(spec(directory))
     return read(directory), result
 
@@ -79,8 +79,8 @@ def assert_share(chosen: int, of: int, share: float) -> None:
     assert stats.binomtest(chosen, of, share).pvalue > CHANCE
 
 
-def test_the_mix_is_the_decks(asked: tuple[Calls, dict[str, Any]]) -> None:
-    calls, result = asked
+def test_the_mix_is_the_decks(requests: tuple[Calls, dict[str, Any]]) -> None:
+    calls, result = requests
     finished = {
         name: operation["count"] + operation["rolled_back_count"]
         for name, operation in result["operations"].items()
@@ -106,8 +106,8 @@ def test_a_terminal_deals_whole_shuffled_decks(loadgen: Loadgen, tmp_path: Path)
     assert len({deck.index("delivery") for deck in decks}) > 15
 
 
-def test_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
-    calls, result = asked
+def test_new_order(requests: tuple[Calls, dict[str, Any]]) -> None:
+    calls, result = requests
     orders = calls["new_order"]
     c_run = result["notes"]["c_run"]
     assert_uniform(column(orders, "w_id"), 1, 8)
@@ -125,9 +125,9 @@ def test_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
         assert order["all_local"] == str(int(at_home))
 
 
-def test_items_of_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
+def test_items_of_new_order(requests: tuple[Calls, dict[str, Any]]) -> None:
     """NURand items; in one order of a hundred the last one, and only that, is unused."""
-    calls, result = asked
+    calls, result = requests
     used: list[int] = []
     rolled_back = 0
     for order in calls["new_order"]:
@@ -143,8 +143,8 @@ def test_items_of_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
     assert result["operations"]["new_order"]["rolled_back_count"] == rolled_back
 
 
-def test_one_line_in_a_hundred_is_supplied_from_elsewhere(asked):
-    calls, _ = asked
+def test_one_line_in_a_hundred_is_supplied_from_elsewhere(requests):
+    calls, _ = requests
     lines, distances = 0, []
     for order in calls["new_order"]:
         supply = listed(order, "supply_w_ids")
@@ -154,8 +154,8 @@ def test_one_line_in_a_hundred_is_supplied_from_elsewhere(asked):
     assert_uniform(np.array(distances), 1, 7)
 
 
-def test_payment(asked: tuple[Calls, dict[str, Any]]) -> None:
-    calls, _ = asked
+def test_payment(requests: tuple[Calls, dict[str, Any]]) -> None:
+    calls, _ = requests
     payments = calls["payment"]
     assert_uniform(column(payments, "w_id"), 1, 8)
     assert_uniform(column(payments, "d_id"), 1, 10)
@@ -170,8 +170,8 @@ def test_payment(asked: tuple[Calls, dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("transaction", ["payment", "order_status"])
-def test_customers_are_asked_for_by_name_or_number(asked, transaction, last_names):
-    calls, result = asked
+def test_customers_are_asked_for_by_name_or_number(requests, transaction, last_names):
+    calls, result = requests
     c_run = result["notes"]["c_run"]
     by_name = [call for call in calls[transaction] if call["by_name"] == "1"]
     by_id = [call for call in calls[transaction] if call["by_name"] == "0"]
@@ -184,8 +184,8 @@ def test_customers_are_asked_for_by_name_or_number(asked, transaction, last_name
     assert_nurand(numbers, 255, 0, 999, c_run["c_last"])
 
 
-def test_order_status_delivery_and_stock_level(asked: tuple[Calls, dict[str, Any]]) -> None:
-    calls, _ = asked
+def test_order_status_delivery_and_stock_level(requests: tuple[Calls, dict[str, Any]]) -> None:
+    calls, _ = requests
     for transaction in ("order_status", "delivery", "stock_level"):
         assert_uniform(column(calls[transaction], "w_id"), 1, 8)
     for transaction in ("order_status", "stock_level"):

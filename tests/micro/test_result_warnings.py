@@ -165,13 +165,13 @@ def test_latencies_and_measurements_of_10_ms_are_not() -> None:
 # Rates over so little time that starting and ending are a part of them ---------------
 
 
-@pytest.mark.parametrize(("clocks", "told"), [((3.0, 3.1), 0), ((3.0, 2.8), 1), ((0, 3.0), 0)])
+@pytest.mark.parametrize(("clocks", "count"), [((3.0, 3.1), 0), ((3.0, 2.8), 1), ((0, 3.0), 0)])
 def test_a_core_clock_that_moves_by_more_than_a_twentieth_is_told(
-    clocks: tuple[float, ...], told: int
+    clocks: tuple[float, ...], count: int
 ) -> None:
     """A clock of 0 is one that the program could not measure."""
     repeats = {(0, block): repeat({}, core_hz=ghz * 1e9) for block, ghz in enumerate(clocks)}
-    assert len(contexts("core-clock-changed", named("a"), repeats)) == told
+    assert len(contexts("core-clock-changed", named("a"), repeats)) == count
 
 
 # The steps of the clock that stamps single operations --------------------------------

@@ -152,7 +152,7 @@ def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
     assert nodes == {"tier": 0, "dram": 1}
 
 
-# What the program is told -----------------------------------------------------------
+# What the program receives -----------------------------------------------------------
 
 
 def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
@@ -314,13 +314,13 @@ def setup_ns(measurements: str, repeats: int = 1) -> int:
 
 
 def test_durations_are_told_exactly_for_all_repeats():
-    told = expected(
+    expectation = expected(
         "  m: {matrix: {threads: [1, 2]}, args: {kernel: load, access: 64, pattern: random,"
         " warm_up: 500ms}}",
         repeats=3,
     )
-    assert told.measuring_ns == 3 * 2 * 1.5 * NS_PER_S
-    assert told.counted == 0
+    assert expectation.measuring_ns == 3 * 2 * 1.5 * NS_PER_S
+    assert expectation.counted == 0
 
 
 def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
@@ -334,6 +334,6 @@ def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
 
 
 def test_what_ends_by_a_count_is_named_and_not_guessed():
-    told = expected("  m: {args: {kind: latency, kernel: load, access: 64, pattern: random,"
+    expectation = expected("  m: {args: {kind: latency, kernel: load, access: 64, pattern: random,"
                     " count: 1000}}")  # fmt: skip
-    assert (told.counted, told.measuring_ns) == (1, 0)
+    assert (expectation.counted, expectation.measuring_ns) == (1, 0)

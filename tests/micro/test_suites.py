@@ -186,7 +186,7 @@ def test_sizes_in_suites_are_bytes_with_units():
     assert (one.jobs[0].keys["access_bytes"], one.jobs[0].range_bytes) == (4 * KIB, 64 * MIB)
 
 
-# What nobody can measure -------------------------------------------------------
+# Impossible measurements -------------------------------------------------------
 
 HEAD = "schema: 1\nname: mine\ndescription: d\n"
 BODY = "args: {kernel: load, access: 64, pattern: random"

@@ -1,4 +1,4 @@
-"""What cannot be measured as it is asked for: refused before anything is started."""
+"""Measurements that cannot be made as requested are refused before anything is started."""
 
 from __future__ import annotations
 
@@ -177,9 +177,9 @@ READ: dict[str, Json] = {"operation": "read", "pattern": "random", "access": "4K
 
 
 def test_past_the_page_cache_go_whole_blocks_only() -> None:
-    with pytest.raises(UsageError, match="only whole blocks") as told:
+    with pytest.raises(UsageError, match="only whole blocks") as refused:
         FioParams.from_mapping({"measurements": {"r": READ | {"access": 3000, "direct": True}}})
-    assert told.value.problem == "measurement r: access 3000" and "512" in told.value.hint
+    assert refused.value.problem == "measurement r: access 3000" and "512" in refused.value.hint
     fitting: list[dict[str, Json]] = [
         {"access": 512, "direct": True},
         {"access": 3000, "direct": "auto"},

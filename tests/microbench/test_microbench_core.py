@@ -160,8 +160,8 @@ def test_a_mix_has_its_share_of_reads(written):
 def test_a_second_target_gets_its_share(microbench: Run):
     targets = {**DRAM, "far": {"kind": "dram", "pages": "base", "size_bytes": MIB}}
     second = {"target": "far", "share": 0.25}
-    asked = throughput(pattern="random", operations=8000, second=second)
-    job = only_job(microbench(targets, {"jobs": [asked]}))
+    requested = throughput(pattern="random", operations=8000, second=second)
+    job = only_job(microbench(targets, {"jobs": [requested]}))
     assert job["second_bytes"] == pytest.approx(2000 * LINE, abs=32 * LINE)
     assert job["read_bytes"] == 8000 * LINE
 

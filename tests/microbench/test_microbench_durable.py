@@ -38,8 +38,8 @@ def test_a_chain_moves_every_byte_of_its_steps(microbench: Run, dependent: bool)
         "r_64,w_64_cacheinv,w_64_cacheinv": (64, 128),
         "r_512,r_512,r_512,w_64_nocache_320,w_64_nocache_-64": (1536, 128),
     }
-    asked = [measured(chain(text, dependent=dependent)) for text in texts]
-    found = jobs(microbench(TARGETS, *asked))
+    requested = [measured(chain(text, dependent=dependent)) for text in texts]
+    found = jobs(microbench(TARGETS, *requested))
     for (read, written), job in zip(texts.values(), found, strict=True):
         assert job["operations"] == 2000
         assert (job["read_bytes"], job["written_bytes"]) == (2000 * read, 2000 * written)
@@ -58,9 +58,9 @@ def test_a_chain_through_two_memories_tells_what_the_second_had(microbench: Run)
 
 def test_every_nth_chain_is_timed(microbench: Run):
     often = [(every, dependent) for every in (1, 3, 100) for dependent in (True, False)]
-    asked = [measured(chain("r_64,w_64_cache", dependent=dependent, sample_every=every))
+    requested = [measured(chain("r_64,w_64_cache", dependent=dependent, sample_every=every))
              for every, dependent in often]  # fmt: skip
-    for (every, _), job in zip(often, jobs(microbench(TARGETS, *asked)), strict=True):
+    for (every, _), job in zip(often, jobs(microbench(TARGETS, *requested)), strict=True):
         assert timed_of(job) == 2000 // every
 
 
@@ -119,13 +119,15 @@ def test_a_hot_spot_of_chains_leaves_their_writes_room(microbench: Run, tmp_path
 
 @pytest.mark.parametrize("writer", ["classic", "header", "dancing", "zero"])
 def test_a_restart_finds_every_entry_of_a_log(microbench: Run, writer: str):
-    asked = list(product((True, False), FLUSHES, (1, 64, 500)))
+    requested = list(product((True, False), FLUSHES, (1, 64, 500)))
     logs = [
         measured({"kind": "log", "writer": writer, "padded": padded, "flush": flush,
                   "entry_bytes": entry, "threads": 2})
-        for padded, flush, entry in asked
+        for padded, flush, entry in requested
     ]  # fmt: skip
-    for (padded, flush, entry), job in zip(asked, jobs(microbench(TARGETS, *logs)), strict=True):
+    for (padded, flush, entry), job in zip(
+        requested, jobs(microbench(TARGETS, *logs)), strict=True
+    ):
         facts = job["facts"]
         assert facts["recovered_entries"] == job["operations"] == 2000
         assert job["written_bytes"] == 2000 * entry
@@ -148,13 +150,13 @@ def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench: Run
 
 @pytest.mark.parametrize("method", ["cow", "cow_dirty", "cow_invalidate", "mulog", "hybrid"])
 def test_a_restart_finds_every_page_as_it_was_flushed_last(microbench: Run, method: str):
-    asked = list(product(FLUSHES, (1, 20, 64)))
+    requested = list(product(FLUSHES, (1, 20, 64)))
     pages = [
         measured({"kind": "page", "method": method, "page_bytes": 4096, "dirty_lines": dirty,
                   "flush": flush, "threads": 2, "sample_every": 50})
-        for flush, dirty in asked
+        for flush, dirty in requested
     ]  # fmt: skip
-    for (_, dirty), job in zip(asked, jobs(microbench(TARGETS, *pages)), strict=True):
+    for (_, dirty), job in zip(requested, jobs(microbench(TARGETS, *pages)), strict=True):
         assert job["operations"] == 2000
         assert timed_of(job) > 0
         if method == "mulog":
@@ -184,8 +186,8 @@ def index(kind: str, workload: str, discipline: str, **more: Any) -> dict[str, A
 @pytest.mark.parametrize("kind", ["level_hash", "fast_fair", "woart"])
 def test_an_index_has_all_its_records_after_each_workload(microbench: Run, kind: str):
     workloads = ("a", "b", "d", "insert")
-    asked = [measured(index(kind, one, "designed", threads=2), 4000) for one in workloads]
-    for workload, job in zip(workloads, jobs(microbench(TARGETS, *asked)), strict=True):
+    requested = [measured(index(kind, one, "designed", threads=2), 4000) for one in workloads]
+    for workload, job in zip(workloads, jobs(microbench(TARGETS, *requested)), strict=True):
         assert job["operations"] == 4000
         assert (job["read_bytes"] > 0, job["written_bytes"] > 0) == (workload != "insert", True)
         assert job["read_bytes"] + job["written_bytes"] == 4000 * 16
@@ -194,12 +196,14 @@ def test_an_index_has_all_its_records_after_each_workload(microbench: Run, kind:
 
 @pytest.mark.parametrize(("kind", "shared"), [("level_hash", 1), ("fast_fair", 1), ("woart", 2)])
 def test_threads_of_a_partition_share_an_index_as_in_its_paper(microbench, kind, shared):
-    asked = [
+    requested = [
         measured(index(kind, workload, "designed", threads=4, partitions=parts), 4000)
         for workload in ("a", "d", "insert")
         for parts in (2, 4)
     ]
-    found = [(j["operations"], j["facts"]["indexes"]) for j in jobs(microbench(TARGETS, *asked))]
+    found = [
+        (j["operations"], j["facts"]["indexes"]) for j in jobs(microbench(TARGETS, *requested))
+    ]
     assert found == [(4000, 2 * shared), (4000, 4)] * 3
 
 

@@ -52,14 +52,14 @@ def p50(job: dict[str, Any]) -> float:
 def test_lattesters_31_kernels_time_every_operation(microbench: Run, pattern: str):
     assert len(BASIC) == 31
     result = microbench(SMALL, *(measured({**job, "pattern": pattern}, 200) for job in BASIC))
-    for asked, job in zip(BASIC, jobs(result), strict=True):
+    for requested, job in zip(BASIC, jobs(result), strict=True):
         assert job["operations"] == 200
         assert histogram(job).get_total_count() == 200
-        moved = 0 if asked["operation"] == "empty" else 200 * asked["access_bytes"]
+        moved = 0 if requested["operation"] == "empty" else 200 * requested["access_bytes"]
         assert job["read_bytes"] + job["written_bytes"] == moved
-        assert (job["durable"] is None) == (asked["operation"] in ("load", "ntload", "empty"))
+        assert (job["durable"] is None) == (requested["operation"] in ("load", "ntload", "empty"))
         assert job["facts"]["empty_body_ns"] > 0
-        assert job["facts"]["isa"] == asked.get("lane", job["facts"]["isa"])
+        assert job["facts"]["isa"] == requested.get("lane", job["facts"]["isa"])
 
 
 def test_an_operation_of_many_seconds_is_told_with_its_whole_length(release_build: Path):
@@ -118,8 +118,8 @@ def test_the_stamps_wait_for_the_persist(released: Run):
 
 
 def test_what_was_flushed_is_read_from_memory(released: Run):
-    asked = [measured(latency(operation="load", before=what)) for what in ("flushed", "loaded")]
-    flushed, loaded = jobs(released(SMALL, *asked))
+    requested = [measured(latency(operation="load", before=what)) for what in ("flushed", "loaded")]
+    flushed, loaded = jobs(released(SMALL, *requested))
     assert p50(flushed) > 1.5 * p50(loaded)
 
 
@@ -153,8 +153,8 @@ def test_a_chase_through_memory_waits_longer_than_one_through_the_cache(released
 
 
 def test_several_chases_at_once_overlap(released: Run):
-    asked = [repeated({"kind": "chase", "chains": chains}) for chains in (1, 4)]
-    one, four = released(DRAM, *asked)["measurements"]
+    requested = [repeated({"kind": "chase", "chains": chains}) for chains in (1, 4)]
+    one, four = released(DRAM, *requested)["measurements"]
     assert best_rate(four) > 1.5 * best_rate(one)
 
 
