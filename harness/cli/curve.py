@@ -172,7 +172,7 @@ def _shapes(first: StoredRun, parts: Sequence[Part]) -> tuple[list[Shape], dict[
             left_out[part] = error.context
     if not shapes:
         hint = "more data than memory, or a memory limit"
-        raise RunFailed(f"curves of {', '.join(parts)}", "no part waits for its device", hint)
+        raise RunFailed(f"curves of {', '.join(parts)}", "; ".join(left_out.values()), hint)
     return shapes, left_out
 
 
