@@ -1,4 +1,4 @@
-"""Our playbooks on a machine with two blank NVDIMMs, from nothing to a run and back again.
+"""Our playbooks on a machine with two blank NVDIMMs, from nothing to file systems and back again.
 
 The tests are one story, told in the order of this file: every fixture is its next chapter.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from vm_harness import Done, harness
 from vm_machine import Vm
 from vm_playbooks import Played, destroyed, play
 from vm_probe import checksum, media, modes, probe, state
@@ -21,50 +20,41 @@ BLANK = {"namespace0.0": "raw", "namespace1.0": "raw"}
 
 
 @pytest.fixture(scope="module")
-def before(lab: Vm, blank_machine: dict[str, Any]) -> State:
+def before(vm: Vm, blank_machine: dict[str, Any]) -> State:
     """Before anything: with something on each NVDIMM that nobody may lose unasked."""
     for device in ("/dev/pmem0", "/dev/pmem1"):
-        lab.run(f"dd if=/dev/urandom of={device} bs=1M count=1 conv=fsync status=none")
-    return {**state(lab), "media": media(lab)}
+        vm.run(f"dd if=/dev/urandom of={device} bs=1M count=1 conv=fsync status=none")
+    return {**state(vm), "media": media(vm)}
 
 
 @pytest.fixture(scope="module")
-def planned(lab: Vm, before: State) -> tuple[Played, State]:
+def planned(vm: Vm, before: State) -> tuple[Played, State]:
     """``--check``, and the state behind it."""
-    return play(lab, "setup-appdirect", check=True), state(lab)
+    return play(vm, "setup-appdirect", check=True), state(vm)
 
 
 @pytest.fixture(scope="module")
-def unconfirmed(lab: Vm, planned: tuple[Played, State]) -> tuple[Played, State, list[str]]:
-    done = play(lab, "setup-appdirect")
-    return done, state(lab), media(lab)
+def unconfirmed(vm: Vm, planned: tuple[Played, State]) -> tuple[Played, State, list[str]]:
+    done = play(vm, "setup-appdirect")
+    return done, state(vm), media(vm)
 
 
 @pytest.fixture(scope="module")
-def appdirect(lab, planned, unconfirmed):
+def appdirect(vm, planned, unconfirmed):
     consent = {"confirm_destroy": True, "destroy": destroyed(planned[0])}
-    return play(lab, "setup-appdirect", consent)
+    return play(vm, "setup-appdirect", consent)
 
 
 @pytest.fixture(scope="module")
-def appdirect_state(lab: Vm, appdirect: Played) -> State:
+def appdirect_state(vm: Vm, appdirect: Played) -> State:
     assert appdirect.code == 0, appdirect.out
-    return state(lab)
+    return state(vm)
 
 
 @pytest.fixture(scope="module")
-def measured(lab: Vm, appdirect_state: State) -> Done:
-    """A run right after the playbook, small for a slow processor."""
-    return harness(
-        *(lab, "run", "ycsb", "--engine", "postgres", "--placement", "pmem-both", "--json"),
-        *("--records", 200, "--threads", 2, "--ramp-up", "0s", "--operations", 400),
-    )
-
-
-@pytest.fixture(scope="module")
-def torn_down(lab: Vm, appdirect_state: State, measured: Done) -> Played:
+def torn_down(vm: Vm, appdirect_state: State) -> Played:
     consent = {"confirm_destroy": True, "destroy": list(modes(appdirect_state))}
-    return play(lab, "teardown", consent)
+    return play(vm, "teardown", consent)
 
 
 # The plan, and what is not confirmed --------------------------------------------------
@@ -93,11 +83,11 @@ def test_nothing_is_destroyed_that_was_not_confirmed(before, unconfirmed):
 # AppDirect ----------------------------------------------------------------------------
 
 
-def test_appdirect_gives_dax_file_systems_by_what_the_kernel_says(lab, appdirect, appdirect_state):
+def test_appdirect_gives_dax_file_systems_by_what_the_kernel_says(vm, appdirect, appdirect_state):
     assert appdirect.report["changed"] is True
     assert set(modes(appdirect_state).values()) == {"fsdax"}
     places = ["/mnt/pmem0", "/mnt/pmem1"]
-    answer = probe(lab, places=places)
+    answer = probe(vm, places=places)
     for place in places:
         facts = answer["places"][place]
         assert (facts["kind"], facts["dax"], facts["filesystem"]) == ("fsdax", True, "ext4")
@@ -107,43 +97,32 @@ def test_appdirect_gives_dax_file_systems_by_what_the_kernel_says(lab, appdirect
                for place in places)  # fmt: skip
 
 
-def test_the_second_time_nothing_is_left_to_do(lab: Vm, appdirect_state: State) -> None:
-    again = play(lab, "setup-appdirect")
+def test_the_second_time_nothing_is_left_to_do(vm: Vm, appdirect_state: State) -> None:
+    again = play(vm, "setup-appdirect")
     assert again.code == 0, again.out
     assert again.report["changed"] is False
     assert again.steps == []
     assert "changed=0" in again.out
-    assert state(lab) == appdirect_state
+    assert state(vm) == appdirect_state
 
 
-def test_a_mounted_namespace_is_not_touched(lab: Vm, appdirect_state: State) -> None:
+def test_a_mounted_namespace_is_not_touched(vm: Vm, appdirect_state: State) -> None:
     """Even where it is confirmed: whose data are on a mounted file system is not ours to say."""
-    lab.run("mkdir /mnt/pmem0/mine && head -c 1M /dev/urandom > /mnt/pmem0/mine/data && sync")
-    kept = checksum(lab, "/mnt/pmem0/mine/data")
+    vm.run("mkdir /mnt/pmem0/mine && head -c 1M /dev/urandom > /mnt/pmem0/mine/data && sync")
+    kept = checksum(vm, "/mnt/pmem0/mine/data")
     consent = {"confirm_destroy": True, "destroy": ["namespace0.0", "namespace1.0"]}
-    refused = play(lab, "setup-sector", consent)
+    refused = play(vm, "setup-sector", consent)
     assert refused.code != 0
     assert "namespace0.0" in refused.refusals
     assert "/mnt/pmem0" in refused.refusals
-    assert state(lab) == appdirect_state
-    assert checksum(lab, "/mnt/pmem0/mine/data") == kept
-    lab.run("rm -r /mnt/pmem0/mine")
+    assert state(vm) == appdirect_state
+    assert checksum(vm, "/mnt/pmem0/mine/data") == kept
+    vm.run("rm -r /mnt/pmem0/mine")
 
 
-def test_a_run_on_it_just_works(lab: Vm, measured: Done) -> None:
-    assert measured.code == 0, measured.err + measured.out
-    (run,) = measured.json["runs"]
-    assert (run["status"], run["emulated"]) == ("complete", [])
-    assert {check["status"] for check in run["checks"]} == {"passed"}
-    (rate,) = [m for m in run["metrics"] if m["name"] == "operations_per_second"]
-    assert rate["value"] > 0
-    left = lab.run("find /mnt/pmem0 /mnt/pmem1 -path '*/tierbench-work/*'")
-    assert left == ""
-
-
-def test_teardown_goes_back_to_what_was_there(lab: Vm, before: State, torn_down: Played) -> None:
+def test_teardown_goes_back_to_what_was_there(vm: Vm, before: State, torn_down: Played) -> None:
     assert torn_down.code == 0, torn_down.out
-    after = state(lab)
+    after = state(vm)
     assert torn_down.report["changed"] is True
     assert modes(after) == {}  # the kernel shows label-less namespaces after a restart alone
     assert any("after a restart" in note for note in torn_down.report["notes"])

@@ -74,6 +74,7 @@ class Cycle:
     again: Played
     used: Done | None
     files: list[str]
+    left: str
     back: Played
     down: State
 
@@ -100,6 +101,7 @@ def cycle(lab: Vm, blank: State) -> Callable[[str], Cycle]:
 #: What a run shows of a mode that other runs do not.
 USES: dict[str, tuple[object, ...]] = {
     "xfs": (*RUN, "ssd-data-pmem-wal"),
+    "part-of-a-region": (*RUN, "pmem-both"),
     "system-ram": (*RUN, "data=ssd,memory=pmem_ram"),
 }
 
@@ -114,11 +116,14 @@ def _through(lab: Vm, mode: Mode, use: tuple[object, ...] | None) -> Cycle:
     found = harness(lab, "doctor", "--json").json
     with _watched(lab) as files:
         used = harness(lab, *use) if use else None
+    left = lab.run(f"find {_TIERS} -path '*/tierbench-work/*'", check=False)
     ours = [name for name, found_mode in modes(up).items() if found_mode != "raw"]
     back = play(lab, "teardown", _consent(ours))
     assert back.code == 0, back.out
     tiers = {tier["name"]: tier["kind"] for tier in found["tiers"]}
-    return Cycle(before, up, tiers, found["tier_problems"], again, used, files, back, state(lab))
+    return Cycle(
+        before, up, tiers, found["tier_problems"], again, used, files, left, back, state(lab)
+    )
 
 
 def _consent(names: Iterable[str]) -> dict[str, Any]:
@@ -195,6 +200,14 @@ def test_the_log_alone_on_persistent_memory(cycle: Callable[[str], Cycle]) -> No
     assert segments == {"/mnt/pmem0"}
     servers = {place for place, name in names if name == "postmaster.pid"}
     assert servers == {"/var/lib/tierbench/tiers/ssd"}
+
+
+def test_all_on_persistent_memory_and_nothing_left_there(cycle: Callable[[str], Cycle]) -> None:
+    """By what lay where while the server ran, and after it."""
+    seen = cycle("part-of-a-region")
+    _run(seen.used)
+    assert {path.split("/tierbench-work/")[0] for path in seen.files} == {"/mnt/pmem1"}
+    assert seen.left == ""
 
 
 def test_memory_of_the_engine_is_on_the_node_made_of_persistent_memory(cycle):
