@@ -28,7 +28,7 @@ struct mb_target {
     const char *name;
     enum mb_target_kind { MB_DRAM, MB_FILE, MB_DEVDAX } kind;
     int node;                                       /* DRAM: -1 any */
-    enum mb_pages { MB_BASE, MB_HUGE, MB_GIGANTIC } pages; /* DRAM */
+    enum mb_pages { MB_BASE, MB_HUGE } pages; /* DRAM */
     const char *path;                               /* file or directory, device */
     enum mb_sync { MB_SYNC_REQUIRED, MB_SYNC_PREFERRED, MB_SYNC_OFF } sync; /* MAP_SYNC */
     bool overwrite; /* a file that is there, or a device: its content may go */

@@ -29,10 +29,6 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
-#ifndef MAP_HUGE_SHIFT
-#define MAP_HUGE_SHIFT 26
-#endif
-#define HUGETLB_1G (MAP_HUGETLB | 30 << MAP_HUGE_SHIFT)
 #define MOST_NODES 1024
 enum { MOST_TOUCHERS = 16 };
 
@@ -44,7 +40,7 @@ static bool fail(const struct mb_target *target, const char *what, struct tb_err
 /* ---- reading ---- */
 
 const char *const mb_target_kinds[] = {"dram", "file", "devdax", NULL};
-const char *const mb_target_pages[] = {"base", "huge", "1g", NULL};
+const char *const mb_target_pages[] = {"base", "huge", NULL};
 const char *const mb_target_domains[] = {"none", "adr", "eadr", NULL};
 static const char *const syncs[] = {"required", "preferred", "off", NULL};
 
@@ -172,37 +168,16 @@ bool mb_target_allocate_there(const struct mb_target *target, struct tb_error *e
     return bind_to_node(target, true, error);
 }
 
-/* Asked beforehand: whoever touches one that its node has not is killed by the kernel. */
-static bool gigantic_pages_free(const struct mb_target *target, uint64_t wanted,
-                                struct tb_error *error)
-{
-    char of_node[40] = "kernel/mm", path[120];
-    unsigned long long free_pages = 0;
-    if (target->node >= 0)
-        snprintf(of_node, sizeof of_node, "devices/system/node/node%d", target->node);
-    snprintf(path, sizeof path, "/sys/%s/hugepages/hugepages-1048576kB/free_hugepages", of_node);
-    if (tb_scan_file(path, "%llu", &free_pages) && free_pages >= wanted)
-        return true;
-    return tb_fail(error, "target %s: pages: %" PRIu64 " free pages of 1 GiB are required, there "
-                          "are %llu (%s; nr_hugepages next to it reserves them)", target->name,
-                   wanted, free_pages, path);
-}
-
 static bool map_dram(struct mb_target *target, struct tb_error *error)
 {
-    bool gigantic = target->pages == MB_GIGANTIC;
-    uint64_t unit = gigantic ? MB_GIB : MB_HUGE_PAGE;
-    uint64_t bytes = round_up(target->size_bytes, unit);
-    if (gigantic && !gigantic_pages_free(target, bytes / unit, error))
-        return false;
-    char *base = reserve(bytes, unit);
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | (gigantic ? HUGETLB_1G : MAP_NORESERVE);
+    uint64_t bytes = round_up(target->size_bytes, MB_HUGE_PAGE);
+    char *base = reserve(bytes, MB_HUGE_PAGE);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
     if (!base || mmap(base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
         return fail(target, "mapping memory", error);
     target->base = base;
     target->mapped_bytes = bytes;
-    if (!gigantic &&
-        madvise(base, bytes, target->pages == MB_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0 &&
+    if (madvise(base, bytes, target->pages == MB_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0 &&
         target->pages == MB_HUGE)
         return fail(target, "pages: cannot get huge pages", error);
     return bind_to_node(target, false, error);

@@ -39,8 +39,8 @@ class HostCapacity:
     ``page_cached``: its mapped files are the page cache. ``near_node``: which node's memory goes
     with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
     or the tier's is not known: then ``dram_unbound``, Linux chooses a node for each page of DRAM.
-    ``gigantic_free``: free pages of 1 GiB; None if unknown. ``interleave_ways``: over how many
-    DIMMs the tier is interleaved; None on none. ``no_pmdk``: why PMDK cannot be called on the tier.
+    ``interleave_ways``: over how many DIMMs the tier is interleaved; None on none. ``no_pmdk``: why
+    PMDK cannot be called on the tier.
     """
 
     near: tuple[int, ...]
@@ -53,7 +53,6 @@ class HostCapacity:
     near_node: int | None = None
     near_free_bytes: int | None = None
     dram_unbound: bool = False
-    gigantic_free: Mapping[Place, int] | None = None
     interleave_ways: int | None = None
     no_pmdk: str = ""
 
@@ -87,10 +86,6 @@ def capacity_of(
         interleave_ways=tier.facts.interleave_ways,
         no_pmdk=_no_pmdk(kind),
         dram_unbound=node is None and sum(one.memory_bytes > 0 for one in every) > 1,
-        gigantic_free={
-            "tier": _gigantic_free(tier.claim.nodes[0] if kind == "numa" else None, kernel),
-            "dram": _gigantic_free(node, kernel),
-        },
     )
 
 
@@ -100,12 +95,6 @@ def _no_pmdk(kind: str) -> str:
         return f"a tier of kind {kind} has no files"
     missing = [name for name in PMDK_LIBRARIES if find_library(name) is None]
     return f"{', '.join(f'lib{name}' for name in missing)} missing" if missing else ""
-
-
-def _gigantic_free(node: int | None, kernel: Kernel) -> int:
-    """Pages of 1 GiB that are reserved and free, of a node or of all."""
-    folder = "kernel/mm" if node is None else f"devices/system/node/node{node}"
-    return kernel.read_int(f"/sys/{folder}/hugepages/hugepages-1048576kB/free_hugepages") or 0
 
 
 def _of_nodes(wanted: Iterable[int], every: list[Node], memory: int) -> int:

@@ -363,11 +363,9 @@ def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
 
 
 def pages_of(target: Target) -> str:
-    """Return the pages of a target as measured: huge, base, mixed, 1g; file in the page cache."""
+    """Return the pages of a target as measured: huge, base, mixed; file in the page cache."""
     if target.huge_bytes is None or (target.kind == "file" and not target.map_sync):
         return target.kind
-    if target.pages == "1g":
-        return "1g"
     share = target.huge_bytes / target.size_bytes
     return "huge" if share > 0.95 else "base" if share < 0.05 else "mixed"
 

@@ -12,7 +12,7 @@ from harness.store.spec import JsonObject
 #: The measured tier, or DRAM in addition to it.
 Place = Literal["tier", "dram"]
 Numa = Literal["near", "far"]
-Pages = Literal["huge", "base", "1g"]
+Pages = Literal["huge", "base"]
 
 
 @dataclass(frozen=True)

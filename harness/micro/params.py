@@ -96,7 +96,7 @@ class MicroParams(Parameters):
         Size(), name="range", help="Largest range of a job.", default_text=_SUITES
     )
     pages: Pages | None = parameter(
-        Choice(("huge", "base", "1g")), help="Pages of DRAM.", default_text=_SUITES
+        Choice(("huge", "base")), help="Pages of DRAM.", default_text=_SUITES
     )
     isa: str | None = parameter(KEYS["isa"].kind, help="Instruction set.", default_text=_SUITES)
     index_library: str | None = parameter(

@@ -16,7 +16,7 @@ from harness.micro.model import Axis, Job, Measurement, Pages, Place, Suite
 from harness.micro.params import MicroParams, chosen
 from harness.micro.scaling_warnings import LEFT_OUT, Steps, warnings_of
 from harness.native_programs import index_library
-from harness.units import GIB, MIB, format_bytes
+from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
 
 #: A target of the program: a place, and for DRAM its pages.
@@ -145,7 +145,6 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
             "; ".join(f"{one.problem}: {one.context}" for one in warnings),
         )
     _refuse_cached(steps, capacity)
-    _refuse_gigantic(*_gigantic(kept, capacity), capacity)
     return ScaledSuite(tuple(kept), warnings)
 
 
@@ -181,16 +180,6 @@ def _requested(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> lis
     return chosen(
         near, limits.only or (), lambda one: (one.name, one.configuration, here[one.configuration])
     )
-
-
-def _gigantic(
-    measurements: Sequence[Measurement], capacity: HostCapacity
-) -> tuple[dict[Place, int], str]:
-    """Return the bytes on pages of 1 GiB by place, and the first measurement that needs them."""
-    found = [one for one in measurements if any(p == "1g" for _, p in targets_of(one, capacity))]
-    sizes = target_sizes(found, capacity)
-    first = f"{found[0].origin}, {found[0].configuration}" if found else ""
-    return {place: size for (place, pages), size in sizes.items() if pages == "1g"}, first
 
 
 def _with_processors(
@@ -411,28 +400,6 @@ def _refuse_cached(steps: Steps, capacity: HostCapacity) -> None:
                         "free some space; or measure the cache with a small range: "
                         f"-p range={max(1, left // MIB)}MiB",
                     )
-
-
-def _refuse_gigantic(sizes: Mapping[Place, int], origin: str, capacity: HostCapacity) -> None:
-    """UsageError where too few pages of 1 GiB are free.
-
-    ``sizes``: bytes on them, by place; ``origin``: the first measurement that needs them. Memory
-    that has no node of its own shares one pool.
-    """
-    free = capacity.gigantic_free
-    if free is None:
-        return
-    wanted = {place: -(-size // GIB) for place, size in sizes.items()}
-    if capacity.near_node is None and wanted:
-        wanted = {next(iter(wanted)): sum(wanted.values())}
-    for place, pages in wanted.items():
-        if pages > free[place]:
-            raise UsageError(
-                f"{origin}, pages: 1g",
-                f"{pages} of these pages are needed, {free[place]} are free",
-                "reserve them (nr_hugepages in /sys/kernel/mm/hugepages/hugepages-1048576kB, or in "
-                "that of the node), take a smaller range, or pages: huge",
-            )
 
 
 def job_source(one: Measurement, job: str) -> str:

@@ -52,7 +52,7 @@ def measurement_name(index: int, block: int) -> str:
 
 
 def _target_name(key: TargetKey) -> str:
-    return f"{key[0]}_{key[1]}".replace("1g", "gigantic")
+    return f"{key[0]}_{key[1]}"
 
 
 def _target(

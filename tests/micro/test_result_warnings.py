@@ -207,7 +207,6 @@ def target(kind: str, huge_bytes: int | None, **more: Any) -> dict[str, Any]:
     [
         (target("dram", 8 * MIB), "huge", None),
         (target("dram", 0), "base", "0 B of 8 MiB lie on huge pages"),
-        (target("dram", 8 * MIB, pages="1g"), "1g", None),
         (target("dram", None, pages="base"), "dram", None),
         (target("file", 8 * MIB, map_sync=True), "huge", None),
         (target("file", 4 * MIB, map_sync=True), "mixed", "4 MiB of 8 MiB are mapped by pages of"),

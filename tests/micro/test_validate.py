@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
+from micro_suites import DRAM, capacity, overrides, perma, suite
 
 from harness.errors import UsageError
 from harness.micro import native
@@ -162,15 +162,6 @@ def test_memory_beside_the_tier_is_not_moved_into_the_cache_either():
                       " dram_memory_range: 64M, memory_range: 1G}}")  # fmt: skip
     with pytest.raises(UsageError, match="range: 64 MiB, and no more"):
         scale(requested, capacity(tier=200 * MIB, dram=200 * MIB), overrides())
-
-
-def test_pages_of_1_gib_are_refused_where_too_few_are_free():
-    requested = suite(f"  m: {{{RANDOM.replace('{', '{range: 3GiB, pages: 1g, ')}}}")
-    here = replace(capacity(), gigantic_free={"tier": 2, "dram": 9}, near_node=1)
-    with pytest.raises(UsageError, match=r"3 of these pages are needed, 2 are free"):
-        scale(requested, here, overrides())
-    enough = replace(here, gigantic_free={"tier": 3, "dram": 0})
-    assert scale(requested, enough, overrides()).measurements
 
 
 READ: dict[str, Json] = {"operation": "read", "pattern": "random", "access": "4KiB"}
