@@ -36,10 +36,8 @@ from harness import hdr
 from harness.counters import split
 from harness.hdr import Histogram
 from harness.iotrace.intervals import distance
-from harness.iotrace.page import Cell
-from harness.iotrace.trace import LIBRARY, IoTrace
-from harness.models.device import OPERATIONS, DeviceModel, Point
-from harness.models.table import PageCache, models_table
+from harness.iotrace.page import LIBRARY, Cell, IoTrace
+from harness.models.device import OPERATIONS, DeviceModel, PageCache, Point, models_table
 from harness.native_programs import find_native
 
 ROOT = Path(__file__).resolve().parents[1]

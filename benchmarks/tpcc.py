@@ -22,10 +22,9 @@ from typing import Any
 
 from smoke import SMOKE
 
-from harness.drivers.hammerdb.dialect import Target, target_of
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
-from harness.drivers.hammerdb.script import Timed
+from harness.drivers.hammerdb.script import Target, Timed, target_of
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.spec import LoadgenSpec, Mode
 from harness.drivers.result import WindowCallbacks
@@ -37,10 +36,10 @@ from harness.host.process_counters import read_counters
 from harness.paths import data_root, engines_prefix
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
-from harness.sql_files import text_of
+from harness.sql_script import text_of
 from harness.supervise.process import descendants
 from harness.workload import Clients, Loading
-from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.drivers import Loadgen
 from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams, event_loops
 from reports.statistics import ratio_of
 

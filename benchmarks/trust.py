@@ -36,7 +36,7 @@ from harness.experiment.selection import only
 from harness.experiment.sequential import LOOKS, numbers_of_blocks
 from harness.micro.canary import canary as measured
 from harness.progress import progress_on_stderr
-from harness.store.canaries import CanaryStore
+from harness.store.calibrations import CanaryStore
 from harness.store.runs import Store
 from reports.canary import moved_figures
 from reports.compare import compare

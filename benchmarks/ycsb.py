@@ -47,9 +47,9 @@ from harness.registry import engine as engine_factory
 from harness.units import NS_PER_S
 from harness.workload import Clients, Loading, Session
 from harness.workloads.parameters import Duration
-from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
+from harness.workloads.ycsb.workload import Loadgen
 from reports.statistics import ratio_of
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -22,8 +22,7 @@ from harness.engine import (
     SqlResult,
 )
 from harness.errors import RunFailed
-from harness.sql_files import head
-from harness.sql_values import decode
+from harness.sql_script import decode, head
 from harness.supervise.failures import log_tail
 from harness.supervise.process import process_identity
 from harness.supervise.silence import limit_s, phase

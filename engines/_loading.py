@@ -14,7 +14,7 @@ from engines._managed import AnyServer
 from engines._workers import Connection, Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
-from harness.sql_files import head, tables_of, text_of
+from harness.sql_script import head, tables_of, text_of
 from harness.store.spec import JsonObject
 
 #: Estimated size of a row that no file has, for what a loader sizes by its source.

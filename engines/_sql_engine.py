@@ -13,7 +13,7 @@ from engines._loading import Loader
 from engines._workers import Connection
 from harness.engine import Engine, Fill, Scalar
 from harness.progress import Progress
-from harness.sql_files import calls
+from harness.sql_script import calls
 from harness.store.spec import JsonObject
 
 

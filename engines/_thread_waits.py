@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from harness.engine import ProcessId
-from harness.host.kept_files import KeptFiles
 from harness.host.threads import (
     READS,
     SYNCS,
     WRITES,
     Blocked,
+    KeptFiles,
     Thread,
     blocked,
     name_of,

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from harness.counters import labelled, split
-from harness.host.kept_files import KeptFiles
-from harness.host.threads import Scheduled, Thread, scheduled
+from harness.host.threads import KeptFiles, Scheduled, Thread, scheduled
 from harness.store.result import Metric
 from harness.units import format_ns
 from harness.warnings import RunWarning

@@ -22,10 +22,9 @@ from harness.engine import (
 )
 from harness.experiment.placement import Part
 from harness.host.page_cache import Residency, evict, residency
-from harness.host.working_set import Footprint
+from harness.host.process_counters import Footprint
 from harness.iotrace.intervals import TimedIo
-from harness.monitors import Monitor
-from harness.monitors._guarded import GuardedMonitor
+from harness.monitors import GuardedMonitor, Monitor
 from harness.progress import Progress
 from harness.store.checkpoint import Checkpoint
 from harness.store.result import Cached, Check, Metric

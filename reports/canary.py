@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from harness.store.canaries import Canary, CanaryStore, Figure
+from harness.store.calibrations import Canary, CanaryStore, Figure
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning
 from reports.formatting import percent, times

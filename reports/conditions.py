@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from harness.sequences import first_of
-from harness.store.manifest import Program
-from harness.store.result import Cached, RunResult
+from harness.store.result import Cached, Program, RunResult
 from harness.store.runs import StoredRun
 from harness.tiers.linux.model import TierRecord
 from harness.units import counted, format_bytes, format_ns

@@ -15,7 +15,7 @@ from typing import TypeVar
 from harness import hdr
 from harness.counters import split
 from harness.store.documents import from_members
-from harness.store.points import LatencyPoint, SeriesPoint, TimelineEntry
+from harness.store.result import LatencyPoint, SeriesPoint, TimelineEntry
 from harness.store.runs import StoredRun
 from harness.waits import BACKGROUND
 from reports.arm import Arm

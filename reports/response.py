@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.models.score import ScoredMetric
+from harness.models.curve import ScoredMetric
 from harness.store.documents import attributes
 from harness.store.runs import StoredRun
 from reports.compared_rows import Verdict

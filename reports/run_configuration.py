@@ -16,10 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.models.score import ScoreStore, summary
+from harness.models.curve import ScoreStore, summary
 from harness.store.documents import as_json
-from harness.store.manifest import Manifest
-from harness.store.result import Emulated
+from harness.store.result import Emulated, Manifest
 from harness.store.runs import StoredRun
 from harness.store.spec import HOST_STATE, RunSpec
 from harness.units import format_bytes

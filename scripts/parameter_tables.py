@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.cli.options import known_parameters
-from harness.micro.keys import KEYS, KINDS
-from harness.micro.params import MicroParams
+from harness.micro.keys import KEYS, KINDS, MicroParams
 from harness.workloads.parameters import Parameters
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -17,7 +17,7 @@ _OTHERS = {
     "harness/execution/run.py": {"duckdb"},
     "harness/workloads/tpch/reference.py": {"duckdb"},
     "harness/workloads/tpch/source_database.py": {"duckdb"},
-    "harness/drivers/hammerdb/dialect.py": {"mysql"},
+    "harness/drivers/hammerdb/script.py": {"mysql"},
     "harness/drivers/sysbench.py": {"mysql"},
     "harness/selftest/faults.py": {"duckdb", "postgres"},
     "harness/selftest/lab.py": {"rocksdb"},

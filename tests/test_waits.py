@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 
 from harness.counters import labelled
-from harness.host.kept_files import KeptFiles
-from harness.host.threads import Thread
+from harness.host.threads import KeptFiles, Thread
 from harness.waits import (
     LEAST_SAMPLES,
     Observation,

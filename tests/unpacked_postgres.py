@@ -21,9 +21,8 @@ from engines.postgres.installation import NEEDED, choose
 from harness import paths
 from harness.errors import UsageError
 from harness.host.listen_address import Address
-from harness.install.clients import run_client
 from harness.install.debs import Apt
-from harness.install.prefix import publish, work_directory
+from harness.install.prefix import publish, run_client, work_directory
 
 
 def options_with_tls() -> dict[str, str]:

@@ -15,8 +15,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from harness import registry
-from harness.monitors import Monitor, MonitorContext, waits
-from harness.monitors._guarded import GuardedMonitor
+from harness.monitors import GuardedMonitor, Monitor, MonitorContext, waits
 
 _BLOCK_S = float(os.environ.get("ALTERNATING_BLOCK_S", "4"))
 _PAUSE_S = 0.1

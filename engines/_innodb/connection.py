@@ -23,7 +23,7 @@ from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.wire import LazyConnection, LazyResult
 from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
-from harness.sql_files import head
+from harness.sql_script import head
 from harness.store.documents import attributes
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import acting_as

@@ -38,8 +38,7 @@ from engines._managed import AnyServer
 from engines._workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Task
-from harness.sql_files import head, statements
-from harness.sql_script import dumped
+from harness.sql_script import dumped, head, statements
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 

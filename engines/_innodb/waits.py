@@ -22,8 +22,7 @@ from engines._innodb.wire import LazyConnection
 from engines._thread_waits import GROUP_COMMIT, event_of
 from engines._thread_waits import RESOURCES as CALLS
 from harness.engine import ProcessId
-from harness.host.kept_files import KeptFiles
-from harness.host.threads import Thread, blocked
+from harness.host.threads import KeptFiles, Thread, blocked
 from harness.waits import Observation, Resource, WaitObserver
 
 _COMMIT, _ROW_LOCK = "commit", "row lock"

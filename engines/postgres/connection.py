@@ -13,7 +13,7 @@ from psycopg.abc import PQGen
 
 from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
-from harness.sql_files import head
+from harness.sql_script import head
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import acting_as
 

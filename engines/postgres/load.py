@@ -29,8 +29,7 @@ from engines._workers import Job, Workers
 from engines.postgres.connection import PostgresConnection, failed
 from harness.errors import RunFailed
 from harness.progress import Task
-from harness.sql_files import statements
-from harness.sql_script import dumped
+from harness.sql_script import dumped, statements
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 

@@ -22,7 +22,7 @@ from harness.engine import EngineContext, EngineVersion, MemoryPolicy
 from harness.errors import RunFailed
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
-from harness.sql_files import head, statements
+from harness.sql_script import head, statements
 from harness.supervise.failures import log_tail
 from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import write_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from harness.errors import RunFailed
-from harness.sql_files import head
+from harness.sql_script import head
 
 _NAME, _PARENTHESES = r"(?:\w+|`[^`]+`)", r"\((?:[^()]|\([^()]*\))*\)"
 _CREATED = re.compile(

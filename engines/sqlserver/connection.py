@@ -15,7 +15,7 @@ import pytds
 
 from harness.engine import QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
-from harness.sql_files import head
+from harness.sql_script import head
 from harness.supervise.silence import limit_s
 
 #: What any statement of TDS may raise.

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from engines.sqlserver.connection import ERRORS, SqlServerConnection
 from harness.errors import RunFailed
 from harness.query_plan import PLANNING, ExecutedPlan, Operator, OperatorKind
-from harness.sql_files import head
+from harness.sql_script import head
 
 _NS = "{http://schemas.microsoft.com/sqlserver/2004/07/showplan}"
 _NS_PER_MS = 1_000_000

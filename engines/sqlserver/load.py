@@ -13,7 +13,7 @@ from engines._workers import Job, Workers
 from engines.sqlserver.connection import ERRORS, SqlServerConnection
 from harness.errors import RunFailed
 from harness.progress import Task
-from harness.sql_files import statements
+from harness.sql_script import statements
 from harness.store.spec import JsonObject
 
 

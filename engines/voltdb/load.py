@@ -15,7 +15,7 @@ from engines.voltdb.installation import Installation
 from engines.voltdb.wire import VoltDbConnection
 from harness.engine import EngineContext, Fill
 from harness.progress import Progress
-from harness.sql_files import statements
+from harness.sql_script import statements
 from harness.store.spec import JsonObject
 from harness.supervise.user_files import copy_file, make_directory, read_bytes, walk
 

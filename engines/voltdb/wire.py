@@ -17,7 +17,7 @@ from decimal import Decimal
 
 from harness.engine import QueryTimeout, Scalar, SqlConnection, SqlResult
 from harness.errors import RunFailed
-from harness.sql_files import head
+from harness.sql_script import head
 from harness.supervise.linux import in_network
 from harness.supervise.silence import limit_s
 

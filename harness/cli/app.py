@@ -31,7 +31,7 @@ _MODULES = {
     "repro": "results",
     "engines": "engines",
     "micro": "micro",
-    "card": "card",
+    "card": "results",
     "rewrite": "rewrite",
     "paper": "paper",
     "conclusions": "results",

@@ -23,6 +23,7 @@ from harness.execution.run import ResolvedRun
 from harness.execution.run_list import last_attempts
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.models.curve import (
+    CONTRADICTED,
     FACTORS,
     ModelledPoint,
     Shape,
@@ -30,7 +31,6 @@ from harness.models.curve import (
     shape_of,
     write_points,
 )
-from harness.models.score import CONTRADICTED
 from harness.models.tier import refuse_modelled
 from harness.sequences import grouped
 from harness.store.runs import Store, StoredRun

@@ -11,11 +11,10 @@ from harness import jsonfile, native_programs, registry
 from harness.cli.common import EmulateOption, HostOption, JsonOption, available, print_json
 from harness.cli.engines import engine_rows
 from harness.errors import UsageError
-from harness.host.doctor import examine
+from harness.host.facts import examine
 from harness.host.tools import UNKNOWN
 from harness.micro import fio, ioping
-from harness.monitors import MonitorContext
-from harness.monitors._guarded import GuardedMonitor
+from harness.monitors import GuardedMonitor, MonitorContext
 from harness.native_programs import loadgen_backends, missing_packages
 from harness.supervise import programs
 from harness.supervise.credentials import shared_user_warnings, unprivileged

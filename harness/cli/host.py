@@ -14,8 +14,16 @@ from harness.cli.common import JsonOption, QuietOption, key_values, print_json
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.host.confounders import TUNED, uncontrolled
 from harness.progress import progress_on_stderr
-from harness.provision.modes import MODES, Action, Mode, find_mode, playbook_for
-from harness.provision.playbook import HostOutcome, PlaybookRun, run_playbook
+from harness.provision.playbook import (
+    MODES,
+    Action,
+    HostOutcome,
+    Mode,
+    PlaybookRun,
+    find_mode,
+    playbook_for,
+    run_playbook,
+)
 from harness.store.documents import as_json
 from harness.store.spec import JsonObject
 from harness.terminal import print_table, say

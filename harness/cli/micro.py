@@ -12,9 +12,9 @@ import typer
 
 from harness.cli import show
 from harness.cli.common import JsonOption, ObserveOption, names, print_json
-from harness.cli.micro_table import print_figures
 from harness.cli.options import CommonOptions
 from harness.cli.run_list import execute, plan_json
+from harness.cli.show import print_figures
 from harness.errors import UsageError
 from harness.execution.environment import command_environment
 from harness.execution.run import ResolvedRun

@@ -20,9 +20,8 @@ from harness.cli.common import (
 )
 from harness.cli.options import CommonOptions, callback
 from harness.errors import RunFailed, UsageError
-from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models
-from harness.models.score import Score, ScoredMetric, ScoreStore
-from harness.models.table import quantile_ns
+from harness.models.curve import Score, ScoredMetric, ScoreStore
+from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models, quantile_ns
 from harness.store.documents import attributes
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say

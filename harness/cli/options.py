@@ -23,7 +23,7 @@ from harness.cli.common import (
     key_values,
 )
 from harness.errors import UsageError, nearest, unknown
-from harness.micro.params import MicroParams
+from harness.micro.keys import MicroParams
 from harness.workloads.parameters import (
     Choice,
     Count,

@@ -96,7 +96,7 @@ def run_paper(options: PaperOptions) -> None:
         made, left_out = run_cells(found.name, cells, budget_ns, env, into, options.retries)
         done = figures_of(found, request, env, into)
     # Reports are loaded where they are needed.
-    from harness.paper.report import figure_runs
+    from harness.paper.plan import figure_runs
 
     shown = figure_runs(done, made, {**chosen.left_out, **left_out}, request)
     _write(found, shown, options.out, options.json_)

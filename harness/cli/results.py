@@ -1,4 +1,4 @@
-"""``harness compare``, ``explain``, ``conclusions``, ``report``, ``repro``: on finished runs."""
+"""``harness compare``, ``explain``, ``conclusions``, ``report``, ``card``, ``repro``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.cli.common import (
 )
 from harness.errors import RunFailed, UsageError, unknown
 from harness.experiment.profile import published_of
-from harness.models.score import ScoreStore
+from harness.models.curve import ScoreStore
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO
@@ -383,3 +383,48 @@ def repro(
             say(text)
     if not verdict.agrees:
         raise typer.Exit(1)
+
+
+def card(
+    runs: SelectorArgument = None,
+    out: OutOption = Path("card"),
+    title: Annotated[
+        str, typer.Option("--title", help="Title of the card.")
+    ] = "What this device likes",
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--prices",
+            help="Price file, as in profiles/prices [host file's price_per_gb].",
+        ),
+    ] = None,
+    perma: Annotated[
+        list[Path] | None,
+        typer.Option("--perma", help="Result file of PerMA-Bench to show as well; may repeat."),
+    ] = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Write a page per device: preferences, practices, prices."""
+    from harness.micro.perma_result import perma_devices
+    from reports.micro.points import device_of_metrics, is_micro
+    from reports.micro.report import write_cards
+
+    where = store(results)
+    chosen = chosen_runs(where, runs, [run for run in where.runs() if is_micro(run)])
+    if not chosen:
+        raise UsageError(
+            "a card",
+            f"no finished run of microbenchmarks in {where.root}",
+            "`harness run micro --suite device-card --tier TIER` makes one",
+        )
+    others = [
+        device_of_metrics(Path(one.file).stem, one.memory, one.mark, one.source, one.metrics)
+        for path in perma or ()
+        for one in perma_devices(path)
+    ]
+    files = write_cards(chosen, out, title, prices, others)
+    if json_:
+        print_json({"card": files.to_json()})
+    else:
+        say(f"card of {', '.join(files.devices)}: {files.html.absolute()}")

@@ -33,9 +33,9 @@ from harness.cli.run_list import execute, execute_experiment
 from harness.errors import UsageError, unknown
 from harness.execution.environment import command_environment
 from harness.execution.run_list import last_attempts, plan_steps
-from harness.experiment.capacity import SHARES, capacity_of
 from harness.experiment.profile import Plan, expand
-from harness.micro.params import MicroParams
+from harness.experiment.selection import SHARES, capacity_of
+from harness.micro.keys import MicroParams
 from harness.store.documents import attributes
 from harness.store.spec import RunSpec
 from harness.units import parse_share

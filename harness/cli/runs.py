@@ -28,7 +28,7 @@ from harness.cli.common import (
     set_params,
     store,
 )
-from harness.cli.micro_table import print_figures
+from harness.cli.show import print_figures
 from harness.errors import UsageError
 from harness.store.checkpoint import steps_kept, under_way
 from harness.store.result import Metric

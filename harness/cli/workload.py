@@ -10,7 +10,7 @@ import typer
 
 from harness.cli.common import JsonOption, ResultsOption, print_json, store
 from harness.errors import UsageError
-from harness.workloads.sql.accept import write_answers
+from harness.workloads.sql.answers import write_answers
 from harness.workloads.sql.example import write_example
 from harness.workloads.sql.folder import read_folder
 from harness.workloads.sql.params import SqlParams

@@ -15,15 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.drivers.result import (
-    SERIES_NS,
-    DriverResult,
-    Operation,
-    WindowCallbacks,
-    intervals_per_histogram,
-    latency_percentiles,
-)
-from harness.drivers.script_client import (
+from harness.drivers.client_program import (
     Ended,
     Job,
     Load,
@@ -35,10 +27,18 @@ from harness.drivers.script_client import (
     whole_seconds,
     working,
 )
+from harness.drivers.result import (
+    SERIES_NS,
+    DriverResult,
+    Operation,
+    WindowCallbacks,
+    intervals_per_histogram,
+    latency_percentiles,
+)
 from harness.errors import RunFailed
 from harness.later import np
 from harness.progress import Progress
-from harness.store.points import LatencyPoint, SeriesPoint
+from harness.store.result import LatencyPoint, SeriesPoint
 from harness.store.spec import JsonObject
 from harness.supervise.user_files import Credentials, acting_as, open_regular
 from harness.workload import Clients

@@ -14,7 +14,7 @@ from typing import Any
 from harness import hdr
 from harness.counters import difference
 from harness.errors import RunFailed
-from harness.store.points import Latency, LatencyPoint, SeriesPoint
+from harness.store.result import Latency, LatencyPoint, SeriesPoint
 from harness.store.spec import JsonObject
 from harness.units import format_ns
 from harness.workload import Session
@@ -86,7 +86,7 @@ class DriverResult:
     operations done since the client began, its ramp-up included. Of YCSB:
     ``inserted_count``: acknowledged inserts since the client began;
     ``inserts_begun_count``: those and the ones without an answer at its end; ``updated``: a sample
-    of the fields whose update was acknowledged (harness.workloads.ycsb.loadgen.check_records).
+    of the fields whose update was acknowledged (harness.workloads.ycsb.workload.check_records).
     """
 
     driver: str

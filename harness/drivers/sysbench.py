@@ -13,13 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.drivers.result import (
-    SERIES_NS,
-    DriverResult,
-    Operation,
-    WindowCallbacks,
-)
-from harness.drivers.script_client import (
+from harness.drivers.client_program import (
     Ended,
     Job,
     Load,
@@ -32,9 +26,15 @@ from harness.drivers.script_client import (
     whole_seconds,
     working,
 )
+from harness.drivers.result import (
+    SERIES_NS,
+    DriverResult,
+    Operation,
+    WindowCallbacks,
+)
 from harness.errors import RunFailed
 from harness.progress import Progress
-from harness.store.points import SeriesPoint
+from harness.store.result import SeriesPoint
 from harness.store.spec import JsonObject
 from harness.workload import Clients
 

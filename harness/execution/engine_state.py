@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.engine import Engine, MemoryPolicy
-from harness.host.async_io import async_io
-from harness.host.cgroup import MemoryCap
-from harness.host.cpu_quota import cpu_quotas
-from harness.host.huge_pages import charged_to_groups, hugetlb_bytes
+from harness.host.cgroup import MemoryCap, cpu_quotas
+from harness.host.process_counters import async_io, charged_to_groups, hugetlb_bytes
 from harness.store.result import Check, CheckStatus
 from harness.supervise.process import process_identity
-from harness.tiers.residency import Residency
+from harness.tiers.linux.numa import Residency
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 

@@ -18,8 +18,7 @@ from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
 from harness.store.checkpoint import Attempt
 from harness.store.documents import as_json, attributes
-from harness.store.manifest import Manifest
-from harness.store.result import Experiment, RunResult
+from harness.store.result import Experiment, Manifest, RunResult
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO, NATIVE, RunSpec
 from harness.tiers.linux.model import TierRecord

@@ -29,26 +29,24 @@ from harness.execution.observing import second_execution
 from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.host.cgroup import MemoryCap, memory_cap
+from harness.host.process_counters import own_memory_bytes
 from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
-from harness.host.working_set import own_memory_bytes
 from harness.iotrace.intervals import TimedIo
-from harness.iotrace.plant import parse_plant
-from harness.iotrace.trace import LIBRARY, IoTrace
-from harness.models.table import PageCache, models_table
+from harness.iotrace.page import LIBRARY, IoTrace, parse_plant
+from harness.models.device import PageCache, models_table
 from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetName
-from harness.store.manifest import Program
-from harness.store.result import Check, Metric
+from harness.store.result import Check, Metric, Program
 from harness.store.runs import Store, StoredRun
 from harness.supervise import silence
 from harness.supervise.process import ProcessId
 from harness.supervise.user_files import regular_bytes
 from harness.tiers.linux.model import Tier
-from harness.tiers.residency import residency as numa_residency
+from harness.tiers.linux.numa import residency as numa_residency
 from harness.tiers.resolve import free_now
 from harness.tiers.traffic import TierTraffic
 from harness.units import MIB, format_bytes

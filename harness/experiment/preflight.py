@@ -18,26 +18,24 @@ from harness.engine import (
 )
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
-from harness.execution.monitoring import check_monitors
 from harness.execution.observing import check_observers
-from harness.execution.run import ResolvedRun, host_conditions
+from harness.execution.run import ResolvedRun, check_monitors, host_conditions
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.profile import LEAST_MEMORY
 from harness.experiment.run_time import Estimator, RunTime
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
 from harness.host.processors import resolve_cpus
-from harness.iotrace.plant import parse_plant
-from harness.iotrace.trace import LIBRARY
+from harness.iotrace.page import LIBRARY, parse_plant
 from harness.models.device import DeviceModel
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
-from harness.sql_files import text_of
+from harness.sql_script import text_of
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import dataset_name
+from harness.store.documents import verified
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import Json, JsonObject, RunSpec, content_hash
-from harness.store.verified import verified
 from harness.tiers.discovery import store_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_space, resolve

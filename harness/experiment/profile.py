@@ -27,11 +27,10 @@ from typing import Any
 
 from harness import registry
 from harness.errors import UsageError, unknown
-from harness.experiment.expression import evaluate, is_expression
 from harness.experiment.placement import parse_placement
 from harness.host.listen_address import parse_listen
 from harness.host.processors import parse_cpus
-from harness.iotrace.plant import parse_plant
+from harness.iotrace.page import parse_plant
 from harness.models.tier import requested_model
 from harness.paths import data_folder
 from harness.store.result import ClosedLoop, Experiment
@@ -39,7 +38,7 @@ from harness.store.spec import JsonObject, RunSpec, content_hash
 from harness.units import MIB, parse_size
 from harness.warnings import RunWarning, warn
 from harness.workloads.parameters import ParameterError, Parameters
-from harness.yamlfile import Document, Where, load_yaml
+from harness.yamlfile import Document, Where, evaluate, is_expression, load_yaml
 
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.
 _Key = tuple[str, ...]
@@ -67,7 +66,7 @@ class Plan:
     hold the names only. Also modelled ones (``pmem=model:zero``). ``several_commands``: whether
     plans of other commands under the same name belong to the same experiment. ``looks``: how
     often at most results decide whether there are more repeats (harness.experiment.sequential).
-    ``capacity``: what the rates follow from (harness.experiment.capacity).
+    ``capacity``: what the rates follow from (harness.experiment.selection).
     """
 
     name: str

@@ -11,7 +11,7 @@
         max_parallel_workers: "= cores"
         checkpoint_timeout: 15min              # taken as it is
 
-A value that begins with ``=`` is arithmetic (harness.experiment.expression) over
+A value that begins with ``=`` is arithmetic (harness.yamlfile) over
 
 - ``memory``: bytes: the run's memory cap if it has one, else the host's memory,
 - ``cores``: the run's threads,
@@ -39,10 +39,9 @@ from typing import Any
 
 from harness import registry
 from harness.errors import UsageError, unknown
-from harness.experiment.expression import evaluate, is_expression
 from harness.paths import data_folder
 from harness.units import GIB, KIB, MIB
-from harness.yamlfile import Document, load_yaml
+from harness.yamlfile import Document, evaluate, is_expression, load_yaml
 
 TUNING = data_folder("profiles") / "tuning"
 _KEYS = ("schema", "name", "description", "base", "memory", "engines")

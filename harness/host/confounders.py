@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from harness.host import cpu as processors
-from harness.host.cpu_quota import cpu_quotas
+from harness.host import processors as processors
+from harness.host.cgroup import cpu_quotas
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
-from harness.supervise.process import read_proc
+from harness.supervise.process import PROC_BYTES, read_proc
 
 #: Numbers of system calls by machine; the first argument of all but the last line is a file.
 _CALLS: Mapping[str, Mapping[int, str]] = {
@@ -123,3 +123,37 @@ def name_of(thread: Thread) -> str:
         return read_proc(thread.path("comm")).strip()
     except OSError:
         return ""
+
+
+#: More are opened for each reading: the harness needs descriptors for other things.
+_MOST = 128
+
+
+class KeptFiles:
+    """Keeps files open from one reading to the next: opening costs three times as much as reading.
+
+    A file of a process stays that of this process: a reused pid has another one.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+
+    def read(self, path: str) -> str:
+        file = self._open.get(path)
+        if file is None:
+            if len(self._open) >= _MOST:
+                return read_proc(path)
+            file = self._open[path] = os.open(path, os.O_RDONLY)
+        try:
+            return os.pread(file, PROC_BYTES, 0).decode(errors="replace")
+        except OSError:
+            os.close(self._open.pop(path))
+            raise
+
+    def keep(self, paths: Container[str]) -> None:
+        for path in [path for path in self._open if path not in paths]:
+            os.close(self._open.pop(path))
+
+    def close(self) -> None:
+        """Close all; a later reading opens its file again."""
+        self.keep(())

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from xml.sax.saxutils import escape
 
 from harness.errors import RunFailed
-from harness.install.clients import run_client, verify
+from harness.install.prefix import run_client, verify
 
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 

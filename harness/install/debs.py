@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import RunFailed
-from harness.install.clients import run_client, verify
+from harness.install.prefix import run_client, verify
 from harness.sequences import grouped
 from harness.supervise import programs
 

@@ -12,9 +12,16 @@ from harness.errors import RunFailed
 from harness.experiment.placement import Part
 from harness.hdr import Histogram
 from harness.host.process_counters import read_counters
-from harness.iotrace.page import CELL_FIELDS, SIZE_CLASSES, Cell, PageError, Reading, cells
-from harness.iotrace.plant import Plant
-from harness.iotrace.trace import IoTrace
+from harness.iotrace.page import (
+    CELL_FIELDS,
+    SIZE_CLASSES,
+    Cell,
+    IoTrace,
+    PageError,
+    Plant,
+    Reading,
+    cells,
+)
 from harness.models.device import DeviceModel
 from harness.store.result import Metric
 from harness.supervise.process import ProcessId

@@ -4,6 +4,13 @@ The layout is that of ``iotrace/page.h``. The servers' user can write anything i
 its size is sealed, the header is compared with what was written, and every number that is used is
 bounded. A page that fails a test raises :class:`PageError`. Numbers that are possible but wrong
 cannot be recognised.
+
+Planted delays:
+
+::
+
+    wal.sync=+200us       one delay
+    wal.sync=+200us~50us  jittered uniformly
 """
 
 from __future__ import annotations
@@ -12,18 +19,23 @@ import fcntl
 import math
 import mmap
 import os
+import re
 import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import UsageError, unknown
 from harness.hdr import Histogram, Layout
 from harness.later import np
+from harness.units import parse_duration_ns
 
 if TYPE_CHECKING:
     from harness.hdr import Counts
+
 
 ROLES = ("foreground", "background")
 PARTS = ("data", "wal", "temp", "index")
@@ -34,7 +46,7 @@ _ALL_PARTS = len(PARTS) + 1
 _MAGIC, _VERSION = 0x31435254424F4954, 7
 _SLOTS = 1024
 HEADER_BYTES = 4096
-#: Of the models of devices and their queues (harness.models.table).
+#: Of the models of devices and their queues (harness.models.device).
 MODELS_BYTES = 32768
 HEADS_AT = HEADER_BYTES + MODELS_BYTES
 _MAPPED_AT, _DELAYS_AT = 48, 256
@@ -347,3 +359,89 @@ def _sums(one: Mapping[Cell, Counts], other: Mapping[Cell, Counts]) -> dict[Cell
     for cell, counts in other.items():
         total[cell] = total[cell] + counts if cell in total else counts
     return total
+
+
+_FORM = re.compile(r"(\w+)\.(\w+)=\+([^~]+)(?:~(.+))?")
+#: As in iotrace/record.c.
+_LONGEST_NS = 10_000_000_000
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A delay after each call of an operation on a part, in all threads."""
+
+    part: str
+    operation: str
+    delay: Delay
+
+    def cells(self) -> list[Cell]:
+        """The cells whose calls are delayed."""
+        return [Cell(self.part, self.operation, role) for role in ROLES]
+
+    def apply(self, page: Page) -> None:
+        """Delay the calls from now on."""
+        page.plant(self.cells(), self.delay)
+
+    def __str__(self) -> str:
+        """As written, with one unit."""
+        jitter = f"~{_microseconds(self.delay.jitter_ns)}" if self.delay.jitter_ns else ""
+        return f"{self.part}.{self.operation}=+{_microseconds(self.delay.ns)}{jitter}"
+
+
+def parse_plant(text: str) -> Plant:
+    """The inverse of ``str``; UsageError for another form."""
+    problem, hint = f"planted delay {text!r}", "write one such as wal.sync=+200us or +200us~50us"
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise UsageError(problem, "not PART.OPERATION=+DURATION", hint)
+    part, operation, duration, jitter = match.groups()
+    for kind, name, known in (("part", part, PARTS), ("operation", operation, OPERATIONS)):
+        if name not in known:
+            raise unknown(problem, f"{name!r} is no traced {kind}", name, known, f"{kind}s: {{}}")
+    delay = Delay(parse_duration_ns(duration), parse_duration_ns(jitter) if jitter else 0)
+    if not 0 < delay.ns <= _LONGEST_NS or delay.jitter_ns > delay.ns:
+        raise UsageError(problem, "it must be > 0, at most 10 s, and >= its jitter", hint)
+    return Plant(part, operation, delay)
+
+
+def _microseconds(ns: int) -> str:
+    return f"{ns / 1000:.3f}".rstrip("0").removesuffix(".") + "us"
+
+
+#: The installed library (harness.native_programs).
+LIBRARY = "libiotrace.so"
+
+
+@dataclass
+class IoTrace:
+    """``library``: a path that the traced processes can read and not write.
+
+    ``background``: ``thread=PREFIX`` or ``title=PREFIX``: threads, by name or by the title of their
+    process, that serve no client; None: nothing distinguishes them. ``directories``: of the parts,
+    resolved; set before a process is started.
+    """
+
+    library: Path
+    background: Sequence[str] | None = ()
+    page: Page = field(default_factory=Page)
+    directories: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def on(self) -> bool:
+        """Whether processes are to be traced: the parts have directories."""
+        return bool(self.directories)
+
+    def labels(self, cell: Cell) -> dict[str, str]:
+        """Of a cell's metrics; the role is ``unknown`` where nothing distinguishes threads."""
+        labels = dict(cell.labels)
+        return labels if self.background is not None else labels | {"role": "unknown"}
+
+    def environment(self, descriptor: int) -> dict[str, str]:
+        """Of a process in which the page has that number."""
+        parts = [(part, self.directories[part]) for part in PARTS if part in self.directories]
+        return {
+            "LD_PRELOAD": str(self.library),
+            "TIERBENCH_IOTRACE_PAGE": str(descriptor),
+            "TIERBENCH_IOTRACE_PARTS": "\n".join(f"{part}={path}" for part, path in parts),
+            "TIERBENCH_IOTRACE_BACKGROUND": "\n".join(self.background or ()),
+        }

@@ -19,7 +19,7 @@ from harness.experiment.run_time import Estimator
 from harness.micro import native
 from harness.micro.runner import ResolvedSuite, SuiteRequest, prepare
 from harness.micro.suite import find_suite, load_documents
-from harness.store.canaries import Canary, CanaryStore, Figure
+from harness.store.calibrations import Canary, CanaryStore, Figure
 from harness.store.checkpoint import Attempt
 from harness.store.result import Experiment
 from harness.store.runs import Store

@@ -3,22 +3,31 @@
 The file is written once, whole and with data that do not compress; each configuration then
 overwrites or reads it, or appends to files of its own, in an order that is drawn for each repeat,
 so that no configuration is always measured after the same other one. What goes through the page
-cache finds all of the file there (:mod:`harness.micro.page_cache`).
+cache finds all of the file there (:mod:`harness.host.page_cache`).
+
+What fio prints (``--output-format=json+``), as metrics.
+
+fio counts latencies in bins of less than 1.6 % of their value; they become histograms of
+the harness's kind, so that repeats are merged and percentiles taken from all of them.
+``lat`` is taken, from the submission to the completion; with ``fsync`` or ``fdatasync`` fio
+reports the write call and the sync separately, and only the sum of their means is the time that
+one write with its sync takes.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from harness import jsonfile
+from harness import hdr, jsonfile
 from harness.errors import RunFailed, UsageError
-from harness.micro import direct_io, external_tools, page_cache
-from harness.micro.fio_result import OLDEST, IoSample, metrics_of, sample_of
+from harness.host import page_cache
+from harness.later import np
+from harness.micro import external_tools
 from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, FioParams, IoJob
 from harness.micro.model import Job, Measurement
 from harness.micro.protocol import MeasuringProgram, MicroContext, Planned, ProgramOutcome
@@ -28,6 +37,134 @@ from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
+
+#: The first that prints the latencies of syncs with their bins.
+OLDEST = (3, 12)
+#: Far beyond all rates, counts and times in ns.
+_MOST = 1e18
+#: From a store to DAX memory to a disk that does not answer any more.
+LAYOUT = hdr.Layout(1, 3600 * 10**9, 3)
+
+
+@dataclass(frozen=True)
+class IoSample:
+    """One repeat of one configuration, times in ns.
+
+    ``latencies``: an encoded histogram; ``syncs``: that of the sync calls, None where fio makes
+    none of its own. ``notes``: what fio printed around its document.
+    """
+
+    bytes_per_second: float
+    operations_per_second: float
+    operations: int
+    mean_ns: float
+    latencies: str
+    syncs: str | None
+    sync_mean_ns: float
+    notes: str = ""
+
+
+def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
+    """Read the one job of a fio run; RunFailed where it failed, or did nothing."""
+    require_version(document)
+    try:
+        (job_result,) = document["jobs"]
+        side = job_result[job.operation]
+        sync = job_result["sync"]["lat_ns"] if job.sync in ("fsync", "fdatasync") else None
+        # Without a single one fio leaves its bins out.
+        syncs = histogram(sync.get("bins", {})) if sync else None
+        latencies = histogram(side["lat_ns"].get("bins", {}))
+        found = IoSample(
+            bytes_per_second=number(side["bw_bytes"]),
+            operations_per_second=number(side["iops"]),
+            operations=int(number(side["total_ios"])),
+            mean_ns=number(side["lat_ns"]["mean"]),
+            latencies=latencies.encode(),
+            syncs=syncs.encode() if syncs else None,
+            sync_mean_ns=number(sync["mean"]) if sync else 0.0,
+        )
+        failed = int(number(job_result["error"]))
+        under_way = job.queue_depth * job.threads  # at the end of the job
+        if not failed and abs(found.operations - latencies.total) > under_way:
+            raise ValueError(f"{latencies.total} latencies of {found.operations} operations")
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise RunFailed(
+            f"read fio's result of {job.configuration}",
+            f"it is not as fio 3 writes it: {error!r}",
+            "install another version of fio",
+        ) from error
+    if failed:
+        raise RunFailed(f"measure {job.configuration}", f"fio's I/O failed with error {failed}")
+    if not found.operations:
+        raise RunFailed(
+            f"measure {job.configuration}",
+            "fio did no I/O: no operation ended in time",
+            "give the measurements a longer duration",
+        )
+    if syncs is not None and not syncs.total:
+        raise RunFailed(
+            f"measure {job.configuration}",
+            f"fio did {found.operations} operations, but no {job.sync} ended in time",
+            "give the measurements a longer duration",
+        )
+    return found
+
+
+def require_version(document: Mapping[str, Any]) -> None:
+    """Refuse what an older fio printed: its documents are others."""
+    printed = str(document.get("fio version"))
+    found = tuple(int(number) for number in re.findall(r"\d{1,9}", printed)[:2])
+    if found < OLDEST:
+        raise RunFailed(
+            "read fio's result",
+            f"it is of {printed!r}",
+            f"install fio {'.'.join(map(str, OLDEST))} or later",
+        )
+
+
+def number(value: Any) -> float:
+    """Return a rate, count or time that a program printed; ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
+        raise ValueError(f"{value!r:.40} where a number from 0 belongs")
+    return float(value)
+
+
+def histogram(bins: Mapping[str, int]) -> hdr.Histogram:
+    """Return the histogram of fio's bins (value in ns, count)."""
+    if sum(map(number, bins.values())) > hdr.MOST_TOTAL or not all(map(str.isdecimal, bins)):
+        raise ValueError("bins of no durations, or with too many of them")
+    counts = np.zeros(LAYOUT.counters, dtype=np.int64)
+    low, _ = LAYOUT.bounds()
+    values = np.array([min(max(int(value), 1), LAYOUT.highest) for value in bins], dtype=np.int64)
+    np.add.at(counts, np.searchsorted(low, values, side="right") - 1, list(bins.values()))
+    return hdr.Histogram(LAYOUT, counts)
+
+
+def metrics_of(samples: Sequence[IoSample], labels: Mapping[str, str], sync: str) -> list[Metric]:
+    """Return one configuration's metrics; rates and means have a sample each repeat."""
+
+    def each(name: str, unit: str, better: Any, values: Sequence[float]) -> Metric:
+        return Metric(name, unit, better, labels, samples=tuple(values))
+
+    def all_of(name: str, histograms: Sequence[str]) -> Metric:
+        return Metric(name, "ns", "lower", labels, hdr=hdr.merge_encoded(histograms))
+
+    rates = [one.bytes_per_second for one in samples]
+    means = [one.mean_ns + one.sync_mean_ns for one in samples]
+    found = [
+        each("bandwidth_bytes_per_second", "B/s", "higher", rates),
+        each("operations_per_second", "1/s", "higher", [s.operations_per_second for s in samples]),
+        each("operation_mean_duration_ns", "ns", "lower", means),
+    ]
+    syncs = [one.syncs for one in samples if one.syncs is not None]
+    if not syncs:
+        return [*found, all_of("operation_duration_ns", [one.latencies for one in samples])]
+    return [
+        *found,
+        all_of("write_call_duration_ns", [one.latencies for one in samples]),
+        all_of(f"{sync}_duration_ns", syncs),
+    ]
+
 
 _FILE = "data"
 #: Of the memory that is available: a larger file would not stay in the page cache.
@@ -47,7 +184,7 @@ class Fio(FioParams, MeasuringProgram):
         version()
         external_tools.require_room(tier, self.room_bytes, "fio", "size")
         for job in self.jobs:
-            if job.direct == "yes" and not direct_io.goes_past_cache(tier, job.access_bytes):
+            if job.direct == "yes" and not external_tools.goes_past_cache(tier, job.access_bytes):
                 raise UsageError(
                     f"{job.configuration} on tier {tier.name!r}",
                     f"direct: calls of {job.access_bytes} bytes do not go past the page cache "
@@ -57,8 +194,8 @@ class Fio(FioParams, MeasuringProgram):
             if job.direct == "yes" and _written_through_cache(job, tier):
                 raise UsageError(
                     f"{job.configuration} on tier {tier.name!r}",
-                    f"direct: {direct_io.WRITES_CACHED.context}",
-                    direct_io.WRITES_CACHED.hint,
+                    f"direct: {external_tools.WRITES_CACHED.context}",
+                    external_tools.WRITES_CACHED.hint,
                 )
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
@@ -81,7 +218,7 @@ class Fio(FioParams, MeasuringProgram):
         found_version = version()
         directory = work.files
         user = work.env.credentials
-        past_cache = direct_io.takes_direct(directory, user)
+        past_cache = external_tools.takes_direct(directory, user)
         fill(work, _FILE, self.size_bytes, past_cache)
         page_cache.drop(directory / _FILE, user)
         cached = self.size_bytes <= (LIVE.available_memory_bytes() or 0) * _CACHED_SHARE
@@ -228,7 +365,7 @@ def document_of(printed: str) -> tuple[dict[str, Any], str]:
 
 def _written_through_cache(job: IoJob, tier: Tier) -> bool:
     """Whether Linux makes the job's direct writes through the page cache."""
-    return job.operation == "write" and direct_io.caches_direct_writes(tier)
+    return job.operation == "write" and external_tools.caches_direct_writes(tier)
 
 
 def _notes(found: Mapping[IoJob, list[IoSample]]) -> dict[str, list[str]]:
@@ -286,4 +423,4 @@ def _findings(
             hint="give a smaller size, or direct: true",
         )
     if any(_direct(job, past_cache) and _written_through_cache(job, tier) for job in params.jobs):
-        yield direct_io.WRITES_CACHED
+        yield external_tools.WRITES_CACHED

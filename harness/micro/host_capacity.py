@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from harness.execution.environment import Environment
 from harness.host.processors import cpu_numbers, resolve_cpus
+from harness.micro.keys import MicroParams
 from harness.micro.model import Place
-from harness.micro.params import MicroParams
 from harness.micro.suite import cpus_and_more
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier

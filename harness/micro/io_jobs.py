@@ -28,8 +28,7 @@ from itertools import product
 from typing import Any, Literal, Self
 
 from harness.errors import UsageError
-from harness.micro.keys import Size
-from harness.micro.params import Patterns, chosen
+from harness.micro.keys import Patterns, Size, chosen
 from harness.store.spec import Json, JsonObject
 from harness.units import MIB, format_bytes
 from harness.workloads.parameters import Choice, Count, Duration, Flag, Parameters, Time, parameter

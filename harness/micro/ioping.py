@@ -14,12 +14,11 @@ from typing import Self
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
-from harness.micro import direct_io, external_tools
-from harness.micro.fio_result import histogram, number
+from harness.micro import external_tools
+from harness.micro.fio import histogram, number
 from harness.micro.io_jobs import SECTOR_BYTES
-from harness.micro.keys import Size
+from harness.micro.keys import Patterns, Size, chosen
 from harness.micro.model import Job, Measurement
-from harness.micro.params import Patterns, chosen
 from harness.micro.protocol import MeasuringProgram, MicroContext, Planned, ProgramOutcome
 from harness.store.result import Check, Metric
 from harness.tiers.linux.model import Tier
@@ -65,7 +64,7 @@ class Ioping(Parameters, MeasuringProgram):
         version()
         external_tools.require_room(tier, self.working_set_bytes, "ioping", "working_set")
         for key, size in (("access", self.access_bytes), ("working_set", self.working_set_bytes)):
-            if direct_io.refuses_past_cache(tier, size):
+            if external_tools.refuses_past_cache(tier, size):
                 raise UsageError(
                     f"{key} {size} of ioping on tier {tier.name!r}",
                     "it goes past the page cache there, where only whole blocks go",
@@ -85,7 +84,7 @@ class Ioping(Parameters, MeasuringProgram):
     def measure(self, work: MicroContext) -> ProgramOutcome:
         """Measure all cases; one histogram has the latencies of all repeats."""
         found_version = version()
-        direct = direct_io.takes_direct(work.files, work.env.credentials)
+        direct = external_tools.takes_direct(work.files, work.env.credentials)
         times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in self.cases}
         for repeat in range(work.repeats):
             for operation, pattern in self.cases:
@@ -110,8 +109,8 @@ class Ioping(Parameters, MeasuringProgram):
             artifacts={
                 "ioping": {"argv": [_argv(self, o, p, direct, work.seed) for o, p in self.cases]}
             },
-            uncontrolled=(direct_io.WRITES_CACHED,)
-            if direct and direct_io.caches_direct_writes(work.tier)
+            uncontrolled=(external_tools.WRITES_CACHED,)
+            if direct and external_tools.caches_direct_writes(work.tier)
             else (),
         )
 
@@ -152,7 +151,7 @@ def _labels(
     work: MicroContext, plan: Ioping, operation: str, pattern: str, direct: bool
 ) -> dict[str, str]:
     facts = work.tier.facts
-    cached = direct_io.caches_direct_writes(work.tier)
+    cached = external_tools.caches_direct_writes(work.tier)
     return {
         "measurement": "ioping",
         "configuration": _configuration(operation, pattern),

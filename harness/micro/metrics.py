@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness import hdr
-from harness.micro.chains import chain_text, mix_text
 from harness.micro.keys import LABELS, UNLIMITED
-from harness.micro.model import Job, Measurement
+from harness.micro.model import Job, Measurement, chain_text, mix_text
+from harness.micro.protocol import traffic_metrics
 from harness.micro.spec import BLOCK, measurement_name
-from harness.micro.traffic import traffic_metrics
 from harness.monitors.dimm_media import MediaReader, effective_write_ratio
 from harness.store.documents import from_members
 from harness.store.result import Better, Metric

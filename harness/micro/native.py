@@ -17,9 +17,8 @@ from harness import jsonfile, native_programs
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
-from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity, capacity_of
-from harness.micro.keys import KEYS
+from harness.micro.keys import KEYS, MicroParams
 from harness.micro.metrics import (
     NOTHING_DONE,
     Counted,
@@ -29,8 +28,7 @@ from harness.micro.metrics import (
     metrics_of,
     pages_of,
 )
-from harness.micro.model import Job, Measurement, Suite
-from harness.micro.params import MicroParams
+from harness.micro.model import LINE_BYTES, Job, Measurement, Suite
 from harness.micro.protocol import (
     MeasuringProgram,
     MicroContext,
@@ -47,9 +45,9 @@ from harness.store.documents import from_members
 from harness.store.result import Check, CheckStatus
 from harness.store.spec import JsonObject
 from harness.supervise import programs, workdirs
-from harness.supervise.conversation import converse
 from harness.supervise.credentials import run_unprivileged
 from harness.supervise.failures import ending, log_tail
+from harness.supervise.starting import converse
 from harness.supervise.user_files import read_bytes, refuse_writable
 from harness.tiers.discovery import nearest_existing
 from harness.tiers.linux.model import Tier

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
-from harness.micro.keys import VECTORED
-from harness.micro.model import Axis, Job, Measurement, Pages, Place, Suite
-from harness.micro.params import MicroParams, chosen
+from harness.micro.keys import VECTORED, MicroParams, chosen
+from harness.micro.model import LINE_BYTES, Axis, Job, Measurement, Pages, Place, Suite
 from harness.micro.scaling_warnings import LEFT_OUT, Steps, warnings_of
 from harness.native_programs import index_library
 from harness.units import MIB, format_bytes

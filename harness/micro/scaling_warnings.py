@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.micro.host_capacity import HostCapacity
-from harness.micro.keys import VECTORED
+from harness.micro.keys import VECTORED, MicroParams
 from harness.micro.model import Measurement
-from harness.micro.params import MicroParams
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 

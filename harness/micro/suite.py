@@ -23,14 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, nearest
-from harness.experiment.expression import is_expression
 from harness.micro import perma
-from harness.micro.chains import mix_text
 from harness.micro.io_jobs import check_written
 from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, keys_of, read_key
-from harness.micro.model import Axis, Job, Measurement, Suite
+from harness.micro.model import Axis, Job, Measurement, Suite, mix_text
 from harness.paths import data_folder
-from harness.yamlfile import Document, Where, load_yaml
+from harness.yamlfile import Document, Where, is_expression, load_yaml
 
 _FOLDER = data_folder("profiles") / "micro"
 _SUFFIXES = (".yml", ".yaml")

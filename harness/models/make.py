@@ -15,11 +15,11 @@ from harness.models.device import (
     FLUSHED,
     GROWN,
     MOST_PARALLEL,
+    PROBABILITIES,
     DeviceModel,
     Point,
     model_folders,
 )
-from harness.models.table import PROBABILITIES
 from harness.store.documents import attributes
 from harness.store.result import Metric
 from harness.store.runs import StoredRun

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from harness.counters import labelled
-from harness.monitors import MonitorContext
-from harness.monitors._sampler import SampledMonitor
+from harness.monitors import MonitorContext, SampledMonitor
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning

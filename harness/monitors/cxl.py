@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from harness.counters import labelled
 from harness.host.uncore import TrafficEvent, cxl_events
-from harness.monitors._traffic import TrafficMonitor
+from harness.monitors.memory_traffic import TrafficMonitor
 from harness.warnings import RunWarning
 
 _DEVICES = "/sys/bus/cxl/devices"

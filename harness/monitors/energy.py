@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from harness.counters import labelled
-from harness.monitors import MonitorContext
-from harness.monitors._sampler import SampledMonitor
+from harness.monitors import MonitorContext, SampledMonitor
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from harness.counters import labelled
-from harness.iotrace.page import OPERATIONS, ROLES, Cell, PageError, cells
-from harness.iotrace.trace import LIBRARY
-from harness.monitors import MonitorContext
-from harness.monitors._sampler import SampledMonitor
+from harness.iotrace.page import LIBRARY, OPERATIONS, ROLES, Cell, PageError, cells
+from harness.monitors import MonitorContext, SampledMonitor
 from harness.native_programs import find_native
 from harness.waits import IO
 from harness.warnings import RunWarning

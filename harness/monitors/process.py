@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from harness.host.process_counters import read_counters
-from harness.monitors._sampler import SampledMonitor
+from harness.monitors import SampledMonitor
 from harness.supervise.process import ProcessId
 
 

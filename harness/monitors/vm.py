@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from harness.counters import labelled
-from harness.monitors import MonitorContext
-from harness.monitors._sampler import SampledMonitor
+from harness.monitors import MonitorContext, SampledMonitor
 from harness.tiers.linux.kernel import LIVE, Kernel
-from harness.tiers.residency import residency
+from harness.tiers.linux.numa import residency
 from harness.warnings import RunWarning
 
 #: What reclaims pages, or demotes them to a slower node; kernels lack some of them.

@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from harness.monitors import MonitorContext
-from harness.monitors._sampler import SampledMonitor
+from harness.monitors import MonitorContext, SampledMonitor
 from harness.waits import SampledWaits
 from harness.warnings import RunWarning
 

@@ -23,7 +23,7 @@ from harness.execution.data import make_engine
 from harness.execution.environment import work_directory
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.iotrace.intervals import COMPLETE_SHARE
-from harness.iotrace.trace import LIBRARY
+from harness.iotrace.page import LIBRARY
 from harness.native_programs import find_native
 from harness.selftest import Case, NotApplicableError, NotMetError, expect
 from harness.selftest.lab import DISK, TIER, Fixed, Lab, replaced
@@ -33,7 +33,7 @@ from harness.supervise.user_files import walk
 from harness.units import counted
 from harness.workload import Session
 from harness.workloads.ycsb import workload as ycsb
-from harness.workloads.ycsb.loadgen import Loadgen
+from harness.workloads.ycsb.workload import Loadgen
 
 #: By workload, the parameters of its run; every check of the workload must pass.
 _PARAMS: Mapping[str, JsonObject] = {

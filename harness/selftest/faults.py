@@ -24,7 +24,7 @@ from harness.tiers.discovery import find_tiers
 from harness.tiers.verify import WrongKindError
 from harness.workload import Session
 from harness.workloads.tpcc import workload as tpcc
-from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.drivers import Loadgen
 
 _TPCH = Fixed("tpch", "duckdb", {"scale": 0.01, "queries": [1], "plans": False})
 _TPCC = Fixed("tpcc", "postgres", {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "2s"})

@@ -1,4 +1,4 @@
-"""Calibrations: the noise between identical runs of a workload on this host.
+"""Calibrations: the noise between identical runs of a workload on this host; canaries.
 
 ``<results>/calibrations`` has a file for each, and a store of their runs. These are no part of
 any experiment: selectors and reports read the other store.
@@ -112,3 +112,41 @@ class CalibrationStore(DocumentStore[Calibration]):
     def __init__(self, results: Path) -> None:
         super().__init__(results)
         self.runs = Store(self.folder)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The bandwidth of one configuration of a tier; ``before``, ``after``: samples, bytes/s."""
+
+    tier: str
+    configuration: str
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What is the same in all canaries of a host."""
+        return self.tier, self.configuration
+
+
+@dataclass(frozen=True)
+class Canary(Document):
+    """The canary of one execution of an experiment; ``experiment``: hash of its plan."""
+
+    schema = "canary"
+    experiment: str
+    host_id: str
+    began_unix_ns: int
+    ended_unix_ns: int
+    figures: tuple[Figure, ...]
+
+    @property
+    def document_name(self) -> str:
+        return str(self.began_unix_ns)
+
+
+class CanaryStore(DocumentStore[Canary]):
+    """The canaries of a results directory."""
+
+    kind, place = Canary, "canaries"
+    unreadable = RunWarning("canary-unreadable", "a canary is left out", "")

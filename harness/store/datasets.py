@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness import jsonfile
-from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress, SilentProgress
 from harness.store import schemas
@@ -34,6 +33,7 @@ from harness.store.documents import from_members, set_members, write_json_atomic
 from harness.store.spec import JsonObject, content_hash
 from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import (
+    Credentials,
     make_directory,
     make_passable,
     regular_bytes,

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from harness import jsonfile
 from harness.store import schemas
-from harness.store.manifest import Manifest
-from harness.store.result import Emulated, Experiment, RunResult, RunStatus
+from harness.store.result import Emulated, Experiment, Manifest, RunResult, RunStatus
 from harness.store.spec import JsonObject, RunSpec
 from harness.supervise.user_files import replacing
 

@@ -1,4 +1,4 @@
-"""The results of a run: metrics and checks, as in run.json."""
+"""The documents of a run: run.json, manifest.json, and points of its series."""
 
 from __future__ import annotations
 
@@ -7,9 +7,49 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from harness.store.datasets import DatasetName
 from harness.store.documents import as_json, from_members, members
-from harness.store.spec import RUN_SCHEMA, RunSpec
+from harness.store.spec import RUN_SCHEMA, JsonObject, RunSpec
+from harness.tiers.linux.model import TierRecord
 from harness.warnings import RunWarning
+
+
+@dataclass(frozen=True)
+class SeriesPoint:
+    """The operations that ended in an interval, by name."""
+
+    monotonic_ns: int
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Percentiles of an operation's latency in an interval."""
+
+    count: int
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+
+
+@dataclass(frozen=True)
+class LatencyPoint:
+    """The latencies of the operations that ended in an interval, by name."""
+
+    monotonic_ns: int
+    operations: Mapping[str, Latency]
+
+
+@dataclass(frozen=True)
+class TimelineEntry:
+    """When a query or a refresh function was submitted, and ended."""
+
+    submitted_ns: int
+    ended_ns: int
+    query: str | None = None
+    stream: str | None = None
+    function: str | None = None
+
 
 Better = Literal["higher", "lower", "none"]
 RunStatus = Literal["complete", "failed", "unknown"]
@@ -88,7 +128,7 @@ class Experiment:
 
     ``hash``: of every spec of the plan. ``several_commands``: plans of several commands under this
     name are one experiment. ``looks``: at most this often, results decided whether there would be
-    more repeats. ``capacity``: what the arrival rates follow from (harness.experiment.capacity).
+    more repeats. ``capacity``: what the arrival rates follow from (harness.experiment.selection).
     """
 
     name: str
@@ -202,3 +242,58 @@ def run_status(checks: Sequence[Check]) -> RunStatus:
     if "failed" in states:
         return "failed"
     return "unknown" if "unknown" in states or not states else "complete"
+
+
+@dataclass(frozen=True)
+class HarnessVersion:
+    """``revision``: the commit of a checkout."""
+
+    version: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """What was measured: an engine, or a microbenchmark's program."""
+
+    name: str
+    version: str
+    build: str
+    source: str
+    kind: str = "managed"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    effective_config: Mapping[str, str] = field(default_factory=dict)
+    durability_settings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class MemoryLimit:
+    """How a limit was enforced (``none``: it was not, or there was none)."""
+
+    method: str
+    limit_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The document of schema manifest, which says what each member is."""
+
+    run_id: str
+    harness: HarnessVersion
+    argv: tuple[str, ...]
+    spec: RunSpec
+    host: Mapping[str, Any]
+    tiers: tuple[TierRecord, ...]
+    engine: Program
+    dataset: DatasetName | None
+    restore_method: str
+    memory_cap: MemoryLimit
+    run_state: Mapping[str, str]
+    clock: Mapping[str, int]
+    tools: Mapping[str, str]
+    conditions: JsonObject | None = None
+    prices_per_gb: Mapping[str, float] = field(default_factory=dict)
+    processors: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": RUN_SCHEMA, **members(self)}

@@ -37,8 +37,7 @@ from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import Checkpoint, steps_kept, under_way
 from harness.store.documents import from_members, members, not_written, write_json_atomically
 from harness.store.index import Entry, Head, head_of, stamps_of
-from harness.store.manifest import Manifest
-from harness.store.result import RunResult
+from harness.store.result import Manifest, RunResult
 from harness.store.spec import JsonObject, RunSpec
 from harness.supervise.user_files import (
     make_own,

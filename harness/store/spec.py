@@ -115,7 +115,7 @@ class RunSpec:
     cpus: str | None = None
     #: Where its server listens for clients on other hosts (host.listen_address); None: nowhere.
     listen: str | None = None
-    #: Delays planted in its file I/O (harness.iotrace.plant).
+    #: Delays planted in its file I/O (harness.iotrace.page).
     plant: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     #: ``params``, parsed; None of a spec that was read from a document.

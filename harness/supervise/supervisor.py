@@ -37,7 +37,7 @@ from harness.supervise.user_files import Credentials
 
 if TYPE_CHECKING:  # the trace needs numpy, which takes its time to import
     from harness.host.cgroup import MemoryCap
-    from harness.iotrace.trace import IoTrace
+    from harness.iotrace.page import IoTrace
 
 _DAEMON = Path(__file__).with_name("daemon.py")
 #: The supervisor needs 2 s of grace and up to as much again for kills and unmounts;

@@ -27,7 +27,7 @@ from harness.engine import (
 )
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, account
-from harness.sql_values import decode, encode
+from harness.sql_script import decode, encode
 from harness.store.documents import attributes, from_members, members
 from harness.store.result import Check, Metric
 from harness.store.spec import JsonObject

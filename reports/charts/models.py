@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.models.device import GROWN, SERVICES, DeviceModel
-from harness.models.table import quantile_ns
+from harness.models.device import GROWN, SERVICES, DeviceModel, quantile_ns
 from reports.charts.curves import Curve, Plot, draw
 from reports.response import PointOfCurve, ResponseCurve
 from reports.sections import Drawing

@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.progress import SilentProgress
 from harness.store.datasets import DatasetStore
 from harness.supervise.supervisor import Supervisor
-from harness.workloads.tpch import data, refresh_generate
+from harness.workloads.tpch import data, refresh_data
 
 RUN = ["run", "tpch", "--engine", "duckdb", "--scale", "0.01", "--placement", "ssd-both"]
 Q6 = [*RUN, "--queries", "6", "--again"]
@@ -27,7 +27,7 @@ def test_a_flipped_bit_is_refused_by_the_name_of_its_file(harness):
         store = DatasetStore(folder / "source", supervisor.journal)
         with store.building(data.refresh_name(0.01, 1)) as building:
             assert building is not None
-            refresh_generate.prepare(0.01, range(1, 2), building.content, SilentProgress())
+            refresh_data.prepare(0.01, range(1, 2), building.content, SilentProgress())
             building.publish({}, {}, SilentProgress())
     name = _flipped(folder, "source/*/content/set-1/lineitem.tbl.u1")
     assert name in _refused(harness, [*RUN, "--test", "power"])

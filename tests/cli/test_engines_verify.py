@@ -19,10 +19,10 @@ from harness.progress import Progress
 from harness.selftest import Result, conformance, results
 from harness.selftest.conformance import Conformance
 from harness.selftest.lab import Lab, open_lab
-from harness.store.verified import verified
+from harness.store.documents import verified
 from harness.supervise.supervisor import ProcessStarter
 from harness.workloads.tpcc import workload as tpcc
-from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.drivers import Loadgen
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -8,9 +8,8 @@ import time
 import pytest
 from patience import PATIENCE_S
 
-from harness.drivers.hammerdb.dialect import target
 from harness.drivers.hammerdb.process import build, measure
-from harness.drivers.hammerdb.script import Timed
+from harness.drivers.hammerdb.script import Timed, target
 from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress

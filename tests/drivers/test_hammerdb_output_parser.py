@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.drivers.hammerdb.output_parser import Words, response_times
+from harness.drivers.hammerdb.process import Words, response_times
 
 
 def heard(text: str) -> Words:

@@ -7,10 +7,9 @@ import threading
 import pytest
 from narrowed import present
 
-from harness.drivers.hammerdb.dialect import target_of
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
-from harness.drivers.hammerdb.script import Timed
+from harness.drivers.hammerdb.script import Timed, target_of
 from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress

@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 from idle_engine import IdleEngine
 
-from harness.drivers.hammerdb.dialect import Target, drivable, target, target_of
 from harness.drivers.hammerdb.installation import find
-from harness.drivers.hammerdb.script import Timed, build_script, timed_script, whole_minutes
+from harness.drivers.hammerdb.script import (
+    Target,
+    Timed,
+    build_script,
+    drivable,
+    target,
+    target_of,
+    timed_script,
+    whole_minutes,
+)
 from harness.errors import UsageError
 from harness.supervise.credentials import unprivileged
 

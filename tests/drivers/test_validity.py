@@ -18,7 +18,7 @@ from harness.drivers.validity import (
     late_counters,
     load_warnings,
 )
-from harness.store.points import SeriesPoint
+from harness.store.result import SeriesPoint
 
 S = 10**9
 NOUNS = Nouns("operation", "user", "--users")

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.result import LoadgenResult
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode
 from harness.drivers.result import WindowCallbacks
 from harness.progress import SilentProgress
-from harness.sql_files import text_of
+from harness.sql_script import text_of
 from harness.store.spec import JsonObject
 from harness.workload import Clients
 from harness.workloads.tpcc.consistency import check_conditions

@@ -11,8 +11,7 @@ from typing import Any
 from narrowed import present
 
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.result import LoadgenResult, Verified
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode, Verified
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories
 from harness.progress import SilentProgress

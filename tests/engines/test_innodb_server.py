@@ -21,7 +21,7 @@ from engines._innodb.verify import open_files, verify_locations, verify_variable
 from harness import paths, registry
 from harness.errors import RunFailed, UsageError
 from harness.execution.runner import data_bytes, part_bytes
-from harness.host.async_io import async_io
+from harness.host.process_counters import async_io
 from harness.supervise.user_files import regular_bytes
 
 FLAVOURS = ("mysql", "mariadb")

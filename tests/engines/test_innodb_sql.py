@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from harness.sql_files import statements
+from harness.sql_script import statements
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
-from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.qgen import QUERIES, parameters
+from harness.workloads.tpch.reference import sum_tolerance
 from harness.workloads.tpch.statements import query_sql
 
 SCALE = 0.01

@@ -22,8 +22,7 @@ from open_files import LOOPBACK, listening
 from engines._innodb.external import dsn_of
 from harness import paths, registry
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.result import LoadgenResult
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode
 from harness.engine import EngineContext
 from harness.errors import RunFailed, UsageError
 from harness.host.listen_address import parse_listen

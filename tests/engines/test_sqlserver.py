@@ -23,12 +23,12 @@ from engines.sqlserver.server import SqlServer
 from engines.sqlserver.waits import event_of
 from harness import paths, registry
 from harness.cli.app import app
-from harness.drivers.hammerdb.dialect import target_of
+from harness.drivers.hammerdb.script import target_of
 from harness.engine import EngineVersion
 from harness.errors import RunFailed, UsageError
 from harness.experiment.preflight import _untested
-from harness.sql_files import created, statements
-from harness.store import verified
+from harness.sql_script import created, statements
+from harness.store import documents
 from harness.workloads.tpcc.consistency import conditions
 from harness.workloads.tpcc.params import TRANSACTIONS
 from harness.workloads.tpch.qgen import QUERIES, parameters
@@ -159,7 +159,7 @@ def test_its_runs_warn_until_this_build_is_verified(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "data_root", lambda: tmp_path)
     version = EngineVersion("sqlserver", "16.0.4165.4", "build 1", "DSN host=db1")
     assert [warning.code for warning in _untested(FACTORY, version)] == ["engine-untested"]
-    verified.record("sqlserver", version, [])
+    documents.record("sqlserver", version, [])
     assert _untested(FACTORY, version) == []
     other = EngineVersion("sqlserver", "16.0.4165.4", "build 2", "DSN host=db1")
     assert _untested(FACTORY, other)
@@ -250,4 +250,4 @@ def test_verification_passes_what_is_right_and_records_nothing_after_a_failure(
     found = {check["name"]: check["result"] for check in json.loads(done.stdout)["checks"]}
     assert (found["tpch-answers"], found["tpcc-conditions"]) == ("passed", "failed")
     assert "secret" not in done.output
-    assert not verified.verified("sqlserver", FACTORY.available({"dsn": "env"}, Path()))
+    assert not documents.verified("sqlserver", FACTORY.available({"dsn": "env"}, Path()))

@@ -17,7 +17,7 @@ import pytest
 
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
-from harness.sql_files import text_of
+from harness.sql_script import text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tpcc_reference as by_the_letter

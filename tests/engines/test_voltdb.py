@@ -20,7 +20,7 @@ from engines.voltdb.counters import SNAPSHOTS
 from engines.voltdb.deployment import deployment, settled
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
-from harness.sql_files import text_of
+from harness.sql_script import text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tpcc_reference as by_the_letter

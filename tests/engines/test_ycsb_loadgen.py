@@ -13,8 +13,7 @@ from narrowed import present
 
 from harness import hdr
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.result import LoadgenResult, Verified
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode, split
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode, Verified, split
 from harness.drivers.result import WindowCallbacks, WindowCounters
 from harness.drivers.validity import late_publication
 from harness.errors import RunFailed

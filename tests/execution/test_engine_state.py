@@ -11,11 +11,10 @@ import pytest
 from harness.engine import MemoryPolicy
 from harness.execution import engine_state
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
-from harness.host.async_io import async_io
-from harness.host.huge_pages import hugetlb_bytes
+from harness.host.process_counters import async_io, hugetlb_bytes
 from harness.supervise.process import ProcessId, own_identity
 from harness.tiers.linux.kernel import Kernel
-from harness.tiers.residency import Residency
+from harness.tiers.linux.numa import Residency
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from example_run import SPEC
 
 from harness import registry
-from harness.execution.monitoring import RunMonitors
+from harness.execution.run import RunMonitors
 from harness.monitors import MonitorContext
 from harness.store.result import Metric
 from harness.warnings import RunWarning

@@ -13,8 +13,7 @@ from example_run import SPEC
 from harness.execution.run import Run
 from harness.progress import SilentProgress
 from harness.store.checkpoint import Attempt
-from harness.store.manifest import Program
-from harness.store.result import Check, Experiment, Metric
+from harness.store.result import Check, Experiment, Metric, Program
 from harness.store.runs import Store
 
 ENV: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())

@@ -15,7 +15,7 @@ from idle_engine import IdleEngine
 
 from harness.counters import difference
 from harness.host.page_cache import evict, resident_bytes
-from harness.host.working_set import Footprint
+from harness.host.process_counters import Footprint
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.experiment.expression import evaluate
+from harness.yamlfile import evaluate
 
 
 def test_variables_units_and_functions():

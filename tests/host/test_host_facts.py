@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tiers"))
 from recorded_kernel import write
 from smbios_table import memory_device, write_table
 
-from harness.host import cpu
+from harness.host import processors
 from harness.host.confounders import uncontrolled
 from harness.host.dimms import parse_smbios
 from harness.host.facts import host_facts
@@ -107,10 +107,10 @@ def test_governor_turbo_and_smt_of_an_invented_intel_server(tmp_path: Path) -> N
     write(tmp_path, "/sys/devices/system/cpu/smt/active", "1\n")
     write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n")
     kernel = Kernel(tmp_path)
-    assert cpu.governor(kernel) == "performance, powersave"
-    assert cpu.turbo(kernel) is True
-    assert cpu.smt(kernel) is True
-    assert cpu.thp(kernel) == "always"
+    assert processors.governor(kernel) == "performance, powersave"
+    assert processors.turbo(kernel) is True
+    assert processors.smt(kernel) is True
+    assert processors.thp(kernel) == "always"
 
 
 def test_cores_are_counted_over_sockets(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_cores_are_counted_over_sockets(tmp_path: Path) -> None:
         for core in (0, 1)
     ]
     write(tmp_path, "/proc/cpuinfo", "\n\n".join(blocks))
-    found = cpu.cpu(Kernel(tmp_path))
+    found = processors.cpu(Kernel(tmp_path))
     assert (found.sockets, found.cores, found.threads) == (2, 4, 4)
     assert found.flags == ("clwb", "avx512f")
 

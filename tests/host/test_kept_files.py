@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.host.kept_files import KeptFiles
+from harness.host.threads import KeptFiles
 
 
 def descriptors() -> int:

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tiers"))
 from recorded_kernel import load, write
 from smbios_table import memory_device, write_table
 
-from harness.host.mode import MemoryResources, host_mode, parse_memory_resources
+from harness.host.dimms import MemoryResources, host_mode, parse_memory_resources
 from harness.tiers.linux.kernel import Kernel
 
 _GIB = 1 << 30

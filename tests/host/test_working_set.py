@@ -13,7 +13,7 @@ from scratch import open_directory
 
 from harness.engine import ProcessId
 from harness.host.page_cache import evict
-from harness.host.working_set import Footprint, own_memory_bytes
+from harness.host.process_counters import Footprint, own_memory_bytes
 from harness.supervise.process import own_identity, process_identity
 
 MIB = 1 << 20

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from native_build import build
 
-from harness.iotrace.trace import LIBRARY, IoTrace
+from harness.iotrace.page import LIBRARY, IoTrace
 
 #: Starts a Python program under the trace; the process.
 Start = Callable[[str], "subprocess.Popen[str]"]

@@ -9,10 +9,8 @@ import pytest
 
 from harness.errors import RunFailed
 from harness.iotrace.intervals import TimedIo
-from harness.iotrace.page import CELL_FIELDS, HEADS_AT
-from harness.iotrace.plant import parse_plant
-from harness.models.device import DeviceModel, Point
-from harness.models.table import PageCache, models_table
+from harness.iotrace.page import CELL_FIELDS, HEADS_AT, parse_plant
+from harness.models.device import DeviceModel, PageCache, Point, models_table
 from harness.store import schemas
 from harness.supervise.process import process_identity
 

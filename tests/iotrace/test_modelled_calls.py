@@ -7,8 +7,14 @@ from dataclasses import replace
 import pytest
 
 from harness.iotrace.page import Cell
-from harness.models.device import DeviceModel, Point
-from harness.models.table import PROBABILITIES, PageCache, models_table, quantile_ns
+from harness.models.device import (
+    PROBABILITIES,
+    DeviceModel,
+    PageCache,
+    Point,
+    models_table,
+    quantile_ns,
+)
 
 DATA_READ = Cell("data", "read", "foreground")
 DATA_WRITE = Cell("data", "write", "foreground")

@@ -19,8 +19,7 @@ from scratch import open_directory
 
 from harness import hdr, native_programs
 from harness.drivers.loadgen.processes import drive
-from harness.drivers.loadgen.result import merged
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals, split
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals, merged, split
 from harness.drivers.result import Second, WindowCallbacks
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_program

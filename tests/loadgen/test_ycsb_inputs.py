@@ -28,7 +28,7 @@ from ycsb_store import (
 )
 
 from harness import hdr
-from harness.drivers.loadgen.result import LoadgenResult, merged
+from harness.drivers.loadgen.spec import LoadgenResult, merged
 from harness.store.documents import from_members
 
 # How much of what ----------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness.micro.host_capacity import HostCapacity
+from harness.micro.keys import MicroParams
 from harness.micro.model import Suite
-from harness.micro.params import MicroParams
 from harness.micro.suite import suite_of
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, MIB

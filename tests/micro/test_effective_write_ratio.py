@@ -14,8 +14,7 @@ from micro_suites import DRAM, overrides, suite
 
 from harness.execution.environment import open_environment
 from harness.micro.native import prepare
-from harness.micro.protocol import MicroContext, ProgramOutcome
-from harness.micro.traffic import TrafficReader, traffic_metrics
+from harness.micro.protocol import MicroContext, ProgramOutcome, TrafficReader, traffic_metrics
 from harness.monitors.dimm_media import MediaReader
 from harness.progress import progress_on_stderr
 

@@ -20,9 +20,8 @@ from test_page_cache import resident_bytes
 from harness import hdr
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import open_environment
-from harness.micro import direct_io, fio
-from harness.micro.fio import Fio
-from harness.micro.fio_result import histogram, sample_of
+from harness.micro import external_tools, fio
+from harness.micro.fio import Fio, histogram, sample_of
 from harness.micro.ioping import Ioping
 from harness.micro.protocol import MicroContext, ProgramOutcome
 from harness.progress import progress_on_stderr
@@ -216,11 +215,11 @@ def test_direct_writes_of_btrfs_are_cached(tmp_path, release, options, filesyste
     (tmp_path / "proc/sys/kernel/osrelease").write_text(release)
     facts = TierFacts("block", filesystem=filesystem, mount_options=options)
     tier = Tier(TierClaim("ssd", "block", path="/x"), facts)
-    assert direct_io.caches_direct_writes(tier, Kernel(tmp_path)) is cached
+    assert external_tools.caches_direct_writes(tier, Kernel(tmp_path)) is cached
 
 
 def test_writes_through_the_page_cache_are_labelled_and_refused_as_direct(work, monkeypatch):
-    monkeypatch.setattr(direct_io, "caches_direct_writes", lambda tier: True)
+    monkeypatch.setattr(external_tools, "caches_direct_writes", lambda tier: True)
     write = {"operation": "write", "pattern": "random", "access": "4KiB"}
     measured = _fio(replace(work, repeats=1), read=READ, write=write)
     labels = {metric.labels["measurement"]: metric.labels for metric in measured.metrics[:-1]}

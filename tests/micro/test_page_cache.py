@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scratch import open_directory
 
-from harness.micro import page_cache
+from harness.host import page_cache
 from harness.units import MIB
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.micro.params import Patterns, chosen
+from harness.micro.keys import Patterns, chosen
 
 ALL = [
     f"{name}/kernel={kernel},threads={threads}"

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.micro.chains import parse_chain
-from harness.micro.perma import PermaConfiguration, measurements, parse_perma
-from harness.micro.perma_config import KEYS, PermaConfig
+from harness.micro.model import parse_chain
+from harness.micro.perma import KEYS, PermaConfig, PermaConfiguration, measurements, parse_perma
 from harness.units import GIB, KIB, MIB
 from harness.yamlfile import load_yaml, parse_yaml
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from micro_suites import DRAM, capacity, overrides, perma
 
+from harness.micro.keys import MicroParams
 from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement
-from harness.micro.params import MicroParams
 from harness.micro.perma_result import Memory, memory_of, perma_results
 from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name

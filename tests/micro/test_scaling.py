@@ -9,8 +9,8 @@ from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 from narrowed import present
 
 from harness.errors import UsageError
+from harness.micro.keys import MicroParams
 from harness.micro.native import estimate
-from harness.micro.params import MicroParams
 from harness.micro.protocol import Planned
 from harness.micro.scaling import scale, targets_of
 from harness.micro.spec import spec_json

@@ -11,7 +11,7 @@ from micro_suites import DRAM, capacity, overrides, perma, suite
 from harness.errors import UsageError
 from harness.micro import native
 from harness.micro.io_jobs import FioParams
-from harness.micro.params import MicroParams
+from harness.micro.keys import MicroParams
 from harness.micro.scaling import scale
 from harness.store.spec import Json
 from harness.units import GIB, MIB

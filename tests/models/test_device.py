@@ -9,9 +9,16 @@ import pytest
 
 from harness import paths
 from harness.errors import UsageError
-from harness.models.device import DeviceModel, Point, find_model, known_models, load_model
-from harness.models.score import Score, ScoredMetric, ScoreStore, summary
-from harness.models.table import PROBABILITIES, quantile_ns
+from harness.models.curve import Score, ScoredMetric, ScoreStore, summary
+from harness.models.device import (
+    PROBABILITIES,
+    DeviceModel,
+    Point,
+    find_model,
+    known_models,
+    load_model,
+    quantile_ns,
+)
 
 WHOLE = """
 schema: 1

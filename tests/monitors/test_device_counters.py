@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from toy_host import write
 
-from harness.host.perf_event import PerfEvent
-from harness.host.uncore import cxl_events
+from harness.host.uncore import PerfEvent, cxl_events
 from harness.monitors import MonitorContext
 from harness.monitors.cxl import CxlMonitor
 from harness.monitors.dimm_media import DimmMediaMonitor, media_counters

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.iotrace.page import CELL_FIELDS, HEADS_AT
-from harness.iotrace.trace import IoTrace
+from harness.iotrace.page import CELL_FIELDS, HEADS_AT, IoTrace
 from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
 

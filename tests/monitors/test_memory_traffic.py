@@ -19,8 +19,7 @@ import pytest
 from narrowed import present
 
 from harness.counters import bandwidths, counter_metrics
-from harness.host.perf_event import PerfCounter, PerfEvent, Reading, Total
-from harness.host.uncore import traffic_events
+from harness.host.uncore import PerfCounter, PerfEvent, Reading, Total, traffic_events
 from harness.monitors import Monitor, MonitorContext
 from harness.monitors.memory_traffic import MemoryTraffic
 from harness.tiers.linux.kernel import Kernel

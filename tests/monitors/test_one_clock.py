@@ -17,7 +17,7 @@ from patience import eventually
 from toy_host import advance
 
 from harness.host.threads import Thread
-from harness.iotrace.trace import LIBRARY, IoTrace
+from harness.iotrace.page import LIBRARY, IoTrace
 from harness.monitors import Monitor, MonitorContext
 from harness.monitors.block import BlockMonitor
 from harness.monitors.io import IoMonitor

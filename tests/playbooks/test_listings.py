@@ -17,7 +17,7 @@ from tierbench.namespace_users import namespace_users, parse_blkid, probe
 from tierbench.ndctl import Namespace, parse_ndctl
 from tierbench.record import Record
 
-from harness.host.mode import parse_memory_resources
+from harness.host.dimms import parse_memory_resources
 
 
 def test_blank_label_areas_show_as_regions_without_labels() -> None:

@@ -15,7 +15,7 @@ import yaml
 from narrowed import present
 from report_runs import Case, with_artifacts, write
 
-from harness.micro.fio_result import histogram
+from harness.micro.fio import histogram
 from harness.paths import data_folder
 from harness.store.runs import StoredRun
 from reports.micro.papers import paper_rows

@@ -24,7 +24,7 @@ from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
 from harness.store import schemas
 from harness.store.documents import from_members, write_json_atomically
-from harness.store.manifest import Manifest
+from harness.store.result import Manifest
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
 from reports.compare import Comparison

@@ -12,7 +12,7 @@ from report_runs import interleaved, metric
 
 from harness.micro import canary as canaries
 from harness.micro.canary import canary
-from harness.store.canaries import Canary, CanaryStore, Figure
+from harness.store.calibrations import Canary, CanaryStore, Figure
 from harness.store.runs import Store
 from reports.canary import moved_figures
 from reports.compare import compare

@@ -13,8 +13,8 @@ from report_runs import Case, metric, write
 
 from harness.cli.run import RunOptions, plan_of, run
 from harness.errors import RunFailed, UsageError
-from harness.experiment.capacity import SHARES, Capacity, capacity_of
 from harness.experiment.profile import Plan
+from harness.experiment.selection import SHARES, Capacity, capacity_of
 from harness.store.result import ClosedLoop
 from harness.store.runs import StoredRun
 from harness.workloads.tpcc.params import TpccParams

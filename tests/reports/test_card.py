@@ -25,8 +25,8 @@ from typer.testing import CliRunner
 
 from harness import hdr
 from harness.cli.app import app
-from harness.micro.chains import chain_text, parse_chain
-from harness.micro.fio_result import histogram
+from harness.micro.fio import histogram
+from harness.micro.model import chain_text, parse_chain
 from harness.store.runs import StoredRun
 from reports.micro.card_words import (
     Finding,

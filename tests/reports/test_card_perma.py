@@ -13,7 +13,7 @@ import pytest
 from micro_runs import DRAM, card_run
 
 from harness.errors import UsageError
-from harness.micro.perma_file import perma_devices
+from harness.micro.perma_result import perma_devices
 from reports.micro.points import MEAN, OPERATIONS, RATE, Device, device_of_metrics
 from reports.micro.report import write_cards
 

@@ -30,18 +30,23 @@ from tierbench.state import State as HostState
 from engines.rocksdb.optionsfile import read_options_file
 from harness.cli.app import app
 from harness.experiment.profile import load_profile
-from harness.host.dimms import parse_ndctl_dimms
-from harness.host.mode import parse_memory_resources
+from harness.host.dimms import parse_memory_resources, parse_ndctl_dimms
 from harness.iotrace.page import CELL_FIELDS
 from harness.micro import fio
-from harness.micro.fio import Fio
-from harness.micro.fio_result import sample_of
+from harness.micro.fio import Fio, sample_of
 from harness.micro.suite import load_suite
 from harness.models.curve import shape_of
 from harness.paths import data_folder
 from harness.progress import SilentProgress
-from harness.store.calibrations import Calibration, CalibrationStore, MetricNoise, latest_of
-from harness.store.canaries import Canary, CanaryStore, Figure
+from harness.store.calibrations import (
+    Calibration,
+    CalibrationStore,
+    Canary,
+    CanaryStore,
+    Figure,
+    MetricNoise,
+    latest_of,
+)
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetStore
 from harness.store.runs import Store

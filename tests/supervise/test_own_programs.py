@@ -14,7 +14,7 @@ from patience import eventually
 
 import harness
 from harness.errors import RunFailed
-from harness.install.clients import run_client
+from harness.install.prefix import run_client
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.process import process_stat
@@ -24,7 +24,7 @@ ROOT = Path(harness.__file__).parents[1]
 STARTS = """
 import sys, threading
 from harness.errors import RunFailed
-from harness.install.clients import run_client
+from harness.install.prefix import run_client
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
 

@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.experiment.placement import parse_placement
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts, TierKind
-from harness.tiers.residency import residency
+from harness.tiers.linux.numa import residency
 from harness.tiers.resolve import check_space, free_now, resolve
 
 

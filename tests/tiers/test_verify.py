@@ -9,12 +9,11 @@ from recorded_kernel import RecordedKernel, load, write
 
 from harness.engine import Credentials
 from harness.errors import UsageError
-from harness.tiers.diagnostics import describe, remedy
 from harness.tiers.discovery import discover
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.probe import facts_of_directory
-from harness.tiers.verify import mark_emulated, verify
+from harness.tiers.verify import describe, mark_emulated, remedy, verify
 
 
 @pytest.fixture(scope="module")

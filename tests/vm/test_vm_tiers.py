@@ -157,7 +157,7 @@ def test_the_probe_leaves_nothing_behind(answer: dict[str, Any], provisioned_vm:
 def test_memory_of_a_bound_process_is_found_on_its_node(provisioned_vm: Vm) -> None:
     program = (
         "import os, sys; sys.path.insert(0, '/opt/harness');"
-        "from harness.tiers.residency import residency;"
+        "from harness.tiers.linux.numa import residency;"
         "block = bytearray(64 << 20);"
         "print(residency([os.getpid()]).shares().get(int(sys.argv[1]), 0))"
     )

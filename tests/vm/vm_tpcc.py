@@ -29,8 +29,8 @@ from harness.store.spec import Json
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.consistency import check_conditions
+from harness.workloads.tpcc.drivers import Loadgen
 from harness.workloads.tpcc.durability import Journal, check_durability
-from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.params import TpccParams
 
 _SOCKET = ".s.PGSQL.5432"

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.drivers.hammerdb.dialect import LIBRARIES, MSSQLS, ODBC_DRIVERS
+from harness.drivers.hammerdb.script import LIBRARIES, MSSQLS, ODBC_DRIVERS
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.supervise import programs, workdirs

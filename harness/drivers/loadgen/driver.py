@@ -6,12 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from harness.drivers.loadgen.processes import drive
 from harness.drivers.loadgen.remote_clients import RemoteClients
-from harness.drivers.loadgen.result import LoadgenResult
-from harness.drivers.loadgen.spec import LoadgenSpec
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec
 from harness.drivers.result import WindowCallbacks
 from harness.engine import Engine
 from harness.errors import UsageError
-from harness.host import limits
+from harness.host import cgroup
 from harness.native_programs import loadgen_program
 from harness.progress import Task
 from harness.store.spec import JsonObject
@@ -82,7 +81,7 @@ def check_connections(
 def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> None:
     """Raise UsageError for more connections than the host has tasks and open files for."""
     problem = f"{connections} connections"
-    tasks = limits.room_for_tasks() if engine.kind == "managed" else None
+    tasks = cgroup.room_for_tasks() if engine.kind == "managed" else None
     if tasks and tasks[0] < connections + _OWN_TASKS:
         raise UsageError(
             problem,
@@ -90,7 +89,7 @@ def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> N
             f"more ({tasks[1]})",
             f"raise that limit, or lower {lower}",
         )
-    files = limits.room_for_files()
+    files = cgroup.room_for_files()
     each = -(-connections // clients)
     if files and files[0] < each + _OWN_FILES:
         raise UsageError(

@@ -29,8 +29,7 @@ from typing import Any
 from harness import jsonfile, remote_hosts
 from harness.drivers.client_program import private_folder
 from harness.drivers.loadgen.remote_clients import RemoteClients
-from harness.drivers.loadgen.result import LoadgenResult, merged, summed
-from harness.drivers.loadgen.spec import LoadgenSpec, split
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, merged, split, summed
 from harness.drivers.result import (
     SERIES_NS,
     Second,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from harness import hdr
+from harness.drivers.result import DriverResult, Operation, latency_percentiles
+from harness.errors import RunFailed
+from harness.sequences import grouped
 from harness.store.documents import set_members
+from harness.store.result import SeriesPoint
 from harness.store.spec import JsonObject
 
 
@@ -109,3 +115,206 @@ def journals(journal: Path, processes: int) -> list[Path]:
 
 def _share(of: int, processes: int, index: int) -> int:
     return of // processes + (index < of % processes)
+
+
+#: How far apart clients may begin that ran together.
+_APART_NS = 200_000_000
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Both clocks, read at one moment."""
+
+    monotonic_ns: int
+    realtime_ns: int
+
+
+@dataclass(frozen=True)
+class IntervalHistograms:
+    """Histograms of an interval, by operation."""
+
+    monotonic_ns: int
+    hdr: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Offered:
+    """The intended starts of an open loop in the window, and what was under way at its ends."""
+
+    count: int
+    backlog_begin: int
+    backlog_end: int
+    in_flight_begin: int
+    in_flight_end: int
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The records that a verification has read back."""
+
+    records: int
+    expected: int
+    missing: int
+    malformed: int
+    unexpected: int
+    changed: int
+    updated: Sequence[int]
+    first: str | None = None
+
+
+@dataclass(frozen=True)
+class InsideEngine:
+    """The counters of an engine inside the client at the window's ends, and its texts."""
+
+    begin: Mapping[str, float] = field(default_factory=dict)
+    end: Mapping[str, float] = field(default_factory=dict)
+    text: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LoadgenResult:
+    """A result of schema loadgen-result, which says what each member is."""
+
+    version: str
+    client_cpu_ns: int
+    notes: JsonObject
+    memory_peak_bytes: int | None = None
+    # Of a run:
+    clock: Clock = Clock(0, 0)
+    started_monotonic_ns: int = 0
+    measured_ns: int = 0
+    threads_cpu_ns: tuple[int, ...] = ()
+    operations: Mapping[str, Operation] = field(default_factory=dict)
+    series: tuple[SeriesPoint, ...] = ()
+    latencies: tuple[IntervalHistograms, ...] = ()
+    errors: Mapping[str, int] = field(default_factory=dict)
+    offered: Offered | None = None
+    published_sessions: int = 0
+    inserted: int | None = None
+    inserts_begun: int | None = None
+    updated: Sequence[int] | None = None
+    engine: InsideEngine = InsideEngine()
+    # Of a load, and of a verification:
+    rows: Mapping[str, int] = field(default_factory=dict)
+    verified: Verified | None = None
+
+    def window(self) -> DriverResult:
+        """Return the measured window."""
+        offered, threads = self.offered, self.threads_cpu_ns
+        return DriverResult(
+            driver="loadgen",
+            version=self.version,
+            window_ns=self.measured_ns,
+            operations=self.operations,
+            client_cpu_ns=self.client_cpu_ns,
+            client_threads=len(threads) or None,
+            busiest_thread_share=max(threads) / self.measured_ns if threads else None,
+            offered_count=offered.count if offered else None,
+            backlog_count=(offered.backlog_begin, offered.backlog_end) if offered else None,
+            backlog_left_out=True,
+            # It begins without a backlog: starts of the ramp-up that were due are left out.
+            outstanding_count=(
+                (offered.in_flight_begin, offered.backlog_end + offered.in_flight_end)
+                if offered
+                else None
+            ),
+            published_sessions=self.published_sessions,
+            retried_by_code=self.errors,
+            series=self.series,
+            latencies=[
+                latency_percentiles(
+                    one.monotonic_ns, {name: hdr.decode(text) for name, text in one.hdr.items()}
+                )
+                for one in self.latencies
+            ],
+            notes=self.notes,
+        )
+
+
+def merged(results: Sequence[LoadgenResult]) -> LoadgenResult:
+    """Merge the results of processes that ran together, on one host or on several.
+
+    Clock, version, start and notes are the first one's; counts and processor times are
+    sums, the memory is that of the largest process. Histograms are merged. Inserts are
+    counted by all processes together: the last one to end has the total. RunFailed where
+    their windows did not begin together by the hosts' wall clocks.
+    """
+    first = results[0]
+    if len(results) == 1:
+        return first
+    _check_together(results)
+
+    def combine(function: Callable[[Iterable[Any]], Any], name: str) -> Any:
+        values = [value for one in results if (value := getattr(one, name)) is not None]
+        return function(values) if values else None
+
+    return replace(
+        first,
+        **{name: combine(max, name) for name in _LARGEST},
+        **{name: combine(sum, name) for name in ("client_cpu_ns", "published_sessions")},
+        threads_cpu_ns=tuple(chain.from_iterable(one.threads_cpu_ns for one in results)),
+        errors=summed(one.errors for one in results),
+        # The highest of each group of fields.
+        updated=combine(lambda hashes: list(map(max, *hashes)), "updated"),
+        operations={
+            name: _merged_operation([one.operations[name] for one in results])
+            for name in first.operations
+        },
+        series=tuple(
+            SeriesPoint(there[0].monotonic_ns, summed(one.counts for one in there))
+            for there in _by_interval(result.series for result in results)
+        ),
+        latencies=tuple(
+            _merged_interval(there)
+            for there in _by_interval(result.latencies for result in results)
+        ),
+        offered=combine(lambda several: Offered(**summed(vars(one) for one in several)), "offered"),
+    )
+
+
+_LARGEST = ("measured_ns", "memory_peak_bytes", "inserted", "inserts_begun")
+
+
+P = TypeVar("P")
+
+
+def _by_interval(several: Iterable[Sequence[P]]) -> Iterable[list[P]]:
+    """Return the points of each interval; a process that ended earlier has none."""
+    return ([one for one in same if one is not None] for same in zip_longest(*several))
+
+
+def _merged_interval(there: Sequence[IntervalHistograms]) -> IntervalHistograms:
+    encoded = grouped(chain.from_iterable(one.hdr.items() for one in there))
+    histograms = {operation: hdr.merge_encoded(texts) for operation, texts in encoded.items()}
+    return IntervalHistograms(there[0].monotonic_ns, histograms)
+
+
+def _merged_operation(same: Sequence[Operation]) -> Operation:
+    counts: dict[str, Any] = summed(
+        {name: count for name, count in vars(one).items() if isinstance(count, int)} for one in same
+    )
+    latencies = hdr.merge_encoded(one.latency_hdr for one in same if one.latency_hdr)
+    return Operation(**counts, latency_hdr=latencies)
+
+
+def _check_together(results: Sequence[LoadgenResult]) -> None:
+    begins = [
+        one.clock.realtime_ns - one.clock.monotonic_ns + one.started_monotonic_ns for one in results
+    ]
+    apart_ns = max(begins) - min(begins)
+    if apart_ns > _APART_NS:
+        raise RunFailed(
+            f"merge the results of {len(results)} clients",
+            f"their measured windows began {apart_ns / 1e9:.3f} s apart",
+            "give all of them the same start_at_realtime_ns and ramp-up, and keep the hosts' "
+            "clocks synchronised",
+        )
+
+
+def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums of counts by name."""
+    total: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            total[name] = total.get(name, 0) + count
+    return total

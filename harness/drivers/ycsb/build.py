@@ -20,8 +20,7 @@ from pathlib import Path
 from harness import paths
 from harness.engine import YcsbBinding
 from harness.errors import RunFailed, UsageError
-from harness.install.clients import run_client
-from harness.install.prefix import publish, work_directory
+from harness.install.prefix import publish, run_client, work_directory
 from harness.progress import Progress
 from harness.supervise import programs
 from harness.supervise.credentials import refuse_exchangeable

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.drivers import pgbench, sysbench
+from harness.drivers.client_program import Load, Script
 from harness.drivers.result import DriverResult, WindowCallbacks, WindowCounters
-from harness.drivers.script_client import Load, Script
 from harness.drivers.validity import Nouns
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
@@ -37,8 +37,8 @@ from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
 from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session
-from harness.workloads.sql.client_params import ClientParams, digest, scripts
 from harness.workloads.sql.folder import CHECK
+from harness.workloads.sql.params import ClientParams, digest, scripts
 from harness.workloads.window import Driver, LoadingDriver, rates_per_second, window_outcome
 
 NOUNS = Nouns(

@@ -16,8 +16,7 @@ from harness.engine import Engine, Scalar
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
-from harness.sql_script import split
-from harness.sql_values import encode
+from harness.sql_script import encode, split
 from harness.store.result import Check, CheckStatus
 from harness.store.spec import NATIVE, canonical_json
 from harness.waits import unaccounted

@@ -35,7 +35,7 @@ from harness.store.result import Check, Metric
 from harness.supervise.user_files import Credentials, acting_as, open_regular
 from harness.workload import Outcome, Session
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.drivers import Loadgen
 from harness.workloads.tpcc.params import TpccParams
 
 Order = tuple[int, int, int]  # warehouse, district, order

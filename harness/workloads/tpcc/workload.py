@@ -67,7 +67,6 @@ from harness.experiment.placement import Part
 from harness.store.result import Better, Metric
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
-from harness.workloads.tpcc import data
 from harness.workloads.tpcc.consistency import (
     check_conditions,
     check_counted,
@@ -76,10 +75,14 @@ from harness.workloads.tpcc.consistency import (
     loaded_traces,
     read_traces,
 )
+from harness.workloads.tpcc.drivers import HammerDbDriver, Loadgen
 from harness.workloads.tpcc.durability import measure_durability
-from harness.workloads.tpcc.hammerdb import HammerDbDriver
-from harness.workloads.tpcc.loadgen import Loadgen
-from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
+from harness.workloads.tpcc.params import (
+    TERMINALS_PER_WAREHOUSE,
+    TpccParams,
+    estimate_bytes,
+    shares,
+)
 from harness.workloads.window import DrivenWorkload, LoadingDriver, check_mix, window_outcome
 
 #: More deliveries than this share that find a district without orders are reported (clause
@@ -115,8 +118,8 @@ class Tpcc(DrivenWorkload[TpccParams]):
         return {"warehouses": params.warehouses}
 
     def estimate_bytes(self, params: TpccParams, engine_format: str) -> dict[Part, int]:
-        """Upper estimate of the bytes in each part; see harness.workloads.tpcc.data."""
-        return data.estimate_bytes(params)
+        """Upper estimate of the bytes in each part; see harness.workloads.tpcc.params."""
+        return estimate_bytes(params)
 
     def check_engine(
         self,

@@ -28,9 +28,9 @@ from harness.workloads.tpch.refresh_data import (
     RefreshData,
     RefreshPair,
     Row,
+    row_of_key,
     rows_of_file,
 )
-from harness.workloads.tpch.refresh_generate import row_of_key
 from harness.workloads.tpch.source_database import open_memory, open_views, rows_of, tbl_rows
 from harness.workloads.tpch.tables import COLUMNS
 from harness.workloads.window import checked

@@ -18,8 +18,8 @@ from harness.drivers.loadgen import driver as native
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.drivers.ycsb import client
 from harness.drivers.ycsb.build import NAME, built, check_buildable, find_java
+from harness.drivers.ycsb.client import Request
 from harness.drivers.ycsb.metrics import measured
-from harness.drivers.ycsb.process import Request
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.store.result import Check
@@ -27,8 +27,7 @@ from harness.store.spec import JsonObject
 from harness.units import MIB, NS_PER_S
 from harness.workload import Clients, Loading, Session
 from harness.workloads.window import LoadingDriver
-from harness.workloads.ycsb import data
-from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
+from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams, data_key, record_bytes
 
 #: Parameters that the client has no option for.
 _LOADGEN_ONLY = ("client_hosts", "clients", "client_threads", "data_seed", "stall_timeout")
@@ -117,7 +116,7 @@ class Official(LoadingDriver):
             return stored
 
         engine.native_load("ycsb", fill, {"usertable": records}, loading.progress, params.to_json())
-        return {**data.key(params), **self.key(), "row_counts": stored}
+        return {**data_key(params), **self.key(), "row_counts": stored}
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         params = self.params
@@ -292,7 +291,7 @@ def _request(params: YcsbParams, engine: Engine) -> Request:
 def _heap(params: YcsbParams, threads: int) -> int:
     """Java's heap: always all of it, so that it is the same however long it runs."""
     rows = params.maxscanlength if params.shares["scan"] else 1
-    return int(_HEAP_BYTES + threads * _COPIES * data.record_bytes(params) * rows)
+    return int(_HEAP_BYTES + threads * _COPIES * record_bytes(params) * rows)
 
 
 def _run(

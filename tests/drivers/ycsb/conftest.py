@@ -13,12 +13,12 @@ from lab import Lab, open_lab
 
 from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.drivers.ycsb.build import Build, built
-from harness.drivers.ycsb.process import properties_text
+from harness.drivers.ycsb.client import properties_text
 from harness.progress import SilentProgress
 from harness.workload import Clients, Loading, Session
-from harness.workloads.ycsb import data, official_client
+from harness.workloads.ycsb import official_client
 from harness.workloads.ycsb.official_client import Official
-from harness.workloads.ycsb.params import YcsbParams
+from harness.workloads.ycsb.params import YcsbParams, data_key
 
 JAVA = Path(__file__).with_name("java")
 
@@ -84,7 +84,7 @@ class Bench:
         """
         self.engine = self.lab.engine(name, settings)
         Official(params).check(self.engine, settings)
-        key = str((name, settings, data.key(params), Official(params).key()))
+        key = str((name, settings, data_key(params), Official(params).key()))
         if key not in self.stored.facts:
             self.engine.initialise(self.lab.places())
             self.engine.start()

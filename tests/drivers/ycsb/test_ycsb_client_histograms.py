@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from harness import hdr
-from harness.drivers.ycsb.histograms import STORED, length_ms, read_logs, stored
+from harness.drivers.ycsb.output_parser import STORED, length_ms, read_logs, stored
 from harness.errors import RunFailed
 
 

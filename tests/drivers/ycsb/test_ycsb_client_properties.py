@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.drivers.ycsb.process import properties_text
+from harness.drivers.ycsb.client import properties_text
 from harness.workloads.ycsb import properties
 
 GIVEN = {

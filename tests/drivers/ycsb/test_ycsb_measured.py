@@ -9,9 +9,8 @@ import pytest
 
 from harness import hdr
 from harness.drivers.ycsb.client import Done
-from harness.drivers.ycsb.histograms import Interval
 from harness.drivers.ycsb.metrics import measured
-from harness.drivers.ycsb.output_parser import Tick, Words
+from harness.drivers.ycsb.output_parser import Interval, Tick, Words
 from harness.errors import RunFailed
 from harness.hdr import Histogram, Layout
 

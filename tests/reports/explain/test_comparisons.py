@@ -10,9 +10,9 @@ from explained_runs import device_suite, tpcc
 from narrowed import of_kind
 from report_runs import histogram, metric, with_artifacts
 
+from harness.models.curve import Score, ScoredMetric, ScoreStore
 from harness.models.device import DeviceModel, find_model
 from harness.models.make import model_of
-from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.runs import Store
 from reports.explain.comparisons import Explained, explained
 from reports.explain.devices import Call, TierSources

@@ -1,7 +1,6 @@
 """Parameters of the TPC-C workload, and the population that they mean."""
 
-from harness.workloads.tpcc.data import row_counts
-from harness.workloads.tpcc.params import TpccParams, shares
+from harness.workloads.tpcc.params import TpccParams, row_counts, shares
 
 
 def normalised(given):

@@ -9,7 +9,7 @@ from hdrh.histogram import HdrHistogram
 
 from harness.drivers.result import SERIES_NS, DriverResult, Operation
 from harness.drivers.validity import load_warnings
-from harness.store.points import SeriesPoint
+from harness.store.result import SeriesPoint
 from harness.store.spec import Json
 from harness.workloads.tpcc.params import TpccParams
 from harness.workloads.tpcc.workload import NOUNS, own_warnings

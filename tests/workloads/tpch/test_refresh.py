@@ -11,8 +11,7 @@ from harness.workloads.tpch.refresh import (
     rf1_statements,
     rf2_statements,
 )
-from harness.workloads.tpch.refresh_data import RefreshPair, rows_of_file
-from harness.workloads.tpch.refresh_generate import prepare
+from harness.workloads.tpch.refresh_data import RefreshPair, prepare, rows_of_file
 
 INSERT = re.compile(r"INSERT INTO (orders|lineitem) \([a-z_, ]+\) VALUES\n(.*)", re.DOTALL)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import RunFailed
-from harness.workloads.tpch import data, refresh_generate
-from harness.workloads.tpch.refresh_generate import order_key, prepare, row_of_key
+from harness.workloads.tpch import data, refresh_data
+from harness.workloads.tpch.refresh_data import order_key, prepare, row_of_key
 
 RECORDING = Path(__file__).parent / "recordings" / "dbgen-2.14.0-update-sets.tsv"
 RECORDED = [
@@ -89,7 +89,7 @@ def test_a_generator_that_draws_otherwise_is_not_believed(tmp_path, quiet, monke
         (orders,) = (folder / "orders").iterdir()
         orders.write_text(orders.read_text().replace("|Clerk#", "|Clerk#1"))
 
-    monkeypatch.setattr(refresh_generate, "run_generator", altered)
+    monkeypatch.setattr(refresh_data, "run_generator", altered)
     with pytest.raises(RunFailed, match="otherwise than dbgen"):
         prepare(0.01, range(1, 2), tmp_path, quiet)
     assert not any(tmp_path.iterdir())
@@ -112,7 +112,7 @@ def test_a_killed_preparation_leaves_whole_sets_and_the_next_one_makes_the_other
     program = f"""
 from pathlib import Path
 from harness.progress import SilentProgress
-from harness.workloads.tpch.refresh_generate import prepare
+from harness.workloads.tpch.refresh_data import prepare
 prepare(0.1, range(1, 4), Path({str(folder)!r}), SilentProgress())
 """
     process = subprocess.Popen([sys.executable, "-c", program])

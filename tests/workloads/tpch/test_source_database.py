@@ -10,11 +10,9 @@ import duckdb
 import pytest
 
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
-from harness.workloads.tpch.checks import Answered, check_answers, sum_tolerance
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import shipped
-from harness.workloads.tpch.refresh_data import orders_per_set
-from harness.workloads.tpch.refresh_generate import prepare
+from harness.workloads.tpch.reference import Answered, check_answers, shipped, sum_tolerance
+from harness.workloads.tpch.refresh_data import orders_per_set, prepare
 from harness.workloads.tpch.source_database import SourceDatabase, rows_of
 from harness.workloads.tpch.statements import Statement, query_sql
 

@@ -15,9 +15,8 @@ from harness.workloads.tpch.answers import (
     compare,
     within,
 )
-from harness.workloads.tpch.checks import Answered, check_answers, sum_tolerance
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import shipped
+from harness.workloads.tpch.reference import Answered, check_answers, shipped, sum_tolerance
 from harness.workloads.tpch.source_database import open_views, rows_of
 from harness.workloads.tpch.statements import Statement, query_sql
 
@@ -183,7 +182,7 @@ def test_a_check_that_breaks_is_unknown_and_never_passed(answers, monkeypatch, q
     def broken(*_):
         raise ZeroDivisionError("in the checker")
 
-    monkeypatch.setattr("harness.workloads.tpch.checks.compare", broken)
+    monkeypatch.setattr("harness.workloads.tpch.reference.compare", broken)
     answered = Answered(Statement(6, parameters(6, None, SCALE), ""), answers[6])
     (check,) = check_answers(SCALE, "postgres", None, [answered], quiet)
     assert (check.status, "ZeroDivisionError" in check.detail) == ("unknown", True)

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
-from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.qgen import QUERIES, parameters
+from harness.workloads.tpch.reference import sum_tolerance
 from harness.workloads.tpch.statements import query_sql
 
 SCALE = 0.01

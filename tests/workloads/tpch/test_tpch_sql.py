@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 import engines
-from harness.sql_files import text_of
+from harness.sql_script import text_of
 from harness.workloads.tpch.answers import SHAPES
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.source_database import open_views

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from narrowed import present
 
-from harness.drivers.loadgen.result import Verified
+from harness.drivers.loadgen.spec import Verified
 from harness.drivers.result import DriverResult, Operation
 from harness.errors import RunFailed
 from harness.store.result import run_status
 from harness.workload import Session
-from harness.workloads.ycsb.loadgen import Loadgen, check_records
 from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
-from harness.workloads.ycsb.workload import DRIVERS, WORKLOAD, check_found
+from harness.workloads.ycsb.workload import DRIVERS, WORKLOAD, Loadgen, check_found, check_records
 
 PARAMS = YcsbParams.from_mapping({
     "records": 2000, "fieldcount": 3, "fieldlength": 20, "threads": 2,

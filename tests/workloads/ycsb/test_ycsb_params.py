@@ -3,9 +3,9 @@
 import pytest
 
 from harness.workloads.ycsb import official_client
-from harness.workloads.ycsb.data import key
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
+from harness.workloads.ycsb.params import data_key as key
 
 made = YcsbParams.from_mapping
 

@@ -1,12 +1,25 @@
-"""The native client as a driver of this workload: its specs and its results."""
+"""The drivers of this workload: the native client, and HammerDB.
+
+HammerDB reports no counts by transaction and no histogram; its TPM are the server's transactions,
+not the workload's; its response times are percentiles over ramp-up and window together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from harness.drivers.hammerdb.installation import find
+from harness.drivers.hammerdb.process import build, measure
+from harness.drivers.hammerdb.script import (
+    Timed,
+    differences_of,
+    drivable,
+    target_of,
+    whole_minutes,
+)
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals
@@ -15,10 +28,11 @@ from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.store.result import Check
 from harness.store.spec import JsonObject
+from harness.supervise.credentials import unprivileged
+from harness.warnings import RunWarning
 from harness.workload import Loading, Session
-from harness.workloads.tpcc import data
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams
+from harness.workloads.tpcc.params import GENERATION, TRANSACTIONS, TpccParams, row_counts
 from harness.workloads.window import LoadingDriver
 
 _JOURNAL = "committed.journal"
@@ -49,19 +63,19 @@ class Loadgen(LoadingDriver):
 
     def key(self) -> JsonObject:
         """Return the seed, and which rows are made of it."""
-        return {"data_seed": self.params.data_seed, "generation": data.GENERATION}
+        return {"data_seed": self.params.data_seed, "generation": GENERATION}
 
     def load(self, loading: Loading) -> dict[str, Any]:
         """Fill the tables through the engine's bulk path; the conditions must hold then."""
         params = self.params
-        rows = data.row_counts(params.warehouses)
+        rows = row_counts(params.warehouses)
         population = {"warehouses": params.warehouses, "data_seed": params.data_seed}
         about = sum(rows.values()) + _LINES_PER_WAREHOUSE * params.warehouses
         result = client.load("tpcc", population, rows, loading, about)
         _require_passed(check_conditions(loading.engine, loading.progress))
         return {
             **population,
-            "generation": data.GENERATION,
+            "generation": GENERATION,
             "c_load": result.notes["c_load"],
             "row_counts": dict(result.rows),
             "consistency": "all twelve conditions held",
@@ -117,3 +131,76 @@ def _require_passed(checks: list[Check]) -> None:
             "; ".join(check.detail for check in wrong),
             "remove what was loaded and run again",
         )
+
+
+#: Parameters that HammerDB has no option for.
+_LOADGEN_ONLY = (
+    "rate",
+    "mix",
+    "clients",
+    "client_hosts",
+    "stall_timeout",
+    "isolation",
+    "data_seed",
+)
+
+
+@dataclass(frozen=True)
+class HammerDbDriver(LoadingDriver):
+    """HammerDB with its own schema, its own procedures, its own client."""
+
+    params: TpccParams
+    unseeded: ClassVar[str] = "HammerDB's users draw from generators that take no seed"
+    not_kept: ClassVar[Mapping[int, str]] = {
+        10: "HammerDB's Payment adds the amount to C_BALANCE (MySQL, MariaDB), or takes it from "
+        "a balance that it has read without a lock (PostgreSQL); its Delivery adds amounts as "
+        "whole numbers (SQL Server)",
+        11: "HammerDB's Delivery does not count in C_DELIVERY_CNT",
+        12: "HammerDB's Payment does not add to C_YTD_PAYMENT",
+    }
+
+    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
+        """Check that HammerDB is installed, knows this engine, and can do this in whole minutes."""
+        dialect = drivable(engine)
+        installed = find()  # without it all else is in vain
+        self.params.refuse_changed(_LOADGEN_ONLY, "hammerdb")
+        _timed(self.params)
+        if engine.kind == "external":
+            target_of(engine)  # the user's login may have characters that it takes apart
+        installed.check(dialect, unprivileged())
+
+    def key(self) -> JsonObject:
+        """Return HammerDB's version: its schema and procedures are data."""
+        return {"builder": find().name}
+
+    def warnings(self, engine: Engine) -> Iterator[RunWarning]:
+        """Warn about transactions that are not the specification's."""
+        release = find()
+        if differences := differences_of(drivable(engine), release.version[0]):
+            yield RunWarning(
+                code="differs-from-specification",
+                problem=f"{release.name}'s transactions differ from the specification",
+                context="; ".join(differences),
+                hint="compare runs of one driver and release only, or use --driver loadgen",
+            )
+
+    def load(self, loading: Loading) -> dict[str, Any]:
+        """Have HammerDB build its schema."""
+        target, threads = target_of(loading.engine), loading.threads
+        warehouses = self.params.warehouses
+        return build(find(), target, loading.clients, warehouses, threads, loading.progress)
+
+    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
+        """Have HammerDB drive the schema that it has built."""
+        target, options = target_of(session.engine), _timed(self.params)
+        return measure(find(), target, session.clients(), options, session.progress, drives)
+
+
+def _timed(params: TpccParams) -> Timed:
+    return Timed(
+        users=params.users,
+        ramp_up_min=whole_minutes("ramp_up", params.ramp_up.ns, 0),
+        duration_min=whole_minutes("duration", params.duration.ns, 1),
+        all_warehouses=params.home == "all",
+        think_time=params.think_time,
+    )
