@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.tiers.linux.kernel import LIVE, Kernel
+from .kernel import LIVE, Kernel
 
 _NODES = "/sys/devices/system/node"
 
