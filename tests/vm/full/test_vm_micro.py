@@ -158,7 +158,7 @@ def test_logs_and_pages_are_there_after_a_restart(measured: dict[str, Measured])
         kind: {metric["labels"]["configuration"] for metric in measured["pmem"].of(kind)}
         for kind in ("log", "page")
     }
-    assert {kind: len(those) for kind, those in written.items()} == {"log": 4, "page": 4}
+    assert {kind: len(those) for kind, those in written.items()} == {"log": 4, "page": 5}
     assert [check["name"] for check in measured["pmem"].run["checks"]] == ["plausible"]
 
 
