@@ -69,7 +69,7 @@ TRAPS = {
     ),
     "named-by-its-label": Trap(
         "head -c 1M /dev/urandom >{device}",
-        ("its label names it 'payroll'",),
+        ("its label is 'payroll'",),
         "-m fsdax -s 144M -n payroll",
     ),
     "root": Trap(
