@@ -11,15 +11,7 @@
  * {"operations": n, "seconds": s, "cpu_ns": n, "median_ns": n}.
  */
 #include "loadgen_library.h"
-#include "clock.h"
-#include "support.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #define LONGEST_NS 65536
 #define CACHE_LINE 64
@@ -29,7 +21,7 @@ struct key {
     size_t length;
 };
 
-static struct rocksdb_database database;
+static struct lg_client client;
 static struct key *keys;
 static size_t key_count;
 static bool timed;
@@ -50,11 +42,11 @@ static void die(const char *words)
 
 static void read_one(struct reader *reader, const struct key *key)
 {
-    const struct rocksdb_library *call = &database.call;
+    const struct rocksdb_library *call = &client.call;
     char *words = NULL;
     size_t length;
     rocksdb_pinnableslice_t *found =
-        call->get_pinned(database.db, database.reads, key->text, key->length, &words);
+        call->get_pinned(client.db, client.reads, key->text, key->length, &words);
     if (words || !found)
         die(words ? words : "a key without a record");
     call->pinnableslice_value(found, &length);
@@ -135,7 +127,7 @@ int main(int count, char **arguments)
     read_keys();
     timed = json_is_true(json_object_get(request, "timed"));
     size_t threads = (size_t)json_integer_value(json_object_get(request, "threads"));
-    if (!rocksdb_database_open(&database, json_object_get(request, "connection"), &error))
+    if (!rocksdb_database_open(&client, json_object_get(request, "connection"), &error))
         die(error.text);
     struct reader *readers = aligned_alloc(CACHE_LINE, threads * sizeof *readers);
     memset(readers, 0, threads * sizeof *readers);
@@ -158,6 +150,6 @@ int main(int count, char **arguments)
     printf("{\"operations\": %llu, \"seconds\": %.9f, \"cpu_ns\": %llu, \"median_ns\": %llu}\n",
            (unsigned long long)operations, (double)took_ns / 1e9, (unsigned long long)cpu_ns,
            (unsigned long long)median_of(readers, threads));
-    rocksdb_database_close(&database);
+    rocksdb_database_close(&client);
     return 0;
 }

@@ -154,7 +154,6 @@ def build(folder: Path) -> None:
         *(ROOT / "engines/rocksdb" / f"loadgen_{part}.c" for part in
           ("library", "merge", "counters")),
         ROOT / "loadgen/record.c",
-        ROOT / "native/clock.c",
         ROOT / "native/support.c",
     ]  # fmt: skip
     folders = [f"-I{ROOT / name}" for name in ("loadgen", "native", "engines/rocksdb")]

@@ -4,8 +4,6 @@
 // A chunk has a bit per page for each of: resident, dirty, referenced. Chunks lie densely in the
 // order of their first use, found by an index with open addressing, and are never given back. Two
 // threads that add one chunk at a time may leave an unused one: that costs its space only.
-#include <stddef.h>
-
 #include "iotrace.h"
 
 #define PROBES 64
@@ -119,7 +117,6 @@ static void evict(unsigned number) {
 }
 
 static uint64_t make_resident(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
-  (void)with;
   set_bits(&chunk->referenced[word], bits);
   return count(set_bits(&chunk->resident[word], bits));
 }
@@ -132,7 +129,6 @@ static void note_resident(unsigned device, uint64_t added) {
 }
 
 static uint64_t refer(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
-  (void)with;
   set_bits(&chunk->referenced[word], bits & __atomic_load_n(&chunk->resident[word], __ATOMIC_RELAXED));
   return 0;
 }
@@ -140,7 +136,6 @@ static uint64_t refer(struct chunk *chunk, unsigned word, uint64_t bits, void *w
 void cache_use(const struct pages *pages) { each_word(pages, false, refer, NULL); }
 
 static uint64_t drop(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
-  (void)with;
   uint64_t clean_ones = bits & ~__atomic_load_n(&chunk->dirty[word], __ATOMIC_RELAXED);
   return count(__atomic_fetch_and(&chunk->resident[word], ~clean_ones, __ATOMIC_RELAXED) &
                clean_ones);
@@ -210,7 +205,6 @@ bool cache_write(const struct pages *pages, uint64_t now) {
 }
 
 static uint64_t clean(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
-  (void)with;
   if (__atomic_load_n(&chunk->dirty[word], __ATOMIC_RELAXED) == 0) {
     return 0;
   }

@@ -3,12 +3,8 @@
 // WRAP(name, parameters, operation, offset, system call and its arguments); every one has the
 // parameter `fd`.
 #undef _FORTIFY_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/sendfile.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "iotrace.h"
 

@@ -2,13 +2,9 @@
 // mmap, whose later accesses are invisible.
 #undef _FORTIFY_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "iotrace.h"
 

@@ -1,12 +1,8 @@
 // What the environment says: the page, the parts' directories, the background threads.
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "iotrace.h"
 
@@ -35,16 +31,6 @@ struct rule {
 static struct rule rules[MOST_RULES];
 static size_t rule_count;
 static bool titles_matter;
-
-struct models *models_of_page(void) { return (struct models *)((char *)page + PAGE_HEADER_BYTES); }
-
-struct head *heads_of_page(void) { return (struct head *)((char *)page + HEADS_AT); }
-
-struct detail *details_of_page(void) { return (struct detail *)((char *)page + DETAILS_AT); }
-
-uint32_t *index_of_page(void) { return (uint32_t *)((char *)page + INDEX_AT); }
-
-struct chunk *chunks_of_page(void) { return (struct chunk *)((char *)page + CHUNKS_AT); }
 
 static bool within(const char *path, const struct place *place) {
   return strncmp(path, place->path, place->length) == 0 &&

@@ -3,16 +3,11 @@
 // A descriptor that is new, inherited, duplicated or received is unknown: its path is read from
 // /proc then. So relative paths, symbolic links and unlinked files need no care; a file that is
 // renamed to another part keeps its old one until it is reopened.
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "iotrace.h"
 
@@ -23,13 +18,25 @@
 #define APPEND_BIT 32
 #define MOST_EXTENTS 16 // of a file, whose other ones are taken to be written
 
-static uint8_t known[MOST_DESCRIPTORS]; // part + 1 and flags; 0: unknown
-static uint64_t position[MOST_DESCRIPTORS];
-static uint64_t ended[MOST_DESCRIPTORS]; // end of the last access + 1; 0: none yet
-static uint64_t file_end[MOST_DESCRIPTORS]; // of what was written, as last seen
-static uint64_t unsynced[MOST_DESCRIPTORS];
-static uint64_t identity[MOST_DESCRIPTORS];
-static bool grown[MOST_DESCRIPTORS];
+static struct open_file {
+  uint8_t known; // part + 1 and flags; 0: unknown
+  bool grown;
+  uint64_t position;
+  uint64_t ended;    // end of the last access + 1; 0: none yet
+  uint64_t file_end; // of what was written, as last seen
+  uint64_t unsynced;
+  uint64_t identity;
+} open_files[MOST_DESCRIPTORS];
+
+// Nothing is remembered of descriptors beyond the table.
+static struct open_file *open_file_at(int descriptor) {
+  static __thread struct open_file beyond __attribute__((tls_model("initial-exec")));
+  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS) {
+    return &open_files[descriptor];
+  }
+  beyond = (struct open_file){0};
+  return &beyond;
+}
 
 // Of the bytes from 0 that were written: to space that is only allocated (fallocate), a first write
 // is like one beyond the end, since a sync then has to note it in the file system's journal.
@@ -58,7 +65,7 @@ static uint64_t hash_of(const struct stat *facts) {
   return (hash * 0xbf58476d1ce4e5b9ULL) | 1;
 }
 
-static uint8_t look_up(int descriptor) {
+static uint8_t look_up(int descriptor, struct open_file *open) {
   char link[40], path[PATH_MAX];
   snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
   ssize_t length = readlink(link, path, sizeof path - 1);
@@ -75,37 +82,30 @@ static uint8_t look_up(int descriptor) {
     result |= flags > 0 && (flags & O_DIRECT) ? DIRECT_BIT : 0;
     result |= flags > 0 && (flags & O_DSYNC) ? DURABLE_BIT : 0; // a bit of O_SYNC, too
     result |= flags > 0 && (flags & O_APPEND) ? APPEND_BIT : 0;
-    if (descriptor < MOST_DESCRIPTORS) {
-      identity[descriptor] = is_known ? hash_of(&facts) : 0;
-      bool writes = flags > 0 && (flags & O_ACCMODE) != O_RDONLY;
-      uint64_t size = is_known ? (uint64_t)facts.st_size : 0;
-      file_end[descriptor] = writes ? written_until(descriptor, size) : size;
-    }
+    open->identity = is_known ? hash_of(&facts) : 0;
+    bool writes = flags > 0 && (flags & O_ACCMODE) != O_RDONLY;
+    uint64_t size = is_known ? (uint64_t)facts.st_size : 0;
+    open->file_end = writes ? written_until(descriptor, size) : size;
   }
   return result;
 }
 
 struct file file_of(int descriptor) {
-  uint8_t found;
+  struct open_file *open = open_file_at(descriptor);
   if (descriptor < 0) {
     return (struct file){.part = OTHER};
   }
-  if (descriptor >= MOST_DESCRIPTORS) {
+  uint8_t found = open->known;
+  if (found == 0) {
     int error = errno;
-    found = look_up(descriptor);
-    errno = error;
-  } else if ((found = known[descriptor]) == 0) {
-    int error = errno;
-    found = known[descriptor] = look_up(descriptor);
+    found = open->known = look_up(descriptor, open);
     errno = error;
   }
   return (struct file){(found & PART_MASK) - 1, found & DIRECT_BIT, found & DURABLE_BIT,
                        found & APPEND_BIT};
 }
 
-uint64_t identity_of(int descriptor) {
-  return descriptor >= 0 && descriptor < MOST_DESCRIPTORS ? identity[descriptor] : 0;
-}
+uint64_t identity_of(int descriptor) { return open_file_at(descriptor)->identity; }
 
 uint64_t size_of(int descriptor) {
   struct stat facts;
@@ -113,13 +113,9 @@ uint64_t size_of(int descriptor) {
 }
 
 void forget(int descriptor) {
-  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS &&
-      (known[descriptor] != 0 || position[descriptor] != 0)) { // moved before its first use
-    known[descriptor] = 0;
-    position[descriptor] = 0;
-    ended[descriptor] = 0;
-    unsynced[descriptor] = 0;
-    grown[descriptor] = false;
+  struct open_file *open = open_file_at(descriptor);
+  if (open->known != 0 || open->position != 0) { // moved before its first use
+    *open = (struct open_file){0};
     forget_stream(descriptor);
   }
 }
@@ -131,83 +127,70 @@ void forget_range(unsigned first, unsigned last) {
 }
 
 void set_flags(int descriptor, long flags) {
-  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS && known[descriptor] != 0) {
-    known[descriptor] &= (uint8_t)~(DIRECT_BIT | APPEND_BIT);
-    known[descriptor] |= flags & O_DIRECT ? DIRECT_BIT : 0;
-    known[descriptor] |= flags & O_APPEND ? APPEND_BIT : 0;
+  struct open_file *open = open_file_at(descriptor);
+  if (open->known != 0) {
+    open->known &= (uint8_t)~(DIRECT_BIT | APPEND_BIT);
+    open->known |= flags & O_DIRECT ? DIRECT_BIT : 0;
+    open->known |= flags & O_APPEND ? APPEND_BIT : 0;
   }
 }
 
-void moved(int descriptor, off_t to) {
-  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS) {
-    position[descriptor] = (uint64_t)to;
-  }
-}
+void moved(int descriptor, off_t to) { open_file_at(descriptor)->position = (uint64_t)to; }
 
 bool follows(int descriptor, off_t offset, uint64_t size) {
-  if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS) {
-    return false;
-  }
+  struct open_file *open = open_file_at(descriptor);
   bool implicit = offset == AT_POSITION;
-  uint64_t from = implicit ? position[descriptor] : (uint64_t)offset;
-  bool result = ended[descriptor] == from + 1;
-  ended[descriptor] = from + size + 1;
+  uint64_t from = implicit ? open->position : (uint64_t)offset;
+  bool result = open->ended == from + 1;
+  open->ended = from + size + 1;
   if (implicit) {
-    position[descriptor] = from + size;
+    open->position = from + size;
   }
   return result;
 }
 
-static uint64_t beginning(int descriptor, off_t offset) {
-  return offset == AT_POSITION ? position[descriptor] : (uint64_t)offset;
+static uint64_t beginning(const struct open_file *open, off_t offset) {
+  return offset == AT_POSITION ? open->position : (uint64_t)offset;
 }
 
 uint64_t start_of(int descriptor, struct file file, off_t offset) {
-  if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS) {
-    return offset == AT_POSITION ? 0 : (uint64_t)offset;
-  }
-  return file.appends ? file_end[descriptor] : beginning(descriptor, offset);
+  const struct open_file *open = open_file_at(descriptor);
+  return file.appends ? open->file_end : beginning(open, offset);
 }
 
 // Another process may have made the file longer: only then is that looked up again.
 void look_at_end(int descriptor, off_t offset) {
-  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS &&
-      beginning(descriptor, offset) > file_end[descriptor]) {
+  struct open_file *open = open_file_at(descriptor);
+  if (beginning(open, offset) > open->file_end) {
     int error = errno;
     struct stat facts;
     if (fstat(descriptor, &facts) == 0) {
-      file_end[descriptor] = written_until(descriptor, (uint64_t)facts.st_size);
+      open->file_end = written_until(descriptor, (uint64_t)facts.st_size);
     }
     errno = error;
   }
 }
 
 bool extends(int descriptor, off_t offset, uint64_t size) {
-  if (descriptor < 0 || descriptor >= MOST_DESCRIPTORS) {
-    return false;
-  }
-  uint64_t end = beginning(descriptor, offset) + size;
-  bool result = end > file_end[descriptor];
-  file_end[descriptor] = result ? end : file_end[descriptor];
-  grown[descriptor] |= result;
+  struct open_file *open = open_file_at(descriptor);
+  uint64_t end = beginning(open, offset) + size;
+  bool result = end > open->file_end;
+  open->file_end = result ? end : open->file_end;
+  open->grown |= result;
   return result;
 }
 
 void add_unsynced(int descriptor, uint64_t bytes) {
-  if (descriptor >= 0 && descriptor < MOST_DESCRIPTORS) {
-    add_shared(&unsynced[descriptor], bytes);
-  }
+  add_shared(&open_file_at(descriptor)->unsynced, bytes);
 }
 
 uint64_t take_unsynced(int descriptor) {
-  bool known_one = descriptor >= 0 && descriptor < MOST_DESCRIPTORS;
-  return known_one ? __atomic_exchange_n(&unsynced[descriptor], 0, __ATOMIC_RELAXED) : 0;
+  return __atomic_exchange_n(&open_file_at(descriptor)->unsynced, 0, __ATOMIC_RELAXED);
 }
 
 bool take_grown(int descriptor) {
-  bool result = descriptor >= 0 && descriptor < MOST_DESCRIPTORS && grown[descriptor];
-  if (result) {
-    grown[descriptor] = false;
-  }
+  struct open_file *open = open_file_at(descriptor);
+  bool result = open->grown;
+  open->grown = false;
   return result;
 }

@@ -7,12 +7,15 @@
 //
 // Without them, or with a page of another layout, it passes calls on and counts nothing.
 // The wrappers make raw system calls: they also work before any library's constructor has run.
-#ifndef IOTRACE_H
-#define IOTRACE_H
+#pragma once
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "page.h"
 
@@ -32,11 +35,12 @@ uint64_t now_ns(void);
 
 // environment.c
 extern struct header *page; // NULL: nothing is counted
-struct models *models_of_page(void);
-struct head *heads_of_page(void);
-struct detail *details_of_page(void);
-uint32_t *index_of_page(void);
-struct chunk *chunks_of_page(void);
+static inline void *in_page(uint64_t at) { return (char *)page + at; }
+static inline struct models *models_of_page(void) { return in_page(PAGE_HEADER_BYTES); }
+static inline struct head *heads_of_page(void) { return in_page(HEADS_AT); }
+static inline struct detail *details_of_page(void) { return in_page(DETAILS_AT); }
+static inline uint32_t *index_of_page(void) { return in_page(INDEX_AT); }
+static inline struct chunk *chunks_of_page(void) { return in_page(CHUNKS_AT); }
 enum part part_of_path(const char *path, uint64_t device);
 bool is_background(const char *thread_name);
 
@@ -169,5 +173,3 @@ void count_submitted(const struct file *file, int descriptor, enum operation ope
 void count_completed(enum role role, enum part part, enum operation operation, uint64_t start_ns,
                      bool failed);
 enum role present_role(void);
-
-#endif

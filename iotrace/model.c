@@ -5,9 +5,6 @@
 // burst of bytes passes at once, as through a token bucket. Its queue is kept in
 // virtual time: a request takes the server that is free first, from then on. Nothing is locked: a
 // server is taken by one compare-and-exchange.
-#include <fcntl.h>
-#include <stddef.h>
-
 #include "iotrace.h"
 
 #define PROBABILITY_ONE 4294967296ULL

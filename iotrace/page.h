@@ -10,8 +10,7 @@
 // A slot belongs to one thread at a time. Its counters only grow, also when another thread takes
 // the slot over: nothing is lost when threads end, and a reader subtracts two readings.
 // harness/iotrace/page.py has the same layout; both check the sizes.
-#ifndef IOTRACE_PAGE_H
-#define IOTRACE_PAGE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -196,5 +195,3 @@ struct detail {
 
 _Static_assert(sizeof(struct head) == 64 + 30 * 160, "the reader knows this layout");
 _Static_assert(sizeof(struct detail) == 24 * (3 * 3072 + 16) * 8, "the reader knows this layout");
-
-#endif

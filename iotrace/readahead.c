@@ -6,8 +6,6 @@
 //
 // The reader itself fills the page cache: it allocates the folios of a window before the device gets
 // their requests. A stream's folios grow fourfold with each window that follows the first one.
-#include <stddef.h>
-
 #include "iotrace.h"
 
 #define STREAMS 65536

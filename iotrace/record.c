@@ -1,9 +1,6 @@
 // Counting one call, and its planted delay.
-#include <errno.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "iotrace.h"
 
@@ -14,11 +11,13 @@
 #define LATE_NS 2000
 #define MOST_OVERDUE_NS 100000000ULL
 
-uint64_t now_ns(void) {
+static uint64_t clock_ns(clockid_t clock) {
   struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
+
+uint64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
 static unsigned highest_bit(uint64_t value) { return 63 - (unsigned)__builtin_clzll(value | 1); }
 
@@ -67,18 +66,12 @@ static void sleep_until(uint64_t until) {
   prctl(PR_SET_TIMERSLACK, slack > 0 ? slack : 0);
 }
 
-static uint64_t processor_ns(void) {
-  struct timespec used;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return (uint64_t)used.tv_sec * 1000000000ULL + (uint64_t)used.tv_nsec;
-}
-
 uint64_t use_processor(uint64_t ns) {
   if (ns == 0) {
     return 0;
   }
-  uint64_t start = now_ns(), used = processor_ns();
-  while (processor_ns() - used < ns) {
+  uint64_t start = now_ns(), used = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  while (clock_ns(CLOCK_THREAD_CPUTIME_ID) - used < ns) {
   }
   return now_ns() - start - ns;
 }

@@ -1,10 +1,6 @@
 // A slot of the page for each thread that does I/O.
 #include <pthread.h>
-#include <errno.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "iotrace.h"
 
@@ -14,7 +10,6 @@ static __thread struct thread self __attribute__((tls_model("initial-exec")));
 static pthread_key_t at_thread_end;
 
 static void release(void *unused) {
-  (void)unused;
   if (self.head != NULL) {
     struct head *head = self.head;
     self.head = NULL;

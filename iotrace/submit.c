@@ -4,14 +4,11 @@
 // way, where io_getevents delivers the end: libaio's, or the system call through libc's syscall().
 // Of io_uring, whose completions are read from shared memory, both are unknown.
 #include <dlfcn.h>
-#include <errno.h>
 #include <linux/aio_abi.h>
 #include <linux/io_uring.h>
 #include <stdarg.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "iotrace.h"
 
@@ -30,30 +27,21 @@ struct request {
   bool vector;
 };
 
-static struct request aio_request(uint16_t opcode) {
-  switch (opcode) {
-    case IOCB_CMD_PREAD: return (struct request){READ, true, false};
-    case IOCB_CMD_PREADV: return (struct request){READ, true, true};
-    case IOCB_CMD_PWRITE: return (struct request){WRITE, true, false};
-    case IOCB_CMD_PWRITEV: return (struct request){WRITE, true, true};
-    case IOCB_CMD_FSYNC:
-    case IOCB_CMD_FDSYNC: return (struct request){SYNC, true, false};
-    default: return (struct request){SYNC, false, false};
-  }
+static const struct request aio_requests[] = {
+    [IOCB_CMD_PREAD] = {READ, true, false},   [IOCB_CMD_PREADV] = {READ, true, true},
+    [IOCB_CMD_PWRITE] = {WRITE, true, false}, [IOCB_CMD_PWRITEV] = {WRITE, true, true},
+    [IOCB_CMD_FSYNC] = {SYNC, true, false},   [IOCB_CMD_FDSYNC] = {SYNC, true, false},
+};
+static const struct request uring_requests[] = {
+    [IORING_OP_READ] = {READ, true, false},   [IORING_OP_READ_FIXED] = {READ, true, false},
+    [IORING_OP_READV] = {READ, true, true},   [IORING_OP_WRITE] = {WRITE, true, false},
+    [IORING_OP_WRITEV] = {WRITE, true, true}, [IORING_OP_WRITE_FIXED] = {WRITE, true, false},
+    [IORING_OP_FSYNC] = {SYNC, true, false},
+};
+static struct request find(const struct request *requests, size_t count, size_t opcode) {
+  return opcode < count ? requests[opcode] : (struct request){.counted = false};
 }
-
-static struct request uring_request(uint8_t opcode) {
-  switch (opcode) {
-    case IORING_OP_READ:
-    case IORING_OP_READ_FIXED: return (struct request){READ, true, false};
-    case IORING_OP_READV: return (struct request){READ, true, true};
-    case IORING_OP_WRITE:
-    case IORING_OP_WRITE_FIXED: return (struct request){WRITE, true, false};
-    case IORING_OP_WRITEV: return (struct request){WRITE, true, true};
-    case IORING_OP_FSYNC: return (struct request){SYNC, true, false};
-    default: return (struct request){SYNC, false, false};
-  }
-}
+#define REQUEST(requests, opcode) find(requests, sizeof(requests) / sizeof *(requests), opcode)
 
 static uint64_t bytes_of(struct request request, uint64_t address, uint64_t size) {
   if (request.operation == SYNC || !request.vector) {
@@ -110,7 +98,7 @@ static struct submitted began(const struct iocb *block) {
   struct submitted it = {.block = (uint64_t)(uintptr_t)block,
                          .descriptor = (int)block->aio_fildes,
                          .queued = QUEUE_UNKNOWN};
-  it.request = aio_request(block->aio_lio_opcode);
+  it.request = REQUEST(aio_requests, block->aio_lio_opcode);
   if (!it.request.counted) {
     return it;
   }
@@ -230,7 +218,7 @@ static void count_entries(const struct uring *ring) {
   unsigned mask = *(unsigned *)ring->kernel[2];
   for (unsigned i = ring->head; page != NULL && i != ring->tail; i++) {
     const struct io_uring_sqe *entry = &ring->entries[(i & mask) << wide];
-    struct request request = uring_request(entry->opcode);
+    struct request request = REQUEST(uring_requests, entry->opcode);
     if (request.counted) {
       // A registered file is known by its index in a table: it is counted, outside of the parts.
       bool registered = entry->flags & IOSQE_FIXED_FILE;

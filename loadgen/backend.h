@@ -9,7 +9,7 @@
  *
  * Life of a connection, all of it in one thread:
  *
- *   connect → (submit → advance … → result)* → disconnect
+ *   connect → (submit → advance …)* → disconnect
  *
  * `submit` and `advance` never block: they say what the connection waits for, and the
  * event loop calls `advance` when its descriptor is ready. A back end without
@@ -20,17 +20,11 @@
  * `modify :key :change`, `merge :key :change`, `scan :key :length`. Its rows are a key and
  * a record; record.h says what records and changes are made of.
  */
-#ifndef LOADGEN_BACKEND_H
-#define LOADGEN_BACKEND_H
+#pragma once
 
-#include "support.h"
+#include "native.h"
 
-#include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#define LG_BACKEND_ABI 3
+#define LG_BACKEND_ABI 4
 /* The symbol that a module exports: `const struct lg_backend loadgen_backend`. */
 #define LG_BACKEND_SYMBOL "loadgen_backend"
 
@@ -126,61 +120,69 @@ struct lg_result {
 void lg_result_begin(struct lg_result *result);
 /* For back ends: the first line of `words`, as far as it fits. */
 void lg_first_line(char *to, size_t size, const char *words, size_t length);
+/*
+ * For back ends: the next column of a loaded row, its escapes taken away in place. NULL has no
+ * text; false after the last one.
+ */
+bool lg_column_next(char **at, char *end, struct lg_cell *column);
 /* For back ends: the connection is gone; returns LG_READY. */
 enum lg_state lg_result_lost(struct lg_result *result, const char *why);
 
+/* A back end's own: of the process, and of a connection. */
+struct lg_client;
+struct lg_session;
+
 struct lg_backend {
     int abi;
-    const char *name;
     bool key_value; /* statements are verbs, rows a key and a record, bulk loads `bulk_put` */
     /* One for the process; `connection` is the spec's. Returns NULL with the error. */
-    void *(*open)(const json_t *connection, struct tb_error *error);
-    void (*close)(void *client);
-    /* Connects and prepares; may block (it is done before anything is measured). */
-    void *(*connect)(void *client, const struct lg_statement *statements, size_t count,
-                     struct tb_error *error);
-    void (*disconnect)(void *connection);
+    struct lg_client *(*open)(const json_t *connection, struct tb_error *error);
+    void (*close)(struct lg_client *client);
+    /*
+     * Connects and prepares; may block (it is done before anything is measured). `result` is the
+     * session's last one: after LG_READY, valid until the next submit.
+     */
+    struct lg_session *(*connect)(struct lg_client *client, const struct lg_statement *statements,
+                                  size_t count, struct lg_result *result, struct tb_error *error);
+    void (*disconnect)(struct lg_session *session);
     /* The descriptor to wait on, -1 where the engine is embedded; NULL: always. */
-    int (*descriptor)(void *connection);
+    int (*descriptor)(struct lg_session *session);
     /* `reader` takes the rows; NULL where no one reads them. Both stay until LG_READY. */
-    enum lg_state (*submit)(void *connection, const struct lg_statement *statement,
+    enum lg_state (*submit)(struct lg_session *session, const struct lg_statement *statement,
                             const struct lg_value *values, const struct lg_reader *reader);
-    enum lg_state (*advance)(void *connection); /* NULL for an embedded engine */
+    enum lg_state (*advance)(struct lg_session *session); /* NULL for an embedded engine */
     /*
      * Has the server count now what the connection's session has done, where it counts that late
      * otherwise. As `submit`, without rows, and between two statements; NULL: counted at once.
      */
-    enum lg_state (*publish)(void *connection);
-    /* After LG_READY, valid until the next submit. */
-    const struct lg_result *(*result)(void *connection);
+    enum lg_state (*publish)(struct lg_session *session);
     /*
      * Bulk load of one table, blocking, one at a time on a connection. Rows come as text:
      * columns apart by a tab, rows ended by a newline, NULL as \N, backslash escapes —
      * what COPY and LOAD DATA both take as it is. `columns`: "a, b, c".
      * `bulk_begin` … `bulk_write`* … `bulk_end` returns the rows stored, -1 with the error.
      */
-    bool (*bulk_begin)(void *connection, const char *table, const char *columns,
+    bool (*bulk_begin)(struct lg_session *session, const char *table, const char *columns,
                        struct tb_error *error);
-    bool (*bulk_write)(void *connection, const char *rows, size_t length, struct tb_error *error);
-    int64_t (*bulk_end)(void *connection, struct tb_error *error);
+    bool (*bulk_write)(struct lg_session *session, const char *rows, size_t length,
+                       struct tb_error *error);
+    int64_t (*bulk_end)(struct lg_session *session, struct tb_error *error);
     /* In place of `bulk_write` for a key-value engine: one record, between begin and end. */
-    bool (*bulk_put)(void *connection, const char *key, size_t key_length, const char *record,
-                     size_t record_length, struct tb_error *error);
+    bool (*bulk_put)(struct lg_session *session, const char *key, size_t key_length,
+                     const char *record, size_t record_length, struct tb_error *error);
     /*
      * After a load, its connections gone: everything is durable and at rest; false with
      * the error. NULL where there is nothing to do.
      */
-    bool (*settle)(void *client, struct tb_error *error);
+    bool (*settle)(struct lg_client *client, struct tb_error *error);
     /*
      * Of an engine inside this process, at both ends of the measured window: an object,
      * numbers by their name with the unit (…_bytes, …_count, …_ns), and texts. Also once
      * after a load. Called by the main thread while others execute; NULL with the error. NULL
      * where there are none.
      */
-    json_t *(*counters)(void *client, struct tb_error *error);
+    json_t *(*counters)(struct lg_client *client, struct tb_error *error);
 };
 
 /* Opens loadgen_<name>.so next to this program, until the process ends; NULL with the error. */
 const struct lg_backend *lg_module_open(const char *name, struct tb_error *error);
-
-#endif

@@ -8,12 +8,9 @@
  * it sleeps until so long before an intended start as wakes are late, and spins
  * what is left then: next to nothing, since spinning is processor time of the engine's.
  */
-#include "clock.h"
 #include "worker.h"
 
-#include <errno.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 /* How long before a start it is woken at the most; a lateness beyond is the latency's. */
 #define LONGEST_LEAD_NS 20000
@@ -80,12 +77,12 @@ static enum lg_status attempt(struct lg_worker *worker, struct lg_user *user,
                                const struct lg_result **result)
 {
     const struct lg_run *run = worker->run;
-    void *handle = user->connection->handle;
+    struct lg_connection *connection = user->connection;
     enum lg_status status = lg_step(worker, user, NULL);
     while (status == LG_EXECUTE) {
-        run->backend->submit(handle, lg_statement_of(run, &user->terminal),
+        run->backend->submit(connection->session, lg_statement_of(run, &user->terminal),
                              user->terminal.values, user->terminal.reader);
-        *result = run->backend->result(handle);
+        *result = &connection->result;
         if ((*result)->outcome != LG_OK)
             break;
         status = lg_step(worker, user, *result);

@@ -6,17 +6,9 @@
  * Exit status: 0 complete; 1 failed, with the reason in the result and on stderr; 2 the
  * spec cannot be run as it is, nothing was started; 130 and 143 ended by a signal.
  */
-#include "clock.h"
-#include "json.h"
-#include "progress.h"
 #include "run.h"
-#include "support.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static const struct lg_workload *const workloads[] = {
     &lg_tpcc,

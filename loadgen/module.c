@@ -2,13 +2,8 @@
 #include "backend.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <libgen.h>
-#include <limits.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* Next to this program. */
 static bool find(char *path, size_t size, const char *name)
@@ -75,6 +70,37 @@ void lg_first_line(char *to, size_t size, const char *words, size_t length)
     for (; used < length && used + 1 < size && words[used] != '\n'; used++)
         to[used] = words[used];
     to[used] = '\0';
+}
+
+static size_t unescape(char *text, size_t length)
+{
+    static const char names[] = "bfnrtv", meant[] = "\b\f\n\r\t\v";
+    size_t to = 0;
+
+    if (memchr(text, '\\', length) == NULL)
+        return length;
+    for (size_t i = 0; i < length; i++) {
+        const char *found = NULL;
+
+        if (text[i] == '\\' && i + 1 < length)
+            found = strchr(names, text[++i]);
+        text[to++] = found && *found ? meant[found - names] : text[i];
+    }
+    return to;
+}
+
+bool lg_column_next(char **at, char *end, struct lg_cell *column)
+{
+    char *text = *at, *tab = text > end ? NULL : memchr(text, '\t', (size_t)(end - text));
+    size_t length = (size_t)((tab ? tab : end) - text);
+
+    if (text > end)
+        return false;
+    *at = text + length + 1;
+    *column = length == 2 && memcmp(text, "\\N", 2) == 0
+                  ? (struct lg_cell){NULL, 0}
+                  : (struct lg_cell){text, unescape(text, length)};
+    return true;
 }
 
 enum lg_state lg_result_lost(struct lg_result *result, const char *why)

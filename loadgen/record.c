@@ -3,7 +3,6 @@
 #include "workload.h"
 
 #include <endian.h>
-#include <string.h>
 
 /* A length and as many bytes. */
 static bool take(const char **at, const char *end, const char **bytes, size_t *length)

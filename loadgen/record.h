@@ -4,11 +4,9 @@
  * official RocksDB binding of YCSB writes them. A change is the same with the changed
  * fields alone.
  */
-#ifndef LOADGEN_RECORD_H
-#define LOADGEN_RECORD_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "native.h"
 
 struct tb_text;
 
@@ -28,5 +26,3 @@ void lg_field_add(struct tb_text *record, const char *name, size_t name_length,
  */
 bool lg_record_change(struct tb_text *changed, const char *record, size_t record_length,
                       const char *change, size_t change_length);
-
-#endif

@@ -1,9 +1,5 @@
 /* The result document: harness/store/schemas/loadgen-result.json. */
-#include "json.h"
 #include "run.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #define CLOSED_LOOP                                                                            \
     "closed loop: a terminal that waits for an answer starts no operation, so these latencies " \

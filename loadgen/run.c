@@ -8,24 +8,12 @@
  * reads the processor time at the window's ends. It also notices what a loop cannot: a
  * server that no longer answers, and signals.
  */
-#include "clock.h"
-#include "json.h"
-#include "progress.h"
 #include "run.h"
-#include "support.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <unistd.h>
 
 #define LOOK_EVERY_NS (100 * TB_MILLISECOND)
 /*

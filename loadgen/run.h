@@ -1,12 +1,8 @@
 /* One run of this process: what its event loops share. */
-#ifndef LOADGEN_RUN_H
-#define LOADGEN_RUN_H
+#pragma once
 
 #include "spec.h"
 #include "tally.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 
 /* Of an open loop: which starts have been taken, by all loops of all processes that share it. */
 struct lg_schedule {
@@ -19,7 +15,7 @@ struct lg_run {
     const struct lg_workload *workload;
     void *work; /* the workload's own */
     const struct lg_backend *backend;
-    void *client; /* the back end's own */
+    struct lg_client *client;
     struct lg_statements statements;
     int journal; /* -1: none */
 
@@ -129,5 +125,3 @@ json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
  * numbers are counters, texts are for a reader and are those of the end.
  */
 void lg_result_add_engine(json_t *result, json_t *begin, json_t *end);
-
-#endif

@@ -2,13 +2,9 @@
  * Reading the spec: one table of keys with their limits and defaults, then what must hold
  * between them.
  */
-#include "clock.h"
-#include "json.h"
-#include "param_table.h"
 #include "spec.h"
 
 #include <math.h>
-#include <string.h>
 
 #define MOST_TERMINALS 10000000
 /* A stall of the server is measured, however long; a window that it fills has no result. */
@@ -20,18 +16,16 @@
 static const char *const tasks[] = {"run", "load", "verify", NULL};
 /* NULL and a missing key are the default. */
 static const struct tb_param keys[] = {
-    /* Required for task "run". */
-    KEY(connections, 1, MOST_TERMINALS, TB_REQUIRED),
-    KEY(ramp_up_ns, 0, LONGEST_NS, TB_REQUIRED),
-    KEY(seed, 0, INT64_MAX, TB_REQUIRED),
-#define OF_A_RUN 3
     TB_WORD_KEY(struct lg_spec, "task", task, tasks, LG_RUN, 0),
     KEY(threads, 1, 4096, TB_REQUIRED),
+    KEY(connections, 1, MOST_TERMINALS, 1),
     KEY(terminals, 1, MOST_TERMINALS, 0),
     KEY(first_terminal, 0, UINT32_MAX, 0),
     KEY(all_terminals, 1, UINT32_MAX, 0),
+    KEY(ramp_up_ns, 0, LONGEST_NS, 0),
     KEY(duration_ns, 1, LONGEST_NS, 0),
     KEY(operations, 1, INT64_MAX, 0),
+    KEY(seed, 0, INT64_MAX, 0),
     KEY(drain_ns, 0, LONGEST_NS, 5 * (int64_t)TB_SECOND),
     KEY(stall_timeout_ns, 1, LONGEST_NS, 0),
     KEY(series_interval_ns, TB_MILLISECOND, LONGEST_NS, TB_SECOND),
@@ -45,8 +39,19 @@ static const struct tb_param keys[] = {
     TB_OTHER_KEY("mode"),
     TB_OTHER_KEY("journal"),
     TB_OTHER_KEY("shared"),
+    {0},
 };
 #undef KEY
+
+static const char *const loops[] = {"closed", "open", NULL};
+static const struct tb_param mode_keys[] = {
+    TB_WORD_KEY(struct lg_spec, "kind", open_loop, loops, 0, -1),
+    TB_FLAG_KEY(struct lg_spec, "think_time", think_time, false),
+    TB_NUMBER_KEY(struct lg_spec, "rate_per_s", rate_per_s, 0, 1e9, 0),
+    TB_NUMBER_KEY(struct lg_spec, "first_start", first_start, 0, 0.999999999, 0),
+    TB_INTEGER_KEY(struct lg_spec, "processes", processes, 1, UINT16_MAX, 1),
+    {0},
+};
 
 static const char *read_text(const json_t *object, const char *key, const char *named,
                              struct tb_error *error)
@@ -80,28 +85,11 @@ static bool read_objects(struct lg_spec *spec, struct tb_error *error)
 
 static bool read_mode(struct lg_spec *spec, struct tb_error *error)
 {
-    const json_t *mode = json_object_get(spec->document, "mode");
-    const char *kind = json_string_value(json_object_get(mode, "kind"));
-    if (kind && strcmp(kind, "closed") == 0) {
-        spec->think_time = json_is_true(json_object_get(mode, "think_time"));
-        return true;
-    }
-    if (!kind || strcmp(kind, "open") != 0)
-        return tb_fail(error, "mode.kind: must be \"closed\" or \"open\"");
-    spec->open_loop = true;
-    spec->rate_per_s = json_number_value(json_object_get(mode, "rate_per_s"));
-    if (!(spec->rate_per_s > 0 && spec->rate_per_s <= 1e9))
-        return tb_fail(error, "mode.rate_per_s: must be > 0 and <= 1e9");
-    const json_t *first = json_object_get(mode, "first_start");
-    spec->first_start = json_number_value(first);
-    if ((first && !json_is_number(first)) || !(spec->first_start >= 0 && spec->first_start < 1))
-        return tb_fail(error, "mode.first_start: must be >= 0 and < 1");
-    const json_t *processes = json_object_get(mode, "processes");
-    json_int_t count = processes ? json_integer_value(processes) : 1;
-    if (count < 1 || count > UINT16_MAX)
-        return tb_fail(error, "mode.processes: must be a whole number from 1 to %d", UINT16_MAX);
-    spec->processes = (uint32_t)count;
-    return true;
+    if (!tb_params_read(mode_keys, json_object_get(spec->document, "mode"), spec, error))
+        return tb_fail_within(error, "mode.");
+    spec->think_time &= !spec->open_loop;
+    return !spec->open_loop || spec->rate_per_s > 0 ||
+           tb_fail(error, "mode.rate_per_s: must be > 0 and <= 1e9");
 }
 
 static void set_stall_timeout(struct lg_spec *spec)
@@ -149,30 +137,16 @@ static bool agrees(struct lg_spec *spec, struct tb_error *error)
     return false;
 }
 
-static bool read_keys(struct lg_spec *spec, struct tb_error *error)
-{
-    if (!tb_params_read(keys + OF_A_RUN, TB_COUNT(keys) - OF_A_RUN, spec->document, spec, error))
-        return false;
-    for (size_t i = 0; i < OF_A_RUN; i++) {
-        struct tb_param key = keys[i];
-        if (spec->task != LG_RUN)
-            key.fallback = 0;
-        if (!tb_params_read(&key, 1, spec->document, spec, error))
-            return false;
-    }
-    return true;
-}
-
 bool lg_spec_read(struct lg_spec *spec, json_t *document, struct tb_error *error)
 {
     *spec = (struct lg_spec){.document = document};
     if (!json_is_object(document))
         return tb_fail(error, "the spec: must be a JSON object");
-    if (!tb_params_known(keys, TB_COUNT(keys), document, error))
+    if (!tb_params_known(keys, NULL, document, error))
         return false;
     if (json_integer_value(json_object_get(document, "schema")) != 1)
         return tb_fail(error, "schema: must be 1");
-    if (!read_keys(spec, error) || !read_objects(spec, error))
+    if (!tb_params_read(keys, document, spec, error) || !read_objects(spec, error))
         return false;
     if (spec->task == LG_RUN && !(read_mode(spec, error) && agrees(spec, error)))
         return false;

@@ -1,6 +1,5 @@
 /* The request: the JSON document on stdin, checked, with its defaults. */
-#ifndef LOADGEN_SPEC_H
-#define LOADGEN_SPEC_H
+#pragma once
 
 #include "workload.h"
 
@@ -48,5 +47,3 @@ bool lg_statements_read(struct lg_statements *statements, const json_t *given,
                         const struct lg_workload *workload, const size_t *wanted,
                         struct tb_error *error);
 void lg_statements_free(struct lg_statements *statements);
-
-#endif

@@ -3,11 +3,8 @@
  * else: texts, quoted identifiers, comments, PostgreSQL's :: casts.
  */
 #include "spec.h"
-#include "support.h"
 
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 
 static bool name_begins(char c)
 {

@@ -1,10 +1,5 @@
 /* Counting, without a lock: every event loop has its own tallies. */
-#include "support.h"
 #include "tally.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct lg_tally *lg_tallies_new(size_t operations, size_t intervals)
 {

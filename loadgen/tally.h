@@ -1,11 +1,7 @@
 /* What one event loop has counted, by operation; loops are added up at the end. */
-#ifndef LOADGEN_TALLY_H
-#define LOADGEN_TALLY_H
+#pragma once
 
-#include "hdr.h"
 #include "workload.h"
-
-#include <stdatomic.h>
 
 #define LG_MAX_CODES 64
 
@@ -80,5 +76,3 @@ static inline void lg_tally_done(struct lg_tally *tally, size_t interval, uint64
     tally->count++;
     tb_coarse_hdr_record(&tally->latencies->current, latency_ns);
 }
-
-#endif

@@ -16,12 +16,9 @@
  * The clock is read when an answer is there, and when a timer fires; in between the
  * loop's `now_ns` stands.
  */
-#include "clock.h"
-#include "support.h"
 #include "worker.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 
@@ -343,7 +340,7 @@ static void publish(struct lg_worker *worker, struct lg_connection *connection)
 {
     connection->publishing = true;
     count_call(worker);
-    lg_connection_settled(worker, connection, worker->run->backend->publish(connection->handle));
+    lg_connection_settled(worker, connection, worker->run->backend->publish(connection->session));
 }
 
 void lg_publish(struct lg_worker *worker)
@@ -398,7 +395,7 @@ static void call(struct lg_worker *worker, struct lg_user *user, const struct lg
         const struct lg_statement *statement = lg_statement_of(run, &user->terminal);
         count_call(worker);
         lg_connection_settled(worker, connection,
-                              run->backend->submit(connection->handle, statement,
+                              run->backend->submit(connection->session, statement,
                                                    user->terminal.values, user->terminal.reader));
     }
 }
@@ -446,7 +443,7 @@ static void retry(struct lg_worker *worker, struct lg_user *user, const struct l
 void lg_connection_answered(struct lg_worker *worker, struct lg_connection *connection)
 {
     struct lg_user *user = connection->user;
-    const struct lg_result *result = worker->run->backend->result(connection->handle);
+    const struct lg_result *result = &connection->result;
     unsigned in_flight = atomic_load_explicit(&worker->in_flight, memory_order_relaxed);
     worker->now_ns = tb_monotonic_ns();
     atomic_store_explicit(&worker->in_flight, in_flight - 1, memory_order_relaxed);

@@ -1,14 +1,7 @@
 /* See thread_pool.h. */
 #include "thread_pool.h"
 
-#include "clock.h"
-#include "progress.h"
-#include "support.h"
-
-#include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define PROGRESS_INTERVAL_NS (TB_SECOND / 2)
 /* A server that is silent for this time no longer answers. */
@@ -52,7 +45,7 @@ void lg_pool_count(struct lg_thread_pool *pool, int which, int64_t done)
 bool lg_pool_end_bulk(struct lg_pool_thread *thread, int which, int64_t sent,
                       struct tb_error *error)
 {
-    int64_t stored = thread->pool->job->backend->bulk_end(thread->connection, error);
+    int64_t stored = thread->pool->job->backend->bulk_end(thread->session, error);
 
     if (stored >= 0 && stored != sent)
         tb_fail(error, "the engine stored %lld of %lld rows", (long long)stored, (long long)sent);
@@ -69,10 +62,11 @@ static void *work(void *argument)
     const struct lg_backend *backend = pool->job->backend;
     struct tb_error error = {""};
 
-    thread->connection = backend->connect(pool->job->client,
-                                        pool->statements ? pool->statements->all : NULL,
-                                        pool->statements ? pool->statements->count : 0, &error);
-    while (thread->connection && !atomic_load(&pool->failed)) {
+    thread->session = backend->connect(pool->job->client,
+                                       pool->statements ? pool->statements->all : NULL,
+                                       pool->statements ? pool->statements->count : 0,
+                                       &thread->result, &error);
+    while (thread->session && !atomic_load(&pool->failed)) {
         int64_t package = atomic_fetch_add(&pool->next, 1);
 
         if (package >= pool->packages || !pool->work(thread, package, &error))
@@ -80,8 +74,8 @@ static void *work(void *argument)
     }
     if (error.text[0])
         fail(pool, &error);
-    if (thread->connection)
-        backend->disconnect(thread->connection);
+    if (thread->session)
+        backend->disconnect(thread->session);
     free(thread->own);
     return NULL;
 }
@@ -115,7 +109,7 @@ static bool await(struct lg_pool_thread *thread, enum lg_state state, struct tb_
     const struct lg_backend *backend = thread->pool->job->backend;
 
     while (state != LG_READY) {
-        struct pollfd polled = {.fd = backend->descriptor(thread->connection), .events = POLLIN};
+        struct pollfd polled = {.fd = backend->descriptor(thread->session), .events = POLLIN};
         int ready;
 
         if (state == LG_WANT_WRITE)
@@ -123,7 +117,7 @@ static bool await(struct lg_pool_thread *thread, enum lg_state state, struct tb_
         ready = poll(&polled, 1, PATIENCE_MS);
         if (ready == 0 || (ready < 0 && errno != EINTR))
             return tb_fail(error, "no answer from the server for %d s", PATIENCE_MS / 1000);
-        state = backend->advance(thread->connection);
+        state = backend->advance(thread->session);
     }
     return true;
 }
@@ -134,11 +128,10 @@ const struct lg_result *lg_pool_execute(struct lg_pool_thread *thread,
                                         const struct lg_reader *reader, struct tb_error *error)
 {
     const struct lg_backend *backend = thread->pool->job->backend;
-    const struct lg_result *result;
+    const struct lg_result *result = &thread->result;
 
-    if (!await(thread, backend->submit(thread->connection, statement, values, reader), error))
+    if (!await(thread, backend->submit(thread->session, statement, values, reader), error))
         return NULL;
-    result = backend->result(thread->connection);
     if (result->outcome == LG_OK)
         return result;
     if (result->outcome == LG_RETRY && !atomic_load(&thread->pool->failed)) {

@@ -1,11 +1,7 @@
 /* Threads that do the packages of a load or a verification, each on a connection of its own. */
-#ifndef LOADGEN_THREAD_POOL_H
-#define LOADGEN_THREAD_POOL_H
+#pragma once
 
 #include "spec.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 
 enum { LG_MAX_COUNTS = 16 };
 
@@ -14,7 +10,8 @@ struct lg_thread_pool;
 struct lg_pool_thread {
     struct lg_thread_pool *pool;
     pthread_t id;
-    void *connection;
+    struct lg_session *session;
+    struct lg_result result; /* of the session */
     void *own; /* of whoever does the packages; starts as NULL, is freed at the end */
 };
 
@@ -60,5 +57,3 @@ const struct lg_result *lg_pool_execute(struct lg_pool_thread *thread,
                                         const struct lg_statement *statement,
                                         const struct lg_value *values,
                                         const struct lg_reader *reader, struct tb_error *error);
-
-#endif

@@ -1,7 +1,4 @@
-#include "support.h"
 #include "timers.h"
-
-#include <stdlib.h>
 
 void lg_timers_init(struct lg_timers *timers, size_t capacity)
 {

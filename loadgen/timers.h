@@ -1,9 +1,7 @@
 /* Wake-up times: a binary heap by due time. An entry is in it once. */
-#ifndef LOADGEN_TIMERS_H
-#define LOADGEN_TIMERS_H
+#pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include "native.h"
 
 struct lg_timers {
     struct lg_timer {
@@ -20,5 +18,3 @@ void lg_timers_add(struct lg_timers *timers, uint64_t due_ns, void *who);
 /* The due time of the first, UINT64_MAX where there is none. */
 uint64_t lg_timers_next(const struct lg_timers *timers);
 struct lg_timer lg_timers_take(struct lg_timers *timers);
-
-#endif

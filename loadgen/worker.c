@@ -5,17 +5,11 @@
  * One turn: sleep until a descriptor or the timer is ready → advance the connections →
  * answers of embedded engines → timers → write the journal.
  */
-#include "clock.h"
-#include "support.h"
 #include "worker.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 #define EVENTS_A_TURN 64
 
@@ -80,7 +74,7 @@ static void receive(struct lg_worker *worker, struct lg_connection *connection, 
                         connection->number);
         return;
     }
-    enum lg_state state = worker->run->backend->advance(connection->handle);
+    enum lg_state state = worker->run->backend->advance(connection->session);
     if (state == LG_READY) {
         lg_connection_answered(worker, connection);
         return;
@@ -217,15 +211,16 @@ static bool open_connections(struct lg_worker *worker)
     for (size_t i = 0; i < count; i++) {
         struct lg_connection *connection = &worker->connections[i];
         connection->number = worker->index + (unsigned)i * run->spec->threads;
-        connection->handle = run->backend->connect(run->client, run->statements.all,
-                                                   run->statements.count, &error);
-        if (!connection->handle) {
+        connection->session =
+            run->backend->connect(run->client, run->statements.all, run->statements.count,
+                                  &connection->result, &error);
+        if (!connection->session) {
             lg_run_fail(run, "connection %u of %u: %s", connection->number + 1,
                         run->spec->connections, error.text);
             return false;
         }
         connection->descriptor =
-            run->backend->descriptor ? run->backend->descriptor(connection->handle) : -1;
+            run->backend->descriptor ? run->backend->descriptor(connection->session) : -1;
         connection->next = worker->free;
         worker->free = connection;
         worker->connection_count++;
@@ -285,7 +280,7 @@ void *lg_worker_main(void *argument)
 void lg_worker_free(struct lg_worker *worker)
 {
     for (size_t i = 0; i < worker->connection_count; i++)
-        worker->run->backend->disconnect(worker->connections[i].handle);
+        worker->run->backend->disconnect(worker->connections[i].session);
     if (worker->timers)
         lg_timers_free(worker->timers);
     free(worker->timers);

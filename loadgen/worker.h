@@ -1,13 +1,13 @@
 /* Inside of an event loop: worker.c turns it, terminals.c is what happens in it. */
-#ifndef LOADGEN_WORKER_H
-#define LOADGEN_WORKER_H
+#pragma once
 
 #include "run.h"
 #include "timers.h"
 
 struct lg_connection {
     unsigned number;
-    void *handle;     /* the back end's */
+    struct lg_session *session;
+    struct lg_result result; /* of the session */
     int descriptor;   /* -1: the engine is embedded */
     uint32_t watched; /* epoll events that are requested */
     struct lg_user *user; /* whom it works for */
@@ -89,5 +89,3 @@ void lg_note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_n
 /* calls.c: a loop whose engine answers within the call. */
 bool lg_works_in_calls(const struct lg_worker *worker);
 void lg_work_in_calls(struct lg_worker *worker);
-
-#endif

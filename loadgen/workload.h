@@ -11,11 +11,9 @@
  * loop), or from its intended start (open loop), to LG_DONE. A result with LG_RETRY never
  * reaches `step`: the core counts it and begins the operation again with the same values.
  */
-#ifndef LOADGEN_WORKLOAD_H
-#define LOADGEN_WORKLOAD_H
+#pragma once
 
 #include "backend.h"
-#include "random.h"
 
 #define LG_MAX_VALUES 72
 #define LG_MAX_OPERATIONS 8
@@ -76,7 +74,7 @@ struct lg_statements;
 struct lg_job {
     const struct lg_spec *spec;
     const struct lg_backend *backend;
-    void *client;
+    struct lg_client *client;
 };
 
 struct lg_workload {
@@ -111,5 +109,3 @@ struct lg_workload {
 };
 
 extern const struct lg_workload lg_tpcc, lg_ycsb, lg_ping;
-
-#endif

@@ -12,34 +12,19 @@
  * window from as many misses, and costs 25 to 40 %. Zipf's ring is long, and stays as it is.
  */
 #include "kernel.h"
-#include "support.h"
 #include "zipf.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
 #define DRAWS (UINT64_C(1) << 12)
-#define DEFAULT_CHUNK (64 * MB_MIB)
-/* Of interleaved DIMMs each has a block of a stripe (FAST'20, Section 2.1.2). */
-#define BLOCK UINT64_C(4096)
-#define DIMMS_MOST 64
 
-bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
-                     struct tb_error *error)
+const char *const mb_orders[] = {"sequential", "sequential_desc", "random", "zipf",
+                                 "strided",    "hotspot",         "dimms",  NULL};
+
+bool mb_pattern_settle(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
+                       struct tb_error *error)
 {
-    static const char *const orders[] = {"sequential", "sequential_desc", "random", "zipf",
-                                         "strided",    "hotspot",         "dimms",  NULL};
     uint64_t range = mb_part_bytes(job, job->range_bytes);
-    int order;
-    if (!tb_read_word(job->given, "pattern", orders, -1, &order, error) ||
-        !mb_read_bytes(job->given, "stride_bytes", access_bytes, &pattern->stride_bytes, error) ||
-        !mb_read_bytes(job->given, "hotspot_bytes", range, &pattern->hotspot_bytes, error) ||
-        !mb_read_bytes(job->given, "chunk_bytes", DEFAULT_CHUNK, &pattern->chunk_bytes, error) ||
-        !tb_read_number(job->given, "zipf_exponent", 0.01, 10, 0.9, &pattern->zipf_exponent, error) ||
-        !mb_read_bytes(job->given, "stripe_bytes", 6 * BLOCK, &pattern->stripe_bytes, error) ||
-        !tb_read_integer(job->given, "dimms", 1, DIMMS_MOST, 1, &pattern->dimms, error))
-        return false;
-    pattern->order = (enum mb_order)order;
+    pattern->stride_bytes = pattern->stride_bytes ? pattern->stride_bytes : access_bytes;
+    pattern->hotspot_bytes = pattern->hotspot_bytes ? pattern->hotspot_bytes : range;
     if (pattern->hotspot_bytes > range)
         return tb_fail(error, "hotspot_bytes: must be from one access to a partition's range (%"
                               PRIu64 " bytes)", range);
@@ -51,14 +36,14 @@ static bool fits_stripes(const struct mb_job *job, const struct mb_pattern *patt
 {
     if (job->partitions != 1)
         return tb_fail(error, "partitions: must be 1 with pattern \"dimms\"");
-    if (BLOCK % access_bytes)
+    if (MB_BLOCK % access_bytes)
         return tb_fail(error, "access_bytes: pattern \"dimms\" takes parts of a block of 4096 bytes "
                               "(got %" PRIu64 ")", access_bytes);
-    if (pattern->stripe_bytes % BLOCK || pattern->stripe_bytes > range_bytes)
+    if (pattern->stripe_bytes % MB_BLOCK || pattern->stripe_bytes > range_bytes)
         return tb_fail(error, "stripe_bytes: must be blocks of 4096 bytes, and at most the range");
-    if ((uint64_t)pattern->dimms > pattern->stripe_bytes / BLOCK)
+    if ((uint64_t)pattern->dimms > pattern->stripe_bytes / MB_BLOCK)
         return tb_fail(error, "dimms: %" PRId64 " is more than the %" PRIu64 " blocks of a stripe",
-                       pattern->dimms, pattern->stripe_bytes / BLOCK);
+                       pattern->dimms, pattern->stripe_bytes / MB_BLOCK);
     return true;
 }
 
@@ -114,8 +99,8 @@ static uint64_t random_stripe(struct mb_cursor *cursor)
 static uint64_t offset_on_dimms(struct mb_cursor *cursor)
 {
     uint64_t dimm = cursor->thread + random_below(cursor, (uint64_t)cursor->pattern.dimms);
-    uint64_t block = dimm % (cursor->pattern.stripe_bytes / BLOCK) * BLOCK;
-    uint64_t access = random_below(cursor, BLOCK / cursor->access_bytes) * cursor->access_bytes;
+    uint64_t block = dimm % (cursor->pattern.stripe_bytes / MB_BLOCK) * MB_BLOCK;
+    uint64_t access = random_below(cursor, MB_BLOCK / cursor->access_bytes) * cursor->access_bytes;
     return random_stripe(cursor) + block + access;
 }
 

@@ -10,10 +10,6 @@
  */
 #include "chase_cycle.h"
 
-#include "support.h"
-
-#include <stdlib.h>
-
 enum { AHEAD = 32 };
 
 /* Fisher and Yates, with the draws AHEAD of the swaps. */

@@ -2,8 +2,7 @@
  * One cycle through every node of a range: each node holds the address of the next one, so that
  * a load's address is what the load before it brought.
  */
-#ifndef MICROBENCH_CHASE_CYCLE_H
-#define MICROBENCH_CHASE_CYCLE_H
+#pragma once
 
 #include "job.h"
 
@@ -19,5 +18,3 @@ struct mb_cycle {
 
 /* Time and space: 4 bytes a node next to the range, drawn and shuffled. */
 void mb_cycle_write(char *base, const struct mb_cycle *cycle, struct tb_random *random);
-
-#endif

@@ -7,13 +7,9 @@
  * The core's own frequency is what a chain of dependent additions shows, one a cycle; it is
  * where the ceiling of plausible figures comes from.
  */
-#include "clock.h"
 #include "kernel.h"
-#include "support.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 struct mb_cpu mb_cpu;
 

@@ -6,13 +6,9 @@
  * Sizes and addresses are multiples of a word (8 bytes): that is what the hardware writes
  * whole. Nothing smaller may carry a decision of recovery.
  */
-#ifndef MICROBENCH_DURABLE_H
-#define MICROBENCH_DURABLE_H
+#pragma once
 
 #include "job.h"
-
-#include <stddef.h>
-#include <string.h>
 
 #define MB_WORD 8
 /* Inlined with a medium that is a constant, its verbs are instructions, not calls. */
@@ -147,8 +143,6 @@ MB_ALWAYS_INLINE void mb_store_fence(void)
 /* Nothing to flush: the stores went past the caches, or the caches are durable (eADR). */
 MB_ALWAYS_INLINE void mb_no_flush(const void *at, size_t bytes)
 {
-    (void)at;
-    (void)bytes;
 }
 
 static const struct mb_medium mb_medium_none = {
@@ -165,6 +159,4 @@ static const struct mb_medium mb_medium_ntstore = {
 #else
 static const struct mb_medium mb_medium_ntstore = {
     "ntstore", mb_ntstore_write, mb_clwb_flush, mb_store_fence};
-#endif
-
 #endif

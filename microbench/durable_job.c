@@ -1,29 +1,17 @@
 #include "durable_job.h"
 
-#include "support.h"
+const char *const mb_media[] = {"none", "clwb", "clflushopt", "clflush", "ntstore", NULL};
 
-static const char *const names[] = {
-    [MB_MEDIUM_NONE] = "none",       [MB_MEDIUM_CLWB] = "clwb",
-    [MB_MEDIUM_CLFLUSHOPT] = "clflushopt", [MB_MEDIUM_CLFLUSH] = "clflush",
-    [MB_MEDIUM_NTSTORE] = "ntstore", NULL,
-};
-
-bool mb_durable_read(struct mb_job *job, int usual_flush, struct tb_error *error)
+bool mb_durable_fits(const struct mb_job *job, struct tb_error *error)
 {
-    struct mb_durable *durable = job->params;
-    if (!mb_sampler_read(job, &durable->sampler, error) ||
-        !tb_read_word(job->given, "flush", names, usual_flush, &durable->flush, error))
-        return false;
-    if (durable->flush == MB_MEDIUM_NTSTORE || mb_cpu.flush[durable->flush])
-        return true;
-    return tb_fail(error, "flush: this processor has no %s (%s)", names[durable->flush],
-                   mb_cpu.model);
+    const struct mb_durable *durable = job->params;
+    return durable->flush == MB_MEDIUM_NTSTORE ||
+           mb_flush_there("flush", (enum mb_flush)durable->flush, error);
 }
 
 bool mb_durable_prepare(struct mb_job *job, struct tb_error *error)
 {
     struct mb_durable *durable = job->params;
-    (void)error;
     mb_sampler_prepare(&durable->sampler, MB_SSE2, job->base);
     return true;
 }
@@ -43,7 +31,7 @@ bool mb_durable_persists(const struct mb_job *job, struct mb_persist *persist)
 void mb_durable_report(const struct mb_job *job, json_t *facts)
 {
     const struct mb_durable *durable = job->params;
-    json_object_set_new(facts, "flush", json_string(names[durable->flush]));
+    json_object_set_new(facts, "flush", json_string(mb_media[durable->flush]));
     mb_sampler_report(&durable->sampler, facts);
 }
 

@@ -2,8 +2,7 @@
  * What jobs that make bytes durable have in common: their medium (key "flush"), and which
  * operations are timed alone (key "sample_every").
  */
-#ifndef MICROBENCH_DURABLE_JOB_H
-#define MICROBENCH_DURABLE_JOB_H
+#pragma once
 
 #include "durable.h"
 #include "kernel.h"
@@ -16,14 +15,17 @@ enum {
     MB_MEDIUM_CLFLUSH = MB_CLFLUSH,
     MB_MEDIUM_NTSTORE = MB_FLUSHES,
 };
-#define MB_DURABLE_KEYS "flush", "sample_every"
+extern const char *const mb_media[];
+#define MB_DURABLE_KEYS(struct_, member, usual_flush)                                           \
+    TB_WORD_KEY(struct_, "flush", member.flush, mb_media, 0, usual_flush),                        \
+    MB_SAMPLER_KEY(struct_, member.sampler)
 
-/* The first member of such a job's params; `prepare` and `persists` are of its kernel. */
+/* The first member of such a job's params; functions of its kernel. */
 struct mb_durable {
     int flush;
     struct mb_sampler sampler;
 };
-bool mb_durable_read(struct mb_job *job, int usual_flush, struct tb_error *error);
+bool mb_durable_fits(const struct mb_job *job, struct tb_error *error);
 bool mb_durable_prepare(struct mb_job *job, struct tb_error *error);
 bool mb_durable_persists(const struct mb_job *job, struct mb_persist *persist);
 void mb_durable_report(const struct mb_job *job, json_t *facts);
@@ -44,5 +46,3 @@ char *mb_random_bytes(struct mb_thread *thread, size_t bytes);
         else                                                 \
             work(thread, &mb_medium_none, count);            \
     } while (0)
-
-#endif

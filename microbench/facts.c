@@ -1,13 +1,9 @@
 /* The facts of a mapped target, queried from Linux after its pages were touched. */
 #include "target.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 enum { SAMPLED_PAGES = 256 };
 

@@ -8,12 +8,9 @@
  * A job's `kind` says what its threads do (kernel.h). The core pins the threads, lets them
  * warm up, starts them together, stops them, and counts.
  */
-#ifndef MICROBENCH_JOB_H
-#define MICROBENCH_JOB_H
+#pragma once
 
-#include "hdr.h"
-#include "json.h"
-#include "random.h"
+#include "native.h"
 
 #define MB_LINE UINT64_C(64)
 #define MB_KIB UINT64_C(1024)
@@ -65,7 +62,7 @@ struct mb_job {
     struct mb_pace pace;
     char *base;          /* the range's first byte */
     uint64_t seed;       /* of this measurement and job */
-    void *params;        /* the kind's own, from its `read`; freed after its `release` */
+    void *params;        /* the kind's own, of its keys; freed after its `release` */
 };
 
 /* A measurement ends when its time is up, or when every job with a count is done. */
@@ -92,5 +89,3 @@ struct mb_spec {
 bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error);
 void mb_spec_free(struct mb_spec *spec);
 struct mb_target *mb_spec_target(const struct mb_spec *spec, const char *name);
-
-#endif

@@ -4,7 +4,7 @@
  * A kernel is one file in kernels/: a job that runs it at the head, its table at the foot; and one
  * line in kernel_registry.c. The core calls, for each job of a measurement:
  *
- *   read                     once, when the spec is read
+ *   validate                 once, when the spec and the job's params are read
  *   prepare                  once a measurement, before any thread runs (may write the range)
  *   begin                    each repeat, in each thread, pinned: its addresses
  *     work, work, …          warm-up: `recording` is false
@@ -18,12 +18,9 @@
  * loop of a `work`, not into it. A thread whose `recording` is false records no histogram: it
  * warms up, or another thread has already ended.
  */
-#ifndef MICROBENCH_KERNEL_H
-#define MICROBENCH_KERNEL_H
+#pragma once
 
 #include "job.h"
-
-#include <stddef.h>
 
 /* ---- words ---------------------------------------------------------------------------- */
 
@@ -73,9 +70,10 @@ struct mb_persist {
 
 struct mb_kernel {
     const char *name;
-    const char *const *keys; /* of a job, in addition to the common ones; NULL at the end */
+    const struct tb_param *params; /* keys of a job in addition to the common ones */
+    size_t params_bytes;           /* of the struct that they are read into, job->params */
     bool has_latency;
-    bool (*read)(struct mb_job *job, struct tb_error *error);
+    bool (*validate)(struct mb_job *job, struct tb_error *error); /* may be NULL */
     void (*release)(struct mb_job *job); /* of what params point to; may be NULL */
     bool (*prepare)(struct mb_job *job, struct tb_error *error); /* may be NULL */
     void (*begin)(struct mb_thread *thread); /* may be NULL */
@@ -111,9 +109,10 @@ static inline char *mb_thread_base(const struct mb_job *job, uint32_t index)
            index % sharers * mb_thread_bytes(job);
 }
 
-/* A number of bytes, a multiple of 64 and more than 0; otherwise as tb_read_integer (json.h). */
-bool mb_read_bytes(const json_t *given, const char *key, uint64_t fallback, uint64_t *value,
-                   struct tb_error *error);
+/* A number of bytes: a multiple of 64 and more than 0. */
+#define MB_BYTES_KEY(struct_, key_, member, fallback_)                                          \
+    {.key = (key_), .type = TB_INTEGER, TB_PLACE(struct_, member), .least = (int64_t)MB_LINE,     \
+     .most = INT64_MAX, .unit = (int64_t)MB_LINE, .fallback = (int64_t)(fallback_)}
 
 /*
  * {"second": {"target": …, "share": …, "offset_bytes": …, "range_bytes": …}}: the share of
@@ -131,10 +130,9 @@ char *mb_second_part(const struct mb_thread *thread, const struct mb_second *sec
 
 /* ---- instructions ------------------------------------------------------------------ */
 
-extern const char *const mb_isa_names[MB_ISAS + 1];
-extern const char *const mb_access_names[MB_ACCESSES + 1];
-extern const char *const mb_flush_names[MB_FLUSHES + 1];
-extern const char *const mb_fence_names[MB_FENCES + 1];
+/* Words of keys and facts, ended by NULL. */
+extern const char *const mb_isa_names[], *const mb_access_names[], *const mb_flush_names[],
+    *const mb_fence_names[], *const mb_flush_whens[], *const mb_orders[];
 
 /* What loops/ has by this name for an instruction set. */
 #if defined(__x86_64__)
@@ -165,8 +163,12 @@ void mb_cpu_settle(void);
 bool mb_cpu_clock_kept(struct tb_error *error);
 void mb_cpu_measure_core(void);
 
-/* "isa": auto takes the widest that this CPU has; another one must be there. */
-bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct tb_error *error);
+/* The key "isa": auto takes the widest that this CPU has; another one must be there. */
+#define MB_ISA_KEY(struct_, member) \
+    TB_WORD_KEY(struct_, "isa", member, mb_isa_names, 0, MB_ISAS)
+bool mb_isa_settle(enum mb_isa *isa, struct tb_error *error);
+/* False with an error that names the key where this CPU does not have the flush. */
+bool mb_flush_there(const char *key, enum mb_flush flush, struct tb_error *error);
 
 /* What one operation executes. */
 struct mb_operation {
@@ -178,11 +180,17 @@ struct mb_operation {
     uint64_t bytes;             /* of one access, a multiple of 64 */
     uint64_t fence_every_bytes; /* = bytes: after each access */
 };
-/* isa, operation, access_bytes, flush, fence, flush_when, fence_every_bytes */
-bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
-                       struct tb_error *error);
-#define MB_OPERATION_KEYS \
-    "isa", "operation", "access_bytes", "flush", "fence", "flush_when", "fence_every_bytes"
+/* Its keys, without that of the access. */
+#define MB_OPERATION_KEYS(struct_, member)                                                      \
+    MB_ISA_KEY(struct_, member.isa),                                                              \
+    MB_BYTES_KEY(struct_, "access_bytes", member.bytes, TB_REQUIRED),                             \
+    TB_WORD_KEY(struct_, "flush", member.flush, mb_flush_names, 0, MB_NO_FLUSH),                  \
+    TB_WORD_KEY(struct_, "fence", member.fence, mb_fence_names, 0, MB_NO_FENCE),                  \
+    TB_WORD_KEY(struct_, "flush_when", member.flush_each_line, mb_flush_whens, 0, 0),             \
+    MB_BYTES_KEY(struct_, "fence_every_bytes", member.fence_every_bytes, 0)
+/* Completes what was read; false with the error where it cannot be done. */
+bool mb_operation_settle(const struct mb_job *job, struct mb_operation *operation,
+                         struct tb_error *error);
 
 /*
  * Is what this flush and fence wrote durable on this target? "yes", "eADR" (only because
@@ -196,6 +204,9 @@ const char *mb_durable_job(const struct mb_job *job, const struct mb_persist *pe
 
 /* ---- addresses: generated before the timed part ------------------------------------- */
 
+/* Of interleaved DIMMs each has a block of a stripe (FAST'20, Section 2.1.2). */
+#define MB_BLOCK UINT64_C(4096)
+
 struct mb_pattern {
     enum mb_order {
         MB_SEQUENTIAL, MB_SEQUENTIAL_DESC, MB_RANDOM, MB_ZIPF, MB_STRIDED, MB_HOTSPOT, MB_OF_DIMMS
@@ -207,18 +218,23 @@ struct mb_pattern {
     uint64_t stripe_bytes;  /* dimms: a block of 4 KiB on each interleaved DIMM */
     int64_t dimms;          /* of these, how many each thread accesses */
 };
-bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
-                     struct tb_error *error);
+#define MB_PATTERN_KEYS(struct_, member, usual_order)                                           \
+    TB_WORD_KEY(struct_, "pattern", member.order, mb_orders, 0, usual_order),                     \
+    MB_BYTES_KEY(struct_, "stride_bytes", member.stride_bytes, 0),                                \
+    MB_BYTES_KEY(struct_, "hotspot_bytes", member.hotspot_bytes, 0),                              \
+    MB_BYTES_KEY(struct_, "chunk_bytes", member.chunk_bytes, 64 * MB_MIB),                        \
+    TB_NUMBER_KEY(struct_, "zipf_exponent", member.zipf_exponent, 0.01, 10, 0.9),                 \
+    MB_BYTES_KEY(struct_, "stripe_bytes", member.stripe_bytes, 6 * MB_BLOCK),                     \
+    TB_INTEGER_KEY(struct_, "dimms", member.dimms, 1, 64, 1)
+/* Completes what was read, for accesses of that size; false with the error where they do not fit. */
+bool mb_pattern_settle(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
+                       struct tb_error *error);
 /*
  * Has a range room for accesses of that size in this order, for each thread that shares it? False
- * with the error. For ranges that mb_pattern_read does not know: a second target, a chain's step.
+ * with the error. For ranges that mb_pattern_settle does not know: a second target, a chain's step.
  */
 bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
                      uint64_t access_bytes, uint64_t range_bytes, struct tb_error *error);
-#define MB_PATTERN_KEYS \
-    "pattern", "stride_bytes", "hotspot_bytes", "chunk_bytes", "zipf_exponent", "stripe_bytes", \
-        "dimms"
-
 /*
  * A run of accesses: the i-th begins at mb_span_at(span, i).
  *
@@ -301,5 +317,3 @@ static inline uint64_t mb_ns(uint64_t cycles)
 {
     return (uint64_t)((double)cycles * 1e9 / mb_cpu.clock_hz + 0.5);
 }
-
-#endif

@@ -1,8 +1,6 @@
 /* All kernels. A new one is a file in kernels/ and a line here. */
 #include "kernel.h"
 
-#include <string.h>
-
 extern const struct mb_kernel mb_throughput, mb_latency, mb_chase, mb_chain, mb_log, mb_page,
     mb_index, mb_pmdk;
 

@@ -16,12 +16,9 @@
  * Layout: 64 lines of size fields, then entries: {number, bytes}, zero's count, payload,
  * classic's footer. All in words.
  */
-#ifndef MICROBENCH_LOG_WRITER_H
-#define MICROBENCH_LOG_WRITER_H
+#pragma once
 
 #include "durable.h"
-
-#include <stdbool.h>
 
 enum mb_log_kind { MB_LOG_CLASSIC, MB_LOG_HEADER, MB_LOG_DANCING, MB_LOG_ZERO };
 enum { MB_LOG_SIZE_FIELDS = 64, MB_LOG_AREA = MB_LOG_SIZE_FIELDS * MB_LINE };
@@ -129,5 +126,3 @@ MB_ALWAYS_INLINE bool mb_log_append(struct mb_log *log, const struct mb_medium *
     }
     return true;
 }
-
-#endif

@@ -8,15 +8,8 @@
  * Exit status: 0 complete; 1 failed, with the reason in the result and on stderr; 2 the
  * spec cannot be run as it is, nothing was measured.
  */
-#include "clock.h"
-#include "progress.h"
 #include "run.h"
-#include "support.h"
 #include "target.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { FAILED = 1, USAGE = 2 };
 

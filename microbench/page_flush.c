@@ -5,10 +5,6 @@
  */
 #include "page_flush.h"
 
-#include "support.h"
-
-#include <stdlib.h>
-
 size_t mb_pages_bytes(uint32_t pages, size_t page_bytes)
 {
     return mb_page_log_bytes(page_bytes) +

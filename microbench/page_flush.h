@@ -21,8 +21,7 @@
  * Layout: the log's page number (a line), the log {version, count}, line numbers, lines;
  * then the headers (a line each); then the slots, one more than pages.
  */
-#ifndef MICROBENCH_PAGE_FLUSH_H
-#define MICROBENCH_PAGE_FLUSH_H
+#pragma once
 
 #include "durable.h"
 
@@ -192,5 +191,3 @@ MB_ALWAYS_INLINE void mb_page_flush(struct mb_page_store *store, const struct mb
     else
         mb_page_copy(store, medium, page, from, dirty, method == MB_PAGE_COW_DIRTY);
 }
-
-#endif

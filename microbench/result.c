@@ -1,9 +1,5 @@
 /* From counts to figures: totals, plausibility, and the result's JSON. */
-#include "json.h"
 #include "run.h"
-#include "support.h"
-
-#include <stdlib.h>
 
 #define TURBO 1.5 /* a core may be so much faster under way than when its clock was measured */
 
@@ -148,10 +144,10 @@ json_t *mb_repeat_result(const struct mb_repeat *repeat, struct tb_error *error)
                      "core_hz", repeat->core_hz, "jobs", jobs);
 }
 
-static json_t *names_of(const char *const *names, const bool *has)
+static json_t *names_of(const char *const *names, const bool *has, size_t count)
 {
     json_t *list = json_array();
-    for (size_t i = 0; names[i]; i++)
+    for (size_t i = 0; i < count; i++)
         if (has[i])
             json_array_append_new(list, json_string(names[i]));
     return list;
@@ -160,8 +156,8 @@ static json_t *names_of(const char *const *names, const bool *has)
 json_t *mb_cpu_facts(void)
 {
     return json_pack("{s:s, s:o, s:o, s:f, s:f, s:b, s:f, s:o}", "model", mb_cpu.model, "isa",
-                     names_of(mb_isa_names, mb_cpu.isa), "flush",
-                     names_of(mb_flush_names, mb_cpu.flush), "tsc_hz", mb_cpu.clock_hz,
+                     names_of(mb_isa_names, mb_cpu.isa, MB_ISAS), "flush",
+                     names_of(mb_flush_names, mb_cpu.flush, MB_FLUSHES), "tsc_hz", mb_cpu.clock_hz,
                      "stamp_step_ns", (double)mb_cpu.clock_step * 1e9 / mb_cpu.clock_hz,
                      "invariant_tsc", mb_cpu.invariant_clock, "core_hz", mb_cpu.core_hz,
                      "llc_bytes", tb_integer(mb_cpu.llc_bytes));

@@ -10,18 +10,9 @@
  * measured under the requested load: each notes what it had done by then, and rates
  * are taken from that.
  */
-#include "clock.h"
-#include "progress.h"
 #include "run.h"
-#include "support.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define STEP_NS 200000 /* reading the clock waits for every load under way */
 #define MOST_STEP (UINT64_C(1) << 24)

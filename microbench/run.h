@@ -1,12 +1,8 @@
 /* Running one measurement, and what comes of it. */
-#ifndef MICROBENCH_RUN_H
-#define MICROBENCH_RUN_H
+#pragma once
 
 #include "kernel.h"
 #include "target.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 
 /* What one thread did, from a common start on. Times: CLOCK_MONOTONIC. */
 struct mb_worker {
@@ -53,5 +49,3 @@ bool mb_plausible(const struct mb_job *job, const struct mb_counts *done, uint64
 /* The result of a repeat, as printed; NULL with the error. */
 json_t *mb_repeat_result(const struct mb_repeat *repeat, struct tb_error *error);
 json_t *mb_cpu_facts(void);
-
-#endif

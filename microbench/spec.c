@@ -2,16 +2,10 @@
  * Reading the spec. Errors name the measurement and the job before the key.
  * docs/microbench.md has an example.
  */
-#include "clock.h"
 #include "kernel.h"
-#include "param_table.h"
-#include "support.h"
 #include "target.h"
 
-#include <inttypes.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LONGEST_NS (INT64_C(7) * 24 * 3600 * (int64_t)TB_SECOND)
 #define MOST_THREADS 4096
@@ -22,18 +16,6 @@ struct mb_target *mb_spec_target(const struct mb_spec *spec, const char *name)
         if (strcmp(spec->targets[i].name, name) == 0)
             return &spec->targets[i];
     return NULL;
-}
-
-bool mb_read_bytes(const json_t *given, const char *key, uint64_t fallback, uint64_t *value,
-                   struct tb_error *error)
-{
-    int64_t bytes;
-    bool read = tb_read_integer(given, key, MB_LINE, INT64_MAX, (int64_t)fallback, &bytes, error);
-    *value = (uint64_t)bytes;
-    if (read && *value % MB_LINE != 0)
-        return tb_fail(error, "%s: must be a multiple of a cache line's %d bytes (got %" PRId64
-                              ")", key, (int)MB_LINE, bytes);
-    return read;
 }
 
 /* The range in the target: both in lines, and the whole of it inside. */
@@ -64,21 +46,25 @@ static bool no_such_target(const struct mb_spec *spec, const char *key, const ch
 
 bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct tb_error *error)
 {
-    static const char *const keys[] = {"target", "share", "offset_bytes", "range_bytes", NULL};
+    static const struct tb_param keys[] = {
+        TB_NUMBER_KEY(struct mb_second, "share", share, 0, 1, 0),
+        TB_OTHER_KEY("target"),
+        TB_OTHER_KEY("offset_bytes"),
+        TB_OTHER_KEY("range_bytes"),
+        {0},
+    };
     const json_t *given = json_object_get(job->given, "second");
-    *second = (struct mb_second){.target = NULL};
+    const char *name = json_string_value(json_object_get(given, "target"));
+    *second = (struct mb_second){.target = mb_spec_target(job->spec, name)};
     if (!given || json_is_null(given))
         return true;
-    if (!tb_only_keys(given, keys, NULL, error))
-        return false;
-    const char *name = json_string_value(json_object_get(given, "target"));
-    second->target = mb_spec_target(job->spec, name);
     if (!second->target)
         return no_such_target(job->spec, "second.target", name, error);
-    second->share = json_number_value(json_object_get(given, "share"));
-    if (!(second->share >= 0 && second->share <= 1))
-        return tb_fail(error, "second.share: must be a number from 0 to 1");
-    return read_range(given, second->target, &second->offset_bytes, &second->range_bytes, error);
+    return (tb_params_known(keys, NULL, given, error) &&
+            tb_params_read(keys, given, second, error) &&
+            read_range(given, second->target, &second->offset_bytes, &second->range_bytes,
+                       error)) ||
+           tb_fail_within(error, "second: ");
 }
 
 char *mb_second_part(const struct mb_thread *thread, const struct mb_second *second,
@@ -91,18 +77,19 @@ char *mb_second_part(const struct mb_thread *thread, const struct mb_second *sec
 
 static bool read_pace(struct mb_job *job, struct tb_error *error)
 {
-    static const char *const keys[] = {"bytes_per_second", "pause_ns", NULL};
+    static const struct tb_param keys[] = {
+        TB_INTEGER_KEY(struct mb_pace, "bytes_per_second", bytes_per_second, 1, INT64_MAX, 0),
+        TB_INTEGER_KEY(struct mb_pace, "pause_ns", pause_ns, 1, INT64_MAX, 0),
+        {0},
+    };
     const json_t *given = json_object_get(job->given, "pace");
     if (!given || json_is_null(given))
         return true;
-    if (!tb_only_keys(given, keys, NULL, error))
-        return false;
-    json_int_t rate = json_integer_value(json_object_get(given, "bytes_per_second"));
-    json_int_t pause = json_integer_value(json_object_get(given, "pause_ns"));
-    if (json_object_size(given) != 1 || rate < 0 || pause < 0 || rate + pause == 0)
-        return tb_fail(error, "pace: set either bytes_per_second or pause_ns, > 0");
-    job->pace = (struct mb_pace){(uint64_t)rate, (uint64_t)pause};
-    return true;
+    if (!tb_params_known(keys, NULL, given, error) ||
+        !tb_params_read(keys, given, &job->pace, error))
+        return tb_fail_within(error, "pace: ");
+    return !job->pace.bytes_per_second != !job->pace.pause_ns ||
+           tb_fail(error, "pace: set either bytes_per_second or pause_ns");
 }
 
 /* The n-th processor that the program may use, in turn. */
@@ -137,42 +124,47 @@ static bool read_cpus(struct mb_job *job, struct tb_error *error)
     return true;
 }
 
-static bool read_threads(struct mb_job *job, struct tb_error *error)
+static bool threads_fit(struct mb_job *job, struct tb_error *error)
 {
-    int64_t threads, partitions, operations;
-    if (!tb_read_integer(job->given, "threads", 1, MOST_THREADS, 1, &threads, error) ||
-        !tb_read_integer(job->given, "partitions", 0, MOST_THREADS, 1, &partitions, error) ||
-        !tb_read_integer(job->given, "operations", 1, INT64_MAX, 0, &operations, error))
-        return false;
-    job->threads = (uint32_t)threads;
-    job->partitions = (uint32_t)(partitions ? partitions : threads);
-    job->operations = (uint64_t)operations;
+    job->partitions = job->partitions ? job->partitions : job->threads;
     if (job->threads % job->partitions != 0)
         return tb_fail(error, "partitions: must divide threads evenly (%u threads, %u partitions)",
                        job->threads, job->partitions);
-    if (job->operations && job->operations < job->threads)
-        return tb_fail(error, "operations: must be at least one for each of %u threads",
-                       job->threads);
-    return read_cpus(job, error);
+    return job->operations == 0 || job->operations >= job->threads ||
+           tb_fail(error, "operations: must be at least one for each of %u threads", job->threads);
 }
 
 static bool read_job(struct mb_job *job, struct tb_error *error)
 {
-    static const char *const common[] = {
-        "name",        "kind",       "target",     "threads", "cpus", "offset_bytes",
-        "range_bytes", "partitions", "operations", "pace",    NULL};
+    static const struct tb_param common[] = {
+        TB_INTEGER_KEY(struct mb_job, "threads", threads, 1, MOST_THREADS, 1),
+        TB_INTEGER_KEY(struct mb_job, "partitions", partitions, 0, MOST_THREADS, 1),
+        TB_INTEGER_KEY(struct mb_job, "operations", operations, 1, INT64_MAX, 0),
+        TB_OTHER_KEY("name"),
+        TB_OTHER_KEY("kind"),
+        TB_OTHER_KEY("target"),
+        TB_OTHER_KEY("cpus"),
+        TB_OTHER_KEY("offset_bytes"),
+        TB_OTHER_KEY("range_bytes"),
+        TB_OTHER_KEY("pace"),
+        {0},
+    };
     const char *kind = json_string_value(json_object_get(job->given, "kind"));
     const char *target = json_string_value(json_object_get(job->given, "target"));
-    job->kernel = kind ? mb_kernel_named(kind) : NULL;
-    if (!job->kernel)
+    const struct mb_kernel *kernel = job->kernel = kind ? mb_kernel_named(kind) : NULL;
+    if (!kernel)
         return tb_fail(error, "kind: no such kernel: %s", kind ? kind : "not a string");
-    if (!tb_only_keys(job->given, common, job->kernel->keys, error))
+    if (!tb_params_known(common, kernel->params, job->given, error))
         return false;
     job->target = mb_spec_target(job->spec, target);
     if (!job->target)
         return no_such_target(job->spec, "target", target, error);
+    job->params = tb_allocate(1, kernel->params_bytes);
     return read_range(job->given, job->target, &job->offset_bytes, &job->range_bytes, error) &&
-           read_threads(job, error) && read_pace(job, error) && job->kernel->read(job, error);
+           tb_params_read(common, job->given, job, error) && threads_fit(job, error) &&
+           read_cpus(job, error) && read_pace(job, error) &&
+           tb_params_read(kernel->params, job->given, job->params, error) &&
+           (!kernel->validate || kernel->validate(job, error));
 }
 
 static bool read_name(const json_t *given, const char **name, struct tb_error *error)
@@ -224,6 +216,7 @@ static bool read_measurement(struct mb_spec *spec, size_t index, const json_t *g
         TB_INTEGER_KEY(struct mb_measurement, "duration_ns", duration_ns, 0, LONGEST_NS, 0),
         TB_OTHER_KEY("name"),
         TB_OTHER_KEY("jobs"),
+        {0},
     };
     struct mb_measurement *measurement = &spec->measurements[index];
     const json_t *jobs = json_object_get(given, "jobs");
@@ -231,8 +224,8 @@ static bool read_measurement(struct mb_spec *spec, size_t index, const json_t *g
         return tb_fail_within(error, "measurement: ");
     if (json_array_size(jobs) == 0)
         tb_fail(error, "jobs: must be a list of one or more");
-    else if (tb_params_known(keys, TB_COUNT(keys), given, error) &&
-             tb_params_read(keys, TB_COUNT(keys), given, measurement, error) &&
+    else if (tb_params_known(keys, NULL, given, error) &&
+             tb_params_read(keys, given, measurement, error) &&
              read_jobs(spec, measurement, jobs, index, error) && ends(measurement, error))
         return true;
     return tb_fail_within(error, "measurement %.100s: ", measurement->name);
@@ -268,23 +261,21 @@ static bool read_measurements(struct mb_spec *spec, struct tb_error *error)
 
 bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error)
 {
-    static const char *const keys[] = {"schema",       "seed", "report_windows", "targets",
-                                       "measurements", NULL};
-    const json_t *seed = json_object_get(document, "seed");
+    static const struct tb_param keys[] = {
+        TB_INTEGER_KEY(struct mb_spec, "seed", seed, 0, INT64_MAX, TB_REQUIRED),
+        TB_FLAG_KEY(struct mb_spec, "report_windows", report_windows, false),
+        TB_OTHER_KEY("schema"),
+        TB_OTHER_KEY("targets"),
+        TB_OTHER_KEY("measurements"),
+        {0},
+    };
     *spec = (struct mb_spec){.document = document};
-    if (!tb_only_keys(document, keys, NULL, error))
+    if (!tb_params_known(keys, NULL, document, error))
         return tb_fail_within(error, "the spec: ");
     if (json_integer_value(json_object_get(document, "schema")) != 2)
-        tb_fail(error, "schema: must be 2");
-    else if (!json_is_integer(seed) || json_integer_value(seed) < 0)
-        tb_fail(error, "seed: must be an integer >= 0");
-    else {
-        spec->seed = (uint64_t)json_integer_value(seed);
-        return tb_read_flag(document, "report_windows", false, &spec->report_windows, error) &&
-               read_targets(spec, error) &&
-               read_measurements(spec, error);
-    }
-    return false;
+        return tb_fail(error, "schema: must be 2");
+    return tb_params_read(keys, document, spec, error) && read_targets(spec, error) &&
+           read_measurements(spec, error);
 }
 
 void mb_spec_free(struct mb_spec *spec)

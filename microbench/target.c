@@ -5,26 +5,15 @@
  * 2 MiB at once only where address and offset agree. A file of a directory has no name
  * (O_TMPFILE), so that nothing is left however the program ends.
  */
-#include "clock.h"
 #include "kernel.h"
-#include "param_table.h"
-#include "support.h"
 #include "target.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <linux/mempolicy.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -51,10 +40,11 @@ static const struct tb_param keys[] = {
     WORD("pages", pages, mb_target_pages, MB_HUGE),
     WORD("sync", sync, syncs, MB_SYNC_PREFERRED),
     WORD("persistence_domain", domain, mb_target_domains, MB_VOLATILE),
-    TB_OTHER_KEY("node"),
-    TB_OTHER_KEY("size_bytes"),
+    TB_INTEGER_KEY(struct mb_target, "node", node, 0, INT32_MAX, -1),
+    TB_INTEGER_KEY(struct mb_target, "size_bytes", size_bytes, 1, INT64_MAX / 2, 0),
+    TB_FLAG_KEY(struct mb_target, "overwrite", overwrite, false),
     TB_OTHER_KEY("path"),
-    TB_OTHER_KEY("overwrite"),
+    {0},
 };
 #undef WORD
 
@@ -90,28 +80,21 @@ static bool may_overwrite(const struct mb_target *target, struct tb_error *error
 bool mb_target_read(struct mb_target *target, const char *name, const json_t *given,
                     struct tb_error *error)
 {
-    *target = (struct mb_target){.name = name, .node = -1, .fd = -1};
-    const json_t *node = json_object_get(given, "node");
-    const json_t *size = json_object_get(given, "size_bytes");
+    *target = (struct mb_target){.name = name, .fd = -1};
     uint64_t device_bytes = 0;
-    if (!tb_params_known(keys, TB_COUNT(keys), given, error) ||
-        !tb_params_read(keys, TB_COUNT(keys), given, target, error))
+    if (!tb_params_known(keys, NULL, given, error) ||
+        !tb_params_read(keys, given, target, error))
         return tb_fail_within(error, "target %.100s: ", name);
-    if (json_is_integer(node))
-        target->node = (int)json_integer_value(node);
     target->path = json_string_value(json_object_get(given, "path"));
-    target->overwrite = json_is_true(json_object_get(given, "overwrite"));
     if (target->kind != MB_DRAM && !target->path)
         return tb_fail(error, "target %s: path: is required", name);
     if (target->kind != MB_DRAM && !may_overwrite(target, error))
         return false;
     if (target->kind == MB_DEVDAX && !devdax_size(target, &device_bytes, error))
         return false;
-    target->size_bytes =
-        json_is_integer(size) ? (uint64_t)json_integer_value(size) : device_bytes;
+    target->size_bytes = target->size_bytes ? target->size_bytes : device_bytes;
     bool whole = target->size_bytes > 0 && target->size_bytes % MB_LINE == 0;
-    if (!whole || (device_bytes && target->size_bytes > device_bytes) ||
-        target->size_bytes > UINT64_MAX / 4)
+    if (!whole || (device_bytes && target->size_bytes > device_bytes))
         return tb_fail(error, "target %s: size_bytes: must be a multiple of %d%s", name,
                        (int)MB_LINE, device_bytes ? " and at most the device's size" : "");
     return true;

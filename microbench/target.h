@@ -1,6 +1,5 @@
 /* Where bytes lie: found out before anything is allocated, then allocated and touched. */
-#ifndef MICROBENCH_TARGET_H
-#define MICROBENCH_TARGET_H
+#pragma once
 
 #include "job.h"
 
@@ -23,5 +22,3 @@ struct mb_faults {
     uint64_t minor, major;
 };
 struct mb_faults mb_thread_faults(void);
-
-#endif

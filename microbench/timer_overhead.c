@@ -2,9 +2,6 @@
 #include "timer_overhead.h"
 
 #include "loops/timed.h"
-#include "support.h"
-
-#include <stdlib.h>
 
 enum { SAMPLES = 16384 };
 
@@ -36,11 +33,6 @@ void mb_timer_overhead_report(const struct mb_timer_overhead *overhead, json_t *
     json_object_set_new(facts, "empty_body_ns", json_real(overhead->p50));
     json_object_set_new(facts, "empty_body_least_ns", json_real(overhead->least));
     json_object_set_new(facts, "empty_body_mean_ns", json_real(overhead->mean));
-}
-
-bool mb_sampler_read(const struct mb_job *job, struct mb_sampler *sampler, struct tb_error *error)
-{
-    return tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &sampler->every, error);
 }
 
 void mb_sampler_prepare(struct mb_sampler *sampler, enum mb_isa isa, char *base)

@@ -2,8 +2,7 @@
  * Operations that are timed alone, each between two stamps; and what these cost with nothing
  * between them, which is part of every such time.
  */
-#ifndef MICROBENCH_TIMER_OVERHEAD_H
-#define MICROBENCH_TIMER_OVERHEAD_H
+#pragma once
 
 #include "kernel.h"
 
@@ -18,7 +17,8 @@ struct mb_sampler {
     int64_t every;
     struct mb_timer_overhead overhead;
 };
-bool mb_sampler_read(const struct mb_job *job, struct mb_sampler *sampler, struct tb_error *error);
+#define MB_SAMPLER_KEY(struct_, member) \
+    TB_INTEGER_KEY(struct_, "sample_every", member.every, 0, INT32_MAX, 0)
 void mb_sampler_prepare(struct mb_sampler *sampler, enum mb_isa isa, char *base);
 void mb_sampler_report(const struct mb_sampler *sampler, json_t *facts);
 
@@ -43,5 +43,3 @@ static inline void mb_sample_end(struct mb_thread *thread, uint64_t from)
 int mb_by_cycles(const void *a, const void *b);
 /* empty_body_ns (the median), empty_body_least_ns, empty_body_mean_ns */
 void mb_timer_overhead_report(const struct mb_timer_overhead *overhead, json_t *facts);
-
-#endif

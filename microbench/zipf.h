@@ -1,6 +1,5 @@
 /* Addresses by Zipf's law, in a ring that is so long that no cache holds a round's rare lines. */
-#ifndef MICROBENCH_ZIPF_H
-#define MICROBENCH_ZIPF_H
+#pragma once
 
 #include "kernel.h"
 
@@ -16,5 +15,3 @@ uint64_t mb_zipf_draws(uint64_t access_bytes);
  * of `slots` has r^-exponent of what the first one has.
  */
 void mb_zipf_fill(struct mb_cursor *cursor, uint64_t slots);
-
-#endif

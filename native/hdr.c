@@ -9,12 +9,9 @@
  * Encoding: header (big-endian), then the counters up to the last one that is not zero as zigzag
  * LEB128 numbers, a run of n zeros as the number -n; all that deflated.
  */
-#include "hdr.h"
-#include "support.h"
+#include "native.h"
 
 #include <endian.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 enum {

@@ -1,14 +1,4 @@
-#include "json.h"
-
-#include "clock.h"
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "native.h"
 
 json_t *tb_integer(uint64_t value)
 {
@@ -31,86 +21,104 @@ json_t *tb_read_document(struct tb_error *error)
     return document;
 }
 
-static const json_t *value_of(const json_t *object, const char *key)
+/* A bool, an enum or an int, an integer of 64 bits. */
+static void store(const struct tb_param *param, void *place, int64_t value)
 {
-    const json_t *value = json_object_get(object, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-bool tb_read_integer(const json_t *object, const char *key, int64_t least, int64_t most,
-                     int64_t fallback, int64_t *value, struct tb_error *error)
-{
-    const json_t *number = value_of(object, key);
-    *value = number ? json_integer_value(number) : fallback;
-    if (!number && fallback != TB_REQUIRED)
-        return true;
-    if (json_is_integer(number) && *value >= least && *value <= most)
-        return true;
-    return tb_fail(error, "%s: must be an integer from %" PRId64 " to %" PRId64, key, least, most);
-}
-
-bool tb_read_number(const json_t *object, const char *key, double least, double most,
-                    double fallback, double *value, struct tb_error *error)
-{
-    const json_t *number = value_of(object, key);
-    *value = number ? json_number_value(number) : fallback;
-    if (!number || (json_is_number(number) && *value >= least && *value <= most))
-        return true;
-    return tb_fail(error, "%s: must be a number from %g to %.9g", key, least, most);
-}
-
-bool tb_read_flag(const json_t *object, const char *key, bool fallback, bool *value,
-                  struct tb_error *error)
-{
-    const json_t *flag = value_of(object, key);
-    *value = flag ? json_is_true(flag) : fallback;
-    if (!flag || json_is_boolean(flag))
-        return true;
-    return tb_fail(error, "%s: must be true or false", key);
-}
-
-bool tb_read_word(const json_t *object, const char *key, const char *const *words,
-                  int fallback, int *value, struct tb_error *error)
-{
-    const json_t *word = value_of(object, key);
-    *value = fallback;
-    if (!word && fallback >= 0)
-        return true;
-    const char *text = json_string_value(word);
-    struct tb_text list = {0};
-    for (int i = 0; words[i]; i++) {
-        if (text && strcmp(text, words[i]) == 0) {
-            *value = i;
-            free(list.bytes);
-            return true;
-        }
-        tb_text_printf(&list, "%s\"%s\"", i ? ", " : "", words[i]);
-    }
-    if (text)
-        tb_fail(error, "%s: must be one of %s (got \"%s\")", key, list.bytes, text);
+    if (param->size == sizeof(bool))
+        *(bool *)place = value != 0;
+    else if (param->size == sizeof(uint32_t))
+        *(uint32_t *)place = (uint32_t)value;
     else
-        tb_fail(error, "%s: must be one of %s", key, list.bytes);
-    free(list.bytes);
-    return false;
+        *(uint64_t *)place = (uint64_t)value;
 }
 
-static bool is_in(const char *key, const char *const *keys)
+static bool read_integer(const struct tb_param *param, const json_t *given, void *place,
+                         struct tb_error *error)
 {
-    for (; keys && *keys; keys++)
-        if (strcmp(key, *keys) == 0)
-            return true;
-    return false;
+    int64_t value = given ? json_integer_value(given) : param->fallback;
+    store(param, place, value);
+    if (!given && value != TB_REQUIRED)
+        return true;
+    if (!json_is_integer(given) || value < param->least || value > param->most)
+        return tb_fail(error, "%s: must be an integer from %" PRId64 " to %" PRId64, param->key,
+                       param->least, param->most);
+    return param->unit == 0 || value % param->unit == 0 ||
+           tb_fail(error, "%s: must be a multiple of %" PRId64 " (got %" PRId64 ")", param->key,
+                   param->unit, value);
 }
 
-bool tb_only_keys(const json_t *object, const char *const *keys, const char *const *more,
-                  struct tb_error *error)
+static bool read_number(const struct tb_param *param, const json_t *given, void *place,
+                        struct tb_error *error)
+{
+    double *value = place;
+    *value = given ? json_number_value(given) : param->number_fallback;
+    return !given ||
+           (json_is_number(given) && *value >= param->lowest && *value <= param->highest) ||
+           tb_fail(error, "%s: must be a number from %g to %.9g", param->key, param->lowest,
+                   param->highest);
+}
+
+static bool read_flag(const struct tb_param *param, const json_t *given, void *place,
+                      struct tb_error *error)
+{
+    *(bool *)place = given ? json_is_true(given) : param->fallback != 0;
+    return !given || json_is_boolean(given) ||
+           tb_fail(error, "%s: must be true or false", param->key);
+}
+
+static bool read_word(const struct tb_param *param, const json_t *given, void *place,
+                      struct tb_error *error)
+{
+    const char *text = json_string_value(given);
+    int64_t index = given ? -1 : param->fallback;
+    struct tb_text list = {0};
+    for (int i = 0; param->words[i]; i++) {
+        if (text && strcmp(text, param->words[i]) == 0)
+            index = i;
+        tb_text_printf(&list, "%s\"%s\"", i ? ", " : "", param->words[i]);
+    }
+    store(param, place, param->first + index);
+    if (text)
+        tb_text_printf(&list, " (got \"%s\")", text);
+    if (index < 0)
+        tb_fail(error, "%s: must be one of %s", param->key, list.bytes);
+    free(list.bytes);
+    return index >= 0;
+}
+
+bool tb_params_read(const struct tb_param *params, const json_t *object, void *to,
+                    struct tb_error *error)
+{
+    static bool (*const read[])(const struct tb_param *, const json_t *, void *,
+                                struct tb_error *) = {
+        [TB_INTEGER] = read_integer, [TB_NUMBER] = read_number, [TB_FLAG] = read_flag,
+        [TB_WORD] = read_word,
+    };
+    for (const struct tb_param *param = params; param->key; param++) {
+        const json_t *given = json_object_get(object, param->key);
+        if (param->type != TB_OTHER && !read[param->type](param, json_is_null(given) ? NULL : given,
+                                                          (char *)to + param->offset, error))
+            return false;
+    }
+    return true;
+}
+
+static bool is_in(const struct tb_param *params, const char *key)
+{
+    while (params && params->key && strcmp(params->key, key) != 0)
+        params++;
+    return params && params->key;
+}
+
+bool tb_params_known(const struct tb_param *params, const struct tb_param *more,
+                     const json_t *object, struct tb_error *error)
 {
     const char *key;
     json_t *value;
     if (!json_is_object(object))
         return tb_fail(error, "must be a JSON object");
     json_object_foreach((json_t *)object, key, value) {
-        if (!is_in(key, keys) && !is_in(key, more))
+        if (!is_in(params, key) && !is_in(more, key))
             return tb_fail(error, "%s: unknown key", key);
     }
     return true;

@@ -29,7 +29,7 @@ if(SKBUILD_PROJECT_VERSION)
   set(NATIVE_VERSION ${SKBUILD_PROJECT_VERSION})
 endif()
 add_compile_definitions(_GNU_SOURCE)
-add_compile_options(-Wall -Wextra)
+add_compile_options(-Wall -Wextra -Wno-unused-parameter)
 if(NATIVE_TESTS) # not where it is installed: newer compilers warn of more
   add_compile_options(-Werror)
 endif()

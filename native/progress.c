@@ -1,14 +1,4 @@
-#include "progress.h"
-
-#include "clock.h"
-#include "support.h"
-
-#include <fcntl.h>
-#include <limits.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "native.h"
 
 #define PROGRESS_FD 3
 /* What a member takes in addition to its text: its name, quotes, the end of the line. */

@@ -15,9 +15,6 @@
 #include "peer.h"
 #include "permutation.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { MOST_THREADS = 8, CHUNK = 1 << 20, ADDRESSES = 16 << 20 };
 
 struct params {
@@ -27,27 +24,19 @@ struct params {
 
 static const char *const accesses[] = {"read", "none", "cache", "cacheinv", "nocache", NULL};
 static const char *const orders[] = {"sequential", "random", NULL};
-static const char *const keys[] = {"operation", "access_bytes", "pattern", NULL};
+static const struct tb_param keys[] = {
+    TB_WORD_KEY(struct params, "operation", access, accesses, 0, -1),
+    TB_WORD_KEY(struct params, "pattern", order, orders, 0, -1),
+    MB_BYTES_KEY(struct params, "access_bytes", bytes, TB_REQUIRED),
+    {0},
+};
 
-static bool read_params(struct mb_job *job, struct tb_error *error)
+static bool validate(struct mb_job *job, struct tb_error *error)
 {
-    struct params *params = job->params = calloc(1, sizeof *params);
-    if (!tb_read_word(job->given, "operation", accesses, -1, &params->access, error) ||
-        !tb_read_word(job->given, "pattern", orders, -1, &params->order, error) ||
-        !mb_read_bytes(job->given, "access_bytes", TB_REQUIRED, &params->bytes, error))
-        return false;
+    const struct params *params = job->params;
     if (params->bytes > CHUNK || job->range_bytes / job->partitions < CHUNK)
-        tb_fail(error, "access_bytes: at most %d, and a partition has at least that", CHUNK);
-    else if (job->threads > MOST_THREADS)
-        tb_fail(error, "threads: at most %d", MOST_THREADS);
-    else
-        return true;
-    return false;
-}
-
-static void release(struct mb_job *job)
-{
-    free(job->params);
+        return tb_fail(error, "access_bytes: at most %d, and a partition has at least that", CHUNK);
+    return job->threads <= MOST_THREADS || tb_fail(error, "threads: at most %d", MOST_THREADS);
 }
 
 static void count(struct mb_thread *thread, uint64_t operations)
@@ -66,15 +55,12 @@ static void count(struct mb_thread *thread, uint64_t operations)
  * loop of their own go in steps of eight lines. An access of 192 bytes would move 512 and count
  * 192, and the range's last one would go beyond it.
  */
-static bool perma_read(struct mb_job *job, struct tb_error *error)
+static bool perma_validate(struct mb_job *job, struct tb_error *error)
 {
-    if (!read_params(job, error))
-        return false;
     uint64_t bytes = ((const struct params *)job->params)->bytes;
-    if ((bytes & (bytes - 1)) == 0)
-        return true;
-    tb_fail(error, "access_bytes: PerMA-Bench takes powers of two alone");
-    return false;
+    if (bytes & (bytes - 1))
+        return tb_fail(error, "access_bytes: PerMA-Bench takes powers of two alone");
+    return validate(job, error);
 }
 
 struct pool {
@@ -105,38 +91,36 @@ static void fill(struct pool *pool, struct mb_thread *thread)
     free(addresses);
 }
 
-static bool perma_begin(struct mb_thread *thread)
+static void perma_begin(struct mb_thread *thread)
 {
     struct pool *pool = &pools[thread->index];
-    thread->own = pool;
     if (pool->base == thread->base &&
         !memcmp(&pool->params, thread->job->params, sizeof pool->params)) {
         if (!pool->params.order)
             pool->next = 0;
-        return true;
+        return;
     }
     for (uint64_t b = 0; b < pool->batch_count; b++)
         perma_batch_free(pool->batches[b]);
     free(pool->batches);
     *pool = (struct pool){.base = thread->base, .params = *(struct params *)thread->job->params};
     fill(pool, thread);
-    return true;
 }
 
-static bool perma_work(struct mb_thread *thread, uint64_t operations)
+static void perma_work(struct mb_thread *thread, uint64_t operations)
 {
-    struct pool *pool = thread->own;
+    struct pool *pool = &pools[thread->index];
     uint64_t a_batch = CHUNK / pool->params.bytes;
     for (uint64_t done = 0; done < operations; done += a_batch) {
         perma_batch_run(pool->batches[pool->next]);
         pool->next = (pool->next + 1) % pool->batch_count;
         count(thread, a_batch);
     }
-    return true;
 }
 
 static const struct mb_kernel perma = {
-    .name = "perma", .keys = keys, .read = perma_read, .release = release,
+    .name = "perma", .params = keys, .params_bytes = sizeof(struct params),
+    .validate = perma_validate,
     .begin = perma_begin, .work = perma_work,
 };
 
@@ -144,7 +128,7 @@ static const struct mb_kernel perma = {
 
 static struct refbench_thread loops[MOST_THREADS];
 
-static bool refbench_begin(struct mb_thread *thread)
+static void refbench_begin(struct mb_thread *thread)
 {
     const struct params *params = thread->job->params;
     struct refbench_thread *loop = &loops[thread->index];
@@ -154,23 +138,20 @@ static bool refbench_begin(struct mb_thread *thread)
         .at = at / params->bytes * params->bytes, .access = params->access,
         .sequential = !params->order, .random = tb_random_next(&thread->random) | 1,
     };
-    thread->own = loop;
-    return true;
 }
 
-static bool refbench_work(struct mb_thread *thread, uint64_t operations)
+static void refbench_work(struct mb_thread *thread, uint64_t operations)
 {
     const struct params *params = thread->job->params;
     uint64_t a_chunk = CHUNK / params->bytes;
     for (uint64_t done = 0; done < operations; done += a_chunk) {
-        refbench_run(thread->own, a_chunk);
+        refbench_run(&loops[thread->index], a_chunk);
         count(thread, a_chunk);
     }
-    return true;
 }
 
 static const struct mb_kernel refbench = {
-    .name = "refbench", .keys = keys, .read = read_params, .release = release,
+    .name = "refbench", .params = keys, .params_bytes = sizeof(struct params), .validate = validate,
     .begin = refbench_begin, .work = refbench_work,
 };
 
@@ -178,12 +159,6 @@ static const struct mb_kernel refbench = {
 
 int verbosity; /* multichase's permutations ask for it */
 static void *first;
-
-static bool multichase_read(struct mb_job *job, struct tb_error *error)
-{
-    (void)job, (void)error;
-    return true;
-}
 
 static bool multichase_prepare(struct mb_job *job, struct tb_error *error)
 {
@@ -200,7 +175,7 @@ static bool multichase_prepare(struct mb_job *job, struct tb_error *error)
     return true;
 }
 
-static bool multichase_work(struct mb_thread *thread, uint64_t operations)
+static void multichase_work(struct mb_thread *thread, uint64_t operations)
 {
     void *at = first;
     for (uint64_t done = 0; done < operations; done += 256) {
@@ -211,11 +186,10 @@ static bool multichase_work(struct mb_thread *thread, uint64_t operations)
         thread->done.read_bytes += 256 * MB_LINE;
     }
     first = at;
-    return true;
 }
 
 static const struct mb_kernel multichase = {
-    .name = "multichase", .keys = keys + 3, .read = multichase_read,
+    .name = "multichase", .params = keys + 3,
     .prepare = multichase_prepare, .work = multichase_work,
 };
 

@@ -22,10 +22,6 @@
 
 #include <errmsg.h>
 #include <mysqld_error.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum {
     CONNECT_TIMEOUT_S = 15,
@@ -43,7 +39,7 @@ static const char SESSION[] =
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', autocommit = 1";
 
 /* The texts belong to the spec, which outlives the client. */
-struct client {
+struct lg_client {
     const char *socket, *host, *user, *password, *database, *ssl_ca;
     const char *isolation; /* of every session; NULL: the server's */
     unsigned port;
@@ -59,17 +55,15 @@ static const char *text_of(const json_t *connection, const char *name)
     return json_string_value(json_object_get(connection, name));
 }
 
-static void innodb_close(void *own)
+static void innodb_close(struct lg_client *client)
 {
-    struct client *client = own;
-
     if (client->authority >= 0)
         close(client->authority);
     free(client);
 }
 
 /* "ca_certificate" as "ssl_ca": every new connection reads that file again. */
-static bool add_authority(struct client *client, const char *certificate, struct tb_error *error)
+static bool add_authority(struct lg_client *client, const char *certificate, struct tb_error *error)
 {
     client->ssl_ca = client->authority_path;
     client->authority = lg_text_file(certificate, client->authority_path,
@@ -77,13 +71,13 @@ static bool add_authority(struct client *client, const char *certificate, struct
     return client->authority >= 0;
 }
 
-static void *innodb_open(const json_t *connection, struct tb_error *error)
+static struct lg_client *innodb_open(const json_t *connection, struct tb_error *error)
 {
-    struct client *client = tb_allocate(1, sizeof *client);
+    struct lg_client *client = tb_allocate(1, sizeof *client);
     const char *tls = text_of(connection, "tls");
     const char *certificate = text_of(connection, "ca_certificate");
 
-    *client = (struct client){
+    *client = (struct lg_client){
         .socket = text_of(connection, "socket"),
         .host = text_of(connection, "host"),
         .user = text_of(connection, "user"),
@@ -112,20 +106,18 @@ static void forget(MYSQL_RES **rows)
     *rows = NULL;
 }
 
-static void innodb_disconnect(void *own)
+static void innodb_disconnect(struct lg_session *session)
 {
-    struct connection *connection = own;
-
-    forget(&connection->rows);
-    forget(&connection->kept);
-    mysql_close(&connection->server);
-    free(connection->loader.stack);
-    free(connection->loader.sql.bytes);
-    free(connection->sql.bytes);
-    free(connection);
+    forget(&session->rows);
+    forget(&session->kept);
+    mysql_close(&session->server);
+    free(session->loader.stack);
+    free(session->loader.sql.bytes);
+    free(session->sql.bytes);
+    free(session);
 }
 
-static void set_options(MYSQL *server, const struct client *client)
+static void set_options(MYSQL *server, const struct lg_client *client)
 {
     unsigned timeout = CONNECT_TIMEOUT_S, files = 1;
     my_bool verify = 1;
@@ -141,7 +133,7 @@ static void set_options(MYSQL *server, const struct client *client)
         mysql_options(server, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
 }
 
-static bool set_session(MYSQL *server, const struct client *client)
+static bool set_session(MYSQL *server, const struct lg_client *client)
 {
     char isolation[80];
     int length = snprintf(isolation, sizeof isolation,
@@ -152,34 +144,31 @@ static bool set_session(MYSQL *server, const struct client *client)
            (!client->isolation || !mysql_real_query(server, isolation, (unsigned long)length));
 }
 
-static void *innodb_connect(void *own, const struct lg_statement *statements, size_t count,
-                            struct tb_error *error)
+static struct lg_session *innodb_connect(struct lg_client *client,
+                                         const struct lg_statement *statements, size_t count,
+                                         struct lg_result *result, struct tb_error *error)
 {
-    struct client *client = own;
-    struct connection *connection = tb_allocate(1, sizeof *connection);
+    struct lg_session *session = tb_allocate(1, sizeof *session);
 
-    (void)statements;
-    (void)count;
-    if (mysql_init(&connection->server) == NULL)
+    session->result = result;
+    if (mysql_init(&session->server) == NULL)
         abort(); /* out of memory */
-    set_options(&connection->server, client);
+    set_options(&session->server, client);
     /* An empty host is this machine, by the socket. */
-    if (!mysql_real_connect(&connection->server, client->socket ? "localhost" : client->host,
+    if (!mysql_real_connect(&session->server, client->socket ? "localhost" : client->host,
                             client->user, client->password, client->database, client->port,
                             client->socket, CLIENT_MULTI_STATEMENTS) ||
-        !set_session(&connection->server, client)) {
-        innodb_fail(&connection->server, "connect", error);
-        innodb_disconnect(connection);
+        !set_session(&session->server, client)) {
+        innodb_fail(&session->server, "connect", error);
+        innodb_disconnect(session);
         return NULL;
     }
-    return connection;
+    return session;
 }
 
-static int innodb_descriptor(void *own)
+static int innodb_descriptor(struct lg_session *session)
 {
-    struct connection *connection = own;
-
-    return (int)mysql_get_socket(&connection->server);
+    return (int)mysql_get_socket(&session->server);
 }
 
 /* ---- execution ----------------------------------------------------------------- */
@@ -228,10 +217,10 @@ static void read_rows(const struct lg_reader *reader, MYSQL_RES *rows, size_t co
 }
 
 /* Retains the first row of any result set; the other rows have been received. */
-static void keep_rows(struct connection *connection)
+static void keep_rows(struct lg_session *session)
 {
-    struct lg_result *result = &connection->result;
-    MYSQL_RES *rows = connection->rows;
+    struct lg_result *result = session->result;
+    MYSQL_RES *rows = session->rows;
     size_t columns;
 
     if (rows == NULL)
@@ -240,99 +229,99 @@ static void keep_rows(struct connection *connection)
     if (columns > LG_MAX_COLUMNS)
         columns = LG_MAX_COLUMNS;
     result->rows += mysql_num_rows(rows);
-    if (connection->reader)
-        read_rows(connection->reader, rows, columns);
+    if (session->reader)
+        read_rows(session->reader, rows, columns);
     mysql_data_seek(rows, 0);
-    if (connection->kept || !fetch(rows, result->first, columns)) {
-        forget(&connection->rows);
+    if (session->kept || !fetch(rows, result->first, columns)) {
+        forget(&session->rows);
         return;
     }
     result->columns = columns;
-    connection->kept = rows;
-    connection->rows = NULL;
+    session->kept = rows;
+    session->rows = NULL;
 }
 
 /* An UPDATE also counts the rows it matched: "Rows matched: 1  Changed: 0  Warnings: 0". */
-static void keep_status(struct connection *connection)
+static void keep_status(struct lg_session *session)
 {
-    const char *info = mysql_info(&connection->server);
+    const char *info = mysql_info(&session->server);
     unsigned long long matched;
 
     if (info && sscanf(info, "Rows matched: %llu", &matched) == 1)
-        connection->result.affected = (int64_t)matched;
+        session->result->affected = (int64_t)matched;
     else
-        connection->result.affected = (int64_t)mysql_affected_rows(&connection->server);
+        session->result->affected = (int64_t)mysql_affected_rows(&session->server);
 }
 
-static enum phase fail(struct connection *connection)
+static enum phase fail(struct lg_session *session)
 {
-    struct lg_result *result = &connection->result;
-    unsigned code = mysql_errno(&connection->server);
+    struct lg_result *result = session->result;
+    unsigned code = mysql_errno(&session->server);
 
     result->outcome = outcome_of(code);
     snprintf(result->code, sizeof result->code, "%u", code);
-    innodb_say(result->message, sizeof result->message, mysql_error(&connection->server));
+    innodb_say(result->message, sizeof result->message, mysql_error(&session->server));
     return result->outcome == LG_LOST ? PHASE_DONE : PHASE_UNDO;
 }
 
 /* The phase after a result set, or after the status of a statement without one. */
-static enum phase behind_rows(struct connection *connection)
+static enum phase behind_rows(struct lg_session *session)
 {
-    return mysql_more_results(&connection->server) ? PHASE_NEXT : PHASE_DONE;
+    return mysql_more_results(&session->server) ? PHASE_NEXT : PHASE_DONE;
 }
 
 /* Starts or resumes the call of a phase; returns what it waits for, 0 at its end. */
-static int call(struct connection *connection, int ready)
+static int call(struct lg_session *session, int ready)
 {
-    MYSQL *server = &connection->server;
-    bool begun = connection->waits != 0;
+    MYSQL *server = &session->server;
+    bool begun = session->waits != 0;
 
-    switch (connection->phase) {
+    switch (session->phase) {
     case PHASE_SENDING:
-        return begun ? mysql_send_query_cont(&connection->query_failed, server, ready)
-                     : mysql_send_query_start(&connection->query_failed, server,
-                                              connection->sql.bytes, connection->sql.length);
+        return begun ? mysql_send_query_cont(&session->query_failed, server, ready)
+                     : mysql_send_query_start(&session->query_failed, server,
+                                              session->sql.bytes, session->sql.length);
     case PHASE_ANSWER:
-        return begun ? mysql_read_query_result_cont(&connection->answer_failed, server, ready)
-                     : mysql_read_query_result_start(&connection->answer_failed, server);
+        return begun ? mysql_read_query_result_cont(&session->answer_failed, server, ready)
+                     : mysql_read_query_result_start(&session->answer_failed, server);
     case PHASE_ROWS:
-        return begun ? mysql_store_result_cont(&connection->rows, server, ready)
-                     : mysql_store_result_start(&connection->rows, server);
+        return begun ? mysql_store_result_cont(&session->rows, server, ready)
+                     : mysql_store_result_start(&session->rows, server);
     case PHASE_NEXT:
-        return begun ? mysql_next_result_cont(&connection->next, server, ready)
-                     : mysql_next_result_start(&connection->next, server);
+        return begun ? mysql_next_result_cont(&session->next, server, ready)
+                     : mysql_next_result_start(&session->next, server);
     case PHASE_UNDO:
-        return begun ? mysql_real_query_cont(&connection->query_failed, server, ready)
-                     : mysql_real_query_start(&connection->query_failed, server, "ROLLBACK", 8);
+        return begun ? mysql_real_query_cont(&session->query_failed, server, ready)
+                     : mysql_real_query_start(&session->query_failed, server, "ROLLBACK", 8);
     default:
         return 0;
     }
 }
 
 /* The phase after one whose call has ended. */
-static enum phase phase_after(struct connection *connection)
+static enum phase phase_after(struct lg_session *session)
 {
-    MYSQL *server = &connection->server;
+    MYSQL *server = &session->server;
 
-    switch (connection->phase) {
+    switch (session->phase) {
     case PHASE_SENDING:
-        return connection->query_failed ? fail(connection) : PHASE_SENT;
+        return session->query_failed ? fail(session) : PHASE_SENT;
     case PHASE_ANSWER:
     case PHASE_NEXT:
-        if (connection->phase == PHASE_NEXT ? connection->next > 0 : connection->answer_failed)
-            return fail(connection);
+        if (session->phase == PHASE_NEXT ? session->next > 0 : session->answer_failed)
+            return fail(session);
         if (mysql_field_count(server))
             return PHASE_ROWS;
-        keep_status(connection);
-        return behind_rows(connection);
+        keep_status(session);
+        return behind_rows(session);
     case PHASE_ROWS:
-        if (connection->rows == NULL)
-            return fail(connection);
-        keep_rows(connection);
-        return behind_rows(connection);
+        if (session->rows == NULL)
+            return fail(session);
+        keep_rows(session);
+        return behind_rows(session);
     case PHASE_UNDO:
-        if (connection->query_failed)
-            connection->result.outcome = LG_LOST;
+        if (session->query_failed)
+            session->result->outcome = LG_LOST;
         return PHASE_DONE;
     default:
         return PHASE_DONE;
@@ -340,53 +329,41 @@ static enum phase phase_after(struct connection *connection)
 }
 
 /* Advances as far as possible without waiting. */
-static enum lg_state advance(struct connection *connection, int ready)
+static enum lg_state advance(struct lg_session *session, int ready)
 {
-    while (connection->phase != PHASE_DONE) {
-        connection->waits = call(connection, ready);
-        if (connection->waits)
-            return state_of(connection->waits);
-        connection->phase = phase_after(connection);
-        if (connection->phase == PHASE_SENT)
+    while (session->phase != PHASE_DONE) {
+        session->waits = call(session, ready);
+        if (session->waits)
+            return state_of(session->waits);
+        session->phase = phase_after(session);
+        if (session->phase == PHASE_SENT)
             return LG_WANT_READ;
     }
     return LG_READY;
 }
 
-static enum lg_state innodb_advance(void *own)
+static enum lg_state innodb_advance(struct lg_session *session)
 {
-    struct connection *connection = own;
-
-    if (connection->phase == PHASE_SENT)
-        connection->phase = PHASE_ANSWER;
-    return advance(connection, connection->waits & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
+    if (session->phase == PHASE_SENT)
+        session->phase = PHASE_ANSWER;
+    return advance(session, session->waits & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
 }
 
-static enum lg_state innodb_submit(void *own, const struct lg_statement *statement,
+static enum lg_state innodb_submit(struct lg_session *session, const struct lg_statement *statement,
                                    const struct lg_value *values,
                                    const struct lg_reader *reader)
 {
-    struct connection *connection = own;
-
-    forget(&connection->kept);
-    connection->reader = reader;
-    lg_result_begin(&connection->result);
-    innodb_write_statement(&connection->sql, statement, values);
-    connection->phase = PHASE_SENDING;
-    connection->waits = 0;
-    return advance(connection, 0);
-}
-
-static const struct lg_result *innodb_result(void *own)
-{
-    struct connection *connection = own;
-
-    return &connection->result;
+    forget(&session->kept);
+    session->reader = reader;
+    lg_result_begin(session->result);
+    innodb_write_statement(&session->sql, statement, values);
+    session->phase = PHASE_SENDING;
+    session->waits = 0;
+    return advance(session, 0);
 }
 
 const struct lg_backend loadgen_backend = {
     .abi = LG_BACKEND_ABI,
-    .name = "innodb",
     .open = innodb_open,
     .close = innodb_close,
     .connect = innodb_connect,
@@ -394,7 +371,6 @@ const struct lg_backend loadgen_backend = {
     .descriptor = innodb_descriptor,
     .submit = innodb_submit,
     .advance = innodb_advance,
-    .result = innodb_result,
     .bulk_begin = innodb_bulk_begin,
     .bulk_write = innodb_bulk_write,
     .bulk_end = innodb_bulk_end,

@@ -5,8 +5,7 @@
  * LOAD DATA *pulls* its rows while the workload *pushes* them. So it runs on its own stack, which is
  * left whenever it has consumed the pushed rows.
  */
-#ifndef LOADGEN_INNODB_H
-#define LOADGEN_INNODB_H
+#pragma once
 
 #include "workload.h"
 
@@ -34,7 +33,7 @@ struct innodb_loader {
     int failed;
 };
 
-struct connection {
+struct lg_session {
     MYSQL server;
     struct tb_text sql;
     enum phase phase;
@@ -43,7 +42,7 @@ struct connection {
     my_bool answer_failed;
     MYSQL_RES *rows, *kept; /* the set being read; the set with the first row */
     const struct lg_reader *reader; /* of the running statement; may be NULL */
-    struct lg_result result;
+    struct lg_result *result;
     struct innodb_loader loader;
 };
 
@@ -61,8 +60,8 @@ void innodb_say(char *to, size_t size, const char *words);
 bool innodb_fail(MYSQL *server, const char *action, struct tb_error *error);
 
 /* As lg_backend's bulk_begin, bulk_write and bulk_end, for one table after another. */
-bool innodb_bulk_begin(void *own, const char *table, const char *columns, struct tb_error *error);
-bool innodb_bulk_write(void *own, const char *rows, size_t length, struct tb_error *error);
-int64_t innodb_bulk_end(void *own, struct tb_error *error);
-
-#endif
+bool innodb_bulk_begin(struct lg_session *session, const char *table, const char *columns,
+                       struct tb_error *error);
+bool innodb_bulk_write(struct lg_session *session, const char *rows, size_t length,
+                       struct tb_error *error);
+int64_t innodb_bulk_end(struct lg_session *session, struct tb_error *error);

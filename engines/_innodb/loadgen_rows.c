@@ -2,9 +2,6 @@
 #include "loadgen_innodb.h"
 
 #include <errmsg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     STACK_BYTES = 256 * 1024,
@@ -41,19 +38,16 @@ static int pull(void *own, char *to, unsigned size)
 
 static int pull_begins(void **given, const char *name, void *own)
 {
-    (void)name;
     *given = own;
     return 0;
 }
 
 static void pull_ends(void *own)
 {
-    (void)own;
 }
 
 static int pull_error(void *own, char *message, unsigned size)
 {
-    (void)own;
     snprintf(message, size, "the rows could not be read");
     return CR_UNKNOWN_ERROR;
 }
@@ -61,37 +55,37 @@ static int pull_error(void *own, char *message, unsigned size)
 /* Runs on the loader's stack; makecontext passes only ints. */
 static void run_loader(unsigned high, unsigned low)
 {
-    struct connection *connection =
-        (struct connection *)(((uintptr_t)high << 32) | (uintptr_t)low);
-    struct innodb_loader *loader = &connection->loader;
+    struct lg_session *session =
+        (struct lg_session *)(((uintptr_t)high << 32) | (uintptr_t)low);
+    struct innodb_loader *loader = &session->loader;
 
-    loader->failed = mysql_real_query(&connection->server, loader->sql.bytes, loader->sql.length);
+    loader->failed = mysql_real_query(&session->server, loader->sql.bytes, loader->sql.length);
     loader->running = false;
     swapcontext(&loader->self, &loader->writer);
 }
 
 /* Once per connection: its stack, and session settings for loading. */
-static bool prepare(struct connection *connection, struct tb_error *error)
+static bool prepare(struct lg_session *session, struct tb_error *error)
 {
-    struct innodb_loader *loader = &connection->loader;
+    struct innodb_loader *loader = &session->loader;
 
     if (loader->stack != NULL)
         return true;
-    if (mysql_real_query(&connection->server, LOADING, sizeof LOADING - 1))
-        return innodb_fail(&connection->server, "LOAD DATA", error);
-    mysql_set_local_infile_handler(&connection->server, pull_begins, pull, pull_ends, pull_error,
+    if (mysql_real_query(&session->server, LOADING, sizeof LOADING - 1))
+        return innodb_fail(&session->server, "LOAD DATA", error);
+    mysql_set_local_infile_handler(&session->server, pull_begins, pull, pull_ends, pull_error,
                                    loader);
     loader->stack = tb_allocate(1, STACK_BYTES);
     return true;
 }
 
-bool innodb_bulk_begin(void *own, const char *table, const char *columns, struct tb_error *error)
+bool innodb_bulk_begin(struct lg_session *session, const char *table, const char *columns,
+                       struct tb_error *error)
 {
-    struct connection *connection = own;
-    struct innodb_loader *loader = &connection->loader;
-    uintptr_t address = (uintptr_t)connection;
+    struct innodb_loader *loader = &session->loader;
+    uintptr_t address = (uintptr_t)session;
 
-    if (!prepare(connection, error))
+    if (!prepare(session, error))
         return false;
     loader->sql.length = 0;
     tb_text_printf(&loader->sql,
@@ -130,23 +124,22 @@ static bool fail(MYSQL *server, struct tb_error *error)
     return false;
 }
 
-bool innodb_bulk_write(void *own, const char *rows, size_t length, struct tb_error *error)
+bool innodb_bulk_write(struct lg_session *session, const char *rows, size_t length,
+                       struct tb_error *error)
 {
-    struct connection *connection = own;
-    struct innodb_loader *loader = &connection->loader;
+    struct innodb_loader *loader = &session->loader;
 
     loader->rows = rows;
     loader->length = length;
     resume(loader);
-    return loader->running ? true : fail(&connection->server, error);
+    return loader->running ? true : fail(&session->server, error);
 }
 
 /* LOAD DATA LOCAL truncates and converts values and only warns: that is an error here. */
-int64_t innodb_bulk_end(void *own, struct tb_error *error)
+int64_t innodb_bulk_end(struct lg_session *session, struct tb_error *error)
 {
-    struct connection *connection = own;
-    struct innodb_loader *loader = &connection->loader;
-    MYSQL *server = &connection->server;
+    struct innodb_loader *loader = &session->loader;
+    MYSQL *server = &session->server;
     MYSQL_RES *warnings = NULL;
     MYSQL_ROW row;
     int64_t rows;

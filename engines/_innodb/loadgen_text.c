@@ -1,9 +1,6 @@
 /* Texts: a statement with its values, and the server's error message. */
 #include "loadgen_innodb.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static void add_integer(struct tb_text *sql, int64_t value)
 {
     char digits[24];

@@ -18,15 +18,10 @@
 #include "loadgen_values.h"
 
 #include <libpq-fe.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { MAX_KEYWORDS = 48 };
 
-struct client {
+struct lg_client {
     const char *keywords[MAX_KEYWORDS + 1];
     char *values[MAX_KEYWORDS + 1];
     size_t count;
@@ -39,13 +34,13 @@ struct prepared {
     Oid types[LG_MAX_PARAMETERS];
 };
 
-struct connection {
+struct lg_session {
     PGconn *server;
     const struct lg_statement *statements;
     struct prepared *prepared;
     PGresult *kept; /* `result` points into its first row */
     const struct lg_reader *reader; /* of the running statement; may be NULL */
-    struct lg_result result;
+    struct lg_result *result;
     bool failed; /* this execution; results after the error are dropped */
     struct postgres_parameters parameters;
 };
@@ -60,7 +55,7 @@ enum { PUBLISHES = 150000 /* the first release that can */ };
 
 /* ---- connection ---------------------------------------------------------------- */
 
-static bool add_keyword(struct client *client, const char *keyword, const char *text,
+static bool add_keyword(struct lg_client *client, const char *keyword, const char *text,
                         struct tb_error *error)
 {
     if (client->count == MAX_KEYWORDS)
@@ -70,7 +65,7 @@ static bool add_keyword(struct client *client, const char *keyword, const char *
     return client->values[client->count++] != NULL;
 }
 
-static bool add_member(struct client *client, const char *name, const json_t *value,
+static bool add_member(struct lg_client *client, const char *name, const json_t *value,
                        struct tb_error *error)
 {
     const char *text = json_string_value(value);
@@ -97,10 +92,8 @@ static bool add_member(struct client *client, const char *name, const json_t *va
     return client->authority >= 0 && add_keyword(client, "sslrootcert", path, error);
 }
 
-static void postgres_close(void *own)
+static void postgres_close(struct lg_client *client)
 {
-    struct client *client = own;
-
     if (client->authority >= 0)
         close(client->authority);
     for (size_t i = 0; i < client->count; i++)
@@ -109,9 +102,9 @@ static void postgres_close(void *own)
 }
 
 /* The names belong to the spec, which outlives the client. */
-static void *postgres_open(const json_t *connection, struct tb_error *error)
+static struct lg_client *postgres_open(const json_t *connection, struct tb_error *error)
 {
-    struct client *client = tb_allocate(1, sizeof *client);
+    struct lg_client *client = tb_allocate(1, sizeof *client);
     const char *name;
     json_t *value;
 
@@ -127,15 +120,13 @@ static void *postgres_open(const json_t *connection, struct tb_error *error)
 
 static void ignore_notice(void *unused, const char *message)
 {
-    (void)unused;
-    (void)message;
 }
 
 /* Always false. */
-static bool fail_with_server(struct connection *connection, const char *action, const char *what,
+static bool fail_with_server(struct lg_session *session, const char *action, const char *what,
                              struct tb_error *error)
 {
-    const char *words = PQerrorMessage(connection->server);
+    const char *words = PQerrorMessage(session->server);
 
     return tb_fail(error, "PostgreSQL: %s %s: %.*s", action, what, (int)strcspn(words, "\n"),
                    words);
@@ -167,9 +158,9 @@ static struct tb_text numbered(const struct lg_statement *statement)
     return text;
 }
 
-static bool learn_types(struct connection *connection, struct prepared *prepared)
+static bool learn_types(struct lg_session *session, struct prepared *prepared)
 {
-    PGresult *description = PQdescribePrepared(connection->server, prepared->name);
+    PGresult *description = PQdescribePrepared(session->server, prepared->name);
     bool known = PQresultStatus(description) == PGRES_COMMAND_OK;
 
     for (int i = 0; known && i < PQnparams(description); i++)
@@ -178,32 +169,30 @@ static bool learn_types(struct connection *connection, struct prepared *prepared
     return known;
 }
 
-static bool prepare(struct connection *connection, size_t index, struct tb_error *error)
+static bool prepare(struct lg_session *session, size_t index, struct tb_error *error)
 {
-    const struct lg_statement *statement = &connection->statements[index];
-    struct prepared *prepared = &connection->prepared[index];
+    const struct lg_statement *statement = &session->statements[index];
+    struct prepared *prepared = &session->prepared[index];
     struct tb_text sql = numbered(statement);
     PGresult *result;
 
     snprintf(prepared->name, sizeof prepared->name, "s%zu", index);
-    result = PQprepare(connection->server, prepared->name, sql.bytes, 0, NULL);
+    result = PQprepare(session->server, prepared->name, sql.bytes, 0, NULL);
     free(sql.bytes);
-    return (ended(result, PGRES_COMMAND_OK) && learn_types(connection, prepared)) ||
-           fail_with_server(connection, "prepare", statement->name, error);
+    return (ended(result, PGRES_COMMAND_OK) && learn_types(session, prepared)) ||
+           fail_with_server(session, "prepare", statement->name, error);
 }
 
-static void postgres_disconnect(void *own)
+static void postgres_disconnect(struct lg_session *session)
 {
-    struct connection *connection = own;
-
-    PQclear(connection->kept);
-    PQfinish(connection->server);
-    free(connection->prepared);
-    free(connection->parameters.scratch);
-    free(connection);
+    PQclear(session->kept);
+    PQfinish(session->server);
+    free(session->prepared);
+    free(session->parameters.scratch);
+    free(session);
 }
 
-static bool set_isolation(struct connection *connection, const struct client *client)
+static bool set_isolation(struct lg_session *session, const struct lg_client *client)
 {
     char sql[100];
 
@@ -211,105 +200,103 @@ static bool set_isolation(struct connection *connection, const struct client *cl
         return true;
     snprintf(sql, sizeof sql, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL %s",
              client->isolation);
-    return ended(PQexec(connection->server, sql), PGRES_COMMAND_OK);
+    return ended(PQexec(session->server, sql), PGRES_COMMAND_OK);
 }
 
 /* The first execution plans it: before anything is measured. */
-static bool prepare_publish(struct connection *connection)
+static bool prepare_publish(struct lg_session *session)
 {
-    PGconn *server = connection->server;
+    PGconn *server = session->server;
 
     return PQserverVersion(server) < PUBLISHES ||
            (ended(PQprepare(server, PUBLISH, PUBLISH_SQL, 0, NULL), PGRES_COMMAND_OK) &&
             ended(PQexecPrepared(server, PUBLISH, 0, NULL, NULL, NULL, 0), PGRES_TUPLES_OK));
 }
 
-static void *postgres_connect(void *own, const struct lg_statement *statements, size_t count,
-                              struct tb_error *error)
+static struct lg_session *postgres_connect(struct lg_client *client,
+                                           const struct lg_statement *statements, size_t count,
+                                           struct lg_result *result, struct tb_error *error)
 {
-    struct client *client = own;
-    struct connection *connection = tb_allocate(1, sizeof *connection);
+    struct lg_session *session = tb_allocate(1, sizeof *session);
 
-    connection->statements = statements;
-    connection->prepared = tb_allocate(count + 1, sizeof *connection->prepared);
-    connection->server =
+    session->result = result;
+    session->statements = statements;
+    session->prepared = tb_allocate(count + 1, sizeof *session->prepared);
+    session->server =
         PQconnectdbParams(client->keywords, (const char *const *)client->values, 0);
-    if (PQstatus(connection->server) != CONNECTION_OK || !set_isolation(connection, client)) {
-        fail_with_server(connection, "connect", "to the server", error);
-        postgres_disconnect(connection);
+    if (PQstatus(session->server) != CONNECTION_OK || !set_isolation(session, client)) {
+        fail_with_server(session, "connect", "to the server", error);
+        postgres_disconnect(session);
         return NULL;
     }
-    PQsetNoticeProcessor(connection->server, ignore_notice, NULL);
-    if (!prepare_publish(connection)) {
-        fail_with_server(connection, "prepare", "the publication of counters", error);
-        postgres_disconnect(connection);
+    PQsetNoticeProcessor(session->server, ignore_notice, NULL);
+    if (!prepare_publish(session)) {
+        fail_with_server(session, "prepare", "the publication of counters", error);
+        postgres_disconnect(session);
         return NULL;
     }
     for (size_t i = 0; i < count; i++) {
-        if (!prepare(connection, i, error)) {
-            postgres_disconnect(connection);
+        if (!prepare(session, i, error)) {
+            postgres_disconnect(session);
             return NULL;
         }
     }
-    PQsetnonblocking(connection->server, 1);
-    return connection;
+    PQsetnonblocking(session->server, 1);
+    return session;
 }
 
-static int postgres_descriptor(void *own)
+static int postgres_descriptor(struct lg_session *session)
 {
-    return PQsocket(((struct connection *)own)->server);
+    return PQsocket(session->server);
 }
 
 /* ---- execution ----------------------------------------------------------------- */
 
-static enum lg_state lost(struct connection *connection)
+static enum lg_state lost(struct lg_session *session)
 {
-    const char *words = PQerrorMessage(connection->server);
+    const char *words = PQerrorMessage(session->server);
 
-    return lg_result_lost(&connection->result, *words ? words : "the connection was closed");
+    return lg_result_lost(session->result, *words ? words : "the connection was closed");
 }
 
-static void begin_execution(struct connection *connection, const struct lg_reader *reader)
+static void begin_execution(struct lg_session *session, const struct lg_reader *reader)
 {
-    PQclear(connection->kept);
-    connection->kept = NULL;
-    connection->failed = false;
-    connection->reader = reader;
-    lg_result_begin(&connection->result);
+    PQclear(session->kept);
+    session->kept = NULL;
+    session->failed = false;
+    session->reader = reader;
+    lg_result_begin(session->result);
 }
 
-static enum lg_state sent(struct connection *connection, int queued)
+static enum lg_state sent(struct lg_session *session, int queued)
 {
-    int unsent = queued ? PQflush(connection->server) : -1;
+    int unsent = queued ? PQflush(session->server) : -1;
 
     if (unsent < 0)
-        return lost(connection);
+        return lost(session);
     return unsent == 0 ? LG_WANT_READ : LG_WANT_WRITE;
 }
 
-static enum lg_state postgres_publish(void *own)
+static enum lg_state postgres_publish(struct lg_session *session)
 {
-    struct connection *connection = own;
-
-    begin_execution(connection, NULL);
-    if (PQserverVersion(connection->server) < PUBLISHES)
+    begin_execution(session, NULL);
+    if (PQserverVersion(session->server) < PUBLISHES)
         return LG_READY;
-    return sent(connection,
-                PQsendQueryPrepared(connection->server, PUBLISH, 0, NULL, NULL, NULL, 0));
+    return sent(session,
+                PQsendQueryPrepared(session->server, PUBLISH, 0, NULL, NULL, NULL, 0));
 }
 
-static enum lg_state postgres_submit(void *own, const struct lg_statement *statement,
-                                     const struct lg_value *values,
-                                     const struct lg_reader *reader)
+static enum lg_state postgres_submit(struct lg_session *session,
+                                     const struct lg_statement *statement,
+                                     const struct lg_value *values, const struct lg_reader *reader)
 {
-    struct connection *connection = own;
-    const struct prepared *prepared = &connection->prepared[statement - connection->statements];
-    struct postgres_parameters *parameters = &connection->parameters;
+    const struct prepared *prepared = &session->prepared[statement - session->statements];
+    struct postgres_parameters *parameters = &session->parameters;
 
-    begin_execution(connection, reader);
-    return sent(connection,
+    begin_execution(session, reader);
+    return sent(session,
                 postgres_write_parameters(parameters, statement, prepared->types, values) &&
-                    PQsendQueryPrepared(connection->server, prepared->name,
+                    PQsendQueryPrepared(session->server, prepared->name,
                                         (int)statement->parameter_count, parameters->places,
                                         parameters->lengths, parameters->formats,
                                         POSTGRES_TEXT_FORMAT));
@@ -327,18 +314,18 @@ static enum lg_outcome outcome_of(const char *code)
     return LG_REFUSED;
 }
 
-static void keep_error(struct connection *connection, const PGresult *received)
+static void keep_error(struct lg_session *session, const PGresult *received)
 {
-    struct lg_result *result = &connection->result;
+    struct lg_result *result = session->result;
     const char *code = PQresultErrorField(received, PG_DIAG_SQLSTATE);
     const char *words = PQresultErrorField(received, PG_DIAG_MESSAGE_PRIMARY);
     const char *detail = PQresultErrorField(received, PG_DIAG_MESSAGE_DETAIL);
     size_t length;
 
-    connection->failed = true;
+    session->failed = true;
     result->rows = result->columns = 0;
     if (code == NULL) { /* libpq's own error, not the server's */
-        lost(connection);
+        lost(session);
         return;
     }
     result->outcome = outcome_of(code);
@@ -350,8 +337,7 @@ static void keep_error(struct connection *connection, const PGresult *received)
         snprintf(result->message + length, sizeof result->message - length, " (%s)", detail);
 }
 
-static void read_row(const struct lg_reader *reader, const PGresult *received, int row,
-                     int columns)
+static void read_row(const struct lg_reader *reader, const PGresult *received, int row, int columns)
 {
     struct lg_cell cells[LG_MAX_COLUMNS];
 
@@ -363,125 +349,116 @@ static void read_row(const struct lg_reader *reader, const PGresult *received, i
 }
 
 /* Takes over a result: its first row is valid until the next submit. */
-static void keep_rows(struct connection *connection, PGresult *received)
+static void keep_rows(struct lg_session *session, PGresult *received)
 {
-    struct lg_result *result = &connection->result;
+    struct lg_result *result = session->result;
     int columns = PQnfields(received);
 
-    PQclear(connection->kept);
-    connection->kept = received;
+    PQclear(session->kept);
+    session->kept = received;
     result->rows = (size_t)PQntuples(received);
     result->columns = columns > LG_MAX_COLUMNS ? LG_MAX_COLUMNS : (size_t)columns;
     for (int i = 0; result->rows > 0 && i < (int)result->columns; i++) {
         result->first[i].text = PQgetisnull(received, 0, i) ? NULL : PQgetvalue(received, 0, i);
         result->first[i].length = (size_t)PQgetlength(received, 0, i);
     }
-    for (int row = 0; connection->reader && row < PQntuples(received); row++)
-        read_row(connection->reader, received, row, (int)result->columns);
+    for (int row = 0; session->reader && row < PQntuples(received); row++)
+        read_row(session->reader, received, row, (int)result->columns);
 }
 
 /* "UPDATE 1" contains the number of rows it found, "CALL" does not. */
-static void keep_status(struct connection *connection, PGresult *received)
+static void keep_status(struct lg_session *session, PGresult *received)
 {
     const char *affected = PQcmdTuples(received);
 
     if (*affected)
-        connection->result.affected = strtoll(affected, NULL, 10);
+        session->result->affected = strtoll(affected, NULL, 10);
 }
 
-static void take(struct connection *connection, PGresult *received)
+static void take(struct lg_session *session, PGresult *received)
 {
     switch (PQresultStatus(received)) {
     case PGRES_TUPLES_OK:
-        if (!connection->failed) {
-            keep_rows(connection, received);
+        if (!session->failed) {
+            keep_rows(session, received);
             return;
         }
         break;
     case PGRES_COMMAND_OK:
-        keep_status(connection, received);
+        keep_status(session, received);
         break;
     case PGRES_EMPTY_QUERY:
         break;
     default:
-        if (!connection->failed)
-            keep_error(connection, received);
+        if (!session->failed)
+            keep_error(session, received);
     }
     PQclear(received);
 }
 
-static enum lg_state postgres_advance(void *own)
+static enum lg_state postgres_advance(struct lg_session *session)
 {
-    struct connection *connection = own;
-    int unsent = PQflush(connection->server);
+    int unsent = PQflush(session->server);
 
-    if (unsent < 0 || PQconsumeInput(connection->server) == 0)
-        return lost(connection);
-    while (!PQisBusy(connection->server)) {
-        PGresult *received = PQgetResult(connection->server);
+    if (unsent < 0 || PQconsumeInput(session->server) == 0)
+        return lost(session);
+    while (!PQisBusy(session->server)) {
+        PGresult *received = PQgetResult(session->server);
 
         if (received == NULL)
-            return connection->result.outcome != LG_LOST &&
-                           PQstatus(connection->server) != CONNECTION_OK
-                       ? lost(connection)
+            return session->result->outcome != LG_LOST &&
+                           PQstatus(session->server) != CONNECTION_OK
+                       ? lost(session)
                        : LG_READY;
-        take(connection, received);
+        take(session, received);
     }
     return unsent == 0 ? LG_WANT_READ : LG_WANT_WRITE;
 }
 
-static const struct lg_result *postgres_result(void *own)
-{
-    return &((struct connection *)own)->result;
-}
-
 /* ---- bulk load ----------------------------------------------------------------- */
 
-static bool postgres_bulk_begin(void *own, const char *table, const char *columns,
+static bool postgres_bulk_begin(struct lg_session *session, const char *table, const char *columns,
                                 struct tb_error *error)
 {
-    struct connection *connection = own;
     char command[1024];
 
-    PQsetnonblocking(connection->server, 0);
+    PQsetnonblocking(session->server, 0);
     if ((size_t)snprintf(command, sizeof command, "COPY %s (%s) FROM STDIN", table, columns) >=
         sizeof command)
         return tb_fail(error, "copy into %s: the names of its columns are too long", table);
-    if (!ended(PQexec(connection->server, command), PGRES_COPY_IN))
-        return fail_with_server(connection, "copy into", table, error);
+    if (!ended(PQexec(session->server, command), PGRES_COPY_IN))
+        return fail_with_server(session, "copy into", table, error);
     return true;
 }
 
 /* The rows stored; -1 with the server's or libpq's message if they were refused. */
-static int64_t copied(struct connection *connection, bool sent, struct tb_error *error)
+static int64_t copied(struct lg_session *session, bool sent, struct tb_error *error)
 {
     int64_t rows = -1;
     PGresult *received;
 
     if (!sent)
-        fail_with_server(connection, "copy", "rows", error);
-    while ((received = PQgetResult(connection->server)) != NULL) {
+        fail_with_server(session, "copy", "rows", error);
+    while ((received = PQgetResult(session->server)) != NULL) {
         if (PQresultStatus(received) == PGRES_COMMAND_OK)
             rows = strtoll(PQcmdTuples(received), NULL, 10);
         else if (PQresultStatus(received) == PGRES_FATAL_ERROR)
-            fail_with_server(connection, "copy", "rows", error);
+            fail_with_server(session, "copy", "rows", error);
         else if (PQresultStatus(received) == PGRES_COPY_IN)
-            sent = PQputCopyEnd(connection->server, "given up") == 1;
+            sent = PQputCopyEnd(session->server, "given up") == 1;
         PQclear(received);
     }
     return sent ? rows : -1;
 }
 
-static bool postgres_bulk_write(void *own, const char *rows, size_t length,
+static bool postgres_bulk_write(struct lg_session *session, const char *rows, size_t length,
                                 struct tb_error *error)
 {
-    struct connection *connection = own;
-
     while (length > 0) {
         size_t piece = length > INT_MAX ? INT_MAX : length;
 
-        if (PQputCopyData(connection->server, rows, (int)piece) != 1) {
-            copied(connection, false, error);
+        if (PQputCopyData(session->server, rows, (int)piece) != 1) {
+            copied(session, false, error);
             return false;
         }
         rows += piece;
@@ -490,16 +467,13 @@ static bool postgres_bulk_write(void *own, const char *rows, size_t length,
     return true;
 }
 
-static int64_t postgres_bulk_end(void *own, struct tb_error *error)
+static int64_t postgres_bulk_end(struct lg_session *session, struct tb_error *error)
 {
-    struct connection *connection = own;
-
-    return copied(connection, PQputCopyEnd(connection->server, NULL) == 1, error);
+    return copied(session, PQputCopyEnd(session->server, NULL) == 1, error);
 }
 
 const struct lg_backend loadgen_backend = {
     .abi = LG_BACKEND_ABI,
-    .name = "postgres",
     .open = postgres_open,
     .close = postgres_close,
     .connect = postgres_connect,
@@ -508,7 +482,6 @@ const struct lg_backend loadgen_backend = {
     .submit = postgres_submit,
     .advance = postgres_advance,
     .publish = postgres_publish,
-    .result = postgres_result,
     .bulk_begin = postgres_bulk_begin,
     .bulk_write = postgres_bulk_write,
     .bulk_end = postgres_bulk_end,

@@ -2,9 +2,6 @@
 #include "loadgen_values.h"
 
 #include <endian.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* pg_type.dat: numbers that never change. */
 enum type {

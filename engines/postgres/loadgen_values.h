@@ -2,8 +2,7 @@
  * Values in the formats of PostgreSQL's parameters: binary if there is a format for the type here,
  * otherwise text, which every type reads.
  */
-#ifndef POSTGRES_LOADGEN_VALUES_H
-#define POSTGRES_LOADGEN_VALUES_H
+#pragma once
 
 #include "backend.h"
 
@@ -23,5 +22,3 @@ struct postgres_parameters {
 bool postgres_write_parameters(struct postgres_parameters *parameters,
                                const struct lg_statement *statement, const Oid *types,
                                const struct lg_value *values);
-
-#endif

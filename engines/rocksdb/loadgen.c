@@ -21,30 +21,15 @@
 #include "record.h"
 #include "workload.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Records of a bulk load that are written together. */
 #define BATCH_BYTES (1 << 20)
 #define STRIPES 4096
-#define CACHE_LINE 64
+#define CACHE_LINE 64 /* of a stripe */
 
-struct stripe {
-    _Alignas(CACHE_LINE) pthread_mutex_t lock;
-};
-
-struct store {
-    struct rocksdb_database database;
-    struct stripe *stripes;
-};
-
-struct session;
 struct verb {
     const char *name;
     const char *parameters[2];
-    void (*execute)(struct session *session, const struct lg_value *key,
+    void (*execute)(struct lg_session *session, const struct lg_value *key,
                     const struct lg_value *argument);
 };
 
@@ -54,28 +39,28 @@ struct plan {
     int key, argument;
 };
 
-struct session {
-    struct store *store;
+struct lg_session {
+    struct lg_client *client;
     const struct lg_statement *statements;
     struct plan *plans;
     const struct lg_reader *reader;
     struct tb_text changed, copied;
-    struct lg_result result;
+    struct lg_result *result;
     rocksdb_writebatch_t *batch;
     size_t batch_bytes;
     int64_t stored;
 };
 
 /* RocksDB's message, if any; its first words ("IO error", "Corruption") are the code. */
-static bool refused(struct session *session, char *words)
+static bool refused(struct lg_session *session, char *words)
 {
-    struct lg_result *result = &session->result;
+    struct lg_result *result = session->result;
     if (!words)
         return false;
     result->outcome = strncmp(words, "Resource busy", 13) == 0 ? LG_RETRY : LG_REFUSED;
     snprintf(result->code, sizeof result->code, "%.*s", (int)strcspn(words, ":"), words);
     snprintf(result->message, sizeof result->message, "%s", words);
-    session->store->database.call.free(words);
+    session->client->call.free(words);
     return true;
 }
 
@@ -84,7 +69,7 @@ static bool refused(struct session *session, char *words)
  * copied, as an application would and the official client does: otherwise, the memory or device
  * that contains the value would not be read.
  */
-static void show(struct session *session, const char *key, size_t key_length, const char *record,
+static void show(struct lg_session *session, const char *key, size_t key_length, const char *record,
                  size_t record_length)
 {
     const struct lg_reader *reader = session->reader;
@@ -98,63 +83,62 @@ static void show(struct session *session, const char *key, size_t key_length, co
     tb_text_add(&session->copied, record, record_length);
 }
 
-static void get(struct session *session, const struct lg_value *key,
+static void get(struct lg_session *session, const struct lg_value *key,
                 const struct lg_value *argument)
 {
-    struct rocksdb_database *base = &session->store->database;
-    const struct rocksdb_library *call = &base->call;
+    struct lg_client *client = session->client;
+    const struct rocksdb_library *call = &client->call;
     char *words = NULL;
     size_t length;
-    (void)argument;
     rocksdb_pinnableslice_t *found =
-        call->get_pinned(base->db, base->reads, key->text, key->length, &words);
+        call->get_pinned(client->db, client->reads, key->text, key->length, &words);
     if (refused(session, words) || !found)
         return;
-    session->result.rows = 1;
+    session->result->rows = 1;
     const char *record = call->pinnableslice_value(found, &length);
     show(session, key->text, key->length, record, length);
     call->pinnableslice_destroy(found);
 }
 
-static void put(struct session *session, const struct lg_value *key,
+static void put(struct lg_session *session, const struct lg_value *key,
                 const struct lg_value *record)
 {
-    struct rocksdb_database *base = &session->store->database;
+    struct lg_client *client = session->client;
     char *words = NULL;
-    base->call.put(base->db, base->writes, key->text, key->length, record->text, record->length,
-                   &words);
-    session->result.affected = !refused(session, words);
+    client->call.put(client->db, client->writes, key->text, key->length, record->text,
+                     record->length, &words);
+    session->result->affected = !refused(session, words);
 }
 
-static void merge(struct session *session, const struct lg_value *key,
+static void merge(struct lg_session *session, const struct lg_value *key,
                   const struct lg_value *change)
 {
-    struct rocksdb_database *base = &session->store->database;
+    struct lg_client *client = session->client;
     char *words = NULL;
-    base->call.merge(base->db, base->writes, key->text, key->length, change->text, change->length,
-                     &words);
+    client->call.merge(client->db, client->writes, key->text, key->length, change->text,
+                       change->length, &words);
     if (!refused(session, words))
-        session->result.affected = -1;
+        session->result->affected = -1;
 }
 
-static pthread_mutex_t *stripe_of(const struct store *store, const struct lg_value *key)
+static pthread_mutex_t *stripe_of(const struct lg_client *client, const struct lg_value *key)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
     for (size_t i = 0; i < key->length; i++)
         hash = (hash ^ (unsigned char)key->text[i]) * UINT64_C(1099511628211);
-    return &store->stripes[(hash ^ hash >> 32) % STRIPES].lock;
+    return &client->stripes[(hash ^ hash >> 32) % STRIPES].lock;
 }
 
 /* True if the record exists; the changed record is in the session's buffer. */
-static bool change_record(struct session *session, const struct lg_value *key,
+static bool change_record(struct lg_session *session, const struct lg_value *key,
                           const struct lg_value *change)
 {
-    struct rocksdb_database *base = &session->store->database;
-    const struct rocksdb_library *call = &base->call;
+    struct lg_client *client = session->client;
+    const struct rocksdb_library *call = &client->call;
     char *words = NULL;
     size_t length;
     rocksdb_pinnableslice_t *found =
-        call->get_pinned(base->db, base->reads, key->text, key->length, &words);
+        call->get_pinned(client->db, client->reads, key->text, key->length, &words);
     if (refused(session, words) || !found)
         return false;
     const char *record = call->pinnableslice_value(found, &length);
@@ -163,16 +147,16 @@ static bool change_record(struct session *session, const struct lg_value *key,
     call->pinnableslice_destroy(found);
     if (well)
         return true;
-    session->result.outcome = LG_REFUSED;
-    snprintf(session->result.message, sizeof session->result.message,
+    session->result->outcome = LG_REFUSED;
+    snprintf(session->result->message, sizeof session->result->message,
              "the record of key %.*s is not well formed", (int)key->length, key->text);
     return false;
 }
 
-static void modify(struct session *session, const struct lg_value *key,
+static void modify(struct lg_session *session, const struct lg_value *key,
                    const struct lg_value *change)
 {
-    pthread_mutex_t *lock = stripe_of(session->store, key);
+    pthread_mutex_t *lock = stripe_of(session->client, key);
     pthread_mutex_lock(lock);
     if (change_record(session, key, change)) {
         const struct lg_value record = {
@@ -183,14 +167,14 @@ static void modify(struct session *session, const struct lg_value *key,
     pthread_mutex_unlock(lock);
 }
 
-static void scan(struct session *session, const struct lg_value *key,
+static void scan(struct lg_session *session, const struct lg_value *key,
                  const struct lg_value *length)
 {
-    struct rocksdb_database *base = &session->store->database;
-    const struct rocksdb_library *call = &base->call;
+    struct lg_client *client = session->client;
+    const struct rocksdb_library *call = &client->call;
     char *words = NULL;
     size_t rows = 0;
-    rocksdb_iterator_t *at = call->create_iterator(base->db, base->reads);
+    rocksdb_iterator_t *at = call->create_iterator(client->db, client->reads);
     for (call->iter_seek(at, key->text, key->length);
          rows < (size_t)length->integer && call->iter_valid(at); call->iter_next(at)) {
         size_t found_length, record_length;
@@ -202,7 +186,7 @@ static void scan(struct session *session, const struct lg_value *key,
     call->iter_get_error(at, &words);
     call->iter_destroy(at);
     if (!refused(session, words))
-        session->result.rows = rows;
+        session->result->rows = rows;
 }
 
 static const struct verb verbs[] = {
@@ -213,28 +197,27 @@ static const struct verb verbs[] = {
     {"scan", {":key", ":length"}, scan},
 };
 
-static void store_close(void *client)
+static void rocksdb_close(struct lg_client *client)
 {
-    struct store *store = client;
-    rocksdb_database_close(&store->database);
-    free(store->stripes);
-    free(store);
+    rocksdb_database_close(client);
+    free(client->stripes);
+    free(client);
 }
 
-static void *store_open(const json_t *connection, struct tb_error *error)
+static struct lg_client *rocksdb_open(const json_t *connection, struct tb_error *error)
 {
-    struct store *store = tb_allocate(1, sizeof *store);
-    store->stripes = aligned_alloc(CACHE_LINE, STRIPES * sizeof *store->stripes);
-    if (!store->stripes) {
+    struct lg_client *client = tb_allocate(1, sizeof *client);
+    client->stripes = aligned_alloc(CACHE_LINE, STRIPES * sizeof *client->stripes);
+    if (!client->stripes) {
         tb_fail(error, "no memory for the RocksDB back end");
-        free(store);
+        free(client);
         return NULL;
     }
     for (size_t i = 0; i < STRIPES; i++)
-        pthread_mutex_init(&store->stripes[i].lock, NULL);
-    if (rocksdb_database_open(&store->database, connection, error))
-        return store;
-    store_close(store);
+        pthread_mutex_init(&client->stripes[i].lock, NULL);
+    if (rocksdb_database_open(client, connection, error))
+        return client;
+    rocksdb_close(client);
     return NULL;
 }
 
@@ -261,116 +244,95 @@ static bool understand(struct plan *plan, const struct lg_statement *statement,
                    statement->name, statement->sql);
 }
 
-static void session_close(void *connection)
+static void rocksdb_disconnect(struct lg_session *session)
 {
-    struct session *session = connection;
     if (session->batch)
-        session->store->database.call.writebatch_destroy(session->batch);
+        session->client->call.writebatch_destroy(session->batch);
     free(session->changed.bytes);
     free(session->copied.bytes);
     free(session->plans);
     free(session);
 }
 
-static void *session_open(void *client, const struct lg_statement *statements, size_t count,
-                          struct tb_error *error)
+static struct lg_session *rocksdb_connect(struct lg_client *client,
+                                          const struct lg_statement *statements, size_t count,
+                                          struct lg_result *result, struct tb_error *error)
 {
-    struct session *session = tb_allocate(1, sizeof *session);
-    session->store = client;
-    session->statements = statements;
+    struct lg_session *session = tb_allocate(1, sizeof *session);
+    *session = (struct lg_session){.client = client, .statements = statements, .result = result};
     session->plans = tb_allocate(count + 1, sizeof *session->plans);
     for (size_t i = 0; i < count; i++) {
         if (statements[i].sql && !understand(&session->plans[i], &statements[i], error)) {
-            session_close(session);
+            rocksdb_disconnect(session);
             return NULL;
         }
     }
     return session;
 }
 
-static enum lg_state submit(void *connection, const struct lg_statement *statement,
-                            const struct lg_value *values, const struct lg_reader *reader)
+static enum lg_state rocksdb_submit(struct lg_session *session,
+                                    const struct lg_statement *statement,
+                                    const struct lg_value *values, const struct lg_reader *reader)
 {
-    struct session *session = connection;
     const struct plan *plan = &session->plans[statement - session->statements];
+    struct lg_result *result = session->result;
     session->reader = reader;
-    if (session->result.outcome != LG_OK)
-        session->result.code[0] = session->result.message[0] = '\0';
-    session->result.outcome = LG_OK;
-    session->result.rows = 0;
-    session->result.affected = 0;
+    if (result->outcome != LG_OK)
+        result->code[0] = result->message[0] = '\0';
+    result->outcome = LG_OK;
+    result->rows = 0;
+    result->affected = 0;
     plan->verb->execute(session, &values[plan->key], &values[plan->argument]);
     return LG_READY;
 }
 
-static const struct lg_result *result_of(void *connection)
-{
-    return &((struct session *)connection)->result;
-}
-
-static bool bulk_begin(void *connection, const char *table, const char *columns,
+static bool rocksdb_bulk_begin(struct lg_session *session, const char *table, const char *columns,
                        struct tb_error *error)
 {
-    struct session *session = connection;
-    (void)table, (void)columns, (void)error;
     if (!session->batch)
-        session->batch = session->store->database.call.writebatch_create();
+        session->batch = session->client->call.writebatch_create();
     session->stored = 0;
     return true;
 }
 
-static bool write_batch(struct session *session, struct tb_error *error)
+static bool write_batch(struct lg_session *session, struct tb_error *error)
 {
-    struct rocksdb_database *base = &session->store->database;
+    struct lg_client *client = session->client;
     char *words = NULL;
-    base->call.write(base->db, base->writes, session->batch, &words);
-    base->call.writebatch_clear(session->batch);
+    client->call.write(client->db, client->writes, session->batch, &words);
+    client->call.writebatch_clear(session->batch);
     session->batch_bytes = 0;
-    return !rocksdb_said(&base->call, words, "load", error);
+    return !rocksdb_said(&client->call, words, "load", error);
 }
 
-static bool bulk_put(void *connection, const char *key, size_t key_length, const char *record,
-                     size_t record_length, struct tb_error *error)
+static bool rocksdb_bulk_put(struct lg_session *session, const char *key, size_t key_length,
+                             const char *record, size_t record_length, struct tb_error *error)
 {
-    struct session *session = connection;
-    session->store->database.call.writebatch_put(session->batch, key, key_length, record,
+    session->client->call.writebatch_put(session->batch, key, key_length, record,
                                                  record_length);
     session->batch_bytes += key_length + record_length;
     session->stored++;
     return session->batch_bytes < BATCH_BYTES || write_batch(session, error);
 }
 
-static int64_t bulk_end(void *connection, struct tb_error *error)
+static int64_t rocksdb_bulk_end(struct lg_session *session, struct tb_error *error)
 {
-    struct session *session = connection;
     if (session->batch_bytes && !write_batch(session, error))
         return -1;
     return session->stored;
 }
 
-static bool settle(void *client, struct tb_error *error)
-{
-    return rocksdb_settle(&((struct store *)client)->database, error);
-}
-
-static json_t *counters(void *client, struct tb_error *error)
-{
-    return rocksdb_counters(&((struct store *)client)->database, error);
-}
-
 const struct lg_backend loadgen_backend = {
     .abi = LG_BACKEND_ABI,
-    .name = "rocksdb",
     .key_value = true,
-    .open = store_open,
-    .close = store_close,
-    .connect = session_open,
-    .disconnect = session_close,
-    .submit = submit,
-    .result = result_of,
-    .bulk_begin = bulk_begin,
-    .bulk_put = bulk_put,
-    .bulk_end = bulk_end,
-    .settle = settle,
-    .counters = counters,
+    .open = rocksdb_open,
+    .close = rocksdb_close,
+    .connect = rocksdb_connect,
+    .disconnect = rocksdb_disconnect,
+    .submit = rocksdb_submit,
+    .bulk_begin = rocksdb_bulk_begin,
+    .bulk_put = rocksdb_bulk_put,
+    .bulk_end = rocksdb_bulk_end,
+    .settle = rocksdb_settle,
+    .counters = rocksdb_counters,
 };

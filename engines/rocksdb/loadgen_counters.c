@@ -5,11 +5,6 @@
 #include "workload.h"
 
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
 
 #define POLL_NS 20000000
 #define QUIET_POLLS 5
@@ -19,10 +14,10 @@ static const char *const at_work[] = {
     "rocksdb.compaction-pending", "rocksdb.num-running-compactions",
 };
 
-static uint64_t property(struct rocksdb_database *database, const char *name)
+static uint64_t property(struct lg_client *client, const char *name)
 {
     uint64_t value = 0;
-    database->call.property_int(database->db, name, &value);
+    client->call.property_int(client->db, name, &value);
     return value;
 }
 
@@ -74,70 +69,70 @@ static void add_ticker(json_t *into, struct tb_text *name, const char *line, con
     json_object_set_new(into, name->bytes, json_integer(value * factor));
 }
 
-static void add_tickers(struct rocksdb_database *database, json_t *into)
+static void add_tickers(struct lg_client *client, json_t *into)
 {
     struct tb_text name = {0};
-    char *text = database->call.options_statistics_get_string(database->options);
+    char *text = client->call.options_statistics_get_string(client->options);
     for (char *line = text; line && *line;) {
         char *end = strchr(line, '\n');
         end = end ? end : line + strlen(line);
         add_ticker(into, &name, line, end);
         line = *end ? end + 1 : end;
     }
-    database->call.free(text);
+    client->call.free(text);
     free(name.bytes);
 }
 
-static void add_text(struct rocksdb_database *database, json_t *into, const char *name,
+static void add_text(struct lg_client *client, json_t *into, const char *name,
                      const char *what)
 {
-    char *text = database->call.property_value(database->db, what);
+    char *text = client->call.property_value(client->db, what);
     if (text)
         json_object_set_new(into, name, json_string(text));
-    database->call.free(text);
+    client->call.free(text);
 }
 
-bool rocksdb_background_is_well(struct rocksdb_database *database, struct tb_error *error)
+bool rocksdb_background_is_well(struct lg_client *client, struct tb_error *error)
 {
     static const char action[] = "RocksDB's flushes and compactions";
-    const struct rocksdb_library *call = &database->call;
-    uint64_t errors = property(database, "rocksdb.background-errors");
+    const struct rocksdb_library *call = &client->call;
+    uint64_t errors = property(client, "rocksdb.background-errors");
     char *words = NULL;
     if (errors == 0)
         return true;
     /* A flush reports the cause, unless RocksDB has recovered in the meantime. */
     rocksdb_flushoptions_t *flush = call->flushoptions_create();
-    call->flush(database->db, flush, &words);
+    call->flush(client->db, flush, &words);
     call->flushoptions_destroy(flush);
     if (!rocksdb_said(call, words, action, error))
         tb_fail(error, "%s: %" PRIu64 " errors, see its LOG file", action, errors);
     return false;
 }
 
-json_t *rocksdb_counters(struct rocksdb_database *database, struct tb_error *error)
+json_t *rocksdb_counters(struct lg_client *client, struct tb_error *error)
 {
-    if (!rocksdb_background_is_well(database, error))
+    if (!rocksdb_background_is_well(client, error))
         return NULL;
     json_t *found = json_object();
-    if (database->counts)
-        add_tickers(database, found);
+    if (client->counts)
+        add_tickers(client, found);
     /* The compaction backlog: it grows if compactions are postponed. */
     json_object_set_new(
         found, "rocksdb_pending_compaction_bytes",
-        json_integer((int64_t)property(database, "rocksdb.estimate-pending-compaction-bytes")));
-    add_text(database, found, "rocksdb_levels", "rocksdb.levelstats");
-    if (!database->settled)
-        add_text(database, found, "rocksdb_statistics", "rocksdb.stats");
+        json_integer((int64_t)property(client, "rocksdb.estimate-pending-compaction-bytes")));
+    add_text(client, found, "rocksdb_levels", "rocksdb.levelstats");
+    if (!client->settled)
+        add_text(client, found, "rocksdb_statistics", "rocksdb.stats");
     return found;
 }
 
-static bool wait_for_compactions(struct rocksdb_database *database, struct tb_error *error)
+static bool wait_for_compactions(struct lg_client *client, struct tb_error *error)
 {
-    const struct rocksdb_library *call = &database->call;
+    const struct rocksdb_library *call = &client->call;
     char *words = NULL;
     if (call->wait_for_compact && call->wait_for_compact_options_create) {
         rocksdb_wait_for_compact_options_t *options = call->wait_for_compact_options_create();
-        call->wait_for_compact(database->db, options, &words);
+        call->wait_for_compact(client->db, options, &words);
         call->wait_for_compact_options_destroy(options);
         return !rocksdb_said(call, words, "wait for compactions", error);
     }
@@ -145,8 +140,8 @@ static bool wait_for_compactions(struct rocksdb_database *database, struct tb_er
         uint64_t work = 0;
         nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
         for (size_t i = 0; i < sizeof at_work / sizeof *at_work; i++)
-            work += property(database, at_work[i]);
-        if (!rocksdb_background_is_well(database, error))
+            work += property(client, at_work[i]);
+        if (!rocksdb_background_is_well(client, error))
             return false;
         quiet = work ? 0 : quiet + 1;
     }
@@ -154,14 +149,14 @@ static bool wait_for_compactions(struct rocksdb_database *database, struct tb_er
 }
 
 /* Flush, and wait for compactions: a run starts without background work. */
-bool rocksdb_settle(struct rocksdb_database *database, struct tb_error *error)
+bool rocksdb_settle(struct lg_client *client, struct tb_error *error)
 {
-    const struct rocksdb_library *call = &database->call;
+    const struct rocksdb_library *call = &client->call;
     char *words = NULL;
     rocksdb_flushoptions_t *flush = call->flushoptions_create();
-    call->flush(database->db, flush, &words);
+    call->flush(client->db, flush, &words);
     call->flushoptions_destroy(flush);
-    database->settled = true;
+    client->settled = true;
     return !rocksdb_said(call, words, "flush what was loaded", error) &&
-           wait_for_compactions(database, error) && rocksdb_background_is_well(database, error);
+           wait_for_compactions(client, error) && rocksdb_background_is_well(client, error);
 }

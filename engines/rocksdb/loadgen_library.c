@@ -3,8 +3,6 @@
 #include "workload.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 /*
@@ -70,45 +68,45 @@ static void render(struct tb_text *into, const json_t *options)
 }
 
 /* The row cache has no text form. */
-static bool set_row_cache(struct rocksdb_database *database, const json_t *connection,
+static bool set_row_cache(struct lg_client *client, const json_t *connection,
                           struct tb_error *error)
 {
-    const struct rocksdb_library *call = &database->call;
+    const struct rocksdb_library *call = &client->call;
     json_int_t bytes = json_integer_value(json_object_get(connection, "row_cache_bytes"));
     if (bytes <= 0)
         return true;
     if (!call->cache_create_lru || !call->cache_destroy || !call->options_set_row_cache)
         return tb_fail(error, "row_cache_bytes: this RocksDB's C interface has no row cache");
     rocksdb_cache_t *cache = call->cache_create_lru((size_t)bytes);
-    call->options_set_row_cache(database->options, cache);
+    call->options_set_row_cache(client->options, cache);
     call->cache_destroy(cache); /* the options retain it, and then the database */
     return true;
 }
 
-static bool read_options(struct rocksdb_database *database, const json_t *connection,
+static bool read_options(struct lg_client *client, const json_t *connection,
                          struct tb_error *error)
 {
-    const struct rocksdb_library *call = &database->call;
+    const struct rocksdb_library *call = &client->call;
     struct tb_text text = {0};
     char *words = NULL;
     rocksdb_options_t *plain = call->options_create();
-    database->counts = !json_is_false(json_object_get(connection, "statistics"));
-    if (database->counts) {
+    client->counts = !json_is_false(json_object_get(connection, "statistics"));
+    if (client->counts) {
         call->options_enable_statistics(plain);
         if (call->options_set_statistics_level)
             call->options_set_statistics_level(plain, STATISTICS_LEVEL);
     }
-    database->options = call->options_create();
+    client->options = call->options_create();
     render(&text, json_object_get(connection, "options"));
-    call->get_options_from_string(plain, text.bytes, database->options, &words);
+    call->get_options_from_string(plain, text.bytes, client->options, &words);
     free(text.bytes);
     call->options_destroy(plain);
     if (rocksdb_said(call, words, "options of RocksDB", error) ||
-        !set_row_cache(database, connection, error))
+        !set_row_cache(client, connection, error))
         return false;
-    call->options_set_create_if_missing(database->options, is_true(connection, "create"));
-    call->options_set_wal_dir(database->options, text_of(connection, "wal_directory"));
-    call->options_set_merge_operator(database->options, rocksdb_record_merge(call));
+    call->options_set_create_if_missing(client->options, is_true(connection, "create"));
+    call->options_set_wal_dir(client->options, text_of(connection, "wal_directory"));
+    call->options_set_merge_operator(client->options, rocksdb_record_merge(call));
     return true;
 }
 
@@ -122,35 +120,35 @@ static void allow_many_files(void)
     }
 }
 
-bool rocksdb_database_open(struct rocksdb_database *database, const json_t *connection,
+bool rocksdb_database_open(struct lg_client *client, const json_t *connection,
                            struct tb_error *error)
 {
-    struct rocksdb_library *call = &database->call;
+    struct rocksdb_library *call = &client->call;
     const char *directory = text_of(connection, "directory");
     char *words = NULL;
     allow_many_files();
     if (!rocksdb_library_open(call, text_of(connection, "library"), error) ||
-        !read_options(database, connection, error))
+        !read_options(client, connection, error))
         return false;
-    database->writes = call->writeoptions_create();
-    call->writeoptions_set_sync(database->writes, is_true(connection, "sync"));
-    call->writeoptions_disable_WAL(database->writes, is_true(connection, "disable_wal"));
-    database->reads = call->readoptions_create();
-    call->readoptions_set_total_order_seek(database->reads, true);
-    database->db = call->open(database->options, directory, &words);
+    client->writes = call->writeoptions_create();
+    call->writeoptions_set_sync(client->writes, is_true(connection, "sync"));
+    call->writeoptions_disable_WAL(client->writes, is_true(connection, "disable_wal"));
+    client->reads = call->readoptions_create();
+    call->readoptions_set_total_order_seek(client->reads, true);
+    client->db = call->open(client->options, directory, &words);
     return !rocksdb_said(call, words, "open the RocksDB database", error);
 }
 
-void rocksdb_database_close(struct rocksdb_database *database)
+void rocksdb_database_close(struct lg_client *client)
 {
-    const struct rocksdb_library *call = &database->call;
-    if (database->db)
-        call->close(database->db);
-    if (database->reads)
-        call->readoptions_destroy(database->reads);
-    if (database->writes)
-        call->writeoptions_destroy(database->writes);
-    if (database->options)
-        call->options_destroy(database->options);
+    const struct rocksdb_library *call = &client->call;
+    if (client->db)
+        call->close(client->db);
+    if (client->reads)
+        call->readoptions_destroy(client->reads);
+    if (client->writes)
+        call->writeoptions_destroy(client->writes);
+    if (client->options)
+        call->options_destroy(client->options);
     /* The library remains open: its threads may still be ending. */
 }

@@ -2,8 +2,7 @@
  * A RocksDB library, opened with dlopen: the part of its C interface that is used, and a database
  * opened with it. Its types are opaque, as in <rocksdb/c.h>.
  */
-#ifndef LOADGEN_ROCKSDB_LIBRARY_H
-#define LOADGEN_ROCKSDB_LIBRARY_H
+#pragma once
 
 #include "backend.h"
 
@@ -97,8 +96,12 @@ struct rocksdb_library {
 #undef ROCKSDB_MEMBER
 };
 
+struct rocksdb_stripe {
+    _Alignas(64) pthread_mutex_t lock;
+};
+
 /* An open database of a spec's `connection`. */
-struct rocksdb_database {
+struct lg_client {
     struct rocksdb_library call;
     rocksdb_t *db;
     rocksdb_options_t *options;
@@ -106,14 +109,15 @@ struct rocksdb_database {
     rocksdb_readoptions_t *reads;
     bool counts;  /* statistics are on */
     bool settled; /* it was only loaded: report its levels */
+    struct rocksdb_stripe *stripes; /* locks of records that are modified */
 };
 
 bool rocksdb_library_open(struct rocksdb_library *library, const char *path,
                           struct tb_error *error);
 /* RocksDB's own threads run until the database is closed. */
-bool rocksdb_database_open(struct rocksdb_database *database, const json_t *connection,
+bool rocksdb_database_open(struct lg_client *client, const json_t *connection,
                            struct tb_error *error);
-void rocksdb_database_close(struct rocksdb_database *database);
+void rocksdb_database_close(struct lg_client *client);
 
 /* Moves RocksDB's message, if there is one, to `error`; returns whether there was one. */
 bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *action,
@@ -121,9 +125,7 @@ bool rocksdb_said(const struct rocksdb_library *library, char *words, const char
 
 rocksdb_mergeoperator_t *rocksdb_record_merge(const struct rocksdb_library *library);
 
-json_t *rocksdb_counters(struct rocksdb_database *database, struct tb_error *error);
+json_t *rocksdb_counters(struct lg_client *client, struct tb_error *error);
 /* False with the error if a background flush or compaction has failed. */
-bool rocksdb_background_is_well(struct rocksdb_database *database, struct tb_error *error);
-bool rocksdb_settle(struct rocksdb_database *database, struct tb_error *error);
-
-#endif
+bool rocksdb_background_is_well(struct lg_client *client, struct tb_error *error);
+bool rocksdb_settle(struct lg_client *client, struct tb_error *error);

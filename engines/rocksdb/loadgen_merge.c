@@ -6,8 +6,6 @@
 #include "record.h"
 #include "workload.h"
 
-#include <stdlib.h>
-
 static char *refuse(struct tb_text *text, unsigned char *success)
 {
     free(text->bytes);
@@ -50,7 +48,6 @@ static char *full_merge(void *state, const char *key, size_t key_length, const c
                         const size_t *change_lengths, int count, unsigned char *success,
                         size_t *length)
 {
-    (void)state, (void)key, (void)key_length;
     return merge(record ? record : "", record ? record_length : 0, changes, change_lengths, count,
                  success, length);
 }
@@ -59,24 +56,20 @@ static char *partial_merge(void *state, const char *key, size_t key_length,
                            const char *const *changes, const size_t *change_lengths, int count,
                            unsigned char *success, size_t *length)
 {
-    (void)state, (void)key, (void)key_length;
     return merge("", 0, changes, change_lengths, count, success, length);
 }
 
 static void destroy(void *state)
 {
-    (void)state;
 }
 
 static void delete_value(void *state, const char *value, size_t length)
 {
-    (void)state, (void)length;
     free((void *)value);
 }
 
 static const char *name(void *state)
 {
-    (void)state;
     return "tierbench.fields";
 }
 

@@ -14,13 +14,9 @@
  */
 #include "workload.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sybfront.h>
 /* After sybfront.h. */
 #include <sybdb.h>
-#include <unistd.h>
 
 enum {
     CONNECT_TIMEOUT_S = 15,
@@ -40,16 +36,16 @@ static const char SESSION[] = "set ansi_defaults on; set implicit_transactions o
                               "set concat_null_yields_null on;";
 
 /* The texts belong to the spec, which outlives the client. */
-struct client {
+struct lg_client {
     const char *user, *password, *database, *isolation;
     int file; /* the library's configuration */
     char path[64];
 };
 
-struct connection {
+struct lg_session {
     DBPROCESS *process;
     const struct lg_reader *reader;
-    struct lg_result result;
+    struct lg_result *result;
     struct tb_text numbers; /* arguments as text, until they are sent */
     struct tb_text first;   /* the first row */
     struct tb_text row;     /* of a bulk load */
@@ -65,7 +61,6 @@ static _Thread_local struct {
 static int on_message(DBPROCESS *process, DBINT number, int state, int severity, char *text,
                       char *server, char *procedure, int line)
 {
-    (void)process, (void)state, (void)server, (void)procedure, (void)line;
     if (severity >= LEAST_ERROR_SEVERITY && failure.text[0] == '\0') {
         failure.number = number;
         lg_first_line(failure.text, sizeof failure.text, text, strlen(text));
@@ -76,7 +71,6 @@ static int on_message(DBPROCESS *process, DBINT number, int state, int severity,
 static int on_error(DBPROCESS *process, int severity, int number, int os_number, char *text,
                     char *os_text)
 {
-    (void)process, (void)severity, (void)os_number, (void)os_text;
     /* "General SQL Server error: check messages" comes after the message. */
     if (failure.text[0] == '\0' && number != SYBESMSG)
         lg_first_line(failure.text, sizeof failure.text, text, strlen(text));
@@ -102,24 +96,22 @@ static const char *text_of(const json_t *connection, const char *name)
     return json_string_value(json_object_get(connection, name));
 }
 
-static void sqlserver_close(void *own)
+static void sqlserver_close(struct lg_client *client)
 {
-    struct client *client = own;
-
     if (client->file >= 0)
         close(client->file);
     free(client);
 }
 
 /* Host, port and encryption are the library's configuration: it has no other way to the latter. */
-static void *sqlserver_open(const json_t *connection, struct tb_error *error)
+static struct lg_client *sqlserver_open(const json_t *connection, struct tb_error *error)
 {
-    struct client *client = tb_allocate(1, sizeof *client);
+    struct lg_client *client = tb_allocate(1, sizeof *client);
     const char *host = text_of(connection, "host"), *ca = text_of(connection, "ca");
     char configuration[1024];
     int length;
 
-    *client = (struct client){
+    *client = (struct lg_client){
         .user = text_of(connection, "user"),
         .password = text_of(connection, "password"),
         .database = text_of(connection, "database"),
@@ -154,19 +146,17 @@ static void *sqlserver_open(const json_t *connection, struct tb_error *error)
     return NULL;
 }
 
-static void sqlserver_disconnect(void *own)
+static void sqlserver_disconnect(struct lg_session *session)
 {
-    struct connection *connection = own;
-
-    if (connection->process)
-        dbclose(connection->process);
-    free(connection->numbers.bytes);
-    free(connection->first.bytes);
-    free(connection->row.bytes);
-    free(connection);
+    if (session->process)
+        dbclose(session->process);
+    free(session->numbers.bytes);
+    free(session->first.bytes);
+    free(session->row.bytes);
+    free(session);
 }
 
-static DBPROCESS *log_in(const struct client *client)
+static DBPROCESS *log_in(const struct lg_client *client)
 {
     LOGINREC *login = dblogin();
     DBPROCESS *process;
@@ -194,7 +184,7 @@ static bool run(DBPROCESS *process, const char *batch)
     return found == NO_MORE_RESULTS;
 }
 
-static bool set_session(DBPROCESS *process, const struct client *client)
+static bool set_session(DBPROCESS *process, const struct lg_client *client)
 {
     char isolation[80];
 
@@ -203,37 +193,36 @@ static bool set_session(DBPROCESS *process, const struct client *client)
     return run(process, SESSION) && run(process, isolation);
 }
 
-static void *sqlserver_connect(void *own, const struct lg_statement *statements, size_t count,
-                               struct tb_error *error)
+static struct lg_session *sqlserver_connect(struct lg_client *client,
+                                            const struct lg_statement *statements, size_t count,
+                                            struct lg_result *result, struct tb_error *error)
 {
-    struct connection *connection = tb_allocate(1, sizeof *connection);
+    struct lg_session *session = tb_allocate(1, sizeof *session);
 
-    (void)statements, (void)count;
     begin();
-    connection->process = log_in(own);
-    if (connection->process && set_session(connection->process, own))
-        return connection;
+    session->result = result;
+    session->process = log_in(client);
+    if (session->process && set_session(session->process, client))
+        return session;
     fail("connect", error);
-    sqlserver_disconnect(connection);
+    sqlserver_disconnect(session);
     return NULL;
 }
 
-static int sqlserver_descriptor(void *own)
+static int sqlserver_descriptor(struct lg_session *session)
 {
-    struct connection *connection = own;
-
-    return DBIORDESC(connection->process);
+    return DBIORDESC(session->process);
 }
 
 /* ---- execution ----------------------------------------------------------------- */
 
-static enum lg_state ended(struct connection *connection, bool good)
+static enum lg_state ended(struct lg_session *session, bool good)
 {
-    struct lg_result *result = &connection->result;
+    struct lg_result *result = session->result;
 
     if (good && failure.text[0] == '\0')
         return LG_READY;
-    if (dbdead(connection->process))
+    if (dbdead(session->process))
         return lg_result_lost(result, failure.text);
     result->outcome = failure.number == DEADLOCK || failure.number == LOCK_TIMEOUT ||
                               failure.number == UPDATE_CONFLICT
@@ -241,7 +230,7 @@ static enum lg_state ended(struct connection *connection, bool good)
                           : LG_REFUSED;
     snprintf(result->code, sizeof result->code, "%ld", failure.number);
     snprintf(result->message, sizeof result->message, "%s", failure.text);
-    if (dbcancel(connection->process) == FAIL)
+    if (dbcancel(session->process) == FAIL)
         return lg_result_lost(result, result->message);
     return LG_READY;
 }
@@ -266,10 +255,10 @@ static size_t add_argument(struct tb_text *text, const struct lg_value *value, e
 }
 
 /* A text without bytes would be NULL to the library; no workload has one. */
-static bool send(struct connection *connection, const struct lg_statement *statement,
+static bool send(struct lg_session *session, const struct lg_statement *statement,
                  const struct lg_value *values)
 {
-    DBPROCESS *process = connection->process;
+    DBPROCESS *process = session->process;
     DBINT integers[LG_MAX_PARAMETERS];
     size_t at[LG_MAX_PARAMETERS], length[LG_MAX_PARAMETERS];
     char procedure[64];
@@ -277,23 +266,23 @@ static bool send(struct connection *connection, const struct lg_statement *state
     if (sscanf(statement->sql, "exec %63s", procedure) != 1 ||
         dbrpcinit(process, procedure, 0) == FAIL)
         return false;
-    connection->numbers.length = 0;
+    session->numbers.length = 0;
     for (size_t i = 0; i < statement->parameter_count; i++) {
         const struct lg_value *value = &values[statement->parameters[i].value];
 
-        at[i] = connection->numbers.length;
+        at[i] = session->numbers.length;
         length[i] = 0;
         if (!value->null && statement->parameters[i].kind == LG_INT)
             integers[i] = (DBINT)value->integer;
         else if (!value->null)
-            length[i] = add_argument(&connection->numbers, value, statement->parameters[i].kind);
+            length[i] = add_argument(&session->numbers, value, statement->parameters[i].kind);
         if (length[i] > LONGEST_TEXT)
             return false;
     }
     for (size_t i = 0; i < statement->parameter_count; i++) {
         bool null = values[statement->parameters[i].value].null;
         bool integer = statement->parameters[i].kind == LG_INT;
-        BYTE *bytes = integer ? (BYTE *)&integers[i] : (BYTE *)connection->numbers.bytes + at[i];
+        BYTE *bytes = integer ? (BYTE *)&integers[i] : (BYTE *)session->numbers.bytes + at[i];
 
         if (dbrpcparam(process, NULL, 0, integer ? SYBINT4 : SYBVARCHAR, -1,
                        null ? 0 : integer ? -1 : (DBINT)length[i], null ? NULL : bytes) == FAIL)
@@ -302,16 +291,14 @@ static bool send(struct connection *connection, const struct lg_statement *state
     return dbrpcsend(process) == SUCCEED;
 }
 
-static enum lg_state sqlserver_submit(void *own, const struct lg_statement *statement,
-                                      const struct lg_value *values,
-                                      const struct lg_reader *reader)
+static enum lg_state sqlserver_submit(struct lg_session *session,
+                                      const struct lg_statement *statement,
+                                      const struct lg_value *values, const struct lg_reader *reader)
 {
-    struct connection *connection = own;
-
     begin();
-    lg_result_begin(&connection->result);
-    connection->reader = reader;
-    return send(connection, statement, values) ? LG_WANT_READ : ended(connection, false);
+    lg_result_begin(session->result);
+    session->reader = reader;
+    return send(session, statement, values) ? LG_WANT_READ : ended(session, false);
 }
 
 /* Writes a row's values to `text`, and the cells that lie there to `cells`. */
@@ -346,62 +333,54 @@ static bool read_row(DBPROCESS *process, size_t columns, struct tb_text *text,
     return true;
 }
 
-static bool read_rows(struct connection *connection, struct tb_text *other)
+static bool read_rows(struct lg_session *session, struct tb_text *other)
 {
-    struct lg_result *result = &connection->result;
+    struct lg_result *result = session->result;
     struct lg_cell cells[LG_MAX_COLUMNS];
-    int found = dbnumcols(connection->process);
+    int found = dbnumcols(session->process);
     size_t columns = found > LG_MAX_COLUMNS ? LG_MAX_COLUMNS : (size_t)found;
     STATUS row;
 
-    while ((row = dbnextrow(connection->process)) == REG_ROW) {
+    while ((row = dbnextrow(session->process)) == REG_ROW) {
         bool first = result->rows++ == 0;
 
         if (first)
             result->columns = columns;
-        else if (!connection->reader)
+        else if (!session->reader)
             continue;
-        if (!read_row(connection->process, columns, first ? &connection->first : other,
+        if (!read_row(session->process, columns, first ? &session->first : other,
                       first ? result->first : cells))
             return false;
-        if (connection->reader)
-            connection->reader->row(connection->reader->context, first ? result->first : cells,
+        if (session->reader)
+            session->reader->row(session->reader->context, first ? result->first : cells,
                                     columns);
     }
     return row == NO_MORE_ROWS;
 }
 
-static enum lg_state sqlserver_advance(void *own)
+static enum lg_state sqlserver_advance(struct lg_session *session)
 {
-    struct connection *connection = own;
-    bool good = dbsqlok(connection->process) == SUCCEED;
+    bool good = dbsqlok(session->process) == SUCCEED;
     RETCODE found = FAIL;
 
-    while (good && (found = dbresults(connection->process)) == SUCCEED)
-        good = read_rows(connection, &connection->row);
-    return ended(connection, good && found == NO_MORE_RESULTS);
-}
-
-static const struct lg_result *sqlserver_result(void *own)
-{
-    struct connection *connection = own;
-
-    return &connection->result;
+    while (good && (found = dbresults(session->process)) == SUCCEED)
+        good = read_rows(session, &session->row);
+    return ended(session, good && found == NO_MORE_RESULTS);
 }
 
 /* ---- bulk load ----------------------------------------------------------------- */
 
 /* The place of each of `names` among the table's columns. */
-static bool find_columns(struct connection *connection, const char *table, const char *names)
+static bool find_columns(struct lg_session *session, const char *table, const char *names)
 {
-    DBPROCESS *process = connection->process;
+    DBPROCESS *process = session->process;
     char query[256];
 
     snprintf(query, sizeof query, "select top 0 * from %s", table);
     if (dbcmd(process, query) == FAIL || dbsqlexec(process) == FAIL ||
         dbresults(process) != SUCCEED)
         return false;
-    connection->columns = 0;
+    session->columns = 0;
     for (const char *at = names; *at; at += strspn(at, ", ")) {
         size_t length = strcspn(at, ", "), ordinal = 0;
 
@@ -409,75 +388,52 @@ static bool find_columns(struct connection *connection, const char *table, const
             if (strlen(dbcolname(process, i)) == length &&
                 strncmp(dbcolname(process, i), at, length) == 0)
                 ordinal = (size_t)i;
-        if (ordinal == 0 || connection->columns == LG_MAX_COLUMNS)
+        if (ordinal == 0 || session->columns == LG_MAX_COLUMNS)
             return false;
-        connection->ordinal[connection->columns++] = ordinal;
+        session->ordinal[session->columns++] = ordinal;
         at += length;
     }
-    return (int)connection->columns == dbnumcols(process) && dbcancel(process) == SUCCEED;
+    return (int)session->columns == dbnumcols(process) && dbcancel(process) == SUCCEED;
 }
 
-static bool sqlserver_bulk_begin(void *own, const char *table, const char *columns,
+static bool sqlserver_bulk_begin(struct lg_session *session, const char *table, const char *columns,
                                  struct tb_error *error)
 {
     static char hint[] = "TABLOCK";
-    struct connection *connection = own;
-    DBPROCESS *process = connection->process;
+    DBPROCESS *process = session->process;
     bool good;
 
     begin();
-    good = find_columns(connection, table, columns) &&
+    good = find_columns(session, table, columns) &&
            bcp_init(process, table, NULL, NULL, DB_IN) == SUCCEED &&
            bcp_options(process, BCPHINTS, (BYTE *)hint, sizeof hint - 1) == SUCCEED;
-    for (size_t i = 0; good && i < connection->columns; i++)
+    for (size_t i = 0; good && i < session->columns; i++)
         good = bcp_bind(process, (BYTE *)hint, 0, 1, NULL, 0, SYBCHAR,
-                        (int)connection->ordinal[i]) == SUCCEED;
+                        (int)session->ordinal[i]) == SUCCEED;
     return good || fail("bulk insert", error);
 }
 
-/* Takes the backslashes of a value away, in place; its length. */
-static size_t unescape(char *text, size_t length)
+static bool send_row(struct lg_session *session, const char *row, size_t length)
 {
-    static const char after[] = "tnr", meant[] = "\t\n\r";
-    size_t to = 0;
+    DBPROCESS *process = session->process;
+    struct lg_cell cell;
+    char *at;
 
-    for (size_t from = 0; from < length; from++) {
-        if (text[from] == '\\' && from + 1 < length) {
-            const char *found = strchr(after, text[++from]);
+    session->row.length = 0;
+    tb_text_add(&session->row, row, length);
+    at = session->row.bytes;
+    for (size_t i = 0; i < session->columns; i++) {
+        int column = (int)session->ordinal[i];
 
-            text[to++] = found && *found ? meant[found - after] : text[from];
-        } else {
-            text[to++] = text[from];
-        }
-    }
-    return to;
-}
-
-static bool send_row(struct connection *connection, const char *row, size_t length)
-{
-    DBPROCESS *process = connection->process;
-    char *at, *end;
-
-    connection->row.length = 0;
-    tb_text_add(&connection->row, row, length);
-    at = connection->row.bytes;
-    end = at + length;
-    for (size_t i = 0; i < connection->columns; i++) {
-        char *tab = i + 1 < connection->columns ? memchr(at, '\t', (size_t)(end - at)) : end;
-        bool null = tab && tab - at == 2 && memcmp(at, "\\N", 2) == 0;
-        int column = (int)connection->ordinal[i];
-
-        if (tab == NULL)
+        if (!lg_column_next(&at, session->row.bytes + length, &cell) ||
+            bcp_colptr(process, (BYTE *)(cell.text ? cell.text : ""), column) == FAIL ||
+            bcp_collen(process, (DBINT)cell.length, column) == FAIL)
             return false;
-        if (bcp_colptr(process, (BYTE *)at, column) == FAIL ||
-            bcp_collen(process, null ? 0 : (DBINT)unescape(at, (size_t)(tab - at)), column) == FAIL)
-            return false;
-        at = tab + 1;
     }
     return bcp_sendrow(process) == SUCCEED;
 }
 
-static bool sqlserver_bulk_write(void *own, const char *rows, size_t length,
+static bool sqlserver_bulk_write(struct lg_session *session, const char *rows, size_t length,
                                  struct tb_error *error)
 {
     const char *end = rows + length;
@@ -488,20 +444,19 @@ static bool sqlserver_bulk_write(void *own, const char *rows, size_t length,
 
         if (line == NULL)
             line = end;
-        if (!send_row(own, rows, (size_t)(line - rows)))
+        if (!send_row(session, rows, (size_t)(line - rows)))
             return fail("bulk insert", error);
         rows = line + 1;
     }
     return true;
 }
 
-static int64_t sqlserver_bulk_end(void *own, struct tb_error *error)
+static int64_t sqlserver_bulk_end(struct lg_session *session, struct tb_error *error)
 {
-    struct connection *connection = own;
     DBINT rows;
 
     begin();
-    rows = bcp_done(connection->process);
+    rows = bcp_done(session->process);
     if (rows < 0 || failure.text[0])
         return fail("bulk insert", error), -1;
     return rows;
@@ -509,7 +464,6 @@ static int64_t sqlserver_bulk_end(void *own, struct tb_error *error)
 
 const struct lg_backend loadgen_backend = {
     .abi = LG_BACKEND_ABI,
-    .name = "sqlserver",
     .open = sqlserver_open,
     .close = sqlserver_close,
     .connect = sqlserver_connect,
@@ -517,7 +471,6 @@ const struct lg_backend loadgen_backend = {
     .descriptor = sqlserver_descriptor,
     .submit = sqlserver_submit,
     .advance = sqlserver_advance,
-    .result = sqlserver_result,
     .bulk_begin = sqlserver_bulk_begin,
     .bulk_write = sqlserver_bulk_write,
     .bulk_end = sqlserver_bulk_end,

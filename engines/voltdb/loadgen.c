@@ -6,7 +6,7 @@
  *                  "password": "64 digits: SHA-256 of the password, as the login carries it",
  *                  "tables": {"item": [["i_id", 5, false], …]}}
  *
- * A statement is a call of a procedure (loadgen_call.h); the result has the first row of the first
+ * A statement is a call of a procedure (loadgen_wire.h); the result has the first row of the first
  * table.
  *
  * A procedure that aborts with an application status that begins with TB has undone its own
@@ -16,18 +16,12 @@
  * "tables" is for loading alone: name, type and whether it is the one that its table is
  * partitioned by, of every column. Rows of one partitioning value go to its partition in one call.
  */
-#include "loadgen_bulk.h"
-#include "loadgen_call.h"
+#include "loadgen_wire.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     HASH_BYTES = 32,
@@ -47,14 +41,14 @@ enum {
     HAS_HASH = 1 << 4,
 };
 
-struct client {
+struct lg_client {
     struct sockaddr_in address;
     const char *user;
     unsigned char hash[HASH_BYTES];
     const json_t *tables;
 };
 
-struct connection {
+struct lg_session {
     int socket;
     const struct lg_statement *statements;
     struct volt_call *calls;
@@ -63,7 +57,7 @@ struct connection {
     struct tb_text in; /* the answer, and nothing after it */
     int64_t handle;
     const struct lg_reader *reader;
-    struct lg_result result;
+    struct lg_result *result;
     char numbers[LG_MAX_COLUMNS][VOLT_NUMBER_BYTES]; /* the first row's */
     char passing[LG_MAX_COLUMNS][VOLT_NUMBER_BYTES]; /* those of rows that only pass */
     struct volt_bulk bulk;
@@ -85,9 +79,9 @@ static bool read_hash(unsigned char *hash, const char *digits)
     return true;
 }
 
-static void *voltdb_open(const json_t *connection, struct tb_error *error)
+static struct lg_client *voltdb_open(const json_t *connection, struct tb_error *error)
 {
-    struct client *client = tb_allocate(1, sizeof *client);
+    struct lg_client *client = tb_allocate(1, sizeof *client);
     const char *host = json_string_value(json_object_get(connection, "host"));
     const char *isolation = json_string_value(json_object_get(connection, "isolation"));
     json_int_t port = json_integer_value(json_object_get(connection, "port"));
@@ -110,30 +104,28 @@ static void *voltdb_open(const json_t *connection, struct tb_error *error)
     return NULL;
 }
 
-static void voltdb_close(void *own)
+static void voltdb_close(struct lg_client *client)
 {
-    free(own);
+    free(client);
 }
 
-static void voltdb_disconnect(void *own)
+static void voltdb_disconnect(struct lg_session *session)
 {
-    struct connection *connection = own;
-
-    if (connection->socket >= 0)
-        close(connection->socket);
-    free(connection->calls);
-    free(connection->out.bytes);
-    free(connection->in.bytes);
-    volt_bulk_free(&connection->bulk);
-    free(connection);
+    if (session->socket >= 0)
+        close(session->socket);
+    free(session->calls);
+    free(session->out.bytes);
+    free(session->in.bytes);
+    volt_bulk_free(&session->bulk);
+    free(session);
 }
 
 /* The length of the answer that begins in `in`, with the bytes of the length; 0: not known yet. */
-static size_t answer_bytes(const struct connection *connection)
+static size_t answer_bytes(const struct lg_session *session)
 {
-    struct volt_reader reader = {connection->in.bytes, NULL, false};
+    struct volt_reader reader = {session->in.bytes, NULL, false};
 
-    if (connection->in.length < VOLT_LENGTH_BYTES)
+    if (session->in.length < VOLT_LENGTH_BYTES)
         return 0;
     reader.end = reader.at + VOLT_LENGTH_BYTES;
     return (size_t)(uint32_t)volt_get(&reader, VOLT_LENGTH_BYTES) + VOLT_LENGTH_BYTES;
@@ -141,38 +133,38 @@ static size_t answer_bytes(const struct connection *connection)
 
 enum moved { MOVED_ALL, MOVED_SOME, MOVED_LOST };
 
-static enum moved send_rest(struct connection *connection, int flags)
+static enum moved send_rest(struct lg_session *session, int flags)
 {
-    while (connection->sent < connection->out.length) {
-        ssize_t sent = send(connection->socket, connection->out.bytes + connection->sent,
-                            connection->out.length - connection->sent, flags | MSG_NOSIGNAL);
+    while (session->sent < session->out.length) {
+        ssize_t sent = send(session->socket, session->out.bytes + session->sent,
+                            session->out.length - session->sent, flags | MSG_NOSIGNAL);
 
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK ? MOVED_SOME : MOVED_LOST;
-        connection->sent += (size_t)sent;
+        session->sent += (size_t)sent;
     }
     return MOVED_ALL;
 }
 
 /* One answer and no byte more: the server sends nothing unrequested. */
-static enum moved receive_rest(struct connection *connection, int flags)
+static enum moved receive_rest(struct lg_session *session, int flags)
 {
     char buffer[READ_BYTES];
 
     for (;;) {
-        size_t wanted = answer_bytes(connection);
-        size_t most = wanted ? wanted - connection->in.length : sizeof buffer;
+        size_t wanted = answer_bytes(session);
+        size_t most = wanted ? wanted - session->in.length : sizeof buffer;
         ssize_t received;
 
         if (wanted > MAX_ANSWER_BYTES) {
             errno = EPROTO;
             return MOVED_LOST;
         }
-        if (wanted && connection->in.length >= wanted)
+        if (wanted && session->in.length >= wanted)
             return MOVED_ALL;
-        received = recv(connection->socket, buffer, most < sizeof buffer ? most : sizeof buffer,
+        received = recv(session->socket, buffer, most < sizeof buffer ? most : sizeof buffer,
                         flags);
         if (received < 0 && errno == EINTR)
             continue;
@@ -182,22 +174,22 @@ static enum moved receive_rest(struct connection *connection, int flags)
             errno = received == 0 ? ECONNRESET : errno;
             return MOVED_LOST;
         }
-        tb_text_add(&connection->in, buffer, (size_t)received);
+        tb_text_add(&session->in, buffer, (size_t)received);
     }
 }
 
 /* Sends what is in `out` and waits for the whole answer; false with errno. */
-static bool exchange(struct connection *connection)
+static bool exchange(struct lg_session *session)
 {
-    connection->sent = 0;
-    connection->in.length = 0;
-    return send_rest(connection, 0) == MOVED_ALL && receive_rest(connection, 0) == MOVED_ALL;
+    session->sent = 0;
+    session->in.length = 0;
+    return send_rest(session, 0) == MOVED_ALL && receive_rest(session, 0) == MOVED_ALL;
 }
 
-static bool log_in(struct connection *connection, const struct client *client,
+static bool log_in(struct lg_session *session, const struct lg_client *client,
                    struct tb_error *error)
 {
-    struct tb_text *out = &connection->out;
+    struct tb_text *out = &session->out;
     struct volt_reader reader;
 
     volt_begin_message(out);
@@ -207,58 +199,58 @@ static bool log_in(struct connection *connection, const struct client *client,
     volt_put_string(out, client->user, strlen(client->user));
     tb_text_add(out, (const char *)client->hash, HASH_BYTES);
     volt_end_message(out);
-    if (!exchange(connection))
+    if (!exchange(session))
         return tb_fail(error, "VoltDB: log in: %s", strerror(errno));
-    reader = (struct volt_reader){connection->in.bytes + VOLT_LENGTH_BYTES,
-                                  connection->in.bytes + connection->in.length, false};
+    reader = (struct volt_reader){session->in.bytes + VOLT_LENGTH_BYTES,
+                                  session->in.bytes + session->in.length, false};
     volt_skip(&reader, 1); /* the version */
     if (volt_get(&reader, 1) != 0 || reader.failed)
         return tb_fail(error, "VoltDB: log in: the server refuses user %s", client->user);
     return true;
 }
 
-static bool dial(struct connection *connection, const struct client *client,
-                 struct tb_error *error)
+static bool dial(struct lg_session *session, const struct lg_client *client, struct tb_error *error)
 {
     int now = 1;
 
-    connection->socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connection->socket >= 0 &&
-        setsockopt(connection->socket, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now) == 0 &&
-        connect(connection->socket, (const struct sockaddr *)&client->address,
+    session->socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (session->socket >= 0 &&
+        setsockopt(session->socket, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now) == 0 &&
+        connect(session->socket, (const struct sockaddr *)&client->address,
                 sizeof client->address) == 0)
         return true;
     return tb_fail(error, "VoltDB: connect to port %u: %s", ntohs(client->address.sin_port),
                    strerror(errno));
 }
 
-static bool parse_calls(struct connection *connection, size_t count, struct tb_error *error)
+static bool parse_calls(struct lg_session *session, size_t count, struct tb_error *error)
 {
     for (size_t i = 0; i < count; i++)
-        if (!volt_call_parse(&connection->calls[i], &connection->statements[i], error))
+        if (!volt_call_parse(&session->calls[i], &session->statements[i], error))
             return false;
     return true;
 }
 
-static void *voltdb_connect(void *own, const struct lg_statement *statements, size_t count,
-                            struct tb_error *error)
+static struct lg_session *voltdb_connect(struct lg_client *client,
+                                         const struct lg_statement *statements, size_t count,
+                                         struct lg_result *result, struct tb_error *error)
 {
-    struct client *client = own;
-    struct connection *connection = tb_allocate(1, sizeof *connection);
+    struct lg_session *session = tb_allocate(1, sizeof *session);
 
-    connection->statements = statements;
-    connection->calls = tb_allocate(count + 1, sizeof *connection->calls);
-    connection->bulk.tables = client->tables;
-    if (dial(connection, client, error) && log_in(connection, client, error) &&
-        parse_calls(connection, count, error))
-        return connection;
-    voltdb_disconnect(connection);
+    session->result = result;
+    session->statements = statements;
+    session->calls = tb_allocate(count + 1, sizeof *session->calls);
+    session->bulk.tables = client->tables;
+    if (dial(session, client, error) && log_in(session, client, error) &&
+        parse_calls(session, count, error))
+        return session;
+    voltdb_disconnect(session);
     return NULL;
 }
 
-static int voltdb_descriptor(void *own)
+static int voltdb_descriptor(struct lg_session *session)
 {
-    return ((struct connection *)own)->socket;
+    return session->socket;
 }
 
 /* ---- answers ------------------------------------------------------------------- */
@@ -281,10 +273,10 @@ static enum lg_outcome outcome_of(int64_t status, const char *app_status)
 }
 
 /* The rows of a table: the first is kept, all are shown to who reads them. */
-static void read_rows(struct connection *connection, struct volt_reader *reader,
+static void read_rows(struct lg_session *session, struct volt_reader *reader,
                       const enum volt_type *types, size_t columns)
 {
-    struct lg_result *result = &connection->result;
+    struct lg_result *result = session->result;
     int64_t rows = volt_get(reader, 4);
 
     result->columns = columns;
@@ -294,12 +286,12 @@ static void read_rows(struct connection *connection, struct volt_reader *reader,
 
         volt_skip(reader, 4); /* the row's length */
         for (size_t i = 0; i < columns; i++)
-            cells[i] = volt_get_cell(reader, types[i], row == 0 ? connection->numbers[i]
-                                                                : connection->passing[i]);
+            cells[i] = volt_get_cell(reader, types[i], row == 0 ? session->numbers[i]
+                                                                : session->passing[i]);
         if (reader->failed)
             return;
-        if (connection->reader)
-            connection->reader->row(connection->reader->context, cells, columns);
+        if (session->reader)
+            session->reader->row(session->reader->context, cells, columns);
         else if (row == 0)
             break;
     }
@@ -307,7 +299,7 @@ static void read_rows(struct connection *connection, struct volt_reader *reader,
 }
 
 /* The first table of an answer. */
-static void read_table(struct connection *connection, struct volt_reader *reader)
+static void read_table(struct lg_session *session, struct volt_reader *reader)
 {
     enum volt_type types[LG_MAX_COLUMNS];
     int64_t columns;
@@ -322,23 +314,23 @@ static void read_table(struct connection *connection, struct volt_reader *reader
         types[i] = (enum volt_type)volt_get(reader, 1);
     for (int64_t i = 0; i < columns; i++)
         volt_skip(reader, volt_get(reader, 4)); /* its name */
-    read_rows(connection, reader, types, (size_t)columns);
+    read_rows(session, reader, types, (size_t)columns);
 }
 
-static enum lg_state lost(struct connection *connection, const char *why)
+static enum lg_state lost(struct lg_session *session, const char *why)
 {
     char words[200];
 
     snprintf(words, sizeof words, "the connection was lost: %s", why);
-    return lg_result_lost(&connection->result, words);
+    return lg_result_lost(session->result, words);
 }
 
 /* The answer in `in` as the result. */
-static enum lg_state take_answer(struct connection *connection)
+static enum lg_state take_answer(struct lg_session *session)
 {
-    struct lg_result *result = &connection->result;
-    struct volt_reader reader = {connection->in.bytes + VOLT_LENGTH_BYTES,
-                                 connection->in.bytes + connection->in.length, false};
+    struct lg_result *result = session->result;
+    struct volt_reader reader = {session->in.bytes + VOLT_LENGTH_BYTES,
+                                 session->in.bytes + session->in.length, false};
     const char *words = NULL, *app_words = NULL;
     size_t length = 0, app_length = 0;
     char app_status[sizeof result->code];
@@ -358,14 +350,14 @@ static enum lg_state take_answer(struct connection *connection)
         volt_skip(&reader, volt_get(&reader, 4));
     if (fields & HAS_HASH)
         volt_skip(&reader, 4);
-    if (reader.failed || handle != connection->handle)
-        return lost(connection, "the server's answer is none to this call");
+    if (reader.failed || handle != session->handle)
+        return lost(session, "the server's answer is none to this call");
     lg_first_line(app_status, sizeof app_status, app_words, app_length);
     result->outcome = outcome_of(status, app_status);
     if (status == SUCCESS) {
         if (volt_get(&reader, 2) > 0)
-            read_table(connection, &reader);
-        return reader.failed ? lost(connection, "the server's answer cannot be read") : LG_READY;
+            read_table(session, &reader);
+        return reader.failed ? lost(session, "the server's answer cannot be read") : LG_READY;
     }
     if (result->outcome == LG_OK)
         memcpy(result->code, app_status, sizeof app_status);
@@ -377,60 +369,53 @@ static enum lg_state take_answer(struct connection *connection)
 
 /* ---- execution ----------------------------------------------------------------- */
 
-static enum lg_state voltdb_advance(void *own)
+static enum lg_state voltdb_advance(struct lg_session *session)
 {
-    struct connection *connection = own;
-    enum moved moved = send_rest(connection, MSG_DONTWAIT);
+    enum moved moved = send_rest(session, MSG_DONTWAIT);
 
     if (moved == MOVED_SOME)
         return LG_WANT_WRITE;
     if (moved == MOVED_ALL)
-        moved = receive_rest(connection, MSG_DONTWAIT);
+        moved = receive_rest(session, MSG_DONTWAIT);
     if (moved == MOVED_SOME)
         return LG_WANT_READ;
-    return moved == MOVED_ALL ? take_answer(connection) : lost(connection, strerror(errno));
+    return moved == MOVED_ALL ? take_answer(session) : lost(session, strerror(errno));
 }
 
-static enum lg_state voltdb_submit(void *own, const struct lg_statement *statement,
+static enum lg_state voltdb_submit(struct lg_session *session, const struct lg_statement *statement,
                                    const struct lg_value *values, const struct lg_reader *reader)
 {
-    struct connection *connection = own;
-    const struct volt_call *call = &connection->calls[statement - connection->statements];
+    const struct volt_call *call = &session->calls[statement - session->statements];
     enum moved moved;
 
-    connection->reader = reader;
-    lg_result_begin(&connection->result);
-    volt_call_write(call, statement, values, &connection->out, ++connection->handle);
-    connection->sent = 0;
-    connection->in.length = 0;
-    moved = send_rest(connection, MSG_DONTWAIT);
+    session->reader = reader;
+    lg_result_begin(session->result);
+    volt_call_write(call, statement, values, &session->out, ++session->handle);
+    session->sent = 0;
+    session->in.length = 0;
+    moved = send_rest(session, MSG_DONTWAIT);
     if (moved == MOVED_LOST)
-        return lost(connection, strerror(errno));
+        return lost(session, strerror(errno));
     return moved == MOVED_ALL ? LG_WANT_READ : LG_WANT_WRITE;
-}
-
-static const struct lg_result *voltdb_result(void *own)
-{
-    return &((struct connection *)own)->result;
 }
 
 /* ---- bulk load ----------------------------------------------------------------- */
 
 /* Sends the rows that wait; false with the error. */
-static bool flush(struct connection *connection, struct tb_error *error)
+static bool flush(struct lg_session *session, struct tb_error *error)
 {
-    struct volt_bulk *bulk = &connection->bulk;
-    struct lg_result *result = &connection->result;
+    struct volt_bulk *bulk = &session->bulk;
+    struct lg_result *result = session->result;
 
     if (bulk->waiting == 0)
         return true;
     lg_result_begin(result);
-    connection->reader = NULL;
-    volt_bulk_write_call(bulk, &connection->out, ++connection->handle);
-    if (!exchange(connection))
-        lost(connection, strerror(errno));
+    session->reader = NULL;
+    volt_bulk_write_call(bulk, &session->out, ++session->handle);
+    if (!exchange(session))
+        lost(session, strerror(errno));
     else
-        take_answer(connection);
+        take_answer(session);
     if (result->outcome != LG_OK || result->rows != 1 || result->first[0].text == NULL ||
         strtoll(result->first[0].text, NULL, 10) != bulk->waiting)
         return tb_fail(error, "VoltDB: load %lld rows into %s: %s", (long long)bulk->waiting,
@@ -439,41 +424,36 @@ static bool flush(struct connection *connection, struct tb_error *error)
     return true;
 }
 
-static bool voltdb_bulk_begin(void *own, const char *table, const char *names,
+static bool voltdb_bulk_begin(struct lg_session *session, const char *table, const char *names,
                               struct tb_error *error)
 {
-    struct connection *connection = own;
-
-    return volt_bulk_begin(&connection->bulk, table, names, error);
+    return volt_bulk_begin(&session->bulk, table, names, error);
 }
 
 /* Rows are whole: none begins in one call and ends in another. */
-static bool voltdb_bulk_write(void *own, const char *rows, size_t length, struct tb_error *error)
+static bool voltdb_bulk_write(struct lg_session *session, const char *rows, size_t length,
+                              struct tb_error *error)
 {
-    struct connection *connection = own;
-    struct volt_bulk *bulk = &connection->bulk;
+    struct volt_bulk *bulk = &session->bulk;
     const char *at = rows, *newline;
     bool done = true;
 
     while (done && (newline = memchr(at, '\n', (size_t)(rows + length - at))) != NULL) {
         if (volt_bulk_is_full(bulk, at, (size_t)(newline - at)))
-            done = flush(connection, error);
+            done = flush(session, error);
         done = done && volt_bulk_add(bulk, at, (size_t)(newline - at), error);
         at = newline + 1;
     }
     return done;
 }
 
-static int64_t voltdb_bulk_end(void *own, struct tb_error *error)
+static int64_t voltdb_bulk_end(struct lg_session *session, struct tb_error *error)
 {
-    struct connection *connection = own;
-
-    return flush(connection, error) ? connection->bulk.stored : -1;
+    return flush(session, error) ? session->bulk.stored : -1;
 }
 
 const struct lg_backend loadgen_backend = {
     .abi = LG_BACKEND_ABI,
-    .name = "voltdb",
     .open = voltdb_open,
     .close = voltdb_close,
     .connect = voltdb_connect,
@@ -481,7 +461,6 @@ const struct lg_backend loadgen_backend = {
     .descriptor = voltdb_descriptor,
     .submit = voltdb_submit,
     .advance = voltdb_advance,
-    .result = voltdb_result,
     .bulk_begin = voltdb_bulk_begin,
     .bulk_write = voltdb_bulk_write,
     .bulk_end = voltdb_bulk_end,

@@ -8,12 +8,7 @@
  * An answer whose first column is the text "rolled_back", "skipped", "not_found" or "wrong" is
  * taken as such.
  */
-#include "support.h"
 #include "../workload.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct ping {
     uint64_t keying_ns, think_ns;
@@ -25,7 +20,6 @@ static const struct lg_operation operations[] = {
 
 static void *ping_open(const struct lg_opening *opening, struct tb_error *error)
 {
-    (void)error;
     const json_t *params = opening->params;
     struct ping *ping = tb_allocate(1, sizeof *ping);
     ping->keying_ns = (uint64_t)json_integer_value(json_object_get(params, "keying_ns"));
@@ -35,7 +29,6 @@ static void *ping_open(const struct lg_opening *opening, struct tb_error *error)
 
 static void ping_terminal(void *self, struct lg_terminal *terminal)
 {
-    (void)self;
     terminal->values[0] = (struct lg_value){.kind = LG_INT, .integer = terminal->number};
     terminal->values[1] = (struct lg_value){.kind = LG_INT};
 }
@@ -51,7 +44,6 @@ static void ping_begin(void *self, struct lg_terminal *terminal)
 static enum lg_status ping_step(void *self, struct lg_terminal *terminal,
                                  const struct lg_result *result)
 {
-    (void)self;
     if (!result)
         return LG_EXECUTE;
     const char *text = result->rows && result->columns ? result->first[0].text : NULL;
@@ -71,7 +63,6 @@ static enum lg_status ping_step(void *self, struct lg_terminal *terminal,
 static void ping_journal(void *self, struct lg_terminal *terminal,
                          const struct lg_result *result, struct tb_text *line)
 {
-    (void)self, (void)result;
     tb_text_printf(line, "ping %u %" PRId64 "\n", terminal->number, terminal->values[1].integer);
 }
 

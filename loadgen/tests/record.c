@@ -10,28 +10,23 @@
  */
 #include "../backend.h"
 
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-struct recorder {
+struct lg_client {
     const char *directory, *loses;
     atomic_uint files;
     atomic_int orders;
 };
 
-struct record {
-    struct recorder *recorder;
+struct lg_session {
+    struct lg_client *recorder;
     FILE *calls, *rows;
     int64_t row_count;
-    struct lg_result result;
+    struct lg_result *result;
     char text[2][64];
 };
 
-static void *record_open(const json_t *connection, struct tb_error *error)
+static struct lg_client *record_open(const json_t *connection, struct tb_error *error)
 {
-    struct recorder *recorder = calloc(1, sizeof *recorder);
+    struct lg_client *recorder = calloc(1, sizeof *recorder);
 
     recorder->directory = json_string_value(json_object_get(connection, "directory"));
     recorder->loses = json_string_value(json_object_get(connection, "loses"));
@@ -44,7 +39,12 @@ static void *record_open(const json_t *connection, struct tb_error *error)
     return recorder;
 }
 
-static FILE *new_file(struct recorder *recorder, const char *table, const char *kind,
+static void record_close(struct lg_client *recorder)
+{
+    free(recorder);
+}
+
+static FILE *new_file(struct lg_client *recorder, const char *table, const char *kind,
                       struct tb_error *error)
 {
     char path[4096];
@@ -60,32 +60,31 @@ static FILE *new_file(struct recorder *recorder, const char *table, const char *
     return file;
 }
 
-static void *record_connect(void *client, const struct lg_statement *statements, size_t count,
-                            struct tb_error *error)
+static struct lg_session *record_connect(struct lg_client *client,
+                                         const struct lg_statement *statements, size_t count,
+                                         struct lg_result *result, struct tb_error *error)
 {
-    struct record *record = calloc(1, sizeof *record);
+    struct lg_session *session = calloc(1, sizeof *session);
 
-    (void)statements;
-    record->recorder = client;
+    session->recorder = client;
+    session->result = result;
     if (count > 0) {
-        record->calls = new_file(client, "", "calls", error);
-        if (!record->calls) {
-            free(record);
+        session->calls = new_file(client, "", "calls", error);
+        if (!session->calls) {
+            free(session);
             return NULL;
         }
     }
-    return record;
+    return session;
 }
 
-static void record_disconnect(void *connection)
+static void record_disconnect(struct lg_session *session)
 {
-    struct record *record = connection;
-
-    if (record->calls)
-        fclose(record->calls);
-    if (record->rows)
-        fclose(record->rows);
-    free(record);
+    if (session->calls)
+        fclose(session->calls);
+    if (session->rows)
+        fclose(session->rows);
+    free(session);
 }
 
 static void write_value(FILE *file, const struct lg_value *value)
@@ -116,108 +115,94 @@ static const struct lg_value *value_of(const struct lg_statement *statement,
     abort();
 }
 
-static void answer(struct record *record, size_t column, const char *text)
+static void answer(struct lg_session *session, size_t column, const char *text)
 {
-    record->result.first[column].text = text;
-    record->result.first[column].length = text ? strlen(text) : 0;
+    session->result->first[column].text = text;
+    session->result->first[column].length = text ? strlen(text) : 0;
 }
 
-static void answer_number(struct record *record, size_t column, int64_t number)
+static void answer_number(struct lg_session *session, size_t column, int64_t number)
 {
-    snprintf(record->text[column], sizeof record->text[column], "%lld", (long long)number);
-    answer(record, column, record->text[column]);
+    snprintf(session->text[column], sizeof session->text[column], "%lld", (long long)number);
+    answer(session, column, session->text[column]);
 }
 
-static void answer_customer(struct record *record, const struct lg_statement *statement,
+static void answer_customer(struct lg_session *session, const struct lg_statement *statement,
                             const struct lg_value *values)
 {
     const struct lg_value *requested = value_of(statement, values, ":c_id");
 
-    answer_number(record, 0, requested->null ? 1 : requested->integer);
-    answer_number(record, 1, 1);
+    answer_number(session, 0, requested->null ? 1 : requested->integer);
+    answer_number(session, 1, 1);
 }
 
-static enum lg_state record_submit(void *connection, const struct lg_statement *statement,
+static enum lg_state record_submit(struct lg_session *session, const struct lg_statement *statement,
                                    const struct lg_value *values,
                                    const struct lg_reader *reader)
 {
-    struct record *record = connection;
-
-    (void)reader;
-    fputs(statement->name, record->calls);
+    fputs(statement->name, session->calls);
     for (size_t i = 0; i < statement->parameter_count; i++)
-        write_value(record->calls, &values[statement->parameters[i].value]);
-    fputc('\n', record->calls);
+        write_value(session->calls, &values[statement->parameters[i].value]);
+    fputc('\n', session->calls);
 
-    record->result = (struct lg_result){.outcome = LG_OK, .rows = 1, .columns = 2};
+    *session->result = (struct lg_result){.outcome = LG_OK, .rows = 1, .columns = 2};
     if (strcmp(statement->name, "new_order") == 0) {
         if (value_of(statement, values, ":rollback")->integer == 0)
-            answer_number(record, 0, atomic_fetch_add(&record->recorder->orders, 1) + 1);
+            answer_number(session, 0, atomic_fetch_add(&session->recorder->orders, 1) + 1);
     } else if (strcmp(statement->name, "delivery") == 0) {
-        answer(record, 0, "9");
-        answer(record, 1, "1,2,3,4,5,6,7,8,9,0");
+        answer(session, 0, "9");
+        answer(session, 1, "1,2,3,4,5,6,7,8,9,0");
     } else if (strcmp(statement->name, "stock_level") == 0) {
-        answer(record, 0, "0");
+        answer(session, 0, "0");
     } else {
-        answer_customer(record, statement, values);
+        answer_customer(session, statement, values);
     }
     return LG_READY;
 }
 
-static const struct lg_result *record_result(void *connection)
-{
-    return &((struct record *)connection)->result;
-}
-
-static bool record_bulk_begin(void *connection, const char *table, const char *columns,
+static bool record_bulk_begin(struct lg_session *session, const char *table, const char *columns,
                               struct tb_error *error)
 {
-    struct record *record = connection;
-    struct recorder *recorder = record->recorder;
+    struct lg_client *recorder = session->recorder;
 
-    record->rows = new_file(recorder, table, "rows", error);
-    record->row_count = recorder->loses && strcmp(table, recorder->loses) == 0 ? -1 : 0;
-    if (record->rows)
-        fprintf(record->rows, "%s\n", columns);
-    return record->rows != NULL;
+    session->rows = new_file(recorder, table, "rows", error);
+    session->row_count = recorder->loses && strcmp(table, recorder->loses) == 0 ? -1 : 0;
+    if (session->rows)
+        fprintf(session->rows, "%s\n", columns);
+    return session->rows != NULL;
 }
 
-static bool record_bulk_write(void *connection, const char *rows, size_t length,
+static bool record_bulk_write(struct lg_session *session, const char *rows, size_t length,
                               struct tb_error *error)
 {
-    struct record *record = connection;
-
     for (size_t i = 0; i < length; i++)
-        record->row_count += rows[i] == '\n';
+        session->row_count += rows[i] == '\n';
     if (length == 0 || rows[length - 1] != '\n')
         return tb_fail(error, "rows do not end with a row");
-    if (fwrite(rows, 1, length, record->rows) != length)
+    if (fwrite(rows, 1, length, session->rows) != length)
         return tb_fail(error, "rows cannot be written");
     return true;
 }
 
-static int64_t record_bulk_end(void *connection, struct tb_error *error)
+static int64_t record_bulk_end(struct lg_session *session, struct tb_error *error)
 {
-    struct record *record = connection;
-    bool closed = fclose(record->rows) == 0;
+    bool closed = fclose(session->rows) == 0;
 
-    record->rows = NULL;
+    session->rows = NULL;
     if (!closed) {
         tb_fail(error, "rows cannot be written");
         return -1;
     }
-    return record->row_count;
+    return session->row_count;
 }
 
 const struct lg_backend loadgen_backend = {
     .abi = LG_BACKEND_ABI,
-    .name = "record",
     .open = record_open,
-    .close = free,
+    .close = record_close,
     .connect = record_connect,
     .disconnect = record_disconnect,
     .submit = record_submit,
-    .result = record_result,
     .bulk_begin = record_bulk_begin,
     .bulk_write = record_bulk_write,
     .bulk_end = record_bulk_end,

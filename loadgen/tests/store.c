@@ -10,17 +10,9 @@
  * come since the last one. Entries are never removed, and their keys never change.
  */
 #include "backend.h"
-#include "clock.h"
 #include "record.h"
-#include "support.h"
 
 #include <endian.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { BUCKETS = 1 << 16, LOCKS = 256 };
 
@@ -30,7 +22,7 @@ struct entry {
     size_t key_length, record_length;
 };
 
-struct store {
+struct lg_client {
     char *path;
     struct entry *buckets[BUCKETS];
     pthread_mutex_t locks[LOCKS];
@@ -57,7 +49,7 @@ static size_t bucket_of(const char *key, size_t length)
 }
 
 /* With the lock of its bucket held. */
-static struct entry *find(const struct store *store, size_t bucket, const char *key,
+static struct entry *find(const struct lg_client *store, size_t bucket, const char *key,
                           size_t length)
 {
     struct entry *entry = store->buckets[bucket];
@@ -66,13 +58,13 @@ static struct entry *find(const struct store *store, size_t bucket, const char *
     return entry;
 }
 
-static pthread_mutex_t *lock(struct store *store, size_t bucket)
+static pthread_mutex_t *lock(struct lg_client *store, size_t bucket)
 {
     pthread_mutex_lock(&store->locks[bucket % LOCKS]);
     return &store->locks[bucket % LOCKS];
 }
 
-static void put(struct store *store, const char *key, size_t key_length,
+static void put(struct lg_client *store, const char *key, size_t key_length,
                 const char *record, size_t record_length)
 {
     size_t bucket = bucket_of(key, key_length);
@@ -102,7 +94,7 @@ static void show(const struct entry *entry, const struct lg_reader *reader,
         reader->row(reader->context, cells, 2);
 }
 
-static void get(struct store *store, const struct lg_value *key,
+static void get(struct lg_client *store, const struct lg_value *key,
                 const struct lg_reader *reader, struct lg_result *result)
 {
     size_t bucket = bucket_of(key->text, key->length);
@@ -113,7 +105,7 @@ static void get(struct store *store, const struct lg_value *key,
     pthread_mutex_unlock(held);
 }
 
-static void modify(struct store *store, const struct lg_value *key,
+static void modify(struct lg_client *store, const struct lg_value *key,
                    const struct lg_value *change, struct lg_result *result)
 {
     size_t bucket = bucket_of(key->text, key->length);
@@ -148,7 +140,7 @@ static int compare_entries(const void *a, const void *b)
 }
 
 /* With `sorted_lock` held. */
-static void sort(struct store *store)
+static void sort(struct lg_client *store)
 {
     size_t count = 0;
     if (store->sorted_count == atomic_load(&store->count))
@@ -166,7 +158,7 @@ static void sort(struct store *store)
     store->sorted_count = count;
 }
 
-static void scan(struct store *store, const struct lg_value *from, int64_t length,
+static void scan(struct lg_client *store, const struct lg_value *from, int64_t length,
                  const struct lg_reader *reader, struct lg_result *result)
 {
     size_t low = 0, high;
@@ -206,10 +198,10 @@ static bool read_bytes(FILE *file, struct tb_text *into)
     return !feof(file);
 }
 
-static void *store_open(const json_t *connection, struct tb_error *error)
+static struct lg_client *store_open(const json_t *connection, struct tb_error *error)
 {
     const char *path = json_string_value(json_object_get(connection, "file"));
-    struct store *store = tb_allocate(1, sizeof *store);
+    struct lg_client *store = tb_allocate(1, sizeof *store);
     struct tb_text key = {0}, record = {0};
     FILE *file = path ? fopen(path, "r") : NULL;
     if (!path || (!file && errno != ENOENT)) {
@@ -238,9 +230,8 @@ static void write_bytes(FILE *file, const char *bytes, size_t length)
     fwrite(bytes, 1, length, file);
 }
 
-static void store_close(void *client)
+static void store_close(struct lg_client *store)
 {
-    struct store *store = client;
     FILE *file = fopen(store->path, "w");
     for (size_t i = 0; i < BUCKETS; i++) {
         struct entry *entry = store->buckets[i];
@@ -265,26 +256,30 @@ static void store_close(void *client)
 
 /* ---- connections ----------------------------------------------------------------- */
 
-struct session {
-    struct store *store;
-    struct lg_result result;
+struct lg_session {
+    struct lg_client *store;
+    struct lg_result *result;
     int64_t stored;
 };
 
-static void *store_connect(void *client, const struct lg_statement *statements, size_t count,
-                           struct tb_error *error)
+static struct lg_session *store_connect(struct lg_client *store,
+                                        const struct lg_statement *statements, size_t count,
+                                        struct lg_result *result, struct tb_error *error)
 {
-    (void)statements, (void)count, (void)error;
-    struct session *session = tb_allocate(1, sizeof *session);
-    session->store = client;
+    struct lg_session *session = tb_allocate(1, sizeof *session);
+    *session = (struct lg_session){.store = store, .result = result};
     return session;
 }
 
-static enum lg_state store_submit(void *connection, const struct lg_statement *statement,
+static void store_disconnect(struct lg_session *session)
+{
+    free(session);
+}
+
+static enum lg_state store_submit(struct lg_session *session, const struct lg_statement *statement,
                                   const struct lg_value *values, const struct lg_reader *reader)
 {
-    struct session *session = connection;
-    struct lg_result *result = &session->result;
+    struct lg_result *result = session->result;
     const struct lg_value *key = &values[statement->parameters[0].value];
     const struct lg_value *second = &values[statement->parameters[1].value]; /* not of `get` */
     result->outcome = LG_OK;
@@ -303,39 +298,28 @@ static enum lg_state store_submit(void *connection, const struct lg_statement *s
     return LG_READY;
 }
 
-static const struct lg_result *store_result(void *connection)
-{
-    return &((struct session *)connection)->result;
-}
-
-static bool store_bulk_begin(void *connection, const char *table, const char *columns,
+static bool store_bulk_begin(struct lg_session *session, const char *table, const char *columns,
                              struct tb_error *error)
 {
-    (void)table, (void)columns, (void)error;
-    ((struct session *)connection)->stored = 0;
+    session->stored = 0;
     return true;
 }
 
-static bool store_bulk_put(void *connection, const char *key, size_t key_length,
+static bool store_bulk_put(struct lg_session *session, const char *key, size_t key_length,
                            const char *record, size_t record_length, struct tb_error *error)
 {
-    (void)error;
-    struct session *session = connection;
     put(session->store, key, key_length, record, record_length);
     session->stored++;
     return true;
 }
 
-static int64_t store_bulk_end(void *connection, struct tb_error *error)
+static int64_t store_bulk_end(struct lg_session *session, struct tb_error *error)
 {
-    (void)error;
-    return ((struct session *)connection)->stored;
+    return session->stored;
 }
 
-static json_t *store_counters(void *client, struct tb_error *error)
+static json_t *store_counters(struct lg_client *store, struct tb_error *error)
 {
-    (void)error;
-    const struct store *store = client;
     return json_pack("{s:I, s:I, s:s}", "store_records_count",
                      (json_int_t)atomic_load(&store->count), "store_open_ns",
                      (json_int_t)(tb_monotonic_ns() - store->opened_ns), "store_kind", "hash table");
@@ -343,14 +327,12 @@ static json_t *store_counters(void *client, struct tb_error *error)
 
 const struct lg_backend loadgen_backend = {
     .abi = LG_BACKEND_ABI,
-    .name = "store",
     .key_value = true,
     .open = store_open,
     .close = store_close,
     .connect = store_connect,
-    .disconnect = free,
+    .disconnect = store_disconnect,
     .submit = store_submit,
-    .result = store_result,
     .bulk_begin = store_bulk_begin,
     .bulk_put = store_bulk_put,
     .bulk_end = store_bulk_end,

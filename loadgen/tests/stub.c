@@ -15,17 +15,10 @@
  *   }
  */
 #include "backend.h"
-#include "clock.h"
-#include "support.h"
 
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
-struct server {
+struct lg_client {
     uint64_t epoch_ns, service_ns, stall_ns, stall_every_ns;
     uint64_t retry_every, refuse_after, lose_after, hang_after, hang_connection;
     bool refuse_connection, hang_connecting, embedded;
@@ -33,13 +26,13 @@ struct server {
     atomic_uint connections;
 };
 
-struct session {
-    struct server *server;
+struct lg_session {
+    struct lg_client *server;
     unsigned number;
     int timer;
     uint64_t calls;
     const struct lg_statement *statement;
-    struct lg_result result;
+    struct lg_result *result;
     int64_t rows;
 };
 
@@ -48,10 +41,9 @@ static uint64_t number_of(const json_t *connection, const char *key)
     return (uint64_t)json_integer_value(json_object_get(connection, key));
 }
 
-static void *stub_open(const json_t *connection, struct tb_error *error)
+static struct lg_client *stub_open(const json_t *connection, struct tb_error *error)
 {
-    (void)error;
-    struct server *server = tb_allocate(1, sizeof *server);
+    struct lg_client *server = tb_allocate(1, sizeof *server);
     server->epoch_ns = tb_monotonic_ns();
     server->service_ns = number_of(connection, "service_us") * 1000;
     server->stall_ns = number_of(connection, "stall_ms") * TB_MILLISECOND;
@@ -68,19 +60,24 @@ static void *stub_open(const json_t *connection, struct tb_error *error)
     return server;
 }
 
-static void *stub_connect(void *client, const struct lg_statement *statements, size_t count,
-                          struct tb_error *error)
+static void stub_close(struct lg_client *server)
 {
-    (void)statements, (void)count;
-    struct server *server = client;
+    free(server);
+}
+
+static struct lg_session *stub_connect(struct lg_client *server,
+                                       const struct lg_statement *statements, size_t count,
+                                       struct lg_result *result, struct tb_error *error)
+{
     if (server->refuse_connection) {
         tb_fail(error, "connection refused by the stub");
         return NULL;
     }
     while (server->hang_connecting)
         pause();
-    struct session *session = tb_allocate(1, sizeof *session);
+    struct lg_session *session = tb_allocate(1, sizeof *session);
     session->server = server;
+    session->result = result;
     session->number = atomic_fetch_add(&server->connections, 1);
     session->timer = -1;
     if (!server->embedded)
@@ -88,21 +85,20 @@ static void *stub_connect(void *client, const struct lg_statement *statements, s
     return session;
 }
 
-static void stub_disconnect(void *connection)
+static void stub_disconnect(struct lg_session *session)
 {
-    struct session *session = connection;
     if (session->timer >= 0)
         close(session->timer);
     free(session);
 }
 
-static int stub_descriptor(void *connection)
+static int stub_descriptor(struct lg_session *session)
 {
-    return ((struct session *)connection)->timer;
+    return session->timer;
 }
 
 /* A call that falls into a stall is worked on when that is over. */
-static uint64_t done_at(const struct server *server, uint64_t now_ns)
+static uint64_t done_at(const struct lg_client *server, uint64_t now_ns)
 {
     uint64_t done = now_ns + server->service_ns;
     if (server->stall_every_ns == 0)
@@ -113,10 +109,10 @@ static uint64_t done_at(const struct server *server, uint64_t now_ns)
     return stalled ? done - into + server->stall_ns : done;
 }
 
-static void fill_answer(struct session *session)
+static void fill_answer(struct lg_session *session)
 {
     const json_t *row = json_object_get(session->server->answers, session->statement->name);
-    struct lg_result *result = &session->result;
+    struct lg_result *result = session->result;
     size_t column;
     json_t *value;
     result->rows = row ? 1 : 0;
@@ -127,10 +123,10 @@ static void fill_answer(struct session *session)
     }
 }
 
-static enum lg_state answer(struct session *session)
+static enum lg_state answer(struct lg_session *session)
 {
-    const struct server *server = session->server;
-    struct lg_result *result = &session->result;
+    const struct lg_client *server = session->server;
+    struct lg_result *result = session->result;
     /* Not the whole of it: it is long, and what is not counted is not looked at. */
     result->outcome = LG_OK;
     result->rows = result->columns = 0;
@@ -154,12 +150,10 @@ static enum lg_state answer(struct session *session)
     return LG_READY;
 }
 
-static enum lg_state stub_submit(void *connection, const struct lg_statement *statement,
+static enum lg_state stub_submit(struct lg_session *session, const struct lg_statement *statement,
                                  const struct lg_value *values,
                                  const struct lg_reader *reader)
 {
-    (void)values, (void)reader;
-    struct session *session = connection;
     session->statement = statement;
     session->calls++;
     if (session->server->embedded)
@@ -173,55 +167,44 @@ static enum lg_state stub_submit(void *connection, const struct lg_statement *st
     return LG_WANT_READ;
 }
 
-static enum lg_state stub_advance(void *connection)
+static enum lg_state stub_advance(struct lg_session *session)
 {
-    struct session *session = connection;
     uint64_t expirations;
     if (read(session->timer, &expirations, sizeof expirations) != sizeof expirations)
         return LG_WANT_READ;
     return answer(session);
 }
 
-static const struct lg_result *stub_result(void *connection)
-{
-    return &((struct session *)connection)->result;
-}
-
-static bool stub_bulk_begin(void *connection, const char *table, const char *columns,
+static bool stub_bulk_begin(struct lg_session *session, const char *table, const char *columns,
                             struct tb_error *error)
 {
-    (void)table, (void)columns, (void)error;
-    ((struct session *)connection)->rows = 0;
+    session->rows = 0;
     return true;
 }
 
-static bool stub_bulk_write(void *connection, const char *rows, size_t length,
+static bool stub_bulk_write(struct lg_session *session, const char *rows, size_t length,
                             struct tb_error *error)
 {
-    (void)error;
     for (const char *at = rows, *end = rows + length; (at = memchr(at, '\n', (size_t)(end - at)));
          at++)
-        ((struct session *)connection)->rows++;
+        session->rows++;
     return true;
 }
 
-static int64_t stub_bulk_end(void *connection, struct tb_error *error)
+static int64_t stub_bulk_end(struct lg_session *session, struct tb_error *error)
 {
-    (void)error;
-    return ((struct session *)connection)->rows;
+    return session->rows;
 }
 
 const struct lg_backend loadgen_backend = {
     .abi = LG_BACKEND_ABI,
-    .name = "stub",
     .open = stub_open,
-    .close = free,
+    .close = stub_close,
     .connect = stub_connect,
     .disconnect = stub_disconnect,
     .descriptor = stub_descriptor,
     .submit = stub_submit,
     .advance = stub_advance,
-    .result = stub_result,
     .bulk_begin = stub_bulk_begin,
     .bulk_write = stub_bulk_write,
     .bulk_end = stub_bulk_end,

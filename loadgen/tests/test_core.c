@@ -1,16 +1,9 @@
 /* The core's parts that need no event loop: histogram, timers, names in statements, spec. */
 #include "check.h"
-#include "clock.h"
 #include "../spec.h"
-#include "support.h"
 #include "../tally.h"
 #include "../timers.h"
 #include "../worker.h"
-
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 static void timers_fire_in_their_order(void)
 {
@@ -270,7 +263,7 @@ static void an_invalid_spec_is_refused_by_key(void)
         {"{'threads': 0}", "threads"},
         {"{'threads': 1.5}", "threads"},
         {"{'threads': 5}", "threads"}, /* of 4 connections */
-        {"{'connections': null}", "connections"},
+        {"{'connections': 0}", "connections"},
         {"{'terminals': 3}", "terminals"},
         {"{'all_terminals': 3}", "all_terminals"},
         {"{'operations': 7}", "duration_ns"},

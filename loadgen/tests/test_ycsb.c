@@ -1,15 +1,11 @@
 /* The parts of YCSB that need no engine: generators, keys, inserts. */
 #include "check.h"
 #include "../record.h"
-#include "support.h"
 #include "../ycsb/keys.h"
 #include "../ycsb/values.h"
 #include "ycsb_params.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
 
 /* ---- generators ---------------------------------------------------------------- */
 

@@ -1,14 +1,11 @@
 /* The parts of YCSB that need no engine: values, records, what is counted of them. */
 #include "check.h"
 #include "../record.h"
-#include "support.h"
 #include "../ycsb/keys.h"
 #include "../ycsb/values.h"
 #include "ycsb_params.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 /* ---- values -------------------------------------------------------------------- */
 

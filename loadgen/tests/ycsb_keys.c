@@ -6,11 +6,7 @@
  *
  * With "lengths" for SEED: scan lengths in place of keys.
  */
-#include "support.h"
 #include "../ycsb/keys.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 static int refuse(const char *words)
 {

@@ -1,6 +1,5 @@
 /* The parameters that a text stands for; shared by the tests of YCSB. */
-#ifndef LOADGEN_TESTS_YCSB_PARAMS_H
-#define LOADGEN_TESTS_YCSB_PARAMS_H
+#pragma once
 
 #include "check.h"
 #include "../ycsb/params.h"
@@ -18,5 +17,3 @@ static struct lg_ycsb_params params_of(const char *text)
     json_decref(given);
     return params;
 }
-
-#endif

@@ -4,10 +4,6 @@
  */
 #include "tpcc.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
 /* The lines of 20 orders: Stock-Level cannot count more items (clause 2.8.2.2). */
 enum { MOST_LOW_STOCK = 20 * TPCC_MAX_LINES };
 

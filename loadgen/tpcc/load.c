@@ -13,8 +13,6 @@
 #include "population.h"
 #include "tpcc.h"
 
-#include "json.h"
-#include "support.h"
 #include "../thread_pool.h"
 
 /* One buffer a thread. A bigger one falls out of the processor's cache. */
@@ -106,7 +104,7 @@ static bool send_rows(void *context, const char *rows, size_t length)
     struct lg_thread_pool *pool = stream->thread->pool;
 
     return !atomic_load(&pool->failed) &&
-           pool->job->backend->bulk_write(stream->thread->connection, rows, length,
+           pool->job->backend->bulk_write(stream->thread->session, rows, length,
                                           stream->error);
 }
 
@@ -120,7 +118,7 @@ static bool write_package(struct lg_pool_thread *thread, const struct package *p
     struct lg_rows rows = {.buffer = loader->buffer, .capacity = BUFFER_BYTES,
                            .sink = send_rows, .context = &stream};
 
-    if (!thread->pool->job->backend->bulk_begin(thread->connection, table->name, table->columns,
+    if (!thread->pool->job->backend->bulk_begin(thread->session, table->name, table->columns,
                                                 error))
         return false;
     table->write(&load->population, &rows, package->first, package->last);
@@ -133,7 +131,6 @@ static bool load_package(struct lg_pool_thread *thread, int64_t number, struct t
 {
     struct package package;
 
-    (void)number;
     if (!thread->own) {
         struct loader *loader = thread->own = tb_allocate(1, sizeof *loader);
 

@@ -1,10 +1,7 @@
 /* The spec's workload.params for TPC-C: see params.h. */
 #include "params.h"
 
-#include "param_table.h"
-
 #include <math.h>
-#include <string.h>
 
 const char *const lg_tpcc_transaction_names[TPCC_TRANSACTIONS] = {
     [TPCC_NEW_ORDER] = "new_order",       [TPCC_PAYMENT] = "payment",
@@ -22,6 +19,7 @@ static const struct tb_param keys[] = {
     TB_WORD_KEY(struct lg_tpcc_params, "home", fixed_home, homes, 0, 0),
     TB_WORD_KEY(struct lg_tpcc_params, "procedures", hammerdb, procedures, 0, 0),
     TB_OTHER_KEY("mix"),
+    {0},
 };
 
 static int transaction_of(const char *name)
@@ -73,8 +71,8 @@ bool lg_tpcc_params_read(struct lg_tpcc_params *params, const json_t *given,
                          struct tb_error *error)
 {
     *params = (struct lg_tpcc_params){0};
-    return (tb_params_known(keys, TB_COUNT(keys), given, error) &&
-            tb_params_read(keys, TB_COUNT(keys), given, params, error) &&
+    return (tb_params_known(keys, NULL, given, error) &&
+            tb_params_read(keys, given, params, error) &&
             read_mix(params, given, error)) ||
            tb_fail_within(error, "workload.params.");
 }

@@ -1,6 +1,5 @@
 /* The spec's workload.params for TPC-C, read and checked. */
-#ifndef LOADGEN_TPCC_PARAMS_H
-#define LOADGEN_TPCC_PARAMS_H
+#pragma once
 
 #include "rules.h"
 
@@ -33,5 +32,3 @@ bool lg_tpcc_params_read(struct lg_tpcc_params *read, const json_t *params,
                          struct tb_error *error);
 
 extern const char *const lg_tpcc_transaction_names[TPCC_TRANSACTIONS];
-
-#endif

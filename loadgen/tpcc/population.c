@@ -108,7 +108,6 @@ static void write_item(const struct lg_population *population, struct lg_rows *r
     struct tb_random random = stream_of(population, STREAM_ITEM, 0);
     struct choice original = {TPCC_ITEMS / 10, TPCC_ITEMS};
 
-    (void)first, (void)last;
     for (int32_t id = 1; id <= TPCC_ITEMS && !rows->failed; id++) {
         char *at = lg_row_begin(rows);
 
@@ -336,7 +335,6 @@ static void write_order_line(const struct lg_population *population, struct lg_r
 static void write_new_order(const struct lg_population *population, struct lg_rows *rows,
                             int32_t first, int32_t last)
 {
-    (void)population;
     for (int32_t w = first; w <= last; w++) {
         for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
             for (int32_t id = TPCC_FIRST_UNDELIVERED; id <= TPCC_ORDERS && !rows->failed; id++) {

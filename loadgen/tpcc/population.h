@@ -6,8 +6,7 @@
  * on which rows were written before. The date "given by the operating system" is one
  * fixed date, so that the same data are the same bytes.
  */
-#ifndef LOADGEN_TPCC_POPULATION_H
-#define LOADGEN_TPCC_POPULATION_H
+#pragma once
 
 #include "rows.h"
 #include "rules.h"
@@ -36,5 +35,3 @@ struct lg_tpcc_table {
 
 enum { TPCC_TABLES = 9 };
 extern const struct lg_tpcc_table lg_tpcc_tables[TPCC_TABLES];
-
-#endif

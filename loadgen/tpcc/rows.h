@@ -6,12 +6,9 @@
  * field goes; lg_row_end turns the last separator into the end of the row. Nothing in
  * TPC-C's data needs escaping.
  */
-#ifndef LOADGEN_TPCC_ROWS_H
-#define LOADGEN_TPCC_ROWS_H
+#pragma once
 
 #include "../workload.h"
-
-#include <string.h>
 
 /* The longest row (customer, under 800 bytes), and what a writer of strings runs over. */
 enum { LG_ROW_BYTES = 1024 };
@@ -76,5 +73,3 @@ static inline char *lg_put_null(char *at)
 {
     return lg_put_literal(at, "\\N");
 }
-
-#endif

@@ -1,9 +1,6 @@
 /* TPC-C's skewed numbers, its constants C and its last names: see rules.h. */
 #include "rules.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Streams of the constants, beyond those of tables (population.c) and terminals. */
 #define STREAM_C_LOAD (UINT64_C(1) << 48)
 #define STREAM_C_RUN (UINT64_C(2) << 48)

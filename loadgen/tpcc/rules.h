@@ -2,8 +2,7 @@
  * What population and transactions of TPC-C share: its numbers, its skew and its names.
  * Clauses are those of the TPC-C specification, revision 5.11.
  */
-#ifndef LOADGEN_TPCC_RULES_H
-#define LOADGEN_TPCC_RULES_H
+#pragma once
 
 #include "../workload.h"
 
@@ -47,5 +46,3 @@ struct lg_tpcc_constants lg_tpcc_c_run(uint64_t seed, int32_t c_load);
 
 /* Writes the name of number 0 … 999 (clause 4.3.2.3), zero-terminated; returns its length. */
 size_t lg_tpcc_last_name(int32_t number, char name[TPCC_LAST_NAME_BYTES]);
-
-#endif

@@ -6,12 +6,7 @@
  */
 #include "tpcc.h"
 
-#include "clock.h"
-#include "support.h"
-
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* HammerDB builds its customers' names, and looks for them, with this constant. */
 enum { HAMMERDB_C_LOAD = 123 };

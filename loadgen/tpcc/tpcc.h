@@ -1,6 +1,5 @@
 /* The parts of TPC-C's workload: tpcc.c opens it, inputs.c draws, answers.c validates. */
-#ifndef LOADGEN_TPCC_TPCC_H
-#define LOADGEN_TPCC_TPCC_H
+#pragma once
 
 #include "params.h"
 
@@ -59,5 +58,3 @@ void lg_tpcc_journal(const struct lg_terminal *terminal, const struct lg_result 
  * "notes" of the result.
  */
 bool lg_tpcc_load(const struct lg_job *job, json_t *result, struct tb_error *error);
-
-#endif

@@ -1,10 +1,6 @@
 /* What a terminal asks for next: everything random is drawn here. */
 #include "ycsb.h"
 
-#include "support.h"
-
-#include <stddef.h>
-
 static void remember(struct lg_ycsb *ycsb, struct lg_ycsb_terminal *own)
 {
     pthread_mutex_lock(&ycsb->lock);

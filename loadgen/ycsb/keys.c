@@ -1,11 +1,8 @@
 /* See keys.h; the official classes are named where they are followed. */
 #include "keys.h"
 
-#include "support.h"
-
 #include <endian.h>
 #include <math.h>
-#include <string.h>
 #include <sys/mman.h>
 
 void lg_ycsb_keys_open(struct lg_ycsb_keys *keys, const struct lg_ycsb_params *params,

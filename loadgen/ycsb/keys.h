@@ -1,11 +1,7 @@
 /* Which record is requested next, and what its key is. */
-#ifndef LOADGEN_YCSB_KEYS_H
-#define LOADGEN_YCSB_KEYS_H
+#pragma once
 
-#include "zipfian.h"
 #include "params.h"
-
-#include <stdatomic.h>
 
 /*
  * Which keys have been inserted, for all terminals of all client processes: the official
@@ -71,5 +67,3 @@ static inline double lg_ycsb_uniform(struct tb_random *random)
 {
     return 1.0 - tb_random_fraction(random);
 }
-
-#endif

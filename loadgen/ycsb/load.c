@@ -5,12 +5,7 @@
  */
 #include "ycsb.h"
 
-#include "json.h"
-#include "support.h"
 #include "../thread_pool.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { PACKAGE_BYTES = 32 << 20, BUFFER_BYTES = 256 << 10 };
 
@@ -53,7 +48,7 @@ static bool write_rows(struct lg_pool_thread *thread, int64_t first, int64_t end
         if (length < BUFFER_BYTES && number + 1 < end)
             continue;
         if (atomic_load(&thread->pool->failed) ||
-            !backend->bulk_write(thread->connection, buffer, length, error))
+            !backend->bulk_write(thread->session, buffer, length, error))
             return false;
         length = 0;
     }
@@ -74,7 +69,7 @@ static bool put_records(struct lg_pool_thread *thread, int64_t first, int64_t en
                                        (int)load->params.fieldcount - 1, thread->own);
 
         if (atomic_load_explicit(&thread->pool->failed, memory_order_relaxed) ||
-            !backend->bulk_put(thread->connection, key, key_length, thread->own, length, error))
+            !backend->bulk_put(thread->session, key, key_length, thread->own, length, error))
             return false;
     }
     return true;
@@ -90,7 +85,7 @@ static bool load_package(struct lg_pool_thread *thread, int64_t package, struct 
     if (!thread->own)
         thread->own = tb_allocate(BUFFER_BYTES + row_bytes(&load->params), 1);
     end = end < first + load->package_records ? end : first + load->package_records;
-    if (backend->bulk_begin(thread->connection, YCSB_TABLE, load->columns.bytes, error) &&
+    if (backend->bulk_begin(thread->session, YCSB_TABLE, load->columns.bytes, error) &&
         (backend->key_value ? put_records : write_rows)(thread, first, end, error) &&
         lg_pool_end_bulk(thread, 0, end - first, error))
         return true;

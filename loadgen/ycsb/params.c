@@ -1,9 +1,6 @@
 /* See params.h: a table of keys, then what must hold between them. */
 #include "params.h"
 
-#include "param_table.h"
-
-
 /* More records would not be addressed by any engine here, and an int64_t never overflows. */
 #define MOST (INT64_C(1) << 48)
 /* Stands for a default that depends on others. */
@@ -26,7 +23,7 @@ static const char *const scan_distributions[] = {"uniform", "zipfian", NULL};
 #define INTEGER(member, least, most, fallback) \
     TB_INTEGER_KEY(struct lg_ycsb_params, #member, member, least, most, fallback)
 #define NUMBER(key, member, highest, fallback) \
-    TB_NUMBER_KEY(struct lg_ycsb_params, key, member, highest, fallback)
+    TB_NUMBER_KEY(struct lg_ycsb_params, key, member, 0, highest, fallback)
 #define FLAG(member, fallback) TB_FLAG_KEY(struct lg_ycsb_params, #member, member, fallback)
 #define WORD(key, member, words, first) \
     TB_WORD_KEY(struct lg_ycsb_params, key, member, words, first, 0)
@@ -62,6 +59,7 @@ static const struct tb_param keys[] = {
     WORD("fieldlengthdistribution", field_length, length_distributions, YCSB_CONSTANT),
     WORD("scanlengthdistribution", scan_length, scan_distributions, YCSB_UNIFORM),
     TB_OTHER_KEY("update"),
+    {0},
 };
 
 static bool read_update(struct lg_ycsb_params *read, const json_t *params, struct tb_error *error)
@@ -109,8 +107,8 @@ bool lg_ycsb_params_read(struct lg_ycsb_params *read, const json_t *params,
                          struct tb_error *error)
 {
     *read = (struct lg_ycsb_params){0};
-    if (!tb_params_known(keys, TB_COUNT(keys), params, error) ||
-        !tb_params_read(keys, TB_COUNT(keys), params, read, error) ||
+    if (!tb_params_known(keys, NULL, params, error) ||
+        !tb_params_read(keys, params, read, error) ||
         !read_update(read, params, error))
         return tb_fail_within(error, "workload.params.");
     derive(read);

@@ -1,6 +1,5 @@
 /* The spec's workload.params for YCSB, read and checked: the official properties by their names. */
-#ifndef LOADGEN_YCSB_PARAMS_H
-#define LOADGEN_YCSB_PARAMS_H
+#pragma once
 
 #include "../workload.h"
 
@@ -59,5 +58,3 @@ static inline bool lg_ycsb_updates(const struct lg_ycsb_params *params)
 }
 
 extern const char *const lg_ycsb_operation_names[YCSB_OPERATIONS];
-
-#endif

@@ -1,9 +1,6 @@
 /* The calls of an operation, and whether what comes back is as it was written. */
 #include "ycsb.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* ---- rows ---------------------------------------------------------------------- */
 
 static void say(struct lg_ycsb_terminal *own, const char *key, size_t length, const char *wrong)

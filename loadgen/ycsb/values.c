@@ -4,8 +4,6 @@
 #include "../record.h"
 
 #include <endian.h>
-#include <stdio.h>
-#include <string.h>
 
 #define ODD1 UINT64_C(0x9e3779b97f4a7c15)
 #define ODD2 UINT64_C(0xd1342543de82ef95)

@@ -9,10 +9,8 @@
  * the last characters of that, which tell one writing from the next, and only its length can
  * be checked.
  */
-#ifndef LOADGEN_YCSB_VALUES_H
-#define LOADGEN_YCSB_VALUES_H
+#pragma once
 
-#include "zipfian.h"
 #include "params.h"
 
 /*
@@ -121,5 +119,3 @@ const char *lg_ycsb_check_record(const struct lg_ycsb_values *values, uint64_t k
 
 /* Order of keys: by their bytes; one that another one begins with comes first. */
 int lg_ycsb_compare(const char *a, size_t a_length, const char *b, size_t b_length);
-
-#endif

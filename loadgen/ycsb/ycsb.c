@@ -8,11 +8,6 @@
 #include "ycsb.h"
 
 #include "../spec.h"
-#include "json.h"
-#include "support.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #define OFFER_KEY [YCSB_KEY] = {"key", LG_TEXT}
 /* Places that an operation does not have: no name is empty. */

@@ -2,13 +2,10 @@
  * The parts of YCSB's workload: ycsb.c opens it, draw.c asks, validate.c answers for what came;
  * load.c and verify.c are its other tasks.
  */
-#ifndef LOADGEN_YCSB_YCSB_H
-#define LOADGEN_YCSB_YCSB_H
+#pragma once
 
 #include "keys.h"
 #include "values.h"
-
-#include <pthread.h>
 
 #define YCSB_TABLE "usertable"
 #define YCSB_KEY_COLUMN "ycsb_key"
@@ -85,5 +82,3 @@ void lg_ycsb_read_row(void *context, const struct lg_cell *cells, size_t columns
 bool lg_ycsb_load(const struct lg_job *job, json_t *result, struct tb_error *error);
 /* verify.c, lg_workload.verify: sets "verified" of the result. */
 bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct tb_error *error);
-
-#endif

@@ -5,8 +5,7 @@
  * The border up to which memory may be in use is durable before any of it is; it moves on by
  * whole chunks. Recovery goes on from there, so that a restart loses at most a chunk.
  */
-#ifndef MICROBENCH_INDEXES_ARENA_H
-#define MICROBENCH_INDEXES_ARENA_H
+#pragma once
 
 #include "policy.h"
 
@@ -63,5 +62,3 @@ static inline bool mb_arena_open(struct mb_arena *arena, const struct mb_policy 
     mb_put(policy, &mb_arena_header(arena)->border, arena->next); /* the first take moves it on */
     return mb_arena_take(arena, policy, root_bytes, MB_LINE) == MB_ARENA_ROOT;
 }
-
-#endif

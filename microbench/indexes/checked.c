@@ -1,11 +1,5 @@
 /* Lost updates, wrong values, and counts of flushes: what is learned of an index afterwards. */
 #include "checked.h"
-#include "support.h"
-#include "zipfian.h"
-
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { SEEN_LINES = 4096, ROUNDS = 50 };
 /* No measured write of a thread has such a number. */
@@ -96,7 +90,6 @@ static void counted_write(void *to, const void *from, size_t bytes)
 static void counted_flush(const void *at, size_t bytes)
 {
     uintptr_t line = mb_line_of(at), place = line / MB_LINE % SEEN_LINES;
-    (void)bytes;
     if (!counter.flushes)
         return;
     counter.counts->flushes++;

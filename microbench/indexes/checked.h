@@ -1,6 +1,5 @@
 /* What is learned of an index after it was measured. */
-#ifndef MICROBENCH_INDEXES_CHECKED_H
-#define MICROBENCH_INDEXES_CHECKED_H
+#pragma once
 
 #include "index.h"
 
@@ -22,5 +21,3 @@ struct mb_flush_counts {
 };
 /* The policy with a medium that counts from now on, into `counts`: one thread at a time. */
 struct mb_policy mb_counting(const struct mb_policy *policy, struct mb_flush_counts *counts);
-
-#endif

@@ -5,8 +5,7 @@
  * index, after `recover`, as it was before the change or after it. One thread at a time, but for
  * insert, update, read and remove of an index that has `sharing`.
  */
-#ifndef MICROBENCH_INDEXES_INDEX_H
-#define MICROBENCH_INDEXES_INDEX_H
+#pragma once
 
 #include "arena.h"
 #include "sharing.h"
@@ -53,5 +52,3 @@ struct mb_library {
     bool shares; /* declares that threads may share a tree */
 };
 bool mb_library_load(const char *path, struct mb_library *library, struct tb_error *error);
-
-#endif

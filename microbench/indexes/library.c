@@ -13,8 +13,6 @@
 #include "index.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <unistd.h>
 
 struct text {
     const char *at;
@@ -84,7 +82,6 @@ static void discard(struct mb_index *index)
 
 static bool recover(struct mb_index *index)
 {
-    (void)index;
     return true;
 }
 

@@ -14,8 +14,7 @@
  *
  * A test gives its own medium (durable.h) in place of the instructions.
  */
-#ifndef MICROBENCH_INDEXES_POLICY_H
-#define MICROBENCH_INDEXES_POLICY_H
+#pragma once
 
 #include "../durable.h"
 #include "../kernel.h"
@@ -156,5 +155,3 @@ MB_ALWAYS_INLINE void mb_commit_extra(const struct mb_policy *policy, uint64_t *
     mb_flush_extra(policy, to);
     mb_fence_extra(policy);
 }
-
-#endif

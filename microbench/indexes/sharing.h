@@ -3,13 +3,11 @@
  * them. An odd number is a locked one; a reader that takes no lock sees by it that something has
  * changed meanwhile.
  */
-#ifndef MICROBENCH_INDEXES_SHARING_H
-#define MICROBENCH_INDEXES_SHARING_H
+#pragma once
+
+#include "native.h"
 
 #include <sched.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 enum { MB_STRIPES = 4096, MB_SPINS = 64 };
 
@@ -55,5 +53,3 @@ static inline uint32_t mb_unlocked(const _Atomic uint32_t *lock)
         mb_wait_for_lock(tries);
     return now;
 }
-
-#endif

@@ -28,12 +28,7 @@
  * first read of a chain waits for nothing.
  */
 #include "loops/chained.h"
-#include "support.h"
 #include "timer_overhead.h"
-
-#include <inttypes.h>
-#include <pthread.h>
-#include <stdlib.h>
 
 enum { MOST_STEPS = 64, MOST_CHAINS = 16, BATCH = 256 };
 
@@ -94,24 +89,21 @@ static bool read_step(const json_t *given, struct step *step, struct tb_error *e
 {
     static const char *const operations[] = {"read", "write", NULL};
     static const char *const places[] = {"first", "second", NULL};
-    int operation, place, persist;
-    if (!tb_read_word(given, "operation", operations, -1, &operation, error) ||
-        !tb_read_word(given, "target", places, 0, &place, error) ||
-        !mb_read_bytes(given, "bytes", TB_REQUIRED, &step->bytes, error) ||
-        !tb_read_word(given, "persist", persists_words, MB_NONE, &persist, error) ||
-        !tb_read_integer(given, "offset_bytes", INT32_MIN, INT32_MAX, 0, &step->offset_bytes, error))
+    static const struct tb_param keys[] = {
+        TB_WORD_KEY(struct step, "operation", write, operations, 0, -1),
+        TB_WORD_KEY(struct step, "target", second, places, 0, 0),
+        MB_BYTES_KEY(struct step, "bytes", bytes, TB_REQUIRED),
+        TB_WORD_KEY(struct step, "persist", persist, persists_words, 0, MB_NONE),
+        TB_INTEGER_KEY(struct step, "offset_bytes", offset_bytes, INT32_MIN, INT32_MAX, 0),
+        {0},
+    };
+    if (!tb_params_read(keys, given, step, error))
         return false;
-    step->write = operation == 1;
-    step->second = place == 1;
-    step->persist = (enum mb_chain_persist)persist;
     if (step->offset_bytes % (int64_t)MB_LINE != 0)
         return tb_fail(error, "offset_bytes: must be a multiple of 64");
     if (!step->write && (step->offset_bytes != 0 || step->persist != MB_NONE))
         return tb_fail(error, "persist, offset_bytes: not for a read");
-    if (!mb_cpu.flush[persist_flush[persist]])
-        return tb_fail(error, "persist: this processor has no %s",
-                       mb_flush_names[persist_flush[persist]]);
-    return true;
+    return mb_flush_there("persist", persist_flush[step->persist], error);
 }
 
 static bool read_steps(const json_t *given_steps, struct chain *chain, struct tb_error *error)
@@ -224,26 +216,28 @@ static bool all_fit(const struct mb_job *job, const struct chains *chains, struc
     return true;
 }
 
-static bool read_pattern(struct mb_job *job, struct mb_pattern *pattern, struct tb_error *error)
-{
-    if (json_object_get(job->given, "pattern"))
-        return mb_pattern_read(job, MB_LINE, pattern, error);
-    *pattern = (struct mb_pattern){.order = MB_RANDOM};
-    return true;
-}
+static const struct tb_param params[] = {
+    MB_ISA_KEY(struct chains, isa),
+    MB_PATTERN_KEYS(struct chains, pattern, MB_RANDOM),
+    MB_SAMPLER_KEY(struct chains, sampler),
+    TB_OTHER_KEY("dependent"),
+    TB_OTHER_KEY("steps"),
+    TB_OTHER_KEY("mix"),
+    TB_OTHER_KEY("second"),
+    {0},
+};
 
-static bool read(struct mb_job *job, struct tb_error *error)
+static bool validate(struct mb_job *job, struct tb_error *error)
 {
-    struct chains *chains = job->params = tb_allocate(1, sizeof *chains);
+    struct chains *chains = job->params;
     const json_t *dependent = json_object_get(job->given, "dependent");
     pthread_mutex_init(&chains->lock, NULL);
     if (!json_is_boolean(dependent))
         return tb_fail(error, "dependent: must be true (chains wait for each other: latency) or "
                               "false (they overlap: throughput)");
     chains->dependent = json_is_true(dependent);
-    return read_chains(job, chains, error) && mb_isa_read(job, &chains->isa, error) &&
-           mb_sampler_read(job, &chains->sampler, error) &&
-           read_pattern(job, &chains->pattern, error) &&
+    return read_chains(job, chains, error) && mb_isa_settle(&chains->isa, error) &&
+           mb_pattern_settle(job, MB_LINE, &chains->pattern, error) &&
            mb_second_read(job, &chains->second, error) && all_fit(job, chains, error);
 }
 
@@ -258,7 +252,6 @@ static void release(struct mb_job *job)
 static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     struct chains *chains = job->params;
-    (void)error;
     mb_sampler_prepare(&chains->sampler, chains->isa, job->base);
     return true;
 }
@@ -475,14 +468,12 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     return first || second;
 }
 
-static const char *const keys[] = {"steps", "mix",           "dependent", "sample_every",
-                                   "isa",   MB_PATTERN_KEYS, "second",    NULL};
-
 const struct mb_kernel mb_chain = {
     .name = "chain",
-    .keys = keys,
+    .params = params,
+    .params_bytes = sizeof(struct chains),
     .has_latency = true,
-    .read = read,
+    .validate = validate,
     .release = release,
     .prepare = prepare,
     .begin = begin,

@@ -18,10 +18,6 @@
  */
 #include "chase_cycle.h"
 #include "kernel.h"
-#include "support.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
 
 enum { HOPS = 256, MOST_CHAINS = 8 };
 
@@ -34,36 +30,38 @@ struct walk {
     char *at[MOST_CHAINS];
 };
 
-static bool read_cycle(const struct mb_job *job, struct mb_cycle *cycle, struct tb_error *error)
+static const char *const orders[] = {"random", "sequential", "strided", NULL};
+
+static const struct tb_param params[] = {
+    TB_WORD_KEY(struct chase, "order", cycle.order, orders, 0, MB_CHASE_RANDOM),
+    MB_BYTES_KEY(struct chase, "node_bytes", cycle.node_bytes, MB_LINE),
+    MB_BYTES_KEY(struct chase, "stride_bytes", cycle.stride_bytes, 0),
+    MB_BYTES_KEY(struct chase, "locality_bytes", cycle.locality_bytes, 0),
+    TB_INTEGER_KEY(struct chase, "chains", chains, 1, MOST_CHAINS, 1),
+    {0},
+};
+
+static bool settle_cycle(struct mb_cycle *cycle, uint64_t range, struct tb_error *error)
 {
-    static const char *const orders[] = {"random", "sequential", "strided", NULL};
-    uint64_t range = mb_part_bytes(job, job->range_bytes);
-    int order;
-    if (!tb_read_word(job->given, "order", orders, MB_CHASE_RANDOM, &order, error) ||
-        !mb_read_bytes(job->given, "node_bytes", MB_LINE, &cycle->node_bytes, error) ||
-        !mb_read_bytes(job->given, "stride_bytes", cycle->node_bytes, &cycle->stride_bytes, error) ||
-        !mb_read_bytes(job->given, "locality_bytes", range, &cycle->locality_bytes, error))
-        return false;
-    cycle->order = (enum mb_chase_order)order;
-    cycle->nodes = range / cycle->node_bytes;
     if (cycle->stride_bytes % cycle->node_bytes != 0)
         return tb_fail(error, "stride_bytes: must be a multiple of node_bytes (%" PRIu64 ")",
                        cycle->node_bytes);
-    if (order != MB_CHASE_STRIDED && cycle->stride_bytes != cycle->node_bytes)
+    if (cycle->order != MB_CHASE_STRIDED && cycle->stride_bytes)
         return tb_fail(error, "stride_bytes: only with \"order\": \"strided\"");
-    if (order != MB_CHASE_RANDOM && cycle->locality_bytes != range)
+    if (cycle->order != MB_CHASE_RANDOM && cycle->locality_bytes)
         return tb_fail(error, "locality_bytes: only with \"order\": \"random\"");
-    if (cycle->locality_bytes < cycle->node_bytes)
-        return tb_fail(error, "locality_bytes: must be at least a node of %" PRIu64 " bytes",
-                       cycle->node_bytes);
-    return true;
+    cycle->nodes = range / cycle->node_bytes;
+    cycle->stride_bytes = cycle->stride_bytes ? cycle->stride_bytes : cycle->node_bytes;
+    cycle->locality_bytes = cycle->locality_bytes ? cycle->locality_bytes : range;
+    return cycle->locality_bytes >= cycle->node_bytes ||
+           tb_fail(error, "locality_bytes: must be at least a node of %" PRIu64 " bytes",
+                   cycle->node_bytes);
 }
 
-static bool read(struct mb_job *job, struct tb_error *error)
+static bool validate(struct mb_job *job, struct tb_error *error)
 {
-    struct chase *chase = job->params = tb_allocate(1, sizeof *chase);
-    if (!read_cycle(job, &chase->cycle, error) ||
-        !tb_read_integer(job->given, "chains", 1, MOST_CHAINS, 1, &chase->chains, error))
+    struct chase *chase = job->params;
+    if (!settle_cycle(&chase->cycle, mb_part_bytes(job, job->range_bytes), error))
         return false;
     uint64_t walks = job->threads / job->partitions * (uint64_t)chase->chains;
     if (chase->cycle.nodes < 2 || chase->cycle.nodes < walks)
@@ -214,14 +212,12 @@ static void report(const struct mb_job *job, json_t *facts)
     json_object_set_new(facts, "hops_a_sample", json_integer(HOPS));
 }
 
-static const char *const keys[] = {"order", "node_bytes", "stride_bytes", "locality_bytes",
-                                   "chains", NULL};
-
 const struct mb_kernel mb_chase = {
     .name = "chase",
-    .keys = keys,
+    .params = params,
+    .params_bytes = sizeof(struct chase),
     .has_latency = true,
-    .read = read,
+    .validate = validate,
     .prepare = prepare,
     .begin = begin,
     .work = work,

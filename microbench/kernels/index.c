@@ -25,22 +25,11 @@
  * share it if it declares that they may.
  */
 #include "../indexes/checked.h"
-#include "clock.h"
 #include "durable_job.h"
-#include "param_table.h"
-#include "support.h"
 #include "target.h"
-#include "zipfian.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 
 enum { CHUNK_BYTES = 64 * 1024, RECORD_BYTES = 16, COUNTED = 10000, UPDATED = 64,
        LEAST_BYTES = 192, LEAST_RECORDS = 64, STEP_NS = 200000 };
@@ -76,6 +65,9 @@ static const struct tb_param params[] = {
     WORD("discipline", policy.discipline, mb_discipline_names, MB_DESIGNED),
     TB_INTEGER_KEY(struct indexed, "bytes_per_record", bytes_per_record, LEAST_BYTES,
                    INT64_C(1) << 30, 256),
+    MB_DURABLE_KEYS(struct indexed, durable, MB_MEDIUM_CLWB),
+    TB_OTHER_KEY("library"),
+    {0},
 };
 #undef WORD
 
@@ -177,19 +169,17 @@ static bool load(struct mb_job *job, struct tb_error *error)
     if (!own_memory && !own_file)
         return tb_fail(error, "target: a library allocates by itself: measure it in a node's "
                               "memory (kind dram, base pages) or in a directory");
-    return mb_durable_read(job, MB_MEDIUM_NONE, error) &&
-           mb_library_load(path, &indexed->library, error);
+    indexed->durable.flush = MB_MEDIUM_NONE;
+    return mb_library_load(path, &indexed->library, error);
 }
 
-static bool read(struct mb_job *job, struct tb_error *error)
+static bool validate(struct mb_job *job, struct tb_error *error)
 {
-    struct indexed *indexed = job->params = tb_allocate(1, sizeof *indexed);
-    if (!tb_params_read(params, TB_COUNT(params), job->given, indexed, error))
-        return false;
+    struct indexed *indexed = job->params;
     indexed->kind = index_kinds[indexed->index];
     if (!is_library(indexed) && json_object_get(job->given, "library"))
         return tb_fail(error, "library: set index to library, too");
-    if (is_library(indexed) ? !load(job, error) : !mb_durable_read(job, MB_MEDIUM_CLWB, error))
+    if (is_library(indexed) ? !load(job, error) : !mb_durable_fits(job, error))
         return false;
     indexed->policy.flush = (enum mb_flush)indexed->durable.flush;
     indexed->records = mb_thread_bytes(job) / (uint64_t)indexed->bytes_per_record;
@@ -539,14 +529,12 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     return true;
 }
 
-static const char *const keys[] = {"index", "library", "workload", "bytes_per_record", "fence",
-                                   "discipline", MB_DURABLE_KEYS, NULL};
-
 const struct mb_kernel mb_index = {
     .name = "index",
-    .keys = keys,
+    .params = params,
+    .params_bytes = sizeof(struct indexed),
     .has_latency = true,
-    .read = read,
+    .validate = validate,
     .release = release,
     .prepare = mb_durable_prepare,
     .begin = begin,

@@ -17,21 +17,17 @@
  * first halves of N blocks, then their second halves.
  */
 #include "loops/timed.h"
-#include "support.h"
 #include "timer_overhead.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-enum { SAMPLES = 1024, DISTANCE_MOST = 1 << 20 };
+/* AS_USUAL: the state of the lines depends on the operation. */
+enum { SAMPLES = 1024, DISTANCE_MOST = 1 << 20, AS_USUAL = MB_WRITTEN + 1 };
 
 struct latency {
     struct mb_operation operation;
     struct mb_pattern pattern;
     bool words;
     enum mb_before before;
-    enum mb_access written_by;
-    enum mb_flush written_flush;
+    enum writer { BY_NTSTORE, BY_CLWB, BY_CLFLUSHOPT, BY_CLFLUSH, BY_STORE } written_by;
     int64_t distance;
     mb_timed_loop *loop;
     struct mb_timer_overhead overhead;
@@ -43,63 +39,62 @@ struct samples {
     uint64_t cycles[SAMPLES];
 };
 
+static const char *const lanes[] = {"vector", "words", NULL};
 static const char *const befores[] = {"none", "loaded", "flushed", "written", NULL};
+static const char *const writers[] = {"ntstore", "clwb", "clflushopt", "clflush", "store", NULL};
+static const enum mb_flush written_flush[] = {[BY_CLWB] = MB_CLWB, [BY_CLFLUSHOPT] = MB_CLFLUSHOPT,
+                                              [BY_CLFLUSH] = MB_CLFLUSH, [BY_STORE] = MB_NO_FLUSH};
+
+static const struct tb_param params[] = {
+    TB_WORD_KEY(struct latency, "operation", operation.access, mb_access_names, 0, -1),
+    MB_OPERATION_KEYS(struct latency, operation),
+    MB_PATTERN_KEYS(struct latency, pattern, -1),
+    TB_WORD_KEY(struct latency, "lane", words, lanes, 0, 0),
+    TB_WORD_KEY(struct latency, "before", before, befores, 0, AS_USUAL),
+    TB_WORD_KEY(struct latency, "written_by", written_by, writers, 0, BY_NTSTORE),
+    TB_INTEGER_KEY(struct latency, "distance", distance, 0, DISTANCE_MOST, 0),
+    {0},
+};
 
 mb_timed_loop *mb_timed_loop_of(const struct mb_operation *operation, bool words)
 {
     return MB_BY_ISA(operation->isa, mb_timed)(operation, words);
 }
 
-static bool read_before(const struct mb_job *job, struct latency *latency, struct tb_error *error)
+static bool settle_before(struct latency *latency, struct tb_error *error)
 {
-    static const char *const writers[] = {"ntstore", "clwb",  "clflushopt",
-                                          "clflush", "store", NULL};
-    static const enum mb_flush flushes[] = {MB_NO_FLUSH, MB_CLWB, MB_CLFLUSHOPT, MB_CLFLUSH,
-                                            MB_NO_FLUSH};
     enum mb_access access = latency->operation.access;
-    int usual = access == MB_EMPTY ? MB_AS_IS : access == MB_STORE ? MB_LOADED : MB_FLUSHED;
-    int before, writer;
-    if (!tb_read_word(job->given, "before", befores, usual, &before, error) ||
-        !tb_read_word(job->given, "written_by", writers, 0, &writer, error) ||
-        !tb_read_integer(job->given, "distance", 0, DISTANCE_MOST, 0, &latency->distance, error))
+    if (latency->before == (enum mb_before)AS_USUAL)
+        latency->before = access == MB_EMPTY   ? MB_AS_IS
+                          : access == MB_STORE ? MB_LOADED
+                                               : MB_FLUSHED;
+    bool written = latency->before == MB_WRITTEN;
+    if (!mb_flush_there("written_by", written_flush[latency->written_by], error))
         return false;
-    latency->before = (enum mb_before)before;
-    latency->written_by = writer == 0 ? MB_NTSTORE : MB_STORE;
-    latency->written_flush = flushes[writer];
-    if (!mb_cpu.flush[latency->written_flush])
-        return tb_fail(error, "written_by: this processor has no %s (%s)", writers[writer],
-                       mb_cpu.model);
-    if (before == MB_WRITTEN && access != MB_LOAD && access != MB_NTLOAD)
+    if (written && access != MB_LOAD && access != MB_NTLOAD)
         return tb_fail(error, "before: \"written\" is only for load and ntload");
-    if (before != MB_WRITTEN && (latency->distance > 0 || writer > 0))
-        return tb_fail(error, "distance, written_by: only with \"before\": \"written\"");
-    return true;
+    return written || (latency->distance == 0 && latency->written_by == BY_NTSTORE) ||
+           tb_fail(error, "distance, written_by: only with \"before\": \"written\"");
 }
 
-static bool read(struct mb_job *job, struct tb_error *error)
+static bool validate(struct mb_job *job, struct tb_error *error)
 {
-    static const char *const lanes[] = {"vector", "words", NULL};
-    struct latency *latency = job->params = tb_allocate(1, sizeof *latency);
-    int lane;
-    if (!mb_operation_read(job, &latency->operation, error) ||
-        !mb_pattern_read(job, latency->operation.bytes, &latency->pattern, error) ||
-        !tb_read_word(job->given, "lane", lanes, 0, &lane, error) || !read_before(job, latency, error))
+    struct latency *latency = job->params;
+    if (!mb_operation_settle(job, &latency->operation, error) ||
+        !mb_pattern_settle(job, latency->operation.bytes, &latency->pattern, error) ||
+        !settle_before(latency, error))
         return false;
-    latency->words = lane == 1;
     if (latency->operation.fence_every_bytes != latency->operation.bytes)
         return tb_fail(error, "fence_every_bytes: must be access_bytes: an operation timed alone "
                               "has one fence");
     latency->loop = mb_timed_loop_of(&latency->operation, latency->words);
-    if (!latency->loop)
-        tb_fail(error, "lane: \"words\" is only for load and store (got %s)",
-                mb_access_names[latency->operation.access]);
-    return latency->loop != NULL;
+    return latency->loop || tb_fail(error, "lane: \"words\" is only for load and store (got %s)",
+                                    mb_access_names[latency->operation.access]);
 }
 
 static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     struct latency *latency = job->params;
-    (void)error;
     mb_timer_overhead_measure(&latency->overhead, latency->operation.isa, job->base);
     return true;
 }
@@ -114,8 +109,8 @@ static void begin(struct mb_thread *thread)
     samples->timed = (struct mb_timed){
         .bytes = latency->operation.bytes,
         .before = latency->before,
-        .written_by = latency->written_by,
-        .written_flush = latency->written_flush,
+        .written_by = latency->written_by == BY_NTSTORE ? MB_NTSTORE : MB_STORE,
+        .written_flush = written_flush[latency->written_by],
         .distance = (uint64_t)latency->distance,
     };
     if (latency->distance > 0) { /* until they are written: where the thread begins */
@@ -171,14 +166,12 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     return operation->access == MB_STORE || operation->access == MB_NTSTORE;
 }
 
-static const char *const keys[] = {MB_OPERATION_KEYS, MB_PATTERN_KEYS, "lane", "before",
-                                   "written_by", "distance", NULL};
-
 const struct mb_kernel mb_latency = {
     .name = "latency",
-    .keys = keys,
+    .params = params,
+    .params_bytes = sizeof(struct latency),
     .has_latency = true,
-    .read = read,
+    .validate = validate,
     .prepare = prepare,
     .begin = begin,
     .work = work,

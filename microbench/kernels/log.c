@@ -13,14 +13,8 @@
  * After every repeat each log is recovered as after a restart: it must hold exactly what was
  * appended to it.
  */
-#include "clock.h"
 #include "durable_job.h"
 #include "log_writer.h"
-#include "support.h"
-
-#include <inttypes.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 
 enum { PAYLOADS = 64 };
 
@@ -41,28 +35,28 @@ struct writer {
     uint64_t until_sample;
 };
 
-static bool read(struct mb_job *job, struct tb_error *error)
+static const char *const writers[] = {"classic", "header", "dancing", "zero", NULL};
+
+static const struct tb_param params[] = {
+    TB_WORD_KEY(struct logged, "writer", writer, writers, 0, -1),
+    TB_FLAG_KEY(struct logged, "padded", padded, true),
+    TB_INTEGER_KEY(struct logged, "entry_bytes", entry_bytes, 1, MB_MIB, TB_REQUIRED),
+    MB_DURABLE_KEYS(struct logged, durable, MB_MEDIUM_CLWB),
+    {0},
+};
+
+static bool validate(struct mb_job *job, struct tb_error *error)
 {
-    static const char *const writers[] = {"classic", "header", "dancing", "zero", NULL};
-    struct logged *logged = job->params = tb_allocate(1, sizeof *logged);
-    int64_t entry;
-    int writer;
-    if (!tb_read_word(job->given, "writer", writers, -1, &writer, error) ||
-        !tb_read_flag(job->given, "padded", true, &logged->padded, error) ||
-        !tb_read_integer(job->given, "entry_bytes", 1, MB_MIB, TB_REQUIRED, &entry, error) ||
-        !mb_durable_read(job, MB_MEDIUM_CLWB, error))
-        return false;
-    logged->writer = (enum mb_log_kind)writer;
-    logged->entry_bytes = (uint64_t)entry;
-    logged->stored_bytes = ((size_t)entry + MB_WORD - 1) / MB_WORD * MB_WORD;
+    struct logged *logged = job->params;
+    logged->stored_bytes = (logged->entry_bytes + MB_WORD - 1) / MB_WORD * MB_WORD;
     logged->log_bytes = mb_thread_bytes(job);
     logged->appended = tb_allocate(job->threads, sizeof *logged->appended);
     size_t stride = mb_log_stride(logged->writer, logged->padded, logged->stored_bytes);
     size_t least = MB_LOG_AREA + stride;
-    if (logged->log_bytes >= least)
-        return true;
-    return tb_fail(error, "range_bytes: each thread has a log of %zu bytes; one entry needs %zu",
-                   logged->log_bytes, least);
+    if (logged->log_bytes < least)
+        return tb_fail(error, "range_bytes: each thread has a log of %zu bytes; one entry needs %zu",
+                       logged->log_bytes, least);
+    return mb_durable_fits(job, error);
 }
 
 static void release(struct mb_job *job)
@@ -167,13 +161,12 @@ static void report(const struct mb_job *job, json_t *facts)
     json_object_set_new(facts, "recovered_entries", json_integer((json_int_t)entries));
 }
 
-static const char *const keys[] = {"writer", "padded", "entry_bytes", MB_DURABLE_KEYS, NULL};
-
 const struct mb_kernel mb_log = {
     .name = "log",
-    .keys = keys,
+    .params = params,
+    .params_bytes = sizeof(struct logged),
     .has_latency = true,
-    .read = read,
+    .validate = validate,
     .release = release,
     .prepare = mb_durable_prepare,
     .begin = begin,

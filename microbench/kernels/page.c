@@ -18,10 +18,6 @@
  */
 #include "durable_job.h"
 #include "page_flush.h"
-#include "support.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
 
 enum { DRAWS = 64, DRAM_BYTES = 64 * 1024 * 1024, TRIALS = 192, HYBRID = MB_PAGE_ULOG + 1 };
 
@@ -49,9 +45,25 @@ struct flusher {
     struct mb_dirty *few, *half;
 };
 
-static bool fits(const struct paged *paged, struct tb_error *error)
+static const char *const methods[] = {"cow",   "cow_dirty", "cow_invalidate",
+                                      "mulog", "hybrid",    NULL};
+
+static const struct tb_param params[] = {
+    TB_WORD_KEY(struct paged, "method", method, methods, 0, -1),
+    MB_BYTES_KEY(struct paged, "page_bytes", page_bytes, TB_REQUIRED),
+    TB_INTEGER_KEY(struct paged, "dirty_lines", dirty_lines, 1, MB_PAGE_LINES_MOST, TB_REQUIRED),
+    MB_DURABLE_KEYS(struct paged, durable, MB_MEDIUM_NTSTORE),
+    {0},
+};
+
+static bool validate(struct mb_job *job, struct tb_error *error)
 {
+    struct paged *paged = job->params;
     int64_t lines = (int64_t)(paged->page_bytes / MB_LINE);
+    paged->store_bytes = mb_thread_bytes(job);
+    paged->pages = mb_pages_fit(paged->store_bytes, paged->page_bytes);
+    paged->stores = tb_allocate(job->threads, sizeof *paged->stores);
+    paged->crossing = tb_allocate(job->threads, sizeof *paged->crossing);
     if (lines > MB_PAGE_LINES_MOST)
         return tb_fail(error, "page_bytes: must be <= %d", MB_PAGE_LINES_MOST * 64);
     if (paged->dirty_lines > lines)
@@ -60,25 +72,7 @@ static bool fits(const struct paged *paged, struct tb_error *error)
         return tb_fail(error, "range_bytes: each thread has %zu bytes; a page, its log and a "
                               "spare slot need %zu", paged->store_bytes,
                        mb_pages_bytes(1, paged->page_bytes));
-    return true;
-}
-
-static bool read(struct mb_job *job, struct tb_error *error)
-{
-    static const char *const methods[] = {"cow",   "cow_dirty", "cow_invalidate",
-                                          "mulog", "hybrid",    NULL};
-    struct paged *paged = job->params = tb_allocate(1, sizeof *paged);
-    if (!tb_read_word(job->given, "method", methods, -1, &paged->method, error) ||
-        !mb_read_bytes(job->given, "page_bytes", TB_REQUIRED, &paged->page_bytes, error) ||
-        !tb_read_integer(job->given, "dirty_lines", 1, MB_PAGE_LINES_MOST, TB_REQUIRED,
-                         &paged->dirty_lines, error) ||
-        !mb_durable_read(job, MB_MEDIUM_NTSTORE, error))
-        return false;
-    paged->store_bytes = mb_thread_bytes(job);
-    paged->pages = mb_pages_fit(paged->store_bytes, paged->page_bytes);
-    paged->stores = tb_allocate(job->threads, sizeof *paged->stores);
-    paged->crossing = tb_allocate(job->threads, sizeof *paged->crossing);
-    return fits(paged, error);
+    return mb_durable_fits(job, error);
 }
 
 static void release(struct mb_job *job)
@@ -239,13 +233,12 @@ static void report(const struct mb_job *job, json_t *facts)
         json_object_set_new(facts, "hybrid_below_lines", json_real(sum / job->threads));
 }
 
-static const char *const keys[] = {"method", "page_bytes", "dirty_lines", MB_DURABLE_KEYS, NULL};
-
 const struct mb_kernel mb_page = {
     .name = "page",
-    .keys = keys,
+    .params = params,
+    .params_bytes = sizeof(struct paged),
     .has_latency = true,
-    .read = read,
+    .validate = validate,
     .release = release,
     .prepare = mb_durable_prepare,
     .begin = begin,

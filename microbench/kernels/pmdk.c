@@ -16,21 +16,13 @@
  * range, removed as soon as it is open. Where the target is not mapped with MAP_SYNC, PMDK would
  * msync(2); it is set to flush instead (PMEM_IS_PMEM_FORCE), and nothing is durable.
  */
-#include "clock.h"
 #include "kernel.h"
-#include "support.h"
 #include "target.h"
 #include "timer_overhead.h"
 
 #include <dlfcn.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 enum call { LOG_APPEND, TX_ADD, COPY_NTSTORE, COPY_CLWB };
 static const char *const call_names[] = {"log_append", "tx_add", "copy_ntstore", "copy_clwb", NULL};
@@ -121,20 +113,20 @@ static bool load(struct calls *calls, struct tb_error *error)
     return true;
 }
 
-static bool read_call(struct mb_job *job, struct tb_error *error)
+static const struct tb_param params[] = {
+    TB_WORD_KEY(struct calls, "call", call, call_names, 0, -1),
+    TB_INTEGER_KEY(struct calls, "entry_bytes", bytes, 1, MB_MIB, TB_REQUIRED),
+    MB_SAMPLER_KEY(struct calls, sampler),
+    {0},
+};
+
+static bool validate(struct mb_job *job, struct tb_error *error)
 {
-    struct calls *calls = job->params = tb_allocate(1, sizeof *calls);
-    int64_t bytes;
-    int call;
-    if (!tb_read_word(job->given, "call", call_names, -1, &call, error) ||
-        !tb_read_integer(job->given, "entry_bytes", 1, MB_MIB, TB_REQUIRED, &bytes, error) ||
-        !mb_sampler_read(job, &calls->sampler, error))
-        return false;
-    calls->call = (enum call)call;
-    calls->bytes = (size_t)bytes;
-    if (calls->call < COPY_NTSTORE && (job->target->kind != MB_FILE || !job->target->path))
-        return tb_fail(error, "call: %s needs a target in a directory", call_names[call]);
-    if (calls->call < COPY_NTSTORE && mb_thread_bytes(job) < LEAST_POOL)
+    struct calls *calls = job->params;
+    bool pools = calls->call < COPY_NTSTORE;
+    if (pools && job->target->kind != MB_FILE)
+        return tb_fail(error, "call: %s needs a target in a directory", call_names[calls->call]);
+    if (pools && mb_thread_bytes(job) < LEAST_POOL)
         return tb_fail(error, "range_bytes: each thread has a pool of %" PRIu64 " bytes; one needs "
                               "%d", mb_thread_bytes(job), LEAST_POOL);
     if (mb_thread_bytes(job) < calls->bytes)
@@ -147,7 +139,6 @@ static bool read_call(struct mb_job *job, struct tb_error *error)
 static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     struct calls *calls = job->params;
-    (void)error;
     mb_sampler_prepare(&calls->sampler, MB_SSE2, job->base);
     return true;
 }
@@ -276,13 +267,12 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     return true;
 }
 
-static const char *const keys[] = {"call", "entry_bytes", "sample_every", NULL};
-
 const struct mb_kernel mb_pmdk = {
     .name = "pmdk",
-    .keys = keys,
+    .params = params,
+    .params_bytes = sizeof(struct calls),
     .has_latency = true,
-    .read = read_call,
+    .validate = validate,
     .prepare = prepare,
     .begin = begin,
     .work = work,

@@ -12,14 +12,13 @@
  */
 #include "../kernel.h"
 #include "../loops/throughput.h"
-#include "support.h"
-
-#include <stdlib.h>
 
 enum { ROUND = 32, READS = 0, WRITES = 1, SORTS = 4 };
 
 struct params {
     struct mb_operation operation; /* of mixed: what writes */
+    enum mb_access store;          /* of mixed */
+    double read_share;             /* of mixed */
     bool mixed;
     struct mb_pattern pattern;
     struct mb_second second;
@@ -54,19 +53,28 @@ static bool is_load(enum mb_access access)
     return access == MB_LOAD || access == MB_NTLOAD;
 }
 
-static bool read_mix(const struct mb_job *job, struct params *params, struct tb_error *error)
+/* Those of mb_access_names, and reads and writes. */
+static const char *const operations[] = {"load", "ntload", "store", "ntstore", "empty", "mixed",
+                                         NULL};
+
+static const struct tb_param params[] = {
+    TB_WORD_KEY(struct params, "operation", operation.access, operations, 0, -1),
+    TB_WORD_KEY(struct params, "store", store, mb_access_names, 0, MB_STORE),
+    TB_NUMBER_KEY(struct params, "read_share", read_share, 0, 1, 0.5),
+    MB_OPERATION_KEYS(struct params, operation),
+    MB_PATTERN_KEYS(struct params, pattern, -1),
+    TB_OTHER_KEY("second"),
+    {0},
+};
+
+static void set_shares(struct params *params)
 {
-    const char *word = json_string_value(json_object_get(job->given, "operation"));
-    params->mixed = word && word[0] == 'm';
-    double reads = is_load(params->operation.access) ? 1 : 0;
-    if (params->mixed && !tb_read_number(job->given, "read_share", 0, 1, 0.5, &reads, error))
-        return false;
+    double reads = params->mixed ? params->read_share : is_load(params->operation.access);
     double on_second = params->second.target ? params->second.share : 0;
     params->share[READS] = reads * (1 - on_second);
     params->share[WRITES] = (1 - reads) * (1 - on_second);
     params->share[2 + READS] = reads * on_second;
     params->share[2 + WRITES] = (1 - reads) * on_second;
-    return true;
 }
 
 static bool choose_loops(struct params *params, struct tb_error *error)
@@ -85,14 +93,17 @@ static bool choose_loops(struct params *params, struct tb_error *error)
     return true;
 }
 
-static bool read(struct mb_job *job, struct tb_error *error)
+static bool validate(struct mb_job *job, struct tb_error *error)
 {
-    struct params *params = job->params = tb_allocate(1, sizeof *params);
-    if (!mb_operation_read(job, &params->operation, error) ||
-        !mb_pattern_read(job, params->operation.bytes, &params->pattern, error) ||
-        !mb_second_read(job, &params->second, error) || !read_mix(job, params, error) ||
-        !choose_loops(params, error))
+    struct params *params = job->params;
+    params->mixed = params->operation.access == MB_ACCESSES;
+    if (params->mixed)
+        params->operation.access = params->store;
+    if (!mb_operation_settle(job, &params->operation, error) ||
+        !mb_pattern_settle(job, params->operation.bytes, &params->pattern, error) ||
+        !mb_second_read(job, &params->second, error) || !choose_loops(params, error))
         return false;
+    set_shares(params);
     uint64_t part = mb_part_bytes(job, params->second.range_bytes);
     return !params->second.target ||
            mb_pattern_fits(job, &params->pattern, params->operation.bytes, part, error) ||
@@ -216,14 +227,11 @@ static void report(const struct mb_job *job, json_t *facts)
                                         "ordinary load to this processor"));
 }
 
-static const char *const keys[] = {
-    MB_OPERATION_KEYS, MB_PATTERN_KEYS, "read_share", "store", "second", NULL,
-};
-
 const struct mb_kernel mb_throughput = {
     .name = "throughput",
-    .keys = keys,
-    .read = read,
+    .params = params,
+    .params_bytes = sizeof(struct params),
+    .validate = validate,
     .begin = begin,
     .work = work,
     .end = end,

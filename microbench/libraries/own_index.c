@@ -11,12 +11,11 @@
 #define OWN_SHARES false
 #define MB_ONLY_DISCIPLINE MB_DESIGNED
 #endif
+#include "native.h"
+
 #include OWN_SOURCE
 
-#include <fcntl.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { CHUNK = 64 * 1024 };
 

@@ -43,7 +43,6 @@ static uint64_t MB_FOR(chained_read)(char *at, uint64_t bytes, uint64_t value)
 {
     mb_vector strands[4] = {mb_stored(), mb_stored(), mb_stored(), mb_stored()};
     typedef uint64_t words __attribute__((vector_size(MB_VECTOR), may_alias));
-    (void)value;
     for (uint64_t i = 0; i < bytes; i += MB_LINE)
         or_line(strands, at + i);
     words all = (words)(strands[0] | strands[1] | strands[2] | strands[3]);

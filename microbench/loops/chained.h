@@ -1,6 +1,5 @@
 /* The links of a chain: loops/chained.c, once for each instruction set. */
-#ifndef MICROBENCH_LOOPS_CHAINED_H
-#define MICROBENCH_LOOPS_CHAINED_H
+#pragma once
 
 #include "../kernel.h"
 
@@ -27,7 +26,6 @@ static inline const struct mb_links *mb_links_of(enum mb_isa isa)
 #if defined(__x86_64__)
     return isa == MB_AVX512 ? &mb_links_avx512 : isa == MB_AVX2 ? &mb_links_avx2 : &mb_links_sse2;
 #else
-    (void)isa;
     return &mb_links_neon;
 #endif
 }
@@ -47,5 +45,3 @@ static inline void mb_used(uint64_t value)
 {
     __asm__ volatile("" ::"r"(value));
 }
-
-#endif

@@ -8,8 +8,7 @@
  * nor merge nor reorder them, whatever it finds out about the values. tests/ reads the
  * compiled loops and counts.
  */
-#ifndef MICROBENCH_LOOPS_OPS_H
-#define MICROBENCH_LOOPS_OPS_H
+#pragma once
 
 #include "../kernel.h"
 
@@ -227,5 +226,3 @@ MB_INLINE void mb_access_do(enum mb_access access, enum mb_flush flush, bool flu
     MB_CACHED_OPERATIONS(X)                    \
     X(ntload, MB_NTLOAD, MB_NO_FLUSH, false)   \
     X(ntstore, MB_NTSTORE, MB_NO_FLUSH, false)
-
-#endif

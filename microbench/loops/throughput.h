@@ -1,6 +1,5 @@
 /* The loops of independent operations, by what they execute. */
-#ifndef MICROBENCH_LOOPS_THROUGHPUT_H
-#define MICROBENCH_LOOPS_THROUGHPUT_H
+#pragma once
 
 #include "../kernel.h"
 
@@ -17,5 +16,3 @@ typedef uint64_t (*mb_loop)(const struct mb_span *span, const struct mb_shape *s
 typedef mb_loop mb_loops[MB_EMPTY][MB_FLUSHES][2][MB_FENCES];
 
 extern const mb_loops mb_loops_sse2, mb_loops_avx2, mb_loops_avx512, mb_loops_neon;
-
-#endif

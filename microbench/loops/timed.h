@@ -1,6 +1,5 @@
 /* Operations timed one by one: loops/timed.c, once for each instruction set. */
-#ifndef MICROBENCH_LOOPS_TIMED_H
-#define MICROBENCH_LOOPS_TIMED_H
+#pragma once
 
 #include "../kernel.h"
 
@@ -34,5 +33,3 @@ mb_timed_loop *mb_timed_sse2(const struct mb_operation *operation, bool words);
 mb_timed_loop *mb_timed_avx2(const struct mb_operation *operation, bool words);
 mb_timed_loop *mb_timed_avx512(const struct mb_operation *operation, bool words);
 mb_timed_loop *mb_timed_neon(const struct mb_operation *operation, bool words);
-
-#endif

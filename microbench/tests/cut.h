@@ -8,15 +8,13 @@
  * by fences alone). A cut may follow every single word, flush and fence: cut.step counts them,
  * and `stop_at` ends the run there by a jump.
  */
-#ifndef MICROBENCH_TESTS_CUT_H
-#define MICROBENCH_TESTS_CUT_H
+#pragma once
 
 #include "../durable.h"
 
 #undef NDEBUG /* what lies outside of the memory is an error in every build */
 #include <assert.h>
 #include <setjmp.h>
-#include <stdlib.h>
 
 enum { CUT_BYTES = 64 * 1024, CUT_LINES = CUT_BYTES / 64, CUT_PENDING = 4096 };
 
@@ -165,5 +163,3 @@ static void cut_image(char *image, struct tb_random *random, uint64_t draw)
             memcpy(image + cut.pending[i].at, &cut.pending[i].value, MB_WORD);
     }
 }
-
-#endif

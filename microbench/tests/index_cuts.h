@@ -13,17 +13,14 @@
  * after which the index has one of its own; with `sff` only those of a commit (mb_commit), but for
  * the function whose commit the stores next to it make unnecessary there.
  */
-#ifndef MICROBENCH_TESTS_INDEX_CUTS_H
-#define MICROBENCH_TESTS_INDEX_CUTS_H
+#pragma once
 
 #include "check.h"
 #include "cut.h"
 #include "../indexes/policy.h"
 
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* Where in the source the index is: a change of it knows its flushes and fences by the line. */
 struct place {
@@ -423,5 +420,3 @@ static inline int cut_index(const struct mb_index_kind *kind, uint64_t (*hash)(u
            (unsigned long long)seen->sampled, places);
     return checks_failed();
 }
-
-#endif

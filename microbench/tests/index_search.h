@@ -9,8 +9,7 @@
  * A fence is redundant by control flow where on no executed path anything was stored or flushed
  * since the previous fence. Those come first.
  */
-#ifndef MICROBENCH_TESTS_INDEX_SEARCH_H
-#define MICROBENCH_TESTS_INDEX_SEARCH_H
+#pragma once
 
 /* Every place, the redundant ones first, with its executions in one whole history. */
 static bool survey(enum mb_discipline discipline)
@@ -70,5 +69,3 @@ static int search_named(const char *name, uint64_t least)
            (unsigned long long)seen->sampled);
     return !passed;
 }
-
-#endif

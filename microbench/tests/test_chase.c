@@ -1,9 +1,6 @@
 /* Every order is one cycle through all nodes; the random one is random. */
 #include "../chase_cycle.h"
 #include "check.h"
-#include "support.h"
-
-#include <stdlib.h>
 
 enum { BYTES = 1 << 20 };
 

@@ -1,11 +1,8 @@
 /* Addresses, mixes, pace, plausibility: what figures stand on. */
 #include "check.h"
-#include "clock.h"
 #include "run.h"
-#include "support.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { RANGE = 1 << 20 };
 

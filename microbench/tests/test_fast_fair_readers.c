@@ -7,7 +7,6 @@
 #include "check.h"
 #include "../indexes/index.h"
 
-#include <stdlib.h>
 #include <ucontext.h>
 
 static void before_load(void);
@@ -55,8 +54,6 @@ static void stored(void *to, const void *from, size_t bytes)
 
 static void flushed(const void *at, size_t bytes)
 {
-    (void)at;
-    (void)bytes;
 }
 
 static void fenced(void) {}

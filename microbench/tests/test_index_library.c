@@ -5,13 +5,10 @@
 #include "../indexes/index.h"
 #include "check.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #ifndef LIBRARY
 #define LIBRARY "./libshared_index.so"

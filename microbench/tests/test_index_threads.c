@@ -7,9 +7,6 @@
 #include "check.h"
 #include "../indexes/index.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-
 enum { THREADS = 4, KEYS = 2000, ROUNDS = 20, ARENA_BYTES = 16 << 20, CHUNK = 1 << 16,
        REMOVED = 1 << 16 /* a value's bit: the key goes */ };
 

@@ -80,7 +80,6 @@ static uint64_t broken;
 static void compare(void *context, uint64_t number, const void *payload, size_t bytes)
 {
     char expected[512];
-    (void)context;
     payload_of(number, expected, bytes);
     broken += memcmp(payload, expected, bytes) != 0;
 }

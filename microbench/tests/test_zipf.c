@@ -1,11 +1,9 @@
 /* Zipf's addresses: how often each line is met, and how soon again. */
 #include "check.h"
 #include "kernel.h"
-#include "support.h"
 #include "zipf.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 static struct mb_cursor cursor_of(double exponent, uint64_t slots, uint64_t access_bytes,
                                   uint64_t seed)

@@ -1,9 +1,7 @@
 /* Checks of the C tests: each failure is printed with its place, and the test exits 1. */
-#ifndef NATIVE_TESTS_CHECK_H
-#define NATIVE_TESTS_CHECK_H
+#pragma once
 
-#include <stdio.h>
-#include <string.h>
+#include "native.h"
 
 static int failed_checks;
 
@@ -41,5 +39,3 @@ static inline int checks_failed(void)
 {
     return failed_checks > 0;
 }
-
-#endif

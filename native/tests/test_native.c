@@ -1,11 +1,6 @@
 /* Histogram, random numbers, clock, text, keys of a JSON object. */
-#include "../clock.h"
-#include "../hdr.h"
-#include "../json.h"
-#include "../random.h"
+#include "native.h"
 #include "check.h"
-
-#include <stdlib.h>
 
 static void histogram_counts_all_recorded_values(void)
 {
@@ -81,29 +76,52 @@ static void random_numbers_reach_both_ends_evenly(void)
     }
 }
 
+struct keys {
+    int64_t threads;
+    double share;
+    bool padded, write;
+};
+
+/* Whether one key, of these, is read. */
+static bool reads(const json_t *object, struct tb_param param, struct keys *keys,
+                  struct tb_error *error)
+{
+    const struct tb_param params[] = {param, {0}};
+    return tb_params_read(params, object, keys, error);
+}
+
 static void keys_are_read_with_limits_and_defaults(void)
 {
     static const char *const words[] = {"read", "write", NULL};
-    static const char *const keys[] = {"threads", "share", "operation", "padded", NULL};
+    static const struct tb_param known[] = {
+        TB_OTHER_KEY("threads"), TB_OTHER_KEY("share"), TB_OTHER_KEY("operation"),
+        TB_OTHER_KEY("padded"), {0}};
     json_t *object = json_pack("{s:i, s:f, s:s, s:n}", "threads", 5, "share", 0.5, "operation",
                                "write", "padded");
     struct tb_error error = {""};
-    int64_t threads;
-    double share;
-    bool padded;
-    int operation;
-    CHECK(tb_only_keys(object, keys, NULL, &error));
-    CHECK(!tb_only_keys(object, keys + 1, words, &error));
-    CHECK(tb_read_integer(object, "threads", 1, 5, TB_REQUIRED, &threads, &error) && threads == 5);
-    CHECK(!tb_read_integer(object, "threads", 1, 4, 1, &threads, &error));
-    CHECK(!tb_read_integer(object, "missing", 1, 4, TB_REQUIRED, &threads, &error));
-    CHECK(tb_read_integer(object, "missing", 1, 4, 3, &threads, &error) && threads == 3);
-    CHECK(tb_read_number(object, "share", 0, 1, 0, &share, &error) && share == 0.5);
-    CHECK(tb_read_flag(object, "padded", true, &padded, &error) && padded); /* null: the default */
-    CHECK(!tb_read_flag(object, "share", true, &padded, &error));
-    CHECK(tb_read_word(object, "operation", words, -1, &operation, &error) && operation == 1);
-    CHECK(tb_read_word(object, "missing", words, 0, &operation, &error) && operation == 0);
-    CHECK(!tb_read_word(object, "missing", words, -1, &operation, &error));
+    struct keys keys;
+#define INTEGER(key, most, fallback) \
+    (struct tb_param) TB_INTEGER_KEY(struct keys, key, threads, 1, most, fallback)
+#define WORD(key, fallback) \
+    (struct tb_param) TB_WORD_KEY(struct keys, key, write, words, 0, fallback)
+#define FLAG(key) (struct tb_param) TB_FLAG_KEY(struct keys, key, padded, true)
+    struct tb_param twice = INTEGER("threads", 6, 1);
+    twice.unit = 2;
+    CHECK(tb_params_known(known, NULL, object, &error));
+    CHECK(tb_params_known(known + 1, known, object, &error));
+    CHECK(!tb_params_known(known + 1, NULL, object, &error));
+    CHECK(reads(object, INTEGER("threads", 5, TB_REQUIRED), &keys, &error) && keys.threads == 5);
+    CHECK(!reads(object, INTEGER("threads", 4, 1), &keys, &error));
+    CHECK(!reads(object, twice, &keys, &error));
+    CHECK(!reads(object, INTEGER("missing", 4, TB_REQUIRED), &keys, &error));
+    CHECK(reads(object, INTEGER("missing", 4, 3), &keys, &error) && keys.threads == 3);
+    CHECK(reads(object, (struct tb_param)TB_NUMBER_KEY(struct keys, "share", share, 0, 1, 0), &keys,
+                &error) && keys.share == 0.5);
+    CHECK(reads(object, FLAG("padded"), &keys, &error) && keys.padded); /* null: the default */
+    CHECK(!reads(object, FLAG("share"), &keys, &error));
+    CHECK(reads(object, WORD("operation", -1), &keys, &error) && keys.write);
+    CHECK(reads(object, WORD("missing", 0), &keys, &error) && !keys.write);
+    CHECK(!reads(object, WORD("missing", -1), &keys, &error));
     CHECK(!tb_fail_within(&error, "job %s: ", "j"));
     CHECK(strncmp(error.text, "job j: missing: ", 16) == 0);
     json_decref(object);

@@ -9,11 +9,10 @@ struct increment {
     uint64_t step_bytes;
 };
 
-static bool read(struct mb_job *job, struct tb_error *error)
-{
-    struct increment *increment = job->params = tb_allocate(1, sizeof *increment);
-    return mb_read_bytes(job->given, "step_bytes", MB_LINE, &increment->step_bytes, error);
-}
+static const struct tb_param params[] = {
+    MB_BYTES_KEY(struct increment, "step_bytes", step_bytes, MB_LINE),
+    {0},
+};
 
 static void begin(struct mb_thread *thread)
 {
@@ -38,17 +37,14 @@ static void work(struct mb_thread *thread, uint64_t operations)
 
 static bool persists(const struct mb_job *job, struct mb_persist *persist)
 {
-    (void)job;
     *persist = (struct mb_persist){.flush = MB_NO_FLUSH, .fence = MB_NO_FENCE};
     return true;
 }
 
-static const char *const keys[] = {"step_bytes", NULL};
-
 const struct mb_kernel mb_increment = {
     .name = "increment",
-    .keys = keys,
-    .read = read,
+    .params = params,
+    .params_bytes = sizeof(struct increment),
     .begin = begin,
     .work = work,
     .persists = persists,

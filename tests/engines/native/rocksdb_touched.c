@@ -7,11 +7,7 @@
 #include "../../../engines/rocksdb/loadgen_library.h"
 #include "workload.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 extern const struct lg_backend loadgen_backend;
 
@@ -39,73 +35,61 @@ static const char *value_of(size_t *length)
 static rocksdb_pinnableslice_t *get_pinned(rocksdb_t *db, const rocksdb_readoptions_t *options,
                                            const char *key, size_t length, char **words)
 {
-    (void)db, (void)options, (void)key, (void)length, (void)words;
     return (rocksdb_pinnableslice_t *)&row;
 }
 
 static const char *slice_value(const rocksdb_pinnableslice_t *slice, size_t *length)
 {
-    (void)slice;
     return value_of(length);
 }
 
 static void slice_destroy(rocksdb_pinnableslice_t *slice)
 {
-    (void)slice;
     row++;
 }
 
 static rocksdb_iterator_t *create_iterator(rocksdb_t *db, const rocksdb_readoptions_t *options)
 {
-    (void)db, (void)options;
     return (rocksdb_iterator_t *)&row;
 }
 
 static void seek(rocksdb_iterator_t *at, const char *key, size_t length)
 {
-    (void)at, (void)key, (void)length;
 }
 
 static unsigned char valid(const rocksdb_iterator_t *at)
 {
-    (void)at;
     return row < ROWS;
 }
 
 static void next(rocksdb_iterator_t *at)
 {
-    (void)at;
     row++;
 }
 
 static const char *key_of(const rocksdb_iterator_t *at, size_t *length)
 {
-    (void)at;
     *length = 3;
     return "key";
 }
 
 static const char *iterator_value(const rocksdb_iterator_t *at, size_t *length)
 {
-    (void)at;
     return value_of(length);
 }
 
 static void no_error(const rocksdb_iterator_t *at, char **words)
 {
-    (void)at, (void)words;
 }
 
 static void destroy(rocksdb_iterator_t *at)
 {
-    (void)at;
 }
 
-bool rocksdb_database_open(struct rocksdb_database *database, const json_t *connection,
+bool rocksdb_database_open(struct lg_client *client, const json_t *connection,
                            struct tb_error *error)
 {
-    (void)connection, (void)error;
-    database->call = (struct rocksdb_library){
+    client->call = (struct rocksdb_library){
         .get_pinned = get_pinned,
         .pinnableslice_value = slice_value,
         .pinnableslice_destroy = slice_destroy,
@@ -121,27 +105,23 @@ bool rocksdb_database_open(struct rocksdb_database *database, const json_t *conn
     return true;
 }
 
-void rocksdb_database_close(struct rocksdb_database *database)
+void rocksdb_database_close(struct lg_client *client)
 {
-    (void)database;
 }
 
 bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *asked,
                   struct tb_error *error)
 {
-    (void)library, (void)words, (void)asked, (void)error;
     return false;
 }
 
-bool rocksdb_settle(struct rocksdb_database *database, struct tb_error *error)
+bool rocksdb_settle(struct lg_client *client, struct tb_error *error)
 {
-    (void)database, (void)error;
     return true;
 }
 
-json_t *rocksdb_counters(struct rocksdb_database *database, struct tb_error *error)
+json_t *rocksdb_counters(struct lg_client *client, struct tb_error *error)
 {
-    (void)database, (void)error;
     return NULL;
 }
 
@@ -154,8 +134,10 @@ int main(int count, char **arguments)
         {.kind = LG_TEXT, .text = "key", .length = 3},
         {.kind = LG_INT, .integer = ROWS},
     };
-    void *client = loadgen_backend.open(NULL, &error);
-    void *session = loadgen_backend.connect(client, &statement, 1, &error);
+    struct lg_result result = {.rows = 0};
+    struct lg_client *client = loadgen_backend.open(NULL, &error);
+    struct lg_session *session =
+        loadgen_backend.connect(client, &statement, 1, &result, &error);
     if (!session) {
         fprintf(stderr, "%s\n", error.text);
         return 1;

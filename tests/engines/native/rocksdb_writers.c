@@ -12,10 +12,6 @@
 #include "record.h"
 #include "workload.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 extern const struct lg_backend loadgen_backend;
 static const struct lg_backend *const backend = &loadgen_backend;
@@ -28,10 +24,15 @@ struct kept {
 
 struct writer {
     pthread_t thread;
-    void *client;
+    struct lg_client *client;
     const struct lg_statement *statements;
     bool careless;
     int number, keys, rounds;
+};
+
+struct session {
+    struct lg_session *session;
+    struct lg_result result;
 };
 
 static void die(const char *words)
@@ -43,14 +44,23 @@ static void die(const char *words)
 static void keep(void *context, const struct lg_cell *cells, size_t columns)
 {
     struct kept *kept = context;
-    (void)columns;
     kept->record.length = 0;
     tb_text_add(&kept->record, cells[1].text, cells[1].length);
 }
 
+static void begin(struct session *own, struct lg_client *client,
+                  const struct lg_statement *statements)
+{
+    struct tb_error error = {""};
+    *own = (struct session){.session = NULL};
+    own->session = backend->connect(client, statements, STATEMENTS, &own->result, &error);
+    if (!own->session)
+        die(error.text);
+}
+
 /* Values of every statement: the key, then the record or the change. */
-static const struct lg_result *ask(void *session, const struct lg_statement *statement, int key,
-                                   const struct tb_text *argument, struct kept *kept)
+static size_t ask(struct session *own, const struct lg_statement *statement, int key,
+                  const struct tb_text *argument, struct kept *kept)
 {
     char name[16];
     int length = snprintf(name, sizeof name, "key%d", key);
@@ -60,11 +70,10 @@ static const struct lg_result *ask(void *session, const struct lg_statement *sta
          .length = argument ? argument->length : 0},
     };
     const struct lg_reader reader = {keep, kept};
-    backend->submit(session, statement, values, kept ? &reader : NULL);
-    const struct lg_result *result = backend->result(session);
-    if (result->outcome != LG_OK)
-        die(result->message);
-    return result;
+    backend->submit(own->session, statement, values, kept ? &reader : NULL);
+    if (own->result.outcome != LG_OK)
+        die(own->result.message);
+    return own->result.rows;
 }
 
 static void change_to(struct tb_text *change, int writer, int value)
@@ -79,28 +88,26 @@ static void change_to(struct tb_text *change, int writer, int value)
 static void *write_all(void *argument)
 {
     const struct writer *writer = argument;
-    struct tb_error error = {""};
+    struct session session;
     struct tb_text change = {0}, next = {0};
     struct kept kept = {{0}};
-    void *session = backend->connect(writer->client, writer->statements, STATEMENTS, &error);
-    if (!session)
-        die(error.text);
+    begin(&session, writer->client, writer->statements);
     for (int round = 1; round <= writer->rounds; round++) {
         for (int key = 0; key < writer->keys; key++) {
             change_to(&change, writer->number, round);
             if (!writer->careless) {
-                ask(session, &writer->statements[CHANGE], key, &change, NULL);
+                ask(&session, &writer->statements[CHANGE], key, &change, NULL);
                 continue;
             }
-            ask(session, &writer->statements[GET], key, NULL, &kept);
+            ask(&session, &writer->statements[GET], key, NULL, &kept);
             next.length = 0;
             if (!lg_record_change(&next, kept.record.bytes, kept.record.length, change.bytes,
                                   change.length))
                 die("a record that is not well formed");
-            ask(session, &writer->statements[PUT], key, &next, NULL);
+            ask(&session, &writer->statements[PUT], key, &next, NULL);
         }
     }
-    backend->disconnect(session);
+    backend->disconnect(session.session);
     return NULL;
 }
 
@@ -138,10 +145,11 @@ int main(int count, char **arguments)
     for (int i = 0; i < STATEMENTS; i++)
         statements[i].parameters[1].value = 1;
 
-    void *client = backend->open(json_object_get(request, "connection"), &error);
+    struct lg_client *client = backend->open(json_object_get(request, "connection"), &error);
     if (!client)
         die(error.text);
-    void *session = backend->connect(client, statements, STATEMENTS, &error);
+    struct session session;
+    begin(&session, client, statements);
     int threads = number_of(request, "threads"), keys = number_of(request, "keys");
     struct tb_text record = {0}, one = {0};
     for (int thread = 0; thread < threads; thread++) {
@@ -149,7 +157,7 @@ int main(int count, char **arguments)
         tb_text_add(&record, one.bytes, one.length);
     }
     for (int key = 0; key < keys; key++)
-        ask(session, &statements[PUT], key, &record, NULL);
+        ask(&session, &statements[PUT], key, &record, NULL);
 
     struct writer *writers = calloc((size_t)threads, sizeof *writers);
     for (int i = 0; i < threads; i++) {
@@ -166,10 +174,10 @@ int main(int count, char **arguments)
     for (int key = 0; key < keys; key++) {
         char name[16];
         snprintf(name, sizeof name, "key%d", key);
-        if (ask(session, &statements[GET], key, NULL, &kept)->rows == 1)
+        if (ask(&session, &statements[GET], key, NULL, &kept) == 1)
             json_object_set_new(found, name, fields_of(&kept.record));
     }
-    backend->disconnect(session);
+    backend->disconnect(session.session);
     backend->close(client);
     json_dumpf(found, stdout, JSON_SORT_KEYS);
     return 0;
