@@ -15,18 +15,16 @@ from pathlib import Path
 
 from . import fstab
 from .change_builder import Step
-from .changes import daxctl_conf
+from .changes import daxctl_conf, host_file
 from .commands import Commands, StepFailed
 from .desired_state import DesiredState
-from .devices import identity_on_record
+from .devices import identity_on_record, udev_rules
 from .filesystems import mkfs_argv
 from .ipmctl import current_goal
 from .namespace_users import probe
 from .ndctl import Namespace
-from .nodes import udev_rules
 from .record import Record, remove_durably, save_record, write_durably
 from .state import Files, State
-from .tiers_of import host_file
 
 
 @dataclass
@@ -399,7 +397,7 @@ def _tell_boot_loader(step: Step, runner: CommandRunner, option: str, text: str 
 
 
 _STEPS: dict[str, Callable[[Step, CommandRunner], None]] = {
-    "write-record": lambda step, runner: runner.save(),  # as completed by lost_record.py
+    "write-record": lambda step, runner: runner.save(),  # as completed by state.py
     "create-namespace": _create_namespace,
     "reconfigure-namespace": _make_namespace,
     "write-labels": _write_labels,

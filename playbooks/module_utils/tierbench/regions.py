@@ -8,9 +8,8 @@ from copy import deepcopy
 from . import filesystems
 from .change_builder import ChangeBuilder
 from .desired_state import DesiredState
-from .devices import plan_online
+from .devices import plan_node, plan_online
 from .ndctl import OUR_NAME, Namespace, Region
-from .nodes import plan_node
 from .state import State
 
 

@@ -7,16 +7,16 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from . import fstab
+from . import fstab, hostfile
 from .commands import Commands, Refused
 from .desired_state import DesiredState
 from .ipmctl import Goals, read_goals
 from .linux import LIVE, Kernel, all_mounts, dax_origin, facts_of_directory
-from .lost_record import with_lost_entries
 from .namespace_users import Content, NamespaceUsers, namespace_users, open_devices, users_of_mount
 from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxctl, parse_ndctl
 from .record import Record, load_record
@@ -58,7 +58,7 @@ class State:
     namespace_users: Mapping[str, NamespaceUsers] = field(default_factory=dict)
     dax: tuple[DaxDevice, ...] = ()
     record: Record = field(default_factory=Record)
-    #: What of it was not on record though it is ours, in words (lost_record.py).
+    #: What of it was not on record though it is ours, in words (see below).
     lost: tuple[str, ...] = ()
     #: UUIDs of namespaces that the run under way has made, and that have no file system yet.
     made: frozenset[str] = frozenset()
@@ -352,3 +352,65 @@ def ids_of(owner: str) -> tuple[int, int]:
     user, _, group = owner.partition(":")
     entry = pwd.getpwnam(user)
     return entry.pw_uid, grp.getgrnam(group).gr_gid if group else entry.pw_gid
+
+
+def with_lost_entries(state: State) -> State:
+    """Return the state with all that is ours in its record; ``lost`` lists what was missing."""
+    state = replace(state, record=deepcopy(state.record))
+    lost: list[str] = []
+    for namespace in state.inventory.namespaces:
+        lost += _namespace(state, namespace)
+    for point in fstab.our_points(state.fstab):
+        if point not in state.record.points:
+            lost.append(f"the line of {point} in /etc/fstab is marked as ours")
+    if state.boot_loader_file and state.record.memmap is None:
+        state.record.memmap, state.record.memmap_done = state.boot_loader_file, True
+        lost.append(f"the boot loader has {state.boot_loader_file} in a file of ours")
+    if state.record.blank and hostfile.split(state.host_file or "")[1]:
+        lost.append("the host file has tiers between our marks")
+    return replace(state, lost=tuple(lost))
+
+
+def _namespace(state: State, namespace: Namespace) -> list[str]:
+    """Add a namespace of ours and its file system to the record; return what was missing."""
+    record, content = state.record, state.users_of(namespace).content
+    uuid, name = namespace.uuid, namespace.name
+    if not uuid or record.creating == namespace.region or record.making == uuid:
+        return []  # a run was interrupted, which is not a loss
+    lines = fstab.points_of(state.fstab, content.uuid or "")
+    lost = []
+    if uuid not in record.namespaces and (namespace.label == OUR_NAME or lines):
+        device = state.device(namespace)
+        as_memory = device is not None and device.mode == "system-ram"
+        serves = "system-ram" if as_memory else namespace.mode
+        record.namespaces[uuid] = {
+            "mode": namespace.mode,
+            "requested_bytes": None,
+            "serves": serves,
+        }
+        lost.append(f"{name} is ours by {'its label' if namespace.label else '/etc/fstab'}")
+    points = lines or [each.point for each in state.users_of(namespace).mounts if each.whole]
+    known = content.uuid in record.filesystems or content.label != OUR_NAME
+    if uuid in record.namespaces and content.uuid and points and not known:
+        size = content.block_size or 4096
+        record.filesystems[content.uuid] = {"point": points[0], "block_size": size}
+        lost.append(f"the {content.type} on {name} is ours by its label")
+    return lost
+
+
+def lost_record_note(state: State) -> list[str]:
+    """The note on a lost record, with what to do; empty where nothing was lost."""
+    if not state.lost:
+        return []
+    foreign = [
+        word
+        for word in state.cmdline.split()
+        if word.startswith("memmap=") and "!" in word and word != state.record.memmap
+    ]
+    unknown = ["earlier namespaces", "labels", *foreign, "a firmware goal (ipmctl show -goal)"]
+    return [
+        f"record-lost: {'; '.join(state.lost)}, but not in the record. Restore"
+        " /var/lib/harness/provisioning.json (provisioning_record) from a backup first, if there is"
+        " one. Without it, teardown.yml removes what is marked as ours and cannot restore what was"
+        f" there before: {', '.join(unknown)}"
+    ]
