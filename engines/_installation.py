@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -26,12 +26,17 @@ def first_fitting(
     private: Iterable[Found],
     options: EngineOptions,
     install: str,
+    of_prefix: Callable[[Path], Found],
 ) -> Found:
-    """Return the newest of the machine's own, or the first of the private prefix.
+    """Return the installation that the engine options select; UsageError if there is none.
 
-    With the option ``version`` (a major or a full release), the first in that order that
-    matches. UsageError if none does, with ``install``, the command that installs one.
+    Order: what ``of_prefix`` finds in the folder of the option ``prefix``; the newest of the
+    machine's own; the first of the private prefix. With the option ``version`` (a major or a full
+    release), the first in that order that matches. ``install``: the command that installs one.
     """
+    if prefix := options.get("prefix"):
+        check_reachable(title, Path(str(prefix)))
+        return of_prefix(Path(str(prefix)))
     own = sorted(machine, key=lambda i: i.version_tuple, reverse=True)
     version = str(options.get("version", ""))
     found: list[Found] = []
@@ -59,6 +64,11 @@ def check_reachable(title: str, prefix: Path) -> None:
             f"it runs as user {user.name}, who cannot enter {closed[0]}",
             f"chmod o+x {closed[0]}, or name another prefix",
         )
+
+
+def java_of(options: EngineOptions) -> str:
+    """Return the program of the engine option ``java``, a folder; by default, that of the PATH."""
+    return str(Path(str(options["java"])) / "bin" / "java") if "java" in options else "java"
 
 
 @lru_cache(maxsize=64)

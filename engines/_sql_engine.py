@@ -9,8 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Generic
 
-from engines._loading import Loader
-from engines._workers import Connection
+from engines._loading import Connection, Loader
 from harness.engine import Engine, Fill, Scalar
 from harness.progress import Progress
 from harness.sql_script import calls
@@ -39,7 +38,7 @@ class CallsSql(Engine, ABC):
         """Open a connection for reading counters."""
 
     def counters(self) -> Mapping[str, float]:
-        """Return cumulative counters of the server; see the engine's counters.py."""
+        """Return cumulative counters of the server: each engine names its own."""
         if self._monitor is None:
             self._monitor = self._new_monitor()
         return self._monitor.read()

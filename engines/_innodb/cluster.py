@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from engines._cluster import DataFolders, run_once
 from engines._innodb.installation import Installation
+from engines._managed import DataFolders, run_once
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import UsageError
 from harness.experiment.placement import Part

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from engines._cluster import TIMEOUTS
 from engines._innodb.cluster import CLIENT_ROLE, DATABASE, ROLE, Cluster
 from engines._innodb.configuration import (
     CHARACTERS,
@@ -25,13 +24,13 @@ from engines._innodb.configuration import (
     configured,
     init_file,
     known_settings,
+    size_bytes,
     write_configuration,
 )
 from engines._innodb.connection import Login
 from engines._innodb.external import ExternalInnoDB, server_version
 from engines._innodb.installation import TITLES, Flavour, Installation, choose
 from engines._innodb.sql import SqlOnInnoDB
-from engines._innodb.values import size_bytes
 from engines._innodb.verify import (
     LOG_BUFFER,
     redo_is_mapped,
@@ -40,7 +39,7 @@ from engines._innodb.verify import (
 )
 from engines._innodb.wire import LazyConnection
 from engines._installation import workloads_in
-from engines._managed import ManagedServer
+from engines._managed import TIMEOUTS, ManagedServer
 from engines._settings import applied, choice_of
 from harness.engine import (
     Credentials,

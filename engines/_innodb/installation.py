@@ -14,15 +14,11 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
-from engines._installation import (
-    check_reachable,
-    first_fitting,
-    output_of,
-)
+from engines._installation import first_fitting, output_of
 from harness.engine import EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.install import installed, linker
@@ -94,19 +90,17 @@ def choose(flavour: Flavour, options: EngineOptions, engines_prefix: Path) -> In
     Order: ``prefix``; the newest of the machine's own; the private prefix. With
     ``version`` (``9``, ``8.0`` or a full release), the first in that order that matches.
     """
-    if prefix := options.get("prefix"):
-        return _of_prefix(flavour, Path(str(prefix)))
     return first_fitting(
         TITLES[flavour],
-        [i for i in _machine() if i.flavour == flavour],
+        (i for i in _machine() if i.flavour == flavour),
         _private(flavour, engines_prefix),
         options,
         install=f"run `harness engines install {flavour}`",
+        of_prefix=partial(_of_prefix, flavour),
     )
 
 
 def _of_prefix(flavour: Flavour, prefix: Path) -> Installation:
-    check_reachable(TITLES[flavour], prefix)
     found = _below(prefix, str(prefix))
     for installation in found:
         if installation.flavour == flavour:
@@ -159,13 +153,9 @@ def _private(flavour: Flavour, engines_prefix: Path) -> Iterator[Installation]:
     for found in installed(flavour, engines_prefix):
         for installation in _below(found.folder, found.source):
             if installation.flavour == flavour:
-                yield _with_libraries(installation, found.moved_on)
-
-
-def _with_libraries(installation: Installation, moved_on: tuple[str, ...]) -> Installation:
-    """Libraries that differ from the pinned ones make it another build."""
-    libraries = f" with {', '.join(moved_on)}" if moved_on else ""
-    return replace(installation, build=installation.build + libraries)
+                # Libraries that differ from the pinned ones make it another build.
+                libraries = f" with {', '.join(found.moved_on)}" if found.moved_on else ""
+                yield replace(installation, build=installation.build + libraries)
 
 
 @lru_cache(maxsize=64)

@@ -33,9 +33,8 @@ from engines import _loading
 from engines._innodb.connection import MySqlConnection, server_error
 from engines._innodb.installation import Flavour
 from engines._innodb.wire import LazyResult
-from engines._loading import FileLoad, columns_in, readable_by
+from engines._loading import FileLoad, Job, Workers, columns_in, readable_by
 from engines._managed import AnyServer
-from engines._workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Task
 from harness.sql_script import dumped, head, statements

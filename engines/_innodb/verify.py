@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engines._innodb.cluster import Cluster
-from engines._innodb.values import same_value
+from engines._innodb.configuration import same_value
 from harness.errors import RunFailed
 from harness.host.page_cache import in_memory
 

@@ -65,13 +65,13 @@ class DuckDB(WorkerEngine):
     load_format = "parquet"
     traced = True
     background_threads = ()
+    _placed: DataDirectories
 
     def __init__(self, context: EngineContext) -> None:
         super().__init__()
         self._context = context
         self._settings = _settings(context)
         self._loading = False
-        self._directories: DataDirectories | None = None
         self._user = context.credentials
         self._log = context.scratch / "duckdb.log"
 
@@ -221,8 +221,6 @@ class DuckDB(WorkerEngine):
 
     def snapshot(self, dataset: Path) -> None:
         """Move the closed database file to ``dataset``."""
-        if self._worker is not None:
-            raise RuntimeError("stop comes first")
         move_tree(self._database.parent, dataset / _FOLDER, self._user)
         make_durable(dataset)
 
@@ -251,14 +249,8 @@ class DuckDB(WorkerEngine):
         """The path that DuckDB opens; the WAL's files are next to it."""
         return self._placed["wal"] / _FILE if self._wal_apart else self._database
 
-    @property
-    def _placed(self) -> DataDirectories:
-        if self._directories is None:
-            raise RuntimeError("initialise or restore comes first")
-        return self._directories
-
     def _use(self, directories: DataDirectories) -> None:
-        self._directories = directories
+        self._placed = directories
         if self._wal_apart:
             write_text(self._opened, "", self._user)
 

@@ -23,7 +23,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engines._cluster import DataFolders, run_once
+from engines._managed import DataFolders, run_once
 from engines.postgres.installation import Installation
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed

@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
+from engines._managed import Listening
 from engines._settings import LOOSE, NOWHERE, TIMEOUT_S, SettingTable, applied, run_with_file
-from engines._tls import Listening
 from engines.postgres.cluster import CLIENT_ROLE, DATABASE, ROLE, TEMP_TABLESPACE
 from engines.postgres.installation import Installation
 from harness.engine import EngineContext

@@ -18,9 +18,8 @@ from typing import Any
 
 import psycopg
 
-from engines._cluster import TIMEOUTS
 from engines._installation import workloads_in
-from engines._managed import ManagedServer
+from engines._managed import TIMEOUTS, ManagedServer
 from engines._settings import applied, choice_of
 from engines.postgres import external
 from engines.postgres.cluster import (

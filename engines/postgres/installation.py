@@ -13,11 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from engines._installation import (
-    check_reachable,
-    first_fitting,
-    output_of,
-)
+from engines._installation import first_fitting, output_of
 from harness.engine import EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.install import installed
@@ -41,15 +37,17 @@ def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     Order: ``prefix``; the newest of the machine's own; the private prefix. With
     ``version`` (a major or full release), the first in that order that matches.
     """
-    if prefix := options.get("prefix"):
-        return _of_prefix(Path(str(prefix)))
     return first_fitting(
-        "PostgreSQL", _machine(), _private(engines_prefix), options, install="run `make setup`"
+        "PostgreSQL",
+        _machine(),
+        _private(engines_prefix),
+        options,
+        install="run `make setup`",
+        of_prefix=_of_prefix,
     )
 
 
 def _of_prefix(prefix: Path) -> Installation:
-    check_reachable("PostgreSQL", prefix)
     for folder in (prefix, prefix / "bin"):
         if installation := _inspect(folder, str(prefix)):
             return installation

@@ -8,7 +8,7 @@ transaction, so PostgreSQL writes no WAL for it, and its rows are frozen at once
 FREEZE``): the first measured query finds hint bits and visibility map set. The files of a table
 are spread over several connections only if one connection would delay the others. The server
 reads the files itself where it may. Keys of one table are built while another is being copied
-(_workers.py), the largest table first.
+(_loading.py), the largest table first.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ import psycopg
 from psycopg import sql
 
 from engines import _loading
-from engines._loading import FileLoad, columns_in, readable_by
+from engines._loading import FileLoad, Job, Workers, columns_in, readable_by
 from engines._managed import AnyServer
-from engines._workers import Job, Workers
 from engines.postgres.connection import PostgresConnection, failed
 from harness.errors import RunFailed
 from harness.progress import Task

@@ -8,6 +8,9 @@ Layout, the same for every placement, so that only the devices differ::
 A dataset contains the two as ``data`` and ``wal``. The only location in them is ``wal_dir`` in the
 OPTIONS file, which is rewritten. RocksDB has no temporary files, and its indexes are inside its
 tables.
+
+Inside the official YCSB client, a Java binding (``ycsb/``) uses the library and the classes of the
+engine's installation and the same option strings as the native client.
 """
 
 from __future__ import annotations
@@ -15,27 +18,32 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from engines._installation import check_reachable
 from engines._loading import verify_counts
 from engines._settings import choice_of
 from engines._thread_waits import ThreadObserver
 from engines.rocksdb.background import background_tasks, write_back_warnings
-from engines.rocksdb.binding import OfficialClient
-from engines.rocksdb.file_settings import settings_of_file
-from engines.rocksdb.installation import choose, row_cache_of
+from engines.rocksdb.installation import (
+    OptionsFile,
+    choose,
+    parse_options,
+    row_cache_of,
+)
 from engines.rocksdb.options import (
     ROW_CACHE,
     Options,
     differing,
     read_settings,
+    settings_of_file,
 )
-from engines.rocksdb.optionsfile import OptionsFile, parse_options
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     DataDirectories,
+    Engine,
     EngineContext,
     EngineFactory,
     EngineKind,
@@ -45,6 +53,7 @@ from harness.engine import (
     Fill,
     ProcessId,
     TaskTimes,
+    YcsbBinding,
 )
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
@@ -65,13 +74,17 @@ _UPDATES = {
     "merge": "merge :key :change",
 }
 _WORKLOADS = ("ycsb",)
+_PROJECT = Path(__file__).parent / "ycsb"
+#: A ticker's line in the statistics; those of histograms have more fields.
+_TICKER = re.compile(r"^(\S+) COUNT : (\d+)$", re.MULTILINE)
+_UNITS = {"bytes": ("_bytes", 1), "micros": ("_ns", 1000), "nanos": ("_ns", 1)}
 #: A wall clock that was set by more than this meanwhile cannot date the log's events.
 _CLOCK_SET_NS = 50_000_000
 #: Hours of flushes and compactions.
 _MOST_LOG_BYTES = 256 << 20
 
 
-class RocksDb(OfficialClient):
+class RocksDb(Engine):
     """One database directory, for one client process at a time."""
 
     name = "rocksdb"
@@ -83,6 +96,7 @@ class RocksDb(OfficialClient):
     #: Flushes and compactions.
     background_threads = ("thread=rocksdb:",)
     durability_settings = ("disable_wal", "manual_wal_flush", "sync")
+    _directories: DataDirectories
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -93,7 +107,6 @@ class RocksDb(OfficialClient):
             context.options, "statistics", ("on", "off", "true", "false")
         ) in ("on", "true")
         check_reachable("RocksDB", self._installation.library.parent)
-        self._directories: DataDirectories | None = None
         self._loading = False
         self._client: ProcessId | None = None
         #: Wall clock less monotonic clock, as the last client started.
@@ -132,7 +145,6 @@ class RocksDb(OfficialClient):
 
     def start(self) -> None:
         """Nothing to start: a client opens the database."""
-        self._placed()
         if self._running():
             raise RuntimeError("a client has the database open")
 
@@ -294,18 +306,62 @@ class RocksDb(OfficialClient):
         """The client fills the empty database and compacts it; row counts verified."""
         verify_counts(fill(self.native_connection()), row_counts, "load again")
 
-    def _placed(self) -> DataDirectories:
-        if self._directories is None:
-            raise RuntimeError("initialise or restore comes first")
-        return self._directories
+    def ycsb_binding(self) -> YcsbBinding:
+        """UsageError if there are no Java classes next to the library."""
+        found = self._installation
+        if found.classes is None:
+            raise UsageError(
+                f"driver ycsb on {found.title} ({found.source})",
+                "this installation has no Java classes",
+                "run `harness engines install rocksdb`, and omit prefix and version",
+            )
+        return YcsbBinding(
+            _PROJECT,
+            "tierbench.ycsb.RocksDbBinding",
+            built_with={"rocksdb.version": found.version},
+            classpath=[found.classes],
+            libraries=[found.library.parent],
+        )
+
+    def ycsb_properties(
+        self, connection: Mapping[str, Any], params: JsonObject
+    ) -> Mapping[str, str]:
+        """The members of the native client's connection, by the binding's names."""
+        same = (
+            "directory",
+            "wal_directory",
+            "row_cache_bytes",
+            "sync",
+            "disable_wal",
+            "statistics",
+            "create",
+        )
+        return {
+            "db": self.ycsb_binding().database,
+            "rocksdb.update": params["update"],
+            **{f"rocksdb.{name}": _text(connection[name]) for name in same},
+            **{f"rocksdb.db_option.{n}": v for n, v in connection["db_options"].items()},
+            **{f"rocksdb.cf_option.{n}": v for n, v in connection["cf_options"].items()},
+        }
+
+    def ycsb_counters(
+        self, reported: Mapping[str, Any]
+    ) -> tuple[Mapping[str, float], Mapping[str, str]]:
+        """Tickers, with the native client's names; levels and statistics as text."""
+        if not reported:
+            return {}, {}
+        counters = dict(_tickers(reported["tickers"]))
+        counters["rocksdb_pending_compaction_bytes"] = reported["pending_compaction_bytes"]
+        text = {f"rocksdb_{name}": str(reported[name]) for name in ("levels", "statistics")}
+        return counters, text
 
     @property
     def _data(self) -> Path:
-        return self._placed()["data"] / _FOLDER
+        return self._directories["data"] / _FOLDER
 
     @property
     def _wal(self) -> Path:
-        return self._placed()["wal"] / _FOLDER
+        return self._directories["wal"] / _FOLDER
 
     def _dataset_names(self) -> dict[Path, str]:
         return {self._data: "data", self._wal: "wal"}
@@ -361,12 +417,27 @@ class RocksDb(OfficialClient):
         return f"unknown from {log}" if size is None else str(size)
 
 
+def _tickers(text: str) -> Iterator[tuple[str, float]]:
+    for name, value in _TICKER.findall(text):
+        unit, factor, words = "_count", 1, []
+        parts = re.findall(r"[A-Za-z0-9]+", name)
+        for number, word in enumerate(parts):
+            last = number == len(parts) - 1
+            if word == "size" and last:
+                unit = "_bytes"
+            elif word in _UNITS:
+                unit, factor = _UNITS[word][0], max(factor, _UNITS[word][1])
+            elif word != "count" or not last:
+                words.append(word)
+        yield "_".join(words) + unit, int(value) * factor
+
+
 def _clock_ahead_ns() -> int:
     return time.time_ns() - time.monotonic_ns()
 
 
-def _text(truth: bool) -> str:
-    return str(truth).lower()
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _settings_of_file(options: EngineOptions, engines_prefix: Path) -> FileSettings:

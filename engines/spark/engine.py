@@ -1,31 +1,34 @@
 """Spark SQL as an engine: tables in Parquet files, queries in a driver process of ours.
 
 Spark on this host is one process, whose threads execute the tasks. ``data`` is the folder of
-Parquet files, ``temp`` has what a query shuffles and spills. external.py has the user's cluster.
+Parquet files, ``temp`` has what a query shuffles and spills.
+
+On the user's own cluster, our driver is in client mode, and all files are where its executors reach
+them. Each dataset is a folder of its own below the engine option ``location``, with a mark, a file.
+Only folders with that mark are removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from engines._external import ExternalServer
 from engines._installation import workloads_in
 from engines._thread_waits import ThreadObserver
-from engines.spark.configuration import installed, local, settings_of_file
-from engines.spark.external import SparkCluster
-from engines.spark.sql import SqlOnSpark
+from engines.spark.configuration import cluster, installed, local, settings_of_file
+from engines.spark.sql import TABLES, SparkConnection, SqlOnSpark
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     DataDirectories,
-    EngineContext,
     EngineFactory,
     EngineKind,
-    MemoryPolicy,
 )
 from harness.experiment.placement import Part
+from harness.store.spec import JsonObject
 from harness.supervise.user_files import acting_as, make_directory
 
-_FOLDER = "spark"
+_FOLDER, _MARK = "spark", "_tierbench.json"
 #: Threads of tasks, of statements, and of what the driver does for them; Linux shortens names.
 _FOREGROUND = ("Executor task ", "connection ", "broadcast-excha", "subquery-")
 
@@ -37,10 +40,7 @@ class LocalSpark(SqlOnSpark):
     supported_parts: frozenset[Part] = frozenset({"data", "temp", "memory"})
     traced = True
     background_threads = ()
-
-    def __init__(self, context: EngineContext) -> None:
-        super().__init__(context, installed(context.options, context.engines_prefix))
-        self._directories: DataDirectories | None = None
+    _placed: DataDirectories
 
     def initialise(self, directories: DataDirectories) -> None:
         self._use(directories)
@@ -48,8 +48,6 @@ class LocalSpark(SqlOnSpark):
 
     def snapshot(self, dataset: Path) -> None:
         """Move the folder of Parquet files to ``dataset``."""
-        if self._worker is not None:
-            raise RuntimeError("stop comes first")
         move_tree(self._data, dataset / _FOLDER, self._user)
         make_durable(dataset)
 
@@ -74,16 +72,12 @@ class LocalSpark(SqlOnSpark):
         scratch, threads = self._context.scratch, self._context.threads
         return local(scratch, scratch / "temp", threads)
 
-    @property
-    def _memory(self) -> MemoryPolicy | None:
-        return self._placed.memory
-
     def _location(self, *names: str) -> str:
         return "/".join(["file://" + str(self._context.scratch / "data"), *names])
 
     def _use(self, directories: DataDirectories) -> None:
         """Link the directories to names without commas and such, which Spark's settings take."""
-        self._directories = directories
+        self._placed, self._memory = directories, directories.memory
         links = {"data": self._data, "temp": directories["temp"]}
         with acting_as(self._user):
             for name, target in links.items():
@@ -95,11 +89,66 @@ class LocalSpark(SqlOnSpark):
     def _data(self) -> Path:
         return self._placed["data"] / _FOLDER
 
+
+class SparkCluster(SqlOnSpark, ExternalServer[SparkConnection]):
+    """Runs SQL with the executors of the user's cluster."""
+
+    kind: EngineKind = "external"
+    schema_word = "folder"
+    holder_word = "location"
+    longest_schema_name = 255
+    _title = "Spark"
+
+    def data_bytes(self) -> int | None:
+        """Size of the Parquet files."""
+        return int(self._request("size", path=self._location())["bytes"])
+
+    def prepared(self, key: str) -> JsonObject | None:
+        facts = super().prepared(key)
+        if facts is not None:
+            self._define_tables()
+        return facts
+
+    def _stored_mark(self, schema: str) -> str | None:
+        if self._names(schema) is None:
+            return None
+        return str(self._request("read", path=self._in(schema, _MARK)).get("text", ""))
+
+    def _create(self, schema: str, mark: str) -> None:
+        """Make the mark, which fails where another harness makes it at the same time."""
+        self._request("write", path=self._in(schema, _MARK), text=mark, replace=False)
+
+    def _set_mark(self, schema: str, mark: str) -> None:
+        self._request("write", path=self._in(schema, _MARK), text=mark, replace=True)
+
+    def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
+        if others := sorted(set(self._names(schema) or ()) - {*ours["table"], TABLES, _MARK}):
+            raise self._not_ours(schema, others)
+        self._request("remove", path=self._in(schema))
+
+    def _lock(self) -> Callable[[], None]:
+        """No lock: the cluster's manager divides it among applications."""
+        return lambda: None
+
+    def _close_monitor(self) -> None:
+        """There is none: counters are the driver's."""
+
+    def _names(self, schema: str) -> Sequence[str] | None:
+        found: Sequence[str] | None = self._request("list", path=self._in(schema)).get("names")
+        return found
+
     @property
-    def _placed(self) -> DataDirectories:
-        if self._directories is None:
-            raise RuntimeError("initialise or restore comes first")
-        return self._directories
+    def _address(self) -> str:
+        return str(self._context.options["location"])
+
+    def _configuration(self) -> Mapping[str, str]:
+        return cluster(self._context.scratch, self._context.options)
+
+    def _in(self, *names: str) -> str:
+        return "/".join([self._address.rstrip("/"), *names])
+
+    def _location(self, *names: str) -> str:
+        return self._in(*([] if self._schema is None else [self._schema]), *names)
 
 
 ENGINE = EngineFactory(

@@ -12,16 +12,16 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
-from engines._cluster import run_once
-from engines._installation import check_reachable, first_fitting, output_of
+from engines._installation import first_fitting, java_of, output_of
+from engines._managed import compile_java
 from engines._settings import run_with_file
 from harness.engine import EngineContext, EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.install import installed
-from harness.supervise.user_files import acting_as, copy_file, make_directory
+from harness.supervise.user_files import acting_as
 
 _JAVA_SOURCES = Path(__file__).parent / "java"
 _DRIVER, _INSTALLED = _JAVA_SOURCES / "driver", _JAVA_SOURCES / "installed"
@@ -56,28 +56,13 @@ class Installation(EngineVersion):
 
     def compiled_driver(self, context: EngineContext) -> Path:
         """Return the folder of our driver program, compiled as the engine's user."""
-        user, classes = context.credentials, context.scratch / "classes"
-        sources = context.scratch / "sources"
-        with acting_as(user):
-            if classes.exists():
+        classes = context.scratch / "classes"
+        with acting_as(context.credentials):
+            if (classes / "tierbench").exists():
                 return classes
-        make_directory(sources, user)
-        copies = []
-        for file in sorted(_DRIVER.rglob("*.java")):
-            copies.append(sources / file.name)
-            # That user may not be able to enter the folder that our own sources are in.
-            copy_file(file, copies[-1], user, 0o600)
-        compiler = "javac" if self.java == "java" else str(Path(self.java).parent / "javac")
-        run_once(
-            context,
-            f"compile the driver program for {self.title}",
-            [
-                *(compiler, "-J-XX:-UsePerfData", "-nowarn", "-cp", f"{self.jars}/*"),
-                *("-d", str(classes), *map(str, copies)),
-            ],
-            context.scratch / "javac.log",
-        )
-        return classes
+        title = f"the driver program for {self.title}"
+        sources = sorted(_DRIVER.rglob("*.java"))
+        return compile_java(context, title, self.java, f"{self.jars}/*", sources)
 
 
 def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
@@ -85,15 +70,14 @@ def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
 
     Order: ``prefix``; the private prefix. With ``version`` the first there that fits it.
     """
-    java = str(Path(str(options["java"])) / "bin" / "java") if "java" in options else "java"
-    if prefix := options.get("prefix"):
-        return _of_distribution(Path(str(prefix)), java)
+    java = java_of(options)
     return first_fitting(
         "Spark",
         (),
         _private(engines_prefix, java),
         options,
         install="run `harness engines install spark`",
+        of_prefix=partial(_of_distribution, java),
     )
 
 
@@ -104,8 +88,7 @@ def _private(engines_prefix: Path, java: str) -> Iterator[Installation]:
             yield spark
 
 
-def _of_distribution(prefix: Path, java: str) -> Installation:
-    check_reachable("Spark", prefix)
+def _of_distribution(java: str, prefix: Path) -> Installation:
     found = _inspect(prefix / "jars", None, java, str(prefix))
     if found is not None and found.version_tuple >= _OLDEST:
         return found

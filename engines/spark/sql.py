@@ -13,10 +13,8 @@ from typing import Any
 
 from engines._json_worker import Worker, WorkerConnection, WorkerEngine, WorkerError
 from engines._loading import total_bytes, verify_counts
-from engines.spark.configuration import JAVA_OPTIONS, checked, heap_bytes, is_secret
+from engines.spark.configuration import JAVA_OPTIONS, checked, heap_bytes, installed, is_secret
 from engines.spark.explain import translate
-from engines.spark.installation import Installation
-from engines.spark.tables import created, makes_keys
 from harness import jsonfile
 from harness.engine import EngineContext, EngineVersion, MemoryPolicy
 from harness.errors import RunFailed
@@ -27,15 +25,6 @@ from harness.supervise.failures import log_tail
 from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import write_text
 
-_LOG4J = """\
-rootLogger.level = warn
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
-"""
 #: Executed at each start, without tables: else the first query would load Spark's classes and
 #: compile its first code, which takes seconds.
 _WARM_UP = """
@@ -78,24 +67,21 @@ class SqlOnSpark(WorkerEngine, ABC):
     name = "spark"
     sql_folder: Path = Path(__file__).parent / "sql"
     load_format = "parquet"
+    #: Of the driver's process.
+    _memory: MemoryPolicy | None = None
     unchangeable = "its tables are Parquet files, in which Spark changes no rows"
 
-    def __init__(self, context: EngineContext, installation: Installation) -> None:
+    def __init__(self, context: EngineContext) -> None:
         super().__init__()
         self._context = context
-        self._installation = installation
-        self._settings = checked(context, installation)
+        self._installation = installed(context.options, context.engines_prefix)
+        self._settings = checked(context, self._installation)
         self._user = context.credentials
         self._log = context.scratch / "spark.log"
 
     @abstractmethod
     def _configuration(self) -> Mapping[str, str]:
         """Return the settings that are not the tuning profile's."""
-
-    @property
-    @abstractmethod
-    def _memory(self) -> MemoryPolicy | None:
-        """Return the memory policy of the driver's process."""
 
     @abstractmethod
     def _location(self, *names: str) -> str:
@@ -110,14 +96,15 @@ class SqlOnSpark(WorkerEngine, ABC):
             return
         scratch = self._context.scratch
         classes = self._installation.compiled_driver(self._context)
-        write_text(scratch / "log4j2.properties", _LOG4J, self._user)
+        log4j = scratch / "log4j2.properties"
+        write_text(log4j, Path(__file__).with_name(log4j.name).read_text("utf-8"), self._user)
         heap = heap_bytes(self._settings)
         command = self._installation.command(
             classes,
             f"-Xmx{heap >> 20}m",
             "-XX:-UseContainerSupport",  # it reads the control group's files all the time
             f"-Djava.io.tmpdir={scratch}",
-            f"-Dlog4j2.configurationFile=file:{scratch}/log4j2.properties",
+            f"-Dlog4j2.configurationFile=file:{log4j}",
             *shlex.split(self._settings.get(JAVA_OPTIONS, "")),
         )
         process = self._context.processes.spawn(
@@ -181,7 +168,7 @@ class SqlOnSpark(WorkerEngine, ABC):
         """
         for stage in sorted(path.stem for path in schema.glob("[2-4]*.sql")):
             for statement in statements(schema, stage):
-                if not makes_keys(statement):
+                if not _KEYS.match(statement):
                     context = "Spark's tables have only rows: no triggers, for instance"
                     raise RunFailed(head(statement), context, "leave it out of tables.sql")
         texts = json.dumps(statements(schema, "10_tables"))
@@ -252,3 +239,64 @@ def _columns(connection: SparkConnection, table: str) -> list[tuple[str, str]]:
     """Return the columns of a table or view, with their types."""
     rows = connection.execute(f"describe {table}").rows
     return [(f"`{name}`", str(kind)) for name, kind, *_ in rows]
+
+
+# The user's CREATE TABLE statements as Spark takes them: Parquet files have no keys --------------
+
+_NAME, _PARENTHESES = r"(?:\w+|`[^`]+`)", r"\((?:[^()]|\([^()]*\))*\)"
+_CREATED = re.compile(
+    rf"create\s+table\s+(?:if\s+not\s+exists\s+)?(?P<name>{_NAME})\s*(?P<rest>\(.*)", re.I | re.S
+)
+#: Statements of ``tables.sql`` that only make keys and indexes.
+_KEYS = re.compile(
+    r"create\s+(?:unique\s+)?index\b"
+    rf"|alter\s+table\b.*\badd\s+(?:constraint\s+{_NAME}\s+)?"
+    r"(?:primary\s+key|unique|foreign\s+key|check)\b",
+    re.I | re.S,
+)
+_QUOTED = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`"
+_TOKEN = re.compile(rf"{_QUOTED}|[(),]", re.S)
+_ACTION = r"(?:cascade|restrict|no\s+action|set\s+(?:null|default))"
+_CONSTRAINT = (
+    rf"(?:\bconstraint\s+{_NAME}\s+)?\b(?:primary\s+key|unique|check\s*{_PARENTHESES}"
+    rf"|references\s+{_NAME}(?:\.{_NAME})*(?:\s*{_PARENTHESES})?"
+    rf"(?:\s+on\s+(?:delete|update)\s+{_ACTION})*)"
+)
+_OF_COLUMN = re.compile(rf"(?P<quoted>{_QUOTED})|\s*{_CONSTRAINT}", re.I | re.S)
+_OF_TABLE = re.compile(
+    rf"(?:constraint\s+{_NAME}\s+)?(?:primary\s+key|foreign\s+key|unique\s*\(|check\s*\()", re.I
+)
+
+
+def created(statement: str) -> tuple[str, str]:
+    """Return a table's name and the statement that creates it, without keys and constraints.
+
+    NOT NULL stays. RunFailed for any other statement.
+    """
+    match = _CREATED.fullmatch(statement.strip())
+    if match is None:
+        raise RunFailed(
+            f"Spark: {head(statement)}",
+            "not the definition of a table",
+            "write create table NAME (COLUMN TYPE, …)",
+        )
+    columns, rest = _members(match["rest"])
+    kept = [
+        _OF_COLUMN.sub(lambda found: found["quoted"] or "", column).strip()
+        for column in columns
+        if not _OF_TABLE.match(column.strip())
+    ]
+    return match["name"], f"create table {match['name']} ({', '.join(kept)}){rest}"
+
+
+def _members(text: str) -> tuple[list[str], str]:
+    """Divide what begins with a parenthesis at its commas; return also what follows its end."""
+    members, depth, begin = [], 0, 1
+    for token in _TOKEN.finditer(text):
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        if depth == 0 or (depth == 1 and token[0] == ","):
+            members.append(text[begin : token.start()])
+            begin = token.end()
+        if depth == 0:
+            break
+    return members, text[begin:]

@@ -2,6 +2,19 @@
 
 The community edition has no command log: what was committed after the newest snapshot is lost
 with the server's process. So there is no log to place, and durability is not tested.
+
+Layout, the same for every placement, so that only the devices differ::
+
+    <data>/root        the server's configuration
+    <data>/snapshots   snapshots of all data, which is in memory otherwise
+
+A server that starts restores the newest whole snapshot that it finds. A dataset consists of
+the snapshots of a server that was stopped; tables, procedures and rows are in them, users and
+settings are not.
+
+The server lists its last ten snapshots only: the counters are of those that ended between two
+readings, by what is new in the list. A measurement window saves data as a long run does if whole
+snapshots are in it.
 """
 
 from __future__ import annotations
@@ -11,16 +24,14 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from engines._cluster import TIMEOUTS
+from engines import _sql_engine
 from engines._installation import workloads_in
-from engines._managed import ManagedServer
+from engines._managed import TIMEOUTS, DataFolders, ManagedServer, run_once
 from engines._sql_engine import CallsSql
-from engines.voltdb.cluster import Cluster
-from engines.voltdb.counters import Monitor, write_back_warnings
 from engines.voltdb.deployment import (
     FREQUENCY,
     SETTINGS,
@@ -48,7 +59,8 @@ from harness.store.spec import JsonObject
 from harness.supervise.failures import log_tail
 from harness.supervise.linux import network_of
 from harness.supervise.silence import limit_s, phase
-from harness.supervise.user_files import write_text
+from harness.supervise.user_files import acting_as, make_directory, write_text
+from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 
 _HOST = "127.0.0.1"
@@ -66,12 +78,6 @@ _GAVE_UP = (
 )
 _READY = "Server completed initialization."
 _SNAPSHOT_RETRY_S = 0.2
-_LOG4J = """\
-log4j.rootLogger=INFO, out
-log4j.appender.out=org.apache.log4j.ConsoleAppender
-log4j.appender.out.layout=org.apache.log4j.PatternLayout
-log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{1}: %m%n
-"""
 #: Of the deployment as the server reports it: what every run has, or is no setting.
 _NOT_REPORTED = ("voltdbroot", "adminport", "httpport")
 _EXPOSED = (
@@ -79,6 +85,155 @@ _EXPOSED = (
     "reaches them can log in as its administrator and run Java code with the rights of its user"
 )
 _LOST = "is lost when the server's process ends: the community edition keeps no log"
+
+
+class Cluster(DataFolders[Installation]):
+    """The directories of one server."""
+
+    def __init__(
+        self, installation: Installation, context: EngineContext, places: DataDirectories
+    ) -> None:
+        super().__init__(installation, context)
+        self.root = places["data"] / "root"
+        self.snapshots = places["data"] / "snapshots"
+
+    def directories(self) -> list[Path]:
+        return [self.root, self.snapshots]
+
+    def dataset_names(self) -> dict[Path, str]:
+        return {self.snapshots: "snapshots"}
+
+    def create(self, deployment: str) -> None:
+        """Without data; ``deployment``: the text of the file."""
+        for folder in self.directories():
+            make_directory(folder, self._user)
+        make_directory(self._temporary, self._user)
+        file = self.context.scratch / "deployment.xml"
+        write_text(file, deployment, self._user)
+        run_once(
+            self.context,
+            f"initialise {self.installation.title}",
+            [
+                *self.installation.command(*self.java_options("initialise")),
+                "initialize",
+                "voltdbroot",
+                str(self.root),
+                "deployment",
+                str(file),
+                "force",
+            ],
+            self.context.scratch / "initialise.log",
+        )
+        with acting_as(self._user):
+            file.unlink()
+        self.clean = True
+
+    def configure(self, deployment: str) -> None:
+        """Replace the file that the server reads at its start."""
+        file = self.root / "voltdbroot" / "config" / "deployment.xml"
+        write_text(file, deployment, self._user)
+
+    def java_options(self, log: str) -> list[str]:
+        """Options of Java that keep every file of its own in the scratch directory."""
+        scratch = self.context.scratch
+        return [
+            f"-Djava.io.tmpdir={self._temporary}",
+            f"-Djna.tmpdir={self._temporary}",
+            f"-XX:ErrorFile={scratch}/{log}-crash.log",
+            "-Djava.awt.headless=true",
+            f"-Dlog4j.configuration=file:{scratch}/log4j.properties",
+        ]
+
+    def keep_only(self, nonce: str) -> None:
+        """Remove every snapshot but this one."""
+        with acting_as(self._user):
+            for file in self.snapshots.iterdir():
+                if not file.name.startswith(nonce) and not file.is_dir():
+                    file.unlink()
+
+    def restore(self, dataset: Path, deployment: str) -> None:
+        """Copy the snapshots into the directories of a new server."""
+        self.create(deployment)
+        self._copy(dataset)
+
+    @property
+    def _temporary(self) -> Path:
+        return self.context.scratch / "tmp"
+
+
+#: Counters of the snapshots that have ended, and of their bytes.
+SNAPSHOTS_ENDED, SNAPSHOT_BYTES = "voltdb_snapshots_count", "voltdb_snapshot_written_bytes"
+
+
+class Monitor(_sql_engine.Monitor):
+    """The monitoring connection of one server start."""
+
+    def __init__(self, connection: VoltDbConnection) -> None:
+        self._connection = connection
+        #: Bytes of each snapshot that has ended, by its transaction.
+        self._snapshots: dict[int, int] = {}
+
+    def read(self) -> Mapping[str, float]:
+        """All counters; RunFailed where the server does not answer."""
+        return {**self._procedures(), **self._written()}
+
+    def close(self) -> None:
+        """Close; no error when the server is gone."""
+        self._connection.close()
+
+    def _procedures(self) -> dict[str, float]:
+        """Calls of procedures since the server started, and those that aborted or failed."""
+        found = self._statistics("PROCEDURE")
+        names = {
+            "invocations": "voltdb_calls_count",
+            "aborts": "voltdb_aborts_count",
+            "failures": "voltdb_failures_count",
+        }
+        return {
+            name: float(sum(int(str(row[column])) for row in found))
+            for column, name in names.items()
+        }
+
+    def _written(self) -> dict[str, float]:
+        ended: dict[int, int] = {}
+        running: set[int] = set()
+        for row in self._statistics("SNAPSHOTSTATUS"):
+            snapshot = int(str(row["txnid"]))
+            ended[snapshot] = ended.get(snapshot, 0) + int(str(row["size"]))
+            if not row["end_time"] or row["result"] != "SUCCESS":
+                running.add(snapshot)
+        self._snapshots |= {one: size for one, size in ended.items() if one not in running}
+        return {
+            SNAPSHOTS_ENDED: float(len(self._snapshots)),
+            SNAPSHOT_BYTES: float(sum(self._snapshots.values())),
+        }
+
+    def _statistics(self, selector: str) -> list[dict[str, object]]:
+        tables = self._connection.call("@Statistics", selector, 0).tables
+        return [dict(row) for table in tables for row in table.records()]
+
+
+def write_back_warnings(
+    window: Mapping[str, float], settings: Mapping[str, str], window_ns: int
+) -> Iterator[RunWarning]:
+    """``window``: what it added to the counters; ``settings``: of the run."""
+    if (ended := window.get(SNAPSHOTS_ENDED)) is None or ended > 0:
+        return
+    length = f"a window of {window_ns / NS_PER_S:g} s"
+    if settings["snapshot_enabled"] != "true":
+        yield RunWarning(
+            "no-snapshots",
+            "automatic snapshots are off: the data tier is not written to",
+            length,
+            "turn them on: --set snapshot_enabled=true",
+        )
+        return
+    yield RunWarning(
+        "no-snapshot-in-window",
+        "no snapshot ended in the window",
+        f"{length}, a snapshot every {settings['snapshot_frequency']}",
+        "raise --duration, or lower --set snapshot_frequency=…",
+    )
 
 
 class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
@@ -305,7 +460,8 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
         return deployment(used, self._cluster.snapshots, self._password)
 
     def _use(self, directories: DataDirectories) -> Cluster:
-        write_text(self._context.scratch / "log4j.properties", _LOG4J, self._user)
+        log4j = self._context.scratch / "log4j.properties"
+        write_text(log4j, Path(__file__).with_name(log4j.name).read_text("utf-8"), self._user)
         cluster = Cluster(self._installation, self._context, directories)
         return self._place(cluster, directories.memory)
 

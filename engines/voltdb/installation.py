@@ -9,14 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
-from engines._installation import (
-    check_reachable,
-    first_fitting,
-    output_of,
-)
+from engines._installation import first_fitting, java_of, output_of
 from harness.engine import EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.install import installed, java_command
@@ -42,34 +38,21 @@ class Installation(EngineVersion):
         opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
         return [java, *opened, *options, *rest, "org.voltdb.VoltDB"]
 
-    def compiler(self) -> list[str]:
-        """What compiles Java sources against the server."""
-        folder = Path(self.java).parent
-        return [
-            str(folder / "javac") if self.java != "java" else "javac",
-            "-J-XX:-UsePerfData",
-            "-nowarn",
-            "-cp",
-            str(self.folder / "lib" / f"voltdb-{self.version}.jar"),
-        ]
-
 
 def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     """The installation that these options mean; UsageError where there is none.
 
     Order: ``prefix``; the private prefix. With ``version`` the first there that fits it.
     """
-    java = str(Path(str(options["java"])) / "bin" / "java") if "java" in options else "java"
-    if prefix := options.get("prefix"):
-        found = _of_prefix(Path(str(prefix)), java)
-    else:
-        found = first_fitting(
-            "VoltDB",
-            (),
-            _private(engines_prefix, java),
-            options,
-            install="run `harness engines install voltdb`",
-        )
+    java = java_of(options)
+    found = first_fitting(
+        "VoltDB",
+        (),
+        _private(engines_prefix, java),
+        options,
+        install="run `harness engines install voltdb`",
+        of_prefix=partial(_of_prefix, java),
+    )
     match = _BANNER.fullmatch(found.build)
     if match is None or int(match[2]) < _OLDEST_JAVA:
         raise UsageError(
@@ -80,8 +63,7 @@ def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     return found
 
 
-def _of_prefix(prefix: Path, java: str) -> Installation:
-    check_reachable("VoltDB", prefix)
+def _of_prefix(java: str, prefix: Path) -> Installation:
     if (found := _inspect(prefix, str(prefix), java)) is not None:
         return found
     raise UsageError(

@@ -9,15 +9,15 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from engines._cluster import run_once
 from engines._loading import verify_counts
+from engines._managed import compile_java
 from engines.voltdb.installation import Installation
 from engines.voltdb.wire import VoltDbConnection
 from harness.engine import EngineContext, Fill
 from harness.progress import Progress
 from harness.sql_script import statements
 from harness.store.spec import JsonObject
-from harness.supervise.user_files import copy_file, make_directory, read_bytes, walk
+from harness.supervise.user_files import read_bytes, walk
 
 _SOURCES = Path(__file__).parent / "java" / "procedures"
 #: Names of types as the server's catalog has them, and as its wire protocol does.
@@ -86,24 +86,12 @@ def _sources() -> list[Path]:
 
 def _compiled(context: EngineContext, installation: Installation) -> bytes:
     """A jar of the procedures, compiled as the server's user."""
-    user, folder = context.credentials, context.scratch / "procedures"
-    sources = context.scratch / "procedures-sources"
-    make_directory(folder, user)
-    make_directory(sources, user)
-    copies = []
-    for file in _sources():
-        copies.append(sources / file.name)
-        # That user may not be able to enter the folder that our own sources are in.
-        copy_file(file, copies[-1], user, 0o600)
-    run_once(
-        context,
-        f"compile the procedures for {installation.title}",
-        [*installation.compiler(), "-d", str(folder), *map(str, copies)],
-        context.scratch / "javac.log",
-    )
+    server = installation.folder / "lib" / f"voltdb-{installation.version}.jar"
+    title = f"the procedures for {installation.title}"
+    folder = compile_java(context, title, installation.java, str(server), _sources())
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as jar:
-        for path, facts in walk([folder], user):
+        for path, facts in walk([folder], context.credentials):
             if stat.S_ISREG(facts.st_mode):
-                jar.writestr(str(path.relative_to(folder)), read_bytes(path, user))
+                jar.writestr(str(path.relative_to(folder)), read_bytes(path, context.credentials))
     return packed.getvalue()

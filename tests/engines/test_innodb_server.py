@@ -14,9 +14,9 @@ import pytest
 from patience import eventually
 
 from engines._innodb.cluster import Cluster
+from engines._innodb.configuration import same_value
 from engines._innodb.connection import Login
 from engines._innodb.engine import before_trace
-from engines._innodb.values import same_value
 from engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness import paths, registry
 from harness.errors import RunFailed, UsageError
@@ -258,12 +258,14 @@ def test_the_flavour_is_what_the_server_says(lab: Any, open_path: Path) -> None:
         registry.engine("mysql").available({"prefix": str(open_path)}, paths.engines_prefix())
 
 
-def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:
-    from engines._innodb.installation import _with_libraries, choose
+def test_libraries_other_than_the_pinned_ones_make_another_build(monkeypatch) -> None:
+    from engines._innodb import installation
+    from harness.install import installed
 
-    installation = choose("mysql", {}, paths.engines_prefix())
-    moved = _with_libraries(replace(installation, build="mysqld 9"), ("libc6 2.44-1",))
-    assert moved.build == "mysqld 9 with libc6 2.44-1"
+    prefix, moved_on = paths.engines_prefix(), ("libc6 2.44-1",)
+    moved = [replace(one, moved_on=moved_on) for one in installed("mysql", prefix)]
+    monkeypatch.setattr(installation, "installed", lambda *_: moved)
+    assert installation.choose("mysql", {}, prefix).build.endswith(" with libc6 2.44-1")
 
 
 # Its end --------------------------------------------------------------------------

@@ -43,9 +43,9 @@ ALLOWED = {
         "engines/_loading.py columns_in",
         "engines/postgres/load.py Loader.run_dump",
         "engines/postgres/load.py _copy_file",
-        "engines/rocksdb/optionsfile.py read_options_file",
+        "engines/rocksdb/installation.py read_options_file",
         "engines/spark/configuration.py _in_file",
-        "engines/sqlserver/load.py insert",
+        "engines/sqlserver/server.py insert",
         "engines/voltdb/load.py procedures_digest",
     },
     "below /proc": {

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from engines.voltdb.counters import SNAPSHOTS
 from engines.voltdb.deployment import deployment, settled
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -41,8 +40,8 @@ from test_tpcc_procedures import (  # noqa: F401
     test_the_stock_level_counts_an_item_once,
 )
 
-from engines.voltdb.counters import SNAPSHOT_BYTES
-from engines.voltdb.counters import write_back_warnings as window_warnings
+from engines.voltdb.engine import SNAPSHOT_BYTES, SNAPSHOTS_ENDED
+from engines.voltdb.engine import write_back_warnings as window_warnings
 
 SETTINGS = {"sitesperhost": "2", "snapshot_enabled": "false"}
 _CALL = re.compile(r"(\w+)(?: when :(\w+)(?: = :(\w+))? else (\w+))? \((.*)\)", re.S)
@@ -62,9 +61,9 @@ def test_passwords_are_hashed_in_the_deployment_file() -> None:
 @pytest.mark.parametrize(
     ("window", "settings", "codes"),
     [
-        ({SNAPSHOTS: 2.0, SNAPSHOT_BYTES: 1e8}, {}, []),
-        ({SNAPSHOTS: 0.0, SNAPSHOT_BYTES: 0.0}, {}, ["no-snapshot-in-window"]),
-        ({SNAPSHOTS: 0.0}, {"snapshot_enabled": "false"}, ["no-snapshots"]),
+        ({SNAPSHOTS_ENDED: 2.0, SNAPSHOT_BYTES: 1e8}, {}, []),
+        ({SNAPSHOTS_ENDED: 0.0, SNAPSHOT_BYTES: 0.0}, {}, ["no-snapshot-in-window"]),
+        ({SNAPSHOTS_ENDED: 0.0}, {"snapshot_enabled": "false"}, ["no-snapshots"]),
         ({}, {}, []),
     ],
 )
@@ -129,8 +128,8 @@ def test_automatic_snapshots_are_counted_and_survive_a_kill(lab: Any) -> None:
             connection.execute("create table t (a integer not null, primary key (a))")
             connection.execute("partition table t on column a")
             connection.execute("insert into t values (1)")
-        begun = engine.counters()[SNAPSHOTS]
-        while engine.counters()[SNAPSHOTS] < begun + 2:
+        begun = engine.counters()[SNAPSHOTS_ENDED]
+        while engine.counters()[SNAPSHOTS_ENDED] < begun + 2:
             time.sleep(0.1)
         engine.kill()
         engine.start()
