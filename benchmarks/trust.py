@@ -38,7 +38,7 @@ from harness.micro.canary import canary as measured
 from harness.progress import progress_on_stderr
 from harness.store.calibrations import CanaryStore
 from harness.store.runs import Store
-from reports.canary import moved_figures
+from reports.basis import moved_figures
 from reports.compare import compare
 from reports.statistics import Ratio, decide, ratio_of
 

@@ -8,27 +8,38 @@ the question of one experiment: its headlines, one for each comparison, or its r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from harness.errors import UsageError
+from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.sequences import grouped
+from harness.store.result import Better
 from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 from reports.arm import Arm
-from reports.basis import Fact, basis
-from reports.canary import canary_warnings
-from reports.compared_rows import Row, Verdict, compared_rows, executed_again, interim_analyses_of
+from reports.basis import Fact, basis, canary_warnings
 from reports.headline import NONE, Headline, headline
-from reports.labels import not_enforced, resumed, value_name
+from reports.labels import ShownFact, not_enforced, resumed, value_name, what_was_run
 from reports.matching import Difference, Match, find, paired
-from reports.parameter_table import ShownFact, what_was_run
+from reports.metric_registry import MetricInfo, metric_info, metric_title
 from reports.run_configuration import Dimension, dimension, facts
-from reports.statistics import ALPHA, Pairing, decide
-from reports.unused_parts import unused_parts
-from reports.values import Quantity
+from reports.statistics import ALPHA, Decision, Missing, Pairing, Ratio, compare_values, decide
+from reports.values import (
+    Measured,
+    Quantity,
+    Summary,
+    duration_of,
+    in_order,
+    is_ready_made,
+    limit_of,
+    measured_together,
+    summarise,
+)
 
 #: A change that is not resolved is named from this ratio on.
 _WORTH_NAMING = 1.1
@@ -370,3 +381,269 @@ def _continued(*sides: Sequence[StoredRun]) -> Iterator[RunWarning]:
             "altogether",
             "run a new experiment",
         )
+
+
+# One quantity of two sides: summaries, the ratio with its interval, a verdict ----------
+
+Verdict = Literal[
+    "faster", "slower", "no difference", "not resolvable", "rate not kept", "part not used"
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row compares one quantity.
+
+    ``estimate``: how much better B is than A (A/B where lower is better, else B/A), None with a
+    ``note`` where there is no ratio.
+    """
+
+    quantity: Quantity
+    unit: str
+    better: Better
+    a: Summary | None
+    b: Summary | None
+    estimate: Ratio | None
+    note: str = ""
+    #: Whether a side is a percentile that its driver reports ready-made.
+    ready_made: bool = False
+    #: The runs of A and of B that have no value, since a time limit was reached.
+    at_limit: tuple[int, int] = (0, 0)
+
+    @property
+    def ratio(self) -> float:
+        """Return how much better B is; only of rows with an estimate."""
+        assert self.estimate is not None
+        return self.estimate.value
+
+    @property
+    def decision(self) -> Decision | None:
+        return self.estimate.decision if self.estimate else None
+
+    @property
+    def shown(self) -> bool:
+        """Return whether a difference is shown within its family."""
+        return self.estimate is not None and self.estimate.shown
+
+    @property
+    def has_verdict(self) -> bool:
+        """Return whether it has a verdict: counters and what is better neither way have none."""
+        return self.better != "none" and self.info.role in ("headline", "detail", "part")
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return how B is against A in this quantity, where it ``has_verdict``."""
+        if self.estimate is None or self.decision is None:
+            return "not resolvable"
+        if self.decision.outcome != "shown":
+            unresolved = self.decision.outcome == "cannot be shown"
+            return "not resolvable" if unresolved else "no difference"
+        return "faster" if self.estimate.value > 1 else "slower"
+
+    @property
+    def title(self) -> str:
+        return metric_title(self.quantity, self.better)
+
+    @property
+    def info(self) -> MetricInfo:
+        return metric_info(self.quantity, self.better)
+
+    @property
+    def contrary(self) -> bool:
+        """Return whether the medians point the other way than the ratio, which goes by pairs."""
+        if self.estimate is None or self.a is None or self.b is None:
+            return False
+        a, b = self.a.median, self.b.median
+        if a <= 0 or b <= 0:
+            return False
+        ratios = (self.estimate.value, a / b if self.better == "lower" else b / a)
+        return min(ratios) < 1 < max(ratios) and all(f"{r:.2f}" != "1.00" for r in ratios)
+
+
+def compared_rows(
+    a: Sequence[StoredRun],
+    b: Sequence[StoredRun],
+    pairing: Pairing,
+    only: Collection[Quantity] = (),
+    whole: tuple[Sequence[StoredRun], Sequence[StoredRun]] | None = None,
+) -> list[Row]:
+    """Compare each quantity of comparable runs, or each of ``only``, undecided in a family.
+
+    ``whole``: the sides with their runs without a pair, which count in the medians.
+    """
+    sides = [_values_of(runs, every) for runs, every in zip((a, b), whole or (a, b), strict=True)]
+    quantities = dict.fromkeys(
+        q
+        for side in sides
+        for one in side.compared
+        for q in one
+        if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
+    )
+    interim_analyses = interim_analyses_of(a, b)
+    return [_row(q, sides[0], sides[1], pairing, interim_analyses) for q in in_order(quantities)]
+
+
+def interim_analyses_of(*sides: Sequence[StoredRun]) -> int:
+    """Return how often results may have decided whether these sides got more runs.
+
+    As plans have it, and once more for each further execution of a block.
+    """
+    planned = max(int(run.result.experiment.looks) for side in sides for run in side)
+    return planned + max(map(executed_again, sides))
+
+
+def executed_again(side: Sequence[StoredRun]) -> int:
+    """Return how many further times a block of a side was executed at most.
+
+    The same command repeats blocks, or one with more repeats that starts from scratch.
+    """
+    blocks = Counter((run.spec.series(), run.spec.block) for run in side)
+    return max(blocks.values()) - 1
+
+
+class _SideValues(NamedTuple):
+    """A side holds what its compared runs measured, and what all of its runs did."""
+
+    compared: Sequence[Mapping[Quantity, Measured]]
+    every: Sequence[Mapping[Quantity, Measured]]
+
+    def values(self, quantity: Quantity) -> list[float]:
+        return [value for run in self.every if (value := _value(run, quantity)) is not None]
+
+
+def _values_of(runs: Sequence[StoredRun], every: Sequence[StoredRun]) -> _SideValues:
+    known = dict(zip((run.run_id for run in every), measured_together(every), strict=True))
+    return _SideValues([known[run.run_id] for run in runs], list(known.values()))
+
+
+def _row(
+    quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, interim_analyses: int
+) -> Row:
+    compared = (*a.compared, *b.compared)
+    found = [run[quantity] for run in compared if quantity in run]
+    one = found[0]
+    sides = [[_value(run, quantity) for run in side.compared] for side in (a, b)]
+    over, under = sides if one.better == "lower" else reversed(sides)
+    ratio = compare_values(over, under, pairing, interim_analyses)
+    at_a, at_b = (
+        sum(_cut_off(run, quantity, one.better) for run in side.compared) for side in (a, b)
+    )
+    if reached := at_a + at_b:
+        # What is left are the values of the runs that happened to be fast enough.
+        ratio = Missing(f"the time limit was reached in {reached} of {len(compared)} runs")
+    estimate = None if isinstance(ratio, Missing) else ratio
+    note = ratio.code if isinstance(ratio, Missing) else ""
+    # How numbers that are compared came about; of others, why a run has none.
+    how = next((one.note for one in found if (one.value is not None) == bool(estimate)), "")
+    return Row(
+        quantity,
+        one.unit,
+        one.better,
+        summarise(a.values(quantity)),
+        summarise(b.values(quantity)),
+        estimate,
+        "; ".join(part for part in (note, how) if part),
+        any(is_ready_made(one) for one in found),
+        (at_a, at_b),
+    )
+
+
+def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Better) -> bool:
+    """Return whether a time limit stands for this value.
+
+    The limit is that of the query itself, or of a query without which there is no total.
+    """
+    if Quantity(limit_of(quantity.name), quantity.labels) in run:
+        return True
+    if quantity in run or metric_info(quantity, better).role not in ("headline", "part"):
+        return False
+    return any(duration_of(q.name) for q in run)
+
+
+def _value(run: Mapping[Quantity, Measured], quantity: Quantity) -> float | None:
+    return run[quantity].value if quantity in run else None
+
+
+# Parts that two sides have on different tiers and that their runs neither read nor wrote ---------
+#
+# Such runs did the same, so their difference is noise: it says nothing about the tiers.
+
+#: With less of a part's bytes seen, the I/O trace does not show that another part has none.
+_SEEN = 0.95
+
+
+@dataclass(frozen=True)
+class UnusedParts:
+    """``every``: whether nothing else moved, so that a comparison shows nothing."""
+
+    parts: tuple[Part, ...] = ()
+    every: bool = False
+
+    def warnings(self, sides: str) -> Iterator[RunWarning]:
+        if self.parts:
+            yield RunWarning(
+                "part-not-used",
+                "a part is on different tiers, and no byte of it was read or written",
+                f"{sides}: {', '.join(self.parts)}",
+                "run a workload that uses it: less memory for temp, writes for wal",
+            )
+
+
+def unused_parts(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> UnusedParts:
+    """Return the unused parts of A and B; a part is used unless each run shows that it was not.
+
+    Where other parts moved and were used, a part that merely follows ``data`` is not listed.
+    """
+    first, second = a[0].spec.placement, b[0].spec.placement
+    if first is None or second is None or first.memory != second.memory:
+        return UnusedParts()
+    moved = [part for part in DIRECTORY_PARTS if first.tier_of(part) != second.tier_of(part)]
+    idle = [part for part in moved if all(_is_idle(run, part) for run in (*a, *b))]
+    if moved and idle == moved:
+        return UnusedParts(tuple(idle), every=True)
+    of_data = first.data, second.data
+    apart = [p for p in idle if (first.tier_of(p), second.tier_of(p)) != of_data]
+    return UnusedParts(tuple(apart))
+
+
+def _is_idle(run: StoredRun, part: Part) -> bool:
+    """Return whether a run is known to have moved no byte of a part."""
+    if part == "temp" and _sum(run, "spilled_bytes"):
+        return False
+    if (traced := _traced_bytes(run, part)) is not None:
+        return traced == 0
+    if part == "temp" and _sum(run, "spilled_bytes") == 0:
+        return True
+    return _tier_bytes(run, part) == 0
+
+
+def _traced_bytes(run: StoredRun, part: Part) -> float | None:
+    """Return a part's bytes by the I/O trace; None where it was off, or missed bytes."""
+    shares = list(_values(run, "io_trace_coverage_share"))
+    if not shares or min(shares) < _SEEN:
+        return None
+    return sum(_values(run, "io_bytes", part=part))
+
+
+def _tier_bytes(run: StoredRun, part: Part) -> float | None:
+    """Return what a part's device moved; None where it holds other parts, or is not counted."""
+    placement = run.spec.placement
+    assert placement is not None
+    tier = placement.tier_of(part)
+    if sum(placement.tier_of(other) == tier for other in DIRECTORY_PARTS) > 1:
+        return None
+    found = [_sum(run, f"tier_{way}_bytes", tier=tier) for way in ("read", "write")]
+    return None if None in found else sum(size or 0.0 for size in found)
+
+
+def _sum(run: StoredRun, name: str, **labels: str | None) -> float | None:
+    """Sum the window's counter and the queries'; None where neither was counted."""
+    found = [v for of in ("window", "query") for v in _values(run, f"{of}_{name}", **labels)]
+    return sum(found) if found else None
+
+
+def _values(run: StoredRun, name: str, **labels: str | None) -> Iterator[float]:
+    for metric in run.result.metrics:
+        same = metric.name == name and labels.items() <= metric.labels.items()
+        if same and metric.value is not None:
+            yield metric.value

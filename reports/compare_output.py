@@ -8,10 +8,9 @@ from typing import Any
 
 from harness.store.documents import as_json, attributes
 from harness.warnings import RunWarning
-from reports.answers import answer_blocks
+from reports.answers import answer_blocks, gain_lines
 from reports.arm import Arm
-from reports.compare import Comparison, Group
-from reports.compared_rows import Row
+from reports.compare import Comparison, Group, Row
 from reports.explain.causes import cause
 from reports.formatting import (
     NOTHING,
@@ -22,10 +21,8 @@ from reports.formatting import (
     times,
     verdict_text,
 )
-from reports.gains import gain_lines
 from reports.headline import SetRate
-from reports.labels import in_words, value_text
-from reports.parameter_table import what_was_run
+from reports.labels import in_words, value_text, what_was_run
 from reports.sections import (
     Block,
     Cell,

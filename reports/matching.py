@@ -18,8 +18,7 @@ from pathlib import Path
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.units import format_ns
-from reports.labels import distinguishing, in_words, leading
-from reports.parameter_table import essential_facts
+from reports.labels import distinguishing, essential_facts, in_words, leading
 from reports.run_configuration import (
     DIMENSIONS,
     Dimension,

@@ -21,14 +21,14 @@ from reports.agreement import (
     agreements,
     driven_by_several,
 )
-from reports.answers import answer_blocks, not_controlled
+from reports.answers import answer_blocks, gain_lines, not_controlled
 from reports.arm import Arm
 from reports.basis import apart
 from reports.charts import draw_panel
 from reports.charts.curves import lines_over_parameter
 from reports.charts.forest import overview
 from reports.charts.over_time import draw_timeline
-from reports.charts.resources import resource_bars
+from reports.charts.stacked import resource_bars
 from reports.compare import Group
 from reports.compare_output import (
     change_text,
@@ -51,9 +51,8 @@ from reports.conditions import (
     uncontrolled,
 )
 from reports.explain.causes import cause, file_operations_table
-from reports.explain.ceilings import Ceilings, ceilings
+from reports.explain.ceilings import Ceilings, TierSources, ceilings
 from reports.explain.comparisons import explained
-from reports.explain.devices import TierSources
 from reports.explain.output import (
     ExplainedView,
     ceiling_table,
@@ -67,15 +66,13 @@ from reports.formatting import (
     range_text,
     utc,
 )
-from reports.gains import gain_lines
 from reports.history import history_section
+from reports.labels import what_was_run
 from reports.metric_registry import metric_title
-from reports.money import money, money_section
+from reports.money import PriceList, money, money_section
 from reports.noise import expected
 from reports.over_time import representative
 from reports.page import write_page
-from reports.parameter_table import what_was_run
-from reports.prices import PriceList
 from reports.published import PublishedSeries, published_rows, published_table
 from reports.query_breakdown import breakdown, breakdown_blocks
 from reports.run_configuration import emulations

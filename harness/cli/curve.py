@@ -242,7 +242,7 @@ def _print(
     options: CurveOptions,
     more: More | None,
 ) -> None:
-    from reports.charts.models import draw_curves
+    from reports.charts.curves import draw_curves
     from reports.page import write_drawing
 
     chart = write_drawing(draw_curves(found), options.out)

@@ -95,7 +95,7 @@ def show(
 
 def _chart(model: DeviceModel, out: Path) -> Path:
     """Draw a model's durations; UsageError where it states none."""
-    from reports.charts.models import draw_model  # reports are loaded where they are needed
+    from reports.charts.curves import draw_model  # reports are loaded where they are needed
     from reports.page import write_drawing
 
     drawing = draw_model(model)

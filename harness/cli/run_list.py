@@ -40,7 +40,7 @@ from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.noise import Expected
-    from reports.planned import PlannedRepeats
+    from reports.series import PlannedRepeats
 
 
 def execute(
@@ -181,7 +181,7 @@ def _warn_of_a_short_budget(
     sequence: Sequential, steps: Sequence[ResolvedRun], env: Environment, into: Store
 ) -> None:
     """Warn where it ends before any difference can be shown."""
-    from reports.planned import planned_repeats
+    from reports.series import planned_repeats
 
     looks = sequence.plan.looks
     needed = planned_repeats([step.spec for step in steps], env.host["mode"], looks).needed
@@ -321,7 +321,7 @@ def _forecast(
 ) -> tuple[PlannedRepeats, list[Expected]]:
     """What the repeats can show, and what they resolve where the noise was calibrated."""
     from reports.noise import expected
-    from reports.planned import planned_repeats
+    from reports.series import planned_repeats
 
     specs = [step.spec for step in steps]
     repeats = planned_repeats(specs, env.host["mode"], looks)

@@ -377,7 +377,7 @@ def _export_csv(chosen: list[StoredRun], out: Path) -> None:
 
 
 def _export_otava(chosen: list[StoredRun], out: Path) -> None:
-    from reports.otava import files
+    from reports.continuous_integration import files
     from reports.select import unplanted
 
     for file, text in files(unplanted(chosen), out).items():

@@ -114,7 +114,7 @@ class Sequential:
 
 def sequence_of(plan: Plan, goal: Goal, host_mode: str) -> Sequential:
     """The plan with as many blocks as there may be; UsageError where nothing is compared."""
-    from reports.planned import compared_together
+    from reports.series import compared_together
     from reports.statistics import ALPHA, MOST_REPEATS, repeats_needed
 
     over, found = compared_together(with_repeats(plan, 1).runs, host_mode)

@@ -22,8 +22,7 @@ from reports.charts.drawing import (
     panel_title,
     style,
 )
-from reports.compare import Group
-from reports.compared_rows import Row
+from reports.compare import Group, Row
 from reports.formatting import interval_text, times, verdict_text
 from reports.sections import Drawing
 from reports.series import Panel

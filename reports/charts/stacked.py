@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MultipleLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
 from harness.units import format_bytes, format_ns
 from harness.waits import TOLERANCE
@@ -25,11 +26,13 @@ from reports.charts.drawing import (
     bar_places,
     finish,
     letters,
+    new_figure,
     panel_title,
     query_figure,
     style,
 )
 from reports.formatting import percent, quantity_text, significant
+from reports.metric_registry import load_of
 from reports.query_breakdown import MARK, QueryBreakdown, bound_bytes, kind_title, query_breakdowns
 from reports.sections import Drawing
 from reports.series import Panel
@@ -193,6 +196,7 @@ def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawin
 
 _WAITS = "Where the time goes, by resource"
 _OFF = "waits and processor time are more than 10 % off the latency"
+_ACCOUNTED = ("wait_accounted_share", "query_wait_accounted_share")
 _RESOURCES = [Part(resource, *style) for resource, style in RESOURCE_STYLES.items()]
 
 
@@ -343,3 +347,73 @@ def _legends(axes: Axes, panel: Panel, parts: Sequence[Part]) -> None:
         axes.add_artist(first)
         rows = -(-len(parts) // _LEGEND_COLUMNS)
         letters(axes, [arm.marked_name for arm in panel.arms], -0.17 - 0.08 * rows)
+
+
+# On each placement, a bar for each arm by resource ----------------------------------------------
+
+#: A piece of this share of the longest bar has its time written in it.
+_NAMED_SHARE = 0.12
+#: Resources without a piece of this share are left out.
+_SHOWN_SHARE = 0.002
+_LABEL_CHARACTERS = 18
+_DARK = ("#0072B2", "#009E73", "#D55E00", "#666666")
+
+
+def resource_bars(panel: Panel, arms: Sequence[Arm], name: str) -> Drawing | None:
+    """The mean operation, or all queries together, on these arms; None without waits on each."""
+    found = [_resources(arm) for arm in arms]
+    known = (resource != "other" for own in found for resource, ns in own.items() if ns)
+    if not all(found) or not any(known):
+        return None
+    off = {name for metric in _ACCOUNTED for name, _ in _off(panel, metric)}
+    longest = max(sum(own.values()) for own in found)
+    least = _SHOWN_SHARE * longest
+    shown = [r for r in RESOURCE_STYLES if any(own.get(r, 0.0) > least for own in found)]
+    with style():
+        figure = new_figure(6.4, 1.15 + 0.42 * len(arms))
+        axes = figure.add_subplot()
+        left = [0.0] * len(arms)
+        for resource in shown:
+            colour, hatch = RESOURCE_STYLES[resource]
+            widths = [own.get(resource, 0.0) for own in found]
+            axes.barh(
+                range(len(arms)), widths, 0.7, left, color=colour, hatch=hatch, edgecolor="white",
+                linewidth=0.4, label=resource,
+            )  # fmt: skip
+            for y, (start, width) in enumerate(zip(left, widths, strict=True)):
+                if width > _NAMED_SHARE * longest:
+                    ink = "white" if colour in _DARK else "black"
+                    box = {"facecolor": colour, "edgecolor": "none", "pad": 1.0}
+                    axes.text(
+                        start + width / 2, y, format_ns(width), color=ink, fontsize=8,
+                        ha="center", va="center", bbox=box if hatch else None,
+                    )  # fmt: skip
+            left = [start + width for start, width in zip(left, widths, strict=True)]
+        for y, (arm, end) in enumerate(zip(arms, left, strict=True)):
+            axes.text(
+                end, y, f"  {format_ns(end)}{MARK * (arm.name in off)}", va="center", fontsize=9
+            )
+        labels = [fill(arm.marked_name, _LABEL_CHARACTERS, break_on_hyphens=False) for arm in arms]
+        axes.set_yticks(range(len(arms)), labels)
+        axes.set_ylim(len(arms) - 0.5, -0.5)
+        axes.set_xlim(0, 1.16 * longest)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_ns(value)))
+        axes.grid(visible=False, axis="y")
+        figure.legend(loc="outside lower center", ncols=4, fontsize=9)
+        load = load_of(panel.workload, panel.params)
+        of = f"the mean {load.noun}" if load else "all queries"
+        title = f"Where the time of {of} goes: {panel.title}"
+        caption = "By what its sessions wait for; medians over the runs."
+        if off & {arm.name for arm in arms}:
+            caption += f" {MARK}: what was counted is more than {TOLERANCE:.0%} off the latency."
+        return finish(figure, name, title, title, caption)
+
+
+def _resources(arm: Arm) -> Mapping[str, float]:
+    """Medians over the runs, of queries their sum."""
+    found: dict[str, float] = {}
+    for quantity, one in (arm.summaries("wait_ns") or arm.summaries("query_wait_ns")).items():
+        resource = quantity.label("resource") or ""
+        found[resource] = found.get(resource, 0.0) + one.median
+    return found

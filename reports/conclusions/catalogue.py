@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from harness.paths import data_folder
+from harness.store.runs import StoredRun
 from harness.yamlfile import load_yaml
-from reports.conclusions.comparisons import Compared, FewerOfMost, GainUnder
+from reports.conclusions.comparisons import Compared, FewerOfMost, GainUnder, SpeedUp
 from reports.conclusions.devices import (
     BelowDevice,
     IndexGain,
@@ -19,7 +21,10 @@ from reports.conclusions.devices import (
     Tiers,
     Unflushed,
 )
-from reports.conclusions.model import AnyOf, Conclusion, Test
+from reports.conclusions.model import AnyOf, Conclusion, Evidence, Test
+from reports.formatting import NOTHING, interval_text, times
+from reports.statistics import Missing
+from reports.trials import Side, Trial, decided
 
 #: The papers whose conclusions are about engines, about good practice on devices, and on devices.
 OF_ENGINES, OF_PRACTICE, OF_DEVICES = "nvm-for-databases", "empirical-guide", "perma-bench"
@@ -68,3 +73,98 @@ def _with_tuples(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _with_tuples(one) for name, one in value.items()}
     return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
+
+
+# What a paper says of single queries, next to each query's speed-up here --------------------
+#
+# A statement is a trial against a bound, as a conclusion's are (reports.trials): all statements of
+# a table are one family. A query of which the paper says nothing has its speed-up alone.
+
+QUERIES = ("measured", "query", "speed-up", "interval", "in the paper", "as in the paper")
+_OUTCOMES = {"holds": "yes", "contrary": "no", "open": "open"}
+_BOUND = 1.1
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Of which engines' queries a paper says on which side of the bound their speed-up lies."""
+
+    number: str
+    statement: str
+    of: str
+    engines: tuple[str, ...]
+    queries: tuple[int, ...]
+    expected: Side
+
+    @property
+    def text(self) -> str:
+        return f"{self.statement} (§{self.number})"
+
+
+@dataclass(frozen=True)
+class _Query:
+    """The speed-up of one query; ``trial``: the statement about it, if the paper has one."""
+
+    cells: tuple[str, ...]
+    query: str
+    statement: Statement | None
+    trial: Trial
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        if self.statement is None:
+            return *self.cells, NOTHING, NOTHING
+        outcome = _OUTCOMES[self.trial.outcome]
+        why = f" ({self.trial.why})" if self.trial.outcome == "open" and self.trial.why else ""
+        return *self.cells, self.statement.text, outcome + why
+
+
+def query_rows(paper: str, figure: str, runs: Iterable[StoredRun]) -> tuple[tuple[str, ...], ...]:
+    """The rows of ``QUERIES`` for one figure: each query, with what the paper says of it.
+
+    None where the paper says nothing of queries, or that of another figure.
+    """
+    file = data_folder("profiles") / "fidelity" / f"{paper}.yml"
+    known = load_yaml(file, "paper").value.get("queries") if file.is_file() else None
+    if known is None or known["figure"] != figure.partition(":")[0]:
+        return ()
+    statements = [_statement(one) for one in known["statements"]]
+    evidence = Evidence.of(runs)
+    found: list[_Query] = []
+    for of, sides in known["compared"].items():
+        compared = Compared(**{key: _plain(value) for key, value in sides.items()})
+        own = [one for one in statements if one.of == of]
+        for speed_up in compared.speed_ups(evidence):
+            found += _queries(speed_up, own)
+    said = [one for one in found if one.statement]
+    trials = iter(decided([one.trial for one in said]))
+    made = (replace(one, trial=next(trials)) if one.statement else one for one in found)
+    return tuple(one.row for one in made)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _statement(value: Mapping[str, Any]) -> Statement:
+    return Statement(**{name: _plain(member) for name, member in value.items()})
+
+
+def _queries(speed_up: SpeedUp, statements: Sequence[Statement]) -> Iterator[_Query]:
+    if isinstance(speed_up.group, Missing) or speed_up.group.unused:
+        return
+    engine = speed_up.group.a.runs[0].spec.engine
+    for row in speed_up.group.rows:
+        query = row.quantity.label("query")
+        if row.quantity.name != "query_duration_ns" or query is None or row.estimate is None:
+            continue
+        cells = (speed_up.what, query, times(row.ratio), interval_text(row.estimate))
+        own: Sequence[Statement | None] = [
+            one for one in statements if engine in one.engines and query in map(str, one.queries)
+        ]
+        for statement in own or (None,):
+            trial = replace(
+                speed_up.trial(_BOUND, row=row),
+                expected=statement.expected if statement else "above",
+            )
+            yield _Query(cells, query, statement, trial)

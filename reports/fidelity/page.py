@@ -14,10 +14,9 @@ from harness.sequences import first_of, grouped
 from harness.store.documents import as_json, attributes
 from harness.store.runs import StoredRun
 from reports.compare import Group
-from reports.conclusions.catalogue import conclusions_of
+from reports.conclusions.catalogue import QUERIES, conclusions_of, query_rows
 from reports.conclusions.model import Checked, check_all
 from reports.conclusions.output import conclusion_tables
-from reports.conclusions.queries import QUERIES, query_rows
 from reports.formatting import (
     NOTHING,
     interval_text,

@@ -46,8 +46,8 @@ from reports.micro.pairs import (
     tiers,
 )
 from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
+from reports.micro.practices import NEAR
 from reports.micro.questions import INSTRUCTIONS, beyond_caches, flushed_line, kind_of, of_kind
-from reports.micro.saturation import NEAR
 from reports.published import Cell, Number, Numbers
 from reports.statistics import Missing
 

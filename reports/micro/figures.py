@@ -30,6 +30,7 @@ from reports.micro.points import (
     best,
     number_in,
 )
+from reports.micro.practices import curves as loaded_curves
 from reports.micro.questions import (
     INSTRUCTIONS,
     LOAD_LABELS,
@@ -41,7 +42,6 @@ from reports.micro.questions import (
     thread_counts,
     varying_labels,
 )
-from reports.micro.saturation import curves as loaded_curves
 from reports.sections import Drawing
 from reports.values import Summary, natural
 

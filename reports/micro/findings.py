@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
+from harness import hdr
 from harness.sequences import grouped
-from harness.units import NS_PER_S, counted, format_bytes
-from reports.micro.card_words import (
-    CachedFinding,
-    CallFinding,
-    ChaseFinding,
-    Finding,
-    KneeFinding,
-    LineFinding,
-    LoadedFinding,
-    PersistFinding,
-    PersistRow,
-    PlannerFinding,
-    Spread,
-    TailFinding,
-    TimesFinding,
-)
+from harness.units import NS_PER_S, counted, format_bytes, format_ns
+from reports.formatting import NOTHING, interval_text, p_text, percent, quantity_text, times
+from reports.micro.figures import percentile
 from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, RATE, Device, Point, best
-from reports.micro.practices import card_trials
+from reports.micro.practices import Knee, LoadedKnee, Practice, by_sequence, card_trials
 from reports.micro.questions import (
+    CACHES,
     Instructions,
     beyond_caches,
     flushed_line,
@@ -36,8 +26,13 @@ from reports.micro.questions import (
     sequence_of,
     varying_labels,
 )
-from reports.micro.saturation import Knee, LoadedKnee, by_sequence
+from reports.sections import Span, Text
+from reports.statistics import Ratio
+from reports.trials import Trial
 
+_LINE = ";\n"
+#: The percentile by which tails are compared.
+_TAIL = 99.99
 #: Two instructions closer than this are reported as alike: repeats of one differ by as much.
 _ALIKE = 0.97
 #: What is measured of the tier, not of the caches before it.
@@ -63,6 +58,20 @@ _OF_THE_TIER = (
 _FLUSHES = ("clwb", "clflushopt", "clflush")
 
 
+@dataclass(frozen=True)
+class Finding:
+    """One line of the card.
+
+    ``answer``: what is best, in a few words; ``figures``: the numbers that it is read from;
+    ``rows``: what these were before they were words.
+    """
+
+    question: str
+    answer: str
+    figures: str
+    rows: tuple[Any, ...]
+
+
 def findings(device: Device) -> list[Finding]:
     """Everything that its runs show; what was not measured is left out."""
     knees = card_trials(device).knees
@@ -73,10 +82,10 @@ def findings(device: Device) -> list[Finding]:
         *_policies(device),
         *_times(device),
         *_chased(device),
-        *_loaded(one for one in knees if isinstance(one, LoadedKnee)),
+        *(_loaded(one) for one in knees if isinstance(one, LoadedKnee)),
         *_tail(device),
         *_queues(curves),
-        *_calls(device),
+        *map(_call, device.select(MEAN, measurement=_CALLS)),
         *_planner(device),
         *_left_out(device),
     ]
@@ -87,7 +96,7 @@ def findings(device: Device) -> list[Finding]:
 
 def _knees(knees: Sequence[Knee]) -> Iterator[Finding]:
     for knee in (one for one in knees if one.axis == "access_size_bytes"):
-        yield KneeFinding(f"Access size, random {sequence_of(knee.top).title}", (knee,))
+        yield _knee(f"Access size, random {sequence_of(knee.top).title}", knee)
     by_threads = grouped(
         (
             f"{sequence_of(knee.top).title}, {knee.top['access_size_bytes']} B",
@@ -97,33 +106,98 @@ def _knees(knees: Sequence[Knee]) -> Iterator[Finding]:
         if knee.axis == "threads"
     )
     for what, rows in by_threads.items():
-        yield KneeFinding(f"Thread count, {what}", tuple(rows))
+        yield _knee(f"Thread count, {what}", *rows)
 
 
 def _queues(knees: Sequence[Knee]) -> Iterator[Finding]:
     for knee in (one for one in knees if one.axis == "queue_depth"):
         size = format_bytes(knee.top.number("access_size_bytes"))
-        what = f"{knee.top['measurement'].replace('_', ' ')}, {size}"
-        yield KneeFinding(f"Queue depth, {what}", (knee,))
+        yield _knee(f"Queue depth, {knee.top['measurement'].replace('_', ' ')}, {size}", knee)
 
 
-def _loaded(knees: Iterable[LoadedKnee]) -> Iterator[Finding]:
-    for one in knees:
-        yield LoadedFinding(f"Latency during {one.curve.title}", (one,))
+def _knee(question: str, *knees: Knee) -> Finding:
+    """Where curves of bandwidth flatten."""
+    answer, figures = (_LINE.join(map(words, knees)) for words in (_knee_answer, _knee_figures))
+    return Finding(question, answer, figures, knees)
+
+
+def _knee_answer(knee: Knee) -> str:
+    near = ""
+    if knee.near is not knee.top:
+        share = percent(round(knee.near.median / knee.top.median, 2))
+        near = f"; {_place(knee.axis, knee.near)} already {share} of it"
+    name = f"{knee.name}: " if knee.name else ""
+    return f"{name}{_place(knee.axis, knee.top)}{near}{_doubt(knee, 'knee ')}"
+
+
+def _knee_figures(knee: Knee) -> str:
+    ends = [f"{_place(knee.axis, point)}: {_rate(point.median)}" for point in knee.ends]
+    one_count = knee.axis != "threads" and int(knee.top.number("threads"))
+    threads = f" ({_threads(knee.top)})" if one_count else ""
+    name = f"{knee.name} " if knee.name else ""
+    return f"{name}{', '.join(ends)}{threads}{_said(knee, 'knee ')}"
+
+
+def _loaded(one: LoadedKnee) -> Finding:
+    """Up to which load a load waits at most twice as long as on an idle device."""
+    curve = one.curve
+    last = curve.points[-1]
+    upto = f"up to {_rate(curve.knee.rate)}" if curve.knee else "at no load of those tried"
+    whole = curve.knee is last
+    doubt = f", the most there was{_doubt(one, '')}" if whole else _doubt(one, "knee ")
+    idle = NOTHING if curve.idle is None else format_ns(curve.idle.median)
+    return Finding(
+        f"Latency during {curve.title}",
+        f"at most twice the idle one {upto}{doubt}",
+        f"idle {idle}; during the most load, {_rate(last.rate)}, "
+        f"{format_ns(last.latency)}{_said(one, '' if whole else 'knee ')}",
+        (one,),
+    )
+
+
+def _said(knee: Knee | LoadedKnee, noun: str) -> str:
+    if knee.known is None:
+        return ""
+    if knee.shown:
+        return f", {noun}shown (p {_p(knee.known)})"
+    return f", {noun}not shown ({_why_not(knee.known) or 'its repeats say otherwise'})"
+
+
+def _doubt(knee: Knee | LoadedKnee, noun: str) -> str:
+    return f" ({noun}not shown)" if knee.shown is False else ""
+
+
+@dataclass(frozen=True)
+class PersistRow:
+    """Instructions that persist writes of a size, or an index, with their rates, the fastest first.
+
+    ``alike``: the fastest, and those as fast; ``unsafe``: rates without a flush.
+    """
+
+    name: str
+    unit: str
+    safe: tuple[tuple[str, float], ...]
+    alike: tuple[str, ...]
+    unsafe: tuple[float, ...]
+
+    @property
+    def figures(self) -> str:
+        """``64 B: ntstore+sfence 2 GB/s, no flush 8 GB/s (durable with eADR only)``."""
+        safe = [f"{title} {quantity_text(each, self.unit)}" for title, each in self.safe]
+        unsafe = [
+            f"no flush {quantity_text(each, self.unit)} (durable with eADR only)"
+            for each in self.unsafe
+        ]
+        return f"{self.name}: {', '.join([*safe, *unsafe])}"
 
 
 def _persist(device: Device) -> Iterator[Finding]:
     for pattern in ("sequential", "random"):
         points = [p for p in persists(device) if p["pattern"] == pattern]
-        sizes = sorted({p.number("access_size_bytes") for p in points})
-        rows = [
-            _persisting(
-                format_bytes(size), [p for p in points if p.number("access_size_bytes") == size]
-            )
-            for size in sizes
-        ]
+        by_size = grouped((p.number("access_size_bytes"), p) for p in points)
+        rows = [_persisting(format_bytes(size), by_size[size]) for size in sorted(by_size)]
         if found := tuple(row for row in rows if row is not None):
-            yield PersistFinding(f"Persist instruction, {pattern} writes", found)
+            yield _persist_finding(f"Persist instruction, {pattern} writes", found)
 
 
 def _policies(device: Device) -> Iterator[Finding]:
@@ -134,16 +208,31 @@ def _policies(device: Device) -> Iterator[Finding]:
         if (row := _persisting(workload, points, policy_of))
     )
     for index, rows in held.items():
-        yield PersistFinding(f"Persistence policy, {index}", tuple(rows))
+        yield _persist_finding(f"Persistence policy, {index}", tuple(rows))
     if line := flushed_line(device):
-        yield LineFinding("A line after clwb", (line,))
+        gains = {
+            "kept": "; indexes that use a line again after its flush gain by clwb over clflush "
+            "(BENTŌ)",
+            "evicted": "; the gain of indexes by clwb over clflush (BENTŌ) is absent here",
+        }
+        figures = (
+            f"a load after store+clwb+sfence {format_ns(line.clwb)}, after store+sfence "
+            f"{format_ns(line.cached)}, after store+clflush+sfence {format_ns(line.evicted)}"
+            f"{gains.get(line.outcome, '')}"
+        )
+        yield Finding("A line after clwb", line.outcome, figures, (line,))
+
+
+def _persist_finding(question: str, rows: tuple[PersistRow, ...]) -> Finding:
+    answer = _LINE.join(f"{row.name}: {' or '.join(row.alike)}" for row in rows)
+    return Finding(question, answer, _LINE.join(row.figures for row in rows), rows)
 
 
 def _persisting(
     name: str, points: Sequence[Point], kind_of: Callable[[Point], Instructions] = sequence_of
 ) -> PersistRow | None:
-    kinds = dict.fromkeys(map(kind_of, points))
-    fastest = [(kind, best([p for p in points if kind_of(p) == kind])) for kind in kinds]
+    by_kind = grouped((kind_of(p), p) for p in points)
+    fastest = [(kind, best(same)) for kind, same in by_kind.items()]
     safe = sorted((one for one in fastest if _persists(one[0])), key=lambda one: -one[1].median)
     if not safe or not safe[0][1].median:
         return None
@@ -164,22 +253,47 @@ def _persists(kind: Instructions) -> bool:
 # Latency ------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Durations of one configuration, ns."""
+
+    name: str
+    histogram: hdr.Histogram
+
+    def at(self, percent: float) -> float | None:
+        """A percentile; None where there are too few operations for it."""
+        return percentile(self.histogram, percent)
+
+    def text(self, *percents: float) -> str:
+        """``p99 300 ns, p99.99 —, most 2 µs``."""
+        values = [(one, self.at(one)) for one in percents]
+        texts = [f"p{one:g} {NOTHING if v is None else format_ns(v)}" for one, v in values]
+        return ", ".join([*texts, f"most {format_ns(self.histogram.max)}"])
+
+
+def _spreads(names: Sequence[str], points: Sequence[Point]) -> tuple[Spread, ...]:
+    both = zip(names, points, strict=True)
+    return tuple(Spread(name, p.histogram) for name, p in both if p.histogram is not None)
+
+
+def _spread_figures(rows: Sequence[Spread], after_name: str, *percents: float) -> str:
+    texts = [f"{row.name}{after_name} {row.text(*percents)}" for row in rows]
+    missing = [one for one in percents if any(row.at(one) is None for row in rows)]
+    lacking = [f"p{one:g} takes {hdr.fewest(one):,}" for one in missing]
+    few = [f"{NOTHING}: too few operations, {', '.join(lacking)}"] if lacking else []
+    return _LINE.join([*texts, *few])
+
+
 def _times(device: Device) -> Iterator[Finding]:
     points = beyond_caches(device, device.select(DURATION, measurement="latency"))
     for kind, found in by_sequence(points):
-        same = _of_one_suite(found)
-        sizes = dict.fromkeys(p["access_size_bytes"] for p in same)
-        yield TimesFinding(
-            f"Latency, {kind.title}, {', '.join(sizes)} B",
-            tuple(_spreads(_name_apart(same), same)),
-            _empty(device, same),
-        )
-
-
-def _spreads(names: Sequence[str], points: Sequence[Point]) -> Iterator[Spread]:
-    for name, point in zip(names, points, strict=True):
-        if point.histogram is not None:
-            yield Spread(name, point.histogram)
+        # Of the settings that most of them have: others stand in their own tables.
+        same = max(grouped((point.settings, point) for point in found).values(), key=len)
+        sizes = ", ".join(dict.fromkeys(p["access_size_bytes"] for p in same))
+        rows = _spreads(_name_apart(same), same)
+        middles = [f"{one.name} {format_ns(one.histogram.percentile(50))}" for one in rows]
+        figures = _spread_figures(rows, "", 99.0, _TAIL) + _empty(device, same)
+        yield Finding(f"Latency, {kind.title}, {sizes} B", ", ".join(middles), figures, rows)
 
 
 def _name_apart(points: Sequence[Point]) -> list[str]:
@@ -189,7 +303,7 @@ def _name_apart(points: Sequence[Point]) -> list[str]:
         return patterns
     differing = varying_labels(points, "pattern", "range_bytes")
     return [
-        f"{p['pattern']} in {format_bytes(_range(p))}"
+        f"{p['pattern']} in {_range(p)}"
         + (f" ({', '.join(_label_text(p, label) for label in differing)})" if differing else "")
         for p in points
     ]
@@ -200,37 +314,40 @@ def _label_text(point: Point, label: str) -> str:
     value = point[label] or "none"
     texts = {"isa": value, "pages": f"{value} pages", "access_size_bytes": f"{value} B"}
     if label == "threads":
-        return counted(int(point.number(label)), "thread")
+        return _threads(point)
     return texts.get(label, f"{label.replace('_', ' ')} {value}")
 
 
-def _of_one_suite(points: Sequence[Point]) -> list[Point]:
-    """Those of the settings that most of them have: others stand in their own tables."""
-    return max(grouped((point.settings, point) for point in points).values(), key=len)
-
-
-def _empty(device: Device, points: Sequence[Point]) -> tuple[float, float] | None:
-    """The empty measurements of these points: each instruction set has one of its own."""
+def _empty(device: Device, points: Sequence[Point]) -> str:
+    """State the empty measurements of these points: each instruction set has one of its own."""
     of_points = {(p.settings, frozenset(p.labels.items())) for p in points}
     found = [
         one.median
         for one in device.select(EMPTY)
         if (one.settings, frozenset(one.labels.items())) in of_points
     ]
-    return (min(found), max(found)) if found else None
+    if not found:
+        return ""
+    ends = " to ".join(format_ns(end) for end in dict.fromkeys((min(found), max(found))))
+    return f"; the empty measurement, {ends}, is in all"
 
 
 def _chased(device: Device) -> Iterator[Finding]:
     """``rows``: ranges before which the time of a load rises, between the first and the last."""
     points = largest(device.select(LATENCY, measurement="chase"), "range_bytes")
-    points = sorted(points, key=_range)
-    if points:
-        steps = [b for a, b in pairwise(points) if b.median > 1.5 * a.median]
-        yield ChaseFinding("Latency, dependent loads", (points[0], *steps, points[-1]))
-
-
-def _range(point: Point) -> float:
-    return point.number("range_bytes")
+    points = sorted(points, key=lambda p: p.number("range_bytes"))
+    if not points:
+        return
+    first, last = points[0], points[-1]
+    middle = [b for a, b in pairwise(points) if b.median > 1.5 * a.median]
+    steps = ", ".join(f"{_range(step)}: {format_ns(step.median)}" for step in middle)
+    yield Finding(
+        "Latency, dependent loads",
+        f"{format_ns(last.median)} in {_range(last)}",
+        f"{_range(first)}: {format_ns(first.median)}; steps at {steps or 'no size'}; "
+        f"{last['pages'] or 'unknown'} pages",
+        (first, *middle, last),
+    )
 
 
 def _tail(device: Device) -> Iterator[Finding]:
@@ -239,13 +356,25 @@ def _tail(device: Device) -> Iterator[Finding]:
     for where, hot in (("around a buffer", False), ("in a hot spot", True)):
         same = [p for p in points if bool(p["hotspot_bytes"]) == hot]
         found = sorted(largest(same, "range_bytes", "hotspot_bytes"), key=_spot)
-        if rows := tuple(_spreads([format_bytes(_spot(p)) for p in found], found)):
-            yield TailFinding(f"Tail of overwrites {where}", rows)
+        if rows := _spreads([format_bytes(_spot(p)) for p in found], found):
+            figures = _spread_figures(rows, ":", 99.9, _TAIL)
+            yield Finding(f"Tail of overwrites {where}", _worst(rows), figures, rows)
+
+
+def _worst(rows: Sequence[Spread]) -> str:
+    """Name the row with the highest p99.99 of those with operations enough."""
+    tails = [(tail, row.name) for row in rows if (tail := row.at(_TAIL)) is not None]
+    if not tails:
+        return f"{NOTHING} (too few operations for p99.99)"
+    tail, name = max(tails, key=lambda one: one[0])
+    too_few = len(rows) - len(tails)
+    few = f" (too few operations at {counted(too_few, 'other size')})" if too_few else ""
+    return f"p99.99 {format_ns(tail)} at {name}{few}"
 
 
 def _spot(point: Point) -> float:
     """Bytes that are overwritten: a hot spot, or the whole of a small range."""
-    return point.number("hotspot_bytes") or _range(point)
+    return point.number("hotspot_bytes") or point.number("range_bytes")
 
 
 # Block and file I/O -------------------------------------------------------------
@@ -253,37 +382,138 @@ def _spot(point: Point) -> float:
 _CALLS = ("wal", "growing_wal", "ioping", "read", "write", "write_sync")
 
 
-def _calls(device: Device) -> Iterator[Finding]:
-    for point in device.select(MEAN, measurement=_CALLS):
-        call = point["operation"] + (f"+{point['sync']}" if point["sync"] != "none" else "")
-        past = ", past the page cache" if point["direct"] == "yes" else ""
-        threads = int(point.number("threads") or 1)
-        each = f", {counted(threads, 'thread')}" if threads > 1 else ""
-        yield CallFinding(
-            f"{point['measurement'].replace('_', ' ')}: {point['pattern']} {call}, "
-            f"{point['access_size_bytes']} B{past}{each}",
-            (point,),
-        )
+def _call(point: Point) -> Finding:
+    """The mean time of a call of a file or a block device."""
+    call = point["operation"] + (f"+{point['sync']}" if point["sync"] != "none" else "")
+    past = ", past the page cache" if point["direct"] == "yes" else ""
+    threads = int(point.number("threads") or 1)
+    each = f", {counted(threads, 'thread')}" if threads > 1 else ""
+    low, high = format_ns(point.summary.low), format_ns(point.summary.high)
+    return Finding(
+        f"{point['measurement'].replace('_', ' ')}: {point['pattern']} {call}, "
+        f"{point['access_size_bytes']} B{past}{each}",
+        format_ns(point.median),
+        f"mean of a call, {low} to {high} in {point.summary.n} repeats; "
+        f"{point['filesystem']}, DAX {point['dax'] or 'unknown'}",
+        (point,),
+    )
 
 
 def _planner(device: Device) -> Iterator[Finding]:
-    """A planner's costs by the tier's own times."""
+    """A planner's costs by the tier's own times: a page read at random over one of a scan."""
     pages = device.select(MEAN, measurement="random_page")
     scans = device.select(RATE, measurement="sequential_read", queue_depth=("", "1"))
     if pages and scans:
-        page_bytes = pages[0].number("access_size_bytes")
-        scanned_ns = page_bytes * NS_PER_S / best(scans).median
-        yield PlannerFinding("Planner costs, PostgreSQL", (best(pages).median, scanned_ns))
+        random_ns = best(pages).median
+        scanned_ns = pages[0].number("access_size_bytes") * NS_PER_S / best(scans).median
+        yield Finding(
+            "Planner costs, PostgreSQL",
+            f"random_page_cost {max(1.0, random_ns / scanned_ns):.3g}",
+            f"where seq_page_cost is 1: {format_ns(random_ns)} for 8 KiB at a random place, "
+            f"{format_ns(scanned_ns)} in sequential reads of 128 KiB; of pages that are not cached",
+            (random_ns, scanned_ns),
+        )
 
 
 def _left_out(device: Device) -> Iterator[Finding]:
     """What is the cache's and not the tier's; a chase and a hot spot are small on purpose."""
     points = [p for p in device.points if p["measurement"] in _OF_THE_TIER or p["kind"] == "index"]
     kept = set(map(id, beyond_caches(device, points)))
-    small = {
-        f"{p['measurement'].replace('_', ' ')} in {format_bytes(_range(p))}": None
-        for p in points
-        if id(p) not in kept
-    }
+    small = dict.fromkeys(
+        f"{p['measurement'].replace('_', ' ')} in {_range(p)}" for p in points if id(p) not in kept
+    )
     if small:
-        yield CachedFinding("Left out of this card", tuple(small), device.llc_bytes)
+        yield Finding(
+            "Left out of this card",
+            f"ranges below {format_bytes(CACHES * device.llc_bytes)}",
+            f"{CACHES} × the last-level cache of {format_bytes(device.llc_bytes)}, which holds a "
+            f"good part of them: {', '.join(small)}",
+            tuple(small),
+        )
+
+
+# Practices ----------------------------------------------------------------------
+
+_PRACTICES: Mapping[int, str] = {
+    1: "Avoid random accesses smaller than 256 B",
+    2: "Use non-temporal stores for large transfers, and control cache evictions",
+    3: "Limit the number of concurrent threads accessing a DIMM",
+    4: "Avoid NUMA accesses, especially read-modify-write sequences",
+}
+
+
+def practice_title(number: int) -> str:
+    """``1. Avoid random accesses …``."""
+    return f"{number}. {_PRACTICES[number]}"
+
+
+def trials(practice: Practice) -> Text:
+    """The ratios that it was tried by, or why there are none."""
+    if practice.trials:
+        return _LINE.join(map(_trial, practice.trials))
+    if practice.missing == "no-far-processors":
+        return "no processors of another NUMA node: everything is near here"
+    where = " in one experiment beyond the caches" if practice.missing == "no-experiment" else ""
+    command = Span("harness run micro --suite device-card --tier …", "code")
+    measurements = ", ".join(practice.measurements)
+    return (f"not measured{where}: {measurements} of the suite device-card (", command, ")")
+
+
+def _trial(trial: Trial) -> str:
+    points, ratio, why = trial.points, trial.known, trial.why
+    measured = ""
+    if ratio:
+        shown = f", p {_p(ratio)}" if ratio.shown else ""
+        measured = f"{times(ratio.value)} {interval_text(ratio)}{shown}; "
+    rates = [_rate(point.median) for point in points]
+    compared = f"{rates[0]} against {rates[1]}"
+    if len(points) == 4:
+        compared = f"random {rates[0]} and {rates[1]}, sequential {rates[2]} and {rates[3]}"
+    elif why == "few-threads":
+        compared = f"best with {_threads(points[0])}, {rates[0]}"
+    reasons = {
+        "few-threads": f"only {_threads(points[1])} here; the paper's DIMMs slow down with 4 to 12",
+        "different-runs": "measured in different runs",
+        "nothing-done": "in one of the repeats nothing was done",
+    }
+    reason = reasons.get(why) or (_why_not(ratio) if ratio and why else "")
+    return f"{trial.what}: {measured}{compared}" + (f" ({reason})" if reason else "")
+
+
+def _p(ratio: Ratio) -> str:
+    return p_text(ratio.decision.adjusted_p) if ratio.decision else NOTHING
+
+
+def _why_not(ratio: Ratio) -> str:
+    reasons = {
+        "bound-in-interval": f"the interval holds {ratio.bound:g}",
+        "not-shown": f"not shown among the card's other verdicts, p {_p(ratio)}",
+    }
+    if ratio.reason != "too-few-repeats" or ratio.decision is None:
+        return reasons.get(ratio.reason, "")
+    others = ratio.decision.family - 1
+    among = f" with the card's {counted(others, 'other verdict')}" if others else ""
+    repeats, needed = counted(ratio.repeats, "repeat"), ratio.decision.repeats_needed
+    return f"cannot be shown with {repeats}, {needed} are needed{among}"
+
+
+# Words --------------------------------------------------------------------------
+
+
+def _place(axis: str, point: Point) -> str:
+    if axis == "threads":
+        return _threads(point)
+    number = point.number(axis)
+    return format_bytes(number) if axis.endswith("_bytes") else f"depth {number:g}"
+
+
+def _threads(point: Point) -> str:
+    return counted(int(point.number("threads")), "thread")
+
+
+def _range(point: Point) -> str:
+    return format_bytes(point.number("range_bytes"))
+
+
+def _rate(bytes_per_s: float) -> str:
+    return quantity_text(bytes_per_s, "B/s")

@@ -23,7 +23,7 @@ from reports.micro.pairs import UnderivedError, check_dimms, clear, uncached
 from reports.micro.points import NEAR_NODES, Device, Point, best, points_of
 from reports.micro.prices import price_of
 from reports.micro.questions import varying_labels
-from reports.prices import PriceList
+from reports.money import PriceList
 from reports.published import (
     Cell,
     Number,

@@ -3,7 +3,7 @@
 What a device costs for each GB of its capacity, divided by what it delivers: by GiB/s of
 bandwidth (the paper's GB of bandwidth are 2³⁰ bytes, those of capacity are as DIMMs are
 sold), by millions of index operations a second; and multiplied by its latency in units of
-100 ns. Less is better in every column. Where prices come from: ``reports.prices``.
+100 ns. Less is better in every column. Where prices come from: ``reports.money``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reports.micro.questions import (
     experiments,
     sequence_of,
 )
-from reports.prices import RECORDED_SOURCE, Price, PriceList, tier_price
+from reports.money import RECORDED_SOURCE, Price, PriceList, tier_price
 
 #: What Section 4.4.1 models: two buckets of 256 bytes read and two lines flushed (Dash), three
 #: nodes of 512 bytes read (FAST+FAIR). The suites have smaller and larger ones too.

@@ -18,15 +18,14 @@ from reports.conclusions.model import check_all
 from reports.conclusions.output import conclusion_tables
 from reports.conditions import hosts_and_tiers, names, uncontrolled
 from reports.formatting import NOTHING, utc
-from reports.micro.card_words import Finding, practice_title, trials
 from reports.micro.figures import card_drawing, measurements
-from reports.micro.findings import findings
+from reports.micro.findings import Finding, findings, practice_title, trials
 from reports.micro.papers import paper_rows
 from reports.micro.points import Device, devices
 from reports.micro.practices import BOUND, Practice, card_trials, practices
 from reports.micro.prices import price_table
+from reports.money import PriceList, read_prices
 from reports.page import write_page
-from reports.prices import PriceList, read_prices
 from reports.published import published_table
 from reports.sections import (
     Block,

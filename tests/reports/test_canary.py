@@ -14,7 +14,7 @@ from harness.micro import canary as canaries
 from harness.micro.canary import canary
 from harness.store.calibrations import Canary, CanaryStore, Figure
 from harness.store.runs import Store
-from reports.canary import moved_figures
+from reports.basis import moved_figures
 from reports.compare import compare
 
 MINUTE_NS = 60 * 10**9

@@ -28,19 +28,13 @@ from harness.cli.app import app
 from harness.micro.fio import histogram
 from harness.micro.model import chain_text, parse_chain
 from harness.store.runs import StoredRun
-from reports.micro.card_words import (
-    Finding,
-    PlannerFinding,
-    TailFinding,
-)
 from reports.micro.figures import measurements, percentile
-from reports.micro.findings import findings
+from reports.micro.findings import Finding, findings
 from reports.micro.points import MEAN, Device, devices
-from reports.micro.practices import card_trials, practices
+from reports.micro.practices import card_trials, curves, practices
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
 from reports.micro.report import card_of, write_cards
-from reports.micro.saturation import curves
-from reports.prices import read_prices
+from reports.money import read_prices
 
 _GIB = float(1 << 30)
 
@@ -234,7 +228,7 @@ def test_a_planner_s_costs_are_a_random_page_over_one_of_a_scan(tmp_path: Path) 
     scan = rate("sequential_read", 1, 3, **labels, pattern="sequential", access_size_bytes=131072)
     scan |= {"samples": [8192 / 20e-6] * 3}
     (device,) = devices([micro_run(tmp_path, [page, scan], suite="block-io")])
-    (found,) = (one for one in findings(device) if isinstance(one, PlannerFinding))
+    found = _finding(device, "Planner costs, PostgreSQL")
     assert found.rows == pytest.approx((80_000, 20_000))
     assert found.answer == "random_page_cost 4"
 
@@ -322,16 +316,16 @@ def test_a_percentile_takes_as_many_operations_as_have_one_beyond_it(percent, co
 @pytest.mark.parametrize(
     ("counts", "worst", "too_few"),
     [
-        ({4096: 2_000, 65536: 2_000}, None, 2),
-        ({4096: 10_000, 65536: 2_000}, "4 KiB", 1),
-        ({4096: 10_000}, "4 KiB", 0),
+        ({4096: 2_000, 65536: 2_000}, "too few operations for p99.99", True),
+        ({4096: 10_000, 65536: 2_000}, "at 4 KiB (too few operations at 1 other size)", True),
+        ({4096: 10_000}, "at 4 KiB", False),
     ],
 )
 def test_the_worst_tail_is_of_those_with_operations_enough(tmp_path, counts, worst, too_few):
     found = _finding(_overwrites(tmp_path, counts), _TAIL)
-    assert isinstance(found, TailFinding)
-    assert (found.worst.name if found.worst else None, found.too_few) == (worst, too_few)
-    assert found.missing(99.9, 99.99) == ([(99.99, 10_000)] if too_few else [])
+    assert found.answer.rstrip(")").endswith(worst.rstrip(")"))
+    assert ("p99.99 takes 10,000" in found.figures) == too_few
+    assert "p99.9 takes" not in found.figures
 
 
 def test_latencies_of_few_operations_have_no_tail_either(tmp_path: Path) -> None:

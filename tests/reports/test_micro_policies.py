@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from micro_runs import duration, micro_run, operations, paper_cells, with_suite
 
-from reports.micro.card_words import Finding
-from reports.micro.findings import findings
+from reports.micro.findings import Finding, findings
 from reports.micro.points import devices
 from reports.statistics import Missing
 

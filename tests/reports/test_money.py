@@ -11,8 +11,7 @@ from report_runs import Case, driven, interleaved, metric, report, write
 
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
-from reports.money import Money, MoneyRow, capacity, money
-from reports.prices import PriceList
+from reports.money import Money, MoneyRow, PriceList, capacity, money
 from reports.report import Report
 from reports.series import panels
 

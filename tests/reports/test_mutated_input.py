@@ -27,7 +27,7 @@ from tierbench.ipmctl import Goal, current_goal, ratio_note, read_goals
 from tierbench.ndctl import parse_daxctl, parse_ndctl
 from tierbench.state import State as HostState
 
-from engines.rocksdb.optionsfile import read_options_file
+from engines.rocksdb.installation import read_options_file
 from harness.cli.app import app
 from harness.experiment.profile import load_profile
 from harness.host.dimms import parse_memory_resources, parse_ndctl_dimms
@@ -56,7 +56,7 @@ from harness.supervise.journal import Journal, recover
 from harness.tiers.hostfile import load_host_file
 from harness.workloads.ycsb.params import YcsbParams
 from harness.workloads.ycsb.properties import parameters
-from reports.canary import moved_figures
+from reports.basis import moved_figures
 from reports.noise import to_json as calibration_as_json
 from reports.published import read_published
 from reports.query_breakdown import plan_sums

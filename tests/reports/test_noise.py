@@ -27,7 +27,7 @@ from harness.store.calibrations import Calibration, CalibrationStore, latest_of
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
 from reports.noise import arms_differ, calibration_of, expected, to_json
-from reports.planned import planned_repeats
+from reports.series import planned_repeats
 from reports.statistics import (
     noise_of,
     ratio_of,

@@ -14,9 +14,8 @@ from report_runs import Case, driven, metric, with_artifacts, write
 
 from harness.store.runs import StoredRun
 from reports.charts.over_time import draw_timeline
-from reports.over_time import Timeline, representative, timeline
+from reports.over_time import Line, Strip, Timeline, representative, timeline
 from reports.series import panels
-from reports.time_series import Line, Strip
 
 S = 1_000_000_000
 #: Where the clock stands when the window begins.

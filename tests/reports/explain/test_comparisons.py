@@ -14,8 +14,8 @@ from harness.models.curve import Score, ScoredMetric, ScoreStore
 from harness.models.device import DeviceModel, find_model
 from harness.models.make import model_of
 from harness.store.runs import Store
+from reports.explain.ceilings import Call, TierSources
 from reports.explain.comparisons import Explained, explained
-from reports.explain.devices import Call, TierSources
 from reports.explain.output import ExplainedView, to_json
 from reports.micro.points import is_micro
 from reports.select import unplanted
