@@ -3,64 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
----
-module: host_settings
-short_description: Set what affects results on a host, and restore it
-description:
-  - Writes kernel files and processor registers after their old values are on record.
-  - Settings that the host lacks are returned as C(missing).
-options:
-  state:
-    description: C(set) makes them so, C(restored) puts back what the record holds.
-    type: str
-    choices: [set, restored]
-    default: set
-  settings:
-    description: Value of each setting; null leaves it as it is.
-    type: dict
-    default: {}
-  record:
-    description: File of the old values, of the current boot.
-    type: path
-    default: /var/lib/harness/host-settings.json
-  root:
-    description: Where the host's files lie; other than C(/) only in tests.
-    type: path
-    default: /
-author:
-  - The tierbench developers
-"""
-
-EXAMPLES = r"""
-- name: Ensure fixed clocks
-  host_settings:
-    settings: {governor: performance, turbo: false}
-
-- name: Ensure everything is as it was
-  host_settings:
-    state: restored
-"""
-
-RETURN = r"""
-steps:
-  description: What was changed (in check mode, what would be), as do, object, what, old, new, why.
-  returned: always
-  type: list
-missing:
-  description: Requested settings that the host lacks, as what, found, do.
-  returned: always
-  type: list
-refusals:
-  description: Values that this host does not take, as object, why, do; nothing was changed then.
-  returned: always
-  type: list
-recorded:
-  description: Old values that are now on record, as key, what, old, new.
-  returned: always
-  type: list
-"""
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
