@@ -22,6 +22,7 @@ not forced to the device are in the page cache or in the device's own cache.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -33,31 +34,10 @@ from engines._innodb.wire import LazyConnection
 from harness.errors import RunFailed
 from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
+from harness.yamlfile import shipped_yaml
 
 _WARM_READINGS = 3
-#: Status variable → counter. No release has all of them.
-_STATUS: Mapping[str, str] = {
-    "innodb_data_read": "innodb_data_read_bytes",
-    "innodb_data_written": "innodb_data_written_bytes",
-    "innodb_data_fsyncs": "innodb_data_fsyncs_count",
-    "innodb_os_log_written": "innodb_log_written_bytes",
-    # MySQL from 8.0.30, MariaDB: end of the redo log, and the position up to which every page
-    # that it describes is on its device.
-    "innodb_redo_log_current_lsn": "innodb_redo_bytes",
-    "innodb_lsn_current": "innodb_redo_bytes",
-    "innodb_redo_log_checkpoint_lsn": "innodb_redo_checkpointed_bytes",
-    "innodb_lsn_last_checkpoint": "innodb_redo_checkpointed_bytes",
-    "innodb_buffer_pool_reads": "innodb_buffer_pool_reads_count",
-    "innodb_buffer_pool_read_ahead": "innodb_buffer_pool_read_ahead_count",
-    "innodb_pages_read": "innodb_pages_read_count",
-    "innodb_pages_written": "innodb_pages_written_count",
-    "created_tmp_disk_tables": "server_tmp_disk_tables_count",
-    "created_tmp_files": "server_tmp_files_count",
-    "sort_merge_passes": "server_sort_merge_passes_count",
-    # Sums of sessions: exact and current. InnoDB's own (innodb_metrics) lose concurrent increments.
-    "com_commit": "server_commit_statements_count",
-    "handler_commit": "server_handler_commits_count",
-}
+_STATUS: Mapping[str, str] = shipped_yaml(Path(__file__).with_name("counters.yml"))
 _STATUS_SQL = (
     "SHOW GLOBAL STATUS WHERE variable_name IN (" + ", ".join(f"'{name}'" for name in _STATUS) + ")"
 )

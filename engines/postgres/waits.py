@@ -9,6 +9,7 @@ waits for its next checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,55 +18,12 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from harness.host.threads import Thread
 from harness.waits import Observation, Resource, WaitObserver
+from harness.yamlfile import shipped_yaml
 
-#: ``type:event``, else ``type``: the more specific applies. Names are those of any release.
-_RESOURCES: Mapping[str, Resource] = {
-    "IO:DataFileRead": "data read",
-    "IO:DataFilePrefetch": "data read",
-    "IO:SLRURead": "data read",
-    "IO:BufFileRead": "data read",
-    "IO:RelationMapRead": "data read",
-    "IO:AioIoUringExecution": "data read",
-    "IO:AioIoUringSubmit": "data read",
-    "IO:AioIoCompletion": "data read",
-    "IPC:AioIoCompletion": "data read",
-    "LWLock:AioUringCompletion": "data read",
-    "IPC:BufferIO": "data read",
-    "IPC:BufferIo": "data read",
-    "LWLock:BufferIO": "data read",
-    "IO:DataFileExtend": "data write",
-    "IO:DataFileWrite": "data write",
-    "IO:DataFileFlush": "data write",
-    "IO:DataFileSync": "data write",
-    "IO:DataFileImmediateSync": "data write",
-    "IO:DataFileTruncate": "data write",
-    "IO:BufFileWrite": "data write",
-    "IO:BufFileTruncate": "data write",
-    "IO:SLRUWrite": "data write",
-    "IO:SLRUSync": "data write",
-    "IO:SLRUFlushSync": "data write",
-    "IO:WALWrite": "log write",
-    "IO:WalWrite": "log write",
-    "IO:WALInitWrite": "log write",
-    "IO:WalInitWrite": "log write",
-    "IO:WALSync": "log sync",
-    "IO:WalSync": "log sync",
-    "IO:WALInitSync": "log sync",
-    "IO:WalInitSync": "log sync",
-    # Another session writes and syncs the log for this one, too (group commit).
-    "LWLock:WALWrite": "log sync",
-    "LWLock:BufferMapping": "buffer",
-    "LWLock:BufferContent": "buffer",
-    "LWLock": "lock",
-    "Lock": "lock",
-    "BufferPin": "buffer",
-    "Buffer": "buffer",
-    "Timeout:SpinDelay": "lock",
-    "IPC:ProcarrayGroupUpdate": "lock",
-    "IPC:ProcArrayGroupUpdate": "lock",
-    "IPC:XactGroupUpdate": "lock",
-    "Client": "client",
-    "Extension": "other",
+_EVENTS: Mapping[str, Resource] = {
+    event: resource
+    for resource, events in shipped_yaml(Path(__file__).with_name("waits.yml")).items()
+    for event in events
 }
 #: A leader that waits for its workers, which are observed themselves.
 _FOR_WORKERS = frozenset(
@@ -98,7 +56,7 @@ class ActivityObserver(WaitObserver):
     ``local``: whether the sessions are processes of this host.
     """
 
-    events = _RESOURCES
+    events = _EVENTS
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], local: bool) -> None:
         self._connect = connect

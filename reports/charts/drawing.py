@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -55,27 +56,9 @@ _LINE_IN, _BESIDE_IN = 0.2, 1.1
 _HANDLE = 6
 INK, FAINT = "#1f2328", "#8a9099"
 
-_STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "harness",
-    "svg.fonttype": "none",
-    "text.parse_math": False,  # a name with a $ in it is a name
-    "font.family": "sans-serif",
-    "font.size": 10.0,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": "#d9dde1",
-    "grid.linewidth": 0.6,
-    "hatch.linewidth": 0.6,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-}
+_STYLE = mpl.rc_params_from_file(
+    Path(__file__).with_name("style.mplstyle"), use_default_template=False
+)
 
 
 @contextmanager
