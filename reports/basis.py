@@ -13,8 +13,14 @@ from pathlib import Path
 from statistics import median
 from typing import Literal, NamedTuple
 
-from harness.store.calibrations import Calibration, CalibrationStore, latest_of
-from harness.store.canaries import Canary, CanaryStore, Figure
+from harness.store.calibrations import (
+    Calibration,
+    CalibrationStore,
+    Canary,
+    CanaryStore,
+    Figure,
+    latest_of,
+)
 from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning

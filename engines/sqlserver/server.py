@@ -26,7 +26,7 @@ from harness.engine import EngineContext, EngineOptions, EngineVersion, Fill, Sq
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress, Task
 from harness.query_plan import ExecutedPlan
-from harness.sql_files import statements
+from harness.sql_script import statements
 from harness.store.documents import attributes
 from harness.store.spec import JsonObject
 from harness.waits import Observation, Resource, WaitObserver

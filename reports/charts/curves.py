@@ -20,8 +20,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from harness.models.device import GROWN, SERVICES, DeviceModel
-from harness.models.table import quantile_ns
+from harness.models.device import GROWN, SERVICES, DeviceModel, quantile_ns
 from harness.units import format_bytes
 from reports.charts.drawing import (
     ACROSS,
