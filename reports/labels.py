@@ -185,7 +185,7 @@ def by_relevance(names: Sequence[str]) -> list[str]:
     """Fact names with those that a reader looks for first in front."""
 
     def rank(name: str) -> int:
-        return next((i for i, known in enumerate(KNOWN["telling"]) if name.startswith(known)), 99)
+        return next((i for i, known in enumerate(KNOWN["relevance"]) if name.startswith(known)), 99)
 
     return sorted(names, key=rank)
 
