@@ -25,6 +25,7 @@ from harness.workloads import query_runs
 from harness.workloads.query_runs import (
     Execution,
     QueryRuns,
+    ResumeCursor,
     finished_checks,
     plan_artifacts,
     query_metrics,
@@ -32,7 +33,6 @@ from harness.workloads.query_runs import (
     total_metrics,
     waits_of,
 )
-from harness.workloads.resume import ResumeCursor
 from harness.workloads.sql import clients, data
 from harness.workloads.sql.answers import compare_rows, read_answer
 from harness.workloads.sql.folder import ANSWERS, CHECK, QUERIES, SqlFolder, read_folder

@@ -79,6 +79,7 @@ from harness.workloads.query_runs import (
     Execution,
     Explained,
     QueryRuns,
+    ResumeCursor,
     finished_checks,
     geomean,
     plan_artifacts,
@@ -87,7 +88,6 @@ from harness.workloads.query_runs import (
     total_metrics,
     waits_of,
 )
-from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch import data
 from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
 from harness.workloads.tpch.params import VARIANT_QUERY, TpchParams

@@ -7,8 +7,13 @@ import pytest
 
 from harness.engine import SqlResult
 from harness.workloads.tpch.qgen import parameters
-from harness.workloads.tpch.refresh import rf1_statements, rf2_statements
-from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
+from harness.workloads.tpch.refresh import (
+    base_totals,
+    check_pair,
+    check_tables,
+    rf1_statements,
+    rf2_statements,
+)
 from harness.workloads.tpch.refresh_data import RefreshPair, prepare
 from harness.workloads.tpch.statements import query_order, query_sql
 from harness.workloads.tpch.tables import COLUMNS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.workloads.resume import ResumeCursor
+from harness.workloads.query_runs import ResumeCursor
 
 
 @dataclass

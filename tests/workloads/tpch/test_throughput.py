@@ -13,7 +13,7 @@ from toy_session import ToySession
 
 from harness.engine import QueryTimeout, SqlConnection, SqlResult
 from harness.errors import RunFailed
-from harness.workloads.resume import ResumeCursor
+from harness.workloads.query_runs import ResumeCursor
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.statements import query_order, query_sql, stream_statements
 from harness.workloads.tpch.throughput import run_throughput
