@@ -16,7 +16,11 @@ if TYPE_CHECKING:  # imported late: it takes as long as a small command
 
 FOLDER = Path(__file__).parent
 #: Where what a person writes is explained, by its schema; profiles.md for all the others.
-_DOCUMENTED = {"micro-suite": "docs/micro.md", "host-file": "docs/tiers.md"}
+_DOCUMENTED = {
+    "micro-suite": "docs/micro.md",
+    "host-file": "docs/tiers.md",
+    "tuning": "docs/tuning.md",
+}
 
 
 def names() -> list[str]:
