@@ -17,13 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import RunFailed
-from harness.supervise.user_files import (
-    Credentials,
-    acting_as,
-    open_regular,
-    take_over,
-    walk,
-)
+from harness.supervise.user_files import Credentials, acting_as, open_regular, take_over, walk
 
 _BLOCK_BYTES = 4 << 20
 _THREADS = 8

@@ -13,13 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
-from harness.engine import (
-    Credentials,
-    Engine,
-    MemoryPolicy,
-    Process,
-    ProcessStarter,
-)
+from harness.engine import Credentials, Engine, MemoryPolicy, Process, ProcessStarter
 from harness.experiment.placement import Part
 from harness.host.page_cache import Residency, evict, residency
 from harness.host.process_counters import Footprint

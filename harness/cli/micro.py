@@ -26,13 +26,7 @@ from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
 from harness.micro.protocol import Planned
 from harness.micro.runner import ResolvedSuite, SuiteRequest, other_program, suite_plan
-from harness.micro.suite import (
-    find_suite,
-    known_suites,
-    load_documents,
-    load_suite,
-    suite_name,
-)
+from harness.micro.suite import find_suite, known_suites, load_documents, load_suite, suite_name
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say
 from harness.tiers.discovery import stand_in_names

@@ -170,54 +170,21 @@ def known_parameters() -> dict[str, type[Parameters]]:
 
 #: Options in the help by what they are about; all others are the workload's.
 _ARGUMENTS, _WORKLOAD = "Arguments", "Workload"
-_GROUPS: Mapping[str, frozenset[str]] = {
-    "Engine and placement": frozenset(
-        [
-            "engine",
-            "placement",
-            "driver",
-            "threads",
-            "cpus",
-            "memory_limit",
-            "tuning",
-            "set_",
-            "option",
-            "listen",
-            "dsn",
-            "label",
-            "model",
-            "emulate",
-            "from_",
-            "to",
-            "part",
-            "parts",
-            "properties",
-            "tier",
-            "host",
-        ]
-    ),
-    "Measurement": frozenset(
-        [
-            "repeats",
-            "budget",
-            "resolve",
-            "arm",
-            "load_curve",
-            "plant",
-            "observe",
-            "monitor",
-            "no_monitor",
-            "seed",
-            "again",
-            "retries",
-            "suite",
-            "overwrite",
-            "resume",
-            "skip_missing",
-            "no_canary",
-        ]
-    ),
-    "Output": frozenset(["name", "out", "results", "format", "json_", "quiet", "dry_run", "help"]),
+_GROUPS = {
+    group: frozenset(names.split())
+    for group, names in (
+        (
+            "Engine and placement",
+            "engine placement driver threads cpus memory_limit tuning set_ option listen dsn label"
+            " model emulate from_ to part parts properties tier host",
+        ),
+        (
+            "Measurement",
+            "repeats budget resolve arm load_curve plant observe monitor no_monitor seed again"
+            " retries suite overwrite resume skip_missing no_canary",
+        ),
+        ("Output", "name out results format json_ quiet dry_run help"),
+    )
 }
 
 

@@ -26,12 +26,7 @@ from harness.drivers.client_program import (
     whole_seconds,
     working,
 )
-from harness.drivers.result import (
-    SERIES_NS,
-    DriverResult,
-    Operation,
-    WindowCallbacks,
-)
+from harness.drivers.result import SERIES_NS, DriverResult, Operation, WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import Progress
 from harness.store.result import SeriesPoint

@@ -7,11 +7,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
-from harness.engine import (
-    DataDirectories,
-    Engine,
-    ProcessStarter,
-)
+from harness.engine import DataDirectories, Engine, ProcessStarter
 from harness.execution.environment import Environment
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.experiment.preflight import EngineRun

@@ -9,11 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.engine import (
-    Credentials,
-    DataDirectories,
-    Engine,
-)
+from harness.engine import Credentials, DataDirectories, Engine
 from harness.errors import HarnessError, RunFailed, amending
 from harness.execution.data import (
     changes_data,

@@ -39,11 +39,7 @@ from harness.store.documents import from_members, members, not_written, write_js
 from harness.store.index import Entry, Head, head_of, stamps_of
 from harness.store.result import Manifest, RunResult
 from harness.store.spec import JsonObject, RunSpec
-from harness.supervise.user_files import (
-    make_own,
-    refuse_exchangeable_way,
-    refuse_writable,
-)
+from harness.supervise.user_files import make_own, refuse_exchangeable_way, refuse_writable
 from harness.tiers.linux.model import TierRecord
 from harness.warnings import RunWarning, warn
 

@@ -23,13 +23,7 @@ from pathlib import Path
 from harness import paths
 from harness.errors import RunFailed, UsageError
 from harness.supervise import undo, workdirs
-from harness.supervise.process import (
-    ProcessId,
-    alive,
-    marked_processes,
-    own_identity,
-    process_stat,
-)
+from harness.supervise.process import ProcessId, alive, marked_processes, own_identity, process_stat
 from harness.supervise.segments import end_stopped_supervisor
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import (

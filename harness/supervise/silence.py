@@ -25,12 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from harness.errors import RunFailed, UsageError, nearest
-from harness.supervise.process import (
-    ProcessId,
-    ProcessStat,
-    process_stat,
-    read_proc,
-)
+from harness.supervise.process import ProcessId, ProcessStat, process_stat, read_proc
 from harness.supervise.segments import end_stopped_supervisor
 
 if TYPE_CHECKING:

@@ -30,12 +30,7 @@ from harness import jsonfile, remote_hosts
 from harness.drivers.client_program import private_folder
 from harness.drivers.loadgen.remote_clients import RemoteClients
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, merged, split, summed
-from harness.drivers.result import (
-    SERIES_NS,
-    Second,
-    WindowCallbacks,
-    intervals_per_histogram,
-)
+from harness.drivers.result import SERIES_NS, Second, WindowCallbacks, intervals_per_histogram
 from harness.engine import Credentials, Process
 from harness.errors import RunFailed
 from harness.native_programs import loadgen_for
