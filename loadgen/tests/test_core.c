@@ -5,7 +5,7 @@
 #include "../timers.h"
 #include "../worker.h"
 
-static void timers_fire_in_their_order(void)
+TEST(timers_fire_in_their_order)
 {
     enum { MANY = 5000 };
     struct lg_timers timers;
@@ -30,7 +30,7 @@ static void timers_fire_in_their_order(void)
     lg_timers_free(&timers);
 }
 
-static void codes_beyond_the_table_are_other(void)
+TEST(codes_beyond_the_table_are_other)
 {
     struct lg_codes codes = {0};
     for (int i = 0; i < 2 * LG_MAX_CODES; i++) {
@@ -58,7 +58,7 @@ static uint64_t in_stretch(const struct lg_tally *tally, size_t stretch, struct 
 }
 
 /* Two intervals in a histogram: 0 and 1, 2 and 3 (nothing done), 4 and 5, 6. */
-static void latencies_are_kept_by_interval(void)
+TEST(latencies_are_kept_by_interval)
 {
     static const struct {
         size_t interval;
@@ -81,7 +81,7 @@ static void latencies_are_kept_by_interval(void)
 }
 
 /* Nothing is done in the first. */
-static void many_intervals_are_kept(void)
+TEST(many_intervals_are_kept)
 {
     enum { MANY = 500 };
     static struct tb_coarse_hdr sum;
@@ -95,7 +95,7 @@ static void many_intervals_are_kept(void)
 }
 
 /* What was seen is not reported again, also where a counter has wrapped around. */
-static void seconds_have_the_latencies_since_the_last_one(void)
+TEST(seconds_have_the_latencies_since_the_last_one)
 {
     static struct lg_live live;
     static unsigned seen[TB_COARSE_COUNTERS];
@@ -142,7 +142,7 @@ static struct lg_statement *statement_of(const char *sql, struct tb_error *error
     return found ? read.all : NULL;
 }
 
-static void names_are_found_where_they_are_names(void)
+TEST(names_are_found_where_they_are_names)
 {
     static const char sql[] =
         "SELECT ':item', \"a:item\", `:item`, /* :item */ x::item, ':it''em' -- :item\n"
@@ -163,7 +163,7 @@ static void names_are_found_where_they_are_names(void)
     free(statement);
 }
 
-static void what_a_statement_cannot_have_is_named(void)
+TEST(what_a_statement_cannot_have_is_named)
 {
     struct tb_error error = {""};
     CHECK(!statement_of("CALL f(:items)", &error));
@@ -178,7 +178,7 @@ static void what_a_statement_cannot_have_is_named(void)
     json_decref(none);
 }
 
-static void an_operation_has_the_number_of_statements_it_requires(void)
+TEST(an_operation_has_the_number_of_statements_it_requires)
 {
     static const struct {
         const char *given;
@@ -219,7 +219,7 @@ static json_t *changed(const char *changes)
     return document;
 }
 
-static void a_spec_has_defaults(void)
+TEST(a_spec_has_defaults)
 {
     struct lg_spec spec;
     struct tb_error error = {""};
@@ -234,7 +234,7 @@ static void a_spec_has_defaults(void)
 }
 
 /* The worst stall of a window is measured, however long the window. */
-static void a_server_may_be_silent_for_a_whole_window(void)
+TEST(a_server_may_be_silent_for_a_whole_window)
 {
     struct lg_spec spec;
     struct tb_error error = {""};
@@ -243,7 +243,7 @@ static void a_server_may_be_silent_for_a_whole_window(void)
     lg_spec_free(&spec);
 }
 
-static void operations_of_an_open_loop_are_a_time(void)
+TEST(operations_of_an_open_loop_are_a_time)
 {
     struct lg_spec spec;
     struct tb_error error = {""};
@@ -254,7 +254,7 @@ static void operations_of_an_open_loop_are_a_time(void)
     lg_spec_free(&spec);
 }
 
-static void an_invalid_spec_is_refused_by_key(void)
+TEST(an_invalid_spec_is_refused_by_key)
 {
     static const char *const changes[][2] = {
         {"{'treads': 1}", "treads"},
@@ -302,7 +302,7 @@ static struct lg_spec one_of_several(unsigned process)
  * Three processes of two loops each: their starts, put in order, are evenly spaced. The loops of
  * a process have one queue: whichever has a free terminal takes the next start.
  */
-static void processes_take_turns(void)
+TEST(processes_take_turns)
 {
     bool taken[PROCESSES * STARTS] = {false};
     for (unsigned process = 0; process < PROCESSES; process++) {
@@ -325,7 +325,7 @@ static void processes_take_turns(void)
 }
 
 /* Where processes share a file, a free terminal of any of them takes the next start. */
-static void processes_of_one_host_have_one_queue(void)
+TEST(processes_of_one_host_have_one_queue)
 {
     char shared[] = "/tmp/loadgen-starts-XXXXXX", starts[sizeof shared + 8];
     int file = mkstemp(shared);
@@ -361,7 +361,7 @@ static void processes_of_one_host_have_one_queue(void)
 }
 
 /* What no terminal has taken in the ramp-up is left out, and counted by one of the loops. */
-static void the_window_begins_with_an_empty_queue(void)
+TEST(the_window_begins_with_an_empty_queue)
 {
     struct lg_spec spec = {.open_loop = true, .threads = 2, .rate_per_s = 1e6};
     struct lg_run run = {.spec = &spec, .begin_ns = 5, .measure_ns = 100005, .end_ns = 200005};
@@ -386,20 +386,5 @@ static void the_window_begins_with_an_empty_queue(void)
 
 int main(void)
 {
-    processes_take_turns();
-    processes_of_one_host_have_one_queue();
-    the_window_begins_with_an_empty_queue();
-    timers_fire_in_their_order();
-    codes_beyond_the_table_are_other();
-    latencies_are_kept_by_interval();
-    many_intervals_are_kept();
-    seconds_have_the_latencies_since_the_last_one();
-    names_are_found_where_they_are_names();
-    what_a_statement_cannot_have_is_named();
-    an_operation_has_the_number_of_statements_it_requires();
-    a_spec_has_defaults();
-    a_server_may_be_silent_for_a_whole_window();
-    operations_of_an_open_loop_are_a_time();
-    an_invalid_spec_is_refused_by_key();
     return checks_failed();
 }

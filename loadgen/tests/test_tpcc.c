@@ -3,7 +3,7 @@
 #include "../tpcc/rows.h"
 #include "../tpcc/tpcc.h"
 
-static void nurand_follows_its_formula(void)
+TEST(nurand_follows_its_formula)
 {
     struct tb_random drawn, again;
 
@@ -17,7 +17,7 @@ static void nurand_follows_its_formula(void)
     }
 }
 
-static void c_run_keeps_its_distance_from_c_load(void)
+TEST(c_run_keeps_its_distance_from_c_load)
 {
     int distinct[256] = {0};
 
@@ -45,7 +45,7 @@ static void c_run_keeps_its_distance_from_c_load(void)
     CHECK(lg_tpcc_c_delta_allowed(119, 0) && !lg_tpcc_c_delta_allowed(120, 0));
 }
 
-static void last_names_are_the_specifications(void)
+TEST(last_names_are_the_specifications)
 {
     char name[TPCC_LAST_NAME_BYTES];
 
@@ -67,7 +67,7 @@ static void check_field(char *end, char *field, const char *expected)
     CHECK_TEXT(field, expected);
 }
 
-static void numbers_are_written_as_text(void)
+TEST(numbers_are_written_as_text)
 {
     char field[64];
 
@@ -95,7 +95,7 @@ static bool refuse(void *context, const char *rows, size_t length)
     return false;
 }
 
-static void a_sink_that_fails_is_not_asked_again(void)
+TEST(a_sink_that_fails_is_not_asked_again)
 {
     char buffer[2 * LG_ROW_BYTES];
     int calls = 0;
@@ -159,7 +159,7 @@ static const struct validated answers[] = {
     {TPCC_STOCK_LEVEL, 1, NULL, NULL, LG_WRONG},
 };
 
-static void wrong_answers_are_noticed(void)
+TEST(wrong_answers_are_noticed)
 {
     struct lg_tpcc_terminal own = {0};
 
@@ -175,7 +175,7 @@ static void wrong_answers_are_noticed(void)
     }
 }
 
-static void rollback_belongs_to_an_unused_item(void)
+TEST(rollback_belongs_to_an_unused_item)
 {
     struct lg_tpcc_terminal own = {0};
     struct lg_terminal terminal = {.own = &own, .operation = TPCC_NEW_ORDER};
@@ -192,7 +192,7 @@ static void rollback_belongs_to_an_unused_item(void)
     CHECK(lg_tpcc_check(&terminal, &undone) == LG_WRONG);
 }
 
-static void another_customer_than_asked_is_wrong(void)
+TEST(another_customer_than_asked_is_wrong)
 {
     struct lg_tpcc_terminal own = {0};
     struct lg_terminal terminal = {.own = &own, .operation = TPCC_PAYMENT};
@@ -218,7 +218,7 @@ static void check_journal(struct lg_terminal *terminal, const struct lg_result *
     free(line.bytes);
 }
 
-static void the_journal_tells_what_was_committed(void)
+TEST(the_journal_tells_what_was_committed)
 {
     struct lg_tpcc_terminal own = {0};
     struct lg_terminal new_order = {.own = &own, .operation = TPCC_NEW_ORDER};
@@ -259,7 +259,7 @@ static void check_params(const char *text, const char *error_holds)
     json_decref(params);
 }
 
-static void params_are_checked(void)
+TEST(params_are_checked)
 {
     check_params("{\"warehouses\": 1, \"data_seed\": 0}", NULL);
     check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": \"deck\","
@@ -279,15 +279,5 @@ static void params_are_checked(void)
 
 int main(void)
 {
-    nurand_follows_its_formula();
-    c_run_keeps_its_distance_from_c_load();
-    last_names_are_the_specifications();
-    numbers_are_written_as_text();
-    a_sink_that_fails_is_not_asked_again();
-    wrong_answers_are_noticed();
-    rollback_belongs_to_an_unused_item();
-    another_customer_than_asked_is_wrong();
-    the_journal_tells_what_was_committed();
-    params_are_checked();
     return checks_failed();
 }

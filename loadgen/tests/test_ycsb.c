@@ -18,7 +18,7 @@ static double naive_zeta(int64_t first, int64_t last)
     return sum;
 }
 
-static void zeta_is_the_sum_it_stands_for(void)
+TEST(zeta_is_the_sum_it_stands_for)
 {
     static const int64_t ends[][2] = {{1, 1},      {1, 2},       {1, 999},     {1, 1000},
                                       {1, 1001},   {1, 200000},  {500, 1700},  {1001, 1001},
@@ -33,7 +33,7 @@ static void zeta_is_the_sum_it_stands_for(void)
     CHECK(fabs(tb_zeta(1, INT64_C(10000000000)) - 26.46902820178302) < 1e-7);
 }
 
-static void a_zipfian_that_grows_is_one_that_was_larger(void)
+TEST(a_zipfian_that_grows_is_one_that_was_larger)
 {
     struct tb_zipfian grown, larger;
 
@@ -48,7 +48,7 @@ static void a_zipfian_that_grows_is_one_that_was_larger(void)
 }
 
 /* Frequencies of the first ranks against 1 / (rank^0.99 zeta). */
-static void the_first_ranks_have_their_share(void)
+TEST(the_first_ranks_have_their_share)
 {
     enum { ITEMS = 1000, DRAWS = 2000000 };
     struct tb_zipfian zipfian;
@@ -73,7 +73,7 @@ static void the_first_ranks_have_their_share(void)
 }
 
 /* Ranks by the official formula, word for word. */
-static void ranks_are_those_of_the_formula(void)
+TEST(ranks_are_those_of_the_formula)
 {
     struct tb_zipfian zipfian;
     struct tb_random random;
@@ -95,7 +95,7 @@ static void ranks_are_those_of_the_formula(void)
     }
 }
 
-static void keys_are_the_official_ones(void)
+TEST(keys_are_the_official_ones)
 {
     /* The first three are what Utils.hash of YCSB 0.17.0 prints; the others follow buildKeyName. */
     static const struct {
@@ -123,7 +123,7 @@ static void keys_are_the_official_ones(void)
     }
 }
 
-static void numbers_of_every_length_are_written(void)
+TEST(numbers_of_every_length_are_written)
 {
     struct lg_ycsb_params hashed = params_of("{\"recordcount\": 1}");
     struct lg_ycsb_params ordered = params_of("{\"recordcount\": 1, \"insertorder\": \"ordered\"}");
@@ -187,7 +187,7 @@ static bool about(int64_t count, double share)
     return fabs((double)count - DRAWS * share) < 5 * sqrt(DRAWS * share * (1 - share)) + 1;
 }
 
-static void records_are_drawn_as_their_distribution_says(void)
+TEST(records_are_drawn_as_their_distribution_says)
 {
     static int64_t counts[2 * RECORDS];
 
@@ -216,7 +216,7 @@ static void records_are_drawn_as_their_distribution_says(void)
 }
 
 /* The hottest ranks, scrambled: where the official formula puts them. */
-static void scrambled_ranks_are_where_their_hash_is(void)
+TEST(scrambled_ranks_are_where_their_hash_is)
 {
     static int64_t counts[2 * RECORDS];
     double share[RECORDS] = {0}, zeta = 26.46902820178302;
@@ -235,7 +235,7 @@ static void scrambled_ranks_are_where_their_hash_is(void)
 
 /* ---- inserts ------------------------------------------------------------------- */
 
-static void an_insert_counts_when_all_before_it_do(void)
+TEST(an_insert_counts_when_all_before_it_do)
 {
     struct tb_error error = {""};
     struct lg_ycsb_inserts *inserts = lg_ycsb_inserts_open(NULL, &error);
@@ -263,7 +263,7 @@ static void *insert_many(void *argument)
     return NULL;
 }
 
-static void inserts_of_many_threads_all_count(void)
+TEST(inserts_of_many_threads_all_count)
 {
     struct tb_error error = {""};
     struct lg_ycsb_inserts *inserts = lg_ycsb_inserts_open(NULL, &error);
@@ -277,7 +277,7 @@ static void inserts_of_many_threads_all_count(void)
     lg_ycsb_inserts_close(inserts);
 }
 
-static void processes_share_a_file(void)
+TEST(processes_share_a_file)
 {
     char path[] = "/tmp/loadgen-shared-XXXXXX";
     struct tb_error error = {""};
@@ -298,16 +298,5 @@ static void processes_share_a_file(void)
 
 int main(void)
 {
-    zeta_is_the_sum_it_stands_for();
-    a_zipfian_that_grows_is_one_that_was_larger();
-    the_first_ranks_have_their_share();
-    ranks_are_those_of_the_formula();
-    keys_are_the_official_ones();
-    numbers_of_every_length_are_written();
-    records_are_drawn_as_their_distribution_says();
-    scrambled_ranks_are_where_their_hash_is();
-    an_insert_counts_when_all_before_it_do();
-    inserts_of_many_threads_all_count();
-    processes_share_a_file();
     return checks_failed();
 }

@@ -21,7 +21,7 @@ static const char *const shapes[] = {
     "\"fieldlengthdistribution\": \"zipfian\"}",
 };
 
-static void values_are_told_from_all_others(void)
+TEST(values_are_told_from_all_others)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct lg_ycsb_params params = params_of(shapes[i]);
@@ -61,7 +61,7 @@ static void values_are_told_from_all_others(void)
     }
 }
 
-static void lengths_fill_their_range(void)
+TEST(lengths_fill_their_range)
 {
     struct lg_ycsb_params params = params_of(shapes[6]);
     struct lg_ycsb_values values;
@@ -78,7 +78,7 @@ static void lengths_fill_their_range(void)
         CHECK_CASE(seen[length] > 800 && seen[length] < 1200, length);
 }
 
-static void another_seed_gives_other_values(void)
+TEST(another_seed_gives_other_values)
 {
     struct lg_ycsb_params one = params_of("{\"recordcount\": 1, \"data_seed\": 1}");
     struct lg_ycsb_params two = params_of("{\"recordcount\": 1, \"data_seed\": 2}");
@@ -90,7 +90,7 @@ static void another_seed_gives_other_values(void)
 }
 
 /* Down to the one character that a short field has, who wrote it last can be recognised. */
-static void versions_tell_who_wrote_last(void)
+TEST(versions_tell_who_wrote_last)
 {
     uint64_t last = 0;
 
@@ -113,7 +113,7 @@ static bool has_all(const struct lg_ycsb_updated *seen, const struct lg_ycsb_upd
 }
 
 /* Whoever has seen all and more has all; whoever misses one in a hundred is found out. */
-static void updates_that_are_missing_are_found(void)
+TEST(updates_that_are_missing_are_found)
 {
     static struct lg_ycsb_updated wanted, more, fewer, part, none;
 
@@ -133,7 +133,7 @@ static void updates_that_are_missing_are_found(void)
 
 /* ---- records ------------------------------------------------------------------- */
 
-static void records_hold_their_fields(void)
+TEST(records_hold_their_fields)
 {
     struct lg_ycsb_params params = params_of("{\"recordcount\": 1, \"fieldcount\": 12, \"fieldlength\": 40}");
     struct lg_ycsb_values values;
@@ -172,7 +172,7 @@ static void records_hold_their_fields(void)
 }
 
 /* New fields come after, the last of two changes stands. */
-static void changes_add_fields_too(void)
+TEST(changes_add_fields_too)
 {
     struct tb_text record = {0}, change = {0}, changed = {0}, expected = {0};
 
@@ -195,7 +195,7 @@ static void changes_add_fields_too(void)
 
 /* ---- the rest ------------------------------------------------------------------ */
 
-static void invalid_params_are_refused_by_key(void)
+TEST(invalid_params_are_refused_by_key)
 {
     static const char *const cases[][2] = {
         {"{}", "recordcount"},
@@ -225,13 +225,5 @@ static void invalid_params_are_refused_by_key(void)
 
 int main(void)
 {
-    values_are_told_from_all_others();
-    lengths_fill_their_range();
-    another_seed_gives_other_values();
-    versions_tell_who_wrote_last();
-    updates_that_are_missing_are_found();
-    records_hold_their_fields();
-    changes_add_fields_too();
-    invalid_params_are_refused_by_key();
     return checks_failed();
 }

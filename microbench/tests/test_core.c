@@ -6,6 +6,13 @@
 
 enum { RANGE = 1 << 20 };
 
+/* The first that runs: the others stand on it. */
+TEST(the_processor_is_known)
+{
+    mb_cpu_find();
+    CHECK(mb_cpu.clock_step > 0);
+}
+
 static struct mb_cursor cursor_of(enum mb_order order, uint64_t access, uint64_t range,
                                   uint32_t sharers, uint32_t place, uint64_t seed)
 {
@@ -40,7 +47,7 @@ static bool count(struct mb_cursor *cursor, uint64_t accesses, uint64_t range, u
     return true;
 }
 
-static void test_one_lap_of_a_sequence_touches_all_once(void)
+TEST(test_one_lap_of_a_sequence_touches_all_once)
 {
     static const enum mb_order orders[] = {MB_SEQUENTIAL, MB_SEQUENTIAL_DESC};
     static const uint64_t accesses[] = {64, 256, 4096, 65536, 192};
@@ -65,7 +72,7 @@ static void test_one_lap_of_a_sequence_touches_all_once(void)
 }
 
 /* Over several turns of its ring, a thread stays on its DIMMs and accesses all of them. */
-static void test_each_thread_keeps_to_its_dimms(void)
+TEST(test_each_thread_keeps_to_its_dimms)
 {
     enum { BLOCK = 4096, WAYS = 6, THREADS = 8, ACCESSES = 50000 };
     static const struct mb_job job = {.threads = THREADS};
@@ -95,7 +102,7 @@ static void test_each_thread_keeps_to_its_dimms(void)
         }
 }
 
-static void test_down_is_the_way_up_backwards(void)
+TEST(test_down_is_the_way_up_backwards)
 {
     struct mb_cursor up = cursor_of(MB_SEQUENTIAL, 256, RANGE, 1, 0, 1);
     struct mb_cursor down = cursor_of(MB_SEQUENTIAL_DESC, 256, RANGE, 1, 0, 1);
@@ -105,7 +112,7 @@ static void test_down_is_the_way_up_backwards(void)
     CHECK((uintptr_t)mb_span_at(&falling, 2) == RANGE - 768);
 }
 
-static void test_random_addresses_are_uniform_and_from_the_seed(void)
+TEST(test_random_addresses_are_uniform_and_from_the_seed)
 {
     enum { SLOTS = RANGE / 256, DRAWS = 400 * SLOTS };
     static uint32_t times[SLOTS], again[SLOTS], other[SLOTS];
@@ -125,7 +132,7 @@ static void test_random_addresses_are_uniform_and_from_the_seed(void)
 }
 
 /* A ring that is not turned would come back to 4096 lines, which a cache holds. */
-static void test_rounds_of_the_ring_touch_other_lines(void)
+TEST(test_rounds_of_the_ring_touch_other_lines)
 {
     enum { WIDE = 1 << 28, SLOTS = WIDE / 64, ROUND = 1 << 14 };
     struct mb_cursor cursor = cursor_of(MB_RANDOM, 64, WIDE, 1, 0, 3);
@@ -139,7 +146,7 @@ static void test_rounds_of_the_ring_touch_other_lines(void)
     mb_cursor_free(&cursor);
 }
 
-static void test_a_hot_spot_stays_in_its_bytes(void)
+TEST(test_a_hot_spot_stays_in_its_bytes)
 {
     static uint32_t times[RANGE / 64];
     struct mb_cursor cursor = cursor_of(MB_HOTSPOT, 64, RANGE, 1, 0, 3);
@@ -150,7 +157,7 @@ static void test_a_hot_spot_stays_in_its_bytes(void)
 }
 
 /* A second target or what writes leave of a range may be smaller: the spot is no larger then. */
-static void test_a_hot_spot_does_not_leave_a_smaller_range(void)
+TEST(test_a_hot_spot_does_not_leave_a_smaller_range)
 {
     enum { SMALL = 4096 };
     static uint32_t times[SMALL / 64];
@@ -161,7 +168,7 @@ static void test_a_hot_spot_does_not_leave_a_smaller_range(void)
     mb_cursor_free(&cursor);
 }
 
-static void test_laps_of_strides_are_shifted(void)
+TEST(test_laps_of_strides_are_shifted)
 {
     static uint32_t times[RANGE / 64];
     struct mb_cursor cursor = cursor_of(MB_STRIDED, 64, RANGE, 1, 0, 3);
@@ -174,7 +181,7 @@ static void test_laps_of_strides_are_shifted(void)
     CHECK(twice == 0); /* 64 laps of 256 accesses: every line once */
 }
 
-static void test_what_cannot_be_is_refused(void)
+TEST(test_what_cannot_be_is_refused)
 {
     struct tb_error error = {""};
     struct mb_job job = {.name = "reader", .kernel = mb_kernel_named("throughput")};
@@ -190,7 +197,7 @@ static void test_what_cannot_be_is_refused(void)
     CHECK(strstr(error.text, "stored") != NULL);
 }
 
-static void test_durable_only_where_all_of_it_is(void)
+TEST(test_durable_only_where_all_of_it_is)
 {
     const struct mb_persist none = {.flush = MB_NO_FLUSH, .fence = MB_NO_FENCE};
     const struct mb_persist unfenced = {.flush = MB_CLWB, .fence = MB_NO_FENCE};
@@ -250,7 +257,7 @@ static const char *durable_of(const char *job, const char **why)
     "{\"operation\": \"write\", \"target\": \"" write "\", \"bytes\": 64, "                     \
     "\"persist\": \"nocache\"}]}"
 
-static void test_what_goes_to_memory_beside_the_tier_is_not_durable(void)
+TEST(test_what_goes_to_memory_beside_the_tier_is_not_durable)
 {
     const char *why = "";
     CHECK_TEXT(durable_of(MIXED("0.5", "0"), &why), "yes");
@@ -263,7 +270,7 @@ static void test_what_goes_to_memory_beside_the_tier_is_not_durable(void)
     CHECK_TEXT(why, "DRAM forgets");
 }
 
-static void test_all_that_a_job_writes_decides_or_what_the_second_target_gets_alone(void)
+TEST(test_all_that_a_job_writes_decides_or_what_the_second_target_gets_alone)
 {
     struct mb_target dram = {.kind = MB_DRAM};
     struct mb_target dax = {.kind = MB_FILE, .domain = MB_ADR, .map_sync = true};
@@ -279,7 +286,7 @@ static void test_all_that_a_job_writes_decides_or_what_the_second_target_gets_al
     CHECK_TEXT(mb_durable_job(&job, &persist, &why), "no");
 }
 
-static void test_the_clock_and_the_core_are_found(void)
+TEST(test_the_clock_and_the_core_are_found)
 {
     mb_cpu_find();
     mb_cpu_settle();
@@ -302,7 +309,7 @@ static void wait_ns(uint64_t ns)
         ;
 }
 
-static void test_a_counter_that_strays_from_the_clock_is_refused(void)
+TEST(test_a_counter_that_strays_from_the_clock_is_refused)
 {
     struct tb_error error = {""};
     mb_cpu_find();
@@ -327,20 +334,5 @@ static void test_a_counter_that_strays_from_the_clock_is_refused(void)
 
 int main(void)
 {
-    mb_cpu_find();
-    test_one_lap_of_a_sequence_touches_all_once();
-    test_each_thread_keeps_to_its_dimms();
-    test_down_is_the_way_up_backwards();
-    test_random_addresses_are_uniform_and_from_the_seed();
-    test_rounds_of_the_ring_touch_other_lines();
-    test_a_hot_spot_stays_in_its_bytes();
-    test_a_hot_spot_does_not_leave_a_smaller_range();
-    test_laps_of_strides_are_shifted();
-    test_what_cannot_be_is_refused();
-    test_durable_only_where_all_of_it_is();
-    test_what_goes_to_memory_beside_the_tier_is_not_durable();
-    test_all_that_a_job_writes_decides_or_what_the_second_target_gets_alone();
-    test_the_clock_and_the_core_are_found();
-    test_a_counter_that_strays_from_the_clock_is_refused();
     return checks_failed();
 }

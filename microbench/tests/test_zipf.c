@@ -47,7 +47,7 @@ static double sum_of_all(double exponent, uint64_t slots)
 }
 
 /* Rank r has r^-s of what the first has; ranks are spread over the range 1:1. */
-static void test_lines_have_the_frequencies_of_the_exponent(void)
+TEST(test_lines_have_the_frequencies_of_the_exponent)
 {
     enum { SLOTS = 1024, DRAWS = 1 << 20 };
     static uint32_t times[SLOTS];
@@ -94,7 +94,7 @@ static double met_by_chance(double exponent, uint64_t range, uint64_t window)
 }
 
 /* A ring that came round would be met again entirely in each window longer than it is. */
-static void test_lines_come_back_as_seldom_as_by_chance(void)
+TEST(test_lines_come_back_as_seldom_as_by_chance)
 {
     enum { RANGE = 1 << 20, ACCESSES = 5 << 20 };
     static const double exponents[] = {0.1, 0.5, 0.9, 1, 1.2, 1.5, 2, 4};
@@ -110,7 +110,7 @@ static void test_lines_come_back_as_seldom_as_by_chance(void)
 }
 
 /* Of lines that are met once in a while so many are met at all, however steep the law is. */
-static void test_as_many_lines_are_met_as_by_chance(void)
+TEST(test_as_many_lines_are_met_as_by_chance)
 {
     enum { RANGE = 1 << 20, ACCESSES = 4 << 20 };
     static const double exponents[] = {0.5, 0.9, 1.2, 1.5, 2};
@@ -130,7 +130,7 @@ static void test_as_many_lines_are_met_as_by_chance(void)
     }
 }
 
-static void test_the_seed_decides(void)
+TEST(test_the_seed_decides)
 {
     enum { ACCESSES = 1 << 14 };
     uint64_t *first = taken(0.9, 1 << 16, 7, ACCESSES), *again = taken(0.9, 1 << 16, 7, ACCESSES);
@@ -143,7 +143,7 @@ static void test_the_seed_decides(void)
 }
 
 /* Of 4 KiB, for which a ring is short. */
-static void test_the_smallest_ranges_and_the_outermost_exponents_stay_inside(void)
+TEST(test_the_smallest_ranges_and_the_outermost_exponents_stay_inside)
 {
     static const double exponents[] = {0.01, 0.9, 1, 10};
     static const uint64_t ranges[] = {1, 2, 3, 4, 5, 7, 16, 33, 70, UINT64_C(1) << 28}; /* 1 TiB */
@@ -157,7 +157,7 @@ static void test_the_smallest_ranges_and_the_outermost_exponents_stay_inside(voi
 }
 
 /* Draws for eight times what the last-level cache holds, of lines or of larger accesses. */
-static void test_a_ring_moves_more_than_the_cache_holds(void)
+TEST(test_a_ring_moves_more_than_the_cache_holds)
 {
     static const struct {
         uint64_t llc_bytes, access_bytes, draws;
@@ -179,11 +179,5 @@ static void test_a_ring_moves_more_than_the_cache_holds(void)
 
 int main(void)
 {
-    test_lines_have_the_frequencies_of_the_exponent();
-    test_lines_come_back_as_seldom_as_by_chance();
-    test_as_many_lines_are_met_as_by_chance();
-    test_the_seed_decides();
-    test_the_smallest_ranges_and_the_outermost_exponents_stay_inside();
-    test_a_ring_moves_more_than_the_cache_holds();
     return checks_failed();
 }

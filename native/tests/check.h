@@ -5,6 +5,9 @@
 
 static int failed_checks;
 
+/* Runs before main(), which has no list that one of them might be missing in. */
+#define TEST(name) static void __attribute__((constructor)) name(void)
+
 #define CHECK_CASE(condition, number)                                                    \
     do {                                                                                 \
         if (!(condition)) {                                                              \

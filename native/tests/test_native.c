@@ -2,7 +2,7 @@
 #include "native.h"
 #include "check.h"
 
-static void histogram_counts_all_recorded_values(void)
+TEST(histogram_counts_all_recorded_values)
 {
     struct tb_hdr one, other;
     tb_hdr_init(&one);
@@ -21,7 +21,7 @@ static void histogram_counts_all_recorded_values(void)
 }
 
 /* A counter every 8 ns at first, then of at most 1/128 of its value; packed and read back. */
-static void a_coarse_histogram_is_packed(void)
+TEST(a_coarse_histogram_is_packed)
 {
     static const uint64_t values[] = {0,    7,       8,          2047,
                                       2048, 1000000, 3600000000, UINT64_MAX};
@@ -41,7 +41,7 @@ static void a_coarse_histogram_is_packed(void)
     free(packed.bytes);
 }
 
-static void random_streams_repeat_and_differ(void)
+TEST(random_streams_repeat_and_differ)
 {
     struct tb_random one, same, turned, following;
     tb_random_seed(&one, 1, 2);
@@ -56,7 +56,7 @@ static void random_streams_repeat_and_differ(void)
     }
 }
 
-static void random_numbers_reach_both_ends_evenly(void)
+TEST(random_numbers_reach_both_ends_evenly)
 {
     struct tb_random random;
     int counts[7] = {0};
@@ -90,7 +90,7 @@ static bool reads(const json_t *object, struct tb_param param, struct keys *keys
     return tb_params_read(params, object, keys, error);
 }
 
-static void keys_are_read_with_limits_and_defaults(void)
+TEST(keys_are_read_with_limits_and_defaults)
 {
     static const char *const words[] = {"read", "write", NULL};
     static const struct tb_param known[] = {
@@ -129,10 +129,5 @@ static void keys_are_read_with_limits_and_defaults(void)
 
 int main(void)
 {
-    histogram_counts_all_recorded_values();
-    a_coarse_histogram_is_packed();
-    random_streams_repeat_and_differ();
-    random_numbers_reach_both_ends_evenly();
-    keys_are_read_with_limits_and_defaults();
     return checks_failed();
 }
