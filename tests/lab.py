@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from scratch import session_directory
 from harness import paths, registry
 from harness.engine import Credentials, DataDirectories, EngineContext
 from harness.experiment.placement import DIRECTORY_PARTS
+from harness.supervise import silence
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 
@@ -43,38 +44,47 @@ class Lab:
     def places(self, **elsewhere: Path) -> DataDirectories:
         return DataDirectories({p: elsewhere.get(p) or self.directory(p) for p in DIRECTORY_PARTS})
 
-    def engine(
-        self,
-        name: str,
-        settings: Mapping[str, str] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Any:
-        context = EngineContext(
-            settings=settings or {},
-            options=options or {},
-            scratch=self.directory("s"),
-            engines_prefix=paths.engines_prefix(),
-            processes=self.supervisor,
-            credentials=self.credentials,
-            threads=2,
-            memory_limit_bytes=1 << 30,
-        )
-        return registry.engine(name).create(context)
+    def engine(self, name: str, settings=None, options=None, **context: Any) -> Any:
+        """``context``: what of it is otherwise than for the runs of one host."""
+        usual: dict[str, Any] = {
+            "settings": settings or {},
+            "options": options or {},
+            "engines_prefix": paths.engines_prefix(),
+            "processes": self.supervisor,
+            "credentials": self.credentials,
+            "threads": 2,
+            "memory_limit_bytes": 1 << 30,
+        }
+        if "scratch" not in context:
+            usual["scratch"] = self.directory("s")
+        return registry.engine(name).create(EngineContext(**usual, **context))
 
-    def started(
-        self,
-        name: str,
-        settings: Mapping[str, str] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """An engine that runs, with nothing in it; one inside its client has no such data yet."""
+    def started(self, name, settings=None, options=None, *, dataset=None, fresh=False, **elsewhere):
+        """An engine that runs, in ``places``: on a copy of a dataset, by default of one with
+        nothing in it; or with data that it has just made, as one inside its client needs them.
+        """
         engine = self.engine(name, settings, options)
-        if engine.inside_client:
-            engine.initialise(self.places())
+        engine.places = self.places(**elsewhere)
+        if fresh or engine.inside_client:
+            engine.initialise(engine.places)
         else:
-            engine.restore(empty(name, options), self.places())
+            engine.restore(dataset or empty(name, options), engine.places)
         engine.start()
         return engine
+
+    def stored(self, engine: Any) -> Path:
+        """Stop an engine; a dataset of what is in it."""
+        engine.stop()
+        folder = self.directory("dataset")
+        engine.snapshot(folder)
+        return folder
+
+
+def execute(engine: Any, *statements: str, timeout_s: float | None = None) -> list[Any]:
+    """The rows of the last statement."""
+    with closing(engine.connect()) as connection:
+        results = [connection.execute(sql, timeout_s=timeout_s) for sql in statements]
+        return list(results[-1].rows)
 
 
 def empty(name: str, options: Mapping[str, Any] | None = None) -> Path:
@@ -90,10 +100,9 @@ def empty(name: str, options: Mapping[str, Any] | None = None) -> Path:
         if not kept.exists():
             partial = kept.with_name(f"{kept.name}.partial")
             partial.mkdir()
-            with strict_umask(), open_lab() as lab, mock.patch("os.fsync"):
-                engine = lab.engine(name, options={k: v for k, v in chosen.items() if v})
-                engine.initialise(lab.places())
-                engine.start()
+            with strict_umask(), open_lab() as lab, mock.patch("os.fsync"), patient():
+                given = {key: value for key, value in chosen.items() if value}
+                engine = lab.started(name, options=given, fresh=True)
                 engine.stop()
                 engine.snapshot(partial)
             partial.rename(kept)
@@ -118,6 +127,14 @@ def strict_umask() -> Iterator[None]:
         yield
     finally:
         os.umask(before)
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Limits that the test has set are not for what all tests use."""
+    with mock.patch.dict(os.environ):
+        os.environ.pop(silence.VARIABLE, None)
+        yield
 
 
 @contextmanager

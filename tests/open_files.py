@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 #: As Linux writes 127.0.0.1, and the same in IPv6.
@@ -18,6 +20,27 @@ def opened(*pids: int) -> set[Path]:
                 with suppress(OSError):  # closed meanwhile
                     found.add(descriptor.readlink())
     return found
+
+
+@contextmanager
+def seen_below(*folders: Path) -> Iterator[set[Path]]:
+    """Files that are there at some time meanwhile; known at the end."""
+    seen: set[Path] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.005):
+            for folder in folders:
+                with suppress(FileNotFoundError):  # a folder that goes while it is looked through
+                    seen.update(path for path in folder.rglob("*") if path.is_file())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join()
 
 
 def listening(*pids: int) -> set[tuple[str, int]]:

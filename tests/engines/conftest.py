@@ -1,19 +1,15 @@
 """What the tests of engines share: labs, empty databases, generated data."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import pytest
-from lab import Lab, open_lab
+from lab import open_lab
 from scratch import open_directory
 
+from harness.engine import LoadFormat
 from harness.progress import SilentProgress
+from harness.workloads.tpch import data
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,60 +23,41 @@ def _concerned(item: pytest.Item) -> bool:
 
 
 @pytest.fixture
-def lab() -> Iterator[Lab]:
+def lab():
+    """Ends what a test has started in it."""
     with open_lab() as lab:
         yield lab
 
 
 @pytest.fixture(scope="module")
-def module_lab() -> Iterator[Lab]:
+def module_lab():
     with open_lab() as lab:
         yield lab
 
 
-@dataclass
-class Source:
-    """Generated TPC-H data."""
-
-    files: dict[str, list[Path]]
-    row_counts: dict[str, int]
-
-
 @pytest.fixture(scope="session")
-def tpch_csv() -> Iterator[Source]:
+def tpch_csv():
     yield from _tpch("csv")
 
 
 @pytest.fixture(scope="session")
-def tpch_parquet() -> Iterator[Source]:
+def tpch_parquet():
     yield from _tpch("parquet")
 
 
-def _tpch(form: str) -> Iterator[Source]:
+def _tpch(form: LoadFormat) -> Iterator[data.Source]:
     """The eight tables at scale 0.01, the larger ones in two files."""
-    program = Path(sys.executable).parent / "tpchgen-cli"
     with open_directory() as root:
-        arguments = ["-s", "0.01", "--parts", "2", "--output-dir", str(root)]
-        subprocess.run([program, form, *arguments], check=True, capture_output=True)
-        for path in root.rglob("*"):
+        folder = root / "content"
+        with mock.patch.object(data, "chunks", return_value=2):
+            data.generate(0.01, form, folder, SilentProgress())
+        for path in (folder, *folder.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
-        files = {folder.name: sorted(folder.iterdir()) for folder in root.iterdir()}
-        yield Source(files, {table: _rows(form, paths) for table, paths in files.items()})
-
-
-def _rows(form: str, files: list[Path]) -> int:
-    if form == "csv":
-        return sum(len(path.read_bytes().splitlines()) - 1 for path in files)
-    import duckdb
-
-    found = duckdb.execute("select count(*) from read_parquet(?)", [[str(f) for f in files]])
-    row = found.fetchone()
-    assert row is not None
-    return int(row[0])
+        yield data.read_source(folder)
 
 
 @pytest.fixture(scope="session", params=("mysql", "mariadb"))
-def innodb(request: pytest.FixtureRequest, tpch_csv: Source) -> Iterator[Any]:
+def innodb(request, tpch_csv):
     """A started MySQL, then MariaDB, that has loaded TPC-H at scale 0.01."""
     with open_lab() as lab:
         settings = {"innodb_buffer_pool_size": "134217728"}
@@ -91,7 +68,7 @@ def innodb(request: pytest.FixtureRequest, tpch_csv: Source) -> Iterator[Any]:
 
 
 @pytest.fixture
-def connection(innodb: Any) -> Iterator[Any]:
+def connection(innodb):
     connection = innodb.connect()
     yield connection
     connection.close()

@@ -1,15 +1,13 @@
 """The native client next to an engine that a test has started."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from lab import execute
+
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode
-from harness.drivers.result import WindowCallbacks
 from harness.progress import SilentProgress
 from harness.sql_script import text_of
 from harness.store.spec import JsonObject
@@ -24,7 +22,7 @@ COUNTS = {"warehouse": 1, "district": 10, "customer": 30_000, "history": 30_000,
 class Native:
     """A started engine with TPC-C's schema, and the client beside it."""
 
-    def __init__(self, lab: Any, engine: Any) -> None:
+    def __init__(self, lab, engine) -> None:
         self.engine = engine
         folder = lab.directory("c")
         self.clients = Clients(lab.supervisor, lab.credentials, folder, joined=engine)
@@ -38,15 +36,7 @@ class Native:
         self.counted = {t: self.rows(f"select count(*) from {t}")[0][0] for t in self.told}
         return self.told
 
-    def run(
-        self,
-        *,
-        seconds: float = 1,
-        statements: Mapping[str, str] = {},
-        mix: Any = "deck",
-        watch: WindowCallbacks | None = None,
-        **more: Any,
-    ) -> LoadgenResult:
+    def run(self, *, seconds=1.0, statements=(), mix="deck", watch=None, **more) -> LoadgenResult:
         calls = self.engine.sql_folder / "tpcc" / "calls"
         spec = self._spec(
             self.engine.native_connection(), {"home": "all", "mix": mix},
@@ -58,30 +48,25 @@ class Native:
         )  # fmt: skip
         return processes.drive([replace(spec, **more)], self.clients, watch)
 
-    def _spec(self, connection: JsonObject, params: JsonObject, **more: Any) -> LoadgenSpec:
+    def _spec(self, connection: JsonObject, params: JsonObject, **more) -> LoadgenSpec:
         params = {"warehouses": 1, "data_seed": 1, **params}
         return LoadgenSpec(self.engine.native_backend, connection, "tpcc", params, **more)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with closing(self.engine.connect()) as connection:
-            return list(connection.execute(sql).rows)
+        return execute(self.engine, sql)
 
     def holds(self) -> None:
         checks = check_conditions(self.engine, SilentProgress())
         assert [(c.name, c.detail) for c in checks if c.status != "passed"] == []
 
 
-def started(lab: Any, name: str, settings: Mapping[str, str]) -> Native:
+def started(lab, name: str, settings: Mapping[str, str]) -> Native:
     """A started engine with nothing in it."""
     return Native(lab, lab.started(name, settings))
 
 
-def loaded(lab: Any, name: str, settings: Mapping[str, str]) -> Native:
+def loaded(lab, name: str, settings: Mapping[str, str]) -> Native:
     """With one warehouse, loaded by the client."""
     native = started(lab, name, settings)
     native.engine.native_load("tpcc", native.load, COUNTS, SilentProgress())
     return native
-
-
-def operation(result: LoadgenResult, name: str) -> Any:
-    return result.operations[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from narrowed import present
 
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode, Verified
+from harness.drivers.loadgen.spec import LoadgenSpec, Mode, Verified
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories
 from harness.progress import SilentProgress
@@ -36,17 +36,17 @@ class Store:
     clients: Clients
 
     @classmethod
-    def of(cls, lab: Any, settings: Any = None, options: Any = None) -> Store:
+    def of(cls, lab, settings=None, options=None) -> Store:
         engine = lab.engine("rocksdb", settings, options)
         return cls(engine, Clients(lab.supervisor, lab.credentials, lab.directory("c"), engine))
 
-    def spec(self, **more: Any) -> LoadgenSpec:
+    def spec(self, **more) -> LoadgenSpec:
         connection = self.engine.native_connection()
         spec = LoadgenSpec(self.engine.native_backend, connection, "ycsb", SHAPE, threads=2)
         return replace(spec, **more)
 
     @property
-    def connection(self) -> Any:
+    def connection(self):
         return self.engine.native_connection()
 
     def load(self, places: DataDirectories) -> None:
@@ -65,13 +65,7 @@ class Store:
         self.engine.start()
         return self
 
-    def run(
-        self,
-        measuring: Callable[[], None] = lambda: None,
-        duration_ns: int | None = None,
-        operations: int = 2000,
-        **proportions: float,
-    ) -> LoadgenResult:
+    def run(self, measuring=lambda: None, duration_ns=None, operations=2000, **proportions: float):
         """For so long, or for so many operations however long the machine stands still."""
         shares = {"readproportion": 0.5, "updateproportion": 0.5, "insertproportion": 0.0,
                   "scanproportion": 0.0, "readmodifywriteproportion": 0.0}  # fmt: skip
@@ -94,7 +88,7 @@ class Store:
         return present(processes.drive([spec], self.clients).verified)
 
 
-def loaded(lab: Any) -> Path:
+def loaded(lab) -> Path:
     """Golden data of so many records."""
     store = Store.of(lab)
     store.load(lab.places())

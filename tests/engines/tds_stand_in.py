@@ -236,14 +236,14 @@ def _kind(values: Sequence[Any]) -> tuple[bytes, Callable[[Any], bytes]]:
 
 
 def _sized(encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    def write(value: Any) -> bytes:
+    def write(value) -> bytes:
         data = b"" if value is None else encode(value)
         return bytes([len(data)]) + data
 
     return write
 
 
-def _text(value: Any) -> bytes:
+def _text(value) -> bytes:
     if value is None:
         return b"\xff\xff"
     data = str(value).encode("utf-16le")

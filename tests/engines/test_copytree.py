@@ -1,7 +1,5 @@
 """Full copies of directory trees."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path
@@ -17,7 +15,7 @@ USER = Credentials(65534, 65534, "nobody")
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path):
     root = tmp_path / "tree"
     (root / "a" / "empty").mkdir(parents=True)
     (root / "large").write_bytes(os.urandom(9_000_000))
@@ -30,7 +28,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def test_bytes_modes_times_and_inner_links_are_kept(tree: Path, tmp_path: Path) -> None:
+def test_bytes_modes_times_and_inner_links_are_kept(tree, tmp_path):
     target = tmp_path / "copy"
     assert copy_tree(tree, target) == 9_000_001 == regular_bytes(target, None)
     for original in tree.rglob("*"):
@@ -55,9 +53,7 @@ def test_a_copy_belongs_to_who_writes_it_and_what_is_moved_to_us(tree, open_path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
-def test_a_users_tree_that_becomes_ours_is_neither_set_uid_nor_writable_by_others(
-    tree: Path, tmp_path: Path, open_path: Path
-) -> None:
+def test_a_users_tree_that_becomes_ours_gives_no_rights(tree, tmp_path, open_path):
     theirs = open_path / "theirs"
     theirs.mkdir()
     os.chown(theirs, USER.uid, USER.gid)
@@ -70,34 +66,34 @@ def test_a_users_tree_that_becomes_ours_is_neither_set_uid_nor_writable_by_other
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
-def test_a_link_in_place_of_what_is_moved_is_not_kept(tree: Path, open_path: Path) -> None:
+def test_a_link_in_place_of_what_is_moved_is_not_kept(tree, open_path):
     (open_path / "link").symlink_to(tree)
     with pytest.raises(RunFailed):
         move_tree(open_path / "link", open_path / "kept", USER)
     assert tree.stat().st_uid == 0
 
 
-def test_nothing_is_shared_with_the_original(tree: Path, tmp_path: Path) -> None:
+def test_nothing_is_shared_with_the_original(tree, tmp_path):
     copy_tree(tree, tmp_path / "copy")
     (tmp_path / "copy" / "large").write_bytes(b"other")
     assert (tree / "large").stat().st_size == 9_000_000
 
 
 @pytest.mark.parametrize("to", ["/etc/passwd", "../../outside"])
-def test_a_link_that_leads_outside_is_refused(tree: Path, tmp_path: Path, to: str) -> None:
+def test_a_link_that_leads_outside_is_refused(tree, tmp_path, to):
     (tree / "a" / "out").symlink_to(to)
     with pytest.raises(RunFailed, match="a link out of it"):
         copy_tree(tree, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_socket_is_refused(tree: Path, tmp_path: Path) -> None:
+def test_a_socket_is_refused(tree, tmp_path):
     os.mkfifo(tree / "pipe")
     with pytest.raises(RunFailed, match="not a file, folder or link"):
         copy_tree(tree, tmp_path / "copy")
 
 
-def test_a_target_that_holds_something_is_refused(tree: Path, tmp_path: Path) -> None:
+def test_a_target_that_holds_something_is_refused(tree, tmp_path):
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "precious").write_text("x")
     with pytest.raises(RunFailed, match="File exists"):
@@ -105,12 +101,12 @@ def test_a_target_that_holds_something_is_refused(tree: Path, tmp_path: Path) ->
     assert (tmp_path / "copy" / "precious").read_text() == "x"
 
 
-def test_a_missing_source_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_source_is_an_error(tmp_path):
     with pytest.raises(RunFailed, match="No such file"):
         copy_tree(tmp_path / "none", tmp_path / "copy")
 
 
-def test_a_move_to_another_file_system_is_a_full_copy(tree: Path) -> None:
+def test_a_move_to_another_file_system_is_a_full_copy(tree):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         target = Path(elsewhere) / "moved"
         assert Path(elsewhere).stat().st_dev != tree.stat().st_dev

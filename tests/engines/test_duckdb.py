@@ -1,22 +1,18 @@
 """DuckDB in its worker process: its parts, its times, its end."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
-from lab import empty
-from open_files import opened
+from lab import execute
+from open_files import opened, seen_below
 
 from harness.engine import QueryTimeout
 from harness.errors import RunFailed
@@ -28,16 +24,11 @@ SPILL = "select count(*) from (select md5(i::text) m from range(3000000) t(i) or
 
 
 @pytest.fixture
-def started(lab: Any) -> Any:
-    engine = lab.engine("duckdb")
-    engine.places = lab.places()
-    engine.initialise(engine.places)
-    engine.start()
-    yield engine
-    engine.kill()
+def started(lab):
+    return lab.started("duckdb", fresh=True)
 
 
-def check_places(engine: Any, data: Path, wal: Path) -> None:
+def check_places(engine, data: Path, wal: Path) -> None:
     """Write, checkpoint and reopen; the WAL must come back in its place each time."""
     for _ in range(2):
         connection = engine.connect()
@@ -56,34 +47,28 @@ def check_places(engine: Any, data: Path, wal: Path) -> None:
         engine.start()
 
 
-def test_on_one_tier_the_wal_is_next_to_the_database(started: Any) -> None:
+def test_on_one_tier_the_wal_is_next_to_the_database(started):
     data = started.places["data"] / "duckdb"
     check_places(started, data, data)
 
 
-def test_on_another_tier_the_wal_lies_in_its_own_place(lab: Any, other_tier: Path) -> None:
-    engine = lab.engine("duckdb")
-    places = lab.places(wal=other_tier)
-    engine.initialise(places)
-    engine.start()
-    check_places(engine, places["data"] / "duckdb", other_tier)
+def test_on_another_tier_the_wal_lies_in_its_own_place(lab, other_tier):
+    engine = lab.started("duckdb", fresh=True, wal=other_tier)
+    folder = engine.places["data"] / "duckdb"
+    check_places(engine, folder, other_tier)
     (process,) = engine.processes()
-    data = (places["data"] / "duckdb" / "harness.duckdb").stat()
+    data = (folder / "harness.duckdb").stat()
     opened = set()
     for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
             opened.add(descriptor.stat().st_ino)
     assert data.st_ino in opened
     assert "harness.duckdb" not in Path("/proc/self/mounts").read_text()
-    engine.stop()
-    golden = lab.directory("golden")
-    engine.snapshot(golden)
-    again = lab.engine("duckdb")  # data and WAL the other way round
-    again.restore(golden, lab.places(data=_emptied(other_tier)))
-    again.start()
-    assert again.connect().execute("select count(*) from t").rows == [(2000,)]
+    golden = lab.stored(engine)
+    # Data and WAL the other way round.
+    again = lab.started("duckdb", dataset=golden, data=_emptied(other_tier))
+    assert execute(again, "select count(*) from t") == [(2000,)]
     check_places(again, other_tier / "duckdb", again._opened.parent)
-    again.stop()
 
 
 def test_what_is_committed_during_a_checkpoint_is_in_a_second_file_of_the_wal(lab, other_tier):
@@ -126,12 +111,12 @@ def test_what_is_committed_during_a_checkpoint_is_in_a_second_file_of_the_wal(la
     engine.kill()
 
     engine.start()
-    assert engine.connect().execute("select count(*) from u where i = 8").rows == [(1,)]
+    assert execute(engine, "select count(*) from u where i = 8") == [(1,)]
     engine.stop()
     assert not list(other_tier.glob("*.wal*"))
 
 
-def test_the_storage_version_is_part_of_the_dataset_s_key(lab: Any) -> None:
+def test_the_storage_version_is_part_of_the_dataset_s_key(lab):
     name = "storage_compatibility_version"
     ((default,),) = duckdb.execute(f"select current_setting('{name}')").fetchall()
     assert lab.engine("duckdb").format_options()[name] == default
@@ -139,7 +124,7 @@ def test_the_storage_version_is_part_of_the_dataset_s_key(lab: Any) -> None:
 
 
 @pytest.fixture
-def other_tier(lab: Any) -> Iterator[Path]:
+def other_tier(lab):
     """A directory on another file system than the temporary files."""
     path = Path(tempfile.mkdtemp(prefix="tb-test-", dir="/dev/shm"))
     if (user := lab.credentials) is not None:
@@ -155,54 +140,33 @@ def _emptied(folder: Path) -> Path:
     return folder
 
 
-def test_spilled_data_go_to_the_temp_part(lab: Any) -> None:
-    engine = lab.engine("duckdb", SMALL)
-    places = lab.places()
-    engine.restore(empty("duckdb"), places)
-    engine.start()
-    seen: set[Path] = set()
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            for part in ("temp", "data", "wal"):
-                with suppress(FileNotFoundError):  # a folder that goes while it is looked through
-                    seen.update(places[part].rglob("*temp*"))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        engine.connect().execute(SPILL)
-    finally:
-        done.set()
-        watcher.join()
-        engine.kill()
-    assert seen and all(f.is_relative_to(places["temp"]) for f in seen)
+def test_spilled_data_go_to_the_temp_part(lab):
+    engine = lab.started("duckdb", SMALL)
+    places = engine.places
+    with seen_below(places["temp"], places["data"], places["wal"]) as seen:
+        execute(engine, SPILL)
+    engine.kill()
+    spilled = {path for path in seen if "temp" in path.name}
+    assert spilled and all(path.is_relative_to(places["temp"]) for path in spilled)
 
 
-def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(lab: Any) -> None:
+def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(lab):
     profile = {"threads": "1", "memory_limit": "64MiB", "force_compression": "uncompressed"}
-    engine = lab.engine("duckdb", profile)
-    engine.initialise(lab.places())
-    engine.start()
+    engine = lab.started("duckdb", profile, fresh=True)
     assert engine.format_options()["force_compression"] == "uncompressed"
     config = engine.effective_config()
     loading = {"threads": "2", "memory_limit": "819.1 MiB", "force_compression": "uncompressed"}
     assert {name: config[name].lower() for name in loading} == {
         name: value.lower() for name, value in loading.items()
     }
-    engine.stop()
-    golden = lab.directory("golden")
-    engine.snapshot(golden)
-    engine.restore(golden, lab.places())
+    engine.restore(lab.stored(engine), lab.places())
     engine.start()
     config = engine.effective_config()
     assert (config["threads"], config["memory_limit"]) == ("1", "64.0 MiB")
     assert config["autoinstall_known_extensions"] == "false"
-    engine.stop()
 
 
-def test_timeout_and_errors_leave_the_connection_usable(started: Any) -> None:
+def test_timeout_and_errors_leave_the_connection_usable(started):
     connection = started.connect()
     with pytest.raises(QueryTimeout):
         connection.execute("select count(*) from range(10000000000) t(i)", timeout_s=0.05)
@@ -211,7 +175,7 @@ def test_timeout_and_errors_leave_the_connection_usable(started: Any) -> None:
     assert connection.execute("select 1", timeout_s=60).rows == [(1,)]
 
 
-def test_what_is_spilled_is_counted_and_what_is_written_is_not(lab: Any) -> None:
+def test_what_is_spilled_is_counted_and_what_is_written_is_not(lab):
     """The sort reads back all that it spilled: the profiler's sum of bytes read is the same.
 
     (Its sum of bytes written is too small: less than the peak of the temporary directory.)
@@ -229,10 +193,9 @@ def test_what_is_spilled_is_counted_and_what_is_written_is_not(lab: Any) -> None
     assert engine.counters()["spilled_bytes"] >= profiled["peak_temp_bytes"]
     connection.execute(SPILL)
     assert engine.counters()["spilled_bytes"] > 1.5 * profiled["bytes_read"]
-    engine.stop()
 
 
-def test_spilled_bytes_are_unknown_next_to_writes(started: Any) -> None:
+def test_spilled_bytes_are_unknown_next_to_writes(started):
     reader, writer = started.connect(), started.connect()
     writer.execute("create table t (i integer)")
 
@@ -256,12 +219,12 @@ def test_spilled_bytes_are_unknown_next_to_writes(started: Any) -> None:
     "value",
     [None, 1, 2**80, 0.1, float("inf"), "x  ", Decimal("1.50"), date(1998, 12, 1), True],
 )
-def test_values_survive_the_pipe(value: Any) -> None:
+def test_values_survive_the_pipe(value):
     decoded = decode(encode(value))
     assert decoded == value and type(decoded) is type(value)
 
 
-def test_load_and_plan(started: Any, tpch_parquet: Any) -> None:
+def test_load_and_plan(started, tpch_parquet):
     started.bulk_load(
         started.sql("tpch"), tpch_parquet.files, tpch_parquet.row_counts, SilentProgress()
     )
@@ -285,7 +248,7 @@ def test_load_and_plan(started: Any, tpch_parquet: Any) -> None:
     assert abs(sum(plan.time_by_kind_ns().values()) - plan.duration_ns) <= 0.01 * plan.duration_ns
 
 
-def test_wrong_row_count_is_a_failure(started: Any, tpch_parquet: Any) -> None:
+def test_wrong_row_count_is_a_failure(started, tpch_parquet):
     counts = tpch_parquet.row_counts | {"nation": 26}
     with pytest.raises(RunFailed, match="load 26 rows into nation: 25 were loaded"):
         started.bulk_load(started.sql("tpch"), tpch_parquet.files, counts, SilentProgress())

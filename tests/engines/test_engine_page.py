@@ -1,7 +1,5 @@
 """docs/adding-an-engine.md: its example runs, and its names are those of the code."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -23,7 +21,7 @@ SQL = ROOT / "tests/toy_engines/sqlite/sql"
 
 
 @pytest.fixture
-def engines(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def engines(open_path, monkeypatch):
     """A folder with the page's engine, which the servers' user can enter."""
     monkeypatch.setenv("HARNESS_ENGINE_PATH", str(open_path / "engines"))
     for module in ("engines.sqlite", "engines.sqlite.engine"):  # of another test's folder
@@ -37,9 +35,7 @@ def engines(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_loads_tpch_and_answers_like_duckdb(engines, lab, tpch_csv, tpch_parquet):
     answers: dict[str, list[Any]] = {}
     for name, source in (("sqlite", tpch_csv), ("duckdb", tpch_parquet)):
-        engine = lab.engine(name)
-        engine.initialise(lab.places())
-        engine.start()
+        engine = lab.started(name, fresh=True)
         engine.bulk_load(engine.sql("tpch"), source.files, source.row_counts, SilentProgress())
         connection = engine.connect()
         for query in (1, 6, 12):
@@ -65,7 +61,7 @@ def harness(folder: Path, arguments: str, **env: str) -> subprocess.CompletedPro
     )
 
 
-def test_the_command_runs_it_end_to_end(engines: Path) -> None:
+def test_the_command_runs_it_end_to_end(engines):
     done = harness(engines.parent, f"{RUN} --memory-limit 128MiB")
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]

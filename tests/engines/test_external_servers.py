@@ -1,17 +1,12 @@
 """Servers of the user, here ones that the tests start: PostgreSQL, MySQL and MariaDB by DSN."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import closing
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
+from lab import execute
 from patience import PATIENCE_S, eventually
 
 from harness import paths, registry
@@ -29,29 +24,22 @@ OF_OWNER = (
 ENV = {"dsn": "env"}
 
 
-def execute(engine: Any, *statements: str) -> list[Any]:
-    """The rows of the last statement."""
-    with closing(engine.connect()) as connection:
-        rows: list[Any] = [connection.execute(one) for one in statements][-1].rows
-        return rows
-
-
 @pytest.fixture(scope="module", params=("postgres", "mysql"))
-def server(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Any]:
+def server(request, module_lab):
     engine = module_lab.started(request.param)
     execute(engine, *(OF_OWNER if engine.name == "mysql" else ("create database another",)))
     yield engine
     engine.kill()
 
 
-def address_of(server: Any) -> str:
+def address_of(server) -> str:
     if server.name == "postgres":
         return f"host={server._context.scratch} port=5432 dbname=harness"
     return f"socket={server.socket}"
 
 
 @pytest.fixture
-def dsn(server: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+def dsn(server, monkeypatch):
     """The DSN of that server, in the environment."""
     text = f"{server.name}://owner:p%40ss%2Fword@/?{address_of(server)}"
     if server.name == "postgres":
@@ -61,7 +49,7 @@ def dsn(server: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def external(server: Any, dsn: str, lab: Any) -> Iterator[Any]:
+def external(server, dsn, lab):
     engine = lab.engine(server.name, options=ENV)
     engine.start()
     yield engine
@@ -70,7 +58,7 @@ def external(server: Any, dsn: str, lab: Any) -> Iterator[Any]:
     execute(server, f"drop schema if exists {SCHEMA} {cascade}")
 
 
-def test_the_server_is_recorded_without_the_password(server: Any, dsn: str) -> None:
+def test_the_server_is_recorded_without_the_password(server, dsn):
     factory = registry.engine(server.name)
     found = factory.available(ENV, paths.engines_prefix())
     assert found.version == server.version().version
@@ -98,7 +86,7 @@ def test_data_are_loaded_once_and_found_by_their_mark(external, server, lab, tpc
         assert "latin1_bin" in execute(server, f"show create database {SCHEMA}")[0][1]
 
 
-def test_incomplete_data_are_replaced(external: Any) -> None:
+def test_incomplete_data_are_replaced(external):
     external.prepare(KEY)
     execute(external, "create table region (i int)")
     external.prepare(KEY)
@@ -162,7 +150,7 @@ def test_two_harnesses_do_not_use_one_server(external, server, lab, dsn, monkeyp
     another.kill()
 
 
-def test_its_files_and_placement_are_the_user_s(external: Any, lab: Any, tmp_path: Path) -> None:
+def test_its_files_and_placement_are_the_user_s(external, lab, tmp_path):
     for verb in (
         lambda: external.initialise(lab.places()),
         lambda: external.snapshot(tmp_path),
@@ -175,7 +163,7 @@ def test_its_files_and_placement_are_the_user_s(external: Any, lab: Any, tmp_pat
 
 
 @pytest.mark.only("mysql")
-def test_a_server_of_the_other_engine_is_refused(server: Any, dsn: str) -> None:
+def test_a_server_of_the_other_engine_is_refused(server, dsn):
     with pytest.raises(UsageError) as caught:
         registry.engine("mariadb").available(ENV, paths.engines_prefix())
     assert caught.value.hint == "use --engine mysql"
@@ -211,7 +199,7 @@ def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(externa
         ("mysql", "mysql://me:secret@db/x"),
     ],
 )
-def test_a_password_in_a_dsn_is_refused_and_not_shown(name: str, dsn: str) -> None:
+def test_a_password_in_a_dsn_is_refused_and_not_shown(name, dsn):
     with pytest.raises(UsageError, match="password") as refused:
         registry.engine(name).available({"dsn": dsn}, paths.engines_prefix())
     assert "secret" not in f"{refused.value}{refused.value.hint}"

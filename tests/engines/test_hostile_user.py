@@ -26,8 +26,7 @@ from lab import empty
 from rocksdb_store import loaded
 from watched import watched
 
-from harness import paths, registry
-from harness.engine import DataDirectories, EngineContext
+from harness.engine import DataDirectories
 from harness.errors import HarnessError
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.host.listen_address import Address
@@ -91,7 +90,7 @@ class Own:
             process.kill()
             process.wait()
 
-    def state(self) -> Any:
+    def state(self):
         """All that must stay as it is."""
         table = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
         return (
@@ -107,14 +106,14 @@ class Own:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def impatient(monkeypatch, request):
     """DuckDB has no option for it, and starts at once or never; VoltDB starts slowly."""
     seconds = TIMEOUTS_S["voltdb"] if "voltdb" in request.node.name else TIMEOUT_S / 2
     monkeypatch.setenv(silence.VARIABLE, f"start={seconds},stop={seconds}")
 
 
 @pytest.fixture
-def own() -> Iterator[Own]:
+def own():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         with Own.made(Path(folder)) as own:
@@ -122,7 +121,7 @@ def own() -> Iterator[Own]:
 
 
 @pytest.fixture(scope="module")
-def golden(module_lab: Any) -> Callable[[str], Path]:
+def golden(module_lab):
     stored: list[Path] = []
 
     def of(name: str) -> Path:
@@ -136,9 +135,7 @@ def golden(module_lab: Any) -> Callable[[str], Path]:
 
 
 @contextmanager
-def hostile(
-    lab: Any, own: Own, scratch: Path, names: Any, seed: int, everything: bool = False
-) -> Iterator[None]:
+def hostile(lab, own: Own, scratch, names, seed: int, everything=False) -> Iterator[None]:
     """It is at work, and has planted already where it can."""
     spec = {
         "roots": [str(lab.root), str(scratch)], 
@@ -184,7 +181,7 @@ def attempt(own: Own, work: Callable[[], Any]) -> bool:
     return not failed
 
 
-def place(lab: Any) -> tuple[DataDirectories, Path, list[Path]]:
+def place(lab) -> tuple[DataDirectories, Path, list[Path]]:
     """Places and a scratch directory as a run has them, removed by the supervisor."""
     lab.made += 1
     register = lab.supervisor.journal.register_directory
@@ -195,24 +192,14 @@ def place(lab: Any) -> tuple[DataDirectories, Path, list[Path]]:
     return DataDirectories(made), scratch, [*made.values(), scratch]
 
 
-def engine_in(lab: Any, name: str, scratch: Path, listen: bool, **options: str) -> Any:
+def engine_in(lab, name: str, scratch: Path, listen: bool, **options: str):
     timeout_s = TIMEOUTS_S.get(name, TIMEOUT_S)
-    context = EngineContext(
-        settings={},
-        options={**options, "start_timeout_s": timeout_s, "stop_timeout_s": timeout_s},
-        scratch=scratch,
-        engines_prefix=paths.engines_prefix(),
-        processes=lab.supervisor,
-        credentials=lab.credentials,
-        threads=2,
-        memory_limit_bytes=1 << 30,
-        listen=Address("127.0.0.1") if listen else None,
-        client_addresses=("127.0.0.1",) if listen else (),
-    )
-    return registry.engine(name).create(context)
+    timeouts = dict.fromkeys(("start_timeout_s", "stop_timeout_s"), timeout_s)
+    heard = {"listen": Address("127.0.0.1"), "client_addresses": ("127.0.0.1",)} if listen else {}
+    return lab.engine(name, options={**options, **timeouts}, scratch=scratch, **heard)
 
 
-def verbs(lab: Any, engine: Any, golden: Path, places: DataDirectories, kept: Path) -> list[Any]:
+def verbs(lab, engine, golden: Path, places: DataDirectories, kept: Path) -> list[Any]:
     """What a run does with an engine, in its order."""
     user = lab.credentials
     return [
@@ -229,7 +216,7 @@ def verbs(lab: Any, engine: Any, golden: Path, places: DataDirectories, kept: Pa
     ]
 
 
-def check(own: Own, before: Any, lab: Any) -> None:
+def check(own: Own, before, lab) -> None:
     assert own.state() == before
     assert SECRET not in "\n".join(own.said)
 
@@ -256,7 +243,7 @@ def test_a_run_harms_nothing_of_roots(lab, own, golden, name):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_making_a_database_harms_nothing_of_roots(lab: Any, own: Own, name: str) -> None:
+def test_making_a_database_harms_nothing_of_roots(lab, own, name):
     before = own.state()
     names = NAMES.get(name, NAMES["innodb"])
     with watched(lab.root, names=names):

@@ -1,16 +1,15 @@
 """Managed MySQL and MariaDB: their parts, their settings, their end."""
 
-from __future__ import annotations
-
 import os
 import signal
-from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
+from lab import execute
 from patience import eventually
 
 from engines._innodb.cluster import Cluster
@@ -33,53 +32,49 @@ SPILL = (
 
 
 @pytest.fixture(scope="module", params=FLAVOURS)
-def golden(request: pytest.FixtureRequest, module_lab: Any) -> tuple[str, Path]:
+def golden(request, module_lab):
     """The engine's name, and golden data of it with one table of ten rows."""
     engine = module_lab.started(request.param)
-    connection = engine.connect()
-    connection.execute("create table n (i int primary key) engine = innodb")
-    connection.execute("insert into n values (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
-    connection.close()
-    engine.stop()
-    folder = module_lab.directory("golden")
-    engine.snapshot(folder)
-    return request.param, folder
+    execute(
+        engine,
+        "create table n (i int primary key) engine = innodb",
+        "insert into n values (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)",
+    )
+    return request.param, module_lab.stored(engine)
 
 
 @pytest.fixture(scope="module")
-def running(module_lab: Any, golden: tuple[str, Path]) -> Iterator[Any]:
-    """One server for the tests that do it no harm, and its places."""
+def running(module_lab, golden):
+    """One server for the tests that do it no harm."""
     name, folder = golden
-    engine = module_lab.engine(name, {"sort_buffer_size": "64K", "innodb_flush_method": "O_DIRECT"})
-    engine.test_places = module_lab.places()
-    engine.restore(folder, engine.test_places)
-    engine.start()
+    settings = {"sort_buffer_size": "64K", "innodb_flush_method": "O_DIRECT"}
+    engine = module_lab.started(name, settings, dataset=folder)
     yield engine
     engine.kill()
 
 
-def test_the_redo_log_is_no_data(running: Any) -> None:
-    places = running.test_places
+def test_the_redo_log_is_no_data(running):
+    places = running.places
     assert regular_bytes(places["wal"], None) >= 1 << 20, "it is preallocated"
     assert data_bytes(part_bytes(places, None)) == regular_bytes(places["data"], None)
 
 
-def files_of(engine: Any) -> list[Any]:
+def files_of(engine) -> list[Any]:
     return [file for process in engine.processes() for file in open_files(process.pid)]
 
 
 # Where it lies ------------------------------------------------------------------
 
 
-def test_the_interface_of_its_io_is_the_one_that_its_log_names(running: Any) -> None:
+def test_the_interface_of_its_io_is_the_one_that_its_log_names(running):
     """A server whose io_uring is refused says so in its log alone."""
     log = running.log.read_text()
     expected = "io_uring" if "InnoDB: Using io_uring" in log else "aio"
     assert async_io(process.pid for process in running.processes()) == expected
 
 
-def test_every_part_lies_where_it_was_placed(running: Any) -> None:
-    places = running.test_places
+def test_every_part_lies_where_it_was_placed(running):
+    places = running.places
     found = files_of(running)
     redo = [f.path for f in found if f.path.name.startswith(("ib_logfile", "#ib_redo"))]
     assert redo and all(path.is_relative_to(places["wal"]) for path in redo)
@@ -92,21 +87,16 @@ def test_every_part_lies_where_it_was_placed(running: Any) -> None:
     assert {p for p in written if not any(p.is_relative_to(o) for o in ours)} == set()
 
 
-def test_a_sort_that_spills_writes_to_temp(running: Any) -> None:
-    connection = running.connect()
+def test_a_sort_that_spills_writes_to_temp(running):
     before = spilled_bytes(running)
-    assert connection.execute(SPILL).rows == [(100000,)]
-    during = running.test_places["temp"]
-    assert spilled_bytes(running) > before or written_below(during) > 0
-    connection.close()
+    with closing(running.connect()) as connection:
+        assert connection.execute(SPILL).rows == [(100000,)]
+        written = regular_bytes(running.places["temp"], None)
+        assert spilled_bytes(running) > before or written > 0
 
 
-def spilled_bytes(engine: Any) -> float:
+def spilled_bytes(engine) -> float:
     return float(engine.counters().get("spilled_bytes", 0.0))
-
-
-def written_below(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize(
@@ -128,17 +118,14 @@ def test_a_part_that_is_elsewhere_is_noticed(running, part, name, tmp_path):
         verify_locations(process.pid, elsewhere, (running._context.scratch,))
 
 
-def test_doublewrite_files_follow_the_engine_option(lab: Any) -> None:
-    engine = lab.engine("mysql", options={"doublewrite": "wal", "version": "9"})
-    places = lab.places()
-    engine.initialise(places)
-    engine.start()
+def test_doublewrite_files_follow_the_engine_option(lab):
+    options = {"doublewrite": "wal", "version": "9"}
+    engine = lab.started("mysql", options=options, fresh=True)
     found = [f.path for f in files_of(engine) if f.path.suffix == ".dblwr"]
-    assert found and all(path.is_relative_to(places["wal"]) for path in found)
-    engine.kill()
+    assert found and all(path.is_relative_to(engine.places["wal"]) for path in found)
 
 
-def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab: Any) -> None:
+def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab):
     with pytest.raises(UsageError, match="doublewrite=wal"):
         lab.engine("mariadb", options={"doublewrite": "wal"})
 
@@ -146,7 +133,7 @@ def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab: Any) -> None:
 # What is decided for every run ---------------------------------------------------
 
 
-def test_a_start_is_cold_private_and_without_binary_log(running: Any) -> None:
+def test_a_start_is_cold_private_and_without_binary_log(running):
     found = running._variables()
     assert found["innodb_buffer_pool_load_at_startup"] == "OFF"
     assert found["innodb_buffer_pool_dump_at_shutdown"] == "OFF"
@@ -154,28 +141,24 @@ def test_a_start_is_cold_private_and_without_binary_log(running: Any) -> None:
     assert found["skip_networking"] == "ON"
     assert found["collation_server"] == "latin1_bin"
     if running.name == "mysql":
-        connection = running.connect()
-        loaded = connection.execute("show plugins").rows
+        loaded = execute(running, "show plugins")
         assert ("mysqlx", "ACTIVE") not in [(row[0], row[1]) for row in loaded]
 
 
-def test_a_client_through_a_tunnel_has_rights_on_our_database_alone(running: Any) -> None:
+def test_a_client_through_a_tunnel_has_rights_on_our_database_alone(running):
     tunnel = running.tunnel("1")
     user, password = tunnel.connection["user"], tunnel.connection["password"]
-    connection = Login(user, password, socket=str(tunnel.local)).connect()
-    try:
+    with closing(Login(user, password, socket=str(tunnel.local)).connect()) as connection:
         connection.query("USE harness")
         for statement in ("CREATE DATABASE other", "SELECT 1 INTO OUTFILE '/tmp/tb-stolen'"):
             with pytest.raises(pymysql.Error, match="denied"):
                 connection.query(statement)
-    finally:
-        connection.close()
 
 
 # Settings -------------------------------------------------------------------------
 
 
-def test_a_setting_that_does_not_hold_is_noticed(running: Any) -> None:
+def test_a_setting_that_does_not_hold_is_noticed(running):
     (process,) = running.processes()
     found = running._variables()
     verify_variables(process.pid, found, running._cluster, {"sort_buffer_size": "64K"})
@@ -190,13 +173,14 @@ def test_a_setting_that_does_not_hold_is_noticed(running: Any) -> None:
 def test_a_pool_that_would_be_another_size_fails_the_start(lab, golden):
     """MySQL rounds it up to whole chunks of 128 MiB, and only says so in a note."""
     name, folder = golden
-    engine = lab.engine(name, {"innodb_buffer_pool_size": "130M"})
-    engine.restore(folder, lab.places())
+    settings = {"innodb_buffer_pool_size": "130M"}
     if name == "mariadb":
-        engine.start()
+        engine = lab.started(name, settings, dataset=folder)
         assert engine._variables()["innodb_buffer_pool_size"] == str(130 << 20)
         engine.kill()
         return
+    engine = lab.engine(name, settings)
+    engine.restore(folder, lab.places())
     with pytest.raises(RunFailed, match="pool_size=130M: the server has 268435456"):
         engine.start()
     assert engine.processes() == []
@@ -219,22 +203,20 @@ def test_a_pool_that_would_be_another_size_fails_the_start(lab, golden):
         ("64", "64.0", True),
     ],
 )
-def test_two_spellings_of_a_value(asked: str, found: str, same: bool) -> None:
+def test_two_spellings_of_a_value(asked, found, same):
     assert same_value(asked, found) is same
 
 
-def test_page_size_is_part_of_the_format(lab: Any) -> None:
-    engine = lab.engine("mariadb", options={"page_size": 4})
+def test_page_size_is_part_of_the_format(lab):
+    engine = lab.started("mariadb", options={"page_size": 4}, fresh=True)
     assert engine.format_options()["innodb_page_size"] == "4096"
-    engine.initialise(lab.places())
-    engine.start()
     assert engine._variables()["innodb_page_size"] == "4096"
     engine.stop()
     with pytest.raises(UsageError, match="page_size=5"):
         lab.engine("mariadb", options={"page_size": 5})
 
 
-def test_what_decides_what_is_stored_is_part_of_the_format(lab: Any) -> None:
+def test_what_decides_what_is_stored_is_part_of_the_format(lab):
     engine = lab.engine("mysql", {"innodb_stats_persistent_sample_pages": "99"})
     assert engine.format_options()["innodb_stats_persistent_sample_pages"] == "99"
     assert "innodb_io_capacity" not in lab.engine(
@@ -245,7 +227,7 @@ def test_what_decides_what_is_stored_is_part_of_the_format(lab: Any) -> None:
 # Which server ---------------------------------------------------------------------
 
 
-def test_the_flavour_is_what_the_server_says(lab: Any, open_path: Path) -> None:
+def test_the_flavour_is_what_the_server_says(lab, open_path):
     engine = lab.engine("mariadb")
     (open_path / "bin").mkdir()
     (open_path / "bin/mysqld").write_text(
@@ -258,7 +240,7 @@ def test_the_flavour_is_what_the_server_says(lab: Any, open_path: Path) -> None:
         registry.engine("mysql").available({"prefix": str(open_path)}, paths.engines_prefix())
 
 
-def test_libraries_other_than_the_pinned_ones_make_another_build(monkeypatch) -> None:
+def test_libraries_other_than_the_pinned_ones_make_another_build(monkeypatch):
     from engines._innodb import installation
     from harness.install import installed
 
@@ -271,7 +253,7 @@ def test_libraries_other_than_the_pinned_ones_make_another_build(monkeypatch) ->
 # Its end --------------------------------------------------------------------------
 
 
-def test_the_errors_before_the_stack_trace_are_shown(lab: Any) -> None:
+def test_the_errors_before_the_stack_trace_are_shown(lab):
     """The server's own handler writes the trace; the error before it is one that we put there."""
     engine = lab.started("mysql")
     with engine.log.open("a") as log:
@@ -287,7 +269,7 @@ def test_the_errors_before_the_stack_trace_are_shown(lab: Any) -> None:
         assert advice not in str(failed.value).replace("before the stack trace", "")
 
 
-def test_a_log_without_a_trace_is_shown_by_its_end(tmp_path: Path) -> None:
+def test_a_log_without_a_trace_is_shown_by_its_end(tmp_path):
     log = tmp_path / "engine.log"
     log.write_text("[ERROR] unknown variable\n[ERROR] Aborting\n")
     assert before_trace(log, None) is None

@@ -1,16 +1,15 @@
 """Pinned installations, from registries made here, by pip and apt themselves."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
 import stat
 import subprocess
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,14 +29,28 @@ WHEEL = f"tinyserver-1.0-cp311-cp311-{PLATFORM}.whl"
 
 
 @pytest.fixture
-def tmp_path() -> Iterator[Path]:
+def tmp_path():
     """Open to the user as whom a program is tried; pytest's own directories are closed to it."""
     with open_directory() as folder:
         yield folder
 
 
+Build = dict[str, Any]
+
+
+def build(version: str, keep: list[str], program: str, source: Build, archive: Build) -> Build:
+    here = {**source, "archives": {platform.machine(): archive}}
+    return {"version": version, "keep": keep, "program": program, "sources": [here]}
+
+
+def pinned(folder: Path, *builds: Build) -> Path:
+    path = folder / "versions.yml"
+    path.write_text(json.dumps({"schema": 1, "engine": "tiny", "builds": builds}))
+    return path
+
+
 @pytest.fixture
-def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def versions(tmp_path, monkeypatch):
     """versions.yml for a wheel in a folder that pip takes for its index."""
     index = tmp_path / "index"
     index.mkdir()
@@ -54,29 +67,13 @@ def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     digest = hashlib.sha256((index / WHEEL).read_bytes()).hexdigest()
-    path = tmp_path / "versions.yml"
-    path.write_text(
-        f"""
-schema: 1
-engine: tiny
-builds:
-  - version: '9.9'
-    keep: [tiny/]
-    program: tiny/bin/server
-    sources:
-      - kind: pypi
-        package: tinyserver
-        version: '1.0'
-        python: '3.11'
-        abi: cp311
-        archives:
-          {platform.machine()}: {{platform: {PLATFORM}, file: {WHEEL}, sha256: {digest}}}
-"""
-    )
-    return path
+    archive = {"platform": PLATFORM, "file": WHEEL, "sha256": digest}
+    pypi = {"kind": "pypi", "package": "tinyserver", "version": "1.0"}
+    python = {"python": "3.11", "abi": "cp311"}
+    return pinned(tmp_path, build("9.9", ["tiny/"], "tiny/bin/server", pypi | python, archive))
 
 
-def test_what_is_kept_is_unpacked_for_every_user(versions: Path, tmp_path: Path) -> None:
+def test_what_is_kept_is_unpacked_for_every_user(versions, tmp_path):
     prefix = tmp_path / "engines"
     folder = install.install("tiny", prefix, SilentProgress(), versions)
     assert folder == prefix / "tiny-9.9"
@@ -89,16 +86,12 @@ def test_what_is_kept_is_unpacked_for_every_user(versions: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (r"sha256: \w+", f"sha256: '{'0' * 64}'", r"SHA-256 .* pinned is 0000"),
-        ("package: tinyserver", "package: absent", r"download PyPI absent 1\.0"),
+        (r'"sha256": "\w+"', f'"sha256": "{"0" * 64}"', r"SHA-256 .* pinned is 0000"),
+        ('"tinyserver"', '"absent"', r"download PyPI absent 1\.0"),
+        (r'\["tiny/"\]', '["other/"]', r"tiny/bin/server of PyPI tinyserver .* does not run"),
         (
-            r"keep: \[tiny/\]",
-            "keep: [other/]",
-            r"tiny/bin/server of PyPI tinyserver .* does not run",
-        ),
-        (
-            "program: tiny/bin/server",
-            f"program: {{{platform.machine()}: tiny/lib/libtiny.so, vax: none}}",
+            '"tiny/bin/server"',
+            f'{{"{platform.machine()}": "tiny/lib/libtiny.so", "vax": "none"}}',
             r"libtiny\.so of PyPI .* does not run here: OSError: .*file too short",
         ),
     ],
@@ -126,7 +119,7 @@ def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(versio
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
-def test_a_program_is_not_tried_as_root(versions: Path, tmp_path: Path) -> None:
+def test_a_program_is_not_tried_as_root(versions, tmp_path):
     index = tmp_path / "index" / WHEEL
     text = versions.read_text()
     digest = hashlib.sha256(index.read_bytes()).hexdigest()
@@ -140,9 +133,7 @@ def test_a_program_is_not_tried_as_root(versions: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
-def test_the_servers_user_can_write_nothing_on_the_way_of_an_installation(
-    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_servers_user_can_write_nothing_on_the_way(versions, tmp_path, monkeypatch):
     """So a hostile process of that user has no name there to plant anything at."""
     user, prefix = unprivileged(), tmp_path / "engines"
     assert user is not None
@@ -155,7 +146,7 @@ def test_the_servers_user_can_write_nothing_on_the_way_of_an_installation(
         return bool(facts.st_uid == user.uid or by_group or by_others)
 
     def checked(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
-        def check_and_go_on(*arguments: Any) -> Any:
+        def check_and_go_on(*arguments):
             there = [*prefix.parents, prefix, *prefix.rglob("*")]
             assert [path for path in there if not path.is_symlink() and writable(path)] == []
             steps.append(name)
@@ -178,7 +169,7 @@ def test_the_servers_user_can_write_nothing_on_the_way_of_an_installation(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
-def test_a_prefix_that_another_user_can_write_is_refused(versions: Path, tmp_path: Path) -> None:
+def test_a_prefix_that_another_user_can_write_is_refused(versions, tmp_path):
     prefix = tmp_path / "engines"
     prefix.mkdir()
     os.chown(prefix, 65534, 65534)
@@ -263,7 +254,7 @@ class Repository:
 
 
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+def repository(tmp_path, monkeypatch):
     root = tmp_path / "repository"
     root.mkdir()
     line = f"deb [trusted=yes] file:{root} ./\n"
@@ -271,23 +262,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     return Repository(root)
 
 
-def deb_build(version: str, packages: dict[str, tuple[str, str]]) -> str:
-    """A build of versions.yml; packages: version and SHA-256 by name."""
-    lines = "".join(
-        f"            - {{name: {name}, version: '{v}', sha256: '{digest}'}}\n"
-        for name, (v, digest) in packages.items()
-    )
-    return (
-        f"  - version: '{version}'\n    keep: [usr/]\n    program: usr/sbin/tinyd\n"
-        "    sources:\n    - kind: debs\n      suites: [unstable]\n      archives:\n"
-        f"        {platform.machine()}:\n          packages:\n{lines}"
-    )
-
-
-def deb_versions(tmp_path: Path, *builds: str) -> Path:
-    path = tmp_path / "debs.yml"
-    path.write_text("schema: 1\nengine: tiny\nbuilds:\n" + "".join(builds))
-    return path
+def deb_build(version: str, packages: dict[str, tuple[str, str]]) -> Build:
+    """Of packages: version and SHA-256 by name."""
+    pins = [{"name": name, "version": v, "sha256": d} for name, (v, d) in packages.items()]
+    debian = {"kind": "debs", "suites": ["unstable"]}
+    return build(version, ["usr/"], "usr/sbin/tinyd", debian, {"packages": pins})
 
 
 SERVER = {"sbin/tinyd": "#!/bin/sh\necho tiny\n", "etc/tiny.conf": "not wanted"}
@@ -300,7 +279,7 @@ def test_packages_are_unpacked_together_and_not_installed(repository, tmp_path):
         "libtiny": ("2.0", repository.add("libtiny", "2.0", LIBRARY)),
     }
     before = Path("/var/lib/dpkg/status").read_bytes()
-    versions = deb_versions(tmp_path, deb_build("1.0", pins))
+    versions = pinned(tmp_path, deb_build("1.0", pins))
     folder = install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
     assert files == ["installed.json", "usr/lib/tiny/libtiny.so", "usr/sbin/tinyd"]
@@ -316,14 +295,14 @@ def test_a_library_that_moved_on_is_taken_and_recorded(repository, tmp_path):
         "libtiny": ("2.0", "0" * 64),
     }
     repository.add("libtiny", "2.1", LIBRARY)
-    versions = deb_versions(tmp_path, deb_build("1.0", pins))
+    versions = pinned(tmp_path, deb_build("1.0", pins))
     install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert install.installed("tiny", tmp_path / "engines")[0].moved_on == ("libtiny 2.1",)
 
 
 def test_another_package_under_a_pinned_version_is_refused(repository, tmp_path):
     repository.add("tinyd", "1.0", SERVER)
-    versions = deb_versions(tmp_path, deb_build("1.0", {"tinyd": ("1.0", "0" * 64)}))
+    versions = pinned(tmp_path, deb_build("1.0", {"tinyd": ("1.0", "0" * 64)}))
     with pytest.raises(RunFailed, match=r"install tinyd: .*SHA-256 .* pinned is 0000"):
         install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
@@ -331,7 +310,7 @@ def test_another_package_under_a_pinned_version_is_refused(repository, tmp_path)
 
 def test_where_a_server_moved_on_the_next_build_is_taken(repository, tmp_path):
     digest = repository.add("tinyd", "1.1", SERVER)
-    versions = deb_versions(
+    versions = pinned(
         tmp_path,
         deb_build("1.0", {"tinyd": ("1.0", "0" * 64)}),
         deb_build("1.1", {"tinyd": ("1.1", digest)}),
@@ -359,7 +338,7 @@ class Said(SilentProgress):
 
 
 @pytest.fixture
-def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def maven(tmp_path, monkeypatch):
     """An archive with a server, and an ``mvn`` that hands it out as the real one would."""
     jar = tmp_path / "tiny-3.0.jar"
     with zipfile.ZipFile(jar, "w") as archive:
@@ -375,15 +354,9 @@ def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{client.parent}:{os.environ['PATH']}")
     digest = hashlib.sha256(jar.read_bytes()).hexdigest()
-    path = tmp_path / "maven.yml"
-    path.write_text(
-        "schema: 1\nengine: tiny\nbuilds:\n  - version: '3.0'\n    keep: [bin/, share/]\n"
-        "    program: bin/tinyd\n    sources:\n    - kind: maven\n"
-        "      artifact: org.tiny:tiny:3.0\n      archives:\n"
-        f"        {platform.machine()}:\n          below: org/tiny/linux\n"
-        f"          programs: [bin/tinyd]\n          sha256: '{digest}'\n"
-    )
-    return path
+    below = {"below": "org/tiny/linux", "programs": ["bin/tinyd"], "sha256": digest}
+    server = {"kind": "maven", "artifact": "org.tiny:tiny:3.0"}
+    return pinned(tmp_path, build("3.0", ["bin/", "share/"], "bin/tinyd", server, below))
 
 
 def test_what_lies_below_a_folder_of_an_archive_becomes_the_tree(maven, tmp_path):
@@ -394,7 +367,7 @@ def test_what_lies_below_a_folder_of_an_archive_becomes_the_tree(maven, tmp_path
 
 
 @pytest.fixture
-def java_server(maven: Path, tmp_path: Path) -> Path:
+def java_server(maven, tmp_path):
     """The same archive as it is, and a class of our own that is compiled against it."""
     source = tmp_path / "java/tiny/Main.java"
     source.parent.mkdir(parents=True)
@@ -403,14 +376,10 @@ def java_server(maven: Path, tmp_path: Path) -> Path:
         ' System.out.println(Main.class.getResource("/org/tiny/linux/share/errors")); } }'
     )
     digest = hashlib.sha256((tmp_path / "tiny-3.0.jar").read_bytes()).hexdigest()
-    path = tmp_path / "jars.yml"
-    path.write_text(
-        "schema: 1\nengine: tiny\nbuilds:\n  - version: '3.0'\n    keep: [lib/, classes/]\n"
-        "    program: classes/tiny/Main.class\n    sources:\n    - kind: jars\n"
-        f"      compile: java\n      archives:\n        {platform.machine()}:\n          jars:\n"
-        f"          - {{artifact: 'org.tiny:tiny:3.0', sha256: '{digest}'}}\n"
-    )
-    return path
+    archive = {"jars": [{"artifact": "org.tiny:tiny:3.0", "sha256": digest}]}
+    ours = {"kind": "jars", "compile": "java"}
+    program = "classes/tiny/Main.class"
+    return pinned(tmp_path, build("3.0", ["lib/", "classes/"], program, ours, archive))
 
 
 def test_jars_stay_whole_and_classes_of_our_own_go_before_them(java_server, tmp_path):
@@ -422,15 +391,15 @@ def test_jars_stay_whole_and_classes_of_our_own_go_before_them(java_server, tmp_
     assert "tiny-3.0.jar!/org/tiny/linux/share/errors" in told
 
 
-def test_a_jar_of_another_checksum_is_refused(java_server: Path, tmp_path: Path) -> None:
-    wrong = re.sub(r"sha256: '\w+'", f"sha256: '{'0' * 64}'", java_server.read_text())
+def test_a_jar_of_another_checksum_is_refused(java_server, tmp_path):
+    wrong = re.sub(r'"sha256": "\w+"', f'"sha256": "{"0" * 64}"', java_server.read_text())
     java_server.write_text(wrong)
     with pytest.raises(RunFailed, match=r"SHA-256 .* pinned is 0000"):
         install.install("tiny", tmp_path / "engines", SilentProgress(), java_server)
     assert list((tmp_path / "engines").iterdir()) == []
 
 
-def test_the_committed_pins_are_complete() -> None:
+def test_the_committed_pins_are_complete():
     assert install.pinned_engines() == sorted(
         ["mariadb", "mysql", "postgres", "rocksdb", "spark", "voltdb"]
     )
@@ -442,7 +411,7 @@ def test_the_committed_pins_are_complete() -> None:
                 assert digest and all(re.fullmatch(r"[0-9a-f]{64}", d) for d in digest)
 
 
-def digests(source: Any) -> list[str]:
+def digests(source) -> list[str]:
     if isinstance(source, debs.Debs):
         return [package.sha256 for package in source.packages]
     if isinstance(source, Jars):

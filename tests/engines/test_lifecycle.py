@@ -2,20 +2,16 @@
 strict umask; under the usual one, other tests start them.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from lab import empty, strict_umask
+from lab import empty, execute, strict_umask
 from patience import eventually
 
 from harness.errors import RunFailed
@@ -41,57 +37,37 @@ class Stored:
     name: str
     dataset: Path
 
-    def restored(
-        self,
-        lab: Any,
-        places: Any = None,
-        settings: Mapping[str, str] | None = None,
-        options: Mapping[str, str] | None = None,
-    ) -> Any:
-        engine = lab.engine(self.name, SETTINGS.get(self.name, {}) | dict(settings or {}), options)
-        engine.restore(self.dataset, places or lab.places())
-        return engine
-
-    def started(self, lab: Any) -> Any:
-        engine = self.restored(lab)
-        engine.start()
-        return engine
+    def started(self, lab):
+        return lab.started(self.name, SETTINGS.get(self.name), dataset=self.dataset)
 
 
-def insert(engine: Any, value: int) -> None:
-    with closing(engine.connect()) as connection:
-        connection.execute(f"insert into n values ({value})")
+def insert(engine, value: int) -> None:
+    execute(engine, f"insert into n values ({value})")
 
 
-def rows(engine: Any) -> list[int]:
-    with closing(engine.connect()) as connection:
-        return sorted(row[0] for row in connection.execute("select i from n").rows)
+def rows(engine) -> list[int]:
+    return sorted(row[0] for row in execute(engine, "select i from n"))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def strict() -> Iterator[None]:
+def strict():
     """All of it under a strict umask."""
     with strict_umask():
         yield
 
 
 @pytest.fixture(scope="module", params=(*SERVERS, "duckdb"))
-def stored(request: pytest.FixtureRequest, module_lab: Any) -> Stored:
+def stored(request, module_lab):
     name = request.param
     engine = Stored(name, empty(name)).started(module_lab)
-    with closing(engine.connect()) as connection:
-        for statement in TABLES.get(name, TABLE):
-            connection.execute(statement)
+    execute(engine, *TABLES.get(name, TABLE))
     insert(engine, 1)
     insert(engine, 2)
-    engine.stop()
-    dataset = module_lab.directory("dataset")
-    engine.snapshot(dataset)
-    return Stored(name, dataset)
+    return Stored(name, module_lab.stored(engine))
 
 
 @pytest.fixture(scope="module")
-def running(stored: Stored, module_lab: Any) -> Iterator[Any]:
+def running(stored, module_lab):
     """One engine for the tests that leave it as it is."""
     engine = stored.started(module_lab)
     yield engine
@@ -104,7 +80,7 @@ def read_while_there(path: str) -> bytes:
     return b""
 
 
-def test_no_process_has_the_rights_of_root(running: Any, module_lab: Any) -> None:
+def test_no_process_has_the_rights_of_root(running, module_lab):
     expected = module_lab.credentials.uid if module_lab.credentials else os.geteuid()
     owners = set()
     for process in running.processes():
@@ -114,7 +90,7 @@ def test_no_process_has_the_rights_of_root(running: Any, module_lab: Any) -> Non
 
 
 @pytest.mark.only(*SERVERS)
-def test_the_password_is_in_no_file_and_no_command_line(running: Any, module_lab: Any) -> None:
+def test_the_password_is_in_no_file_and_no_command_line(running, module_lab):
     password = running._password.encode()
     paths = [
         f"/proc/{p.pid}/{name}" for p in running.processes() for name in ("cmdline", "environ")
@@ -127,9 +103,7 @@ def test_the_password_is_in_no_file_and_no_command_line(running: Any, module_lab
     assert password.decode() not in str(running.effective_config())
 
 
-def test_a_dataset_is_restored_elsewhere_and_a_stop_keeps_all_and_a_kill_what_was_committed(
-    lab: Any, stored: Stored, running: Any
-) -> None:
+def test_what_was_committed_outlives_a_stop_and_a_kill(lab, stored, running):
     engine = stored.started(lab)
     assert rows(engine) == rows(running) == [1, 2]
     if stored.name in ("postgres", "mariadb"):
@@ -164,7 +138,7 @@ DEATHS = {
 
 
 @pytest.mark.only(*DEATHS)
-def test_a_server_that_died_is_reported_with_its_log(lab: Any, stored: Stored) -> None:
+def test_a_server_that_died_is_reported_with_its_log(lab, stored):
     engine = stored.started(lab)
     number, words = DEATHS[stored.name]
     process = engine.processes()[0]
@@ -174,16 +148,16 @@ def test_a_server_that_died_is_reported_with_its_log(lab: Any, stored: Stored) -
         assert eventually(lambda: not engine.running)  # the supervisor has reaped it
     with pytest.raises(RunFailed, match=words):
         engine.stop()
-    engine.kill()
 
 
 @pytest.mark.only("postgres", "mariadb")
-def test_a_server_that_cannot_start_shows_its_log(lab: Any, stored: Stored) -> None:
+def test_a_server_that_cannot_start_shows_its_log(lab, stored):
     places, settings, words = lab.places(), {}, r"(?s)exit status .*ibdata1"
     if stored.name == "postgres":
         settings = {"shared_buffers": "4TB", "huge_pages": "off"}
         words = "could not map anonymous shared memory"
-    engine = stored.restored(lab, places, settings)
+    engine = lab.engine(stored.name, settings)
+    engine.restore(stored.dataset, places)
     if not settings:
         (places["data"] / "data/ibdata1").write_bytes(b"not a tablespace")
     with pytest.raises(RunFailed, match=words):
@@ -192,22 +166,19 @@ def test_a_server_that_cannot_start_shows_its_log(lab: Any, stored: Stored) -> N
 
 
 @pytest.mark.only("postgres")  # of several processes
-def test_no_server_outlives_a_killed_harness(stored: Stored) -> None:
+def test_no_server_outlives_a_killed_harness(stored):
     program = (
-        "import pathlib, sys, time; sys.path.insert(0, sys.argv[1]); import test_lifecycle\n"
+        "import pathlib, sys, time\n"
         "from lab import open_lab\n"
         "with open_lab() as lab:\n"
-        "    stored = test_lifecycle.Stored(sys.argv[2], pathlib.Path(sys.argv[3]))\n"
-        "    engine = stored.started(lab)\n"
+        "    engine = lab.started('postgres', dataset=pathlib.Path(sys.argv[1]))\n"
         "    print(engine.processes()[0].pid, flush=True); time.sleep(600)\n"
     )
-    arguments = [str(Path(__file__).parent), stored.name, str(stored.dataset)]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     harness = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-c", program, str(stored.dataset)],
         stdout=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
     )
     assert harness.stdout is not None
     pid = int(harness.stdout.readline())
@@ -217,10 +188,9 @@ def test_no_server_outlives_a_killed_harness(stored: Stored) -> None:
 
 
 @pytest.mark.only(*SERVERS)
-def test_a_start_that_takes_too_long_is_ended(lab: Any, stored: Stored) -> None:
-    engine = lab.engine(
-        stored.name, SETTINGS.get(stored.name), options={"start_timeout_s": "0.001"}
-    )
+def test_a_start_that_takes_too_long_is_ended(lab, stored):
+    options = {"start_timeout_s": "0.001"}
+    engine = lab.engine(stored.name, SETTINGS.get(stored.name), options)
     with pytest.raises(RunFailed, match=r"after 0\.001 s") as caught:
         engine.restore(stored.dataset, lab.places())
         engine.start()

@@ -1,7 +1,5 @@
 """Servers that listen on an address of the host: TLS alone, known by the run's own authority."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import subprocess
@@ -15,15 +13,12 @@ from typing import Any
 import psycopg
 import pymysql
 import pytest
-from lab import empty
-from native_client import operation
+from lab import empty, execute
 from open_files import LOOPBACK, listening
 
 from engines._innodb.external import dsn_of
-from harness import paths, registry
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode
-from harness.engine import EngineContext
 from harness.errors import RunFailed, UsageError
 from harness.host.listen_address import parse_listen
 from harness.workload import Clients
@@ -35,6 +30,9 @@ ENCRYPTED = {
     "mysql": "select if(variable_value = '', -1, 1) from performance_schema.session_status "
     "where variable_name = 'Ssl_cipher'",
 }
+PLAIN: dict[str, dict[str, Any]] = {
+    "postgres": {"sslmode": "disable"}, "mysql": {"ssl_disabled": True},
+}  # fmt: skip
 ADDRESS = "127.0.0.1"
 
 
@@ -51,7 +49,7 @@ class Listening:
         assert found is not None
         return dict(found)
 
-    def ask(self, **other: Any) -> LoadgenResult:
+    def ask(self, **other) -> LoadgenResult:
         """A short run of the native client from another host."""
         return self.run(self.connection | other)
 
@@ -67,67 +65,46 @@ class Listening:
         clients = Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"))
         return processes.drive([spec], clients)
 
-    def open(self, **other: str) -> Any:
-        """A session of another client, encrypted; ``other``: members of the connection."""
+    def open(self, tls: dict[str, Any] | None = None, **other: str):
+        """A session of another client, encrypted where ``tls`` does not say otherwise; ``other``:
+        members of the connection.
+        """
         there = self.connection | other
         common = {name: there[name] for name in ("host", "port", "user", "password")}
         if self.name == "postgres":
-            return psycopg.connect(**common, dbname=there["database"], sslmode="require")
-        tls = ssl.create_default_context(cadata=there["ca_certificate"])
-        return pymysql.connect(**common, database=there["database"], ssl=tls)
+            tls = tls or {"sslmode": "require"}
+            return psycopg.connect(**common, dbname=there["database"], **tls)
+        tls = tls or {"ssl": ssl.create_default_context(cadata=there["ca_certificate"])}
+        return pymysql.connect(**common, database=there["database"], **tls)
 
-    def plain(self, password: str | None = None, **tls: Any) -> None:
-        """Connect with another client, without encryption unless ``tls`` asks for it."""
-        there = self.connection
-        common = {"host": there["host"], "port": there["port"], "user": there["user"],
-                  "password": password or there["password"]}  # fmt: skip
-        if self.name == "postgres":
-            psycopg.connect(**common, dbname=there["database"],
-                            **(tls or {"sslmode": "disable"})).close()  # fmt: skip
-        else:
-            pymysql.connect(**common, database=there["database"],
-                            **(tls or {"ssl_disabled": True})).close()  # fmt: skip
-
-    def encrypted(self, password: str | None = None) -> None:
-        """Connect with another client, which checks the certificate."""
+    def open_verified(self, **other: str):
+        """One that checks the certificate."""
         authority = self.lab.directory("a") / "authority.pem"
         authority.write_text(self.connection["ca_certificate"])
         if self.name == "postgres":
-            self.plain(password, sslmode="verify-full", sslrootcert=str(authority))
-        else:
-            self.plain(password, ssl_ca=str(authority), ssl_verify_cert=True,
-                       ssl_verify_identity=True)  # fmt: skip
+            return self.open({"sslmode": "verify-full", "sslrootcert": str(authority)}, **other)
+        verified = {"ssl_verify_cert": True, "ssl_verify_identity": True}
+        return self.open({"ssl_ca": str(authority), **verified}, **other)
 
 
-def _engine(
-    lab: Any, name: str, listen: str | None = ADDRESS, client: str = ADDRESS, **options: Any
-) -> Any:
-    context = EngineContext(
-        settings={},
-        options=options,
-        scratch=lab.directory("s"),
-        engines_prefix=paths.engines_prefix(),
-        processes=lab.supervisor,
-        credentials=lab.credentials,
-        threads=2,
-        memory_limit_bytes=1 << 30,
-        listen=parse_listen(listen) if listen else None,
-        client_addresses=(client,) if listen else (),
-    )
-    return registry.engine(name).create(context)
+def _engine(lab, name: str, listen: str | None = ADDRESS, client: str = ADDRESS, **options):
+    heard = {"listen": parse_listen(listen), "client_addresses": (client,)} if listen else {}
+    return lab.engine(name, options=options, **heard)
+
+
+def denied():
+    """An error by which a server keeps a session out."""
+    words = r"no pg_hba\.conf entry|denied|not allowed"
+    return pytest.raises((psycopg.OperationalError, pymysql.Error), match=words)
 
 
 @pytest.fixture(scope="module", params=("postgres", "mysql"))
 def server(request, module_lab, listening_options):
-    yield from _started(request.param, module_lab, listening_options)
-
-
-def _started(name: str, lab: Any, listening_options: Any) -> Iterator[Any]:
-    options = listening_options[name]
-    engine = _engine(lab, name, **options)
-    engine.restore(empty(name, options), lab.places())
+    options = listening_options[request.param]
+    engine = _engine(module_lab, request.param, **options)
+    engine.restore(empty(request.param, options), module_lab.places())
     engine.start()
-    yield Listening(name, engine, lab)
+    yield Listening(request.param, engine, module_lab)
     engine.kill()
 
 
@@ -153,33 +130,33 @@ def _forwarded(address: str, to: tuple[str, int]) -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def _ports(engine: Any) -> set[tuple[str, int]]:
+def _ports(engine) -> set[tuple[str, int]]:
     return listening(*(process.pid for process in engine.processes()))
 
 
-def test_every_statement_of_the_client_is_encrypted_on_that_address_alone(server: Listening):
-    assert operation(server.ask(), "stock_level").count > 0
+def test_every_statement_of_the_client_is_encrypted_on_that_address_alone(server):
+    assert server.ask().operations["stock_level"].count > 0
     ((address, port),) = _ports(server.engine)
     assert address in LOOPBACK and port == server.connection["port"]
 
 
-def test_without_encryption_no_client_connects(server: Listening) -> None:
-    server.encrypted()
+def test_without_encryption_no_client_connects(server):
+    server.open_verified().close()
     with pytest.raises((psycopg.OperationalError, pymysql.Error)) as refused:
-        server.plain()
+        server.open(PLAIN[server.name])
     words = str(refused.value)
     assert "no encryption" in words or "secure" in words.lower() or "Access denied" in words
 
 
-def test_a_wrong_password_is_refused(server: Listening) -> None:
+def test_a_wrong_password_is_refused(server):
     with pytest.raises((psycopg.OperationalError, pymysql.Error), match=r"password|denied"):
-        server.encrypted(password="not-it")
+        server.open_verified(password="not-it")
     with pytest.raises(RunFailed, match=r"password|denied"):
         server.ask(password="not-it")
 
 
 @pytest.fixture(scope="module")
-def other_authority(tmp_path_factory: pytest.TempPathFactory) -> str:
+def other_authority(tmp_path_factory):
     """The certificate of an authority that did not sign the server's."""
     folder = tmp_path_factory.mktemp("ca")
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=B -keyout k -out c"
@@ -187,23 +164,21 @@ def other_authority(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "c").read_text()
 
 
-def test_a_server_of_another_authority_is_refused(server: Listening, other_authority: str) -> None:
+def test_a_server_of_another_authority_is_refused(server, other_authority):
     with pytest.raises(RunFailed, match=r"(?i)certificate|TLS|SSL"):
         server.ask(ca_certificate=other_authority)
 
 
 @pytest.mark.only("mysql")
-def test_a_dsn_s_connection_is_encrypted_and_verified_with_the_authority_it_names(
-    server: Listening, other_authority: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with closing(server.engine.connect()) as connection:
-        connection.execute(
-            f"create user owner@'{ADDRESS}' identified with caching_sha2_password "
-            'by "p@ss/\'word" require ssl'
-        )
-        connection.execute(f"grant all on harness.* to owner@'{ADDRESS}'")
+def test_a_dsn_s_connection_is_verified(server, other_authority, monkeypatch):
+    execute(
+        server.engine,
+        f"create user owner@'{ADDRESS}' identified with caching_sha2_password "
+        'by "p@ss/\'word" require ssl',
+        f"grant all on harness.* to owner@'{ADDRESS}'",
+    )
 
-    def run(authority: str | None) -> LoadgenResult:
+    def run(authority):
         dsn = (
             f"{server.name}://owner:p%40ss%2F%27word@{ADDRESS}:{server.connection['port']}/harness"
         )
@@ -217,12 +192,12 @@ def test_a_dsn_s_connection_is_encrypted_and_verified_with_the_authority_it_name
         return server.run(dsn_of(name, {"dsn": "env"}).native())
 
     for authority in (None, server.connection["ca_certificate"]):
-        assert operation(run(authority), "stock_level").count > 0
+        assert run(authority).operations["stock_level"].count > 0
     with pytest.raises(RunFailed, match=r"(?i)certificate|TLS|SSL"):
         run(other_authority)
 
 
-def test_at_another_address_it_is_not_believed(server: Listening) -> None:
+def test_at_another_address_it_is_not_believed(server):
     """The certificate is of one address; the same server is found at another one."""
     port = server.connection["port"]
     with (
@@ -232,7 +207,7 @@ def test_at_another_address_it_is_not_believed(server: Listening) -> None:
         server.ask(host="127.0.0.2", port=other)
 
 
-def test_the_certificate_is_the_addresss(server: Listening, tmp_path: Path) -> None:
+def test_the_certificate_is_the_addresss(server, tmp_path):
     authority = tmp_path / "authority.pem"
     authority.write_text(server.connection["ca_certificate"])
     files = server.engine._listening
@@ -243,7 +218,7 @@ def test_the_certificate_is_the_addresss(server: Listening, tmp_path: Path) -> N
     assert subprocess.run(verified, check=False, capture_output=True).returncode == 0
 
 
-def test_keys_are_the_servers_users_alone(server: Listening) -> None:
+def test_keys_are_the_servers_users_alone(server):
     files = server.engine._listening
     assert sorted(p.name for p in files.key.parent.glob("*.key")) == ["server.key"]
     found = files.key.stat()
@@ -253,7 +228,7 @@ def test_keys_are_the_servers_users_alone(server: Listening) -> None:
         assert files.key.parent.stat().st_mode & 0o077 == 0
 
 
-def test_the_password_stands_in_no_log(server: Listening) -> None:
+def test_the_password_stands_in_no_log(server):
     scratch = server.engine._context.scratch
     password = server.connection["password"]
     kept = [p for p in scratch.rglob("*") if p.is_file() and password in p.read_text("latin1")]
@@ -281,7 +256,7 @@ BEYOND_A_CLIENT = {
 }
 
 
-def test_a_client_elsewhere_has_no_administrative_rights(server: Listening) -> None:
+def test_a_client_elsewhere_has_no_administrative_rights(server):
     for statement in BEYOND_A_CLIENT[server.name]:
         with (
             closing(server.open()) as connection,
@@ -293,36 +268,28 @@ def test_a_client_elsewhere_has_no_administrative_rights(server: Listening) -> N
             connection.cursor().execute(statement)
 
 
-def test_a_client_elsewhere_does_not_know_the_superusers_password(server: Listening) -> None:
+def test_a_client_elsewhere_does_not_know_the_superusers_password(server):
     own, there = server.engine.native_connection(), server.connection
     assert (there["user"], there["password"]) != (own["user"], own["password"])
     assert own["password"] not in str(there)
     for user, password in ((own["user"], own["password"]), (own["user"], there["password"])):
-        with pytest.raises(
-            (psycopg.OperationalError, pymysql.Error), match=r"no pg_hba\.conf entry|denied"
-        ):
+        with denied():
             server.open(user=user, password=password)
 
 
-def test_no_other_database_is_reached_from_elsewhere(server: Listening) -> None:
-    other = {"postgres": "postgres"}.get(server.name, "mysql")
-    with pytest.raises(
-        (psycopg.OperationalError, pymysql.Error), match=r"no pg_hba\.conf entry|denied"
-    ):
-        server.open(database=other)
+def test_no_other_database_is_reached_from_elsewhere(server):
+    with denied():
+        server.open(database=server.name)
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql"])
-def test_no_other_host_may_connect(lab: Any, listening_options: Any, name: str) -> None:
+def test_no_other_host_may_connect(lab, listening_options, name):
     options = listening_options[name]
     engine = _engine(lab, name, client="192.0.2.1", **options)  # RFC 5737: of no host
     engine.restore(empty(name, options), lab.places())
     engine.start()
     try:
-        with pytest.raises(
-            (psycopg.OperationalError, pymysql.Error),
-            match=r"no pg_hba\.conf entry|denied|not allowed",
-        ):
+        with denied():
             Listening(name, engine, lab).open()
     finally:
         engine.kill()
@@ -330,7 +297,7 @@ def test_no_other_host_may_connect(lab: Any, listening_options: Any, name: str) 
 
 @pytest.mark.parametrize("loading", [False, True], ids=["by default", "in a load"])
 @pytest.mark.parametrize("name", ["postgres", "mysql"])
-def test_no_server_listens(lab: Any, name: str, listening_options: Any, loading: bool) -> None:
+def test_no_server_listens(lab, name, listening_options, loading):
     options = listening_options[name] if loading else {}
     engine = _engine(lab, name, listen=ADDRESS if loading else None, **options)
     engine.restore(empty(name, options), lab.places())
@@ -344,7 +311,7 @@ def test_no_server_listens(lab: Any, name: str, listening_options: Any, loading:
         engine.kill()
 
 
-def test_a_build_without_tls_is_refused(lab: Any) -> None:
+def test_a_build_without_tls_is_refused(lab):
     """The pinned PostgreSQL of the private prefix is such a one."""
     with pytest.raises(UsageError, match="it was built without TLS") as refused:
         _engine(lab, "postgres", version="18.4")
@@ -353,6 +320,6 @@ def test_a_build_without_tls_is_refused(lab: Any) -> None:
 
 
 @pytest.mark.parametrize("given", ["0.0.0.0", "::", "server1", "10.0.0.1:70000"])
-def test_what_is_no_address_of_one_interface_is_refused(given: str) -> None:
+def test_what_is_no_address_of_one_interface_is_refused(given):
     with pytest.raises(UsageError):
         parse_listen(given)

@@ -1,7 +1,5 @@
 """A user's folder is loaded: the same rows from CSV, Parquet and dumps, keys verified."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import date
@@ -11,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from lab import empty
 
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -32,16 +29,14 @@ THINGS = [
 
 
 @contextmanager
-def loaded(lab: Any, name: str, folder: Path) -> Iterator[Any]:
+def loaded(lab, name: str, folder: Path) -> Iterator[Any]:
     """A connection to an engine that has loaded the folder."""
-    engine, read = lab.engine(name), read_folder(folder)
+    engine, read = lab.started(name), read_folder(folder)
     source = lab.root / f"source-{lab.made}"
     source.mkdir(mode=0o755)
-    data.check_loadable(read, engine)
-    data.generate(folder, read.data_digest, engine, source, SilentProgress())
-    engine.restore(empty(name), lab.places())
-    engine.start()
     try:
+        data.check_loadable(read, engine)
+        data.generate(folder, read.data_digest, engine, source, SilentProgress())
         data.load(source, engine, SilentProgress())
         with closing(engine.connect()) as connection:
             yield connection
@@ -50,7 +45,7 @@ def loaded(lab: Any, name: str, folder: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def things(tmp_path: Path) -> Path:
+def things(tmp_path):
     (tmp_path / "load").mkdir()
     (tmp_path / "tables.sql").write_text(TABLES)
     (tmp_path / "load/thing.1.csv").write_bytes(
@@ -63,7 +58,7 @@ def things(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["duckdb", "postgres", "mariadb"])
-def test_rows_are_those_of_the_files(lab: Any, things: Path, name: str) -> None:
+def test_rows_are_those_of_the_files(lab, things, name):
     quote = '"' if name in ("duckdb", "postgres") else "`"
     tables = TABLES.replace('"', quote)
     (things / "tables.sql").write_text(tables)
@@ -77,7 +72,7 @@ def test_rows_are_those_of_the_files(lab: Any, things: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
-def test_a_dump_is_loaded_as_it_is(lab: Any, tmp_path: Path, name: str) -> None:
+def test_a_dump_is_loaded_as_it_is(lab, tmp_path, name):
     (tmp_path / "load").mkdir()
     (tmp_path / "tables.sql").write_text((DUMPS / f"{name}-tables.sql").read_text())
     (tmp_path / "load/all.sql").write_text((DUMPS / f"{name}-rows.sql").read_text())
@@ -91,7 +86,7 @@ def test_a_dump_is_loaded_as_it_is(lab: Any, tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["duckdb", "postgres"])
-def test_a_foreign_key_that_the_rows_break_is_an_error(lab: Any, things: Path, name: str) -> None:
+def test_a_foreign_key_that_the_rows_break_is_an_error(lab, things, name):
     (things / "load/part.parquet").unlink()
     (things / "load/part.csv").write_text("thing,name\n99,x\n")
     with pytest.raises(RunFailed), loaded(lab, name, things):
@@ -105,7 +100,7 @@ def test_a_foreign_key_that_the_rows_break_is_an_error(lab: Any, things: Path, n
         ("part.csv", "thing,name\nmany,red\n", "many"),
     ],
 )
-def test_a_bad_file_is_named(lab: Any, things: Path, name: str, text: str, words: str) -> None:
+def test_a_bad_file_is_named(lab, things, name, text, words):
     (things / "load/part.parquet").unlink()
     (things / "load" / name).write_text(text)
     with pytest.raises(RunFailed) as caught, loaded(lab, "postgres", things):
@@ -113,7 +108,7 @@ def test_a_bad_file_is_named(lab: Any, things: Path, name: str, text: str, words
     assert words in str(caught.value) + caught.value.hint
 
 
-def test_a_folder_that_changes_after_the_check_is_not_loaded(lab: Any, things: Path) -> None:
+def test_a_folder_that_changes_after_the_check_is_not_loaded(lab, things):
     engine, digest = lab.engine("duckdb"), read_folder(things).data_digest
     (things / "load/thing.2.csv").write_text("id,name,price,made\n4,,-7,2025-01-03\n")
     (lab.root / "changed").mkdir()
@@ -121,7 +116,7 @@ def test_a_folder_that_changes_after_the_check_is_not_loaded(lab: Any, things: P
         data.generate(things, digest, engine, lab.root / "changed", SilentProgress())
 
 
-def test_source_data_are_not_for_other_users(lab: Any, things: Path) -> None:
+def test_source_data_are_not_for_other_users(lab, things):
     (source := lab.root / "private").mkdir(mode=0o755)
     engine, digest = lab.engine("postgres"), read_folder(things).data_digest
     data.generate(things, digest, engine, source, SilentProgress())

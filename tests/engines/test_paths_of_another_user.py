@@ -4,8 +4,6 @@ Whoever is that user can put a link at any name there (harness/supervise/user_fi
 call of theirs that opens or changes a path is in ``with acting_as(…)``, or listed here.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,7 +96,7 @@ def _uses_path(function: ast.expr) -> bool:
     return False
 
 
-def test_every_path_is_used_as_its_user_or_is_none_that_another_user_can_exchange() -> None:
+def test_every_path_is_used_as_its_user_or_is_none_that_another_user_can_exchange():
     found = {
         f"{path.relative_to(ROOT)} {function}"
         for folder in FOLDERS
@@ -108,7 +106,7 @@ def test_every_path_is_used_as_its_user_or_is_none_that_another_user_can_exchang
     assert found == set().union(*ALLOWED.values())
 
 
-def test_what_is_found() -> None:
+def test_what_is_found():
     source = """
 def start(self):
     with acting_as(self.user):

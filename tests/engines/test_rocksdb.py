@@ -1,14 +1,13 @@
 """RocksDB inside the native client: real databases, in real directories."""
 
-from __future__ import annotations
-
+import json
 import os
 import re
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ from typing import Any
 import pytest
 from narrowed import present
 from open_files import opened
-from rocksdb_store import RECORDS, Store, loaded
+from rocksdb_store import RECORDS, Store, built, loaded
 
 from engines.rocksdb import options
+from engines.rocksdb.background import background_tasks
 from engines.rocksdb.installation import ask
 from harness import paths
 from harness.engine import FileSettings
@@ -35,12 +35,12 @@ NOTHING: dict[str, Any] = dict.fromkeys(PROPORTIONS, 0.0)
 
 
 @pytest.fixture(scope="module")
-def golden(module_lab: Any) -> Path:
+def golden(module_lab):
     return loaded(module_lab)
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Path]:
+def elsewhere():
     """A directory on another file system than the lab's."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tb-test-") as folder:
         path = Path(folder)
@@ -48,7 +48,7 @@ def elsewhere() -> Iterator[Path]:
         yield path
 
 
-def test_data_and_log_lie_where_they_were_placed(lab: Any, golden: Path, elsewhere: Path) -> None:
+def test_data_and_log_lie_where_they_were_placed(lab, golden, elsewhere):
     wal = elsewhere / "wal"
     wal.mkdir(mode=0o777)
     wal.chmod(0o777)
@@ -68,7 +68,7 @@ def test_data_and_log_lie_where_they_were_placed(lab: Any, golden: Path, elsewhe
     store.engine.stop()
 
 
-def test_restored_data_hold_every_record_wherever_they_lie(lab: Any, golden: Path) -> None:
+def test_restored_data_hold_every_record_wherever_they_lie(lab, golden):
     for _ in range(2):
         places = lab.places()
         store = Store.of(lab).restored(golden, places)
@@ -81,14 +81,14 @@ def test_restored_data_hold_every_record_wherever_they_lie(lab: Any, golden: Pat
         store.engine.stop()
 
 
-def test_a_dataset_does_not_contain_the_place_of_its_load(golden: Path) -> None:
+def test_a_dataset_does_not_contain_the_place_of_its_load(golden):
     assert {path.name for path in golden.iterdir()} == {"data", "wal"}
     assert not list((golden / "data").glob("LOG*"))
     assert list((golden / "data").glob("*.sst"))
     assert sum(path.stat().st_size for path in (golden / "wal").glob("*.log")) == 0
 
 
-def test_options_are_those_that_rocksdb_then_writes(lab: Any, golden: Path) -> None:
+def test_options_are_those_that_rocksdb_then_writes(lab, golden):
     requested = {
         "block_cache": "16M", "write_buffer_size": "4M", "max_background_jobs": "3",
         "filter_policy": "bloomfilter:9:false", "allow_mmap_reads": "on", "sync": "on",
@@ -141,7 +141,7 @@ def test_a_run_without_an_options_file_is_not_taken_for_one_that_was_checked(lab
         store.engine.stop()
 
 
-def test_the_paper_s_settings_are_those_it_runs_with(lab: Any, golden: Path) -> None:
+def test_the_paper_s_settings_are_those_it_runs_with(lab, golden):
     requested = settings_for(
         "paper", "rocksdb", {"memory": 2.0**34, "cores": 4.0, "connections": 2.0}
     )
@@ -184,9 +184,7 @@ def test_options_come_from_a_file_as_rocksdb_writes_it(lab, golden, tmp_path):
         ("7.8.3", ("random_access_max_buffer_size", "level_compaction_dynamic_file_size")),
     ],
 )
-def test_a_file_of_an_older_release_is_read_with_a_list_of_what_does_not_apply(
-    lab: Any, release: str, left_out: tuple[str, ...]
-) -> None:
+def test_what_does_not_apply_of_an_older_release_is_listed(lab, release, left_out):
     found = settings_of(RECORDINGS / f"rocksdb-{release}.OPTIONS")
     (warning,) = found.warnings
     assert warning.code == "options-file-not-applied"
@@ -196,7 +194,7 @@ def test_a_file_of_an_older_release_is_read_with_a_list_of_what_does_not_apply(
     Store.of(lab, found.values)  # which opens a database with them
 
 
-def test_only_options_that_decide_the_files_are_in_the_dataset_key(lab: Any) -> None:
+def test_only_options_that_decide_the_files_are_in_the_dataset_key(lab):
     def key(**settings: str) -> Mapping[str, str]:
         found: Mapping[str, str] = lab.engine("rocksdb", settings).format_options()
         return found
@@ -208,7 +206,7 @@ def test_only_options_that_decide_the_files_are_in_the_dataset_key(lab: Any) -> 
     assert key(compression="kNoCompression") != key(compression="kLZ4Compression")
 
 
-def test_settings_that_lose_commits_with_the_power_are_reported(lab: Any) -> None:
+def test_settings_that_lose_commits_with_the_power_are_reported(lab):
     def lost(**settings: str) -> list[str]:
         return list(lab.engine("rocksdb", settings).lost_without_power())
 
@@ -218,7 +216,7 @@ def test_settings_that_lose_commits_with_the_power_are_reported(lab: Any) -> Non
     assert lost(sync="true", manual_wal_flush="true") == ["manual_wal_flush=true"]
 
 
-def test_tickers_and_levels_are_reported(lab: Any, golden: Path) -> None:
+def test_tickers_and_levels_are_reported(lab, golden):
     store = Store.of(lab).restored(golden, lab.places())
     for _ in range(5):  # the first reading comes with the first operations, or late
         result = store.run(operations=50_000)
@@ -238,7 +236,7 @@ def test_tickers_and_levels_are_reported(lab: Any, golden: Path) -> None:
     assert engine.end["rocksdb_wal_bytes"] > engine.begin["rocksdb_wal_bytes"]
 
 
-def test_java_s_tickers_have_the_native_client_s_names(lab: Any, golden: Path) -> None:
+def test_java_s_tickers_have_the_native_client_s_names(lab, golden):
     told = {
         "tickers": "rocksdb.blobdb.blob.index.evicted.size COUNT : 7\n"
         "rocksdb.blobdb.blob.index.evicted.count COUNT : 2\n"
@@ -255,13 +253,13 @@ def test_java_s_tickers_have_the_native_client_s_names(lab: Any, golden: Path) -
     assert counters.keys() <= store.run(duration_ns=100_000_000).engine.end.keys()
 
 
-def test_without_statistics_there_are_no_tickers(lab: Any, golden: Path) -> None:
+def test_without_statistics_there_are_no_tickers(lab, golden):
     store = Store.of(lab, options={"statistics": "off"}).restored(golden, lab.places())
     told = store.run(duration_ns=200_000_000).engine.end
     assert "rocksdb_number_keys_read_count" not in told
 
 
-def test_a_damaged_table_fails_the_run_in_rocksdbs_words(lab: Any, golden: Path) -> None:
+def test_a_damaged_table_fails_the_run_in_rocksdbs_words(lab, golden):
     places = lab.places()
     store = Store.of(lab, {"compression": "kNoCompression"}).restored(golden, places)
     (table, *_) = (places["data"] / "rocksdb").glob("*.sst")
@@ -272,7 +270,7 @@ def test_a_damaged_table_fails_the_run_in_rocksdbs_words(lab: Any, golden: Path)
         store.run(operations=20_000)
 
 
-def test_a_killed_client_does_not_keep_the_data_open(lab: Any, golden: Path) -> None:
+def test_a_killed_client_does_not_keep_the_data_open(lab, golden):
     store = Store.of(lab).restored(golden, lab.places())
     killed = []
 
@@ -289,7 +287,7 @@ def test_a_killed_client_does_not_keep_the_data_open(lab: Any, golden: Path) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted by root only")
-def test_a_full_disk_fails_the_run_with_its_reason(lab: Any, golden: Path) -> None:
+def test_a_full_disk_fails_the_run_with_its_reason(lab, golden):
     small = lab.directory("small")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "none", small], check=True)
     try:
@@ -314,14 +312,14 @@ def test_a_flush_of_a_run_is_found_in_its_log(lab, golden):
 # The cache of whole records ---------------------------------------------------------
 
 
-def counted(lab: Any, golden: Path, **settings: str) -> tuple[Store, dict[str, float]]:
+def counted(lab, golden: Path, **settings: str) -> tuple[Store, dict[str, float]]:
     """A store, and RocksDB's counters behind a run of reads alone; they begin with the client."""
     store = Store.of(lab, settings).restored(golden, lab.places())
     counters = store.run(operations=10 * RECORDS, **NOTHING | {"readproportion": 1.0}).engine.end
     return store, {name: value for name, value in counters.items() if name.endswith("_count")}
 
 
-def test_a_run_with_it_counts_what_it_answered(lab: Any, golden: Path) -> None:
+def test_a_run_with_it_counts_what_it_answered(lab, golden):
     store, added = counted(lab, golden, row_cache="16M")
     reads = added["rocksdb_number_keys_read_count"]
     assert reads == 10 * RECORDS
@@ -334,7 +332,7 @@ def test_a_run_with_it_counts_what_it_answered(lab: Any, golden: Path) -> None:
     assert (found.records, found.missing, found.malformed) == (RECORDS, 0, 0)
 
 
-def test_a_run_without_it_says_so(lab: Any, golden: Path) -> None:
+def test_a_run_without_it_says_so(lab, golden):
     store, added = counted(lab, golden)
     assert added["rocksdb_row_cache_hit_count"] == added["rocksdb_row_cache_miss_count"] == 0
     assert added["rocksdb_block_cache_data_hit_count"] > 0
@@ -350,7 +348,7 @@ def test_a_run_without_it_says_so(lab: Any, golden: Path) -> None:
         ("", "row_cache=16777216 would be unknown"),
     ],
 )
-def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: str) -> None:
+def test_a_run_with_another_one_fails(lab, golden, line, words):
     """Planted: a log that names another one."""
     places = lab.places()
     store = Store.of(lab, {"row_cache": "16M"}).restored(golden, places)
@@ -361,3 +359,93 @@ def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: 
     log.write_text(text.replace(f"Options.row_cache: {ROW_CACHE}", line))
     with pytest.raises(RunFailed, match=words):
         store.engine.stop()
+
+
+# When it flushed and compacted, from its info log -------------------------------------
+
+#: The wall clock, ahead of the monotonic one by AHEAD.
+BEGAN_US, AHEAD, S = 1_700_000_000_000_000, 1_699_999_000 * 10**9, 10**9
+
+
+def event(at_s: float, name: str, job: int) -> str:
+    text = json.dumps({"time_micros": BEGAN_US + round(at_s * 1e6), "job": job, "event": name})
+    return f"2023/11/14-22:13:20.000000 140 EVENT_LOG_v1 {text}\n"
+
+
+def test_jobs_that_overlap_are_one_time_at_work():
+    log = "".join([
+        event(1, "compaction_started", 1),
+        event(2, "compaction_started", 2),
+        event(2, "flush_started", 3),
+        event(3, "compaction_finished", 1),
+        event(4, "flush_finished", 3),
+        event(5, "compaction_finished", 2),
+        event(7, "compaction_started", 4),
+        event(8, "compaction_finished", 4),
+    ])  # fmt: skip
+    assert background_tasks(log, AHEAD, 0) == {
+        "flush": [(1002 * S, 1004 * S)],
+        "compaction": [(1001 * S, 1005 * S), (1007 * S, 1008 * S)],
+    }
+
+
+def test_a_job_that_did_not_end_lasts_until_the_database_was_closed():
+    log = event(1, "flush_started", 1)
+    assert background_tasks(log, AHEAD, 1009 * S) == {"flush": [(1001 * S, 1009 * S)]}
+
+
+# Changes of a record by several threads at once: none is lost, however they are made ----
+
+THREADS, KEYS, ROUNDS = 4, 3, 2000
+
+
+@pytest.fixture(scope="session")
+def writers(tmp_path_factory):
+    return built("rocksdb_writers", tmp_path_factory.mktemp("writers"))
+
+
+def written(lab, writers: Path, verb: str, settings: dict[str, str] | None = None):
+    """The records after all threads have counted up in their fields."""
+    engine = lab.engine("rocksdb")
+    engine.initialise(lab.places())
+    connection = {**engine.native_connection(), "disable_wal": False, "options": settings or {}}
+    request = {
+        "connection": connection,
+        "verb": verb, "threads": THREADS, "keys": KEYS, "rounds": ROUNDS,
+    }  # fmt: skip
+    done = subprocess.run(
+        [str(writers), json.dumps(request)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+COUNTED = {
+    f"key{key}": {f"field{writer}": str(ROUNDS) for writer in range(THREADS)} for key in range(KEYS)
+}
+
+
+@pytest.mark.parametrize("verb", ["modify", "merge"])
+def test_no_change_of_a_record_is_lost(lab, writers, verb):
+    assert written(lab, writers, verb) == COUNTED
+
+
+def test_reading_and_writing_with_nothing_in_between_loses_changes(lab, writers):
+    """What the others are measured against: these threads do get in each other's way."""
+    tries = 20  # on a busy machine they may run one after the other
+    assert any(written(lab, writers, "careless") != COUNTED for _ in range(tries))
+
+
+@pytest.mark.parametrize(("call", "rows"), [("get :key", 1), ("scan :key :length", 3)])
+def test_reading_touches_all_of_a_value(tmp_path, call, rows):
+    """Whatever holds it is part of the latency, also where no field is verified."""
+    program = built("rocksdb_touched", tmp_path, "loadgen.c")
+    done = subprocess.run([str(program), call], capture_output=True, text=True, check=True)
+    touched, pages = map(int, done.stdout.split())
+    assert touched == pages == 8 * rows
+
+
+def test_merging_is_the_same_when_operands_meet_in_compactions(lab, writers):
+    """Memtables so small that operands are flushed apart and merged by compactions."""
+    small = {"write_buffer_size": "65536", "level0_file_num_compaction_trigger": "2"}
+    assert written(lab, writers, "merge", small) == COUNTED

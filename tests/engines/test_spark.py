@@ -1,23 +1,21 @@
 """Spark SQL: alone on this host, and with the executors of a cluster that the tests start."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab
+from lab import Lab, execute
 from narrowed import of_kind
-from open_files import LOOPBACK, listening
+from open_files import LOOPBACK, listening, seen_below
 from patience import eventually
 
 from engines.spark.explain import translate
@@ -42,7 +40,7 @@ SPILL = (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled() -> Iterator[None]:
+def compiled():
     """The driver program is compiled by the first start alone."""
     compile_driver, made = Installation.compiled_driver, list[Path]()
 
@@ -56,7 +54,7 @@ def compiled() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def source(module_lab: Lab) -> Path:
+def source(module_lab):
     """TPC-H's data at scale 0.01."""
     folder = module_lab.root / "source" / "content"
     data.generate(0.01, "parquet", folder, SilentProgress())
@@ -64,25 +62,15 @@ def source(module_lab: Lab) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loaded(module_lab: Lab, source: Path) -> Iterator[Any]:
-    engine = module_lab.engine("spark", SMALL)
-    engine.places = module_lab.places()
-    engine.initialise(engine.places)
-    engine.start()
+def loaded(module_lab, source):
+    engine = module_lab.started("spark", SMALL, fresh=True)
     load(engine, source)
-    yield engine
-    engine.kill()
+    return engine
 
 
-def load(engine: Any, source: Path) -> None:
+def load(engine, source: Path) -> None:
     made = data.read_source(source)
     engine.bulk_load(engine.sql("tpch"), made.files, made.row_counts, SilentProgress())
-
-
-def execute(engine: Any, sql: str, timeout_s: float | None = None) -> list[Any]:
-    with closing(engine.connect()) as connection:
-        rows: list[Any] = connection.execute(sql, timeout_s=timeout_s).rows
-        return rows
 
 
 class WarmSession(Session):
@@ -90,7 +78,7 @@ class WarmSession(Session):
         raise AssertionError("a warm run has no cold start")
 
 
-def check_answers(engine: Any, queries: tuple[int, ...], **params: Any) -> Any:
+def check_answers(engine, queries: tuple[int, ...], **params):
     """Run these of TPC-H's queries warm; every answer is right."""
     given = {"scale": 0.01, "cache": "warm", "warmups": 0, "queries": list(queries), **params}
     outcome = WORKLOAD.measure(
@@ -104,7 +92,7 @@ def check_answers(engine: Any, queries: tuple[int, ...], **params: Any) -> Any:
 # Alone ----------------------------------------------------------------------------
 
 
-def test_queries_have_plans_and_counters(loaded: Any) -> None:
+def test_queries_have_plans_and_counters(loaded):
     outcome = check_answers(loaded, (3, 6, 18))
     kinds = {m.labels["operator"] for m in outcome.metrics if m.name == "plan_operator_ns"}
     assert {"scan", "join", "aggregate", "sort", "other"} <= kinds
@@ -116,7 +104,7 @@ def test_queries_have_plans_and_counters(loaded: Any) -> None:
     assert written["18"] > written["6"] > 0
 
 
-def test_every_answer_of_two_streams_is_right(loaded: Any, source: Path) -> None:
+def test_every_answer_of_two_streams_is_right(loaded, source):
     parsed = TpchParams.from_mapping(
         {"scale": 0.01, "cache": "warm", "test": "throughput", "refresh": False, "warmups": 0}
     )
@@ -125,15 +113,13 @@ def test_every_answer_of_two_streams_is_right(loaded: Any, source: Path) -> None
     assert len(outcome.checks) == 2 * len(QUERIES)
 
 
-def test_refresh_functions_are_refused(loaded: Any) -> None:
+def test_refresh_functions_are_refused(loaded):
     params = TpchParams.from_mapping({"scale": 0.01, "test": "power"})
     with pytest.raises(UsageError, match="Parquet"):
         WORKLOAD.check_engine(params, "native", loaded, {})
 
 
-def test_the_driver_listens_on_the_loopback_without_rights_and_its_secret_is_nowhere(
-    loaded: Any, module_lab: Lab
-) -> None:
+def test_the_driver_has_no_rights_and_its_secret_is_nowhere(loaded, module_lab):
     (process,) = loaded.processes()
     assert {address for address, _ in listening(process.pid)} <= LOOPBACK
     folder = Path(f"/proc/{process.pid}")
@@ -146,33 +132,19 @@ def test_the_driver_listens_on_the_loopback_without_rights_and_its_secret_is_now
     assert not [path for path in texts if "authenticate.secret" in path.read_text("utf-8")]
 
 
-def test_what_is_shuffled_and_spilled_goes_to_the_temp_part(loaded: Any) -> None:
+def test_what_is_shuffled_and_spilled_goes_to_the_temp_part(loaded):
     places = loaded.places
-    seen: set[Path] = set()
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.02):
-            for part in ("temp", "data", "wal"):
-                with suppress(FileNotFoundError):  # a folder that goes while it is looked through
-                    seen.update(path for path in places[part].rglob("*") if path.is_file())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with seen_below(places["temp"], places["data"], places["wal"]) as seen:
         before = loaded.counters()
         assert execute(loaded, SPILL)[0][0] == 750_000
         after = loaded.counters()
-    finally:
-        done.set()
-        watcher.join()
     for name in ("spilled_bytes", "shuffle_written_bytes"):
         assert after[name] - before[name] > 10 << 20
     blocks = {path for path in seen if "blockmgr" in str(path)}
     assert blocks and all(path.is_relative_to(places["temp"]) for path in blocks)
 
 
-def test_values_have_their_types_and_errors_are_spark_s(loaded: Any) -> None:
+def test_values_have_their_types_and_errors_are_spark_s(loaded):
     values = "1, cast(2.50 as decimal(5, 2)), 0.1d, 'a', date '1995-03-15', null"
     (row,) = execute(loaded, f"select {values}")
     assert [str(value) for value in row] == ["1", "2.50", "0.1", "a", "1995-03-15", "None"]
@@ -180,7 +152,7 @@ def test_values_have_their_types_and_errors_are_spark_s(loaded: Any) -> None:
         execute(loaded, "select * from no_such_table")
 
 
-def test_a_statement_ends_at_its_limit_and_the_session_goes_on(loaded: Any) -> None:
+def test_a_statement_ends_at_its_limit_and_the_session_goes_on(loaded):
     endless = "select count(*) from range(1e15) where sha2(cast(id as string), 512) = 'x'"
     with closing(loaded.connect()) as connection:
         with pytest.raises(QueryTimeout):
@@ -188,7 +160,7 @@ def test_a_statement_ends_at_its_limit_and_the_session_goes_on(loaded: Any) -> N
         assert connection.execute("select 1").rows == [(1,)]
 
 
-def test_files_of_other_types_are_rewritten_and_keys_left_out(loaded: Any, lab: Lab) -> None:
+def test_files_of_other_types_are_rewritten_and_keys_left_out(loaded, lab):
     import duckdb
 
     folder, schema = lab.directory("load"), lab.directory("schema")
@@ -215,9 +187,8 @@ def test_files_of_other_types_are_rewritten_and_keys_left_out(loaded: Any, lab: 
 
 def test_a_dataset_is_restored_elsewhere_and_no_spilled_file_is_left(loaded, module_lab):
     """The last: the driver ends. Restored data are read in cli/test_own_queries.py."""
-    loaded.stop()
+    dataset = module_lab.stored(loaded)
     assert not [path for path in loaded.places["temp"].rglob("*") if path.is_file()]
-    loaded.snapshot(dataset := module_lab.directory("dataset"))
     engine, places = module_lab.engine("spark", SMALL), module_lab.places()
     engine.restore(dataset, places)
     (folder,) = engine.files()
@@ -232,7 +203,7 @@ def test_a_dataset_is_restored_elsewhere_and_no_spilled_file_is_left(loaded, mod
 # Settings -------------------------------------------------------------------------
 
 
-def test_what_spark_itself_does_not_take_is_named(lab: Lab) -> None:
+def test_what_spark_itself_does_not_take_is_named(lab):
     wrong = {"spark.sql.shuffle.partitionz": "4", "spark.sql.shuffle.partitions": "many"}
     with pytest.raises(UsageError) as refused:
         lab.engine("spark", wrong)
@@ -240,7 +211,7 @@ def test_what_spark_itself_does_not_take_is_named(lab: Lab) -> None:
 
 
 @pytest.fixture
-def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+def unasked(monkeypatch):
     """Settings are validated without Spark, which would start a Java."""
     monkeypatch.setattr(Installation, "complaints", lambda *_: "")
 
@@ -254,12 +225,12 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
         ("spark.driver.memory", "9g"),
     ],
 )
-def test_a_setting_that_the_harness_does_not_take(lab: Lab, name: str, value: str) -> None:
+def test_a_setting_that_the_harness_does_not_take(lab, name, value):
     with pytest.raises(UsageError, match=name):
         lab.engine("spark", {name: value})
 
 
-def test_the_heap_is_within_the_memory_limit(lab: Lab) -> None:
+def test_the_heap_is_within_the_memory_limit(lab):
     assert lab.engine("spark")._settings["spark.driver.memory"] == "614M"  # of 1 GiB
 
 
@@ -289,14 +260,14 @@ def test_no_table_is_broadcast_that_a_heap_has_no_room_for(lab, settings, option
         {"conf": "/no/such/file"},
     ],
 )
-def test_options_that_do_not_name_a_cluster_are_refused(options: Mapping[str, str]) -> None:
+def test_options_that_do_not_name_a_cluster_are_refused(options):
     factory = registry.engine("spark")
     with pytest.raises(UsageError):
         factory.settings_of_file(options, Path())
         factory.available(options, paths.engines_prefix())
 
 
-def test_a_file_of_settings_is_stored_without_its_secrets(tmp_path: Path) -> None:
+def test_a_file_of_settings_is_stored_without_its_secrets(tmp_path):
     file = tmp_path / "spark.conf"
     file.write_text(
         "# S3\nspark.hadoop.fs.s3a.endpoint http://h\n"
@@ -309,7 +280,7 @@ def test_a_file_of_settings_is_stored_without_its_secrets(tmp_path: Path) -> Non
     assert found.values == {"spark.hadoop.fs.s3a.endpoint": "http://h"}
 
 
-def test_no_secret_of_a_file_is_in_the_driver_s_command_line(tmp_path: Path) -> None:
+def test_no_secret_of_a_file_is_in_the_driver_s_command_line(tmp_path):
     file = tmp_path / "spark.conf"
     file.write_text("spark.driver.defaultJavaOptions -Djavax.net.ssl.keyStorePassword=k\n")
     with pytest.raises(UsageError):
@@ -319,13 +290,13 @@ def test_no_secret_of_a_file_is_in_the_driver_s_command_line(tmp_path: Path) -> 
 # Plans ----------------------------------------------------------------------------
 
 
-def test_a_loop_s_time_is_divided_among_what_spark_measures_in_it() -> None:
+def test_a_loop_s_time_is_divided_among_what_spark_measures_in_it():
     numbers = itertools.count()
 
     def metric(name: str, value: int, kind: str = "timing") -> dict[str, Any]:
         return {"id": next(numbers), "name": name, "type": kind, "value": value}
 
-    def node(name: str, *children: Any, metrics: Any = ()) -> dict[str, Any]:
+    def node(name: str, *children, metrics=()) -> dict[str, Any]:
         return {"name": name, "detail": name, "metrics": list(metrics), "children": list(children)}
 
     read = [metric("scan time", 30), metric("number of output rows", 1000)]
@@ -368,7 +339,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(module_lab: Lab) -> Iterator[Cluster]:
+def cluster(module_lab):
     folder, secret = module_lab.directory("cluster"), secrets.token_hex(16)
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
@@ -432,19 +403,18 @@ EXECUTORS = {
 
 
 @pytest.fixture(scope="module")
-def lonely(cluster: Cluster) -> Iterator[Any]:
+def lonely(cluster):
     """A driver of a cluster that has no worker yet."""
     engine = open_cluster(cluster)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("engines.spark.sql._WITHOUT_EXECUTORS_S", 0)
         patch.setattr("engines.spark.sql._WARM_UP", "set a = b")  # which needs no executor
         engine.start()
-    yield engine
-    engine.kill()
+    return engine
 
 
 @pytest.fixture(scope="module")
-def clustered(lonely: Any, cluster: Cluster, source: Path) -> Any:
+def clustered(lonely, cluster, source):
     """The same driver with a worker, and TPC-H's data."""
     room = ("--cores", "2", "--memory", "700M", "--work-dir", f"{cluster.folder}/work")
     start_part(cluster, "worker.Worker", *room, cluster.options["master"])
@@ -455,7 +425,7 @@ def clustered(lonely: Any, cluster: Cluster, source: Path) -> Any:
     return lonely
 
 
-def open_cluster(cluster: Cluster) -> Any:
+def open_cluster(cluster: Cluster):
     given = registry.engine("spark").settings_of_file(cluster.options, Path()).values
     return cluster.lab.engine("spark", {**given, **EXECUTORS}, cluster.options)
 
@@ -471,12 +441,12 @@ def executors(cluster: Cluster) -> list[int]:
     return found
 
 
-def test_a_cluster_that_has_no_executor_yet_has_lost_none(lonely: Any) -> None:
+def test_a_cluster_that_has_no_executor_yet_has_lost_none(lonely):
     with pytest.raises(RunFailed, match="has registered"):
         execute(lonely, "select count(*) from range(1000)", timeout_s=2)
 
 
-def test_a_cluster_gives_right_answers(clustered: Any, cluster: Cluster) -> None:
+def test_a_cluster_gives_right_answers(clustered, cluster):
     assert clustered.kind == "external"
     assert registry.engine("spark").supported_parts(cluster.options) == frozenset()
     assert len(executors(cluster)) == 1
@@ -485,7 +455,7 @@ def test_a_cluster_gives_right_answers(clustered: Any, cluster: Cluster) -> None
     assert clustered.data_bytes() > 1 << 20
 
 
-def test_its_secret_is_in_no_command_line_and_no_log(clustered: Any, cluster: Cluster) -> None:
+def test_its_secret_is_in_no_command_line_and_no_log(clustered, cluster):
     processes = [*executors(cluster), *(p.pid for p in cluster.parts)]
     processes += [p.pid for p in clustered.processes()]
     assert len(processes) >= 4
@@ -498,7 +468,7 @@ def test_its_secret_is_in_no_command_line_and_no_log(clustered: Any, cluster: Cl
 
 
 @pytest.fixture(scope="module")
-def again(clustered: Any, cluster: Cluster) -> Iterator[Any]:
+def again(clustered, cluster):
     """Another driver on the same data; its executor is all that the worker has room for."""
     config = clustered.effective_config()
     clustered.stop()
@@ -508,8 +478,7 @@ def again(clustered: Any, cluster: Cluster) -> Iterator[Any]:
         engine.start()
     own = {"spark.local.dir": config["spark.local.dir"]}  # all else is compared
     assert {**engine.effective_config(), **own} == config
-    yield engine
-    engine.kill()
+    return engine
 
 
 def test_loaded_data_are_found_again_and_others_files_are_kept(again, cluster):
@@ -526,10 +495,8 @@ def test_loaded_data_are_found_again_and_others_files_are_kept(again, cluster):
     assert again.prepared("tpch-1234")
 
 
-def test_a_query_outlives_a_killed_executor_and_ends_with_the_reason_without_a_worker(
-    again: Any, cluster: Cluster
-) -> None:
-    """The last test that needs executors."""
+def test_a_query_outlives_a_killed_executor_though_not_the_worker(again, cluster):
+    """It ends with the reason. The last test that needs executors."""
     sql = (
         "select count(*) from (select distinct a.l_orderkey, b.l_partkey from lineitem a, "
         "lineitem b where a.l_suppkey = b.l_suppkey and a.l_orderkey % 6 = 0)"

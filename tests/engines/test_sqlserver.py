@@ -1,11 +1,9 @@
 """SQL Server, of which there is none here: its SQL as a parser reads it, its DSN, its warning."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from tsql_stand_in import Databases
 from typer.testing import CliRunner
 
 from engines.sqlserver.explain import translate
-from engines.sqlserver.server import SqlServer, event_of
+from engines.sqlserver.server import event_of
 from harness import paths, registry
 from harness.cli.app import app
 from harness.drivers.hammerdb.script import target_of
@@ -65,12 +63,12 @@ class Answers:
 
 
 @pytest.fixture
-def answers() -> Answers:
+def answers():
     return Answers()
 
 
 @pytest.fixture
-def server(answers: Answers, lab: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServer]:
+def server(answers, lab, monkeypatch):
     """The engine on the stand-in."""
     with StandIn(answers) as stand_in:
         monkeypatch.setenv("HARNESS_DSN", f"mssql://u:secret@127.0.0.1:{stand_in.port}/master")
@@ -78,13 +76,13 @@ def server(answers: Answers, lab: Any, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_is_t_sql(query: int) -> None:
+def test_a_query_is_t_sql(query):
     (found,) = sqlglot.parse(query_sql(query, parameters(query, 7, 1), FOLDER), dialect="tsql")
     assert found is not None
     assert not list(found.find_all(*MISSING))
 
 
-def test_the_variant_and_its_count_are_t_sql() -> None:
+def test_the_variant_and_its_count_are_t_sql():
     values = variant_values(("1994-01-01", "1995-01-01"))
     for text in (query_sql(6, values, FOLDER), other_sql("q06_selected", values, FOLDER)):
         (found,) = sqlglot.parse(text, dialect="tsql")
@@ -92,7 +90,7 @@ def test_the_variant_and_its_count_are_t_sql() -> None:
 
 
 @pytest.mark.parametrize(("workload", "tables"), [("tpch", 8), ("tpcc", 9)])
-def test_the_schema_is_t_sql_and_has_every_table(workload: str, tables: int) -> None:
+def test_the_schema_is_t_sql_and_has_every_table(workload, tables):
     folder = SQL / workload
     stems = ("10_tables", "20_keys", "30_indexes", "40_foreign_keys")
     for text in (text for stem in stems for text in statements(folder, stem)):
@@ -102,7 +100,7 @@ def test_the_schema_is_t_sql_and_has_every_table(workload: str, tables: int) -> 
 
 
 @pytest.mark.parametrize("transaction", TRANSACTIONS)
-def test_a_procedure_is_t_sql_and_takes_the_values_of_its_call(transaction: str) -> None:
+def test_a_procedure_is_t_sql_and_takes_the_values_of_its_call(transaction):
     text = (SQL / "tpcc" / "procedures" / f"{transaction}.sql").read_text()
     known = re.sub(r"if .*\nbegin;\n    throw .*\nend;\n", "", text)  # it does not know THROW
     (found,) = sqlglot.parse(known, dialect="tsql")
@@ -115,7 +113,7 @@ def test_a_procedure_is_t_sql_and_takes_the_values_of_its_call(transaction: str)
     assert call.split()[1] == head.split()[0]
 
 
-def test_the_conditions_are_t_sql(server: SqlServer) -> None:
+def test_the_conditions_are_t_sql(server):
     for sql in conditions(server).values():
         (found,) = sqlglot.parse(sql, dialect="tsql")
         assert found is not None and "LIMIT" not in sql
@@ -132,7 +130,7 @@ def test_the_conditions_are_t_sql(server: SqlServer) -> None:
         "mssql://u@localhost:port/master",
     ],
 )
-def test_a_dsn_with_a_password_or_without_encryption_is_refused(dsn: str) -> None:
+def test_a_dsn_with_a_password_or_without_encryption_is_refused(dsn):
     with pytest.raises(UsageError) as refused:
         FACTORY.available({"dsn": dsn}, paths.engines_prefix())
     assert "secret" not in str(refused.value)
@@ -147,7 +145,7 @@ def test_a_password_comes_from_the_environment_and_is_not_shown(monkeypatch):
     assert "p@ss" not in f"{login!r} {login.address}"
 
 
-def test_without_a_server_it_says_how_to_name_one() -> None:
+def test_without_a_server_it_says_how_to_name_one():
     for attempt in (lambda: FACTORY.available({}, Path()), lambda: FACTORY.make(None)):  # type: ignore[arg-type]
         with pytest.raises(UsageError) as refused:
             attempt()
@@ -192,11 +190,11 @@ def test_the_client_calls_the_procedures_and_repeats_victims_of_deadlocks(server
         ("RESOURCE_SEMAPHORE", "other"),
     ],
 )
-def test_a_wait_is_for_a_resource(server: SqlServer, wait: str, resource: str) -> None:
+def test_a_wait_is_for_a_resource(server, wait, resource):
     assert server.wait_observer().resource(event_of(wait)) == resource
 
 
-def test_a_plan_has_own_times_that_add_up() -> None:
+def test_a_plan_has_own_times_that_add_up():
     plan = translate(PLAN.read_text(), 130 * MS)
     aggregate, exchange, join, scan, seek = plan.operators.walk()
     assert [one.kind for one in (aggregate, exchange, join, scan, seek)] == [
@@ -209,7 +207,7 @@ def test_a_plan_has_own_times_that_add_up() -> None:
 
 
 @pytest.fixture
-def databases(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Databases]:
+def databases(lab, monkeypatch):
     """A stand-in that executes batches and bulk inserts, at ``env``."""
     found = Databases(lab.directory("databases"))
     with StandIn(Answers(), found.query, found.insert) as stand_in:
@@ -239,9 +237,7 @@ def test_hammerdb_fills_a_database_of_ours_which_has_no_table_yet(databases, lab
 
 
 @pytest.mark.slow
-def test_verification_passes_what_is_right_and_records_nothing_after_a_failure(
-    databases: Databases, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nothing_is_recorded_after_a_failure(databases, monkeypatch, tmp_path):
     """The stand-in has no procedures."""
     monkeypatch.setattr(paths, "data_root", lambda: tmp_path)
     done = CliRunner().invoke(app, ["engines", "verify", "sqlserver", "--dsn", "env", "--json"])

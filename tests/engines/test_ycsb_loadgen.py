@@ -1,14 +1,12 @@
 """YCSB by the native client on real servers, by the engines' own SQL."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lab import execute
 from narrowed import present
 
 from harness import hdr
@@ -40,12 +38,12 @@ SETTINGS = {
 class Ycsb:
     """A started engine with the table, loaded by the client."""
 
-    def __init__(self, lab: Any, engine: Any) -> None:
+    def __init__(self, lab, engine) -> None:
         self.engine = engine
         self.clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"))
         self.updated: Sequence[int] | None = None  # by the last run on these data
 
-    def _spec(self, params: Mapping[str, Any], **more: Any) -> LoadgenSpec:
+    def _spec(self, params: Mapping[str, Any], **more) -> LoadgenSpec:
         engine = self.engine
         connection = more.pop("connection", engine.native_connection())
         given = {**SHAPE, **params}
@@ -66,13 +64,7 @@ class Ycsb:
         texts = self.engine.native_calls("ycsb", {**SHAPE, **params})
         return {name: t if isinstance(t, str) else list(t) for name, t in texts.items()}
 
-    def run(
-        self,
-        params: Mapping[str, Any],
-        clients: int = 1,
-        watch: WindowCallbacks | None = None,
-        **changes: Any,
-    ) -> LoadgenResult:
+    def run(self, params, clients: int = 1, watch=None, **changes) -> LoadgenResult:
         spec = self._spec(
             params,
             statements=self.calls(params),
@@ -87,7 +79,7 @@ class Ycsb:
         self.updated = result.updated
         return result
 
-    def verified(self, **params: Any) -> dict[str, Any]:
+    def verified(self, **params) -> dict[str, Any]:
         spec = self._spec(params, task="verify", statements=self.calls({}))
         found = present(processes.drive([spec], self.clients).verified)
         return {name: getattr(found, name) for name in _sound(0)} | self._updates(found)
@@ -99,13 +91,12 @@ class Ycsb:
         lost = sum(seen < told for seen, told in pairs)
         return {"lost": lost} if lost else {}
 
-    def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        with closing(self.engine.connect()) as connection:
-            return list(connection.execute(sql).rows)
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        return execute(self.engine, *statements)
 
 
 @pytest.fixture(scope="module", params=sorted(SETTINGS))
-def golden(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Any]:
+def golden(request, module_lab):
     name = request.param
     engine = module_lab.started(name, SETTINGS[name])
     yield Ycsb(module_lab, engine)
@@ -113,10 +104,9 @@ def golden(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def ycsb(golden: Ycsb) -> Ycsb:
+def ycsb(golden):
     """Loaded anew."""
-    with closing(golden.engine.connect()) as connection:
-        connection.execute("drop table if exists usertable")
+    golden.execute("drop table if exists usertable")
     golden.load()
     return golden
 
@@ -149,7 +139,7 @@ def test_counters_of_a_window_are_those_of_the_acknowledged_operations(ycsb, rat
 
 
 @pytest.mark.only("mysql")
-def test_the_server_has_counted_every_acknowledged_operation_at_once(ycsb: Ycsb) -> None:
+def test_the_server_has_counted_every_acknowledged_operation_at_once(ycsb):
     """Two statements of read-modify-write are two transactions."""
     name = "server_handler_commits_count"
     before = ycsb.engine.counters()[name]
@@ -170,7 +160,7 @@ def _sound(records: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_five_operations(ycsb: Ycsb, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_five_operations(ycsb, monkeypatch):
     """Each row that is read on the way is checked, and all of them at the end."""
     # One engine is enough for two processes. The machine may stand still as they are started.
     monkeypatch.setattr(processes, "_TOGETHER_S", 15.0)
@@ -194,7 +184,7 @@ def test_five_operations(ycsb: Ycsb, monkeypatch: pytest.MonkeyPatch) -> None:
         assert hdr.decode(present(one.latency_hdr)).total == one.count
 
 
-def test_one_field_is_read_and_all_are_written(ycsb: Ycsb) -> None:
+def test_one_field_is_read_and_all_are_written(ycsb):
     """A text for each field; the others are left alone."""
     some = {**MIX, "readallfields": False, "writeallfields": True}
     result = ycsb.run({**some, "requestdistribution": "zipfian"})
@@ -206,23 +196,22 @@ def test_one_field_is_read_and_all_are_written(ycsb: Ycsb) -> None:
     assert versions[0][0] == 0, "all fields of a record are of one writing"
 
 
-def test_scans_of_a_thousand_rows_are_received_whole(ycsb: Ycsb) -> None:
+def test_scans_of_a_thousand_rows_are_received_whole(ycsb):
     long = {"readproportion": 0, "updateproportion": 0, "scanproportion": 1, "verify_reads": True}
     result = ycsb.run({**long, "minscanlength": 1000, "maxscanlength": 1000}, operations=200)
     assert _by_type(result, "count")["scan"] == 200
     assert present(result.memory_peak_bytes) < 100 * 10**6
 
 
-def test_changes_by_others_are_found(ycsb: Ycsb) -> None:
+def test_changes_by_others_are_found(ycsb):
     first, second, third = (
         key for (key,) in ycsb.execute("select ycsb_key from usertable order by ycsb_key limit 3")
     )
-    with closing(ycsb.engine.connect()) as connection:
-        connection.execute(f"delete from usertable where ycsb_key = '{first}'")
-        connection.execute(
-            f"update usertable set field2 = substring(field2, 1, 39) where ycsb_key = '{second}'"
-        )
-        connection.execute(f"update usertable set field3 = null where ycsb_key = '{third}'")
+    ycsb.execute(
+        f"delete from usertable where ycsb_key = '{first}'",
+        f"update usertable set field2 = substring(field2, 1, 39) where ycsb_key = '{second}'",
+        f"update usertable set field3 = null where ycsb_key = '{third}'",
+    )
     found = ycsb.verified()
     assert (found["records"], found["missing"], found["malformed"]) == (RECORDS - 1, 1, 2)
     assert second in found["first"] or third in found["first"]
@@ -233,10 +222,9 @@ def test_changes_by_others_are_found(ycsb: Ycsb) -> None:
     assert _by_type(result, "not_found_count")["read"] == 1
 
 
-def test_updates_of_what_is_not_there_are_counted(ycsb: Ycsb) -> None:
+def test_updates_of_what_is_not_there_are_counted(ycsb):
     """An update that finds its record counts, even where it changes nothing in it."""
-    with closing(ycsb.engine.connect()) as connection:
-        connection.execute("delete from usertable where ycsb_key like 'user1%'")
+    ycsb.execute("delete from usertable where ycsb_key like 'user1%'")
     ((left,),) = ycsb.execute("select count(*) from usertable")
     updates = {"readproportion": 0, "updateproportion": 1, "requestdistribution": "sequential"}
     for _ in range(2):
@@ -245,7 +233,7 @@ def test_updates_of_what_is_not_there_are_counted(ycsb: Ycsb) -> None:
         assert _by_type(result, "not_found_count")["update"] == RECORDS - left > 0
 
 
-def test_a_key_that_is_there_already_ends_the_run(ycsb: Ycsb) -> None:
+def test_a_key_that_is_there_already_ends_the_run(ycsb):
     inserts = {"readproportion": 0, "updateproportion": 0, "insertproportion": 1}
     ycsb.run(inserts, operations=10)
     with pytest.raises(RunFailed, match="insert of terminal"):

@@ -57,7 +57,7 @@ class Database:
     tables: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
 
-    def add(self, table: str, *values: Any) -> None:
+    def add(self, table: str, *values) -> None:
         row = dict(zip(TABLES[table], values, strict=True))
         if table == "history":
             self.history.append(row)
@@ -73,12 +73,8 @@ class Database:
     def copy(self) -> Database:
         return copy.deepcopy(self)
 
-    def sorted(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Every table's rows in an order of their own, for comparison."""
-        return {t: sorted_rows(tuple(row.values()) for row in self.rows(t)) for t in TABLES}
 
-
-def sorted_rows(rows: Any) -> list[tuple[Any, ...]]:
+def sorted_rows(rows) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: [str(value) for value in row])
 
 
@@ -171,9 +167,7 @@ def named(database: Database, w: int, d: int, last: str) -> int:
     return int(found[(len(found) + 1) // 2 - 1][1])
 
 
-def payment(
-    database: Database, w: int, d: int, c_w: int, c_d: int, c: int | str, amount: Decimal
-) -> int:
+def payment(database, w: int, d: int, c_w: int, c_d: int, c: int | str, amount) -> int:
     """Clause 2.5.2.2, by number or last name: the customer's number."""
     warehouse, district = database["warehouse"][w,], database["district"][w, d]
     c = named(database, c_w, c_d, c) if isinstance(c, str) else c
@@ -191,9 +185,7 @@ def payment(
     return c
 
 
-def order_status(
-    database: Database, w: int, d: int, c: int | str
-) -> tuple[int, int, list[tuple[Any, ...]]]:
+def order_status(database, w: int, d: int, c: int | str) -> tuple[int, int, list[Any]]:
     """Clause 2.6.2.2: customer, newest order, and its lines: item, warehouse, quantity, amount."""
     c = named(database, w, d, c) if isinstance(c, str) else c
     newest = max(

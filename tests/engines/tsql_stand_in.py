@@ -4,8 +4,6 @@ It shows that schema, load and queries mean what they should, as sqlglot underst
 the engine uses a server. It has no procedures, indexes, plans and waits.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import threading

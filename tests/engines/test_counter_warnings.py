@@ -1,6 +1,4 @@
-"""When a measurement window is not what a long run writes back, by the engines' counters."""
-
-from __future__ import annotations
+"""What engines' counters and settings warn of: write-back unlike a long run's, lost commits."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +6,7 @@ from typing import Any
 import pytest
 from idle_engine import IdleEngine
 
+from engines._innodb.counters import lost_without_power
 from engines._innodb.counters import write_back_warnings as of_innodb
 from engines.postgres.counters import write_back_warnings as of_postgres
 from engines.rocksdb.background import write_back_warnings as of_rocksdb
@@ -112,7 +111,7 @@ class Writer(IdleEngine):
     def __init__(self) -> None:
         self.pages = 0
 
-    def write_back_warnings(self, ramp_up: Any, window: Any, window_ns: int) -> Any:
+    def write_back_warnings(self, ramp_up, window, window_ns: int):
         return [RunWarning("seen", "seen", f"{ramp_up} {window} {window_ns}")]
 
 
@@ -131,3 +130,54 @@ def test_an_engine_is_given_what_ramp_up_and_window_added_to_its_counters():
     assert found.context == "{'pages': 10} {'pages': 30, 'inside': 7} 1000000000"
     late = DriverResult("ycsb", "1", S, counters_late_ns=S)  # counters are not the window's
     assert not list(write_back_warnings(engine, late, counted))
+
+
+# Settings by which a loss of power may take acknowledged commits --------------------
+
+RISKY = {
+    "postgres": {"synchronous_commit": "off", "fsync": "off", "full_page_writes": "off"},
+    "mysql": {
+        "innodb_flush_log_at_trx_commit": "2",
+        "innodb_flush_method": "O_DIRECT_NO_FSYNC",
+        "innodb_doublewrite": "OFF",
+        "log_bin": "ON",
+        "sync_binlog": "0",
+    },
+    "mariadb": {
+        "innodb_flush_log_at_trx_commit": "0",
+        "innodb_flush_method": "O_DIRECT_NO_FSYNC",
+        "innodb_doublewrite": "OFF",
+        "log_bin": "ON",
+        "sync_binlog": "0",
+    },
+}
+
+
+def warned_settings(lab, name: str, settings: dict[str, str]) -> set[str]:
+    """Names of the settings that a server of the engine tells on restored data."""
+    engine = lab.started(name, settings)
+    found = engine.lost_without_power()
+    assert set(engine.effective_config()) >= set(engine.durability_settings)
+    engine.kill()
+    assert all(meaning for meaning in found.values())
+    return {pair.partition("=")[0] for pair in found}
+
+
+@pytest.mark.parametrize("name", RISKY)
+def test_defaults_keep_acknowledged_commits_and_risks_are_reported(lab, name):
+    assert warned_settings(lab, name, {}) == set()
+    assert warned_settings(lab, name, RISKY[name]) == set(RISKY[name]) - {"log_bin"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({"innodb_flush_log_at_trx_commit": "3"}, set()),
+        ({"log_bin": "OFF", "sync_binlog": "0"}, set()),
+        ({"log_bin": "ON", "sync_binlog": "100"}, {"sync_binlog=100"}),
+        ({"innodb_doublewrite": "DETECT_ONLY"}, {"innodb_doublewrite=DETECT_ONLY"}),
+        ({"innodb_doublewrite": "fast"}, {"innodb_doublewrite=fast"}),
+    ],
+)
+def test_a_value_is_a_risk_where_it_has_an_effect(variables, found):
+    assert set(lost_without_power(variables)) == found
