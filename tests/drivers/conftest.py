@@ -4,15 +4,11 @@ It is in no package registry, so that not every machine can have it: the tests t
 are deselected there, which the end of the test run says.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from lab import Lab, open_lab
+from lab import open_lab
 
 from harness.drivers.hammerdb.installation import HammerDb, find
 from harness.workload import Clients
@@ -57,22 +53,22 @@ def _recording(name: str) -> str:
 
 
 @pytest.fixture
-def recording() -> Callable[[str], str]:
+def recording():
     return _recording
 
 
 @pytest.fixture
-def lab() -> Iterator[Lab]:
+def lab():
     with open_lab() as lab:
         yield lab
 
 
 @pytest.fixture
-def started(lab: Lab) -> Iterator[Callable[[str], Any]]:
+def started(lab):
     """Make and start an engine; killed at the end."""
     engines = []
 
-    def start(name: str) -> Any:
+    def start(name: str):
         engine = lab.started(name)
         engines.append(engine)
         return engine
@@ -83,12 +79,12 @@ def started(lab: Lab) -> Iterator[Callable[[str], Any]]:
 
 
 @pytest.fixture
-def clients(lab: Lab) -> Clients:
+def clients(lab):
     return Clients(lab.supervisor, lab.credentials, lab.directory("c"))
 
 
 @pytest.fixture
-def replay(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Callable[..., HammerDb]:
+def replay(lab, monkeypatch):
     """An installation that says what was recorded, whatever it is asked, and then ``does``."""
 
     def make(name: str, does: str = "exit 0", version: str = "v4.12", before: str = "") -> HammerDb:

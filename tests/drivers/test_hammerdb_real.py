@@ -1,7 +1,5 @@
 """The real HammerDB on real servers of all three engines."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """pgbench and sysbench on real servers: their own figures, and their failures."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any, cast

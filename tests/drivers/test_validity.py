@@ -1,7 +1,5 @@
 """What makes the numbers of a driven window doubtful, whatever the workload."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +35,7 @@ SESSION: Any = Session()
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch):
     """The instants in seconds, at which a clock will be read."""
     instants: list[float] = []
     reading = SimpleNamespace(monotonic_ns=lambda: round(instants.pop(0) * S))

@@ -1,10 +1,7 @@
 """A started engine with a workload's data in it, as the runner would hand it over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
 
 import pytest
 from lab import open_lab
@@ -19,11 +16,11 @@ Running = Callable[..., AbstractContextManager[Session]]
 
 
 @pytest.fixture(scope="session")
-def running() -> Running:
+def running():
     """A session on a started engine, with the data that the native client loads."""
 
     @contextmanager
-    def run(name: str, workload: Any, params: Any, **settings: str) -> Iterator[Session]:
+    def run(name: str, workload, params, **settings: str) -> Iterator[Session]:
         with open_lab() as lab, ExitStack() as stack:
             engine = lab.started(name, settings)
             stack.callback(engine.kill)

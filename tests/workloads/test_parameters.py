@@ -1,7 +1,5 @@
 """Parameters are declared once, and read, written and documented from that."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys
@@ -93,7 +91,7 @@ BAD_VALUES: dict[type, list[Any]] = {
 }
 
 
-def bad_values(kind: Any) -> list[Any]:
+def bad_values(kind) -> list[Any]:
     beyond = {
         Count: lambda: [kind.least - 1, kind.most + 1],
         Number: lambda: [kind.most + 1] if kind.most < math.inf else [],

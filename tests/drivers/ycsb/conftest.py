@@ -1,9 +1,7 @@
 """The real client: Maven builds it when a test first wants it, as for a user."""
 
-from __future__ import annotations
-
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 from lab import Lab, open_lab
 
 from harness.drivers.result import DriverResult, WindowCallbacks
-from harness.drivers.ycsb.build import Build, built
+from harness.drivers.ycsb.build import built
 from harness.drivers.ycsb.client import properties_text
 from harness.progress import SilentProgress
 from harness.workload import Clients, Loading, Session
@@ -24,14 +22,14 @@ JAVA = Path(__file__).with_name("java")
 
 
 @pytest.fixture(scope="session")
-def client() -> Build:
+def client():
     """The client with RocksDB's binding."""
     with open_lab() as lab:
         return built(lab.engine("rocksdb").ycsb_binding(), SilentProgress())
 
 
 @pytest.fixture(scope="session")
-def java(client: Build, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+def java(client, tmp_path_factory):
     """Run a class of ``java/`` beside the client; the lines that it prints."""
     classes = tmp_path_factory.mktemp("classes")
     command = ["javac", "-cp", client.classpath, "-d", str(classes), *map(str, JAVA.glob("*.java"))]
@@ -115,13 +113,13 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def golden() -> Iterator[Golden]:
+def golden():
     with open_lab() as lab:
         yield Golden(lab.root)
 
 
 @pytest.fixture
-def bench(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(golden, monkeypatch):
     """Counters of a window count however late a busy machine reads them."""
     monkeypatch.setattr(official_client, "_LATE", 1.0)
     with open_lab() as lab:

@@ -1,19 +1,38 @@
-"""The real official client on real engines."""
+"""The official client, built by the real Maven, on real engines."""
 
-from __future__ import annotations
-
+import json
+import math
+import shutil
+import subprocess
 import time
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from small_ycsb import params
+from narrowed import present
 
-from harness import hdr
+from harness import hdr, paths
 from harness.drivers.result import DriverResult, WindowCallbacks
-from harness.errors import RunFailed
+from harness.drivers.ycsb.build import _folder, built, check_buildable, find_java
+from harness.errors import RunFailed, UsageError
+from harness.progress import SilentProgress
+from harness.store.spec import Json
+from harness.workloads.ycsb.params import OFFICIAL, PROPORTIONS, YcsbParams
 
 pytestmark = pytest.mark.slow
+
+
+def params(**more) -> YcsbParams:
+    """A small workload; what is not said is as ``harness run ycsb`` has it."""
+    small: dict[str, Json] = {
+        "records": 2000,
+        "threads": 2,
+        "ramp_up": "1s",
+        "duration": "3s",
+    }
+    return YcsbParams.from_mapping({**small, **more})
 
 
 def test_rocksdb_is_driven_at_a_rate_for_a_window_and_verified(bench):
@@ -153,3 +172,113 @@ def test_records_that_are_not_whole_or_not_as_they_were_made_fail_the_check(benc
     (check,) = bench.verify(replace(requested, dataintegrity=True), driven)
     assert check.status == "failed"
     assert "other values than were written" in check.detail
+
+
+# RocksDB's cache of whole records, made by the client's binding ---------------------
+
+
+def test_its_hits_are_counted_and_updated_records_are_not_those_of_before(bench):
+    """Memtables so small that what is updated is soon read from tables."""
+    requested = params(workload="a", dataintegrity=True, rate=1000)
+    bench.load("rocksdb", requested, row_cache="16M", write_buffer_size="65536")
+    driven = bench.drive(requested)
+    assert driven.engine_counters["rocksdb_row_cache_hit_count"] > 0
+    assert driven.notes["workload_class"] == "tierbench.ycsb.UnverifiedReads"
+    bench.engine.stop()  # and it had the size that was configured
+    assert bench.engine.effective_config()["row_cache"] == str(16 << 20)
+    bench.engine.start()
+    # Values are compared one by one.
+    (check,) = bench.verify(requested, driven)
+    assert check.status == "passed", check.detail
+    assert "dataintegrity" in check.detail
+
+
+# The keys that it chooses, and those that the native client chooses -----------------
+
+RECORDS = 20_000
+CHOICES = 1_000_000
+READS = {name: float(name == "readproportion") for name in PROPORTIONS}
+DISTRIBUTIONS = [
+    {"requestdistribution": "zipfian", "insertstart": 5000, "insertcount": 15_000},
+    {"requestdistribution": "zipfian", "insertorder": "ordered", "zeropadding": 12},
+    {"requestdistribution": "latest"},
+    {"requestdistribution": "hotspot"},
+    {"requestdistribution": "exponential"},
+]
+#: Of two counts of the same share, in standard deviations: of the 500 pairs here one is as far
+#: apart in about one run of a million. (The official client's choices have no seed.)
+FAR = 6.0
+
+
+def name(one):
+    return "-".join(map(str, one.values()))
+
+
+def asked(one, **more):
+    return params(records=RECORDS, **READS, **one, **more)
+
+
+@pytest.mark.parametrize("one", DISTRIBUTIONS, ids=name)
+def test_both_clients_choose_the_same_keys_as_often(one, java, released_loadgen):
+    given = asked(one)
+    same = {OFFICIAL.get(n, n): v for n, v in given.to_json().items() if v is not None}
+    lines = java("Choices", {**same, "operationcount": CHOICES}, CHOICES, 1000)
+    theirs = {key: int(count) for key, count in map(str.split, lines) if key.startswith("user")}
+    argv = [
+        released_loadgen.parent / "ycsb_keys",
+        json.dumps(given.native_json()),
+        str(CHOICES),
+        "7",
+    ]
+    ours = Counter(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split())
+    for key in sorted(theirs, key=theirs.__getitem__, reverse=True)[:100]:
+        assert abs(ours[key] - theirs[key]) <= FAR * math.sqrt(ours[key] + theirs[key]), key
+
+
+# Its build: found again without Maven, built anew where it changed ------------------
+
+
+@pytest.fixture
+def changed(client, tmp_path):
+    """The same binding with other sources."""
+    project = tmp_path / "rocksdb" / "ycsb"
+    shutil.copytree(client.binding.project, project)
+    return replace(client.binding, project=project)
+
+
+def only(monkeypatch: pytest.MonkeyPatch, folder: Path, *commands: str) -> None:
+    """A PATH with these commands alone."""
+    folder.mkdir()
+    for name in commands:
+        (folder / name).symlink_to(present(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_a_build_is_used_again_without_maven(client, monkeypatch, tmp_path):
+    only(monkeypatch, tmp_path / "bin", "java")
+    check_buildable(client.binding)
+    assert built(client.binding, SilentProgress()) == client
+    assert find_java().banner
+    names = {path.name for path in client.folder.iterdir()}
+    assert {"core-0.17.0.jar", "client-1.jar", "rocksdb-1.jar", "HdrHistogram-2.1.4.jar"} <= names
+    # RocksDB's classes and library are the engine's own.
+    assert not any("rocksdbjni" in name for name in names)
+
+
+def test_changed_sources_are_built_anew(changed, client, monkeypatch, tmp_path):
+    check_buildable(changed)
+    assert built(changed, SilentProgress()) == replace(client, binding=changed)
+    source = next(changed.project.rglob("Opened.java"))
+    source.write_text(source.read_text() + "// more\n")
+    only(monkeypatch, tmp_path / "bin", "java")
+    with pytest.raises(UsageError, match="no javac") as failure:
+        check_buildable(changed)
+    assert "maven" in failure.value.hint
+
+
+def test_a_build_that_fails_says_why_and_leaves_nothing(changed):
+    source = next(changed.project.rglob("Opened.java"))
+    source.write_text(source.read_text().replace("final class Opened", "final klass Opened"))
+    with pytest.raises(RunFailed, match="ERROR"):
+        built(changed, SilentProgress())
+    assert not list(paths.engines_prefix().glob(f"*{_folder(changed).name}*"))

@@ -1,7 +1,7 @@
 """Generated data at scale 0.01, and engines loaded with them."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,18 @@ SCALE = 0.01
 
 
 @pytest.fixture(scope="session")
-def quiet() -> SilentProgress:
+def quiet():
     return SilentProgress()
 
 
 @pytest.fixture(scope="session")
-def tpch_root() -> Iterator[Path]:
+def tpch_root():
     with open_directory() as root:
         yield root
 
 
 @pytest.fixture(scope="session")
-def sources(tpch_root: Path, quiet: SilentProgress) -> dict[str, data.Source]:
+def sources(tpch_root, quiet):
     """Source data by format."""
     made: dict[str, data.Source] = {}
     formats: tuple[LoadFormat, ...] = ("csv", "tbl", "parquet")
@@ -58,7 +58,7 @@ def running(name: str, source: Path, progress: SilentProgress) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def start_engine() -> Callable[..., AbstractContextManager[Any]]:
+def start_engine():
     """:func:`running`, for tests that change an engine's data."""
     return running
 

@@ -1,17 +1,155 @@
-"""The refresh functions' statements."""
+"""The refresh functions: their sets, their statements, and what they do on real servers."""
 
+import hashlib
+import os
 import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from narrowed import present
 
+from harness.engine import SqlResult
+from harness.errors import RunFailed
+from harness.workloads.tpch import data, refresh_data
+from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.refresh import (
     LARGEST_STATEMENT_BYTES,
+    base_totals,
+    check_pair,
+    check_tables,
     rf1_statements,
     rf2_statements,
 )
-from harness.workloads.tpch.refresh_data import RefreshPair, prepare, rows_of_file
+from harness.workloads.tpch.refresh_data import (
+    RefreshPair,
+    order_key,
+    prepare,
+    row_of_key,
+    rows_of_file,
+)
+from harness.workloads.tpch.statements import query_order, query_sql
+from harness.workloads.tpch.tables import COLUMNS
+
+RECORDING = Path(__file__).parent / "recordings" / "dbgen-2.14.0-update-sets.tsv"
+RECORDED = [
+    line.split("\t") for line in RECORDING.read_text().splitlines() if not line.startswith("#")
+]
+
+
+def digests_of_sets(refresh, sets):
+    """SHA-256 over the sets' files as dbgen writes them."""
+    pairs = [refresh.pair(number) for number in sets]
+    texts = {
+        "orders": b"".join(pair.inserted["orders"].read_bytes() for pair in pairs),
+        "lineitem": b"".join(pair.inserted["lineitem"].read_bytes() for pair in pairs),
+        "delete": "".join(f"{key}|\n" for p in pairs for key in p.delete_keys).encode(),
+    }
+    return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+
+
+def recorded(scale, sets):
+    return {name: digest for s, n, name, _, digest in RECORDED if (s, n) == (str(scale), sets)}
+
+
+@pytest.fixture(scope="module")
+def tenth(tmp_path_factory, quiet):
+    """Sets 1 to 4 at scale 0.1."""
+    return prepare(0.1, range(1, 5), tmp_path_factory.mktemp("refresh") / "sf0.1", quiet)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_sets_at_scale_one_tenth_are_those_of_dbgen(tenth, number):
+    assert digests_of_sets(tenth, [number]) == recorded(0.1, str(number))
+
+
+@pytest.mark.parametrize("number", [3, 150, 999])
+def test_sets_at_scale_one_are_those_of_dbgen(tmp_path, quiet, number):
+    refresh = prepare(1, range(number, number + 1), tmp_path, quiet)
+    assert digests_of_sets(refresh, [number]) == recorded(1, str(number))
+
+
+def test_smallest_sets_hold_the_rows_of_dbgen_in_its_order(tmp_path, quiet):
+    refresh = prepare(0.01, range(1, 3), tmp_path, quiet)
+    assert digests_of_sets(refresh, [1, 2]) == recorded(0.01, "1-3")
+
+
+def test_removed_rows_are_the_rows_of_the_base(tmp_path, quiet, sources):
+    base = sources["tbl"]
+    refresh = prepare(0.01, range(1, 4), tmp_path, quiet)
+    for table in ("orders", "lineitem"):
+        wanted = b"".join(file.read_bytes() for file in base.files[table]).splitlines(True)
+        removed = [refresh.pair(number).removed[table] for number in (1, 2, 3)]
+        found = b"".join(file.read_bytes() for file in removed).splitlines(True)
+        assert len(found) >= 45
+        assert found == wanted[: len(found)]
+
+
+def test_keys_of_sets_are_disjoint_from_each_other_and_from_the_base(tenth):
+    base = {order_key(row, 0) for row in range(150_000)}
+    inserted = [key for n in range(1, 5) for key in tenth.pair(n).insert_keys]
+    deleted = [key for n in range(1, 5) for key in tenth.pair(n).delete_keys]
+    assert len(set(inserted)) == len(inserted) == 4 * 150
+    assert len(set(deleted)) == len(deleted) == 4 * 150
+    assert not base & set(inserted)
+    assert set(deleted) < base
+
+
+@pytest.mark.parametrize("gap", [0, 1, 2, 3])
+def test_keys_and_rows_are_each_others_inverse(gap):
+    assert all(row_of_key(order_key(row, gap)) == (row, gap) for row in range(100))
+
+
+def test_a_generator_that_draws_otherwise_is_not_believed(tmp_path, quiet, monkeypatch):
+    def altered(arguments, folder, *rest):
+        data.run_generator(arguments, folder, *rest)
+        (orders,) = (folder / "orders").iterdir()
+        orders.write_text(orders.read_text().replace("|Clerk#", "|Clerk#1"))
+
+    monkeypatch.setattr(refresh_data, "run_generator", altered)
+    with pytest.raises(RunFailed, match="otherwise than dbgen"):
+        prepare(0.01, range(1, 2), tmp_path, quiet)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a small file system")
+def test_a_full_disk_is_named_with_the_room_that_is_needed(tmp_path, quiet):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "small", tmp_path], check=True)
+    try:
+        with pytest.raises(RunFailed) as failure:
+            prepare(1, range(1, 4), tmp_path, quiet)
+        assert "make room" in failure.value.hint
+        assert not [path for path in tmp_path.iterdir() if path.name.startswith("set-")]
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_killed_preparation_leaves_whole_sets_and_the_next_one_makes_the_others(tmp_path, quiet):
+    folder = tmp_path / "sets"
+    program = f"""
+from pathlib import Path
+from harness.progress import SilentProgress
+from harness.workloads.tpch.refresh_data import prepare
+prepare(0.1, range(1, 4), Path({str(folder)!r}), SilentProgress())
+"""
+    process = subprocess.Popen([sys.executable, "-c", program])
+    while not (folder.exists() and any(folder.glob("partial/*"))):
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert all(len(list(made.iterdir())) == 4 for made in folder.glob("set-*"))
+    refresh = prepare(0.1, range(1, 4), folder, quiet)
+    assert digests_of_sets(refresh, [3]) == recorded(0.1, "3")
+    assert not (folder / "partial").exists()
+
+
+# Their statements -------------------------------------------------------------------
 
 INSERT = re.compile(r"INSERT INTO (orders|lineitem) \([a-z_, ]+\) VALUES\n(.*)", re.DOTALL)
 
@@ -85,3 +223,183 @@ def test_a_row_is_written_with_quotes_around_text_and_dates(tmp_path):
         "VALUES\n(9,7,5,1,45,84818.25,0.09,0.05,'N','O','1998-10-20','1998-09-10',"
         "'1998-11-15','NONE','SHIP','''')"
     )
+
+
+# On real servers: what they change, what they leave, and next to queries ------------
+
+SCALE = 0.01
+ENGINES = {"duckdb": "parquet", "postgres": "csv", "mariadb": "csv"}
+KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey, l_linenumber"}
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request, tpch_root, sources, start_engine, quiet):
+    """An engine of this module's own: its data change."""
+    source = tpch_root / ENGINES[request.param] / "content"
+    with start_engine(request.param, source, quiet) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def refresh(tmp_path_factory, quiet):
+    return prepare(SCALE, range(1, 4), tmp_path_factory.mktemp("refresh"), quiet)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory, tpch_root, sources):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_DATA", str(tmp_path_factory.mktemp("data")))
+        totals = base_totals(SCALE, tpch_root / "parquet" / "content")
+        assert base_totals(SCALE, None) == totals, "they are kept"
+        yield totals
+
+
+@pytest.fixture
+def connection(engine):
+    connection = engine.connect()
+    yield connection
+    connection.close()
+
+
+def execute(connection):
+    return lambda sql: connection.execute(sql).rows
+
+
+def apply(connection, transactions):
+    for statements in transactions:
+        connection.execute("BEGIN")
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+
+
+def digests(connection):
+    """SHA-256 of both tables, every column of every row in the order of the primary key."""
+    found = {}
+    for table, key in KEYS.items():
+        columns = ", ".join(COLUMNS[table])
+        rows = connection.execute(f"SELECT {columns} FROM {table} ORDER BY {key}").rows
+        found[table] = hashlib.sha256(repr(rows).encode()).hexdigest()
+    return found
+
+
+def statuses(checks):
+    return [check.status for check in checks]
+
+
+def test_a_pair_is_seen_at_every_stage_and_taken_back(connection, refresh, base):
+    pair, ask = refresh.pair(1), execute(connection)
+    before = digests(connection)
+    orders = ask("SELECT count(*) FROM orders")
+
+    apply(connection, rf1_statements(pair, 7))
+    assert statuses(check_pair(ask, pair, deleted=False)) == ["passed"] * 2
+    assert statuses(check_tables(ask, refresh, base, inserted={1}, deleted=())) == ["passed"] * 2
+    assert statuses(check_pair(ask, pair)) == ["failed"] * 2
+
+    apply(connection, rf2_statements(pair, 7))
+    assert statuses(check_pair(ask, pair)) == ["passed"] * 2
+    assert statuses(check_tables(ask, refresh, base, inserted={1}, deleted={1})) == ["passed"] * 2
+    assert ask("SELECT count(*) FROM orders") == orders
+    assert digests(connection) != before
+
+    back = RefreshPair(1, inserted=pair.removed, removed=pair.inserted)
+    apply(connection, rf1_statements(back, 100))
+    apply(connection, rf2_statements(back, 100))
+    assert digests(connection) == before
+    assert statuses(check_pair(ask, back)) == ["passed"] * 2
+    assert statuses(check_tables(ask, refresh, base, inserted=(), deleted=())) == ["passed"] * 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "rows", "totals"),
+    [
+        ("UPDATE lineitem SET l_tax = l_tax + 0.01 WHERE l_orderkey = {inserted}", True, True),
+        (
+            "UPDATE orders SET o_clerk = 'Clerk#000000000' WHERE o_orderkey = {inserted}",
+            True,
+            False,
+        ),
+        ("DELETE FROM lineitem WHERE l_orderkey = {inserted}", True, True),
+        ("DELETE FROM lineitem WHERE l_orderkey = {untouched}", False, True),
+        ("UPDATE lineitem SET l_comment = '' WHERE l_orderkey = {untouched}", False, True),
+        (
+            "UPDATE lineitem SET l_quantity = l_quantity + 1 "
+            "WHERE l_orderkey = {untouched} AND l_linenumber = 1",
+            False,
+            True,
+        ),
+        ("UPDATE orders SET o_orderkey = 92 WHERE o_orderkey = {inserted}", True, True),
+        (
+            "UPDATE orders SET o_custkey = 1 + (o_custkey + 1) % 1500 WHERE o_orderkey = 59972",
+            False,
+            True,
+        ),
+    ],
+)
+def test_what_is_wrong_is_found(connection, refresh, base, damage, rows, totals):
+    """Between RF1 and RF2 of pair 2; ``untouched`` is an order of no pair."""
+    pair, ask = refresh.pair(2), execute(connection)
+    connection.execute("BEGIN")
+    try:
+        for statements in rf1_statements(pair, 100):
+            for statement in statements:
+                connection.execute(statement)
+        if "SET o_orderkey" in damage:  # foreign keys: lines must not lose their order
+            connection.execute(f"DELETE FROM lineitem WHERE l_orderkey = {pair.insert_keys[3]}")
+        connection.execute(damage.format(inserted=pair.insert_keys[3], untouched=59_971))
+        found = check_pair(ask, pair, deleted=False)
+        whole = check_tables(ask, refresh, base, inserted={2}, deleted=())
+    finally:
+        connection.execute("ROLLBACK")
+    assert ("failed" in statuses(found)) == rows
+    assert ("failed" in statuses(whole)) == totals
+    assert all("expected" in check.detail for check in found + whole if check.status == "failed")
+
+
+def test_without_the_source_untouched_rows_are_unknown_not_passed(connection, refresh):
+    checks = check_tables(execute(connection), refresh, None, inserted=(), deleted=())
+    assert statuses(checks) == ["unknown"] * 2
+
+
+def test_the_refresh_stream_runs_beside_query_streams(engine, refresh, base):
+    """Two query streams in their own orders, and three pairs: none fails, nothing is lost."""
+    errors = []
+
+    def guarded(work):
+        connection = engine.connect()
+        try:
+            work(connection)
+        except Exception as error:
+            errors.append(error)
+        finally:
+            connection.close()
+
+    def queries(stream):
+        def work(connection):
+            for query in query_order(stream):
+                values = parameters(query, stream, SCALE)
+                result = connection.execute(query_sql(query, values, engine.sql_folder / "tpch"))
+                assert isinstance(result, SqlResult)
+
+        return work
+
+    def pairs(connection):
+        for number in (1, 2, 3):
+            apply(connection, rf1_statements(refresh.pair(number), 5))
+            apply(connection, rf2_statements(refresh.pair(number), 5))
+
+    work = [queries(1), queries(2), pairs]
+    threads = [threading.Thread(target=guarded, args=(one,)) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    connection = engine.connect()
+    ask, done = execute(connection), (1, 2, 3)
+    checks = check_tables(ask, refresh, base, inserted=done, deleted=done)
+    for number in done:
+        checks += check_pair(ask, refresh.pair(number))
+    connection.close()
+    assert statuses(checks) == ["passed"] * 8

@@ -1,10 +1,23 @@
 """A deviation in any single value is found; what the specification allows is not one."""
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
 from datetime import date, timedelta
 from decimal import Decimal
 
+import duckdb
 import pytest
+from narrowed import present
+from patience import eventually
 
+from harness.store.datasets import DatasetStore
+from harness.supervise.supervisor import Supervisor
+from harness.workloads.tpch import data
 from harness.workloads.tpch.answers import (
     SHAPES,
     TOLERANT,
@@ -16,8 +29,17 @@ from harness.workloads.tpch.answers import (
     within,
 )
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import Answered, check_answers, shipped, sum_tolerance
-from harness.workloads.tpch.source_database import open_views, rows_of
+from harness.workloads.tpch.reference import (
+    Answered,
+    NoReference,
+    References,
+    check_answers,
+    read_kept,
+    shipped,
+    sum_tolerance,
+)
+from harness.workloads.tpch.refresh_data import orders_per_set, prepare
+from harness.workloads.tpch.source_database import SourceDatabase, open_views, rows_of
 from harness.workloads.tpch.statements import Statement, query_sql
 
 SCALE = 0.01
@@ -186,3 +208,229 @@ def test_a_check_that_breaks_is_unknown_and_never_passed(answers, monkeypatch, q
     answered = Answered(Statement(6, parameters(6, None, SCALE), ""), answers[6])
     (check,) = check_answers(SCALE, "postgres", None, [answered], quiet)
     assert (check.status, "ZeroDivisionError" in check.detail) == ("unknown", True)
+
+
+# The generated files after refresh functions: what references are computed from -----
+
+SET = orders_per_set(SCALE)
+
+
+@pytest.fixture(scope="module")
+def refresh(tmp_path_factory, quiet):
+    return prepare(SCALE, range(1, 3), tmp_path_factory.mktemp("sets"), quiet)
+
+
+@pytest.fixture(params=[False, True], ids=["read for each", "loaded once"])
+def database(request, sources, refresh, tmp_path):
+    with closing(SourceDatabase(sources["csv"], tmp_path, refresh, request.param)) as opened:
+        yield opened
+
+
+def keys(connection):
+    return {key for (key,) in rows_of(connection, "select o_orderkey from orders")}
+
+
+def lines_of(connection):
+    return {key for (key,) in rows_of(connection, "select distinct l_orderkey from lineitem")}
+
+
+def test_every_function_adds_or_removes_the_keys_of_its_pair(database, refresh):
+    base = keys(database.at(0))
+    first, second = refresh.pair(1), refresh.pair(2)
+    wanted = [
+        base,
+        base | set(first.insert_keys),
+        (base | set(first.insert_keys)) - set(first.delete_keys),
+        (base | {*first.insert_keys, *second.insert_keys}) - set(first.delete_keys),
+        (base | {*first.insert_keys, *second.insert_keys})
+        - {*first.delete_keys, *second.delete_keys},
+    ]
+    for state in (0, 3, 1, 4, 2, 0):  # in any order
+        connection = database.at(state)
+        assert keys(connection) == wanted[state] == lines_of(connection)
+    assert [len(state) - len(base) for state in wanted] == [0, SET, 0, SET, 0]
+
+
+def test_the_shipped_answers_after_rf1_are_those_of_the_data_after_rf1(database):
+    of_loaded, after_rf1 = shipped(SCALE), shipped(SCALE, 1)
+    assert after_rf1.keys() == of_loaded.keys() == set(QUERIES)
+    assert sum(of_loaded[query] != after_rf1[query] for query in QUERIES) > 5
+    for query in QUERIES:
+        rows = rows_of(database.at(1), query_sql(query, parameters(query, None, SCALE)))
+        agreement = compare(SHAPES[query], after_rf1[query], rows, sum_tolerance(SCALE))
+        assert agreement.agrees, f"Q{query}: {agreement.detail}"
+
+
+ENDLESS = "select sum(hash(i) % 7) from range(1000000000000) t(i)"
+
+
+def interrupting(*numbers, apart_s=0.0):
+    """A thread that sends these signals once a statement is under way."""
+    begun = time.process_time()
+
+    def interrupt():
+        while time.process_time() - begun < 0.5:
+            time.sleep(0.01)
+        for number in numbers:
+            os.kill(os.getpid(), number)
+            if apart_s:
+                time.sleep(apart_s)
+
+    return threading.Thread(target=interrupt)
+
+
+@pytest.mark.parametrize("apart_s", [0.01, 0.0])
+def test_a_second_ctrl_c_right_behind_leaves_no_statement_running(apart_s):
+    """The terminal's, and what a program above passes on of it, as another signal here: of two
+    that wait, the second is raised in the middle of what follows the first.
+    """
+    there = set(threading.enumerate())
+    replaced = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    with closing(duckdb.connect(config={"threads": 2})) as connection:
+        thread = interrupting(signal.SIGINT, signal.SIGUSR1, apart_s=apart_s)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                thread.start()
+                try:
+                    rows_of(connection, ENDLESS)
+                finally:
+                    thread.join()
+        finally:
+            signal.signal(signal.SIGUSR1, replaced)
+        for left in set(threading.enumerate()) - there:
+            left.join()  # the second Ctrl-C lets nobody wait for them
+        assert rows_of(connection, "select 1") == [(1,)]
+
+
+# Checks ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checked(sources, refresh, tmp_path, monkeypatch, quiet):
+    """Check of an answer to query 1 that was taken at one state, as one of others."""
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
+    values = parameters(1, 5, SCALE)
+    source = sources["csv"].files["region"][0].parents[1]
+    with closing(SourceDatabase(sources["csv"], tmp_path, refresh)) as database:
+        answers = [rows_of(database.at(state), query_sql(1, values)) for state in range(3)]
+    assert len({str(Answer.of(SHAPES[1], rows)) for rows in answers}) == 3
+
+    def check(state, *, states, between=False, engine="postgres"):
+        answered = Answered(Statement(1, values, "", 2), answers[state], states, between)
+        (check,) = check_answers(SCALE, engine, source, [answered], quiet, refresh)
+        return check
+
+    return check
+
+
+def test_an_answer_is_right_when_it_is_that_of_one_state_it_may_have_seen(checked):
+    check = checked(1, states=(0, 1, 2))
+    assert (check.status, check.labels) == ("passed", {"query": "1", "stream": "2"})
+    assert "after 1 refresh functions" in check.detail
+    assert checked(1, states=(1,)).status == "passed"
+
+
+def test_an_answer_that_is_none_of_all_states_is_wrong(checked):
+    check = checked(1, states=(0, 2))
+    assert check.status == "failed"
+    assert "nor at 1 other states" in check.detail
+
+
+def test_what_may_have_seen_half_a_function_is_unknown_unless_it_agrees(checked):
+    assert checked(1, states=(0, 1), between=True).status == "passed"
+    check = checked(1, states=(0, 2), between=True)
+    assert (check.name, check.status) == ("stream-answers", "unknown")
+    assert "half of a refresh function" in check.detail
+    assert checked(1, states=(), between=True).status == "unknown"
+
+
+def test_without_an_independent_reference_nothing_is_passed(checked):
+    check = checked(1, states=(1,), engine="duckdb")
+    assert check.status == "unknown"
+    assert "1 of 1 answers not compared" in check.detail
+    assert checked(1, states=(1,)).status == "passed"
+    assert checked(1, states=(1,), engine="duckdb").status == "passed"  # another engine agreed
+    assert checked(1, states=(0,), engine="duckdb").status == "unknown"
+
+
+def test_ctrl_c_ends_a_statement_that_would_take_for_ever():
+    with closing(duckdb.connect(config={"threads": 2})) as connection:
+        thread = interrupting(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            thread.start()
+            rows_of(connection, ENDLESS)
+        thread.join()
+        assert rows_of(connection, "select 1") == [(1,)]
+
+
+# References computed from the source data leave nothing behind ----------------------
+
+WAITING = f"""
+import sys
+from pathlib import Path
+from harness.workloads.tpch.qgen import parameters
+from harness.workloads.tpch.reference import References
+from harness.workloads.tpch.statements import Statement
+with References({SCALE}, "postgres", Path(sys.argv[1])) as references:
+    print(references.of(Statement(6, parameters(6, 5, {SCALE}), "")).origin, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_killed_while_computing_it_leaves_no_file(sources, tmp_path):
+    source = sources["parquet"].files["region"][0].parents[1]
+    answers = tmp_path / "data" / "answers"
+    environment = {**os.environ, "HARNESS_DATA": str(tmp_path / "data")}
+    environment.pop("HARNESS_STATE", None)
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, str(source)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
+    ) as process:  # fmt: skip
+        assert present(process.stdout).readline().startswith("computed by DuckDB")
+        (spill,) = answers.glob("tb-*")
+        (spill / "duckdb_temp_storage-0.tmp").write_bytes(bytes(4096))
+        process.kill()
+    assert eventually(lambda: not spill.exists())
+
+
+def test_computed_ones_are_kept_and_their_spill_is_removed(sources, tmp_path, monkeypatch):
+    source = sources["parquet"].files["region"][0].parents[1]
+    answers = tmp_path / "data" / "answers"
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("HARNESS_STATE", raising=False)
+    statement = Statement(6, parameters(6, 5, SCALE), "")
+    with References(SCALE, "postgres", source) as references:
+        computed = references.of(statement)
+        assert list(answers.glob("tb-*"))
+    assert not list(answers.glob("tb-*"))
+    with References(SCALE, "postgres", None) as references:
+        assert references.of(statement).answer == computed.answer
+
+
+@pytest.mark.parametrize("content", ["", "{", "5", "{}", '{"totals": NaN}', "[" * 10_000])
+def test_a_damaged_file_of_what_was_computed_is_left_out_by_name(tmp_path, capsys, content):
+    file = tmp_path / f"kept-{len(content)}.json"
+    assert read_kept(file, lambda document: document["totals"]["lineitem"]) is None
+    assert capsys.readouterr().err == ""
+    file.write_text(content)
+    assert read_kept(file, lambda document: document["totals"]["lineitem"]) is None
+    warned = capsys.readouterr().err
+    assert warned.startswith("warning: answer-unreadable: ") and str(file) in warned
+
+
+def test_nothing_is_computed_from_files_that_have_changed(tmp_path, monkeypatch, quiet):
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
+    statement = Statement(6, parameters(6, 5, 0.001), "")
+    with Supervisor(tmp_path / "state") as supervisor:
+        store = DatasetStore(tmp_path / "source", supervisor.journal)
+        with store.building("tpch") as building:
+            assert building is not None
+            data.generate(0.001, "parquet", building.content, quiet)
+            source = building.publish({}, {}, quiet).content
+        file = source / "nation" / "nation.1.parquet"
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+        with (
+            References(0.001, "postgres", source) as references,
+            pytest.raises(NoReference, match=file.name),
+        ):
+            references.of(statement)

@@ -1,7 +1,5 @@
 """A session of an engine that notes its ``calls``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ class ToySession(Session):
         self.reads += 1
         return {"read_bytes": self.reads * 4096, "cpu_ns": self.reads, "faults": 0}
 
-    def remember(self, step: str, document: Any) -> None:
+    def remember(self, step: str, document) -> None:
         self.steps[step] = json.loads(json.dumps(document))
 
     def recalled(self, step: str) -> Any | None:

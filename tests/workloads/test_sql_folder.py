@@ -1,20 +1,29 @@
-"""What a user's folder may contain, and what each mistake is answered with."""
-
-from __future__ import annotations
+"""What a user's folder may contain, what each mistake is answered with, and which rows agree."""
 
 import os
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.engine import Engine, EngineKind, EngineVersion
 from harness.errors import UsageError
+from harness.workloads.sql.answers import agrees, compare_rows, read_answer
 from harness.workloads.sql.data import stages
+from harness.workloads.sql.example import write_example
 from harness.workloads.sql.folder import read_folder
 from harness.workloads.sql.params import SqlParams
 from harness.workloads.sql.workload import WORKLOAD
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """The example of `harness workload init`."""
+    folder = tmp_path / "shop"
+    write_example(folder)
+    return folder
 
 
 class Toy(Engine):
@@ -28,12 +37,12 @@ class Toy(Engine):
         return EngineVersion("toy", "1", "1", "toy")
 
 
-def check(folder: Path, **params: Any) -> None:
+def check(folder: Path, **params) -> None:
     given = SqlParams.from_mapping({"folder": str(folder), **params})
     WORKLOAD.check_engine(given, "native", Toy(), {})
 
 
-def test_tables_files_and_queries_are_found(shop: Path) -> None:
+def test_tables_files_and_queries_are_found(shop):
     (shop / "load" / "Purchase.1.csv").write_text("id\n1\n")
     folder = read_folder(shop)
     assert folder.tables == ("customer", "product", "purchase")
@@ -76,7 +85,7 @@ def query(shop: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_an_error_before_the_run(shop: Path, mistake: str) -> None:
+def test_a_mistake_is_an_error_before_the_run(shop, mistake):
     make, words = MISTAKES[mistake]
     make(shop)
     with pytest.raises(UsageError) as caught:
@@ -84,7 +93,7 @@ def test_a_mistake_is_an_error_before_the_run(shop: Path, mistake: str) -> None:
     assert words in str(caught.value)
 
 
-def test_data_are_loaded_again_only_where_they_changed(shop: Path) -> None:
+def test_data_are_loaded_again_only_where_they_changed(shop):
     def content() -> list[str]:
         return SqlParams.from_mapping({"folder": str(shop)}).content.split("-")
 
@@ -96,13 +105,13 @@ def test_data_are_loaded_again_only_where_they_changed(shop: Path) -> None:
     assert content()[0] != data
 
 
-def test_a_stored_run_s_folder_is_not_read(shop: Path) -> None:
+def test_a_stored_run_s_folder_is_not_read(shop):
     stored = SqlParams.from_mapping({"folder": str(shop)}).to_json()
     shop.rename(shop.with_name("elsewhere"))
     assert SqlParams.from_mapping(stored).to_json() == stored
 
 
-def test_keys_and_indexes_come_after_the_rows() -> None:
+def test_keys_and_indexes_come_after_the_rows():
     text = """
         SET check_function_bodies = false;
         CREATE TABLE public.a (i int);
@@ -121,3 +130,49 @@ def test_keys_and_indexes_come_after_the_rows() -> None:
         "30_indexes": ["UNIQUE"],
         "40_foreign_keys": ["TRIGGER", "TABLE"],
     }
+
+
+# When an engine's rows agree with the expected ones ---------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "same"),
+    [
+        ("7", 7, True),
+        ("7", Decimal("7.00"), True),
+        ("7", 8, False),
+        ("12345.67", Decimal("12345.67"), True),
+        ("12345.67", Decimal("12345.66"), False),
+        ("3.3333333333", Decimal("3.3333"), True),
+        ("3.3333333333", 3.3333333333333335, True),
+        ("3.33333", 3.5, False),
+        ("7", "seven", False),
+        ("x", 7, False),
+        ("", None, True),
+        ("0", None, False),
+        ("", 0, False),
+        ("Cork", "Cork  ", True),
+        ("cork", "Cork", False),
+        ("2025-01-02", date(2025, 1, 2), True),
+        ("2025-01-02 03:04:05", datetime(2025, 1, 2, 3, 4, 5), True),
+        ("2025-01-02T03:04:05", "2025-01-02 03:04:05", True),
+        ("2025-01-02", date(2025, 1, 3), False),
+        ("true", True, True),
+    ],
+)
+def test_values(text, value, same):
+    assert agrees(text, value) is same
+
+
+def test_rows_may_come_in_any_order():
+    expected = read_answer("a.csv", 'name,mean\n"b, c",1.25001\na,2.5\na,\n')
+    rows = [("a", None), ("a", 2.5), ("b, c", 1.25)]
+    assert compare_rows(expected, rows).agrees
+    wrong = compare_rows(expected, [("a", None), ("a", 2.5), ("b, c", 1.5)])
+    assert not wrong.agrees and "found (b, c, 1.5)" in wrong.detail
+
+
+def test_numbers_of_rows_and_columns_count():
+    assert "expected 1, found 0" in compare_rows([["1"]], []).detail
+    assert "expected 1, found 2" in compare_rows([["1"]], [(1, 2)]).detail
+    assert compare_rows([], []).agrees

@@ -1,10 +1,11 @@
-"""What each stream submits, and in which order."""
+"""What a user may ask of tpch, and what each stream submits: parameters, order, values."""
 
 import hashlib
 from pathlib import Path
 
 import pytest
 
+from harness.errors import UsageError
 from harness.workloads.tpch.params import TpchParams, minimum_streams
 from harness.workloads.tpch.qgen import QUERIES, SEEDS, parameters
 from harness.workloads.tpch.statements import (
@@ -14,6 +15,37 @@ from harness.workloads.tpch.statements import (
     stream_seed,
     stream_statements,
 )
+
+
+def normalised(given):
+    return TpchParams.from_mapping(given).to_json()
+
+
+def test_defaults_are_scale_1_all_queries_each_cold():
+    assert normalised({}) == {
+        "scale": 1,
+        "queries": list(range(1, 23)),
+        "cache": "cold-per-query",
+        "query_seed": None,
+        "query_timeout": None,
+        "plans": True,
+        "warmups": 0,
+    }
+
+
+def test_power_is_one_stream_cold_per_query_with_refresh_functions():
+    params = normalised({"test": "power"})
+    assert (params["cache"], params["plans"], params["refresh"]) == ("cold-per-query", True, True)
+    assert "streams" not in params
+
+
+@pytest.mark.parametrize(("scale", "streams"), [(0.01, 2), (1, 2), (10, 3), (99, 4), (100, 5)])
+def test_throughput_has_the_streams_of_its_scale_cold_once(scale, streams):
+    params = normalised({"test": "throughput", "scale": scale})
+    assert (params["streams"], params["cache"], params["plans"]) == (streams, "cold-per-run", False)
+
+
+# What each stream submits, and in which order ---------------------------------------
 
 NOWHERE = Path("/nonexistent")
 
@@ -70,3 +102,33 @@ def test_after_the_last_ordered_set_the_first_comes_again():
 )
 def test_larger_scales_ask_for_more_streams(scale, streams):
     assert minimum_streams(scale) == streams
+
+
+# Parameters are the ones that qgen draws --------------------------------------------
+
+RECORDING = Path(__file__).parent / "recordings" / "qgen-2.17.3.tsv"
+RECORDED = [
+    line.split("\t") for line in RECORDING.read_text().splitlines() if not line.startswith("#")
+]
+
+
+def flat(values):
+    return [item for v in values.values() for item in (v if isinstance(v, list) else [v])]
+
+
+@pytest.mark.parametrize("line", RECORDED, ids=lambda line: f"seed{line[0]}-q{line[2]}")
+def test_parameters_of_a_seed_are_those_of_qgen(line):
+    seed, scale, query, *expected = line
+    assert flat(parameters(int(query), int(seed), float(scale))) == expected
+
+
+def test_the_fraction_of_query_11_follows_the_scale():
+    assert parameters(11, None, 1)["fraction"] == "0.0001000000"
+    assert parameters(11, None, 100)["fraction"] == "0.0000010000"
+
+
+@pytest.mark.parametrize("seed", [0, 2**31 - 1, -1])
+def test_a_fixed_point_of_the_generator_is_refused(seed):
+    assert seed not in SEEDS
+    with pytest.raises(UsageError, match="not a seed"):
+        parameters(7, seed, 1)
