@@ -1,13 +1,10 @@
 """libiotrace.so, built from its sources, and programs that run under it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from native_build import build
@@ -21,19 +18,19 @@ Run = Callable[[str], str]
 
 
 @pytest.fixture(scope="session")
-def library() -> Path:
+def library():
     return build("iotrace") / LIBRARY
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def place():
     """On a tmpfs, where a sync takes next to nothing."""
     with TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)
 
 
 @pytest.fixture
-def trace(library: Path, place: Path) -> Iterator[IoTrace]:
+def trace(library, place):
     """With a directory for data, one for the log, and one outside of the parts."""
     for name in ("data", "wal", "elsewhere"):
         (place / name).mkdir()
@@ -44,8 +41,8 @@ def trace(library: Path, place: Path) -> Iterator[IoTrace]:
 
 
 @pytest.fixture
-def start(trace: IoTrace, place: Path) -> Start:
-    def start(program: str, **options: Any) -> subprocess.Popen[str]:
+def start(trace, place):
+    def start(program: str, **options) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", f"import os\n{program}"],
             cwd=place,
@@ -60,8 +57,8 @@ def start(trace: IoTrace, place: Path) -> Start:
 
 
 @pytest.fixture
-def run(start: Start) -> Run:
-    def run(program: str) -> str:
+def run(start):
+    def run(program):
         with start(program) as process:
             printed, _ = process.communicate()
             assert process.returncode == 0

@@ -1,7 +1,5 @@
 """What a run's intervals say of the trace: coverage, warnings, and what a damaged page leaves."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

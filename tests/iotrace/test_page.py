@@ -1,7 +1,5 @@
 """The page as untrusted input: the servers' user can write anything into it."""
 
-from __future__ import annotations
-
 import os
 import random
 

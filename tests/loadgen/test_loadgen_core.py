@@ -1,7 +1,5 @@
 """The event loop, its counting and its ends, against a server that keeps exact time."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -49,15 +47,17 @@ def start(loadgen_build):
     """Start it on a spec; ended at the test's end."""
     started = []
 
-    def starter(spec, program=loadgen_build / "loadgen", stdout=subprocess.PIPE):
-        process = subprocess.Popen(
-            [program, "-"], stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE, text=True
-        )
+    def starter(spec, wrapper=(), stdout=subprocess.PIPE, *, ends=True):
+        argv = [*wrapper, loadgen_build / "loadgen", "-"]
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stdout,
+                                   stderr=subprocess.PIPE, text=True)  # fmt: skip
         started.append(process)
         assert process.stdin is not None
         process.stdin.write(spec if isinstance(spec, str) else json.dumps(spec))
-        process.stdin.close()
-        process.stdin = None
+        process.stdin.flush()
+        if ends:
+            process.stdin.close()
+            process.stdin = None
         return process
 
     yield starter
@@ -357,19 +357,13 @@ def test_a_result_that_cannot_be_written_is_a_failure(start):
     assert "cannot write the result: No space left" in stderr
 
 
-def test_a_result_behind_progress_on_one_pipe_waits_for_its_reader(loadgen_build):
+def test_a_result_behind_progress_on_one_pipe_waits_for_its_reader(start):
     """As on a client host. Progress never waits, and both are ends of one open file."""
     reader, writer = os.pipe()
     capacity = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     spec = spec_of(duration_ns=300 * MS, ramp_up_ns=0, series_interval_ns=1 * MS)
-    process = subprocess.Popen(
-        ["/bin/sh", "-c", 'exec "$0" - 3>&1', loadgen_build / "loadgen"],
-        stdin=subprocess.PIPE, stdout=writer,
-    )  # fmt: skip
+    process = start(spec, ["/bin/sh", "-c", 'exec "$0" "$@" 3>&1'], writer)
     os.close(writer)
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(spec).encode())
-    process.stdin.close()
     with pytest.raises(subprocess.TimeoutExpired):  # nobody reads yet
         process.wait(timeout=2)
     with os.fdopen(reader, "rb") as output:
@@ -411,14 +405,9 @@ def test_a_spec_that_cannot_be_run_is_a_usage_error(start, spec, key):
     assert stderr.startswith(f"loadgen: {key}: ")
 
 
-def test_connections_stay_until_stdin_ends(loadgen_build):
+def test_connections_stay_until_stdin_ends(start):
     """What a server's process has used up can be asked for only as long as it is there."""
-    process = subprocess.Popen(
-        [loadgen_build / "loadgen", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin
-    process.stdin.write(json.dumps(spec_of(duration_ns=100 * MS, ramp_up_ns=0)))
-    process.stdin.flush()
+    process = start(spec_of(duration_ns=100 * MS, ramp_up_ns=0), ends=False)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(2)
     stdout, _ = process.communicate(timeout=PATIENCE_S)
@@ -432,6 +421,6 @@ TESTS = sorted(path.stem for path in Path(__file__).parents[2].glob("loadgen/tes
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_every_check_holds(loadgen_build: Path, name: str) -> None:
+def test_every_check_holds(loadgen_build, name):
     done = subprocess.run([loadgen_build / name], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

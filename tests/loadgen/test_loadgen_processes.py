@@ -1,7 +1,5 @@
 """loadgen as the harness drives it: processes under the supervisor, callbacks, one result."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -303,6 +301,3 @@ def test_a_client_built_for_another_harness_is_refused(tmp_path, monkeypatch, lo
     (tmp_path / "loadgen.json").write_text('{"interface": 1, "packages": {}}')
     with pytest.raises(UsageError, match="interface 1, this one has"):
         loadgen_program("stub")
-
-
-# Finding it ---------------------------------------------------------------------

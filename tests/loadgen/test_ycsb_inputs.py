@@ -1,13 +1,10 @@
 """YCSB on an engine inside the client: what is asked and counted, and what cannot be."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +20,7 @@ from ycsb_store import (
     Store,
     counts_of,
     execute,
+    job_of,
     pieces_of,
     spec_of,
 )
@@ -34,7 +32,7 @@ from harness.store.documents import from_members
 # How much of what ----------------------------------------------------------------
 
 
-def test_the_hottest_keys_are_the_official_ones(loadgen_build: Path) -> None:
+def test_the_hottest_keys_are_the_official_ones(loadgen_build):
     """Rank 0 of the scrambled zipfian: the record whose number is its FNV hash modulo all."""
     params = {"recordcount": 1000, "requestdistribution": "zipfian", "insertorder": "ordered"}
     argv = [str(loadgen_build / "ycsb_keys"), json.dumps(params), "80000", "7"]
@@ -47,14 +45,14 @@ def test_the_hottest_keys_are_the_official_ones(loadgen_build: Path) -> None:
     assert 0.035 < share < 0.042, "1 / 26.469 and what else falls on it"
 
 
-def test_operations_have_their_proportions(store: Store) -> None:
+def test_operations_have_their_proportions(store):
     counts = counts_of(store.run(ALL_FIVE, operations=10_000))
     for name, share in zip(counts, (0.3, 0.3, 0.1, 0.1, 0.2), strict=True):
         assert abs(counts[name] - 10_000 * share) < 5 * (10_000 * share * (1 - share)) ** 0.5
 
 
 @pytest.mark.parametrize("threads", [1, 2], ids=["event loop", "in calls"])
-def test_a_number_of_operations_is_kept(store: Store, threads: int) -> None:
+def test_a_number_of_operations_is_kept(store, threads):
     result = store.run(READ_ONLY, operations=12_345, threads=threads)
     assert counts_of(result)["read"] == 12_345
     read = result["operations"]["read"]
@@ -62,7 +60,7 @@ def test_a_number_of_operations_is_kept(store: Store, threads: int) -> None:
     assert sum(one["counts"]["read"] for one in result["series"]) == 12_345
 
 
-def test_a_time_is_kept_and_the_engine_tells_of_itself(store: Store) -> None:
+def test_a_time_is_kept_and_the_engine_tells_of_itself(store):
     inserts = {"insertproportion": 1, "readproportion": 0, "updateproportion": 0}
     bounds = {"operations": None, "duration_ns": 3 * S, "ramp_up_ns": 200 * MS}
     result = store.run(inserts, **bounds)
@@ -77,7 +75,7 @@ def test_a_time_is_kept_and_the_engine_tells_of_itself(store: Store) -> None:
     assert sum(result["threads_cpu_ns"]) <= result["client_cpu_ns"] * 1.1
 
 
-def test_an_open_loop_keeps_its_rate(store: Store) -> None:
+def test_an_open_loop_keeps_its_rate(store):
     """Starts are offered evenly; each is begun, and none before its time."""
     bounds = {"operations": None, "duration_ns": 1 * S, "ramp_up_ns": 200 * MS}
     result = store.run(READ_ONLY, mode={"kind": "open", "rate_per_s": 500}, **bounds)
@@ -90,7 +88,7 @@ def test_an_open_loop_keeps_its_rate(store: Store) -> None:
     assert (result["offered"]["count"], result["measured_ns"]) == (300, 300 * MS)
 
 
-def test_stalls_are_seen_by_what_would_have_come(loadgen_build: Path) -> None:
+def test_stalls_are_seen_by_what_would_have_come(loadgen_build):
     """An engine inside the client that takes longer than the distance between two starts."""
     offered = {"mode": {"kind": "open", "rate_per_s": 1_000_000}, "duration_ns": 2 * S}
     alone = {"backend": "stub", "operations": None, "threads": 1, "connections": 1}
@@ -106,7 +104,7 @@ def test_stalls_are_seen_by_what_would_have_come(loadgen_build: Path) -> None:
 # Several processes ---------------------------------------------------------------
 
 
-def test_processes_insert_each_key_once(loadgen_build: Path, tmp_path: Path) -> None:
+def test_processes_insert_each_key_once(loadgen_build, tmp_path):
     """Their stores are their own here, so that what each has inserted can be counted."""
     inserts = {"readproportion": 0, "updateproportion": 0, "insertproportion": 1}
     seats = {"terminals": 2, "all_terminals": 4, "shared": str(tmp_path / "shared")}
@@ -126,7 +124,7 @@ def test_processes_insert_each_key_once(loadgen_build: Path, tmp_path: Path) -> 
     assert both.window().operations["insert"].count == 8000
 
 
-def test_a_merged_series_ends_with_the_longest(store: Store) -> None:
+def test_a_merged_series_ends_with_the_longest(store):
     short = store.run(READ_ONLY, operations=100, series_interval_ns=1 * MS)
     long = store.run(READ_ONLY, series_interval_ns=1 * MS)
     none, last = ({"monotonic_ns": 2**62, "counts": {"read": n}} for n in (0, 7))
@@ -137,7 +135,7 @@ def test_a_merged_series_ends_with_the_longest(store: Store) -> None:
     assert sum(one.counts["read"] for one in series) == 4107
 
 
-def test_merged_latencies_are_of_the_operations_of_all(store: Store) -> None:
+def test_merged_latencies_are_of_the_operations_of_all(store):
     several = [store.run(READ_ONLY, operations=count, series_interval_ns=1 * MS)
                for count in (100, 4000)]  # fmt: skip
     for one in several:
@@ -175,7 +173,7 @@ def test_what_cannot_be_run_is_refused_by_key(store, params, changes, key):
 
 
 @pytest.mark.parametrize("distribution", ["zipfian", "latest", "uniform"])
-def test_memory_does_not_grow_with_the_records(released_loadgen: Path, distribution: str) -> None:
+def test_memory_does_not_grow_with_the_records(released_loadgen, distribution):
     """A billion records against a thousand: the same to a megabyte (sanitizers would count)."""
     peaks = []
     for records in (1000, 1_000_000_000):
@@ -192,7 +190,7 @@ def test_memory_does_not_grow_with_the_records(released_loadgen: Path, distribut
 # What is there -------------------------------------------------------------------
 
 
-def test_records_are_what_the_official_binding_would_write(store: Store) -> None:
+def test_records_are_what_the_official_binding_would_write(store):
     """Length and bytes of name and value, big-endian, field by field; keys of the official core."""
     fields = pieces_of(store.records()[b"user6284781860667377211"])
     assert fields[::2] == [b"field0", b"field1", b"field2", b"field3"]
@@ -200,18 +198,18 @@ def test_records_are_what_the_official_binding_would_write(store: Store) -> None
     assert len(set(fields[1::2])) == 4
 
 
-def test_all_that_was_loaded_is_read_back(store: Store) -> None:
+def test_all_that_was_loaded_is_read_back(store):
     assert store.verified() == WHOLE
 
 
-def test_a_part_of_the_records_can_be_loaded(empty: Store) -> None:
+def test_a_part_of_the_records_can_be_loaded(empty):
     part: dict[str, Any] = {"insertstart": 500, "insertcount": 700}
     assert empty.load(**part)["rows"] == {"usertable": 700}
     assert empty.verified(**part) == {**WHOLE, "records": 700, "expected": 700}
     assert empty.verified()["missing"] == RECORDS - 700
 
 
-def test_the_same_seed_loads_the_same_whatever_the_threads(empty: Store) -> None:
+def test_the_same_seed_loads_the_same_whatever_the_threads(empty):
     empty.load()
     first = empty.records()
     empty.file.unlink()
@@ -250,14 +248,14 @@ def test_what_five_operations_leave_is_read_back(store, update, request_distribu
         {"writeallfields": True, "readallfields": False},
     ],
 )
-def test_records_of_every_shape_hold(empty: Store, shape: dict[str, Any]) -> None:
+def test_records_of_every_shape_hold(empty, shape):
     empty.load(**shape)
     result = empty.run({**ALL_FIVE, **shape, "verify_reads": True}, operations=2000)
     assert empty.verified(**shape, inserted=result["inserted"])["first"] is None
     assert empty.verified(**shape, inserted=result["inserted"])["missing"] == 0
 
 
-def test_inserts_without_an_answer_may_be_there_or_not(store: Store) -> None:
+def test_inserts_without_an_answer_may_be_there_or_not(store):
     """Those that were acknowledged must be; what was begun behind them is no finding."""
     inserts = {"readproportion": 0, "updateproportion": 0, "insertproportion": 1}
     assert store.run(inserts, operations=10)["inserted"] == 10
@@ -267,23 +265,11 @@ def test_inserts_without_an_answer_may_be_there_or_not(store: Store) -> None:
     assert store.verified(inserted=12)["missing"] == 2
 
 
-def rows_load(program: Path, connection: dict[str, Any], **params: Any) -> dict[str, Any]:
-    """A load of rows as text, as servers take them."""
-    spec = {
-        "schema": 1,
-        "task": "load",
-        "backend": "record",
-        "connection": connection,
-        "workload": {"name": "ycsb", "params": {**SHAPE, **params}},
-        "threads": 3,
-    }
-    return execute(program, spec)[1]
-
-
-def test_records_that_were_not_stored_fail_the_load(loadgen_build: Path, tmp_path: Path) -> None:
-    result = rows_load(
-        loadgen_build / "loadgen", {"directory": str(tmp_path), "loses": "usertable"}
-    )
+def test_records_that_were_not_stored_fail_the_load(loadgen_build, tmp_path):
+    """Rows as text, as servers take them."""
+    connection = {"directory": str(tmp_path), "loses": "usertable"}
+    spec = job_of("ycsb", connection, SHAPE, task="load", backend="record", threads=3)
+    _, result = execute(loadgen_build / "loadgen", spec)
     assert result["status"] == "failed"
     assert result["error"] == "load records 0 to 1999: the engine stored 1999 of 2000 rows"
 
@@ -329,7 +315,7 @@ def test_every_updated_field_is_found_and_a_lost_one_missed(empty, update, shape
 # What is wrong -------------------------------------------------------------------
 
 
-def test_planted_errors_are_found(store: Store) -> None:
+def test_planted_errors_are_found(store):
     """One record is gone, one cut, two are in each other's place, one came from nowhere."""
     records = store.records()
     keys = sorted(records)
@@ -348,7 +334,7 @@ def test_planted_errors_are_found(store: Store) -> None:
 @pytest.mark.parametrize(
     "operation", ["readproportion", "scanproportion", "readmodifywriteproportion"]
 )
-def test_a_read_of_what_nobody_wrote_ends_the_run(store: Store, operation: str) -> None:
+def test_a_read_of_what_nobody_wrote_ends_the_run(store, operation):
     store.keep({key: record[:-1] + b"~" for key, record in store.records().items()})
     mix = {"readproportion": 0, "updateproportion": 0, operation: 1}
     error = store.failed({**mix, "verify_reads": True})
@@ -356,7 +342,7 @@ def test_a_read_of_what_nobody_wrote_ends_the_run(store: Store, operation: str) 
     assert sum(counts_of(store.run(mix)).values()) == 4000
 
 
-def test_what_is_not_found_is_counted(store: Store) -> None:
+def test_what_is_not_found_is_counted(store):
     records = store.records()
     store.keep(dict(sorted(records.items())[: RECORDS // 2]))
     mix = {"readproportion": 0.4, "updateproportion": 0.3, "readmodifywriteproportion": 0.3}

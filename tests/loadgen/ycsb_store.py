@@ -1,7 +1,5 @@
 """The native client on the store, an engine inside it that keeps its records in a file."""
 
-from __future__ import annotations
-
 import json
 import struct
 import subprocess
@@ -33,21 +31,21 @@ READ_ONLY = {"readproportion": 1, "updateproportion": 0}
 Run = Callable[..., dict[str, Any]]
 
 
-def spec_of(connection: dict[str, Any], params: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def job_of(workload: str, connection, params, **more) -> dict[str, Any]:
+    """What a spec of any task says."""
     return {
         "schema": 1,
-        "backend": "store",
         "connection": connection,
-        "workload": {"name": "ycsb", "params": {**SHAPE, **params}},
-        "statements": VERBS,
+        "workload": {"name": workload, "params": params},
         "threads": 2,
-        "connections": 2,
-        "mode": {"kind": "closed"},
-        "ramp_up_ns": 0,
-        "operations": 4000,
-        "seed": 1,
-        **changes,
+        **more,
     }
+
+
+def spec_of(connection: dict[str, Any], params: dict[str, Any], **changes) -> dict[str, Any]:
+    bounds = {"connections": 2, "mode": {"kind": "closed"}, "ramp_up_ns": 0, "operations": 4000}
+    run = {"backend": "store", "statements": VERBS, "seed": 1, **bounds, **changes}
+    return job_of("ycsb", connection, {**SHAPE, **params}, **run)
 
 
 def execute(program: Path, spec: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -77,40 +75,33 @@ class Store:
     def connection(self) -> dict[str, Any]:
         return {"file": str(self.file)}
 
-    def run(self, params: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    def run(self, params: dict[str, Any], **changes) -> dict[str, Any]:
         status, result = execute(self.program, spec_of(self.connection(), params, **changes))
         assert (status, result["status"]) == (0, "complete"), result
         schemas.validate(result, "loadgen-result", "the result")
         return result
 
-    def failed(self, params: dict[str, Any], **changes: Any) -> str:
+    def failed(self, params: dict[str, Any], **changes) -> str:
         status, result = execute(self.program, spec_of(self.connection(), params, **changes))
         assert (status, result["status"]) == (1, "failed")
         return str(result["error"])
 
-    def load(self, **params: Any) -> dict[str, Any]:
-        return self._job("load", params, {})
+    def load(self, **params) -> dict[str, Any]:
+        return self._job("load", params)
 
-    def verified(self, **params: Any) -> dict[str, Any]:
+    def verified(self, **params) -> dict[str, Any]:
         """What was found of the records, without what was found of updates."""
         found = self.verification(**params)
         return {name: found[name] for name in WHOLE}
 
-    def verification(self, **params: Any) -> dict[str, Any]:
-        found = self._job("verify", params, {"statements": VERBS})["verified"]
+    def verification(self, **params) -> dict[str, Any]:
+        found = self._job("verify", params, statements=VERBS)["verified"]
         assert isinstance(found, dict)
         return found
 
-    def _job(self, task: str, params: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-        spec = {
-            "schema": 1,
-            "task": task,
-            "backend": "store",
-            "connection": self.connection(),
-            "workload": {"name": "ycsb", "params": {**SHAPE, **params}},
-            "threads": 2,
-            **more,
-        }
+    def _job(self, task: str, params: dict[str, Any], **more) -> dict[str, Any]:
+        given = {"task": task, "backend": "store", **more}
+        spec = job_of("ycsb", self.connection(), {**SHAPE, **params}, **given)
         status, result = execute(self.program, spec)
         assert (status, result["error"]) == (0, None)
         schemas.validate(result, "loadgen-result", "the result")

@@ -1,16 +1,14 @@
 """microbench, built from its sources."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-from microbench_build import Run, runner, with_toy_kernel
+from microbench_build import runner, with_toy_kernel
 from native_build import BUILDS, SANITIZED, build
 
 
 @pytest.fixture(scope="session")
-def release_build() -> Path:
+def release_build():
     """As it is installed, and with the toy kernel: for what it measures, and what its loops were
     compiled to.
     """
@@ -18,7 +16,7 @@ def release_build() -> Path:
 
 
 @pytest.fixture(scope="session")
-def tested_build(request: pytest.FixtureRequest) -> Path:
+def tested_build(request):
     """For what it does."""
     if SANITIZED:
         return build("microbench", sanitized=True)
@@ -26,12 +24,12 @@ def tested_build(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
-def microbench(tested_build: Path) -> Run:
+def microbench(tested_build):
     """Run measurements that end well; return the result."""
     return runner(tested_build / "microbench")
 
 
 @pytest.fixture(scope="session")
-def released(release_build: Path) -> Run:
+def released(release_build):
     """The same with the program as it is installed."""
     return runner(release_build / "microbench")

@@ -1,7 +1,5 @@
 """The sources of microbench, and running it on specs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -38,18 +36,14 @@ def with_toy_kernel(folder: Path) -> Path:
     return folder / "microbench"
 
 
-def execute(
-    program: Path, spec: dict[str, Any], how: str = "-"
-) -> subprocess.CompletedProcess[str]:
+def execute(program: Path, spec, how: str = "-") -> subprocess.CompletedProcess[str]:
     """Run the program on a spec, however that ends; ``how``: ``--check`` only looks at it."""
     return subprocess.run(
         [str(program), how], input=json.dumps(spec), capture_output=True, text=True, check=False
     )
 
 
-def spec_of(
-    targets: dict[str, Any], *measurements: dict[str, Any], seed: int = 1
-) -> dict[str, Any]:
+def spec_of(targets, *measurements, seed: int = 1) -> dict[str, Any]:
     """A spec; a measurement without a name, a job without name and target get the usual ones."""
     named = [
         {
@@ -65,7 +59,7 @@ def spec_of(
     return {"schema": 2, "seed": seed, "targets": targets, "measurements": named}
 
 
-def throughput(operation: str = "load", pattern: str = "sequential", **keys: Any) -> dict[str, Any]:
+def throughput(operation: str = "load", pattern: str = "sequential", **keys) -> dict[str, Any]:
     """A job that loads or stores lines."""
     return {
         "kind": "throughput", "operation": operation, "pattern": pattern,
@@ -73,12 +67,12 @@ def throughput(operation: str = "load", pattern: str = "sequential", **keys: Any
     }  # fmt: skip
 
 
-def latency(**keys: Any) -> dict[str, Any]:
+def latency(**keys) -> dict[str, Any]:
     """A job that times operations on lines at random, each alone."""
     return {"kind": "latency", "access_bytes": 64, "pattern": "random", **keys}
 
 
-def chain(text: str, *, dependent: bool, **keys: Any) -> dict[str, Any]:
+def chain(text: str, *, dependent: bool, **keys) -> dict[str, Any]:
     """A chain in PerMA-Bench's words: r_512,w_64_cache_128."""
     steps = []
     for one in text.split(","):
@@ -115,9 +109,7 @@ def best_rate(measurement: dict[str, Any]) -> float:
 
 
 def runner(program: Path) -> Run:
-    def run(
-        targets: dict[str, Any], *measurements: dict[str, Any], seed: int = 1
-    ) -> dict[str, Any]:
+    def run(targets, *measurements, seed: int = 1) -> dict[str, Any]:
         spec = spec_of(targets, *measurements, seed=seed)
         done = execute(program, spec)
         assert done.returncode == 0, done.stderr

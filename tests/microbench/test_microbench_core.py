@@ -1,17 +1,17 @@
 """The program as a whole: specs, targets, threads, addresses, counts."""
 
-from __future__ import annotations
-
 import ctypes
+import json
 import os
 import tempfile
 import threading
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from microbench_build import Run, jobs, throughput
+from microbench_build import chain, execute, jobs, latency, measured, spec_of, throughput
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -37,10 +37,10 @@ def lines_of(path: Path) -> list[bool]:
 
 
 @pytest.fixture
-def written(tmp_path: Path, microbench: Run):
+def written(tmp_path, microbench):
     """Run one job over a file of zeros; the job's result, and which lines it stored."""
 
-    def run(size_bytes: int, seed: int = 1, **job: Any) -> tuple[dict[str, Any], list[bool]]:
+    def run(size_bytes: int, seed: int = 1, **job) -> tuple[dict[str, Any], list[bool]]:
         path = tmp_path / "target"
         path.write_bytes(bytes(size_bytes))
         target = {"kind": "file", "path": str(path), "size_bytes": size_bytes, "overwrite": True}
@@ -50,7 +50,7 @@ def written(tmp_path: Path, microbench: Run):
     return run
 
 
-def test_pages_taken_away_while_they_are_measured_are_counted(microbench: Run):
+def test_pages_taken_away_while_they_are_measured_are_counted(microbench):
     """By holes, punched into a file in memory again and again: no disk is waited for."""
     with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="tierbench-test-") as file:
         ended = threading.Event()
@@ -77,7 +77,7 @@ def test_pages_taken_away_while_they_are_measured_are_counted(microbench: Run):
 
 @pytest.mark.parametrize("isa", ["sse2", "avx2", "avx512"])
 @pytest.mark.parametrize("access", [64, 192, 1024, 4096])
-def test_a_sequential_lap_stores_every_line(written, isa: str, access: int):
+def test_a_sequential_lap_stores_every_line(written, isa, access):
     """Custom operations of 1 KiB touch all of it: the peer's touched 512 bytes."""
     flags = Path("/proc/cpuinfo").read_text(encoding="ascii")
     if isa == "avx512" and "avx512f" not in flags:
@@ -109,7 +109,7 @@ def test_a_sequential_lap_stores_every_line(written, isa: str, access: int):
     ],
     ids=str,
 )
-def test_however_it_is_stored_all_of_it_is(written, how: dict[str, Any]):
+def test_however_it_is_stored_all_of_it_is(written, how):
     job, lines = written(MIB, access_bytes=1024, operations=1024, **how)
     assert all(lines)
     assert job["written_bytes"] == MIB
@@ -157,7 +157,7 @@ def test_a_mix_has_its_share_of_reads(written):
     assert any(lines)
 
 
-def test_a_second_target_gets_its_share(microbench: Run):
+def test_a_second_target_gets_its_share(microbench):
     targets = {**DRAM, "far": {"kind": "dram", "pages": "base", "size_bytes": MIB}}
     second = {"target": "far", "share": 0.25}
     requested = throughput(pattern="random", operations=8000, second=second)
@@ -169,14 +169,14 @@ def test_a_second_target_gets_its_share(microbench: Run):
 # ---- time and threads ----
 
 
-def test_operations_are_shared_out_exactly(microbench: Run):
+def test_operations_are_shared_out_exactly(microbench):
     job = only_job(microbench(DRAM, {"jobs": [throughput(threads=2, operations=10001)]}))
     assert [thread["operations"] for thread in job["threads"]] == [5001, 5000]
     assert job["operations"] == 10001
     assert all(job["window"][what] <= job[what] for what in ("operations", "duration_ns"))
 
 
-def test_a_set_time_is_kept_and_the_warm_up_is_not_in_it(microbench: Run):
+def test_a_set_time_is_kept_and_the_warm_up_is_not_in_it(microbench):
     measurement = {
         "warm_up_ns": 50 * MS, "duration_ns": 100 * MS, "repeats": 20, "jobs": [throughput()],
     }  # fmt: skip
@@ -192,7 +192,7 @@ def test_a_set_time_is_kept_and_the_warm_up_is_not_in_it(microbench: Run):
         assert job["bandwidth_bytes_per_second"] == pytest.approx(rate, rel=1e-6)
 
 
-def test_jobs_of_a_measurement_run_at_the_same_time(microbench: Run):
+def test_jobs_of_a_measurement_run_at_the_same_time(microbench):
     """One without an end of its own runs as long as the others.
 
     In some of the repeats: in another one its processor may have been somebody else's until the
@@ -216,7 +216,7 @@ def test_jobs_of_a_measurement_run_at_the_same_time(microbench: Run):
     ("pace", "most"),
     [({"bytes_per_second": 10_000_000}, 10_000_000), ({"pause_ns": 10_000}, 100_000 * LINE)],
 )
-def test_a_pace_is_not_gone_beyond(microbench: Run, pace: dict[str, int], most: int):
+def test_a_pace_is_not_gone_beyond(microbench, pace, most):
     """A fifth of a second at that pace, and longer where somebody else has the processor."""
     operations = most // LINE // 5
     job = only_job(microbench(DRAM, {"jobs": [throughput(pace=pace, operations=operations)]}))
@@ -224,13 +224,13 @@ def test_a_pace_is_not_gone_beyond(microbench: Run, pace: dict[str, int], most: 
     assert 0 < job["bandwidth_bytes_per_second"] <= most * 1.02
 
 
-def test_threads_run_where_they_are_told(microbench: Run):
+def test_threads_run_where_they_are_told(microbench):
     last = max(os.sched_getaffinity(0))
     job = only_job(microbench(DRAM, {"jobs": [throughput(operations=1, cpus=[last])]}))
     assert job["threads"][0]["cpu"] == last
 
 
-def test_threads_that_share_a_processor_are_told_of(microbench: Run):
+def test_threads_that_share_a_processor_are_told_of(microbench):
     one = min(os.sched_getaffinity(0))
     result = microbench(DRAM, {"jobs": [throughput(operations=64, threads=2, cpus=[one])]})
     assert any("shared a processor" in note for note in result["notes"])
@@ -239,7 +239,7 @@ def test_threads_that_share_a_processor_are_told_of(microbench: Run):
 # ---- targets ----
 
 
-def test_memory_lies_on_the_pages_that_were_asked_for(microbench: Run):
+def test_memory_lies_on_the_pages_that_were_asked_for(microbench):
     size = 16 * MIB
     targets = {
         "huge": {"kind": "dram", "pages": "huge", "size_bytes": size},
@@ -252,9 +252,99 @@ def test_memory_lies_on_the_pages_that_were_asked_for(microbench: Run):
     assert set(facts["base"]["nodes"]) == {"0"}
 
 
-def test_a_file_in_a_directory_leaves_nothing_behind(microbench: Run, tmp_path: Path):
+def test_a_file_in_a_directory_leaves_nothing_behind(microbench, tmp_path):
     target = {"kind": "file", "path": str(tmp_path), "size_bytes": MIB}
     result = microbench({"t": target}, {"jobs": [throughput("store", operations=16384)]})
     assert list(tmp_path.iterdir()) == []
     facts = result["targets"]["t"]
     assert facts["filesystem"] and (facts["map_sync"], facts["pages"]) == (False, None)
+
+
+# Specs that the program refuses: by the key, and before anything is touched ---------
+
+TARGETS = {
+    "t0": {"kind": "dram", "size_bytes": 16 * MIB, "pages": "base"},
+    "t1": {"kind": "dram", "size_bytes": 8 * MIB, "pages": "base"},
+}
+dependent = partial(chain, dependent=True)
+SECOND = {"target": "t1", "share": 0, "range_bytes": 512}
+LOG = {"kind": "log", "writer": "zero", "entry_bytes": 64}
+INDEX = {"kind": "index", "index": "woart", "workload": "a", "flush": "clflush"}
+PAGE = {"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 1}
+
+
+@pytest.mark.parametrize(
+    ("key", "job"),
+    [
+        ("acess", throughput(acess=64)),
+        ("kind", {"kind": "dance"}),
+        ("target", throughput(target="moon")),
+        ("access_bytes", throughput(access_bytes=100)),
+        ("access_bytes", throughput(access_bytes=32 * MIB)),
+        ("fence_every_bytes", throughput("store", fence_every_bytes=192, access_bytes=128)),
+        ("cpus", throughput(cpus=[1023])),
+        ("dimms", throughput(pattern="dimms", dimms=7)),
+        ("stripe_bytes", throughput(pattern="dimms", stripe_bytes=6000)),
+        ("access_bytes", throughput(pattern="dimms", access_bytes=8192)),
+        ("partitions", throughput(pattern="dimms", threads=2, partitions=2)),
+        ("second: range_bytes", throughput(threads=2, second=SECOND | {"range_bytes": 64})),
+        ("range_bytes", throughput(range_bytes=1 << 40)),
+        ("distance, written_by", latency(operation="load", distance=4)),
+        ("flush", latency(operation="load", flush="clwb")),
+        ("steps[0]: hotspot_bytes", dependent("r_512", pattern="hotspot", hotspot_bytes=64)),
+        ("steps[1]: range_bytes",
+         dependent("r_64,r_512", pattern="sequential", threads=4, range_bytes=1024)),
+        ("steps[0]: range_bytes", dependent("rd_512", pattern="strided", threads=2, second=SECOND)),
+        ("steps[0]", dependent("w_64_cache")),
+        ("call", {"kind": "pmdk", "call": "log_append", "entry_bytes": 64}),
+        ("mix[0]: share", {"kind": "chain", "dependent": True, "mix": [{"share": 0, "steps": []}]}),
+        ("mix[0]: steps", {"kind": "chain", "dependent": True, "mix": [{"share": 1}]}),
+        ("steps, mix", {**dependent("r_64"), "mix": []}),
+        ("steps[1]", dependent("r_64,wd_64_cache")),
+        ("steps[0]", dependent("rd_64")),
+        ("steps[1]: persist", dependent("r_64,w_64_cash")),
+        ("steps[0]", dependent("r_512,w_64_cache_128", range_bytes=256)),
+        ("dependent", {"kind": "chain", "steps": []}),
+        ("range_bytes", LOG | {"range_bytes": 4096}),
+        ("writer", LOG | {"writer": "zeros"}),
+        ("range_bytes", PAGE | {"range_bytes": 8192}),
+        ("index", INDEX | {"index": "btree"}),
+        ("discipline", INDEX | {"discipline": "unaware"}),
+        ("flush", INDEX | {"flush": "ntstore"}),
+        ("range_bytes", INDEX | {"range_bytes": 8192}),
+    ],
+)  # fmt: skip
+def test_a_job_is_refused_by_its_key(tested_build, key, job):
+    done = execute(tested_build / "microbench", spec_of(TARGETS, measured(job, 10)))
+    assert done.returncode == 2, done.stderr
+    assert f"microbench: measurement m0: job j0: {key}: " in done.stderr
+
+
+def test_a_measurement_that_would_never_end_is_refused(tested_build):
+    done = execute(tested_build / "microbench", spec_of(TARGETS, {"jobs": [throughput()]}))
+    assert done.returncode == 2
+    assert "microbench: measurement m0: duration_ns: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "key", "target"),
+    [
+        (1, "target t: sync", {"kind": "file", "path": "TMP", "sync": "required"}),
+        (2, "target t", {"kind": "file", "path": "TMP/there"}),
+        (2, "target t", {"kind": "devdax", "path": "/dev/null", "overwrite": True}),
+        (2, "target t: pages", {"kind": "dram", "pages": "big"}),
+        (1, "target t: node", {"kind": "dram", "node": 999}),
+        (1, "target t: pages", {"kind": "dram", "size_bytes": 1 << 40, "pages": "1g"}),
+    ],
+)
+def test_a_target_is_refused_and_left_as_it_was(tested_build, tmp_path, status, key, target):
+    (tmp_path / "there").write_bytes(b"something of somebody")
+    text = json.dumps({"size_bytes": MIB} | target).replace("TMP", str(tmp_path))
+    spec = spec_of({"t": json.loads(text)}, measured(throughput(), 1))
+    done = execute(tested_build / "microbench", spec)
+    assert done.returncode == status, done.stderr
+    assert f"microbench: {key}: " in done.stderr
+    assert (tmp_path / "there").read_bytes() == b"something of somebody"
+    if status == 1:  # what was begun has a result that says so
+        result = json.loads(done.stdout)
+        assert result["status"] == "failed" and result["error"].startswith(f"{key}: ")

@@ -3,15 +3,12 @@
 That recovery survives a cut at any word is what the C tests try (test_log.c, test_page.c …).
 """
 
-from __future__ import annotations
-
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
-from microbench_build import Run, chain, jobs, measured
+from microbench_build import chain, jobs, measured
 
 MIB = 1 << 20
 TARGETS = {
@@ -29,7 +26,7 @@ FLUSHES = ("none", "clwb", "clflushopt", "clflush", "ntstore")
 
 
 @pytest.mark.parametrize("dependent", [True, False])
-def test_a_chain_moves_every_byte_of_its_steps(microbench: Run, dependent: bool):
+def test_a_chain_moves_every_byte_of_its_steps(microbench, dependent):
     texts = {
         "r_64": (64, 0),
         "r_1024": (1024, 0),
@@ -48,7 +45,7 @@ def test_a_chain_moves_every_byte_of_its_steps(microbench: Run, dependent: bool)
         assert (job["durable"] is None) == (written == 0)
 
 
-def test_a_chain_through_two_memories_tells_what_the_second_had(microbench: Run):
+def test_a_chain_through_two_memories_tells_what_the_second_had(microbench):
     second = {"target": "t1", "share": 0, "range_bytes": 4 * MIB}
     job = chain("rd_2048,rd_2048,rp_1024,wp_64_cache_512", dependent=True, second=second)
     (found,) = jobs(microbench(TARGETS, measured(job)))
@@ -56,7 +53,7 @@ def test_a_chain_through_two_memories_tells_what_the_second_had(microbench: Run)
     assert found["read_bytes"] == 2000 * 5120
 
 
-def test_every_nth_chain_is_timed(microbench: Run):
+def test_every_nth_chain_is_timed(microbench):
     often = [(every, dependent) for every in (1, 3, 100) for dependent in (True, False)]
     requested = [measured(chain("r_64,w_64_cache", dependent=dependent, sample_every=every))
              for every, dependent in often]  # fmt: skip
@@ -64,7 +61,7 @@ def test_every_nth_chain_is_timed(microbench: Run):
         assert timed_of(job) == 2000 // every
 
 
-def test_each_operation_of_a_mix_draws_its_chain(microbench: Run):
+def test_each_operation_of_a_mix_draws_its_chain(microbench):
     """Three lookups for an update: each chain has its operations, its bytes and its times."""
     mix = [
         {"share": 3, "steps": chain("r_512", dependent=True)["steps"]},
@@ -90,21 +87,21 @@ def test_each_operation_of_a_mix_draws_its_chain(microbench: Run):
     ],
     ids=lambda job: job["kind"],
 )
-def test_what_the_stamps_take_is_told_where_there_are_some(microbench: Run, job: dict[str, Any]):
+def test_what_the_stamps_take_is_told_where_there_are_some(microbench, job):
     timed, plain = jobs(microbench(TARGETS, measured({**job, "sample_every": 7}), measured(job)))
     assert 0 < timed["facts"]["empty_body_least_ns"] <= timed["facts"]["empty_body_ns"]
     assert "empty_body_ns" not in plain["facts"]
     assert plain["latency_hdr"] is None
 
 
-def test_a_chain_stays_within_its_range(microbench: Run):
+def test_a_chain_stays_within_its_range(microbench):
     """The writes of the last node reach its end, those of the first one its begin, no further."""
     job = chain("r_128,w_64_cache_192,w_64_cache_-320", dependent=False, range_bytes=512)
     (found,) = jobs(microbench({"t0": {"kind": "dram", "size_bytes": 512}}, measured(job)))
     assert found["operations"] == 2000
 
 
-def test_a_hot_spot_of_chains_leaves_their_writes_room(microbench: Run, tmp_path: Path):
+def test_a_hot_spot_of_chains_leaves_their_writes_room(microbench, tmp_path):
     """Asked for or by default as large as the range: what lies behind the range stays as it was."""
     path = tmp_path / "target"
     target = {"t0": {"kind": "file", "path": str(path), "size_bytes": 8192, "overwrite": True}}
@@ -118,7 +115,7 @@ def test_a_hot_spot_of_chains_leaves_their_writes_room(microbench: Run, tmp_path
 
 
 @pytest.mark.parametrize("writer", ["classic", "header", "dancing", "zero"])
-def test_a_restart_finds_every_entry_of_a_log(microbench: Run, writer: str):
+def test_a_restart_finds_every_entry_of_a_log(microbench, writer):
     requested = list(product((True, False), FLUSHES, (1, 64, 500)))
     logs = [
         measured({"kind": "log", "writer": writer, "padded": padded, "flush": flush,
@@ -135,7 +132,7 @@ def test_a_restart_finds_every_entry_of_a_log(microbench: Run, writer: str):
         assert (facts["flush"], facts["laps"], facts["zeroing_ns"]) == (flush, 0, 0)
 
 
-def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench: Run):
+def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench):
     log = {"kind": "log", "writer": "zero", "entry_bytes": 64, "sample_every": 10}
     (job,) = jobs(microbench(TARGETS, measured({**log, "range_bytes": 65536}, 5000)))
     entries = (65536 - 4096) // 128
@@ -149,7 +146,7 @@ def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench: Run
 
 
 @pytest.mark.parametrize("method", ["cow", "cow_dirty", "cow_invalidate", "mulog", "hybrid"])
-def test_a_restart_finds_every_page_as_it_was_flushed_last(microbench: Run, method: str):
+def test_a_restart_finds_every_page_as_it_was_flushed_last(microbench, method):
     requested = list(product(FLUSHES, (1, 20, 64)))
     pages = [
         measured({"kind": "page", "method": method, "page_bytes": 4096, "dirty_lines": dirty,
@@ -167,7 +164,7 @@ def test_a_restart_finds_every_page_as_it_was_flushed_last(microbench: Run, meth
         assert job["read_bytes"] == expected
 
 
-def test_the_hybrid_logs_few_lines_and_copies_many(released: Run):
+def test_the_hybrid_logs_few_lines_and_copies_many(released):
     """Its crossing lies where the measured lines say: between one line and all of them."""
     page = {"kind": "page", "method": "hybrid", "page_bytes": 16384}
     few, many = jobs(
@@ -178,13 +175,13 @@ def test_the_hybrid_logs_few_lines_and_copies_many(released: Run):
     assert few["written_bytes"] < 2000 * 16384 < many["written_bytes"]
 
 
-def index(kind: str, workload: str, discipline: str, **more: Any) -> dict[str, Any]:
+def index(kind: str, workload: str, discipline: str, **more) -> dict[str, Any]:
     about = {"index": kind, "workload": workload, "discipline": discipline, "flush": "clflush"}
     return {"kind": "index", "target": "t0", "threads": 1, **about, **more}
 
 
 @pytest.mark.parametrize("kind", ["level_hash", "fast_fair", "woart"])
-def test_an_index_has_all_its_records_after_each_workload(microbench: Run, kind: str):
+def test_an_index_has_all_its_records_after_each_workload(microbench, kind):
     workloads = ("a", "b", "d", "insert")
     requested = [measured(index(kind, one, "designed", threads=2), 4000) for one in workloads]
     for workload, job in zip(workloads, jobs(microbench(TARGETS, *requested)), strict=True):
@@ -226,7 +223,7 @@ def test_an_update_flushes_as_its_discipline_says(microbench, kind, discipline, 
     assert tuple(job["facts"][name] for name in names) == counts
 
 
-def test_an_update_of_fast_fair_shifts_entries_as_an_insert_does(microbench: Run):
+def test_an_update_of_fast_fair_shifts_entries_as_an_insert_does(microbench):
     (job,) = jobs(microbench(TARGETS, measured(index("fast_fair", "a", "designed"))))
     assert job["facts"]["flushes_per_write"] > 1
 

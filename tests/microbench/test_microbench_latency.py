@@ -3,19 +3,16 @@
 No absolute times: only what holds on any machine, with a wide margin.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
-from microbench_build import Run, best_rate, execute, jobs, latency, measured, repeated, spec_of
+from microbench_build import best_rate, execute, jobs, latency, measured, repeated, spec_of
 
 MIB = 1 << 20
 DRAM = {"t0": {"kind": "dram", "size_bytes": 64 * MIB, "pages": "base"}}
@@ -49,7 +46,7 @@ def p50(job: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("pattern", ["sequential", "random"])
-def test_lattesters_31_kernels_time_every_operation(microbench: Run, pattern: str):
+def test_lattesters_31_kernels_time_every_operation(microbench, pattern):
     assert len(BASIC) == 31
     result = microbench(SMALL, *(measured({**job, "pattern": pattern}, 200) for job in BASIC))
     for requested, job in zip(BASIC, jobs(result), strict=True):
@@ -62,7 +59,7 @@ def test_lattesters_31_kernels_time_every_operation(microbench: Run, pattern: st
         assert job["facts"]["isa"] == requested.get("lane", job["facts"]["isa"])
 
 
-def test_an_operation_of_many_seconds_is_told_with_its_whole_length(release_build: Path):
+def test_an_operation_of_many_seconds_is_told_with_its_whole_length(release_build):
     """A device may stand still, as this program is made to: more cycles than 32 bits hold."""
     stopped_s = 5
     longest_s = 0.0
@@ -97,7 +94,7 @@ def test_an_operation_of_many_seconds_is_told_with_its_whole_length(release_buil
     assert longest_s > 0.9 * stopped_s
 
 
-def test_the_stamps_wait_for_the_persist(released: Run):
+def test_the_stamps_wait_for_the_persist(released):
     """The peer stops its clock before the line has left: "20 ns" for store, clwb, sfence.
 
     How long that is, is the processor's matter: many of them without stamps tell it.
@@ -117,13 +114,13 @@ def test_the_stamps_wait_for_the_persist(released: Run):
     assert p50(persisted) > p50(stored)
 
 
-def test_what_was_flushed_is_read_from_memory(released: Run):
+def test_what_was_flushed_is_read_from_memory(released):
     requested = [measured(latency(operation="load", before=what)) for what in ("flushed", "loaded")]
     flushed, loaded = jobs(released(SMALL, *requested))
     assert p50(flushed) > 1.5 * p50(loaded)
 
 
-def test_read_after_write_reads_what_was_written_so_long_ago(microbench: Run):
+def test_read_after_write_reads_what_was_written_so_long_ago(microbench):
     raw = [
         latency(operation="load", before="written", distance=distance, written_by=by)
         for distance in (0, 1, 7, 500)
@@ -140,25 +137,25 @@ def test_read_after_write_reads_what_was_written_so_long_ago(microbench: Run):
      {"order": "strided", "stride_bytes": 4096}, {"chains": 5}, {"threads": 2},
      {"threads": 2, "partitions": 2}],
 )  # fmt: skip
-def test_a_chase_counts_its_loads(microbench: Run, keys: dict[str, Any]):
+def test_a_chase_counts_its_loads(microbench, keys):
     (job,) = jobs(microbench(SMALL, measured({"kind": "chase", **keys}, 100_003)))
     assert (job["operations"], job["read_bytes"]) == (100_003, 64 * 100_003)
     assert job["durable"] is None
 
 
-def test_a_chase_through_memory_waits_longer_than_one_through_the_cache(released: Run):
+def test_a_chase_through_memory_waits_longer_than_one_through_the_cache(released):
     cached = measured({"kind": "chase", "range_bytes": 8192}, 10_000_000)
     near, far = jobs(released(DRAM, cached, measured({"kind": "chase"}, 2_000_000)))
     assert p50(far) > 5 * p50(near)
 
 
-def test_several_chases_at_once_overlap(released: Run):
+def test_several_chases_at_once_overlap(released):
     requested = [repeated({"kind": "chase", "chains": chains}) for chains in (1, 4)]
     one, four = released(DRAM, *requested)["measurements"]
     assert best_rate(four) > 1.5 * best_rate(one)
 
 
-def test_a_chase_beside_a_load_is_a_point_of_the_loaded_latency_curve(released: Run):
+def test_a_chase_beside_a_load_is_a_point_of_the_loaded_latency_curve(released):
     beside = {"kind": "throughput", "operation": "load", "access_bytes": 4096,
               "pattern": "sequential", "pace": {"bytes_per_second": 500_000_000},
               "range_bytes": 32 * MIB, "offset_bytes": 32 * MIB}  # fmt: skip
@@ -182,7 +179,7 @@ def test_a_chase_beside_a_load_is_a_point_of_the_loaded_latency_curve(released: 
 
 
 @pytest.mark.parametrize("beside", [0, MIB // 2])
-def test_nobody_writes_over_the_pointers_of_a_chase(release_build: Path, beside: int):
+def test_nobody_writes_over_the_pointers_of_a_chase(release_build, beside):
     chase = {"kind": "chase", "range_bytes": MIB // 2, "operations": 1000}
     writer = {"kind": "throughput", "name": "writer", "operation": "store", "access_bytes": 64,
               "pattern": "sequential", "offset_bytes": beside, "range_bytes": MIB // 2,

@@ -1,14 +1,18 @@
-"""An index of a shared library by PiBench's interface, in C and, where there is g++, in C++."""
+"""What microbench can be given: a library as an index, a new kernel; its C tests, and arm64."""
 
-from __future__ import annotations
-
+import json
+import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from microbench_build import Run, execute, measured, spec_of
+from microbench_build import SOURCE, execute, jobs, measured, runner, spec_of
+
+# A library in C and, where there is g++, in C++ -------------------------------------
 
 SOURCES = Path(__file__).parents[2] / "microbench/tests"
 TARGETS = {"t0": {"kind": "dram", "size_bytes": 1 << 20, "pages": "base"}}
@@ -22,13 +26,13 @@ def built(folder: Path, compiler: str = "gcc", *options: str) -> Path:
     return file
 
 
-def job(library: Path | str, workload: str = "a", **more: Any) -> dict[str, Any]:
+def job(library: Path | str, workload: str = "a", **more) -> dict[str, Any]:
     about = {"kind": "index", "index": "library", "library": str(library), "workload": workload}
     return {**about, "target": "t0", "threads": 1, **more}
 
 
 @pytest.mark.parametrize("compiler", LANGUAGES)
-def test_a_library_is_an_index(microbench: Run, tmp_path: Path, compiler: str) -> None:
+def test_a_library_is_an_index(microbench, tmp_path, compiler):
     library = built(tmp_path, compiler)
     workloads = [measured(job(library, one, threads=2), 2000) for one in ("a", "b", "d", "insert")]
     for one in microbench(TARGETS, *workloads)["measurements"]:
@@ -77,7 +81,7 @@ def test_a_library_whose_records_are_not_in_its_file_fails(tested_build, tmp_pat
     assert done.returncode == 1 and "library: 0 bytes" in done.stderr
 
 
-def test_a_file_that_is_there_is_not_the_librarys(tested_build: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_there_is_not_the_librarys(tested_build, tmp_path):
     (there := tmp_path / "index-0").write_text("somebody's")
     targets = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
     library = built(tmp_path, "gcc", "-DIN_FILE")
@@ -109,3 +113,100 @@ def test_what_would_be_another_measurement_is_refused(tested_build, tmp_path, ke
     spec = spec_of(targets, measured(job(built(tmp_path), **more), 10))
     done = execute(tested_build / "microbench", spec)
     assert done.returncode == 2 and f"job j0: {key}: " in done.stderr
+
+
+# A new kernel is one file and one line in the registry: tests/toy_kernels/increment.c ---
+
+
+def test_it_runs_in_a_measurement(release_build):
+    toy = {"duration_ns": 10_000_000, "jobs": [{"kind": "increment", "step_bytes": 128}]}
+    dram = {"t0": {"kind": "dram", "size_bytes": 1 << 20}}
+    (job,) = jobs(runner(release_build / "microbench")(dram, toy))
+    assert job["operations"] > 0
+    assert job["written_bytes"] == 64 * job["operations"]
+
+
+def test_suites_know_it_by_the_keys_next_to_its_file(release_build, tmp_path):
+    native, suite = tmp_path / "native", tmp_path / "toy.yml"
+    install = ["cmake", "--install", str(release_build), "--prefix", str(native)]
+    subprocess.run(install, check=True, capture_output=True)
+    (next(native.glob("**/kernels")) / "other.json").write_text('{"count": {"help": "h"}}')
+    suite.write_text(
+        "schema: 1\nname: toy\ndescription: d\nmeasurements:\n  lines:\n"
+        "    matrix: {step: [64, 128]}\n"
+        "    args: {kind: increment, range: 1MiB, duration: 100ms}\n"
+    )
+    argv = ["run", "micro", "--suite", str(suite), "--tier", "dram", "--dry-run", "--json", "-q"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from harness.cli import main; main()", *argv],
+        env={**os.environ, "HARNESS_NATIVE": str(native)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (plan,) = json.loads(done.stdout)["plan"]
+    assert plan["configurations"] == ["lines/step=64", "lines/step=128"]
+
+
+# The C tests; and that all of it compiles for arm64 ---------------------------------
+
+NATIVE = SOURCE.parent / "native"
+IOTRACE = SOURCE.parent / "iotrace"
+INCLUDES = [f"-I{SOURCE}", f"-I{NATIVE}", f"-I{NATIVE / 'tests'}"]
+# jansson's and zlib's headers are the same everywhere; the cross compiler has its own libc.
+SHARED = ["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"]
+OPTIONS = "-std=c11 -O2 -Wall -Wextra -Wno-unused-parameter -Werror -D_GNU_SOURCE".split()
+DEFINES = ["-DMB_ISA=neon", '-DMICROBENCH_VERSION="test"']
+
+
+def test_the_c_tests_pass(tested_build):
+    command = ["ctest", "--test-dir", str(tested_build), "--output-on-failure"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "No tests were found" not in done.stdout
+
+
+@pytest.mark.sanitizers
+def test_threads_that_share_an_index_do_not_race(tmp_path):
+    sources = [SOURCE / "tests" / "test_index_threads.c", NATIVE / "random.c"]
+    sources += [SOURCE / "indexes" / name for name in ("level_hash.c", "fast_fair.c")]
+    options = [*OPTIONS, "-O1", "-g", "-fsanitize=thread", "-pthread", *INCLUDES]
+    subprocess.run(["gcc", *options, *sources, "-o", tmp_path / "test"], check=True)
+    subprocess.run([tmp_path / "test"], check=True)
+
+
+@pytest.mark.sanitizers
+@pytest.mark.parametrize("index", ["level_hash", "fast_fair", "woart"])
+def test_an_index_survives_100000_power_cuts(index, tested_build):
+    command = [str(tested_build / f"microbench_test_{index}"), "100000"]
+    assert int(subprocess.check_output(command, text=True).split()[1]) >= 100_000
+
+
+def test_a_search_leaves_out_what_an_index_does_not_need(tested_build):
+    program = str(tested_build / "microbench_test_level_hash")
+    done = subprocess.run([program, "--search", "designed"], capture_output=True, check=True)
+    found = json.loads(done.stdout)
+    left_out = [(one["function"], one["kind"]) for one in found["places"] if one["left_out"]]
+    assert left_out == [("persist", "flush"), ("persist", "flush"), ("persist", "fence")]
+    assert found["needed"] == len(found["places"]) - found["left_out"]
+    assert found["passed"] and found["memories"] > found["cuts"] > 0
+    assert subprocess.run([program, "--search", "unaware"], check=False).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "source",
+    sorted(
+        [*SOURCE.glob("*.c"), *SOURCE.glob("[!t]*/*.c"), *NATIVE.glob("*.c"), *IOTRACE.glob("*.c")]
+    ),
+    ids=lambda path: str(path.relative_to(SOURCE.parent)),
+)
+def test_each_file_compiles_for_arm64(source, tmp_path):
+    command = ["aarch64-linux-gnu-gcc", *OPTIONS, *DEFINES, *INCLUDES, *SHARED]
+    compiled = tmp_path / "compiled.o"
+    subprocess.run([*command, "-c", str(source), "-o", str(compiled)], check=True)
+    dump = ["aarch64-linux-gnu-objdump", "-fd", "--no-show-raw-insn", str(compiled)]
+    described = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
+    assert "architecture: aarch64" in described
+    # A barrier of stores alone does not wait for lines to be cleaned.
+    assert not re.search(r"\tdsb\t(ish|osh|nsh)?st$", described, re.MULTILINE)

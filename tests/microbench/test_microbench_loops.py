@@ -4,8 +4,6 @@ A loop's accesses are volatile assembly, so the compiler must leave all of them;
 were plain reads whose values nobody used, and GCC 12 removed them ("2,097,852 GiB/s").
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections import Counter
@@ -105,7 +103,7 @@ def lines_of_loops(access: str, rest: Sequence[str]) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("isa", VECTOR)
 @pytest.mark.parametrize("name", LOOPS)
-def test_a_loop_does_what_its_name_says_once_for_each_line(compiled, isa: str, name: str):
+def test_a_loop_does_what_its_name_says_once_for_each_line(compiled, isa, name):
     counts = counted(compiled[isa][name], isa)
     access, *rest = name.split("_")
     expected = dict.fromkeys(counts, 0)
@@ -117,7 +115,7 @@ def test_a_loop_does_what_its_name_says_once_for_each_line(compiled, isa: str, n
     assert counts == expected
 
 
-def test_a_loop_that_was_removed_would_be_seen(tmp_path: Path):
+def test_a_loop_that_was_removed_would_be_seen(tmp_path):
     """The check itself: what the peer's loop was compiled to has no load in it."""
     source = tmp_path / "peer.c"
     source.write_text(
@@ -174,17 +172,17 @@ def between_the_stamps(function: list[Instruction]) -> list[Instruction]:
 
 
 @pytest.fixture(scope="module")
-def compiled(release_build: Path) -> dict[str, dict[str, list[Instruction]]]:
+def compiled(release_build):
     return compiled_of(release_build, "throughput")
 
 
 @pytest.fixture(scope="module")
-def timed(release_build: Path) -> dict[str, dict[str, list[Instruction]]]:
+def timed(release_build):
     return compiled_of(release_build, "timed")
 
 
 @pytest.fixture(scope="module")
-def chained(release_build: Path) -> dict[str, dict[str, list[Instruction]]]:
+def chained(release_build):
     return compiled_of(release_build, "chained")
 
 
@@ -198,7 +196,7 @@ def compiled_of(release_build: Path, name: str) -> dict[str, dict[str, list[Inst
 
 @pytest.mark.parametrize("isa", VECTOR)
 @pytest.mark.parametrize("name", TIMED)
-def test_between_two_stamps_stands_the_operation_and_nothing_else(timed, isa: str, name: str):
+def test_between_two_stamps_stands_the_operation_and_nothing_else(timed, isa, name):
     stem, fence = present(re.fullmatch(r"(.*?)(_[sm]fence)?", name)).groups()
     function = timed[isa][f"timed_{stem}{fence or ''}_{isa}"]
     counts = Counter(kind_of(one, isa) for one in between_the_stamps(function))
@@ -216,7 +214,7 @@ def test_between_two_stamps_stands_the_operation_and_nothing_else(timed, isa: st
 
 
 @pytest.mark.parametrize("isa", VECTOR)
-def test_stamps_wait_on_both_sides(timed, isa: str):
+def test_stamps_wait_on_both_sides(timed, isa):
     """mfence; rdtscp; …; lfence at the beginning, and mfence; rdtscp; …; lfence at the end."""
     function = timed[isa][f"timed_load_{isa}"]
     names = [one.name for one in function]
@@ -229,7 +227,7 @@ def test_stamps_wait_on_both_sides(timed, isa: str):
 
 
 @pytest.mark.parametrize("isa", VECTOR)
-def test_a_chains_read_takes_every_byte_and_its_value_needs_them_all(chained, isa: str):
+def test_a_chains_read_takes_every_byte_and_its_value_needs_them_all(chained, isa):
     """PerMA-Bench's reads of 1 KiB and more touch 512 bytes: here each line, each vector."""
     function = chained[isa][f"chained_read_{isa}"]
     ors = [one for one in looped(function) if "por" in one.name and "(" in one.operands]
