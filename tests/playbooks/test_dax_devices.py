@@ -2,16 +2,12 @@
 
 No recording of such a device is at hand: its JSON is daxctl-list(1)'s and
 daxctl-reconfigure-device(1)'s (which a recording of a device on an NVDIMM agrees with, in
-test_listings.py), its place in sysfs the kernel's sources' (tiers/numa.py).
+test_host_files.py), its place in sysfs the kernel's sources' (tiers/numa.py).
 """
-
-from __future__ import annotations
 
 import os
 import pwd
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible.module_utils.linux.numa import nodes
@@ -32,14 +28,14 @@ CONFIRMED = Consent(True, ("dax1.0",))
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> SimulatedHost:
+def host(tmp_path):
     made = SimulatedHost(tmp_path)
     made.devices = {"dax1.0": Dax_("dax1.0", CXL), "dax2.0": Dax_("dax2.0", HMEM, node=3)}
     made.write_tree()
     return made
 
 
-def memory(host: SimulatedHost, consent: Consent = CONFIRMED, **more: Any) -> Outcome:
+def memory(host: SimulatedHost, consent: Consent = CONFIRMED, **more) -> Outcome:
     desired = {"mode": "system-ram", "regions": [], "devices": ["dax1.0"], **more}
     return host.provision(consent, **desired)
 
@@ -66,7 +62,7 @@ def test_what_a_device_is_of_is_told_by_its_place(host, below, origin):
     assert dax_origin("dax7.0", host.kernel()) == origin
 
 
-def test_a_cxl_device_becomes_a_node_and_goes_back(host: SimulatedHost) -> None:
+def test_a_cxl_device_becomes_a_node_and_goes_back(host):
     outcome = carried_out(memory(host))
     assert [step["do"] for step in outcome.steps] == ["to-system-ram", "write-host-file"]
     assert ["daxctl", "reconfigure-device", "--mode=system-ram", "dax1.0"] in host.ran
@@ -87,7 +83,7 @@ def test_a_cxl_device_becomes_a_node_and_goes_back(host: SimulatedHost) -> None:
     assert host.teardown().steps == []
 
 
-def test_all_are_those_on_no_nvdimm(host: SimulatedHost) -> None:
+def test_all_are_those_on_no_nvdimm(host):
     host.devices["dax0.0"] = Dax_("dax0.0", "ndbus0/region0/dax0.1", node=4)
     host.write_tree()
     carried_out(memory(host, Consent(True, ("dax1.0", "dax2.0")), devices="all"))
@@ -99,7 +95,7 @@ def test_all_are_those_on_no_nvdimm(host: SimulatedHost) -> None:
 @pytest.mark.parametrize(
     "consent", [Consent(), Consent(True), Consent(True, ("dax2.0",)), Consent(False, ("dax1.0",))]
 )
-def test_unconfirmed_it_stays_as_it_is(host: SimulatedHost, consent: Consent) -> None:
+def test_unconfirmed_it_stays_as_it_is(host, consent):
     outcome = memory(host, consent)
     assert outcome.destroy == ["dax1.0"]
     assert "dax1.0" in refused(outcome)
@@ -123,7 +119,7 @@ def test_refused_by_name(host, name, change, words):
     assert host.ran == []
 
 
-def test_one_that_is_open_is_refused() -> None:
+def test_one_that_is_open_is_refused():
     device = DaxDevice("dax1.0", "devdax", GIB, 2, origin="cxl")
     state = State(dax=(device,), dax_users={"dax1.0": ["pid 7 (famfs)"]})
     changes = plan_changes(state, DesiredState("system-ram", regions=(), devices=("dax1.0",)))
@@ -132,7 +128,7 @@ def test_one_that_is_open_is_refused() -> None:
     assert changes.steps == ()
 
 
-def test_another_device_under_a_confirmed_name_is_left_alone(host: SimulatedHost) -> None:
+def test_another_device_under_a_confirmed_name_is_left_alone(host):
     another = replace(host.devices["dax1.0"], size=2 * GIB)
     host.after_the_plan(lambda: host.devices.update({"dax1.0": another}))
     outcome = memory(host)
@@ -140,7 +136,7 @@ def test_another_device_under_a_confirmed_name_is_left_alone(host: SimulatedHost
     assert host.devices["dax1.0"].mode == "devdax"
 
 
-def test_memory_of_before_stays_memory(host: SimulatedHost) -> None:
+def test_memory_of_before_stays_memory(host):
     """CXL memory is the kernel's from its start mostly; that is nothing of ours to undo."""
     device = host.devices["dax1.0"]
     device.mode, device.online = "system-ram", 6
@@ -151,7 +147,7 @@ def test_memory_of_before_stays_memory(host: SimulatedHost) -> None:
     assert device.mode == "system-ram"
 
 
-def test_memory_that_does_not_come_back_is_told(host: SimulatedHost) -> None:
+def test_memory_that_does_not_come_back_is_told(host):
     memory(host)
     device = host.devices["dax1.0"]
     device.stuck = True
@@ -173,14 +169,14 @@ def test_memory_that_does_not_come_back_is_told(host: SimulatedHost) -> None:
 
 
 @pytest.fixture
-def pmem(tmp_path: Path) -> SimulatedHost:
+def pmem(tmp_path):
     made = SimulatedHost(tmp_path)
     made.regions = {"region0": Region_("region0")}
     made.write_tree()
     return made
 
 
-def devdax(host: SimulatedHost, consent: Consent | None = None, **desired: Any) -> Outcome:
+def devdax(host: SimulatedHost, consent: Consent | None = None, **desired) -> Outcome:
     given = {"mode": "devdax", "regions": ["region0"], "owner": "nobody", **desired}
     return host.provision(consent or Consent(), **given)
 
@@ -189,7 +185,7 @@ NOBODY = (pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("nobody").pw_gid)
 NODE = "/dev/dax0.0"
 
 
-def test_a_device_is_given_now_and_by_a_rule(pmem: SimulatedHost) -> None:
+def test_a_device_is_given_now_and_by_a_rule(pmem):
     outcome = carried_out(devdax(pmem))
     assert [step["do"] for step in outcome.steps] == [
         "create-namespace", "own-device", "write-udev-rules", "write-host-file",
@@ -206,7 +202,7 @@ def test_a_device_is_given_now_and_by_a_rule(pmem: SimulatedHost) -> None:
     assert len(pmem.ran) == ran
 
 
-def test_a_device_that_is_not_theirs_any_more_deviates(pmem: SimulatedHost) -> None:
+def test_a_device_that_is_not_theirs_any_more_deviates(pmem):
     devdax(pmem)
     pmem.owners[NODE] = (0, 0, 0o600)
     seen = devdax(pmem, Consent(verify_only=True))
@@ -215,7 +211,7 @@ def test_a_device_that_is_not_theirs_any_more_deviates(pmem: SimulatedHost) -> N
     assert pmem.owners[NODE] == (*NOBODY, 0o660)
 
 
-def test_nobody_named_it_is_roots_again_and_teardown_takes_the_rule(pmem: SimulatedHost) -> None:
+def test_nobody_named_it_is_roots_again_and_teardown_takes_the_rule(pmem):
     devdax(pmem)
     carried_out(devdax(pmem, owner=None))
     assert pmem.owners[NODE] == (0, 0, 0o600)
@@ -233,7 +229,7 @@ def system_ram(host: SimulatedHost, consent: Consent | None = None) -> Outcome:
 OF_NAMESPACE = Consent(True, ("namespace0.0",))
 
 
-def test_as_memory_it_is_nobodys(pmem: SimulatedHost) -> None:
+def test_as_memory_it_is_nobodys(pmem):
     devdax(pmem)
     carried_out(devdax(pmem, OF_NAMESPACE, mode="system-ram"))
     assert pmem.devices["dax0.0"].mode == "system-ram"
@@ -259,7 +255,7 @@ def undone_by_a_restart(host: SimulatedHost) -> None:
     host.devices["dax0.0"].mode, host.devices["dax0.0"].online = "devdax", 0
 
 
-def test_what_was_made_to_be_memory_is_so_again_without_consent(pmem: SimulatedHost) -> None:
+def test_what_was_made_to_be_memory_is_so_again_without_consent(pmem):
     assert system_ram(pmem).refusals == []
     undone_by_a_restart(pmem)
     outcome = system_ram(pmem)
@@ -326,7 +322,7 @@ def test_a_device_given_away_by_a_run_that_was_cut_off_is_not_taken_unasked(pmem
     assert "namespace0.0" in refused(system_ram(pmem))
 
 
-def test_a_rule_is_only_for_what_it_names(pmem: SimulatedHost) -> None:
+def test_a_rule_is_only_for_what_it_names(pmem):
     """Somebody else's device, or one of another region of ours, stays whose it is."""
     pmem.regions["region1"] = Region_("region1")
     devdax(pmem, regions=["region0", "region1"])
@@ -337,7 +333,7 @@ def test_a_rule_is_only_for_what_it_names(pmem: SimulatedHost) -> None:
     assert pmem.owners["/dev/dax1.0"] == (0, 0, 0o600)
 
 
-def test_the_mode_bits_are_read_from_the_file_itself(tmp_path: Path) -> None:
+def test_the_mode_bits_are_read_from_the_file_itself(tmp_path):
     file = tmp_path / "node"
     file.touch(0o640)
     file.chmod(0o640)

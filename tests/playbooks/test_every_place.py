@@ -4,17 +4,69 @@ unless it was named, and the next run finishes or says exactly what to confirm.
 After each interruption every namespace gets data that no probe can see.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from faults import Faults
 from simulated import Cut, SimulatedHost, carried_out, everything, new_host
 from tierbench.run import Consent, Outcome
+
+_OF_OS = ("replace", "chown")
+_OF_PATH = ("mkdir", "rmdir", "unlink")
+
+
+class Faults:
+    """``kill_at``: number of a place; ``fail_at``: that of a write, which fails by ``errno``.
+
+    Files are not really synced, which takes long on a busy disk.
+    """
+
+    def __init__(self, host: SimulatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kill_at: int | None = None
+        self.fail_at: int | None = None
+        self.errno = 0
+        self.places = self.writes = 0
+        self._root = str(host.root)
+        for name in _OF_OS:
+            monkeypatch.setattr(os, name, self._around(getattr(os, name)))
+        for name in _OF_PATH:
+            monkeypatch.setattr(Path, name, self._around(getattr(Path, name)))
+        monkeypatch.setattr(os, "fsync", self._fsync)
+        monkeypatch.setattr(host, "run", self._around_command(host.run))
+
+    def _place(self) -> None:
+        self.places += 1
+        if self.places == self.kill_at:
+            raise Cut
+
+    def _around(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(path: str | Path, *more, **options):
+            words = str(path)
+            if not words.startswith(self._root) or "/sys/" in words or "/proc/" in words:
+                return change(path, *more, **options)  # the simulation's own
+            idle = Path(path).exists() == (change.__name__ == "mkdir")
+            if not idle or change.__name__ in _OF_OS:
+                self._place()
+            return change(path, *more, **options)
+
+        return changed
+
+    def _around_command(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def ran(argv: list[str]):
+            if argv[0] != "blkid" and argv[1] != "list":
+                self._place()
+            return run(argv)
+
+        return ran
+
+    def _fsync(self, fd: int) -> None:
+        self.writes += 1
+        if self.writes == self.fail_at:
+            raise OSError(self.errno, os.strerror(self.errno))
+
 
 Signature = tuple[str, str, str]
 #: The plan of the host below, and of its teardown.
@@ -25,13 +77,12 @@ ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO)
 
 
 @pytest.fixture(autouse=True)
-def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+def _unsynced(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
 def provision(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
-    desired = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
-    return host.provision(consent, **desired)
+    return host.provision(consent, regions=["region0"])
 
 
 def teardown(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
@@ -78,12 +129,7 @@ def provisioned_and_back(host: SimulatedHost, before: tuple[object, ...]) -> Non
 
 
 def interrupted(
-    tmp_path: Path,
-    act: Callable[[SimulatedHost], Outcome],
-    prepare: Callable[[SimulatedHost], object] = lambda host: None,
-    ghost: Signature | None = None,
-    writes: bool = False,
-    least: int = 10,
+    tmp_path, act, prepare=lambda host: None, ghost=None, writes: bool = False, least: int = 10
 ) -> Iterator[tuple[SimulatedHost, tuple[object, ...], Outcome]]:
     """A host for each place at which ``act`` was killed, or each of its writes, which failed.
 
@@ -115,12 +161,12 @@ def interrupted(
 
 
 @pytest.mark.parametrize("ghost", GHOSTS, ids=["somebodys", "ours"])
-def test_a_set_up_that_is_killed_anywhere(tmp_path: Path, ghost: Signature) -> None:
+def test_a_set_up_that_is_killed_anywhere(tmp_path, ghost):
     for host, before, _ in interrupted(tmp_path, provision, ghost=ghost, least=20):
         provisioned_and_back(host, before)
 
 
-def test_a_set_up_whose_every_write_fails_once(tmp_path: Path) -> None:
+def test_a_set_up_whose_every_write_fails_once(tmp_path):
     for host, before, outcome in interrupted(tmp_path, provision, writes=True, least=20):
         assert [bool(outcome.refusals), bool(outcome.failures)].count(True) == 1
         assert not (outcome.refusals and host.ran)  # refused: nothing was changed
@@ -128,20 +174,20 @@ def test_a_set_up_whose_every_write_fails_once(tmp_path: Path) -> None:
         provisioned_and_back(host, before)
 
 
-def test_a_teardown_that_is_killed_anywhere(tmp_path: Path) -> None:
+def test_a_teardown_that_is_killed_anywhere(tmp_path):
     for host, before, _ in interrupted(tmp_path, teardown, provision):
         finished(host, teardown)
         assert everything(host) == before
 
 
-def test_a_teardown_whose_every_write_fails_once(tmp_path: Path) -> None:
+def test_a_teardown_whose_every_write_fails_once(tmp_path):
     for host, before, outcome in interrupted(tmp_path, teardown, provision, writes=True):
         assert outcome.refusals or outcome.failures
         finished(host, teardown)
         assert everything(host) == before
 
 
-def test_a_record_that_is_lost_anywhere_costs_nobody_his_data(tmp_path: Path) -> None:
+def test_a_record_that_is_lost_anywhere_costs_nobody_his_data(tmp_path):
     for host, _, _ in interrupted(tmp_path, provision):
         host.files.record.unlink(missing_ok=True)
         precious = put_data(host)
@@ -153,7 +199,7 @@ def test_a_record_that_is_lost_anywhere_costs_nobody_his_data(tmp_path: Path) ->
         assert bool(told) == bool(labelled)
 
 
-def test_a_torn_file_system_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_torn_file_system_is_told_with_what_to_do(tmp_path):
     host = new_host(tmp_path / "host")
     host.tears_mkfs = True
     with pytest.raises(Cut):

@@ -1,13 +1,10 @@
 """run-experiment.yml's role on hosts that a stand-in for ssh reaches: the harness and its runs are
 real, and the line can be cut. (Over a real sshd with sudo: docs/provisioning.md.)"""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -110,14 +107,14 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def data() -> Iterator[Path]:
+def data():
     """Source data and databases, made once."""
     with open_directory() as folder:
         yield folder
 
 
 @pytest.fixture
-def fleet(data: Path) -> Iterator[Fleet]:
+def fleet(data):
     with open_directory() as root:
         (root / "tmp").mkdir()
         (root / "tmp").chmod(0o1777)
@@ -209,7 +206,7 @@ def _command_of(process: Path) -> str:
 
 
 @pytest.mark.slow
-def test_the_inventorys_clients_drive_the_server(fleet: Fleet) -> None:
+def test_the_inventorys_clients_drive_the_server(fleet):
     """By names that ssh takes, let in for as long as it lasts."""
     (fleet.root / "key.pub").write_text("ssh-ed25519 AAAAC3 of the clients\n")
     authorized = fleet.root / "authorized_keys"

@@ -1,11 +1,8 @@
 """Settings of a host are changed with their old values on record, and put back."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tierbench import host_settings as settings
@@ -19,7 +16,7 @@ BOOT = "proc/sys/kernel/random/boot_id"
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path):
     """The files of a server with two frequency policies, made by hand."""
     root = tmp_path / "root"
     files = {
@@ -46,7 +43,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def record(tmp_path: Path, tree: Path) -> Callable[[], settings.Record]:
+def record(tmp_path, tree):
     path = str(tmp_path / "state" / "host-settings.json")
     return lambda: settings.Record(path, settings.Host(str(tree)))
 
@@ -55,7 +52,7 @@ def text(tree: Path, name: str) -> str:
     return (tree / name).read_text().strip()
 
 
-def tune(tree: Path, record: settings.Record, **requested: Any) -> list[settings.Missing]:
+def tune(tree: Path, record: settings.Record, **requested) -> list[settings.Missing]:
     host = settings.Host(str(tree))
     chosen, missing = settings.find_settings(requested, host)
     settings.apply(settings.plan(chosen, host), record, host)
@@ -66,7 +63,7 @@ def restore(tree: Path, record: Callable[[], settings.Record]) -> None:
     settings.restore(record(), settings.Host(str(tree)))
 
 
-def test_old_values_come_back(tree: Path, record: Callable[[], settings.Record]) -> None:
+def test_old_values_come_back(tree, record):
     before = {name: text(tree, name) for name in (GOVERNOR, TURBO, NUMA)}
     tune(tree, record(), governor="performance", turbo=False, numa_balancing=False)
     assert [text(tree, name) for name in (GOVERNOR, TURBO, NUMA)] == ["performance", "1", "0"]
@@ -98,7 +95,7 @@ def test_what_ansible_s_command_line_gives_is_text(tree, record):
     [{"turbo": "null"}, {"turbo": 2}, {"memory_demotion": ""}, {"prefetchers": "some"},
      {"frequency_khz": "2GHz"}, {"numa_balancing": "maybe"}],
 )  # fmt: skip
-def test_a_value_that_is_none_is_refused(tree: Path, requested: dict[str, Any]) -> None:
+def test_a_value_that_is_none_is_refused(tree, requested):
     with pytest.raises(Refused, match="true"):
         settings.find_settings(requested, settings.Host(str(tree)))
 
@@ -167,7 +164,7 @@ def test_a_record_of_an_earlier_boot_restores_nothing(tree, record):
     assert text(tree, NUMA) == "0"
 
 
-def test_all_that_can_be_put_back_is(tree: Path, record: Callable[[], settings.Record]) -> None:
+def test_all_that_can_be_put_back_is(tree, record):
     tune(tree, record(), numa_balancing=False, turbo=False)
     (tree / NUMA).unlink()
     with pytest.raises(OSError, match="numa_balancing to 1"):

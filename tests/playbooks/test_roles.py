@@ -1,7 +1,5 @@
 """Tasks of roles on this host: what root runs, what a kill leaves behind, whom a key lets in."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -24,18 +22,20 @@ _PLAY = """
 """
 
 
-def play(
-    folder: Path, role: str, tasks: str, *arguments: str, **variables: Any
-) -> subprocess.CompletedProcess[str]:
+def play(folder: Path, role: str, tasks: str, *arguments: str, **variables):
     """The tasks of a role, for a server and a client that both are this host."""
     (folder / "play.yml").write_text(_PLAY.replace("@ROLE@", role).replace("@TASKS@", tasks))
     here = f"ansible_connection=local ansible_python_interpreter={sys.executable}"
     (folder / "hosts").write_text(f"server1 {here}\nclient1 {here}\n")
+    given = ["-i", "hosts", "-e", json.dumps(variables, default=str), *arguments]
+    return ansible_playbook(folder, *given, ANSIBLE_CONFIG=str(PLAYBOOKS / "ansible.cfg"))
+
+
+def ansible_playbook(folder: Path, *arguments: str, **environment: str):
     program = Path(sys.executable).with_name("ansible-playbook")
-    given = ["-i", "hosts", "play.yml", "-e", json.dumps(variables, default=str), *arguments]
     return subprocess.run(
-        [program, *given], cwd=folder, capture_output=True, text=True, check=False,
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg")},
+        [program, *arguments, "play.yml"], cwd=folder, env={**os.environ, **environment},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def vtune(folder: Path, sha256: str | None = None) -> tuple[Path, dict[str, Any]
     return program, {f"engines_vtune_{name}": value for name, value in given.items()}
 
 
-def test_vtunes_installer_runs_from_a_directory_that_nobody_else_can_write(tmp_path: Path) -> None:
+def test_vtunes_installer_runs_from_a_directory_that_nobody_else_can_write(tmp_path):
     program, given = vtune(tmp_path)
     done = play(tmp_path, "engines", "vtune", **given)
     assert done.returncode == 0, done.stdout
@@ -70,7 +70,7 @@ def test_vtunes_installer_runs_from_a_directory_that_nobody_else_can_write(tmp_p
     assert "changed=0" in again.stdout
 
 
-def test_another_installer_on_the_host_is_not_run(tmp_path: Path) -> None:
+def test_another_installer_on_the_host_is_not_run(tmp_path):
     program, given = vtune(tmp_path, sha256="0" * 64)
     assert play(tmp_path, "engines", "vtune", **given).returncode != 0
     assert not program.exists()
@@ -79,7 +79,7 @@ def test_another_installer_on_the_host_is_not_run(tmp_path: Path) -> None:
 # The harness -----------------------------------------------------------------------
 
 
-def test_a_disk_in_memory_is_planned_and_a_mount_of_others_is_refused(tmp_path: Path) -> None:
+def test_a_disk_in_memory_is_planned_and_a_mount_of_others_is_refused(tmp_path):
     report = tmp_path / "report.json"
     where = {"ramdisk_path": tmp_path / "disk", "provisioning_report": report}
     planned = play(tmp_path, "ramdisk", "main", "--check", **where)
@@ -126,3 +126,59 @@ def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(t
     assert '127.0.0.1,::1",expiry-time=' in renewed
     assert play(tmp_path, "experiment", "clients_away", **given).returncode == 0
     assert authorized.read_text() == "ssh-ed25519 AAAA somebody\n"
+
+
+# Restarts: only of what waits for one -----------------------------------------------
+
+#: Answers in place of the real module.
+_MODULE = """#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule(
+    argument_spec={name: {"type": "raw"} for name in (
+        "desired_state", "confirm_destroy", "destroy", "several_hosts", "verify_only",
+        "host_file", "record",
+    )}, supports_check_mode=True)
+module.exit_json(changed=False, ansible_facts={"provisioning": @FACT@})
+"""
+
+_RESTARTING = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  vars:
+    ansible_python_interpreter: "{{ ansible_playbook_python }}"
+    pmem_allow_reboot: true
+    destroy: []
+  roles: [{role: provisioning}]
+"""
+
+_REFUSAL = {"object": "namespace0.0", "why": "it is theirs", "do": "leave it"}
+
+
+def restarting(folder: Path, **fact):
+    """What ansible-playbook prints; a restart through a local connection is one that it refuses."""
+    told = {
+        "mode": "memory-mode", "reboot_needed": True, "refusals": [], "failures": [], "steps": [],
+        "missing_tools": [], "missing_packages": [], **fact,
+    }  # fmt: skip
+    (folder / "library").mkdir()
+    (folder / "library/pmem_provision.py").write_text(_MODULE.replace("@FACT@", repr(told)))
+    (folder / "play.yml").write_text(_RESTARTING)
+    settings = f"[defaults]\nlibrary = library\nroles_path = {PLAYBOOKS / 'roles'}\n"
+    (folder / "ansible.cfg").write_text(settings)
+    environment = {"ANSIBLE_CONFIG": "ansible.cfg", "ANSIBLE_HOME": "ansible"}
+    done = ansible_playbook(folder, "-i", "localhost,", **environment)
+    assert done.returncode, done.stdout  # refused, failed, or the restart that did not come
+    return done.stdout
+
+
+def test_the_role_restarts_what_waits_for_it(tmp_path):
+    assert "would reboot the control node" in restarting(tmp_path)
+
+
+@pytest.mark.parametrize("told", ["refusals", "failures"])
+def test_the_role_restarts_nothing_after_a_refusal_or_a_failure(tmp_path, told):
+    out = restarting(tmp_path, **{told: [_REFUSAL]})
+    assert "would reboot" not in out
+    assert "namespace0.0: it is theirs" in out

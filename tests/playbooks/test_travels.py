@@ -1,11 +1,8 @@
 """What is sent to a host needs nothing there but a Python of RHEL 9 (3.9) and its library."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +26,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_it_is_python_3_9_of_the_standard_library(path: Path) -> None:
+def test_it_is_python_3_9_of_the_standard_library(path):
     tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
     for level, module in imported(tree):
         if level == 0:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,21 +29,21 @@ daemon.main()
 
 
 @pytest.fixture(autouse=True)
-def earlier_processes() -> None:
+def earlier_processes():
     """Servers that other tests of this session keep are none of this test's processes."""
     started_processes.earlier.clear()
     started_processes.earlier.update(mark_of(pid) for pid in processes_of(os.getpid()))
 
 
 @pytest.fixture(autouse=True)
-def patient_harness(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient_harness(monkeypatch):
     """What the harness does in this process is given time, too."""
     monkeypatch.setattr(supervisor_module, "_END_S", 4 * PATIENCE_S)
     monkeypatch.setattr(undo, "kill_all", lambda find, timeout_s: kill_all(find, PATIENCE_S))
 
 
 @pytest.fixture
-def patient_daemon(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def patient_daemon(tmp_path_factory):
     """The program of a supervisor process that gives time."""
     program = tmp_path_factory.mktemp("daemon") / "patient.py"
     program.write_text(PATIENT_DAEMON)
@@ -52,18 +51,18 @@ def patient_daemon(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
+def state(tmp_path):
     return tmp_path / "state"
 
 
 @pytest.fixture
-def supervisor(state: Path) -> Iterator[Supervisor]:
+def supervisor(state):
     with Supervisor(state) as supervisor:
         yield supervisor
 
 
 @pytest.fixture
-def harness_program() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
+def harness_program():
     """Start ``python -c SOURCE ARGUMENTS``, with its first line of output."""
     started: list[subprocess.Popen[str]] = []
 

@@ -110,9 +110,7 @@ def test_what_is_no_longer_ours_is_left_alone(journal, state, tmp_path, change):
 
 
 @pytest.mark.parametrize("content", ["", "rows"])
-def test_interrupted_around_mkdir_only_an_empty_directory_is_removed(
-    journal, state, tmp_path, content
-):
+def test_around_mkdir_only_an_empty_directory_is_removed(journal, state, tmp_path, content):
     """Noted, and not noted as made: perhaps another program made what is there."""
     work = tmp_path / "work"
     journal._note({"kind": "directory", "path": str(work)})
@@ -307,9 +305,7 @@ def test_a_line_cut_off_by_a_full_disk_or_a_crash_spoils_no_other(journal, state
 
 
 @pytest.mark.parametrize("line", [1, 3, 7], ids=["owner", "directory one", "directory two"])
-def test_of_a_damaged_journal_the_rest_is_undone_and_the_damage_reported(
-    journal, state, tmp_path, line
-):
+def test_of_a_damaged_journal_the_rest_is_undone(journal, state, tmp_path, line):
     works = [journal.register_directory(tmp_path / name) for name in ("one", "two")]
     path = left_by(journal)
     lines = path.read_bytes().split(b"\n")

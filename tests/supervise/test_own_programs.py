@@ -1,7 +1,5 @@
 """Programs of the harness itself: they die with it, and see a small environment."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

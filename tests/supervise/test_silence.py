@@ -1,12 +1,9 @@
 """Processes that can no longer work are ended, and named with the phase of the run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -124,7 +121,7 @@ class Unkillable:
 
 
 @pytest.fixture
-def interruptible() -> Iterator[None]:
+def interruptible():
     """SIGINT interrupts, whatever handler the tests before this one have left."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

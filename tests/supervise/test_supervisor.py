@@ -1,10 +1,14 @@
-"""Starting processes under the supervisor, and what becomes of them."""
+"""Processes under the supervisor: their start, their names, their shared memory, their end."""
 
+import ctypes
 import os
 import select
 import signal
 import subprocess
 import sys
+import time
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
 
 import pytest
 from narrowed import present
@@ -15,7 +19,16 @@ from harness.engine import MemoryPolicy
 from harness.errors import RunFailed
 from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
-from harness.supervise.process import alive
+from harness.supervise.process import (
+    ProcessId,
+    alive,
+    descendants,
+    kill_all,
+    process_identity,
+    process_stat,
+    send_signal,
+)
+from harness.supervise.segments import remove_segment
 from harness.supervise.supervisor import Supervisor
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -139,9 +152,7 @@ def test_kill_finds_the_daemons_of_a_parent_that_has_ended(supervisor):
      ("'' TERM", signal.SIGTERM, "ready\n")],
     ids=["what listens", "what does not"],
 )  # fmt: skip
-def test_the_end_of_the_block_ends(
-    state, tmp_path, patient_daemon, monkeypatch, trap, number, last
-):
+def test_the_block_ends(state, tmp_path, patient_daemon, monkeypatch, trap, number, last):
     log = tmp_path / "log"
     loop = f"trap {trap}; echo ready; while :; do sleep 0.01; done"
     if number == signal.SIGINT:  # it must end by itself
@@ -247,3 +258,177 @@ def test_other_users_processes_may_be_hidden(tmp_path):
         capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+# Processes named by pid and start time ----------------------------------------------
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen(["sleep", "1000"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_identity_is_pid_and_start_time(sleeper):
+    identity = present(process_identity(sleeper.pid))
+    assert alive(identity)
+    assert present(process_stat(sleeper.pid)).parent == os.getpid()
+    assert not alive(ProcessId(sleeper.pid, identity.start_ticks + 1))
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    assert 0 < identity.start_ticks <= since_boot + 1
+
+
+def test_a_zombie_is_not_alive(sleeper):
+    identity = present(process_identity(sleeper.pid))
+    sleeper.kill()
+    assert eventually(lambda: not alive(identity))
+    sleeper.wait()
+    assert process_identity(sleeper.pid) is None
+
+
+def test_a_signal_never_hits_the_next_owner_of_a_pid(sleeper):
+    identity = present(process_identity(sleeper.pid))
+    earlier = ProcessId(sleeper.pid, identity.start_ticks - 1)
+    assert send_signal(earlier, signal.SIGKILL) is False
+    assert sleeper.poll() is None
+    assert send_signal(identity, signal.SIGKILL) is True
+    assert sleeper.wait() == -signal.SIGKILL
+    assert send_signal(identity, signal.SIGKILL) is False
+
+
+def test_what_is_found_is_killed_although_the_time_is_over(sleeper):
+    """As where the machine stands still between looking for them and killing them."""
+
+    def found():
+        return [stat for stat in [process_stat(sleeper.pid)] if stat is not None]
+
+    kill_all(found, timeout_s=-1.0)
+    assert sleeper.wait(PATIENCE_S) == -signal.SIGKILL
+
+
+def test_a_name_with_parentheses_does_not_confuse(tmp_path):
+    program = tmp_path / ") R 1 (x"
+    program.symlink_to("/bin/sleep")
+    process = subprocess.Popen([program, "1000"])
+    try:
+        assert present(process_stat(process.pid)).parent == os.getpid()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_descendants_are_found_at_every_depth():
+    process = subprocess.Popen(["sh", "-c", "sh -c 'sleep 1000; :' & wait"], start_new_session=True)
+    try:
+        assert eventually(lambda: len(descendants(process.pid)) == 2)
+        assert process.pid in [stat.id.pid for stat in descendants(os.getpid())]
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+# Shared memory of processes that are killed goes with them --------------------------
+
+#: Makes a POSIX and a System V segment, names them, ignores SIGTERM, and stays.
+MAKER = """
+import ctypes, signal, sys, time
+from multiprocessing.shared_memory import SharedMemory
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+posix = SharedMemory(create=True, size=4096)
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+number = libc.shmget(0, 4096, 0o600 | 0o1000)
+libc.shmat(number, None, 0)
+print(posix.name, number, flush=True)
+time.sleep(1000)
+"""
+
+
+def _sysv():
+    lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    return {int(line.split()[1]) for line in lines}
+
+
+def _made(process):
+    name, number = process.stdout.readline().decode().split()
+    posix = Path("/dev/shm") / name
+    assert posix.exists()
+    assert int(number) in _sysv()
+    return posix, int(number)
+
+
+def test_a_killed_process_leaves_no_shared_memory(supervisor):
+    process = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
+    posix, number = _made(process)
+    process.kill()
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
+    assert not posix.exists()
+    assert number not in _sysv()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_a_segment_that_another_user_made_stays_whoever_names_it():
+    libc = ctypes.CDLL(None)
+    number = libc.shmget(0, 4096, 0o666 | 0o1000)
+    try:
+        remove_segment(number, owner=65534)
+        assert number in _sysv()
+        remove_segment(number, owner=0)
+        assert number not in _sysv()
+    finally:
+        libc.shmctl(number, 0, None)
+
+
+def test_segments_of_another_process_stay(supervisor):
+    ours = SharedMemory(create=True, size=4096)
+    try:
+        code = (
+            f"from multiprocessing.shared_memory import SharedMemory as S; s = S({ours.name!r}); "
+        )
+        process = supervisor.spawn(
+            [sys.executable, "-c", code + "print(1, flush=True); import time; time.sleep(1000)"],
+            pipes=True,
+        )
+        assert process.stdout.readline() == b"1\n"
+        process.kill()
+        assert (Path("/dev/shm") / ours.name).exists()
+    finally:
+        ours.close()
+        ours.unlink()
+
+
+#: Stopped where a server is between making its segments and mapping them.
+EARLY_MAKER = """
+import _posixshmem, ctypes, os, time
+name = f"tierbench-test-{os.getpid()}"
+_posixshmem.shm_open("/" + name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
+print(name, ctypes.CDLL(None).shmget(0, 4096, 0o600 | 0o1000), flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("maker", "options"),
+    [(MAKER, {"stop_signal": signal.SIGTERM}), (EARLY_MAKER, {})],
+    ids=["mapped", "not yet mapped"],
+)
+def test_what_the_supervisor_must_kill_at_its_end_leaves_no_shared_memory(tmp_path, maker, options):
+    with Supervisor(tmp_path / "state") as supervisor:
+        process = supervisor.spawn([sys.executable, "-c", maker], pipes=True, **options)
+        posix, number = _made(process)
+    assert eventually(lambda: not posix.exists() and number not in _sysv())
+
+
+def test_a_server_killed_by_another_process_leaves_none_once_its_client_was_started(supervisor):
+    """Dead, it maps nothing any more: what it had was seen when the next process began."""
+    server = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
+    posix, number = _made(server)
+    client = supervisor.spawn([sys.executable, "-c", "import time; time.sleep(1000)"])
+    os.kill(server.pid, signal.SIGKILL)
+    assert server.wait(PATIENCE_S) == -signal.SIGKILL
+    server.kill()
+    client.kill()
+    assert not posix.exists()
+    assert number not in _sysv()

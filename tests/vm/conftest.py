@@ -1,19 +1,13 @@
 """The test machine: one for the files of this folder, and one for each file of ``full``."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from vm_harness import install_harness
-from vm_machine import Vm
-from vm_probe import fresh_machine, probe
+from vm_guest import fresh_machine, install_harness, probe
 
 
 @pytest.fixture(scope="session")
-def machine() -> Iterator[Vm]:
+def machine():
     """A machine with two NVDIMMs whose label areas are blank, and our sources in /opt/harness.
 
     Its image holds files of many owners, which only root can write: as another user
@@ -26,27 +20,27 @@ def machine() -> Iterator[Vm]:
 
 
 @pytest.fixture(scope="module")
-def vm(machine: Vm) -> Vm:
+def vm(machine):
     """The machine of all files, whose playbooks remove all that they made."""
     return machine
 
 
 @pytest.fixture(scope="module")
-def lab(vm: Vm) -> Vm:
+def lab(vm):
     """A machine with the harness installed as a user has it."""
     install_harness(vm)
     return vm
 
 
 @pytest.fixture(scope="session")
-def blank_machine(machine: Vm) -> dict[str, Any]:
+def blank_machine(machine):
     """The probe's answer before anything is set up."""
     machine.run("useradd --system engines")
     return probe(machine)
 
 
 @pytest.fixture(scope="module")
-def provisioned_vm(vm: Vm, blank_machine: dict[str, Any]) -> Vm:
+def provisioned_vm(vm, blank_machine):
     """The machine with a namespace and a file system of every kind (guest_setup.sh)."""
     vm.run("bash /opt/harness/tests/vm/guest_setup.sh")
     return vm

@@ -4,15 +4,13 @@ From a machine whose NVDIMMs are inside the processor's power-fail domain (eADR)
 that the recording has what the machine of the tests (ADR) has not.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
 
+from vm_guest import copy_sources
 from vm_image import image
 from vm_machine import running_machine
-from vm_probe import copy_sources
 
 _DIRECTORIES = (
     "/ /dev/shm /mnt/ext4-dax /mnt/xfs-dax /mnt/xfs-on-sector /mnt/ext4-on-sector"

@@ -3,14 +3,10 @@
 The tests are one story, told in the order of this file: every fixture is its next chapter.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from vm_machine import Vm
-from vm_playbooks import Played, destroyed, play
-from vm_probe import checksum, media, modes, probe, state
+from vm_guest import checksum, destroyed, media, modes, play, probe, state
 
 pytestmark = pytest.mark.vm
 
@@ -20,7 +16,7 @@ BLANK = {"namespace0.0": "raw", "namespace1.0": "raw"}
 
 
 @pytest.fixture(scope="module")
-def before(vm: Vm, blank_machine: dict[str, Any]) -> State:
+def before(vm, blank_machine):
     """Before anything: with something on each NVDIMM that nobody may lose unasked."""
     for device in ("/dev/pmem0", "/dev/pmem1"):
         vm.run(f"dd if=/dev/urandom of={device} bs=1M count=1 conv=fsync status=none")
@@ -28,13 +24,13 @@ def before(vm: Vm, blank_machine: dict[str, Any]) -> State:
 
 
 @pytest.fixture(scope="module")
-def planned(vm: Vm, before: State) -> tuple[Played, State]:
+def planned(vm, before):
     """``--check``, and the state behind it."""
     return play(vm, "setup-appdirect", check=True), state(vm)
 
 
 @pytest.fixture(scope="module")
-def unconfirmed(vm: Vm, planned: tuple[Played, State]) -> tuple[Played, State, list[str]]:
+def unconfirmed(vm, planned):
     done = play(vm, "setup-appdirect")
     return done, state(vm), media(vm)
 
@@ -46,13 +42,13 @@ def appdirect(vm, planned, unconfirmed):
 
 
 @pytest.fixture(scope="module")
-def appdirect_state(vm: Vm, appdirect: Played) -> State:
+def appdirect_state(vm, appdirect):
     assert appdirect.code == 0, appdirect.out
     return state(vm)
 
 
 @pytest.fixture(scope="module")
-def torn_down(vm: Vm, appdirect_state: State) -> Played:
+def torn_down(vm, appdirect_state):
     consent = {"confirm_destroy": True, "destroy": list(modes(appdirect_state))}
     return play(vm, "teardown", consent)
 
@@ -97,7 +93,7 @@ def test_appdirect_gives_dax_file_systems_by_what_the_kernel_says(vm, appdirect,
                for place in places)  # fmt: skip
 
 
-def test_the_second_time_nothing_is_left_to_do(vm: Vm, appdirect_state: State) -> None:
+def test_the_second_time_nothing_is_left_to_do(vm, appdirect_state):
     again = play(vm, "setup-appdirect")
     assert again.code == 0, again.out
     assert again.report["changed"] is False
@@ -106,7 +102,7 @@ def test_the_second_time_nothing_is_left_to_do(vm: Vm, appdirect_state: State) -
     assert state(vm) == appdirect_state
 
 
-def test_a_mounted_namespace_is_not_touched(vm: Vm, appdirect_state: State) -> None:
+def test_a_mounted_namespace_is_not_touched(vm, appdirect_state):
     """Even where it is confirmed: whose data are on a mounted file system is not ours to say."""
     vm.run("mkdir /mnt/pmem0/mine && head -c 1M /dev/urandom > /mnt/pmem0/mine/data && sync")
     kept = checksum(vm, "/mnt/pmem0/mine/data")
@@ -120,7 +116,7 @@ def test_a_mounted_namespace_is_not_touched(vm: Vm, appdirect_state: State) -> N
     vm.run("rm -r /mnt/pmem0/mine")
 
 
-def test_teardown_goes_back_to_what_was_there(vm: Vm, before: State, torn_down: Played) -> None:
+def test_teardown_goes_back_to_what_was_there(vm, before, torn_down):
     assert torn_down.code == 0, torn_down.out
     after = state(vm)
     assert torn_down.report["changed"] is True

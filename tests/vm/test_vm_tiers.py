@@ -3,13 +3,10 @@
 QEMU's NVDIMMs run the kernel's own libnvdimm, ext4, xfs, device-dax and kmem code.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from vm_machine import Vm
-from vm_probe import probe
+from vm_guest import probe
 
 pytestmark = pytest.mark.vm
 
@@ -48,22 +45,22 @@ PLACES = [*KINDS, "/dev/dax1.4", "node:3"]
 
 
 @pytest.fixture(scope="module")
-def answer(provisioned_vm: Vm) -> dict[str, Any]:
+def answer(provisioned_vm):
     return probe(provisioned_vm, places=PLACES, claims=CLAIMS)
 
 
-def test_blank_labels_come_up_as_raw_namespaces(blank_machine: dict[str, Any]) -> None:
+def test_blank_labels_come_up_as_raw_namespaces(blank_machine):
     assert blank_machine["namespaces"] == {"namespace0.0": "raw", "namespace1.0": "raw"}
     assert not [name for name in blank_machine["discovered"] if name.startswith("pmem")]
 
 
 @pytest.mark.parametrize("place", KINDS)
-def test_the_kind_is_what_namespace_and_statx_say(answer: dict[str, Any], place: str) -> None:
+def test_the_kind_is_what_namespace_and_statx_say(answer, place):
     facts = answer["places"][place]
     assert (facts["kind"], facts["namespace_mode"], facts["dax"]) == KINDS[place]
 
 
-def test_facts_of_a_dax_file_system_reach_down_to_the_nvdimm(answer: dict[str, Any]) -> None:
+def test_facts_of_a_dax_file_system_reach_down_to_the_nvdimm(answer):
     expected = {
         "filesystem": "ext4", "device": "/dev/pmem0", "device_model": "nmem0 (8680-56341200)",
         "namespace": "namespace0.0", "namespace_alignment_bytes": 2 << 20,
@@ -73,7 +70,7 @@ def test_facts_of_a_dax_file_system_reach_down_to_the_nvdimm(answer: dict[str, A
     assert {name: facts[name] for name in expected} == expected
 
 
-def test_facts_of_a_dax_device_and_of_its_memory_as_a_node(answer: dict[str, Any]) -> None:
+def test_facts_of_a_dax_device_and_of_its_memory_as_a_node(answer):
     device = answer["places"]["/dev/dax1.4"]
     assert (device["kind"], device["namespace"]) == ("devdax", "namespace1.4")
     assert device["size_bytes"] > 0
@@ -114,12 +111,12 @@ def test_what_the_kernel_denies_is_refused_with_its_reason(answer, claim, found,
 
 
 @pytest.mark.parametrize("claim", ["ext4_dax", "dax_device", "system_ram"])
-def test_what_the_kernel_confirms_is_a_tier(answer: dict[str, Any], claim: str) -> None:
+def test_what_the_kernel_confirms_is_a_tier(answer, claim):
     tier = answer["claims"][claim]
     assert "error" not in tier and (tier["emulates"], tier["warnings"]) == (None, [])
 
 
-def test_discovery_names_tiers_by_their_verified_kind(answer: dict[str, Any]) -> None:
+def test_discovery_names_tiers_by_their_verified_kind(answer):
     kinds = {name: tier["kind"] for name, tier in answer["discovered"].items()}
     assert kinds == {"ssd": "block", "devdax": "devdax"} | {
         name: kind
@@ -135,7 +132,7 @@ def test_discovery_names_tiers_by_their_verified_kind(answer: dict[str, Any]) ->
     assert any("named farmem because it has no CPUs" in note for note in how)
 
 
-def test_host_mode_and_facts(answer: dict[str, Any]) -> None:
+def test_host_mode_and_facts(answer):
     host = answer["host"]
     assert host["mode"] == "AppDirect"
     assert "region0" in host["mode_evidence"]
@@ -146,7 +143,7 @@ def test_host_mode_and_facts(answer: dict[str, Any]) -> None:
     assert {module["source"] for module in host["dimms"]} == {"nvdimm", "smbios"}
 
 
-def test_the_probe_leaves_nothing_behind(answer: dict[str, Any], provisioned_vm: Vm) -> None:
+def test_the_probe_leaves_nothing_behind(answer, provisioned_vm):
     assert answer["places"]
     found = provisioned_vm.run(
         "find /mnt /root /var/lib -name '.harness*'; ls /var/lib/tiers || true"
@@ -154,7 +151,7 @@ def test_the_probe_leaves_nothing_behind(answer: dict[str, Any], provisioned_vm:
     assert found == ""
 
 
-def test_memory_of_a_bound_process_is_found_on_its_node(provisioned_vm: Vm) -> None:
+def test_memory_of_a_bound_process_is_found_on_its_node(provisioned_vm):
     program = (
         "import os, sys; sys.path.insert(0, '/opt/harness');"
         "from harness.tiers.linux.numa import residency;"

@@ -4,8 +4,6 @@
 share it, and a clean checkout finds what another has built.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

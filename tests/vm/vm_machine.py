@@ -5,8 +5,6 @@ memory (nodes 0 and 1), two NVDIMMs (nodes 2 and 3) with blank label areas. A ma
 its power and be booted again: disk and NVDIMMs keep what had reached them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import io

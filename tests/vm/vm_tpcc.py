@@ -4,8 +4,6 @@ The server is the guest's own and lies on its persistent memory; the client is t
 native one on the host, connected through an ssh tunnel.
 """
 
-from __future__ import annotations
-
 import random
 import secrets
 import threading
@@ -84,7 +82,7 @@ class GuestServer:
             yield Served(engine, Clients(supervisor, None, here))
 
 
-def tpcc(**params: Any) -> TpccParams:
+def tpcc(**params) -> TpccParams:
     """One warehouse, two users; a window that only the loss of power ends."""
     defaults: dict[str, Json] = {"warehouses": 1, "users": 2, "ramp_up": "1s", "duration": "2h"}
     return TpccParams.from_mapping({**defaults, **params})
@@ -97,9 +95,7 @@ def load(served: Served, params: TpccParams) -> None:
     served.engine.mark_prepared(_KEY, Loadgen(params).load(loading))
 
 
-def drive_until_power_loss(
-    vm: Vm, served: Served, params: TpccParams, folder: Path, seed: int
-) -> Journal:
+def drive_until_power_loss(vm, served, params: TpccParams, folder: Path, seed: int) -> Journal:
     """What the client was told had committed before the machine went dark under it.
 
     At a moment drawn from the seed, and not before something was committed.

@@ -1,7 +1,5 @@
 """Wheels for the test machine, which has no network: the harness's own, and all it depends on."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -5,17 +5,14 @@ The processor is emulated: that the program runs there, maps what it says and co
 does is looked at, and no figure.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from vm_harness import harness
+from vm_guest import applied, harness
 from vm_machine import Vm
-from vm_playbooks import applied
 
 from harness import hdr
 
@@ -70,7 +67,7 @@ class Measured:
 
 
 @pytest.fixture(scope="module")
-def tiers(lab: Vm) -> Vm:
+def tiers(lab):
     """fsdax on a part of one region, without DAX behind it; devdax on the other."""
     region0 = {"pmem_regions": ["region0"], "pmem_namespace_size": 1 << 30}
     applied(lab, "setup-appdirect", region0)
@@ -81,7 +78,7 @@ def tiers(lab: Vm) -> Vm:
 
 
 @pytest.fixture(scope="module")
-def measured(tiers: Vm) -> dict[str, Measured]:
+def measured(tiers):
     """The suite on each tier in turn."""
     return {
         "pmem": _measure(tiers, "pmem"),
@@ -102,7 +99,7 @@ def _measure(vm: Vm, tier: str, *more: str) -> Measured:
 
 
 @pytest.mark.parametrize("tier", SURVIVES)
-def test_every_configuration_is_measured(measured: dict[str, Measured], tier: str) -> None:
+def test_every_configuration_is_measured(measured, tier):
     run = measured[tier].run
     assert (run["status"], run["emulated"]) == ("complete", [])
     figures: dict[str, list[float]] = {}
@@ -116,7 +113,7 @@ def test_every_configuration_is_measured(measured: dict[str, Measured], tier: st
 
 
 @pytest.mark.parametrize("tier", SURVIVES)
-def test_what_the_target_is_stands_in_the_result(measured: dict[str, Measured], tier: str) -> None:
+def test_what_the_target_is_stands_in_the_result(measured, tier):
     told = measured[tier].target
     expected = {
         "pmem": ("file", True, "ext4", "adr"),
@@ -128,7 +125,7 @@ def test_what_the_target_is_stands_in_the_result(measured: dict[str, Measured], 
 
 
 @pytest.mark.parametrize("tier", ["pmem", "pmem_raw"])
-def test_dax_is_mapped_by_pages_of_2_mib(measured: dict[str, Measured], tier: str) -> None:
+def test_dax_is_mapped_by_pages_of_2_mib(measured, tier):
     """By the page faults that the kernel counted while the target was touched."""
     told = measured[tier]
     assert told.target["size_bytes"] == 8 * MIB
@@ -152,7 +149,7 @@ def test_what_persists_is_what_was_flushed_to_memory(measured, tier):
     assert ("not-persistent" in told, "page-cache" in told) == (not SURVIVES[tier],) * 2
 
 
-def test_logs_and_pages_are_there_after_a_restart(measured: dict[str, Measured]) -> None:
+def test_logs_and_pages_are_there_after_a_restart(measured):
     """The program itself recovers them behind each repeat, and fails where one is missing."""
     written = {
         kind: {metric["labels"]["configuration"] for metric in measured["pmem"].of(kind)}
@@ -162,7 +159,7 @@ def test_logs_and_pages_are_there_after_a_restart(measured: dict[str, Measured])
     assert [check["name"] for check in measured["pmem"].run["checks"]] == ["plausible"]
 
 
-def test_a_raw_device_is_not_written_to_unasked(tiers: Vm) -> None:
+def test_a_raw_device_is_not_written_to_unasked(tiers):
     refused = harness(tiers, *("run", "micro", "--suite", "quick", "--tier", "pmem_raw"))
     assert refused.code == 2
     assert "--overwrite" in refused.err

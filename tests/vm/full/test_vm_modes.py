@@ -4,11 +4,9 @@ One boot for all of them: the kernel shows a region whose labels are gone as wha
 after a restart, which the last test does. fsdax with ext4 is test_vm_provisioning's.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +15,8 @@ from typing import Any
 import playbook_modules  # noqa: F401
 import pytest
 from tierbench import ipmctl
-from vm_harness import Done, harness
+from vm_guest import Done, Played, harness, modes, play, state
 from vm_machine import Vm
-from vm_playbooks import Played, play
-from vm_probe import modes, state
 
 pytestmark = pytest.mark.vm
 
@@ -80,13 +76,13 @@ class Cycle:
 
 
 @pytest.fixture(scope="module")
-def blank(lab: Vm) -> State:
+def blank(lab):
     """Before the first mode."""
     return state(lab)
 
 
 @pytest.fixture(scope="module")
-def cycle(lab: Vm, blank: State) -> Callable[[str], Cycle]:
+def cycle(lab, blank):
     """Each mode once, for all tests that look at it."""
     done: dict[str, Cycle] = {}
 
@@ -157,7 +153,7 @@ def _watched(lab: Vm) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("name", MODES)
-def test_the_kernel_confirms_the_mode(cycle: Callable[[str], Cycle], name: str) -> None:
+def test_the_kernel_confirms_the_mode(cycle, name):
     seen, mode = cycle(name), MODES[name]
     made = [each for each in modes(seen.up).values() if each != "raw"]
     assert made == [mode.namespace] * len(mode.kinds)
@@ -166,7 +162,7 @@ def test_the_kernel_confirms_the_mode(cycle: Callable[[str], Cycle], name: str) 
 
 
 @pytest.mark.parametrize("name", MODES)
-def test_the_second_time_nothing_is_left_to_do(cycle: Callable[[str], Cycle], name: str) -> None:
+def test_the_second_time_nothing_is_left_to_do(cycle, name):
     """A run without a step still asks the kernel whether all is as wanted, and fails if not."""
     seen = cycle(name)
     assert (seen.again.code, seen.again.steps) == (0, []), seen.again.out
@@ -174,7 +170,7 @@ def test_the_second_time_nothing_is_left_to_do(cycle: Callable[[str], Cycle], na
 
 
 @pytest.mark.parametrize("name", MODES)
-def test_teardown_goes_back_to_what_was_there(cycle: Callable[[str], Cycle], name: str) -> None:
+def test_teardown_goes_back_to_what_was_there(cycle, name):
     seen = cycle(name)
     assert [mode for mode in modes(seen.down).values() if mode != "raw"] == []
     assert any("after a restart" in note for note in seen.back.report["notes"])
@@ -191,7 +187,7 @@ def _run(done: Done | None) -> dict[str, Any]:
     return dict(run)
 
 
-def test_the_log_alone_on_persistent_memory(cycle: Callable[[str], Cycle]) -> None:
+def test_the_log_alone_on_persistent_memory(cycle):
     """By what lay where while the server ran."""
     seen = cycle("xfs")
     _run(seen.used)
@@ -202,7 +198,7 @@ def test_the_log_alone_on_persistent_memory(cycle: Callable[[str], Cycle]) -> No
     assert servers == {"/var/lib/tierbench/tiers/ssd"}
 
 
-def test_all_on_persistent_memory_and_nothing_left_there(cycle: Callable[[str], Cycle]) -> None:
+def test_all_on_persistent_memory_and_nothing_left_there(cycle):
     """By what lay where while the server ran, and after it."""
     seen = cycle("part-of-a-region")
     _run(seen.used)
@@ -258,7 +254,7 @@ def answers(vm: Vm, commands: list[list[str]]) -> list[tuple[int, str]]:
     return [(int(code), words) for code, _, words in told]
 
 
-def test_the_real_ipmctl_understands_what_it_is_asked(lab: Vm) -> None:
+def test_the_real_ipmctl_understands_what_it_is_asked(lab):
     """Without modules it says so."""
     asked = [*GOALS, *QUESTIONS]
     found = answers(lab, asked)
@@ -267,7 +263,7 @@ def test_the_real_ipmctl_understands_what_it_is_asked(lab: Vm) -> None:
         assert (code, "No PMem modules in the system" in words) == (1, True), (argv, words)
 
 
-def test_the_real_ipmctl_tells_a_slip_of_the_pen_from_missing_modules(lab: Vm) -> None:
+def test_the_real_ipmctl_tells_a_slip_of_the_pen_from_missing_modules(lab):
     """Of a property only the name is looked at before the modules are, and not the value."""
     slips = [[*argv[:-1], f"x{argv[-1]}"] for argv in GOALS]
     slips += [[*argv, "Gaol=1"] for argv in GOALS]

@@ -6,21 +6,15 @@ processor would still have in its caches is there too (no missing cache flush ca
 what its kernel or its server had only in DRAM is not.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
-from vm_machine import Vm
-from vm_playbooks import play
-from vm_probe import probe
+from vm_guest import play, probe
 from vm_tpcc import GuestServer, drive_until_power_loss, load, tpcc, verdicts
 
 pytestmark = pytest.mark.vm
 
 
 @pytest.fixture(scope="module")
-def server(vm: Vm) -> GuestServer:
+def server(vm):
     """Data on one NVDIMM, log on the other."""
     consent = {"confirm_destroy": True, "destroy": ["namespace0.0", "namespace1.0"]}
     done = play(vm, "setup-appdirect", consent)
@@ -46,12 +40,12 @@ def survived(vm, server, tmp_path_factory):
     return found | {"journal": journal, "places": places}
 
 
-def test_both_file_systems_are_mounted_with_dax_after_the_boot(survived: dict[str, Any]) -> None:
+def test_both_file_systems_are_mounted_with_dax_after_the_boot(survived):
     kinds = [(one["kind"], one["dax"]) for one in survived["places"].values()]
     assert kinds == [("fsdax", True)] * 2
 
 
-def test_every_committed_transaction_is_there(survived: dict[str, Any]) -> None:
+def test_every_committed_transaction_is_there(survived):
     assert len(survived["journal"].orders) > 0
     assert survived["journal"].payments.total() > 0
     verdict = {check.labels["transaction"]: check for check in survived["durability"]}
@@ -60,7 +54,7 @@ def test_every_committed_transaction_is_there(survived: dict[str, Any]) -> None:
     assert verdict["delivery"].status != "failed", verdict["delivery"].detail
 
 
-def test_the_twelve_conditions_hold_of_what_recovery_has_made(survived: dict[str, Any]) -> None:
+def test_the_twelve_conditions_hold_of_what_recovery_has_made(survived):
     statuses = [(check.status, check.detail) for check in survived["conditions"]]
     assert len(statuses) == 12
     assert {status for status, _ in statuses} == {"passed"}, statuses

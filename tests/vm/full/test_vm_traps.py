@@ -4,17 +4,14 @@ Every trap is sprung with full consent: ``confirm_destroy`` and the exact names.
 lie side by side in one region do, and are refused in one go, each for its own reason.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from vm_guest import Played, inventory_with, media, modes, play, state
 from vm_machine import Vm
-from vm_playbooks import Played, inventory_with, play
-from vm_probe import media, modes, state
 
 pytestmark = pytest.mark.vm
 
@@ -93,7 +90,7 @@ class Trapped:
 
 
 @pytest.fixture(scope="module")
-def trapped(vm: Vm) -> Trapped:
+def trapped(vm):
     """region0 with labels and a namespace for each trap; region1 without labels."""
     vm.run(
         "ndctl disable-region region0 && ndctl init-labels -f nmem0 && ndctl enable-region region0"
@@ -108,7 +105,7 @@ def trapped(vm: Vm) -> Trapped:
 
 
 def refused(
-    vm: Vm, playbook: str, names: list[str], *, inventory: Path | None = None, **variables: Any
+    vm: Vm, playbook: str, names: list[str], *, inventory: Path | None = None, **variables
 ) -> dict[str, str]:
     """Why a playbook that has consent to ``names`` refuses, by object; nothing has changed."""
     before, kept = state(vm), media(vm)
@@ -127,14 +124,14 @@ def refused(
 
 
 @pytest.fixture(scope="module")
-def sprung(trapped: Trapped) -> dict[str, str]:
+def sprung(trapped):
     """All that is there is to become DAX devices, and its owner agrees by name."""
     assert set(trapped.names) == set(modes(state(trapped.vm)))
     return refused(trapped.vm, "setup-devdax", trapped.names)
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_a_trap_is_refused_by_name(trapped: Trapped, sprung: dict[str, str], name: str) -> None:
+def test_a_trap_is_refused_by_name(trapped, sprung, name):
     namespace, device = trapped.places[name]
     for words in TRAPS[name].words:
         assert words.format(device=device) in sprung[namespace]
@@ -145,7 +142,7 @@ def test_a_region_without_labels_and_with_a_file_system_that_is_not_ours(sprung)
     assert "/dev/pmem1 has ext4 labelled 'payroll'" in sprung["namespace1.0"]
 
 
-def test_the_device_that_holds_the_root_file_system(trapped: Trapped) -> None:
+def test_the_device_that_holds_the_root_file_system(trapped):
     script = "/opt/harness/tests/vm/guest_root_on_pmem.sh"
     there = inventory_with(trapped.vm, ansible_python_interpreter=script)
     why = refused(trapped.vm, "setup-sector", trapped.names, inventory=there)
@@ -153,19 +150,19 @@ def test_the_device_that_holds_the_root_file_system(trapped: Trapped) -> None:
     assert f"it holds / (ext4 on {device})" in why[namespace]
 
 
-def test_a_region_that_is_not_there(trapped: Trapped) -> None:
+def test_a_region_that_is_not_there(trapped):
     why = refused(trapped.vm, "setup-appdirect", trapped.names, pmem_regions=["region7"])
     assert "there is no such region" in why["region7"]
 
 
-def test_a_size_off_the_regions_alignment(trapped: Trapped) -> None:
+def test_a_size_off_the_regions_alignment(trapped):
     odd = (512 << 20) + 4096
     why = refused(trapped.vm, "setup-appdirect", trapped.names, pmem_namespace_size=odd)
     for region in ("region0", "region1"):
         assert f"{odd} is no multiple of its alignment, {16 << 20}" in why[region]
 
 
-def test_a_region_without_labels_that_nobody_consented_to(trapped: Trapped) -> None:
+def test_a_region_without_labels_that_nobody_consented_to(trapped):
     """Nothing is on it that could be told apart from nothing: only its owner knows."""
     trapped.vm.run(
         "wipefs -aq /dev/pmem1 && head -c 4M /dev/urandom | dd of=/dev/pmem1 bs=1M seek=8"
@@ -176,7 +173,7 @@ def test_a_region_without_labels_that_nobody_consented_to(trapped: Trapped) -> N
     assert "destroy does not name namespace1.0" in why["namespace1.0"]
 
 
-def test_a_name_too_many_in_the_consent(trapped: Trapped) -> None:
+def test_a_name_too_many_in_the_consent(trapped):
     """A list that is not exactly the plan's was written for something else."""
     why = refused(trapped.vm, "setup-appdirect", trapped.names, pmem_regions=["region1"])
     (one,) = why.values()
