@@ -1,12 +1,9 @@
 """Every benchmark runs: BENCHMARKS.md names commands that a reader can repeat."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +17,7 @@ SCRIPTS = sorted(
 
 
 @pytest.fixture(scope="module")
-def environment() -> Iterator[dict[str, str]]:
+def environment():
     """Data of its own, which servers' users can enter, and which the scripts share."""
     with open_directory() as folder:
         own = {"HARNESS_DATA": str(folder / "data"), "HARNESS_RESULTS": str(folder / "results")}
@@ -28,7 +25,7 @@ def environment() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_each_script_runs_small(environment: dict[str, str], script: str) -> None:
+def test_each_script_runs_small(environment, script):
     done = subprocess.run(
         [sys.executable, FOLDER / script, "--smoke"],
         env=environment,
@@ -41,6 +38,6 @@ def test_each_script_runs_small(environment: dict[str, str], script: str) -> Non
     assert done.stdout
 
 
-def test_the_scripts_that_claims_name_are_there() -> None:
+def test_the_scripts_that_claims_name_are_there():
     named = set(re.findall(r"benchmarks/(\w+\.py)", (ROOT / "BENCHMARKS.md").read_text()))
     assert named == set(SCRIPTS)

@@ -1,11 +1,8 @@
 """Which profiles and suites repeat a paper, and what of them a budget allows."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +26,7 @@ S = 10**9
 
 
 @pytest.mark.parametrize("name", known_papers())
-def test_every_figure_names_what_repeats_it_or_why_nothing_does(name: str) -> None:
+def test_every_figure_names_what_repeats_it_or_why_nothing_does(name):
     for entry in find_paper(name).entries:
         assert bool(entry.profile) + bool(entry.suite) + bool(entry.missing) <= 1
         assert entry.profile or entry.suite or entry.missing or entry.published
@@ -39,7 +36,7 @@ def test_every_figure_names_what_repeats_it_or_why_nothing_does(name: str) -> No
             assert load_documents(find_suite(entry.suite)) and entry.tiers
 
 
-def test_no_profile_or_suite_of_a_paper_is_left_out() -> None:
+def test_no_profile_or_suite_of_a_paper_is_left_out():
     entries = [entry for name in known_papers() for entry in find_paper(name).entries]
     profiles = {name for name in known_profiles() if name.startswith("papers/")}
     assert {entry.profile for entry in entries} - {""} == profiles
@@ -72,14 +69,14 @@ def chosen(cells: list[Cell], budget_s: int) -> list[tuple[int, int]]:
     return [(cell.entry, cell.turn) for cell in found.cells]
 
 
-def test_the_first_comparison_of_every_figure_comes_before_the_second_of_any() -> None:
+def test_the_first_comparison_of_every_figure_comes_before_the_second_of_any():
     cells = [both(0, 0), both(0, 1), both(1, 2)]
     assert chosen(cells, 3600) == [(0, 0), (0, 1), (1, 2)]
     cells = [both(0, 1), both(0, 2), Cell(1, 0, "other", (part(users=1), part(users=2)), PLAN)]
     assert chosen(cells, 3600) == [(1, 0), (0, 1), (0, 2)]
 
 
-def test_a_budget_leaves_out_what_does_not_fit_and_takes_what_does() -> None:
+def test_a_budget_leaves_out_what_does_not_fit_and_takes_what_does():
     long = Cell(0, 0, "long", (part(duration="10m", users=1), part(duration="10m", users=2)), PLAN)
     found = choose([long, both(1)], 120 * S, Estimator([]))
     assert [cell.entry for cell in found.cells] == [1]
@@ -87,13 +84,13 @@ def test_a_budget_leaves_out_what_does_not_fit_and_takes_what_does() -> None:
     assert list(found.left_out) == [(0, 0)]
 
 
-def test_a_run_that_two_figures_share_is_paid_once() -> None:
+def test_a_run_that_two_figures_share_is_paid_once():
     found = choose([both(0), both(1)], 120 * S, Estimator([]))
     assert [cell.entry for cell in found.cells] == [0]
     assert found.left_out == {}
 
 
-def test_a_paper_of_the_users_is_a_file(tmp_path: Path) -> None:
+def test_a_paper_of_the_users_is_a_file(tmp_path):
     file = tmp_path / "mine.yml"
 
     def paper(*figures: str) -> Paper:
@@ -131,18 +128,18 @@ def captions(figures: int, tables: int) -> Iterator[str]:
     yield from (f"Table {number}" for number in range(1, tables + 1))
 
 
-def test_the_texts_are_those_of_the_papers() -> None:
+def test_the_texts_are_those_of_the_papers():
     assert TEXTS.keys() == known_papers().keys()
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_each_caption_is_named_once_and_has_a_reason(name: str) -> None:
+def test_each_caption_is_named_once_and_has_a_reason(name):
     found = find_paper(name).captions()
     assert [one.name for one in found] == list(captions(*TEXTS[name]))
     assert all(bool(one.why) == (one.state != "measured") for one in found)
 
 
-def test_the_best_entry_of_a_caption_decides() -> None:
+def test_the_best_entry_of_a_caption_decides():
     entries = (
         Entry("Fig 2 and 3a: rates", suite="x", differs="ext4"),
         Entry("Fig 2: in full", suite="y"),
@@ -163,7 +160,7 @@ PLACE = re.compile(r"(abstract|sec\d(\.\d)*|fig\d+|table\d+)(, (?!$)|$)")
 
 
 @pytest.mark.parametrize("name", known_papers())
-def test_what_is_left_out_has_its_place_and_a_reason(name: str) -> None:
+def test_what_is_left_out_has_its_place_and_a_reason(name):
     published = published_file(name)
     figures = {one.figure for one in read_published(published)}
     with published.with_name("left-out.csv").open(newline="", encoding="utf-8") as stream:

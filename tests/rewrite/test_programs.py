@@ -1,7 +1,5 @@
 """Programs and libraries compiled here, rewritten and executed; what is refused."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -76,7 +74,7 @@ def test_a_rewritten_program_does_the_same_with_other_flushes(tmp_path, options)
     assert done.after == {"clwb": 3, "mfence": 1, "sfence": 2}
 
 
-def test_a_rewritten_library_is_used_as_the_old_one(tmp_path: Path) -> None:
+def test_a_rewritten_library_is_used_as_the_old_one(tmp_path):
     library = compiled(tmp_path, "-shared", "-fPIC", "-Wl,-soname,libpm.so")
     done = rewrite(library, tmp_path / "libpm.so", [Rule("clflush", "clflushopt", "sfence")])
     assert len(done.sites) == 2
@@ -125,7 +123,7 @@ def dynamic(program: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("options", [(), ("-Wl,-z,now",), ("-Wl,-z,lazy", "-no-pie")])
-def test_the_loader_is_to_do_the_same(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_the_loader_is_to_do_the_same(tmp_path, options):
     """Also with a library that has no name of its own."""
     folder = tmp_path / "library"
     folder.mkdir()
@@ -234,7 +232,7 @@ def test_tools_have_limits_little_environment_and_no_rights_of_root(tmp_path, mo
         run(["sleep", "60"], tmp_path)
 
 
-def test_what_only_root_may_read_is_not_read(tmp_path: Path) -> None:
+def test_what_only_root_may_read_is_not_read(tmp_path):
     program = compiled(tmp_path, source=SAME_LENGTH)
     program.chmod(0)
     with pytest.raises(UsageError):
@@ -243,7 +241,7 @@ def test_what_only_root_may_read_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("E9PATCH_HOME" not in os.environ, reason="E9Patch is the user's")
-def test_e9patch_itself(tmp_path: Path) -> None:
+def test_e9patch_itself(tmp_path):
     """A static program, and a library with versions; the loaded code has no clflush."""
     program = compiled(tmp_path, "-static")
     assert rewrite(program, tmp_path / "new").way == "e9patch"
@@ -268,7 +266,7 @@ def test_e9patch_itself(tmp_path: Path) -> None:
 # What is replaced by what, in text ---------------------------------------------
 
 
-def test_a_fence_after_a_label_follows_at_once() -> None:
+def test_a_fence_after_a_label_follows_at_once():
     lines = ["\tclflush (%rdi)", ".L_1:", ".cfi_endproc", "\tsfence ", "\tclflush 8(%rdi)", "\tret"]
     new, used, added = apply(lines, RULES)
     assert new == [
@@ -281,6 +279,6 @@ def test_a_fence_after_a_label_follows_at_once() -> None:
     ("old", "new"),
     [("clflush", "clwb"), ("clflush", "clflush+sfence"), ("sfence", "clwb"), ("clwb", "movnti")],
 )
-def test_a_rule_that_would_lose_data_is_refused(old: str, new: str) -> None:
+def test_a_rule_that_would_lose_data_is_refused(old, new):
     with pytest.raises(UsageError):
         read_rule(old, new)

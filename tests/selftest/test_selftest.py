@@ -1,7 +1,5 @@
 """The self-test: its statistics, and how cases end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +20,12 @@ from reports.statistics import Decision, Outcome
 
 #: Each kind of noise once, with and without pairs.
 @pytest.mark.parametrize("case", list(noise.cases(600))[::2], ids=lambda case: case.name)
-def test_noise_alone_shows_no_difference(case: Case) -> None:
+def test_noise_alone_shows_no_difference(case):
     (result,) = results([case])
     assert result.passed, result.detail
 
 
-def test_statistics_that_show_too_much_or_nothing_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_that_show_too_much_or_nothing_fail(monkeypatch):
     def always(outcome: Outcome) -> Callable[..., list[Decision]]:
         return lambda family: [Decision(0.0, outcome, 6) for _ in family]
 
@@ -41,7 +39,7 @@ def _raise(error: Exception) -> str:
     raise error
 
 
-def test_a_case_that_breaks_has_failed() -> None:
+def test_a_case_that_breaks_has_failed():
     cases = [
         Case("met", lambda: expect(True, "found")),
         Case("not met", lambda: expect(False, "found")),
@@ -54,7 +52,7 @@ def test_a_case_that_breaks_has_failed() -> None:
     assert "KeyError" in found[3].detail
 
 
-def test_few_trials_may_miss_more_of_what_they_must_cover() -> None:
+def test_few_trials_may_miss_more_of_what_they_must_cover():
     """Of 60 intervals of 96 %, a tenth may miss the truth; of three, one."""
     assert most_misses(60, 0.04) == 6
     assert most_misses(3, 0.04) == 1
@@ -66,14 +64,14 @@ class FakeLab:
 
     environment = SimpleNamespace(credentials=None)
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **changes) -> None:
         ended = {"status": "complete", "checks": (), "error": None, "uncontrolled": ()} | changes
         spec = SimpleNamespace(engine="rocksdb")
         self._run = SimpleNamespace(result=SimpleNamespace(**ended), spec=spec)
         monkeypatch.setattr(faults, "find_tiers", lambda *_: _raise(UsageError("tier", "no file")))
         monkeypatch.setattr(faults, "_host_file", lambda *_: Path("host.yml"))
 
-    def run(self, *_: Any, retries: int = 1) -> list[Any]:
+    def run(self, *_, retries: int = 1) -> list[Any]:
         return [self._run]
 
     def passes(self, words: str) -> bool:
@@ -83,31 +81,23 @@ class FakeLab:
 
 
 @pytest.mark.parametrize(("kind", "passed"), [(StalledError, True), (RunFailed, False)])
-def test_only_a_stall_passes_for_a_stall(
-    monkeypatch: pytest.MonkeyPatch, kind: type[RunFailed], passed: bool
-) -> None:
+def test_only_a_stall_passes_for_a_stall(monkeypatch, kind, passed):
     error = Failure(kind.__name__, "drive the load", "planted", "")
     assert FakeLab(monkeypatch, status="failed", error=error).passes("stalls") == passed
 
 
 @pytest.mark.parametrize(("name", "passed"), [("dying", True), ("io", False)])
-def test_only_the_monitor_that_dies_passes_for_it(
-    monkeypatch: pytest.MonkeyPatch, name: str, passed: bool
-) -> None:
+def test_only_the_monitor_that_dies_passes_for_it(monkeypatch, name, passed):
     warning = RunWarning("monitor-failed", f"monitor {name} is incomplete", "")
     assert FakeLab(monkeypatch, uncontrolled=[warning]).passes("monitor that dies") == passed
 
 
-def test_a_host_file_that_cannot_be_read_does_not_pass_for_a_false_claim(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_host_file_that_cannot_be_read_passes_for_no_false_claim(monkeypatch):
     assert not FakeLab(monkeypatch).passes("not what its file claims")
 
 
 @pytest.mark.parametrize(("fails", "status"), [(False, 0), (True, 1)])
-def test_the_command_counts_cases(
-    monkeypatch: pytest.MonkeyPatch, fails: bool, status: int
-) -> None:
+def test_the_command_counts_cases(monkeypatch, fails, status):
     def case() -> str:
         if fails:
             raise NotMetError("planted")

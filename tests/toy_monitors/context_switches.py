@@ -1,7 +1,5 @@
 """A monitor in one file: the host's context switches, from /proc/stat (proc(5), ctxt)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """A monitor with a figure of the whole measured phase: its duration."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Parameters of the toy workload."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from harness.workloads.parameters import Count, Outline, Parameters, parameter

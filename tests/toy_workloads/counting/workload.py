@@ -3,8 +3,6 @@
 Found by ``HARNESS_WORKLOAD_PATH=tests/toy_workloads``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
