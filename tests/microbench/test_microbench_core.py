@@ -334,7 +334,6 @@ def test_a_measurement_that_would_never_end_is_refused(tested_build):
         (2, "target t", {"kind": "devdax", "path": "/dev/null", "overwrite": True}),
         (2, "target t: pages", {"kind": "dram", "pages": "big"}),
         (1, "target t: node", {"kind": "dram", "node": 999}),
-        (1, "target t: pages", {"kind": "dram", "size_bytes": 1 << 40, "pages": "1g"}),
     ],
 )
 def test_a_target_is_refused_and_left_as_it_was(tested_build, tmp_path, status, key, target):

@@ -156,7 +156,8 @@ IOTRACE = SOURCE.parent / "iotrace"
 INCLUDES = [f"-I{SOURCE}", f"-I{NATIVE}", f"-I{NATIVE / 'tests'}"]
 # jansson's and zlib's headers are the same everywhere; the cross compiler has its own libc.
 SHARED = ["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"]
-OPTIONS = "-std=c11 -O2 -Wall -Wextra -Wno-unused-parameter -Werror -D_GNU_SOURCE".split()
+WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
+OPTIONS = ["-std=c11", "-O2", *WARNINGS, "-D_GNU_SOURCE"]
 DEFINES = ["-DMB_ISA=neon", '-DMICROBENCH_VERSION="test"']
 
 
