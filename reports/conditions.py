@@ -16,7 +16,7 @@ from harness.tiers.linux.model import TierRecord
 from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 from reports.arm import Arm
-from reports.formatting import NOTHING, WORDS, percent, significant
+from reports.formatting import NOTHING, percent, significant
 from reports.labels import resumed
 from reports.run_configuration import facts
 from reports.sections import Block, Facts, Paragraph, Section, Table, note
@@ -289,6 +289,19 @@ def _residency(measured: Sequence[Cached]) -> str:
 # Hosts and engines --------------------------------------------------------------
 
 
+_STATES = (
+    ("Governor", "governor"),
+    ("Turbo", "turbo"),
+    ("SMT", "smt"),
+    ("Transparent huge pages", "thp"),
+    ("Hardware prefetchers", "prefetchers"),
+    ("Memory bus", "memory_speed"),
+    ("Uncore frequency", "uncore_frequency"),
+    ("Power budget of PMem modules", "dimm_power_budget"),
+    ("Virtual machine", "virtualised"),
+)
+
+
 def hosts_and_tiers(runs: Sequence[StoredRun]) -> list[Block]:
     """Return the tiers of the runs that have a manifest, and the facts of their hosts."""
     manifests = [run.manifest for run in runs if run.manifest]
@@ -337,7 +350,7 @@ def _host_facts(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     )
     yield "NUMA", "; ".join(nodes)
     yield "Kernel", f"{kernel['release']} ({kernel['cmdline']})"
-    for name, title in WORDS["states"].items():
+    for title, name in _STATES:
         yield title, _state(host.get(name, "unknown"))
     domains = ", ".join(f"{one}: {domain}" for one, domain in host["persistence_domains"].items())
     yield "Persistence domain", domains or "no persistent memory"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.units import format_bytes, format_ns
-from harness.yamlfile import shipped_yaml
 
 if TYPE_CHECKING:
     from reports.statistics import Value
@@ -25,8 +23,6 @@ _NOTES = {
 }
 #: The unit of a ratio.
 TIMES = "×"
-#: What is said for codes and names, by table.
-WORDS: Mapping[str, Mapping[str, str]] = shipped_yaml(Path(__file__).with_name("words.yml"))
 #: An empty cell: not measured.
 NOTHING = "–"
 

@@ -10,9 +10,63 @@ from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from harness.units import format_bytes, format_ns, parse_duration_ns
 from reports.metric_registry import essential_parameters, workload_title
-from reports.run_configuration import KNOWN, Dimension, dimension, emulations, facts, spec_facts
+from reports.run_configuration import Dimension, dimension, emulations, facts, spec_facts
 
-FOLLOWING: Mapping[str, Sequence[str]] = KNOWN["following"]
+#: Facts a reader looks for first, as prefixes; the others follow in the order of the facts.
+_RELEVANCE = (
+    "workload",
+    "placement",
+    "host_mode",
+    "memory_limit_bytes",
+    "params.",
+    "threads",
+    "tuning",
+    "settings.",
+    "engine.version",
+    "host.host_id",
+    "host.kernel.release",
+    "host.",
+    "tier.",
+    "restore_method",
+    "memory_cap.",
+    "run_state.",
+    "dataset.",
+    "engine.",
+)
+
+#: Parameters that follow from another unless they are set.
+FOLLOWING: Mapping[str, tuple[str, ...]] = {
+    "params.users": ("params.connections", "params.client_threads"),
+    "params.threads": ("params.client_threads",),
+    # What the letter of a core workload says.
+    "params.workload": tuple(
+        f"params.{name}"
+        for name in (
+            "readproportion",
+            "updateproportion",
+            "insertproportion",
+            "scanproportion",
+            "readmodifywriteproportion",
+            "requestdistribution",
+            "minscanlength",
+            "maxscanlength",
+            "scanlengthdistribution",
+        )
+    ),
+}
+
+#: Parameters whose own names (another program's, or of one word with several meanings) need
+#: words in a sentence.
+_WORDS: Mapping[str, str] = {
+    "workload": "core workload",
+    "threads": "client threads",
+    "fieldcount": "fields",
+    "fieldlength": "field length",
+    "requestdistribution": "keys",
+    "rate": "requests per second offered",
+    "update": "updates",
+}
+
 _FACTS: Mapping[str, str] = {"host_mode": "host mode", "no_monitors": "without monitors"}
 #: Values that say nothing, by the first word of the fact.
 _NOT_GIVEN: Mapping[str, tuple[str | None, ...]] = {
@@ -111,8 +165,7 @@ def parameter_words(name: str) -> str:
     if name == "threads":
         return "engine threads"
     bare = name.removeprefix("params.")
-    words: Mapping[str, str] = KNOWN["words"]
-    return words.get(bare, bare.replace("_", " ").removesuffix(" bytes"))
+    return _WORDS.get(bare, bare.replace("_", " ").removesuffix(" bytes"))
 
 
 def number_of(value: str | None) -> tuple[float, str] | None:
@@ -185,7 +238,7 @@ def by_relevance(names: Sequence[str]) -> list[str]:
     """Fact names with those that a reader looks for first in front."""
 
     def rank(name: str) -> int:
-        return next((i for i, known in enumerate(KNOWN["relevance"]) if name.startswith(known)), 99)
+        return next((i for i, known in enumerate(_RELEVANCE) if name.startswith(known)), 99)
 
     return sorted(names, key=rank)
 
@@ -230,6 +283,16 @@ ShownFact = tuple[str, str]
 #: In this order before the parameters and after them; the rest of the spec follows.
 _FIRST = ("workload", "driver")
 _LAST = ("threads", "cpus", "memory_limit_bytes", "tuning", "seed", "monitors", "no_monitors")
+_NAMES: Mapping[str, str] = {
+    "memory_limit_bytes": "memory limit",
+    "cpus": "processors",
+    "listen": "server listens, with TLS, on",
+    "threads": "threads of the engine",
+    "host_mode": "host mode",
+    "monitors": "monitors added",
+    "no_monitors": "monitors left out",
+    "params.workload": "core workload",
+}
 #: Shown elsewhere: the engine heads the part, emulated tiers are marked on every number.
 _ELSEWHERE = ("engine", "emulate", "models")
 
@@ -283,7 +346,7 @@ def _ordered(names: Sequence[str]) -> Iterator[str]:
 
 
 def _called(fact: str) -> str:
-    known = KNOWN["names"].get(fact)
+    known = _NAMES.get(fact)
     return known or fact.removeprefix("params.").removeprefix("settings.").replace("_", " ")
 
 

@@ -36,7 +36,7 @@ from harness.store.documents import from_members
 from harness.store.runs import StoredRun
 from harness.units import GIB, counted, parse_duration_ns, parse_size
 from reports.arm import Arm
-from reports.formatting import WORDS, number_mark, quantity_text
+from reports.formatting import NOTHING, number_mark, quantity_text
 from reports.run_configuration import spec_facts
 from reports.sections import Block, Table
 from reports.series import Panel
@@ -198,6 +198,17 @@ class PublishedRow:
         )
 
 
+_LACKS: Mapping[str, str] = {
+    "no-counterpart": NOTHING,
+    "not-derived": "not derived here",
+    "not-measured": "not measured",
+    "one-sided": "not measured on both sides",
+    "unlike-sides": "both sides differ in ",
+    "other-side": "is ",
+    "ambiguous": "ambiguous: ",
+    "needs": "needs ",
+    "elsewhere": "see ",
+}
 _COUNTS = {"threads": "thread", "lines": "line"}
 
 
@@ -210,7 +221,7 @@ def _cell(cell: Cell) -> str:
     if isinstance(cell, str):
         return cell
     if isinstance(cell, Missing):
-        return WORDS["lacks"].get(cell.code, cell.code) + cell.context
+        return _LACKS.get(cell.code, cell.code) + cell.context
     conditions = f" ({'; '.join(cell.conditions)})" if cell.conditions else ""
     return ", ".join(map(_number, cell.numbers)) + conditions
 

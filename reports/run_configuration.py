@@ -22,13 +22,47 @@ from harness.store.result import Emulated, Manifest
 from harness.store.runs import StoredRun
 from harness.store.spec import HOST_STATE, RunSpec
 from harness.units import format_bytes
-from harness.yamlfile import shipped_yaml
 from reports.formatting import BY_MODEL, stand_in_mark
 
 Facts = Mapping[str, str]
 
-#: See the comments there.
-KNOWN: Mapping[str, Any] = shipped_yaml(Path(__file__).with_name("facts.yml"))
+#: Settings that say where something is or what it is called, not how it works.
+_WHERE_SETTINGS = (
+    "port",
+    "listen_addresses",
+    "bind_address",
+    "temp_tablespaces",
+    "default_tablespace",
+    "cluster_name",
+    "*_directory",
+    "*_directories",
+    "*_file",
+    "*_path",
+    "socket",
+    "pid_file",
+    "log_*",
+)
+#: Facts of a tier that decide its speed, and which disk or namespace it is: another one of
+#: the same model is another device (its wear, its firmware, its slot), whatever the tier is
+#: called. The path on it, the partition and the free space are ignored. A disk that
+#: has got another name since the last boot is taken for another one, and that is said.
+_TIER_FACTS = (
+    "kind",
+    "model",
+    "filesystem",
+    "mount_options",
+    "block_size_bytes",
+    "dax",
+    "device_model",
+    "rotational",
+    "disks",
+    "namespace",
+    "namespace_mode",
+    "namespace_alignment_bytes",
+    "interleave_ways",
+    "persistence_domain",
+    "numa_node",
+)
 _HOST_FACTS = (
     "host_id",
     "cpu",
@@ -64,18 +98,104 @@ class Dimension:
         return one_sided and any(fnmatchcase(fact, pattern) for pattern in self.one_sided)
 
 
-def _dimension(
-    name: str,
-    fact: str = "",
-    implies: Sequence[str] = (),
-    one_sided: Sequence[str] = (),
-    tuned: bool = False,
-) -> Dimension:
-    followers = (*implies, *KNOWN["tuned"]) if tuned else tuple(implies)
-    return Dimension(name, fact or name, followers, tuple(one_sided))
-
-
-DIMENSIONS = {name: _dimension(name, **one) for name, one in KNOWN["dimensions"].items()}
+#: What follows from an engine and its settings; the CPU quota does not.
+_FOUND = ("run_state.huge_pages", "run_state.async_io")
+_TUNED = ("engine.settings.*", "engine.config.*", *_FOUND)
+#: What a server is set to that listens on an address.
+_LISTENING = tuple(
+    f"engine.config.{name}" for name in ("ssl", "require_secure_transport", "skip_networking")
+)
+#: From the narrowest to the widest: where several explain a difference, the first does.
+DIMENSIONS: dict[str, Dimension] = {
+    dimension.name: dimension
+    for dimension in (
+        Dimension("placement", "placement", ("emulate", "models"), ("tier.*",)),
+        Dimension("cache", "params.cache"),
+        Dimension("threads", "threads", _TUNED),
+        Dimension("cpus", "cpus", ("threads", *_TUNED)),
+        Dimension("listen", "listen", _LISTENING),
+        # Each driver builds the data that it drives.
+        Dimension("driver", "driver", ("tools.*", "dataset.*")),
+        Dimension(
+            "users", "params.users", ("params.connections", "params.client_threads", *_TUNED)
+        ),
+        Dimension("params.threads", "params.threads", ("params.client_threads", *_TUNED)),
+        Dimension("restore_method", "restore_method"),
+        Dimension("harness", "harness.version", ("harness.*",)),
+        # Arms of `harness run --arm` differ in what the user says that they differ in.
+        Dimension(
+            "arm",
+            "arm",
+            (
+                "engine.*",
+                "engine_options.*",
+                "settings.*",
+                "dataset.*",
+                "threads",
+                "cpus",
+                "tuning",
+                "memory_cap.*",
+                "memory_limit_bytes",
+                "memory_bytes",
+                "params.*",
+                *_FOUND,
+            ),
+        ),
+        Dimension("tuning", "tuning", ("settings.*", *_TUNED)),
+        Dimension(
+            "memory_limit",
+            "memory_limit_bytes",
+            ("memory_cap.*", "memory_bytes", "settings.*", *_TUNED),
+        ),
+        Dimension("kernel", "host.kernel.release", ("host.kernel.*", "run_state.async_io")),
+        Dimension(
+            "host_mode",
+            "host_mode",
+            (
+                "host.kernel.cmdline",
+                "host.persistence_domains*",
+                "host.memory",
+                "memory_bytes",
+                "host.numa_nodes*",
+                *_TUNED,
+            ),
+            ("tier.*",),
+        ),
+        Dimension(
+            "engine_version",
+            "engine.version",
+            ("engine.build", "engine.source", "dataset.*", "tools.*", *_TUNED),
+        ),
+        Dimension(
+            "engine",
+            "engine",
+            (
+                "engine.*",
+                "engine_options.*",
+                "settings.*",
+                "dataset.*",
+                "tools.*",
+                "memory_bytes",
+                *_FOUND,
+            ),
+        ),
+        Dimension(
+            "host",
+            "host.host_id",
+            (
+                "host.*",
+                "host_mode",
+                "memory_bytes",
+                "tier.*",
+                "restore_method",
+                "threads",
+                "memory_cap.*",
+                "run_state.*",
+                *_TUNED,
+            ),
+        ),
+    )
+}
 
 
 def dimension(name: str) -> Dimension:
@@ -203,7 +323,7 @@ def _manifest_facts(manifest: Manifest) -> dict[str, str]:
     flat |= _flatten("host.numa_nodes", _nodes(host["numa_nodes"]))
     for tier in manifest.tiers:
         known = {"model": tier.model} | vars(tier.facts)
-        of_tier = {name: as_json(known[name]) for name in KNOWN["tier_facts"]}
+        of_tier = {name: as_json(known[name]) for name in _TIER_FACTS}
         flat |= _flatten(f"tier.{tier.name}", of_tier)
     of_engine = ("version", "build", "source", "kind")
     flat |= _flatten("engine", {name: getattr(engine, name) for name in of_engine})
@@ -240,7 +360,7 @@ def _how(prefix: str, settings: Mapping[str, str]) -> dict[str, str]:
         f"{prefix}.{name}": value
         for name, value in settings.items()
         if not value.startswith("/")
-        and not any(fnmatchcase(name, pattern) for pattern in KNOWN["where_settings"])
+        and not any(fnmatchcase(name, pattern) for pattern in _WHERE_SETTINGS)
     }
 
 

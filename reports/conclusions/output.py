@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.units import counted
 from reports.conclusions.model import Checked
-from reports.formatting import NOTHING, WORDS, interval_text, significant, stand_in_mark, times
+from reports.formatting import NOTHING, interval_text, significant, stand_in_mark, times
 from reports.sections import Block, Paragraph, Table, note
 from reports.trials import Outcome, Trial
 
-_REASONS = WORDS["reasons"]
+_REASONS: Mapping[str, str] = {
+    "one-sided": "not measured on both sides",
+    "unlike-sides": "both sides differ in",
+    "bound-in-interval": "the interval holds the bound",
+    "not-shown": "not shown among all trials",
+    "unpaired": "the repeats did not run side by side",
+    "no-headline": "no single result stands for the whole",
+    "part-not-used": "the parts that moved were not used",
+    "rate-not-kept": "the offered rate was not kept",
+    "few-threads": "fewer than 8 threads",
+    "between-device-ratios": "between the smallest and the largest ratio of the devices",
+    "nothing-done": "no repeats, or one of zero",
+    "different-runs": "its sides come from different runs",
+    "emulated": "an emulated tier, which shows nothing about the device",
+    "modelled": "a modelled tier, which shows only what the model states",
+    "not-measured": "not measured",
+    "undecided": "its trials disagree",
+}
 
 
 def conclusions_page(found: Sequence[Checked]) -> list[Block]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import correlation, median
 from typing import Any, Literal
@@ -15,7 +15,6 @@ from reports.explain.ceilings import Ceiling, Ceilings
 from reports.explain.comparisons import Explained
 from reports.formatting import (
     NOTHING,
-    WORDS,
     gain_text,
     interval_text,
     number_mark,
@@ -167,9 +166,21 @@ def _explained_cells(row: Explained) -> list[str]:
     return [row.where, compared, ceiling, device, modelled, measured, error]
 
 
+_WHY_MISSING: Mapping[str, str] = {
+    "no waits": "no waits or I/O trace",
+    "no ceiling": "none",
+    "memory moved": "memory is no device of files",
+    "no part moved": "no part is on another tier",
+    "no trace": "no I/O trace",
+    "no figures": "no figures of ",
+    "no modelled runs": "no runs on its model",
+    "modelled": "the device is not here",
+}
+
+
 def _known(one: Value | Missing, unit: str = "") -> str:
     if isinstance(one, Missing):
-        return WORDS["no_figures"].get(one.code, one.code) + ", ".join(one.tiers)
+        return _WHY_MISSING.get(one.code, one.code) + ", ".join(one.tiers)
     interval = interval_text(one)
     return f"{significant(one.value)}{unit}" + (f" {interval}" if interval != NOTHING else "")
 

@@ -7,7 +7,7 @@ between its points distinguishes its lines. What has no swept axis stands in the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +18,12 @@ from harness.units import counted
 from reports.charts.curves import MOST_LINES, Curve, Plot, draw, x_text
 from reports.formatting import NOTHING, quantity_text, range_text
 from reports.micro.points import (
+    DURATION,
     EMPTY,
     LATENCY,
+    MEAN,
+    OPERATIONS,
     RATE,
-    WORDS,
     WRITE_RATIO,
     Device,
     Point,
@@ -43,8 +45,33 @@ from reports.micro.questions import (
 from reports.sections import Drawing
 from reports.values import Summary, natural
 
-AXES: Mapping[str, Sequence[str]] = WORDS["axes"]
-_TITLES: Mapping[str, str] = WORDS["titles"]
+#: Swept axes with their titles and units, the first that is swept is taken where several
+#: have as many values.
+AXES = {
+    "access_size_bytes": ("access size", "bytes"),
+    "queue_depth": ("queue depth", ""),
+    "hotspot_bytes": ("hot spot", "bytes"),
+    "range_bytes": ("range", "bytes"),
+    "stride_bytes": ("stride", "bytes"),
+    "entry_bytes": ("log entry", "bytes"),
+    "dirty_lines": ("dirty cache lines of a page", ""),
+    "dimms": ("DIMMs that each thread accesses", ""),
+    "read_share": ("share of reads", ""),
+    "fence_every_bytes": ("bytes between fences", "bytes"),
+    "load_bytes_per_second": ("bandwidth requested of the concurrent load", "B/s"),
+    "pace_bytes_per_second": ("requested bandwidth", "B/s"),
+    "zipf_exponent": ("exponent of the Zipf distribution", ""),
+    "threads": ("threads", ""),
+}
+_TITLES = {
+    RATE: "bandwidth",
+    OPERATIONS: "operations per second",
+    DURATION: "time of an operation",
+    LATENCY: "time of a dependent load",
+    MEAN: "mean time of a call",
+    WRITE_RATIO: "effective write ratio",
+    "traffic_bytes_per_second": "bytes that the host moved meanwhile",
+}
 #: Labels that are shown together, as instructions.
 _INSTRUCTIONS = "instructions"
 #: What several labels stand for; and what says nothing without its name.

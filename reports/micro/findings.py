@@ -12,7 +12,7 @@ from harness.sequences import grouped
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
 from reports.formatting import NOTHING, interval_text, p_text, percent, quantity_text, times
 from reports.micro.figures import percentile
-from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, RATE, WORDS, Device, Point, best
+from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, RATE, Device, Point, best
 from reports.micro.practices import Knee, LoadedKnee, Practice, by_sequence, card_trials
 from reports.micro.questions import (
     CACHES,
@@ -35,6 +35,26 @@ _LINE = ";\n"
 _TAIL = 99.99
 #: Two instructions closer than this are reported as alike: repeats of one differ by as much.
 _ALIKE = 0.97
+#: What is measured of the tier, not of the caches before it.
+_OF_THE_TIER = (
+    "access_size",
+    "access_size_sequential",
+    "threads",
+    "persist",
+    "persist_size",
+    "mix",
+    "latency",
+    "loaded_latency",
+    "sequential",
+    "random",
+    "hash_index_update",
+    "tree_index_lookup",
+    "random_read_latency",
+    "sequential_reads",
+    "sequential_writes",
+    "random_reads",
+    "random_writes",
+)
 _FLUSHES = ("clwb", "clflushopt", "clflush")
 
 
@@ -397,9 +417,7 @@ def _planner(device: Device) -> Iterator[Finding]:
 
 def _left_out(device: Device) -> Iterator[Finding]:
     """What is the cache's and not the tier's; a chase and a hot spot are small on purpose."""
-    points = [
-        p for p in device.points if p["measurement"] in WORDS["of_the_tier"] or p["kind"] == "index"
-    ]
+    points = [p for p in device.points if p["measurement"] in _OF_THE_TIER or p["kind"] == "index"]
     kept = set(map(id, beyond_caches(device, points)))
     small = dict.fromkeys(
         f"{p['measurement'].replace('_', ' ')} in {_range(p)}" for p in points if id(p) not in kept

@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from pathlib import Path
 from typing import Any
 
 from harness import hdr
@@ -21,14 +20,12 @@ from harness.store.result import Metric
 from harness.store.runs import StoredRun
 from harness.tiers.linux.model import TierRecord
 from harness.units import parse_duration_ns, parse_size
-from harness.yamlfile import shipped_yaml
 from reports.formatting import stand_in_mark
 from reports.micro.configured import own_labels, settings_of
 from reports.run_configuration import emulated_tiers, facts
 from reports.values import Summary, natural
 
 WORKLOAD = "micro"
-WORDS: Mapping[str, Any] = shipped_yaml(Path(__file__).with_name("words.yml"))
 Labels = Mapping[str, str]
 
 RATE = "bandwidth_bytes_per_second"
@@ -41,7 +38,20 @@ WRITE_RATIO = "effective_write_ratio"
 #: The label ``numa`` of accesses from near processors.
 NEAR_NODES = ("", "near")
 _MAIN_MEMORY = "main memory"
+#: What of a host can be switched and makes another device of each of its tiers: clocks and threads
+#: of the processors, pages, and PVLDB 15(11), Sections 4.5.1 and 4.5.2. `unreadable` is a state of
+#: its own; so is each release of Linux, whose calls are timed.
 _KERNEL = "Linux"
+_HOST_STATE = {
+    "governor": "governor",
+    "turbo": "turbo",
+    "smt": "SMT",
+    "thp": "huge pages",
+    "prefetchers": "prefetchers",
+    "memory_speed": "memory bus",
+    "uncore_frequency": "uncore",
+    "dimm_power_budget": "power budget",
+}
 _STATE = "host."
 #: Labels that name a configuration, not what was done in it.
 NAMES = ("measurement", "configuration", "job")
@@ -257,8 +267,7 @@ def _key(run: StoredRun) -> _Key:
     mine = {item for item in facts(run).items() if item[0].startswith(f"tier.{tier}.")}
     mine.add((f"tier.{tier}.{_MAIN_MEMORY}", main_memory(run)))
     mine |= {
-        (f"{_STATE}{words}", _state_text(host.get(name)))
-        for name, words in WORDS["host_state"].items()
+        (f"{_STATE}{words}", _state_text(host.get(name))) for name, words in _HOST_STATE.items()
     }
     mine.add((f"{_STATE}{_KERNEL}", _state_text(host["kernel"]["release"])))
     return _Key(str(host["hostname"]), str(host["host_id"]), tier, frozenset(mine))
