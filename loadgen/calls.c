@@ -37,13 +37,6 @@ static uint64_t look(struct lg_worker *worker)
     return now;
 }
 
-static void sleep_until(uint64_t at_ns)
-{
-    struct timespec when = tb_timespec(at_ns);
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
-        ;
-}
-
 /* The lead steps towards the median of how late wakes are: a few very late ones do not move it. */
 static void learn_lead(struct lg_worker *worker, uint64_t late_ns)
 {
@@ -64,7 +57,9 @@ static bool wait_until(struct lg_worker *worker, uint64_t at_ns)
         if (left > worker->lead_ns + LEAST_SLEEP_NS) {
             uint64_t sleep_ns = left - worker->lead_ns;
             uint64_t until = now + (sleep_ns < LONGEST_SLEEP_NS ? sleep_ns : LONGEST_SLEEP_NS);
-            sleep_until(until);
+            struct timespec when = tb_timespec(until);
+            while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
+                ;
             now = tb_monotonic_ns();
             learn_lead(worker, now > until ? now - until : 0);
         }
@@ -107,10 +102,7 @@ static void execute(struct lg_worker *worker, struct lg_user *user)
     if (status == LG_EXECUTE)
         lg_fail_operation(worker, user, result->code, result->message);
     else if (status == LG_WRONG)
-        lg_fail_operation(worker, user, "",
-                          user->terminal.wrong ? user->terminal.wrong : "a wrong answer");
-    else if (!result)
-        lg_fail_operation(worker, user, "", "the workload ended it without a statement");
+        lg_fail_operation(worker, user, "", user->terminal.wrong);
     else
         lg_count(worker, user, status, result);
 }

@@ -41,6 +41,15 @@ struct lg_run {
 struct lg_connection;
 struct lg_user;
 
+/* Wake-up times: a binary heap by due time with space for every user, who is in it once. */
+struct lg_timers {
+    struct lg_timer {
+        uint64_t due_ns;
+        struct lg_user *user;
+    } *heap;
+    size_t count;
+};
+
 /* One event loop: a thread with its connections and terminals. */
 struct lg_worker {
     struct lg_run *run;
@@ -80,7 +89,7 @@ struct lg_worker {
     size_t busy; /* users between their send and their end */
     uint64_t granted;                       /* tickets taken and not used yet */
     bool exhausted;                         /* no operation is left to begin */
-    struct lg_timers *timers;
+    struct lg_timers timers;
     struct tb_random random;
     struct tb_text journal;
 };

@@ -3,18 +3,11 @@
 
 struct lg_tally *lg_tallies_new(size_t operations, size_t intervals)
 {
-    struct lg_tally *tallies = aligned_alloc(_Alignof(struct lg_tally),
-                                             operations * sizeof *tallies);
-    if (!tallies) {
-        fprintf(stderr, "loadgen: out of memory: %zu tallies\n", operations);
-        abort();
-    }
-    memset(tallies, 0, operations * sizeof *tallies);
+    struct lg_tally *tallies = tb_allocate(operations, sizeof *tallies);
     for (size_t i = 0; i < operations; i++) {
         tb_hdr_init(&tallies[i].latency);
         tallies[i].interval = SIZE_MAX; /* none yet */
-        tallies[i].latencies = tb_allocate(1, sizeof *tallies[i].latencies);
-        tallies[i].latencies->intervals = intervals;
+        tallies[i].latencies.intervals = intervals;
     }
     return tallies;
 }
@@ -24,9 +17,8 @@ void lg_tallies_free(struct lg_tally *tallies, size_t operations)
     for (size_t i = 0; i < operations; i++) {
         tb_hdr_free(&tallies[i].latency);
         free(tallies[i].series);
-        free(tallies[i].latencies->packed.bytes);
-        free(tallies[i].latencies->begins);
-        free(tallies[i].latencies);
+        free(tallies[i].latencies.packed.bytes);
+        free(tallies[i].latencies.begins);
     }
     free(tallies);
 }
@@ -60,16 +52,16 @@ static void pack_until(struct lg_latencies *latencies, size_t stretch)
 
 void lg_tally_enter(struct lg_tally *tally, size_t interval)
 {
-    size_t stretch = interval / tally->latencies->intervals;
+    size_t stretch = interval / tally->latencies.intervals;
     reach(tally, interval + 1);
-    if (stretch > tally->latencies->stretch)
-        pack_until(tally->latencies, stretch);
+    if (stretch > tally->latencies.stretch)
+        pack_until(&tally->latencies, stretch);
     tally->interval = interval;
 }
 
 void lg_tally_latencies(const struct lg_tally *tally, size_t stretch, struct tb_coarse_hdr *into)
 {
-    const struct lg_latencies *of = tally->latencies;
+    const struct lg_latencies *of = &tally->latencies;
     if (stretch == of->stretch) {
         for (size_t i = 0; i < TB_COARSE_COUNTERS; i++)
             into->counts[i] += of->current.counts[i];

@@ -5,22 +5,6 @@
 
 #define LG_MAX_CODES 64
 
-/* On cache lines of its own: two loops never write to the same one. */
-struct lg_tally {
-    _Alignas(64) struct tb_hdr latency; /* by start in the measured window */
-    uint64_t count;             /* done in the measured window */
-    uint64_t skipped;           /* of these, with less to do than belongs to them */
-    uint64_t not_found;         /* of these, that found no record */
-    uint64_t rolled_back;       /* in the measured window, as the workload wanted it */
-    uint64_t retried;           /* attempts that were undone in the measured window */
-    uint64_t unfinished;        /* started in the window, not done at the drain's end */
-    uint64_t *series;           /* `count` over time */
-    size_t intervals;
-    size_t interval;            /* the one that was last counted in */
-    struct lg_latencies *latencies; /* of `count`, over time */
-    atomic_uint_fast64_t finished; /* committed since the beginning; read by others */
-};
-
 /*
  * Latencies over time: a histogram for each stretch of `intervals` intervals. The one that is being
  * counted in is whole; the others are packed.
@@ -32,6 +16,26 @@ struct lg_latencies {
     struct tb_text packed;
     size_t *begins; /* of each earlier stretch in `packed` */
     size_t room;    /* in `begins` */
+};
+
+/*
+ * What is written at each operation lies in the middle: the cache lines at both ends may be shared
+ * with another loop.
+ */
+struct lg_tally {
+    struct lg_latencies latencies; /* of `count`, over time */
+    atomic_uint_fast64_t finished; /* committed since the beginning; read by others */
+    struct tb_hdr latency;         /* by start in the measured window */
+    uint64_t count;                /* done in the measured window */
+    uint64_t *series;              /* `count` over time */
+    size_t interval;               /* the one that was last counted in */
+    size_t intervals;
+    uint64_t skipped;     /* of `count`, with less to do than belongs to them */
+    uint64_t not_found;   /* of `count`, that found no record */
+    uint64_t rolled_back; /* in the measured window, as the workload wanted it */
+    uint64_t unfinished;  /* started in the window, not done at the drain's end */
+    uint64_t retried;     /* attempts that were undone in the measured window */
+    uint64_t padding[4];
 };
 
 /* Latencies since the beginning, of all operations of a loop; the main thread reads it meanwhile. */
@@ -74,5 +78,5 @@ static inline void lg_tally_done(struct lg_tally *tally, size_t interval, uint64
         lg_tally_enter(tally, interval);
     tally->series[interval]++;
     tally->count++;
-    tb_coarse_hdr_record(&tally->latencies->current, latency_ns);
+    tb_coarse_hdr_record(&tally->latencies.current, latency_ns);
 }

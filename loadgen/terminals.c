@@ -35,26 +35,21 @@ static bool in_window(const struct lg_run *run, uint64_t at_ns)
     return at_ns >= run->measure_ns && at_ns < run->end_ns;
 }
 
-static const char *operation_name(const struct lg_worker *worker, const struct lg_user *user)
-{
-    return worker->run->workload->operations[user->terminal.operation].name;
-}
-
 void lg_fail_operation(struct lg_worker *worker, const struct lg_user *user, const char *code,
                        const char *message)
 {
     if (*code)
         lg_codes_count(&worker->codes, code, 1);
     lg_run_fail(worker->run, "%s of terminal %u on connection %u: %s%s%s",
-                operation_name(worker, user), user->terminal.number, user->connection->number,
-                code, *code ? ": " : "", message);
+                worker->run->workload->operations[user->terminal.operation].name,
+                user->terminal.number, user->connection->number, code, *code ? ": " : "", message);
 }
 
 static void later(struct lg_worker *worker, struct lg_user *user, enum lg_place place,
                   uint64_t due_ns)
 {
     user->place = place;
-    lg_timers_add(worker->timers, due_ns, user);
+    lg_timers_add(&worker->timers, due_ns, user);
 }
 
 static void call(struct lg_worker *worker, struct lg_user *user, const struct lg_result *result);
@@ -386,9 +381,7 @@ static void call(struct lg_worker *worker, struct lg_user *user, const struct lg
     struct lg_connection *connection = user->connection;
     enum lg_status status = lg_step(worker, user, result);
     if (status == LG_WRONG) {
-        lg_fail_operation(worker, user, "", user->terminal.wrong ? user->terminal.wrong : "a wrong answer");
-    } else if (status != LG_EXECUTE && !result) {
-        lg_fail_operation(worker, user, "", "the workload ended it without a statement");
+        lg_fail_operation(worker, user, "", user->terminal.wrong);
     } else if (status != LG_EXECUTE) {
         finish(worker, user, status, result);
     } else {
@@ -433,18 +426,12 @@ bool lg_count_retry(struct lg_worker *worker, struct lg_user *user,
     return true;
 }
 
-static void retry(struct lg_worker *worker, struct lg_user *user, const struct lg_result *result)
-{
-    uint64_t pause_ns;
-    if (lg_count_retry(worker, user, result, &pause_ns))
-        later(worker, user, LG_PAUSING, worker->now_ns + pause_ns);
-}
-
 void lg_connection_answered(struct lg_worker *worker, struct lg_connection *connection)
 {
     struct lg_user *user = connection->user;
     const struct lg_result *result = &connection->result;
     unsigned in_flight = atomic_load_explicit(&worker->in_flight, memory_order_relaxed);
+    uint64_t pause_ns;
     worker->now_ns = tb_monotonic_ns();
     atomic_store_explicit(&worker->in_flight, in_flight - 1, memory_order_relaxed);
     atomic_store_explicit(&worker->reply_ns, worker->now_ns, memory_order_relaxed);
@@ -452,10 +439,10 @@ void lg_connection_answered(struct lg_worker *worker, struct lg_connection *conn
         published(worker, connection, result);
     else if (result->outcome == LG_OK)
         call(worker, user, result);
-    else if (result->outcome == LG_RETRY)
-        retry(worker, user, result);
-    else
+    else if (result->outcome != LG_RETRY)
         lg_fail_operation(worker, user, result->code, result->message);
+    else if (lg_count_retry(worker, user, result, &pause_ns))
+        later(worker, user, LG_PAUSING, worker->now_ns + pause_ns);
 }
 
 void lg_user_wake(struct lg_worker *worker, struct lg_user *user, uint64_t due_ns)

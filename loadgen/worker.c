@@ -13,6 +13,45 @@
 
 #define EVENTS_A_TURN 64
 
+void lg_timers_add(struct lg_timers *timers, uint64_t due_ns, struct lg_user *user)
+{
+    size_t at = timers->count++;
+    while (at > 0) {
+        size_t parent = (at - 1) / 2;
+        if (timers->heap[parent].due_ns <= due_ns)
+            break;
+        timers->heap[at] = timers->heap[parent];
+        at = parent;
+    }
+    timers->heap[at] = (struct lg_timer){due_ns, user};
+}
+
+uint64_t lg_timers_next(const struct lg_timers *timers)
+{
+    return timers->count ? timers->heap[0].due_ns : UINT64_MAX;
+}
+
+struct lg_timer lg_timers_take(struct lg_timers *timers)
+{
+    struct lg_timer first = timers->heap[0];
+    struct lg_timer last = timers->heap[--timers->count];
+    size_t at = 0;
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= timers->count)
+            break;
+        if (child + 1 < timers->count &&
+            timers->heap[child + 1].due_ns < timers->heap[child].due_ns)
+            child++;
+        if (last.due_ns <= timers->heap[child].due_ns)
+            break;
+        timers->heap[at] = timers->heap[child];
+        at = child;
+    }
+    timers->heap[at] = last;
+    return first;
+}
+
 void lg_watch(struct lg_worker *worker, struct lg_connection *connection, uint32_t events)
 {
     if (connection->watched == events)
@@ -27,20 +66,15 @@ void lg_watch(struct lg_worker *worker, struct lg_connection *connection, uint32
     connection->watched = events;
 }
 
-static uint64_t earliest(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The next time that anything is to be done without the server having answered. */
 static uint64_t next_due(const struct lg_worker *worker)
 {
     const struct lg_run *run = worker->run;
-    uint64_t due = lg_timers_next(worker->timers);
+    uint64_t due = lg_timers_next(&worker->timers);
     const uint64_t bounds[] = {run->measure_ns, run->end_ns, run->deadline_ns};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
-        if (bounds[i] > worker->now_ns)
-            due = earliest(due, bounds[i]);
+        if (bounds[i] > worker->now_ns && bounds[i] < due)
+            due = bounds[i];
     return due;
 }
 
@@ -56,9 +90,9 @@ static void arm(struct lg_worker *worker)
 
 static void fire_timers(struct lg_worker *worker)
 {
-    while (lg_timers_next(worker->timers) <= worker->now_ns && !lg_stopped(worker)) {
-        struct lg_timer timer = lg_timers_take(worker->timers);
-        lg_user_wake(worker, timer.who, timer.due_ns);
+    while (lg_timers_next(&worker->timers) <= worker->now_ns && !lg_stopped(worker)) {
+        struct lg_timer timer = lg_timers_take(&worker->timers);
+        lg_user_wake(worker, timer.user, timer.due_ns);
     }
 }
 
@@ -149,7 +183,7 @@ static bool over(const struct lg_worker *worker)
         return true;
     bool more = worker->now_ns < run->end_ns && !worker->exhausted;
     return !more && worker->busy == 0 && worker->unpublished == 0 &&
-           lg_timers_next(worker->timers) > worker->now_ns;
+           lg_timers_next(&worker->timers) > worker->now_ns;
 }
 
 static bool watch_descriptor(struct lg_worker *worker, int descriptor, uint32_t events, void *data)
@@ -186,8 +220,7 @@ static void open_users(struct lg_worker *worker)
     worker->user_count = share(spec->terminals, worker);
     worker->users = tb_allocate(worker->user_count, sizeof *worker->users);
     worker->own = tb_allocate(worker->user_count, own);
-    worker->timers = tb_allocate(1, sizeof *worker->timers);
-    lg_timers_init(worker->timers, worker->user_count);
+    worker->timers.heap = tb_allocate(worker->user_count, sizeof *worker->timers.heap);
     worker->waiting_end = &worker->waiting;
     /* A stream of the loop's first terminal, from the end that terminals do not reach. */
     tb_random_seed(&worker->random, spec->seed,
@@ -281,9 +314,7 @@ void lg_worker_free(struct lg_worker *worker)
 {
     for (size_t i = 0; i < worker->connection_count; i++)
         worker->run->backend->disconnect(worker->connections[i].session);
-    if (worker->timers)
-        lg_timers_free(worker->timers);
-    free(worker->timers);
+    free(worker->timers.heap);
     free(worker->connections);
     free(worker->users);
     free(worker->own);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "run.h"
-#include "timers.h"
 
 struct lg_connection {
     unsigned number;
@@ -42,6 +41,12 @@ static inline bool lg_stopped(const struct lg_worker *worker)
 {
     return atomic_load_explicit(&worker->run->stop, memory_order_relaxed);
 }
+
+/* worker.c */
+void lg_timers_add(struct lg_timers *timers, uint64_t due_ns, struct lg_user *user);
+/* The due time of the first, UINT64_MAX where there is none. */
+uint64_t lg_timers_next(const struct lg_timers *timers);
+struct lg_timer lg_timers_take(struct lg_timers *timers);
 
 /* terminals.c */
 void lg_users_start(struct lg_worker *worker);

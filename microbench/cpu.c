@@ -16,12 +16,6 @@ struct mb_cpu mb_cpu;
 #define CALIBRATION_NS (50 * TB_MILLISECOND)
 #define MOST_DRIFT 0.01 /* of the counter's rate, from one look to the next */
 
-static void find_model(void)
-{
-    if (!tb_scan_file("/proc/cpuinfo", "model name : %127[^\n]", mb_cpu.model))
-        strcpy(mb_cpu.model, "unknown model");
-}
-
 static void find_caches(void)
 {
     for (int index = 0; index < 8; index++) {
@@ -163,7 +157,8 @@ void mb_cpu_measure_core(void)
 void mb_cpu_find(void)
 {
     mb_cpu = (struct mb_cpu){.clock_hz = 0};
-    find_model();
+    if (!tb_scan_file("/proc/cpuinfo", "model name : %127[^\n]", mb_cpu.model))
+        strcpy(mb_cpu.model, "unknown model");
     find_caches();
     find_abilities();
     mb_cpu.clock_step = step_of_clock();

@@ -11,19 +11,14 @@
 #include "run.h"
 #include "target.h"
 
+#include <sched.h>
+
 enum { FAILED = 1, USAGE = 2 };
 
 static int refuse(const struct tb_error *error)
 {
     fprintf(stderr, "microbench: %s\n", error->text);
     return USAGE;
-}
-
-static json_t *new_result(void)
-{
-    return json_pack("{s:i, s:s, s:n, s:s, s:o, s:{}, s:[], s:[]}", "schema", 2, "status",
-                     "complete", "error", "version", MICROBENCH_VERSION, "clock", tb_clocks(),
-                     "targets", "measurements", "notes");
 }
 
 static void note(json_t *result, const char *format, const char *name)
@@ -60,15 +55,18 @@ static bool map_targets(struct mb_spec *spec, json_t *result, struct tb_error *e
 /* Threads of a measurement that share a processor do not run at the same time. */
 static void note_sharing(const struct mb_measurement *measurement, json_t *result)
 {
-    for (size_t a = 0; a < measurement->job_count; a++)
-        for (size_t b = a; b < measurement->job_count; b++)
-            for (uint32_t i = 0; i < measurement->jobs[a].threads; i++)
-                for (uint32_t k = a == b ? i + 1 : 0; k < measurement->jobs[b].threads; k++)
-                    if (measurement->jobs[a].cpus[i] == measurement->jobs[b].cpus[k]) {
-                        note(result, "measurement %s: several threads shared a processor",
-                             measurement->name);
-                        return;
-                    }
+    cpu_set_t taken;
+    CPU_ZERO(&taken);
+    for (size_t j = 0; j < measurement->job_count; j++)
+        for (uint32_t i = 0; i < measurement->jobs[j].threads; i++) {
+            int cpu = measurement->jobs[j].cpus[i];
+            if (CPU_ISSET(cpu, &taken)) {
+                note(result, "measurement %s: several threads shared a processor",
+                     measurement->name);
+                return;
+            }
+            CPU_SET(cpu, &taken);
+        }
 }
 
 static bool run_repeat(const struct mb_measurement *measurement, uint32_t number,
@@ -142,20 +140,18 @@ static bool run_all(struct mb_spec *spec, json_t *result, struct tb_error *error
 }
 
 /* A result that cannot be written is a failure, whatever it says. */
-static int print(json_t *result, bool complete, const struct tb_error *error)
+static int measure(struct mb_spec *spec, struct tb_error *error)
 {
+    json_t *result = json_pack("{s:i, s:s, s:n, s:s, s:o, s:{}, s:[], s:[]}", "schema", 2, "status",
+                               "complete", "error", "version", MICROBENCH_VERSION, "clock",
+                               tb_clocks(), "targets", "measurements", "notes");
+    bool complete = run_all(spec, result, error);
     if (!complete) {
         fprintf(stderr, "microbench: %s\n", error->text);
         json_object_set_new(result, "status", json_string("failed"));
         json_object_set_new(result, "error", json_string(error->text));
     }
     return tb_print(result, "microbench") && complete ? EXIT_SUCCESS : FAILED;
-}
-
-static int measure(struct mb_spec *spec, struct tb_error *error)
-{
-    json_t *result = new_result();
-    return print(result, run_all(spec, result, error), error);
 }
 
 static int print_version(void)

@@ -92,14 +92,6 @@ static json_t *threads_of(const struct mb_repeat *repeat, const struct mb_job *j
     return threads;
 }
 
-static json_t *window_of(const struct totals *totals)
-{
-    return json_pack("{s:o, s:o, s:o, s:o}", "duration_ns", tb_integer(totals->window_ns),
-                     "operations", tb_integer(totals->window.operations), "read_bytes",
-                     tb_integer(totals->window.read_bytes), "written_bytes",
-                     tb_integer(totals->window.written_bytes));
-}
-
 static json_t *job_result(const struct mb_repeat *repeat, const struct mb_job *job)
 {
     struct totals totals = totals_of(repeat, job);
@@ -110,20 +102,20 @@ static json_t *job_result(const struct mb_repeat *repeat, const struct mb_job *j
     json_t *facts = json_object();
     if (job->kernel->report)
         job->kernel->report(job, facts);
-    json_t *result = json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "name", job->name, "kind", job->kernel->name,
-        "target", job->target->name, "operations", tb_integer(totals.all.operations), "read_bytes",
-        tb_integer(totals.all.read_bytes), "written_bytes", tb_integer(totals.all.written_bytes),
-        "second_bytes", tb_integer(totals.all.second_bytes), "duration_ns",
-        tb_integer(totals.end_ns - totals.begin_ns));
-    json_t *figures = json_pack(
-        "{s:o, s:f, s:f, s:o, s:s?, s:s?, s:o, s:o}", "window", window_of(&totals),
-        "operations_per_second", totals.operations_per_second, "bandwidth_bytes_per_second",
-        totals.bytes_per_second, "latency_hdr", latency_of(repeat, job), "durable", durable,
-        "durable_why", why, "facts", facts, "threads", threads_of(repeat, job));
-    json_object_update(result, figures);
-    json_decref(figures);
-    return result;
+    json_t *window = json_pack("{s:o, s:o, s:o, s:o}", "duration_ns", tb_integer(totals.window_ns),
+                               "operations", tb_integer(totals.window.operations), "read_bytes",
+                               tb_integer(totals.window.read_bytes), "written_bytes",
+                               tb_integer(totals.window.written_bytes));
+    return json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:s?, s:s?, s:o, s:o}",
+        "name", job->name, "kind", job->kernel->name, "target", job->target->name, "operations",
+        tb_integer(totals.all.operations), "read_bytes", tb_integer(totals.all.read_bytes),
+        "written_bytes", tb_integer(totals.all.written_bytes), "second_bytes",
+        tb_integer(totals.all.second_bytes), "duration_ns",
+        tb_integer(totals.end_ns - totals.begin_ns), "window", window, "operations_per_second",
+        totals.operations_per_second, "bandwidth_bytes_per_second", totals.bytes_per_second,
+        "latency_hdr", latency_of(repeat, job), "durable", durable, "durable_why", why, "facts",
+        facts, "threads", threads_of(repeat, job));
 }
 
 json_t *mb_repeat_result(const struct mb_repeat *repeat, struct tb_error *error)

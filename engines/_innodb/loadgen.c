@@ -191,11 +191,6 @@ static enum lg_outcome outcome_of(unsigned code)
     }
 }
 
-static enum lg_state state_of(int waits)
-{
-    return waits & MYSQL_WAIT_WRITE ? LG_WANT_WRITE : LG_WANT_READ;
-}
-
 /* The next row's cells, valid as long as the set; false after the last row. */
 static bool fetch(MYSQL_RES *rows, struct lg_cell *cells, size_t columns)
 {
@@ -334,7 +329,7 @@ static enum lg_state advance(struct lg_session *session, int ready)
     while (session->phase != PHASE_DONE) {
         session->waits = call(session, ready);
         if (session->waits)
-            return state_of(session->waits);
+            return session->waits & MYSQL_WAIT_WRITE ? LG_WANT_WRITE : LG_WANT_READ;
         session->phase = phase_after(session);
         if (session->phase == PHASE_SENT)
             return LG_WANT_READ;

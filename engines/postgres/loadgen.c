@@ -366,17 +366,10 @@ static void keep_rows(struct lg_session *session, PGresult *received)
         read_row(session->reader, received, row, (int)result->columns);
 }
 
-/* "UPDATE 1" contains the number of rows it found, "CALL" does not. */
-static void keep_status(struct lg_session *session, PGresult *received)
-{
-    const char *affected = PQcmdTuples(received);
-
-    if (*affected)
-        session->result->affected = strtoll(affected, NULL, 10);
-}
-
 static void take(struct lg_session *session, PGresult *received)
 {
+    const char *affected;
+
     switch (PQresultStatus(received)) {
     case PGRES_TUPLES_OK:
         if (!session->failed) {
@@ -385,7 +378,9 @@ static void take(struct lg_session *session, PGresult *received)
         }
         break;
     case PGRES_COMMAND_OK:
-        keep_status(session, received);
+        affected = PQcmdTuples(received); /* "UPDATE 1" has a number, "CALL" has none */
+        if (*affected)
+            session->result->affected = strtoll(affected, NULL, 10);
         break;
     case PGRES_EMPTY_QUERY:
         break;

@@ -1,7 +1,6 @@
 /* The parts of TPC-C that need no server: numbers, names, text of rows, validated answers. */
 #include "check.h"
-#include "../tpcc/rows.h"
-#include "../tpcc/tpcc.h"
+#include "../tpcc/population.h"
 
 TEST(nurand_follows_its_formula)
 {

@@ -71,7 +71,7 @@ static enum lg_status wrong_column(struct lg_terminal *terminal, const struct lg
     const char *text = shown(result, index, &length);
 
     return wrong(terminal, "%s answered %.*s where %s belongs",
-                 lg_tpcc_transaction_names[terminal->operation], length, text, expected);
+                 lg_tpcc_operations[terminal->operation].name, length, text, expected);
 }
 
 static enum lg_status check_new_order(struct lg_terminal *terminal,

@@ -11,8 +11,6 @@
  * The first failure stops all threads: none begins another buffer.
  */
 #include "population.h"
-#include "tpcc.h"
-
 #include "../thread_pool.h"
 
 /* One buffer a thread. A bigger one falls out of the processor's cache. */
@@ -121,7 +119,7 @@ static bool write_package(struct lg_pool_thread *thread, const struct package *p
     if (!thread->pool->job->backend->bulk_begin(thread->session, table->name, table->columns,
                                                 error))
         return false;
-    table->write(&load->population, &rows, package->first, package->last);
+    lg_tpcc_write(&load->population, table, &rows, package->first, package->last);
     return lg_rows_flush(&rows) && /* else `disconnect` ends what was begun */
            lg_pool_end_bulk(thread, package->table, rows.count, error);
 }

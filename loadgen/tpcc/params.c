@@ -1,13 +1,7 @@
-/* The spec's workload.params for TPC-C: see params.h. */
-#include "params.h"
+/* The spec's workload.params for TPC-C. */
+#include "tpcc.h"
 
 #include <math.h>
-
-const char *const lg_tpcc_transaction_names[TPCC_TRANSACTIONS] = {
-    [TPCC_NEW_ORDER] = "new_order",       [TPCC_PAYMENT] = "payment",
-    [TPCC_ORDER_STATUS] = "order_status", [TPCC_DELIVERY] = "delivery",
-    [TPCC_STOCK_LEVEL] = "stock_level",
-};
 
 static const char *const homes[] = {"all", "fixed", NULL};
 static const char *const procedures[] = {"own", "hammerdb", NULL};
@@ -25,7 +19,7 @@ static const struct tb_param keys[] = {
 static int transaction_of(const char *name)
 {
     for (int i = 0; i < TPCC_TRANSACTIONS; i++)
-        if (strcmp(name, lg_tpcc_transaction_names[i]) == 0)
+        if (strcmp(name, lg_tpcc_operations[i].name) == 0)
             return i;
     return -1;
 }

@@ -26,6 +26,24 @@ struct order {
     int8_t lines;
 };
 
+/*
+ * Chooses `left` of the `of` rows still to come: called for each row, exactly as many are
+ * chosen, each as likely as the other ("10% of the rows, selected at random").
+ */
+struct choice {
+    int32_t left, of;
+};
+
+/* The row that is next, and what it is drawn from. */
+struct lg_tpcc_row {
+    const struct lg_population *population;
+    struct tb_random random; /* of its table and warehouse */
+    struct choice tenth;     /* of the rows with this warehouse and district */
+    int32_t w, d, id;
+    const struct order *order; /* with this `id`, where the table has orders */
+    int32_t line;              /* of the order */
+};
+
 void lg_population_init(struct lg_population *population, uint64_t data_seed)
 {
     population->seed = data_seed;
@@ -42,212 +60,137 @@ static struct tb_random stream_of(const struct lg_population *population,
     return random;
 }
 
-/* "random a-string [low … high]" (clause 4.3.2.2) */
-static char *put_string(char *at, struct tb_random *random, const struct lg_population *population,
-                        int low, int high)
+static bool is_of_the_tenth(struct lg_tpcc_row *row)
 {
-    size_t length = (size_t)tb_random_between(random, low, high);
+    bool chosen = tb_random_between(&row->random, 1, row->tenth.of) <= row->tenth.left;
 
-    return lg_put_alphanumeric(at, random, &population->alphabet, length);
+    row->tenth.of--;
+    row->tenth.left -= chosen;
+    return chosen;
 }
 
-/* I_DATA and S_DATA: [26 … 50] characters, "ORIGINAL" somewhere in them where `original`. */
-static char *put_data(char *at, struct tb_random *random, const struct lg_population *population,
-                      bool original)
+static char *put_characters(char *at, struct lg_tpcc_row *row, size_t length)
 {
-    char *end = put_string(at, random, population, 26, 50);
+    return lg_put_alphanumeric(at, &row->random, &row->population->alphabet, length);
+}
+
+/* "random a-string [low … high]" (clause 4.3.2.2) */
+static char *put_string(char *at, struct lg_tpcc_row *row, int low, int high)
+{
+    return put_characters(at, row, (size_t)tb_random_between(&row->random, low, high));
+}
+
+/* I_DATA and S_DATA: [26 … 50] characters, "ORIGINAL" somewhere in those of a tenth. */
+static char *put_data(char *at, struct lg_tpcc_row *row)
+{
+    bool original = is_of_the_tenth(row);
+    char *end = put_string(at, row, 26, 50);
 
     if (original) {
         int64_t length = end - at - 1;
 
-        memcpy(at + tb_random_between(random, 0, length - 8), "ORIGINAL", 8);
+        memcpy(at + tb_random_between(&row->random, 0, length - 8), "ORIGINAL", 8);
     }
     return end;
 }
 
-/*
- * Chooses `left` of the `of` rows still to come: called for each row, exactly as many are
- * chosen, each as likely as the other ("10% of the rows, selected at random").
- */
-struct choice {
-    int32_t left, of;
-};
-
-static bool choose(struct choice *choice, struct tb_random *random)
-{
-    bool chosen = tb_random_between(random, 1, choice->of) <= choice->left;
-
-    choice->of--;
-    choice->left -= chosen;
-    return chosen;
-}
-
 /* Streets, city, state and zip (clause 4.3.2.7: four digits, then 11111). */
-static char *put_address(char *at, struct tb_random *random,
-                         const struct lg_population *population)
+static char *put_address(char *at, struct lg_tpcc_row *row)
 {
-    at = put_string(at, random, population, 10, 20);
-    at = put_string(at, random, population, 10, 20);
-    at = put_string(at, random, population, 10, 20);
-    at = lg_put_alphanumeric(at, random, &population->alphabet, 2);
-    at = lg_write_digits(at, (uint64_t)tb_random_between(random, 0, 9999), 4);
+    at = put_string(at, row, 10, 20);
+    at = put_string(at, row, 10, 20);
+    at = put_string(at, row, 10, 20);
+    at = put_characters(at, row, 2);
+    at = lg_write_digits(at, (uint64_t)tb_random_between(&row->random, 0, 9999), 4);
     return lg_put_literal(at, "11111");
 }
 
 /* The number of a row within its district, and where that is. */
-static char *put_place(char *at, int32_t number, int32_t d, int32_t w)
+static char *put_place(char *at, struct lg_tpcc_row *row)
 {
-    at = lg_put_integer(at, number);
-    at = lg_put_integer(at, d);
-    return lg_put_integer(at, w);
+    at = lg_put_integer(at, row->id);
+    at = lg_put_integer(at, row->d);
+    return lg_put_integer(at, row->w);
 }
 
-static void write_item(const struct lg_population *population, struct lg_rows *rows,
-                       int32_t first, int32_t last)
+static char *put_item(char *at, struct lg_tpcc_row *row)
 {
-    struct tb_random random = stream_of(population, STREAM_ITEM, 0);
-    struct choice original = {TPCC_ITEMS / 10, TPCC_ITEMS};
-
-    for (int32_t id = 1; id <= TPCC_ITEMS && !rows->failed; id++) {
-        char *at = lg_row_begin(rows);
-
-        at = lg_put_integer(at, id);
-        at = lg_put_integer(at, tb_random_between(&random, 1, 10000));
-        at = put_string(at, &random, population, 14, 24);
-        at = lg_put_decimal(at, tb_random_between(&random, 100, 10000), 2);
-        at = put_data(at, &random, population, choose(&original, &random));
-        lg_row_end(rows, at);
-    }
+    at = lg_put_integer(at, row->id);
+    at = lg_put_integer(at, tb_random_between(&row->random, 1, 10000));
+    at = put_string(at, row, 14, 24);
+    at = lg_put_decimal(at, tb_random_between(&row->random, 100, 10000), 2);
+    return put_data(at, row);
 }
 
-static void write_warehouse(const struct lg_population *population, struct lg_rows *rows,
-                            int32_t first, int32_t last)
+static char *put_warehouse(char *at, struct lg_tpcc_row *row)
 {
-    for (int32_t w = first; w <= last && !rows->failed; w++) {
-        struct tb_random random = stream_of(population, STREAM_WAREHOUSE, w);
-        char *at = lg_row_begin(rows);
-
-        at = lg_put_integer(at, w);
-        at = put_string(at, &random, population, 6, 10);
-        at = put_address(at, &random, population);
-        at = lg_put_decimal(at, tb_random_between(&random, 0, 2000), 4);
-        at = lg_put_literal(at, "300000.00");
-        lg_row_end(rows, at);
-    }
+    at = lg_put_integer(at, row->w);
+    at = put_string(at, row, 6, 10);
+    at = put_address(at, row);
+    at = lg_put_decimal(at, tb_random_between(&row->random, 0, 2000), 4);
+    return lg_put_literal(at, "300000.00");
 }
 
-static void write_district(const struct lg_population *population, struct lg_rows *rows,
-                           int32_t first, int32_t last)
+static char *put_district(char *at, struct lg_tpcc_row *row)
 {
-    for (int32_t w = first; w <= last && !rows->failed; w++) {
-        struct tb_random random = stream_of(population, STREAM_DISTRICT, w);
-
-        for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
-            char *at = lg_row_begin(rows);
-
-            at = lg_put_integer(at, d);
-            at = lg_put_integer(at, w);
-            at = put_string(at, &random, population, 6, 10);
-            at = put_address(at, &random, population);
-            at = lg_put_decimal(at, tb_random_between(&random, 0, 2000), 4);
-            at = lg_put_literal(at, "30000.00");
-            at = lg_put_integer(at, TPCC_ORDERS + 1);
-            lg_row_end(rows, at);
-        }
-    }
+    at = lg_put_integer(at, row->d);
+    at = lg_put_integer(at, row->w);
+    at = put_string(at, row, 6, 10);
+    at = put_address(at, row);
+    at = lg_put_decimal(at, tb_random_between(&row->random, 0, 2000), 4);
+    at = lg_put_literal(at, "30000.00");
+    return lg_put_integer(at, TPCC_ORDERS + 1);
 }
 
-static void write_stock(const struct lg_population *population, struct lg_rows *rows,
-                        int32_t first, int32_t last)
+static char *put_stock(char *at, struct lg_tpcc_row *row)
 {
-    for (int32_t w = first; w <= last; w++) {
-        struct tb_random random = stream_of(population, STREAM_STOCK, w);
-        struct choice original = {TPCC_STOCK / 10, TPCC_STOCK};
-
-        for (int32_t id = 1; id <= TPCC_STOCK && !rows->failed; id++) {
-            char *at = lg_row_begin(rows);
-
-            at = lg_put_integer(at, id);
-            at = lg_put_integer(at, w);
-            at = lg_put_integer(at, tb_random_between(&random, 10, 100));
-            for (int i = 0; i < TPCC_DISTRICTS; i++) /* s_dist_01 … s_dist_10 */
-                at = lg_put_alphanumeric(at, &random, &population->alphabet, 24);
-            at = lg_put_literal(at, "0\t0\t0"); /* s_ytd, s_order_cnt, s_remote_cnt */
-            at = put_data(at, &random, population, choose(&original, &random));
-            lg_row_end(rows, at);
-        }
-    }
+    at = lg_put_integer(at, row->id);
+    at = lg_put_integer(at, row->w);
+    at = lg_put_integer(at, tb_random_between(&row->random, 10, 100));
+    for (int i = 0; i < TPCC_DISTRICTS; i++) /* s_dist_01 … s_dist_10 */
+        at = put_characters(at, row, 24);
+    at = lg_put_literal(at, "0\t0\t0"); /* s_ytd, s_order_cnt, s_remote_cnt */
+    return put_data(at, row);
 }
 
-static char *put_customer_name(char *at, struct tb_random *random,
-                               const struct lg_population *population, int32_t id)
+static char *put_customer_name(char *at, struct lg_tpcc_row *row)
 {
     char last[TPCC_LAST_NAME_BYTES];
     /* Each name once, then skewed (clause 4.3.3.1). */
-    int32_t number =
-        id <= TPCC_LAST_NAMES ? id - 1 : lg_tpcc_draw_last_name(random, population->c_load);
+    int32_t number = row->id <= TPCC_LAST_NAMES
+                         ? row->id - 1
+                         : lg_tpcc_draw_last_name(&row->random, row->population->c_load);
 
-    at = put_string(at, random, population, 8, 16);
+    at = put_string(at, row, 8, 16);
     at = lg_put_literal(at, "OE");
     return lg_put_bytes(at, last, lg_tpcc_last_name(number, last));
 }
 
-static void write_customer_row(const struct lg_population *population, struct lg_rows *rows,
-                               struct tb_random *random, int32_t w, int32_t d, int32_t id,
-                               bool bad_credit)
+static char *put_customer(char *at, struct lg_tpcc_row *row)
 {
-    char *at = lg_row_begin(rows);
+    bool bad_credit = is_of_the_tenth(row);
 
-    at = put_place(at, id, d, w);
-    at = put_customer_name(at, random, population, id);
-    at = put_address(at, random, population);
-    at = lg_write_digits(at, (uint64_t)tb_random_between(random, 0, 9999999999999999), 16);
+    at = put_place(at, row);
+    at = put_customer_name(at, row);
+    at = put_address(at, row);
+    at = lg_write_digits(at, (uint64_t)tb_random_between(&row->random, 0, 9999999999999999), 16);
     *at++ = '\t';
     at = lg_put_literal(at, TPCC_ENTRY_DATE);
     at = lg_put_bytes(at, bad_credit ? "BC" : "GC", 2);
     at = lg_put_literal(at, "50000.00");
-    at = lg_put_decimal(at, tb_random_between(random, 0, 5000), 4);
+    at = lg_put_decimal(at, tb_random_between(&row->random, 0, 5000), 4);
     /* c_balance, c_ytd_payment, c_payment_cnt, c_delivery_cnt */
     at = lg_put_literal(at, "-10.00\t10.00\t1\t0");
-    at = put_string(at, random, population, 300, 500);
-    lg_row_end(rows, at);
+    return put_string(at, row, 300, 500);
 }
 
-static void write_customer(const struct lg_population *population, struct lg_rows *rows,
-                           int32_t first, int32_t last)
+static char *put_history(char *at, struct lg_tpcc_row *row)
 {
-    for (int32_t w = first; w <= last; w++) {
-        struct tb_random random = stream_of(population, STREAM_CUSTOMER, w);
-
-        for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
-            struct choice bad_credit = {TPCC_CUSTOMERS / 10, TPCC_CUSTOMERS};
-
-            for (int32_t id = 1; id <= TPCC_CUSTOMERS && !rows->failed; id++)
-                write_customer_row(population, rows, &random, w, d, id,
-                                   choose(&bad_credit, &random));
-        }
-    }
-}
-
-static void write_history(const struct lg_population *population, struct lg_rows *rows,
-                          int32_t first, int32_t last)
-{
-    for (int32_t w = first; w <= last; w++) {
-        struct tb_random random = stream_of(population, STREAM_HISTORY, w);
-
-        for (int32_t customer = 0; customer < TPCC_DISTRICTS * TPCC_CUSTOMERS && !rows->failed;
-             customer++) {
-            int32_t d = customer / TPCC_CUSTOMERS + 1;
-            char *at = lg_row_begin(rows);
-
-            at = put_place(at, customer % TPCC_CUSTOMERS + 1, d, w);
-            at = lg_put_integer(at, d);
-            at = lg_put_integer(at, w);
-            at = lg_put_literal(at, TPCC_ENTRY_DATE "\t10.00"); /* h_date, h_amount */
-            at = put_string(at, &random, population, 12, 24);
-            lg_row_end(rows, at);
-        }
-    }
+    at = put_place(at, row);
+    at = lg_put_integer(at, row->d);
+    at = lg_put_integer(at, row->w);
+    at = lg_put_literal(at, TPCC_ENTRY_DATE "\t10.00"); /* h_date, h_amount */
+    return put_string(at, row, 12, 24);
 }
 
 /* The heads of a district's orders; a permutation gives each customer one order. */
@@ -265,116 +208,95 @@ static void draw_orders(struct tb_random *random, struct order orders[TPCC_ORDER
     }
 }
 
-static void write_orders(const struct lg_population *population, struct lg_rows *rows,
-                         int32_t first, int32_t last)
+static char *put_order(char *at, struct lg_tpcc_row *row)
 {
-    struct order orders[TPCC_ORDERS] = {0};
+    bool delivered = row->id < TPCC_FIRST_UNDELIVERED;
 
-    for (int32_t w = first; w <= last; w++) {
-        struct tb_random random = stream_of(population, STREAM_ORDERS, w);
-
-        for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
-            draw_orders(&random, orders);
-            for (int32_t id = 1; id <= TPCC_ORDERS && !rows->failed; id++) {
-                const struct order *order = &orders[id - 1];
-                char *at = lg_row_begin(rows);
-
-                at = put_place(at, id, d, w);
-                at = lg_put_integer(at, order->customer);
-                at = lg_put_literal(at, TPCC_ENTRY_DATE);
-                at = id < TPCC_FIRST_UNDELIVERED ? lg_put_integer(at, order->carrier)
-                                                 : lg_put_null(at);
-                at = lg_put_integer(at, order->lines);
-                at = lg_put_literal(at, "1"); /* o_all_local */
-                lg_row_end(rows, at);
-            }
-        }
-    }
+    at = put_place(at, row);
+    at = lg_put_integer(at, row->order->customer);
+    at = lg_put_literal(at, TPCC_ENTRY_DATE);
+    at = delivered ? lg_put_integer(at, row->order->carrier) : lg_put_literal(at, "\\N");
+    at = lg_put_integer(at, row->order->lines);
+    return lg_put_literal(at, "1"); /* o_all_local */
 }
 
-static void write_lines(const struct lg_population *population, struct lg_rows *rows,
-                        struct tb_random *random, int32_t w, int32_t d, int32_t order, int lines)
+static char *put_order_line(char *at, struct lg_tpcc_row *row)
 {
-    bool delivered = order < TPCC_FIRST_UNDELIVERED;
-
-    for (int number = 1; number <= lines; number++) {
-        char *at = lg_row_begin(rows);
-
-        at = put_place(at, order, d, w);
-        at = lg_put_integer(at, number);
-        at = lg_put_integer(at, tb_random_between(random, 1, TPCC_ITEMS));
-        at = lg_put_integer(at, w);
-        if (delivered) { /* ol_delivery_d, ol_quantity, ol_amount */
-            at = lg_put_literal(at, TPCC_ENTRY_DATE "\t5\t0.00");
-        } else {
-            at = lg_put_literal(at, "\\N\t5");
-            at = lg_put_decimal(at, tb_random_between(random, 1, 999999), 2);
-        }
-        at = lg_put_alphanumeric(at, random, &population->alphabet, 24);
-        lg_row_end(rows, at);
+    at = put_place(at, row);
+    at = lg_put_integer(at, row->line);
+    at = lg_put_integer(at, tb_random_between(&row->random, 1, TPCC_ITEMS));
+    at = lg_put_integer(at, row->w);
+    if (row->id < TPCC_FIRST_UNDELIVERED) { /* ol_delivery_d, ol_quantity, ol_amount */
+        at = lg_put_literal(at, TPCC_ENTRY_DATE "\t5\t0.00");
+    } else {
+        at = lg_put_literal(at, "\\N\t5");
+        at = lg_put_decimal(at, tb_random_between(&row->random, 1, 999999), 2);
     }
+    return put_characters(at, row, 24);
 }
 
-static void write_order_line(const struct lg_population *population, struct lg_rows *rows,
-                             int32_t first, int32_t last)
+void lg_tpcc_write(const struct lg_population *population, const struct lg_tpcc_table *table,
+                   struct lg_rows *rows, int32_t first, int32_t last)
 {
     struct order orders[TPCC_ORDERS] = {0};
 
     for (int32_t w = first; w <= last; w++) {
         struct tb_random heads = stream_of(population, STREAM_ORDERS, w);
-        struct tb_random random = stream_of(population, STREAM_ORDER_LINE, w);
+        struct lg_tpcc_row row = {
+            .population = population,
+            .random = stream_of(population, table->stream, table->once ? 0 : w),
+            .w = w,
+        };
 
-        for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
-            draw_orders(&heads, orders);
-            for (int32_t id = 1; id <= TPCC_ORDERS && !rows->failed; id++)
-                write_lines(population, rows, &random, w, d, id, orders[id - 1].lines);
-        }
-    }
-}
+        for (row.d = 1; row.d <= table->districts; row.d++) {
+            if (table->orders)
+                draw_orders(&heads, orders);
+            row.tenth = (struct choice){table->last / 10, table->last};
+            for (row.id = table->first; row.id <= table->last && !rows->failed; row.id++) {
+                row.order = table->orders ? &orders[row.id - 1] : NULL;
+                int lines = table->lines ? row.order->lines : 1;
 
-static void write_new_order(const struct lg_population *population, struct lg_rows *rows,
-                            int32_t first, int32_t last)
-{
-    for (int32_t w = first; w <= last; w++) {
-        for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
-            for (int32_t id = TPCC_FIRST_UNDELIVERED; id <= TPCC_ORDERS && !rows->failed; id++) {
-                char *at = lg_row_begin(rows);
-
-                at = put_place(at, id, d, w);
-                lg_row_end(rows, at);
+                for (row.line = 1; row.line <= lines; row.line++)
+                    lg_row_end(rows, table->put(lg_row_begin(rows), &row));
             }
         }
     }
 }
 
 #define ADDRESS(p) p "_street_1, " p "_street_2, " p "_city, " p "_state, " p "_zip, "
+#define BY_DISTRICT(rows) .districts = TPCC_DISTRICTS, .first = 1, .last = rows
+#define BY_WAREHOUSE(rows) .districts = 1, .first = 1, .last = rows
 
 const struct lg_tpcc_table lg_tpcc_tables[TPCC_TABLES] = {
     {"stock",
      "s_i_id, s_w_id, s_quantity, s_dist_01, s_dist_02, s_dist_03, s_dist_04, s_dist_05, "
      "s_dist_06, s_dist_07, s_dist_08, s_dist_09, s_dist_10, s_ytd, s_order_cnt, s_remote_cnt, "
      "s_data",
-     write_stock, false, 1, 31000000},
+     put_stock, STREAM_STOCK, BY_WAREHOUSE(TPCC_STOCK), .package = 1, .bytes = 31000000},
     {"order_line",
      "ol_o_id, ol_d_id, ol_w_id, ol_number, ol_i_id, ol_supply_w_id, ol_delivery_d, "
      "ol_quantity, ol_amount, ol_dist_info",
-     write_order_line, false, 1, 20000000},
+     put_order_line, STREAM_ORDER_LINE, BY_DISTRICT(TPCC_ORDERS), .orders = true, .lines = true,
+     .package = 1, .bytes = 20000000},
     {"customer",
      "c_id, c_d_id, c_w_id, c_first, c_middle, c_last, " ADDRESS("c")
      "c_phone, c_since, c_credit, c_credit_lim, c_discount, c_balance, c_ytd_payment, "
      "c_payment_cnt, c_delivery_cnt, c_data",
-     write_customer, false, 1, 17000000},
+     put_customer, STREAM_CUSTOMER, BY_DISTRICT(TPCC_CUSTOMERS), .package = 1, .bytes = 17000000},
     {"history", "h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_date, h_amount, h_data",
-     write_history, false, 10, 1700000},
+     put_history, STREAM_HISTORY, BY_DISTRICT(TPCC_CUSTOMERS), .package = 10, .bytes = 1700000},
     {"orders",
      "o_id, o_d_id, o_w_id, o_c_id, o_entry_d, o_carrier_id, o_ol_cnt, o_all_local",
-     write_orders, false, 10, 1200000},
-    {"item", "i_id, i_im_id, i_name, i_price, i_data", write_item, true, 1, 8000000},
-    {"new_order", "no_o_id, no_d_id, no_w_id", write_new_order, false, 50, 90000},
-    {"district",
-     "d_id, d_w_id, d_name, " ADDRESS("d") "d_tax, d_ytd, d_next_o_id",
-     write_district, false, 1000, 1000},
-    {"warehouse",
-     "w_id, w_name, " ADDRESS("w") "w_tax, w_ytd",
-     write_warehouse, false, 10000, 95},
+     put_order, STREAM_ORDERS, BY_DISTRICT(TPCC_ORDERS), .orders = true, .package = 10,
+     .bytes = 1200000},
+    {"item", "i_id, i_im_id, i_name, i_price, i_data",
+     put_item, STREAM_ITEM, BY_WAREHOUSE(TPCC_ITEMS), .once = true, .package = 1,
+     .bytes = 8000000},
+    {"new_order", "no_o_id, no_d_id, no_w_id",
+     put_place, .districts = TPCC_DISTRICTS, .first = TPCC_FIRST_UNDELIVERED, .last = TPCC_ORDERS,
+     .package = 50, .bytes = 90000},
+    {"district", "d_id, d_w_id, d_name, " ADDRESS("d") "d_tax, d_ytd, d_next_o_id",
+     put_district, STREAM_DISTRICT, BY_DISTRICT(1), .package = 1000, .bytes = 1000},
+    {"warehouse", "w_id, w_name, " ADDRESS("w") "w_tax, w_ytd",
+     put_warehouse, STREAM_WAREHOUSE, BY_WAREHOUSE(1), .package = 10000, .bytes = 95},
 };

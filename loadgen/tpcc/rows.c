@@ -1,5 +1,5 @@
-/* Text of bulk loaded rows: see rows.h. */
-#include "rows.h"
+/* Text of bulk loaded rows: see population.h. */
+#include "population.h"
 
 static const char digit_pairs[] = "0001020304050607080910111213141516171819"
                                   "2021222324252627282930313233343536373839"

@@ -1,5 +1,5 @@
-/* TPC-C's skewed numbers, its constants C and its last names: see rules.h. */
-#include "rules.h"
+/* TPC-C's skewed numbers, its constants C and its last names. */
+#include "tpcc.h"
 
 /* Streams of the constants, beyond those of tables (population.c) and terminals. */
 #define STREAM_C_LOAD (UINT64_C(1) << 48)

@@ -6,14 +6,6 @@
 /* Stands for a default that depends on others. */
 #define DERIVED INT64_C(-1)
 
-const char *const lg_ycsb_operation_names[YCSB_OPERATIONS] = {
-    [YCSB_READ] = "read",
-    [YCSB_UPDATE] = "update",
-    [YCSB_INSERT] = "insert",
-    [YCSB_SCAN] = "scan",
-    [YCSB_READ_MODIFY_WRITE] = "read_modify_write",
-};
-
 static const char *const orders[] = {"hashed", "ordered", NULL};
 static const char *const request_distributions[] = {"uniform", "zipfian",    "latest",     "hotspot",
                                                     "sequential", "exponential", NULL};

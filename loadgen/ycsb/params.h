@@ -56,5 +56,3 @@ static inline bool lg_ycsb_updates(const struct lg_ycsb_params *params)
     return params->proportions[YCSB_UPDATE] > 0 ||
            params->proportions[YCSB_READ_MODIFY_WRITE] > 0;
 }
-
-extern const char *const lg_ycsb_operation_names[YCSB_OPERATIONS];

@@ -171,15 +171,6 @@ static bool read_rows(struct lg_pool_thread *thread, enum lg_ycsb_operation oper
     return result != NULL;
 }
 
-/* One page from `page->from`, which is left out where it was seen already. */
-static bool scan_page(struct lg_pool_thread *thread, struct page *page, struct tb_error *error)
-{
-    if (!read_rows(thread, YCSB_SCAN, scan_row, page, error))
-        return false;
-    return !page->wrong || tb_fail(error, "scan from %.*s: %s", (int)page->from.length,
-                                   page->from.text, page->wrong);
-}
-
 static bool scan_range(struct lg_pool_thread *thread, int64_t range, struct tb_error *error)
 {
     struct verify *verify = thread->pool->context;
@@ -193,8 +184,11 @@ static bool scan_range(struct lg_pool_thread *thread, int64_t range, struct tb_e
         page.rows = 0;
         page.found = (struct set){0};
         page.malformed = page.seen.count = 0;
-        if (!scan_page(thread, &page, error))
+        if (!read_rows(thread, YCSB_SCAN, scan_row, &page, error))
             return false;
+        if (page.wrong)
+            return tb_fail(error, "scan from %.*s: %s", (int)page.from.length, page.from.text,
+                           page.wrong);
         keep_page(thread->pool, &page, &verify->found, 0, NULL);
         lg_pool_count(thread->pool, 0, page.found.count);
         if (page.behind_end || page.rows < PAGE_RECORDS + 1)
@@ -345,19 +339,14 @@ static bool run_pool(struct verify *verify, const struct lg_job *job,
     return lg_pool_run(&pool, error);
 }
 
-/* All keys that must be there, those that may and are, and no other one. */
-static bool all_there(const struct verify *verify)
-{
-    return verify->found.count == verify->wanted.count + verify->extras.count &&
-           verify->found.sum == verify->wanted.sum + verify->extras.sum;
-}
-
 static bool read_back(struct verify *verify, const struct lg_job *job, struct tb_error *error)
 {
     if (!run_pool(verify, job, scan_package,
                   verify->ranges + verify->extra_chunks + verify->sum_chunks, error))
         return false;
-    if (all_there(verify))
+    /* All keys that must be there, those that may and are, and no other one. */
+    if (verify->found.count == verify->wanted.count + verify->extras.count &&
+        verify->found.sum == verify->wanted.sum + verify->extras.sum)
         return true;
     verify->wanted = (struct set){0};
     return run_pool(verify, job, key_package, verify->chunks, error);

@@ -1,8 +1,8 @@
 /*
  * YCSB's core workload: what its statements may use, what is opened and what is reported.
  *
- * Everything random is drawn in `begin` (draw.c); of the values only those are made that
- * the operation's statement uses. Read-modify-write is two calls (validate.c), the statements
+ * Everything random is drawn in `begin` (terminal.c); of the values only those are made that
+ * the operation's statement uses. Read-modify-write is two calls, the statements
  * of read and of update, and counts once.
  */
 #include "ycsb.h"
@@ -50,7 +50,7 @@ static void set_mix(struct lg_ycsb *ycsb, json_t *notes)
         so_far += ycsb->params.proportions[i] / total;
         ycsb->mix[i] = so_far;
         if (ycsb->params.proportions[i] > 0)
-            json_object_set_new(mix, lg_ycsb_operation_names[i],
+            json_object_set_new(mix, operations[i].name,
                                 json_real(ycsb->params.proportions[i] / total));
     }
     /* Rounded or not, the last one that is requested at all takes what is left. */
@@ -86,16 +86,10 @@ static void *ycsb_open(const struct lg_opening *opening, struct tb_error *error)
 {
     struct lg_ycsb *ycsb = tb_allocate(1, sizeof *ycsb);
 
-    if (!lg_ycsb_params_read(&ycsb->params, opening->params, error)) {
-        free(ycsb);
-        return NULL;
-    }
-    if (ycsb->params.proportions[YCSB_INSERT] > 0 && !opening->alone && !opening->shared) {
-        tb_fail(error, "shared: processes that insert need a common file");
-        free(ycsb);
-        return NULL;
-    }
-    ycsb->inserts = lg_ycsb_inserts_open(opening->shared, error);
+    if (lg_ycsb_params_read(&ycsb->params, opening->params, error) &&
+        (ycsb->params.proportions[YCSB_INSERT] == 0 || opening->alone || opening->shared ||
+         tb_fail(error, "shared: processes that insert need a common file")))
+        ycsb->inserts = lg_ycsb_inserts_open(opening->shared, error);
     if (!ycsb->inserts) {
         free(ycsb);
         return NULL;

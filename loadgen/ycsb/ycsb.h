@@ -1,5 +1,5 @@
 /*
- * The parts of YCSB's workload: ycsb.c opens it, draw.c asks, validate.c answers for what came;
+ * The parts of YCSB's workload: ycsb.c opens it, terminal.c asks and answers for what came;
  * load.c and verify.c are its other tasks.
  */
 #pragma once
@@ -69,14 +69,11 @@ static inline struct lg_ycsb_terminal *lg_ycsb_own(const struct lg_terminal *ter
     return *(struct lg_ycsb_terminal **)terminal->own;
 }
 
-/* draw.c: lg_workload.terminal and .begin. */
+/* terminal.c: lg_workload.terminal, .begin and .step. */
 void lg_ycsb_terminal_open(void *self, struct lg_terminal *terminal);
 void lg_ycsb_begin(void *self, struct lg_terminal *terminal);
-
-/* validate.c: lg_workload.step, and who looks at rows on the way (context: the terminal). */
 enum lg_status lg_ycsb_step(void *self, struct lg_terminal *terminal,
                              const struct lg_result *result);
-void lg_ycsb_read_row(void *context, const struct lg_cell *cells, size_t columns);
 
 /* load.c, lg_workload.load: sets "rows" of the result. The table is there and empty. */
 bool lg_ycsb_load(const struct lg_job *job, json_t *result, struct tb_error *error);

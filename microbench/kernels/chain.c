@@ -256,25 +256,18 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
     return true;
 }
 
-static mb_link_do *link_of(const struct chains *chains, const struct step *step)
-{
-    const struct mb_links *links = mb_links_of(chains->isa);
-    if (!step->write)
-        return links->read;
-    return links->write[step->persist];
-}
-
 static void begin_walk(struct mb_thread *thread, const struct chains *chains, size_t c,
                        struct walk *walk)
 {
     const struct chain *chain = &chains->of[c];
+    const struct mb_links *links = mb_links_of(chains->isa);
     tb_hdr_init(&walk->done.latency);
     for (size_t i = 0; i < chain->count; i++) {
         const struct step *step = &chain->steps[i];
         uint64_t range = thread->range_bytes, skip, room;
         char *base = thread->base;
-        walk->links[i] = (struct mb_link){link_of(chains, step), step->bytes, step->offset_bytes,
-                                          !step->write};
+        walk->links[i] = (struct mb_link){step->write ? links->write[step->persist] : links->read,
+                                          step->bytes, step->offset_bytes, !step->write};
         if (step->write)
             continue;
         if (step->second)
