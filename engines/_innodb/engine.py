@@ -18,26 +18,23 @@ from pathlib import Path
 from engines._innodb.cluster import CLIENT_ROLE, DATABASE, ROLE, Cluster
 from engines._innodb.configuration import (
     CHARACTERS,
+    LOG_BUFFER,
     SETTINGS,
     SOCKET,
     check_settings,
     configured,
     init_file,
     known_settings,
+    redo_is_mapped,
     size_bytes,
+    verify_locations,
+    verify_variables,
     write_configuration,
 )
-from engines._innodb.connection import Login
+from engines._innodb.connection import LazyConnection, Login
 from engines._innodb.external import ExternalInnoDB, server_version
 from engines._innodb.installation import TITLES, Flavour, Installation, choose
 from engines._innodb.sql import SqlOnInnoDB
-from engines._innodb.verify import (
-    LOG_BUFFER,
-    redo_is_mapped,
-    verify_locations,
-    verify_variables,
-)
-from engines._innodb.wire import LazyConnection
 from engines._installation import workloads_in
 from engines._managed import TIMEOUTS, ManagedServer
 from engines._settings import applied, choice_of

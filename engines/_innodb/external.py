@@ -20,10 +20,16 @@ import pymysql
 
 from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_session
 from engines._innodb.configuration import CHARACTERS
-from engines._innodb.connection import Login, MySqlConnection, close, flavour_of, message
+from engines._innodb.connection import (
+    LazyConnection,
+    Login,
+    MySqlConnection,
+    close,
+    flavour_of,
+    message,
+)
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.sql import SqlOnInnoDB
-from engines._innodb.wire import LazyConnection
 from harness.engine import EngineContext, EngineOptions, EngineVersion
 from harness.errors import RunFailed, UsageError
 from harness.store.spec import JsonObject

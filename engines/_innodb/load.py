@@ -30,9 +30,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from engines import _loading
-from engines._innodb.connection import MySqlConnection, server_error
+from engines._innodb.connection import LazyResult, MySqlConnection, server_error
 from engines._innodb.installation import Flavour
-from engines._innodb.wire import LazyResult
 from engines._loading import FileLoad, Job, Workers, columns_in, readable_by
 from engines._managed import AnyServer
 from harness.errors import RunFailed

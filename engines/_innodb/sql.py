@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from engines._innodb import counters, explain_mariadb, explain_mysql
+from engines._innodb import counters
 from engines._innodb.configuration import SETTINGS
-from engines._innodb.connection import MySqlConnection, connecting
+from engines._innodb.connection import LazyConnection, MySqlConnection, connecting
+from engines._innodb.counters import SessionObserver
+from engines._innodb.explain import explain_mariadb, explain_mysql
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.load import Loader, Retries
-from engines._innodb.waits import SessionObserver
-from engines._innodb.wire import LazyConnection
 from engines._jdbc.binding import ThroughJdbc, innodb_properties
 from engines._managed import ManagedServer
 from engines._sql_engine import SqlEngine
@@ -38,7 +38,7 @@ _POLL_S = 0.05
 
 
 class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
-    """SQL abilities over ``_open``, which returns a new connection (see wire.py)."""
+    """SQL abilities over ``_open``, which returns a new connection (see connection.py)."""
 
     sql_folder: Path = Path(__file__).parent / "sql"
     backslash_escapes = True
@@ -60,14 +60,14 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
         """A new connection in autocommit mode; ``local_infile``: it may send files."""
 
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
-        """Execute ``sql`` with profiling; see explain_mysql.py and explain_mariadb.py."""
+        """Execute ``sql`` with profiling; see explain.py."""
         assert isinstance(connection, MySqlConnection)
         if self.flavour == "mariadb":
-            return explain_mariadb.explain(connection, sql)
-        return explain_mysql.explain(connection, sql)
+            return explain_mariadb(connection, sql)
+        return explain_mysql(connection, sql)
 
     def wait_observer(self) -> SessionObserver:
-        """Row locks, states and system calls; see waits.py."""
+        """Row locks, states and system calls; see counters.py."""
         return SessionObserver(self._open, self.flavour, self._local_processes)
 
     def load_retries(self) -> Mapping[str, int]:

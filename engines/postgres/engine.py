@@ -22,22 +22,20 @@ from engines._installation import workloads_in
 from engines._managed import TIMEOUTS, ManagedServer
 from engines._settings import applied, choice_of
 from engines.postgres import external
-from engines.postgres.cluster import (
+from engines.postgres.configuration import (
     CLEAN,
     CLIENT_ROLE,
     DATABASE,
     INDEX_TABLESPACE,
     MAINTENANCE_DATABASE,
     ROLE,
-    Cluster,
-    scram_verifier,
-)
-from engines.postgres.configuration import (
     SEGMENT_MB,
     SETTINGS,
+    Cluster,
     check_settings,
     check_tls,
     known_settings,
+    scram_verifier,
     verify_settings,
     write_configuration,
 )

@@ -15,7 +15,7 @@ from engines._sql_engine import SqlEngine
 from engines.postgres import counters, explain
 from engines.postgres.configuration import SETTINGS
 from engines.postgres.connection import PostgresConnection, connecting
-from engines.postgres.waits import ActivityObserver
+from engines.postgres.counters import ActivityObserver
 from harness.engine import Credentials, SqlConnection
 from harness.query_plan import ExecutedPlan
 from harness.units import NS_PER_S

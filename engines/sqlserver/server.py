@@ -20,8 +20,7 @@ from engines import _loading
 from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_session
 from engines._loading import FileLoad, Job, Workers, columns_in, loading
 from engines._sql_engine import Monitor, SqlEngine
-from engines.sqlserver.connection import ERRORS, Login, SqlServerConnection
-from engines.sqlserver.explain import explain
+from engines.sqlserver.connection import ERRORS, Login, SqlServerConnection, explain
 from harness.engine import EngineContext, EngineOptions, EngineVersion, Fill, SqlConnection
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress, Task

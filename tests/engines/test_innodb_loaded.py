@@ -16,7 +16,7 @@ import pymysql
 import pytest
 from patience import PATIENCE_S, eventually
 
-from engines._innodb import explain_mariadb, explain_mysql
+from engines._innodb import explain
 from engines._innodb.connection import MySqlConnection
 from engines._innodb.installation import Flavour
 from engines._innodb.load import Loader, load_file, loading_settings
@@ -400,7 +400,7 @@ def test_profiling_leaves_the_connection_as_it_was(innodb, connection):
 
 
 def test_a_recorded_tree_of_mysql_in_exclusive_times():
-    plan = explain_mysql.translate_json(recorded("mysql-9.7.4-tpch-q20.json"), 200_000_000)
+    plan = explain.translate_json(recorded("mysql-9.7.4-tpch-q20.json"), 200_000_000)
     total = plan.extra["engine_duration_ns"]
     assert abs(sum(o.time_ns for o in plan.operators.walk()) - total) < total / 1000
     (lineitem,) = of_relation(plan, "lineitem")
@@ -412,8 +412,8 @@ def test_a_recorded_tree_of_mysql_in_exclusive_times():
 
 
 def test_the_text_of_older_releases_gives_the_same_tree():
-    new = explain_mysql.translate_json(recorded("mysql-9.7.4-tpch-q20.json"), 10**9)
-    old = explain_mysql.translate_tree(recorded("mysql-9.7.4-tpch-q20.tree.txt"), 10**9)
+    new = explain.translate_json(recorded("mysql-9.7.4-tpch-q20.json"), 10**9)
+    old = explain.translate_tree(recorded("mysql-9.7.4-tpch-q20.tree.txt"), 10**9)
     assert old.raw_format == "text"
 
     def shape(plan: ExecutedPlan) -> list[tuple[str, str | None]]:
@@ -434,7 +434,7 @@ def test_what_never_ran_has_no_time():
         "    -> Select #2 (subquery in condition; run only once)\n"
         "        -> Table scan on b  (cost=2 rows=3) (never executed)\n"
     )
-    root = explain_mysql.translate_tree(text, 5_000_000).operators
+    root = explain.translate_tree(text, 5_000_000).operators
     assert [(o.kind, o.relation, o.rows, o.time_ns) for o in root.walk()] == [
         ("scan", None, 2, 1_500_000),
         ("scan", "a", 6, 2_500_000),
@@ -446,7 +446,7 @@ def test_what_never_ran_has_no_time():
 @pytest.mark.parametrize("query", [11, 16])
 def test_a_recorded_sort_of_mariadb_counts_nothing_twice(query):
     text = recorded(f"mariadb-10.11.19-tpch-q{query}.json")
-    plan = explain_mariadb.translate(text, 10**9)
+    plan = explain.translate_mariadb(text, 10**9)
     total = plan.extra["engine_duration_ns"] - plan.extra["planning_ns"]
     assert abs(sum(o.time_ns for o in plan.operators.walk()) - total) < total / 1000
     sorts = [o for o in plan.operators.walk() if o.kind == "sort"]
@@ -454,7 +454,7 @@ def test_a_recorded_sort_of_mariadb_counts_nothing_twice(query):
 
 
 def test_a_recorded_plan_of_mariadb_separates_reading_from_the_rest():
-    plan = explain_mariadb.translate(recorded("mariadb-10.11.19-tpch-q16.json"), 10**8)
+    plan = explain.translate_mariadb(recorded("mariadb-10.11.19-tpch-q16.json"), 10**8)
     (part,) = of_relation(plan, "part")
     assert (part.kind, part.name, part.rows) == ("scan", "ALL", 20_000)
     (partsupp,) = of_relation(plan, "partsupp")

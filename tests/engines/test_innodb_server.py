@@ -13,10 +13,9 @@ from lab import execute
 from patience import eventually
 
 from engines._innodb.cluster import Cluster
-from engines._innodb.configuration import same_value
+from engines._innodb.configuration import open_files, same_value, verify_locations, verify_variables
 from engines._innodb.connection import Login
 from engines._innodb.engine import before_trace
-from engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness import paths, registry
 from harness.errors import RunFailed, UsageError
 from harness.execution.runner import data_bytes, part_bytes

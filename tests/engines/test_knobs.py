@@ -16,8 +16,7 @@ import pytest
 from lab import execute
 
 from engines._innodb import installation as innodb
-from engines._innodb.configuration import _check_redo_size
-from engines._innodb.verify import open_files, verify_variables
+from engines._innodb.configuration import _check_redo_size, open_files, verify_variables
 from engines.postgres import installation as postgres
 from harness.errors import RunFailed, UsageError
 from harness.experiment.tuning import settings_for

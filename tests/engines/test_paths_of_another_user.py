@@ -31,15 +31,15 @@ ALLOWED = {
     "installations, which only root writes": {
         "engines/_innodb/cluster.py Cluster._system_tables",
         "engines/rocksdb/installation.py _digest",
-        "engines/spark/installation.py _output",
+        "engines/spark/configuration.py _output",
         "harness/drivers/hammerdb/installation.py _is_executable",
         "harness/drivers/hammerdb/installation.py _version",
         "harness/drivers/ycsb/build.py _build",
         "harness/drivers/ycsb/build.py _digest",
     },
     "datasets, which only root writes": {
-        "engines/postgres/cluster.py Cluster.restore",
-        "engines/postgres/cluster.py Cluster._strip",
+        "engines/postgres/configuration.py Cluster.restore",
+        "engines/postgres/configuration.py Cluster._strip",
     },
     "files named by the person who runs the harness, or made by it for a load": {
         "engines/_innodb/load.py Loader.run_dump",
@@ -52,8 +52,8 @@ ALLOWED = {
         "engines/voltdb/load.py procedures_digest",
     },
     "below /proc": {
-        "engines/_innodb/verify.py _descriptors",
-        "engines/_innodb/verify.py _shared_mappings",
+        "engines/_innodb/configuration.py _descriptors",
+        "engines/_innodb/configuration.py _shared_mappings",
         "engines/duckdb/worker.py bind_file",
         "engines/duckdb/worker.py SpillMeter._file_bytes",
         "engines/voltdb/engine.py _free_ports",

@@ -18,8 +18,8 @@ from narrowed import of_kind
 from open_files import LOOPBACK, listening, seen_below
 from patience import eventually
 
+from engines.spark.configuration import Installation
 from engines.spark.explain import translate
-from engines.spark.installation import Installation
 from harness import paths, registry
 from harness.engine import EngineContext, Process, QueryTimeout
 from harness.errors import RunFailed, UsageError

@@ -16,7 +16,7 @@ from tds_stand_in import Failure, Row, Rows, StandIn
 from tsql_stand_in import Databases
 from typer.testing import CliRunner
 
-from engines.sqlserver.explain import translate
+from engines.sqlserver.connection import translate
 from engines.sqlserver.server import event_of
 from harness import paths, registry
 from harness.cli.app import app

@@ -18,8 +18,7 @@ from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite
 from harness.units import GIB, KIB, MIB
 from harness.workloads.parameters import Duration
-from reports.micro.papers import published_file
-from reports.micro.points import WORDS
+from reports.micro.papers import PERMA_FIGURES, published_file
 from reports.published import read_published
 
 
@@ -63,7 +62,7 @@ def test_every_number_of_a_papers_microbenchmarks_is_laid_beside_some_suite(pape
     told = papers_of_suites().values()
     named = {f for one in told if one["paper"] == paper for f in one["figures"]}
     if paper == "perma-bench":  # whose own format has no room to say so
-        named |= {figure for figures in WORDS["perma_figures"].values() for figure in figures}
+        named |= {figure for figures in PERMA_FIGURES.values() for figure in figures}
     assert {one.figure for one in read_published(published_file(paper))} <= named
 
 

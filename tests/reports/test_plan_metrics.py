@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from report_runs import Case, with_artifacts, write
 
-from engines._innodb import explain_mysql
+from engines._innodb import explain
 from harness.query_plan import ExecutedPlan, Operator
 from harness.store.documents import members
 from harness.store.runs import StoredRun
@@ -42,7 +42,7 @@ def of(query: str, plan: ExecutedPlan) -> dict[tuple[str, str], float]:
 
 
 def test_a_lookup_costs_its_operators_time_over_its_loops() -> None:
-    plan = explain_mysql.translate_tree(QUERY_3, 210_000_000)
+    plan = explain.translate_tree(QUERY_3, 210_000_000)
     assert of("3", plan) == pytest.approx({
         ("table_read_ns", "customer"): 8.0,  # the filter's 2 ms are not in it
         ("index_lookup_ns", "orders"): 0.8,
@@ -56,7 +56,7 @@ def test_a_lookup_costs_its_operators_time_over_its_loops() -> None:
 
 def test_a_recorded_plan_of_mysql() -> None:
     text = (RECORDINGS / "mysql-9.7.4-tpch-q20.json").read_text()
-    found = of("20", explain_mysql.translate_json(text, 189_896_742))
+    found = of("20", explain.translate_json(text, 189_896_742))
     assert found["table_read_ns", "part"] == pytest.approx(14.704753, rel=1e-6)
     assert found["index_lookup_ns", "lineitem"] == pytest.approx(0.20346495, rel=1e-4)  # of 760
     assert found["index_lookup_ns", "partsupp"] == pytest.approx(0.00589101, rel=1e-4)  # of 190
@@ -65,8 +65,8 @@ def test_a_recorded_plan_of_mysql() -> None:
 
 def test_a_loop_of_a_multi_range_lookup_is_many_lookups() -> None:
     line = "-> {}ndex lookup on lineitem using PRIMARY  (actual time=1..2 rows=9 loops={})\n"
-    batch = explain_mysql.translate_tree(line.format("Multi-range i", 2), 10**7)
-    single = explain_mysql.translate_tree(line.format("Single-row covering i", 4), 10**7)
+    batch = explain.translate_tree(line.format("Multi-range i", 2), 10**7)
+    single = explain.translate_tree(line.format("Single-row covering i", 4), 10**7)
     assert (batch.operators.lookups, single.operators.lookups) == (0, 4)
 
 
