@@ -83,8 +83,8 @@ own_mounts()
 #: what takes longest first; files without a group come last.
 _GROUPS = {
     # What shares servers, data or builds over several files.
-    "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_rocksdb", "cli/test_stopped"),
-    "clients": ("cli/test_client_hosts", "cli/test_paper_profiles", "cli/test_resume"),
+    "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_stopped"),
+    "clients": ("cli/test_client_hosts", "cli/test_paper", "cli/test_resume"),
     "verify": ("cli/test_engines_verify",),
     "spark": ("engines/test_spark",),
     "cli": ("cli/",),
@@ -112,9 +112,8 @@ _GROUPS = {
     # What changes settings of the kernel.
     "settings": ("supervise/",),
     # What drops the page cache, and what counts on it.
-    "page_cache": ("host/test_page_cache", "host/test_cgroup", "host/test_working_set",
-                   "micro/test_page_cache"),
-}  # fmt: skip
+    "page_cache": ("host/test_page_cache", "host/test_cgroup", "micro/test_page_cache"),
+}
 _BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning in own}
 
 #: Paths below ``tests`` that begin so need an engine or its data, the virtual machine, a compiler,

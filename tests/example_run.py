@@ -6,35 +6,16 @@ from typing import Any
 
 from harness.execution.run import ResolvedRun
 from harness.experiment.placement import parse_placement
-from harness.store.result import RunResult
+from harness.store.result import Experiment, RunResult
 from harness.store.runs import RunFolder
-from harness.store.spec import RUN_SCHEMA, RunSpec
+from harness.store.spec import RunSpec
 
 SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
 
 
-def result(writer: RunFolder, status: str = "complete") -> RunResult:
-    document: dict[str, Any] = {
-        "schema": RUN_SCHEMA,
-        "run_id": writer.run_id,
-        "status": status,
-        "spec": SPEC.to_json(),
-        "spec_hash": SPEC.hash(),
-        "experiment": {"name": "x", "hash": "0"},
-        "started_unix_ns": 1,
-        "duration_ns": 1,
-        "host_mode": "Default",
-        "emulated": [],
-        "modelled": [],
-        "uncontrolled": [],
-        "data_bytes": None,
-        "memory_bytes": None,
-        "residency": [],
-        "metrics": [],
-        "checks": [],
-        "error": None,
-    }
-    return RunResult.from_json(document)
+def result(writer: RunFolder, status: Any = "complete") -> RunResult:
+    experiment = Experiment("x", "0")
+    return RunResult(writer.run_id, status, SPEC, SPEC.hash(), experiment, 1, 1, "Default")
 
 
 class Runnable(ResolvedRun):

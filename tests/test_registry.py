@@ -1,9 +1,15 @@
-"""Engines and workloads are found by their folders."""
+"""Engines and workloads are found by their folders; what the code names is documented."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 from harness import registry
 from harness.store.spec import DEFAULT_MONITORS
+from harness.warnings import RunWarning, unique
 
 
 def test_the_folders_are_the_list() -> None:
@@ -27,3 +33,90 @@ def test_a_broken_engine_is_named_and_the_others_stay(tmp_path, monkeypatch, cap
     assert warning.startswith("warning: entry-unreadable: ")
     assert "wreck is left out" in warning and "no_such_module" in warning
     assert "postgres" in found and "wreck" not in found
+
+
+# Nothing outside ``engines/`` lists engines ---------------------------------------
+
+
+ROOT = Path(__file__).parents[1]
+#: Names of something else than an engine: TPC-H's reference answers are computed with DuckDB's
+#: library, HammerDB and sysbench have words of their own for databases, and the self-test's runs
+#: are, as a user's, of some engine.
+_OTHERS = {
+    "harness/execution/run.py": {"duckdb"},
+    "harness/workloads/tpch/reference.py": {"duckdb"},
+    "harness/workloads/tpch/source_database.py": {"duckdb"},
+    "harness/drivers/hammerdb/script.py": {"mysql"},
+    "harness/drivers/sysbench.py": {"mysql"},
+    "harness/selftest/faults.py": {"duckdb", "postgres"},
+    "harness/selftest/lab.py": {"rocksdb"},
+    "harness/cli/common.py": {"postgres"},
+    "harness/cli/results.py": {"postgres"},
+    "harness/cli/workload.py": {"duckdb"},
+    "reports/select.py": {"postgres"},
+}
+
+
+def texts(source: str) -> Iterator[str]:
+    """String constants that are no docstrings."""
+    tree = ast.parse(source)
+    parents = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, parents) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and id(node) not in documents:
+            yield text
+
+
+def test_no_text_of_the_harness_names_an_engine():
+    name = re.compile(rf"\b({'|'.join(registry.engine_names())})\b")
+    found = {
+        (str(file.relative_to(ROOT)), match)
+        for package in ("harness", "reports")
+        for file in (ROOT / package).rglob("*.py")
+        if name.search(source := file.read_text("utf-8"))
+        for text in texts(source)
+        for match in name.findall(text)
+    }
+    others = {(file, name) for file, names in _OTHERS.items() for name in names}
+    assert found == others
+
+
+# Codes of warnings ----------------------------------------------------------------
+
+
+def codes(source: str) -> Iterator[str]:
+    """First argument, or ``code``, of each ``RunWarning(…)``, a literal; and keys of _WARNINGS."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_WARNINGS":
+            yield from ast.literal_eval(ast.Tuple(getattr(node.value, "keys", [])))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "RunWarning":
+            named = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+            (code, *_) = [*named, *node.args]
+            if isinstance(code, ast.Constant):
+                yield str(code.value)
+            else:
+                assert "_WARNINGS[code]" in ast.unparse(node)
+
+
+def test_the_table_lists_the_codes_in_the_code():
+    used = {
+        code
+        for package in ("harness", "engines", "reports")
+        for file in (ROOT / package).rglob("*.py")
+        if "RunWarning" in (source := file.read_text("utf-8"))
+        for code in codes(source)
+    }
+    documented = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/warnings.md").read_text(), re.M)
+    assert sorted(documented) == sorted(used)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", code) for code in used)
+
+
+def test_warnings_of_one_code_and_problem_are_one():
+    first, last = (RunWarning("other-load", "other programs run", f"load {n}") for n in (1, 2))
+    other = RunWarning("damon-active", "DAMON kdamond 0", "on")
+    assert unique([first, other, last]) == [last, other]

@@ -1,4 +1,4 @@
-"""Where the time of operations goes, from observations of sessions."""
+"""Where the time of operations goes, from observations of sessions and from counters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from narrowed import present
 
-from harness.counters import labelled
+from harness.counters import counter_metrics, difference, labelled, split, unit_of
 from harness.host.threads import KeptFiles, Thread
 from harness.waits import (
     LEAST_SAMPLES,
@@ -39,9 +40,6 @@ class Sessions(WaitObserver):
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    def close(self) -> None:
-        pass
 
 
 def totals(*answers: Sequence[Observation] | Exception) -> WaitTotals:
@@ -121,8 +119,7 @@ def test_time_in_the_run_queue_is_apart(monkeypatch):
 
 
 def test_parts_of_a_mean_latency_add_up_to_it():
-    found = explain(seen(3, running=6, idle=1, cpu=4, queued=1), 10.0 * S, 10)
-    assert found is not None
+    found = present(explain(seen(3, running=6, idle=1, cpu=4, queued=1), 10.0 * S, 10))
     assert found.parts_ns == {
         "lock": 0.3 * S,
         "client": 0.1 * S,
@@ -134,8 +131,7 @@ def test_parts_of_a_mean_latency_add_up_to_it():
 
 
 def test_a_session_between_operations_is_in_none_of_an_open_loop():
-    found = explain(seen(0, running=8, idle=4, cpu=8), 10.0 * S, 10, closed=False)
-    assert found is not None
+    found = present(explain(seen(0, running=8, idle=4, cpu=8), 10.0 * S, 10, closed=False))
     assert found.parts_ns == {"lock": 0, "processor": 0.8 * S, "other": 0.2 * S}
     (warning,) = unaccounted({"": found})
     assert warning.code == "waits-unaccounted"
@@ -148,16 +144,14 @@ def test_without_an_operation_there_is_nothing_to_divide(latency_ns, count):
 
 def test_parallel_sessions_of_a_statement_are_scaled_to_its_time():
     """Three sessions in two seconds: each reads for half of it."""
-    found = explain_alone(seen(3, running=3, cpu=3), 2.0 * S)
-    assert found is not None
+    found = present(explain_alone(seen(3, running=3, cpu=3), 2.0 * S))
     assert found.parts_ns == {"lock": S, "processor": S, "other": 0}
     assert found.sessions == 3
 
 
 def test_time_in_which_no_processor_worked_is_not_the_processors():
     """Page faults of mapped files, for example: active, no wait event, no processor time."""
-    found = explain_alone(seen(0, running=2, cpu=0.5), 2.0 * S, 0.5 * S)
-    assert found is not None
+    found = present(explain_alone(seen(0, running=2, cpu=0.5), 2.0 * S, 0.5 * S))
     assert found.parts_ns == {"lock": 0, "processor": 0.5 * S, "other": 1.5 * S}
     assert found.accounted_share == 0.25
 
@@ -165,8 +159,7 @@ def test_time_in_which_no_processor_worked_is_not_the_processors():
 @pytest.mark.parametrize("divide", [explain, explain_alone])
 def test_a_session_in_the_run_queue_may_show_a_wait_that_is_over(divide):
     """As PostgreSQL's do: they were seen to wait for 9 s, and were able to run for 5 s of these."""
-    found = divide(seen(9, running=1, cpu=1, queued=6), 10.0 * S)
-    assert found is not None
+    found = present(divide(seen(9, running=1, cpu=1, queued=6), 10.0 * S))
     assert found.parts_ns == {"lock": 9 * S, "processor": 6 * S, "other": 0}
     assert found.accounted_share == 1.5
     (warning,) = unaccounted({"": found})
@@ -177,8 +170,7 @@ def test_a_session_in_the_run_queue_may_show_a_wait_that_is_over(divide):
 @pytest.mark.parametrize("divide", [explain, explain_alone])
 def test_computing_within_a_wait_is_part_of_the_wait(divide):
     """Copying from the page cache, for example."""
-    found = divide(seen(6, running=4, cpu=8, queued=2), 10.0 * S)
-    assert found is not None
+    found = present(divide(seen(6, running=4, cpu=8, queued=2), 10.0 * S))
     assert found.parts_ns == {"lock": 6 * S, "processor": 4 * S, "other": 0}
     assert not found.why
 
@@ -186,8 +178,7 @@ def test_computing_within_a_wait_is_part_of_the_wait(divide):
 @pytest.mark.parametrize("divide", [explain, explain_alone])
 def test_what_was_seen_too_rarely_is_not_divided(divide):
     few = replace(seen(1, cpu=1), samples=LEAST_SAMPLES - 1)
-    found = divide(few, 1.0 * S)
-    assert found is not None
+    found = present(divide(few, 1.0 * S))
     assert (found.parts_ns, found.accounted_share) == ({"other": S}, 0)
     assert found.why
 
@@ -195,16 +186,16 @@ def test_what_was_seen_too_rarely_is_not_divided(divide):
 def test_a_short_statement_is_divided_by_what_was_counted():
     """Two threads computed 3 s, queued 1 s and were in calls for 4 s: twice the 4 s it took."""
     rare = replace(seen(cpu=3, queued=1), samples=1, io_ns={"data read": 4 * S, "log sync": 0})
-    found = explain_alone(rare, 4 * S)
-    assert found is not None and not found.why
+    found = present(explain_alone(rare, 4 * S))
+    assert not found.why
     assert found.parts_ns == {"data read": 2 * S, "processor": 2 * S, "other": 0}
     assert (found.sessions, found.cpu_ns, found.moments) == (2, 1.5 * S, 0)
 
 
 def test_what_was_neither_observed_nor_counted_is_other():
     rare = replace(seen(cpu=1), samples=0, io_ns={"data read": S})
-    found = explain_alone(rare, 4 * S)
-    assert found is not None and found.why
+    found = present(explain_alone(rare, 4 * S))
+    assert found.why
     assert found.parts_ns == {"data read": S, "processor": S, "other": 2 * S}
 
 
@@ -214,15 +205,51 @@ def test_calls_of_the_trace_are_waits_for_resources():
         for part in ("data", "wal") for operation in ("read", "write", "sync")
     }  # fmt: skip
     totals, rest = take(seen(cpu=1).counters() | counters)
-    assert totals is not None and not rest
-    assert totals.io_ns == {"data read": 2, "data write": 2, "log write": 1, "log sync": 1}
+    assert not rest
+    assert present(totals).io_ns == {"data read": 2, "data write": 2, "log write": 1, "log sync": 1}
 
 
 def test_processor_time_is_reported_within_waits_too() -> None:
     """Of 10 s, 2 were seen running; Linux counted 7 s, which a busy host's latency may exceed."""
-    one = explain(seen(lock=8, running=2, cpu=7), 10 * S, count=5)
-    assert one is not None and one.cpu_ns == 7 * S / 5
+    one = present(explain(seen(lock=8, running=2, cpu=7), 10 * S, count=5))
     (cpu,) = [m for m in one.metrics() if m.name == "wait_cpu_ns"]
     assert (cpu.value, cpu.unit) == (7 * S / 5, "ns")
-    parallel = explain_alone(seen(lock=8, running=12, cpu=14), 10 * S)
-    assert parallel is not None and parallel.cpu_ns == 14 * S / 2
+    parallel = present(explain_alone(seen(lock=8, running=12, cpu=14), 10 * S))
+    assert parallel.cpu_ns == 14 * S / 2
+
+
+# Names of counters ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "text"),
+    [
+        ("cpu_ns", {}, "cpu_ns"),
+        ("tier_read_bytes", {"tier": "pmem"}, "tier_read_bytes[tier=pmem]"),
+        ("tier_read_bytes", {"tier": "ssd+log"}, "tier_read_bytes[tier=ssd+log]"),
+        ("x_count", {"b": "2", "a": "1"}, "x_count[a=1,b=2]"),
+    ],
+)
+def test_a_name_with_labels_can_be_read_back(name: str, labels: dict[str, str], text: str):
+    assert labelled(name, **labels) == text
+    assert split(text) == (name, labels)
+
+
+def test_the_unit_is_the_name_s_last_word():
+    assert unit_of("tier_read_bytes[tier=pmem]") == "B"
+    assert unit_of("cpu_ns") == "ns"
+    assert unit_of("postgres_commits_count") == "1"
+
+
+def test_only_what_was_read_twice_has_a_difference():
+    assert difference({"a_bytes": 1, "b_bytes": 5}, {"a_bytes": 4, "c_bytes": 9}) == {"a_bytes": 3}
+
+
+def test_labels_of_the_counter_join_those_of_the_query():
+    [cpu, read] = counter_metrics(
+        "query_", {"query": "6"}, {"tier_read_bytes[tier=pmem]": 4096.0, "cpu_ns": 1e7}
+    )
+    assert (cpu.name, cpu.unit, cpu.labels) == ("query_cpu_ns", "ns", {"query": "6"})
+    assert (read.name, read.unit) == ("query_tier_read_bytes", "B")
+    assert read.labels == {"query": "6", "tier": "pmem"}
+    assert read.better == "none" and read.value == 4096.0

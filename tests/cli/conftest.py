@@ -39,10 +39,15 @@ class Done:
         return json.loads(self.out)
 
     @property
+    def document(self) -> Any:
+        """What a command that succeeds has printed."""
+        assert self.code == 0, self.err + self.out
+        return self.json
+
+    @property
     def run(self) -> Any:
         """The run of a command that makes one, and succeeds."""
-        assert self.code == 0, self.err + self.out
-        (run,) = self.json["runs"]
+        (run,) = self.document["runs"]
         return run
 
 
@@ -90,9 +95,7 @@ class Harness:
     def __call__(self, *argv: object, **env: str) -> Done:
         if not env.keys() & forked.READ_BY_IMPORTS:
             return Done(*forked.run([*map(str, argv)], self.root, self.environment | env))
-        process = self.start(*argv, **env)
-        out, err = process.communicate(timeout=600)
-        return Done(process.returncode, out, err)
+        return self.ended(self.start(*argv, **env))
 
     def refused(self, *argv: object, **env: str) -> str:
         """The problem, context and hint of what is refused before anything is started."""
@@ -127,6 +130,9 @@ class Harness:
 
     def interrupt(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> Done:
         process.send_signal(number)
+        return self.ended(process)
+
+    def ended(self, process: subprocess.Popen[str]) -> Done:
         out, err = process.communicate(timeout=PATIENCE_S)
         return Done(process.returncode, out, err)
 
@@ -274,6 +280,14 @@ def harness() -> Iterator[Harness]:
     """A harness with nothing in it."""
     with _new_harness() as made:
         yield made
+
+
+@pytest.fixture
+def in_process(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Harness:
+    """The same for commands that run within the test."""
+    for name, value in harness.environment.items():
+        monkeypatch.setenv(name, value)
+    return harness
 
 
 @pytest.fixture(scope="session")

@@ -50,16 +50,14 @@ def test_what_can_be_known_beforehand_is_exit_2_and_leaves_nothing(harness, opti
     assert harness.settled() == []
 
 
-def host_file(harness, path) -> str:
+def host_file(harness, path, kind="block") -> str:
     file = harness.root / "host.yml"
-    file.write_text(f"schema: 1\ntiers:\n  ssd: {{kind: block, path: {path}}}\n")
+    file.write_text(f"schema: 1\ntiers:\n  ssd: {{kind: {kind}, path: {path}}}\n")
     return str(file)
 
 
 def test_a_claim_that_the_kernel_denies_names_both(harness):
-    file = harness.root / "host.yml"
-    file.write_text(f"schema: 1\ntiers:\n  ssd: {{kind: fsdax, path: {harness.root}}}\n")
-    error = harness.refused(*changed(host=str(file)))
+    error = harness.refused(*changed(host=host_file(harness, harness.root, "fsdax")))
     assert "host.yml:3" in error and "fsdax" in error
 
 

@@ -1,20 +1,20 @@
-"""TPC-C and YCSB driven from other hosts: here through a stand-in for ssh (conftest.py).
-
-(Over a real sshd: docs/provisioning.md.)
-"""
+"""TPC-C and YCSB driven from other hosts: here through a stand-in for ssh (conftest.py)."""
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from run_values import uncontrolled, values
 
 from harness.drivers.loadgen.remote_clients import RemoteClients
 from harness.engine import Tunnel
 from harness.errors import UsageError
+from harness.supervise import workdirs
 
 
 @pytest.fixture(scope="module")
@@ -38,32 +38,30 @@ def client(harness, ssh):
     return run
 
 
+def asked(ssh: Path) -> list[str]:
+    """The host of each command."""
+    return [line.split()[0] for line in (ssh / "commands").read_text().splitlines()]
+
+
 @pytest.mark.slow
 def test_two_hosts_make_one_run(harness, ssh, client):
-    done = client("-p", "client_hosts=client1,bench@client2")
-    run = done.run
+    run = client("-p", "client_hosts=client1,bench@client2").run
     assert run["status"] == "complete"
     assert run["spec"]["params"]["clients"] == 2
-    asked = [line.split()[0] for line in (ssh / "commands").read_text().splitlines()]
-    assert sorted(asked) == ["bench@client2"] * 2 + ["client1"] * 2  # hello, and the run
+    assert sorted(asked(ssh)) == ["bench@client2"] * 2 + ["client1"] * 2  # hello, and the run
     assert not list(Path("/tmp").glob(".s.PGSQL.[2-5]????"))
     assert harness.settled() == []
 
 
 @pytest.mark.slow
 def test_two_hosts_read_and_update_the_same_records(harness, ssh):
-    done = harness("run", "ycsb", "--engine", "mariadb", "--placement", "ssd-both",
-                   "--workload", "f", "--records", 1000, "--operations", 1000, "--threads", 4,
-                   "--json", "--quiet", "-p", "client_hosts=client1,client2",
-                   "-p", "verify_reads=true", HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip
-    run = done.run
+    run = harness("run", "ycsb", "--engine", "mariadb", "--workload", "f", *RECORDS,
+                  "-p", "client_hosts=client1,client2", "-p", "verify_reads=true",
+                  HARNESS_CLIENT_PYTHON=sys.executable).run  # fmt: skip
     assert run["status"] == "complete"  # the records are as they were written last, among others
-    counts = [m["value"] for m in run["metrics"] if m["name"] == "operation_count"]
-    assert sum(counts) == 1000
-    (found,) = [one for one in run["uncontrolled"] if one["code"] == "remote-clients"]
-    assert "client1, client2 reach the server through ssh tunnels" in found["found"]
-    asked = [line.split()[0] for line in (ssh / "commands").read_text().splitlines()]
-    assert sorted(asked) == ["client1"] * 2 + ["client2"] * 2
+    assert sum(values(run, "operation_count", "operation").values()) == 1000
+    assert "client1, client2 reach the server" in uncontrolled(run)["remote-clients"]
+    assert sorted(asked(ssh)) == ["client1"] * 2 + ["client2"] * 2
     assert harness.settled() == []
 
 
@@ -102,3 +100,66 @@ def test_a_host_that_does_not_answer_is_not_waited_for(ssh, monkeypatch, does):
     (ssh / "ssh").write_text(f"#!/bin/sh\n{does}\n")
     with pytest.raises(UsageError):
         remote(f"silent-{len(does)}").check()
+
+
+# By TLS, without a tunnel ---------------------------------------------------------
+
+
+_LISTEN = ("--listen", "127.0.0.1")
+RECORDS = ("--placement", "ssd-both", "--records", 1000, "--operations", 1000, "--threads", 4,
+           "--json", "--quiet")  # fmt: skip
+
+
+@pytest.fixture
+def options(listening_options):
+    """``--option`` for a server that can listen."""
+
+    def told(engine):
+        return [word for pair in listening_options[engine].items()
+                for word in ("--option", "=".join(pair))]  # fmt: skip
+
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "backend"), [("postgres", "postgres"), ("mariadb", "innodb")])
+def test_two_hosts_drive_a_listening_server(harness, ssh, options, engine, backend):
+    run = harness("run", "ycsb", "--engine", engine, "--workload", "a", *RECORDS, *options(engine),
+                  *_LISTEN, "-p", "client_hosts=client1,bench@client2",
+                  HARNESS_CLIENT_PYTHON=sys.executable).run  # fmt: skip
+    assert (run["status"], run["spec"]["listen"]) == ("complete", "127.0.0.1")
+    assert sum(values(run, "operation_count", "operation").values()) == 1000
+    warnings = [one["found"] for one in run["uncontrolled"] if one["code"] == "remote-clients"]
+    (found,) = [text for text in warnings if "TLS" in text]
+    assert "client1, bench@client2" in found and "by TLS on 127.0.0.1" in found
+    assert not (ssh / "tunnels").exists()
+    commands = (ssh / "commands").read_text().splitlines()
+    runs = [line for line in commands if " run " in line]
+    assert sorted(line.split()[0] for line in runs) == ["bench@client2", "client1"]  # at one time
+    assert all(line.endswith(f"harness.remote_agent run {backend}") for line in runs)
+    assert harness.settled() == []
+    if engine == "postgres":
+        report = harness("report", run["run_id"], "--out", harness.root / "report-tls")
+        assert report.code == 0, report.err
+        text = (harness.root / "report-tls" / "report.md").read_text()
+        assert "remote-clients" in text
+        assert "server listens, with TLS, on" in text
+
+
+@pytest.mark.slow
+def test_kill_9_leaves_no_key_and_no_listener(harness, ssh, options):
+    process = harness.start(
+        "run", "ycsb", "--engine", "postgres", "--placement", "ssd-both", "--records", 1000,
+        "--ramp-up", "60s", "--duration", "60s", *_LISTEN, "-p", "client_hosts=client1",
+        *options("postgres"),
+        HARNESS_CLIENT_PYTHON=sys.executable,
+    )  # fmt: skip
+    keys: list[Path] = []
+    while process.poll() is None and not keys:
+        time.sleep(0.02)
+        keys = list(workdirs.base().glob("tb-*/tls/server.key"))
+    assert keys, process.communicate()
+    process.kill()
+    process.communicate()
+    assert harness.settled() == []
+    assert not keys[0].exists()

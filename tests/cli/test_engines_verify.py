@@ -1,4 +1,4 @@
-"""``harness engines verify``: every engine passes, and what is wrong with one is found."""
+"""The self-test and ``harness engines verify`` with real engines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from engines.duckdb.engine import DuckDB
 from harness import paths, registry
 from harness.cli.app import app
 from harness.drivers.result import DriverResult, WindowCallbacks
-from harness.progress import Progress
+from harness.errors import UsageError
+from harness.progress import Progress, progress_on_stderr
 from harness.selftest import Result, conformance, results
+from harness.selftest import lab as selftest_lab
 from harness.selftest.conformance import Conformance
+from harness.selftest.effects import trial
+from harness.selftest.faults import cases
 from harness.selftest.lab import Lab, open_lab
 from harness.store.documents import verified
 from harness.supervise.supervisor import ProcessStarter
@@ -46,9 +50,8 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("engine", OURS)
-def test_every_engine_of_the_registry_passes(engine, harness, monkeypatch):
-    for name, value in harness.environment.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.usefixtures("in_process")
+def test_every_engine_of_the_registry_passes(engine):
     done = CliRunner().invoke(app, ["engines", "verify", engine, "--json"])
     document = json.loads(done.stdout)
     found = {check["name"]: check for check in document["checks"]}
@@ -152,3 +155,37 @@ def _after_restore(monkeypatch: pytest.MonkeyPatch, plant: Callable[[DuckDB], No
 
 def test_an_unknown_engine_is_refused() -> None:
     assert CliRunner().invoke(app, ["engines", "verify", "oracle"]).exit_code != 0
+
+
+# The self-test's lab with a real engine -------------------------------------------
+
+
+def test_the_lab_finds_what_is_planted_and_is_removed(in_process):
+    """Two faults, and a delay of three times the base: no load of this host hides that."""
+    with progress_on_stderr(quiet=True) as progress, open_lab(progress) as lab:
+        faults = [
+            case
+            for case in cases(lab)
+            if any(words in case.name for words in ("wrong answer", "lost updates"))
+        ]
+        for result in results(faults):
+            assert result.passed, result.detail
+        assert [run.spec.engine for run in lab.store.runs()] == ["duckdb", "rocksdb"]
+        found = trial(lab, 3.0, updates=3)
+        assert found.truth < 1 and found.estimate.value < 1
+    assert not lab.root.exists()
+    assert not in_process.settled()
+
+
+@pytest.mark.parametrize("groups", [["effects"], ["statistics", "faults"]])
+def test_an_engine_that_is_missing_is_known_before_the_first_case(in_process, monkeypatch, groups):
+    def missing(specs, _):
+        raise UsageError(specs[0].engine, "not installed", f"install {specs[0].engine}")
+
+    monkeypatch.setattr(selftest_lab, "prepare_all", missing)
+    done = CliRunner().invoke(app, ["selftest", *groups])
+    assert isinstance(done.exception, UsageError)
+    assert "install rocksdb" in done.exception.hint
+    assert ("install duckdb" in done.exception.hint) == ("faults" in groups)
+    assert not done.stdout
+    assert not in_process.settled()

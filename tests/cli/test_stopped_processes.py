@@ -11,20 +11,13 @@ import os
 import re
 
 import pytest
-from patience import PATIENCE_S
 
 from harness.execution.host_lock import Places
 
 YCSB = ["run", "ycsb", "--placement", "ssd-both", "--workload", "a", "--threads", "2"]
 TPCC = ["run", "tpcc", "--placement", "ssd-both", "--users", "2", "--rate", "20"]
 TPCH = ["run", "tpch", "--placement", "ssd-both", "--queries", "6"]
-COMMANDS = {
-    "postgres": YCSB,
-    "mysql": YCSB,
-    "rocksdb": YCSB,
-    "voltdb": TPCC,
-    "duckdb": TPCH,
-}
+COMMANDS = {"postgres": YCSB, "mysql": YCSB, "rocksdb": YCSB, "voltdb": TPCC, "duckdb": TPCH}
 #: The size of the data: those that are there, and others, which are loaded.
 SIZES = {
     "ycsb": ("--records", "2000", "2001"),
@@ -172,13 +165,8 @@ def _argv(engine, phase):
 
 
 def _started(loaded, notes, engine, target, phase, *options):
-    first = STOPPED.format(
-        phase=phase,
-        target=target,
-        clients=CLIENTS,
-        driven=_command(engine, phase) != TPCH,
-        notes=str(notes),
-    )
+    named = {"phase": phase, "target": target, "clients": CLIENTS, "notes": str(notes)}
+    first = STOPPED.format(**named, driven=_command(engine, phase) != TPCH)
     argv = [*_argv(engine, phase), "--again", "--retries", "0", *options]
     return loaded.start(*argv, first=first, HARNESS_SILENCE="stopped=0.4,supervisor=0.4")
 
@@ -206,8 +194,8 @@ def test_the_next_run_of_a_list_has_another_supervisor(loaded, tmp_path):
     process = _started(
         loaded, tmp_path / "stopped", "rocksdb", "supervisor", "counters", "--repeats", "2"
     )
-    out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1, out + err
+    done = loaded.ended(process)
+    assert done.code == 1, done.out + done.err
     runs = loaded("runs", "list", "--json").json["runs"][-2:]
-    assert [run["status"] for run in runs] == ["failed", "complete"], out + err
+    assert [run["status"] for run in runs] == ["failed", "complete"], done.err
     assert loaded.settled() == []

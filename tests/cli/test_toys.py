@@ -21,8 +21,7 @@ def test_its_command_has_its_options(loaded: Any) -> None:
 @pytest.mark.parametrize("engine", ["duckdb", "postgres"])
 def test_it_runs_and_is_checked(loaded: Any, engine: str) -> None:
     arguments = f"run counting --engine {engine} --placement ssd-both --rows 1500 --json"
-    done = loaded(*arguments.split(), **TOYS)
-    run = done.run
+    run = loaded(*arguments.split(), **TOYS).run
     assert run["spec"]["params"] == {"rows": 1500, "times": 3}
     assert [check["status"] for check in run["checks"]] == ["passed"]
     (counts,) = [m for m in run["metrics"] if m["name"] == "count_duration_ns"]
@@ -52,8 +51,7 @@ fixed:
 def test_a_run_stores_its_samples_and_the_differences_of_its_totals(loaded: Any) -> None:
     profile = loaded.root / "toy-monitor.yml"
     profile.write_text(PROFILE)
-    done = loaded("experiment", "run", profile, "--json", **MONITORS)
-    run = done.run
+    run = loaded("experiment", "run", profile, "--json", **MONITORS).run
     (switches,) = [m for m in run["metrics"] if m["name"] == "query_context_switches_count"]
     assert max(switches.get("samples", [switches.get("value")])) > 0
     artifacts = loaded.results / "runs" / run["run_id"] / "artifacts"
@@ -66,8 +64,7 @@ def test_a_suite_runs_under_the_monitors_that_its_options_leave(loaded: Any) -> 
     suite = ["--suite", "quick", "--param", "only=chase", "--duration", "3s"]
     requested = ["--monitor", "context-switches", "--monitor", "elapsed"]
     options = [*requested, "--no-monitor", "vm", "--repeats", "1"]
-    done = loaded.microbench(*suite, "--tier", "dram", *options, "--json", **MONITORS)
-    run = done.run
+    run = loaded.microbench(*suite, "--tier", "dram", *options, "--json", **MONITORS).run
     artifacts = loaded.results / "runs" / run["run_id"] / "artifacts"
     stored = {path.stem for path in artifacts.glob("monitor-*.json")}
     assert {"monitor-context-switches", "monitor-process"} <= stored

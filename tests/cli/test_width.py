@@ -18,11 +18,7 @@ ON_RUNS = [
     ["conclusions"],
     ["report", "-o", "page"],
     ["card", "-o", "page"],
-    [
-        "runs",
-        "sql",
-        "SELECT run_id, placement, metric, value FROM metrics JOIN runs USING (run_id)",
-    ],
+    ["runs", "sql", "SELECT run_id, placement, value FROM metrics JOIN runs USING (run_id)"],
     ["runs", "export"],
 ]
 

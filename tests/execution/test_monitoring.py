@@ -5,32 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pytest
 from example_run import SPEC
 
 from harness import registry
 from harness.execution.run import RunMonitors
-from harness.monitors import MonitorContext
+from harness.monitors import Monitor, MonitorContext
 from harness.store.result import Metric
 from harness.warnings import RunWarning
 
 
-class Toy:
+class Toy(Monitor):
     """A monitor that works, and notes what is done to it."""
 
     name: ClassVar[str] = "toy"
-    cost: ClassVar[str] = "nothing"
-    default: ClassVar[bool] = True
-    scope: ClassVar[Literal["engine", "host"]] = "host"
     done: ClassVar[list[str]] = []
-
-    def __init__(self, context: MonitorContext) -> None:
-        pass
-
-    def preflight(self) -> RunWarning | None:
-        return None
 
     def start(self) -> None:
         self.done.append("start")

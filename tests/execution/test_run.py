@@ -1,31 +1,204 @@
-"""How a run ends: stored as failed, whatever was raised; not at all on Ctrl-C."""
+"""Runs: which of a list are made again, how they end, and how long the rest takes."""
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from example_run import SPEC
 
-from harness.execution.run import Run
+from harness.engine import DataDirectories
+from harness.errors import RunFailed, UsageError
+from harness.execution import runner
+from harness.execution.repro import check_repeatable
+from harness.execution.run import ResolvedRun, Run
+from harness.execution.run_list import (
+    Retries,
+    completed_before_interruption,
+    last_attempts,
+    newest_alike,
+    plan_steps,
+    run_plan,
+)
+from harness.execution.runner import naming_full_tiers, naming_lost_data
+from harness.execution.schedule import Item, TimeLeft
+from harness.experiment.placement import parse_placement
+from harness.experiment.profile import Plan
 from harness.progress import SilentProgress
 from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Experiment, Metric, Program
 from harness.store.runs import Store
+from harness.store.spec import HOST_STATE, RunSpec
+from harness.units import MIB
 
-ENV: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())
+SSD, PMEM, CXL = (
+    RunSpec("tpch", "duckdb", parse_placement(f"{tier}-both"), dict(SPEC.params))
+    for tier in ("ssd", "pmem", "cxl")
+)
+FACTS = dict.fromkeys((*HOST_STATE, "memory_bytes"))
+HERE: Any = SimpleNamespace(
+    host=FACTS | {"host_id": "here", "kernel": {"release": "6.1"}},
+    progress=SilentProgress(),
+    supervisor=SimpleNamespace(renew=lambda: None),
+)
+
+
+def run(
+    second: int, spec: RunSpec, host: str = "here", status: str = "complete", name: str = "mine"
+) -> Any:
+    head = SimpleNamespace(
+        status=status,
+        spec_hash=spec.hash(),
+        host=SimpleNamespace(host_id=host),
+        experiment=SimpleNamespace(name=name),
+    )
+    return SimpleNamespace(run_id=f"20261124T0000{second:02}Z-r", head=head)
+
+
+def kept(runs: list[Any], interrupted: RunSpec | None) -> list[str]:
+    store: Any = SimpleNamespace(runs=lambda: runs, interrupted=lambda spec: spec == interrupted)
+    found = completed_before_interruption([SSD, PMEM, CXL], HERE, store, "mine")
+    return [one.run_id[13:15] for own in found.values() for one in own]
+
+
+@pytest.mark.parametrize(
+    ("runs", "interrupted", "expected"),
+    [
+        ([run(1, SSD), run(2, PMEM)], CXL, ["01", "02"]),
+        ([run(1, SSD), run(2, PMEM)], PMEM, []),  # the one of an earlier command is older
+        ([run(1, SSD), run(2, PMEM), run(3, CXL)], None, []),  # each command measures
+        ([run(1, SSD), run(2, PMEM), run(3, CXL)], SSD, []),
+        ([run(1, SSD), run(2, PMEM), run(3, SSD)], PMEM, ["03"]),
+        ([run(1, SSD, name="another"), run(2, PMEM)], CXL, ["02"]),
+        ([run(1, SSD, host="there"), run(2, SSD, status="failed")], PMEM, []),
+    ],
+)
+def test_runs_before_the_interrupted_one_are_kept(runs, interrupted, expected):
+    assert kept(runs, interrupted) == expected
+
+
+def made_under(run_id: str, conditions: Any) -> Any:
+    return SimpleNamespace(run_id=run_id, manifest=SimpleNamespace(conditions=conditions))
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ({"kernel": "6.1", "program": ["fio", 7]}, "b"),
+        ({"kernel": "6.1", "program": ["fio", 6]}, "a"),
+        ({"kernel": "6.1", "program": ["fio", 8]}, None),  # another build
+        ({"kernel": "6.2", "program": ["fio", 7]}, None),
+    ],
+)
+def test_the_newest_run_under_the_same_conditions_is_kept(now: Any, expected: str | None) -> None:
+    runs = [
+        made_under("a", {"kernel": "6.1", "program": ["fio", 6]}),
+        made_under("b", {"kernel": "6.1", "program": ["fio", 7]}),
+        made_under("c", None),
+    ]
+    kept, why = newest_alike(runs, now)
+    assert (kept and kept.run_id) == expected
+    assert bool(why) == (expected is None)
+
+
+@dataclass(frozen=True)
+class _Made(ResolvedRun):
+    """A run that a list takes, of no engine and no suite. ``ends``: of its attempts."""
+
+    build: int = 0
+    ends: list[str] = field(default_factory=list)
+    runnable: ClassVar[bool] = True
+
+    def conditions(self, env: Any) -> dict[str, Any]:
+        return {"build": self.build}
+
+    def resume_conditions(self) -> dict[str, Any]:
+        return {"scaled": 1}
+
+    def run(self, env: Any, store: Any, attempt: Attempt) -> Any:
+        made = run(0, self.spec, status=self.ends.pop(0))
+        made.result = SimpleNamespace(status=made.head.status, error=None)
+        made.failed_before = attempt.failed
+        return made
+
+
+PLAN = Plan("mine", "", (CXL,))
+NO_STORE: Any = SimpleNamespace(runs=list, root=Path("/nonexistent"))
+
+
+@pytest.mark.parametrize(("build", "done"), [(7, True), (8, False)])
+def test_any_run_is_done_where_a_complete_one_was_made_under_its_conditions(build, done):
+    complete = run(1, CXL)
+    complete.manifest = SimpleNamespace(conditions={"build": 7})
+    store: Any = SimpleNamespace(runs=lambda: [complete])
+    (step,) = plan_steps(PLAN, HERE, store, resolved=[_Made(CXL, build=build)])
+    assert (step.done is complete) == done and bool(step.why) != done
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed(placed):
+    first = SSD if placed else replace(SSD, placement=None)  # a server of the user's
+    plan = Plan("mine", "", (first, CXL))
+    before = run(1, first)
+    of_plan = {"experiment": plan.experiment.to_json(), "host": "here", "kernel": "6.1"}
+    conditions = of_plan | {"build": 7, "host state": FACTS}  # scaled otherwise
+    before.manifest = SimpleNamespace(conditions=conditions)
+    store: Any = SimpleNamespace(
+        runs=lambda: [before], interrupted=lambda spec: spec == CXL, root=NO_STORE.root
+    )
+    later = replace(plan, looks=2)  # the same command once more within a budget
+    runs = [_Made(first, build=7), _Made(CXL, build=7)]
+    steps = plan_steps(later, HERE, store, again=True, resume=True, resolved=runs)
+    assert [step.done is before for step in steps] == [placed, False]
+
+
+@pytest.mark.parametrize(
+    ("retries", "ends", "expected"),
+    [
+        (Retries(0), ["f", "c"], ["f", "c"]),
+        (Retries(1), ["fc", "c"], ["f", "c", "c"]),  # at the end of the block
+        (Retries(1), ["ff", "fc"], ["f", "f", "f", "c"]),
+        (Retries(2), ["fff", "fc"], ["f", "f", "f", "c", "f"]),
+        (Retries(1, lambda steps: "no time left"), ["f", "c"], ["f", "c"]),
+    ],
+)
+def test_failed_runs_are_tried_again_at_the_end_of_their_block(retries, ends, expected):
+    names = {"f": "failed", "c": "complete"}
+    own = [
+        _Made(spec, ends=[names[end] for end in each])
+        for spec, each in zip((SSD, PMEM), ends, strict=True)
+    ]
+    runs: list[Any] = run_plan(PLAN, own, HERE, NO_STORE, False, retries)
+    assert [one.result.status for one in runs] == [names[end] for end in expected]
+    assert [one.failed_before is not None for one in runs] == [i >= 2 for i in range(len(runs))]
+    assert [one.spec for one in own] == [SSD, PMEM] and len(last_attempts(runs)) == 2
+
+
+def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
+    bad = [_Made(replace(SSD, block=k), ends=["failed"] * 2) for k in range(3)]
+    good = _Made(replace(PMEM, block=2), ends=["failed", "complete"])
+    runs = run_plan(PLAN, [*bad, good], HERE, NO_STORE, False, Retries(1))
+    assert [len(one.ends) for one in bad] == [0, 1, 1]
+    assert runs[-1].head.status == "complete"
+
+
+# How a run ends -------------------------------------------------------------------
+
+
+ENVIRONMENT: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())
 ATTEMPT = Attempt(experiment=Experiment("x", "0"))
 PERHAPS: Any = "perhaps"  # as a plug-in may say
 
 
-PROGRAM = Program("postgres", "18", "", "")
-
-
 def record() -> Run:
-    return Run(SPEC, ENV, ATTEMPT, [])
+    return Run(SPEC, ENVIRONMENT, ATTEMPT, [])
 
 
 def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) -> None:
@@ -33,10 +206,10 @@ def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) 
         name: SimpleNamespace(claim=SimpleNamespace(price_per_gb=price))
         for name, price in {"dram": 5.0, "ssd": None}.items()
     }
-    env: Any = SimpleNamespace(**vars(ENV), tiers=tiers, argv=())
+    env: Any = SimpleNamespace(**vars(ENVIRONMENT), tiers=tiers, argv=())
     one = Run(SPEC, env, ATTEMPT, [])
     with one.storing(Store(tmp_path)):
-        manifest = one._manifest(PROGRAM)
+        manifest = one._manifest(Program("postgres", "18", "", ""))
     assert (list(manifest.tiers), manifest.prices_per_gb) == ([], {"dram": 5.0})
 
 
@@ -81,3 +254,103 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, ended: BaseException)
     with pytest.raises(type(ended)), record().storing(Store(tmp_path)):
         raise ended
     assert not list((tmp_path / "runs").iterdir())
+
+
+# What a run adds to the reason of its failure -------------------------------------
+
+
+def tier(name: str, path: str | None = "/mnt") -> Any:
+    return SimpleNamespace(name=name, claim=SimpleNamespace(path=path))
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "named"),
+    [({"ssd": 0}, True), ({"ssd": 8192, "pmem": MIB}, True), ({"ssd": MIB}, False), ({}, False)],
+)
+def test_a_failure_on_a_full_tier_names_it(monkeypatch, free_bytes, named):
+    monkeypatch.setattr(runner, "free_now", lambda one: free_bytes.get(one.name))
+    tiers = [tier("ssd"), tier("pmem"), tier("dram", path=None)]
+    with pytest.raises(RunFailed) as raised, naming_full_tiers(tiers):
+        raise RunFailed("connect to PostgreSQL", "FATAL: could not write init file")
+    error = raised.value
+    assert (os.strerror(errno.ENOSPC) in error.context) == named
+    assert ("ssd" in error.context) == named
+    assert "pmem" not in error.context
+    assert error.context.startswith("FATAL")
+
+
+def test_a_reason_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "free_now", lambda one: 0)
+    reason = os.strerror(errno.ENOSPC)
+    with pytest.raises(RunFailed) as raised, naming_full_tiers([tier("ssd")]):
+        raise RunFailed("write", f"{reason}: /mnt/file")
+    assert raised.value.context.count(reason) == 1
+    assert raised.value.context.count("ssd") == 1
+
+
+@pytest.mark.parametrize(("removed", "also"), [(True, ""), (True, "ended"), (False, "ended")])
+def test_removed_files_are_named(tmp_path: Path, removed: bool, also: str) -> None:
+    (tmp_path / "file").write_text("rows")
+    places = DataDirectories({"data": tmp_path})
+    with pytest.raises(RunFailed) as failure, naming_lost_data(lambda: places, None):
+        if removed:
+            (tmp_path / "file").unlink()
+        if also:
+            raise RunFailed("query", also)
+    assert also in failure.value.context
+    assert (str(tmp_path) in failure.value.context) == removed
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_what_is_there_or_was_not_restored_yet_is_not_missed(tmp_path, restored):
+    (tmp_path / "file").write_text("rows")
+    with naming_lost_data(lambda: DataDirectories({"data": tmp_path}) if restored else None, None):
+        pass
+
+
+# Whether a stored run may be repeated here ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("imported", "same_host", "trusted", "refused"),
+    [
+        (False, True, False, False),
+        (True, True, False, True),  # whatever its manifest says
+        (False, False, False, True),
+        (True, False, True, False),
+    ],
+)
+def test_another_hosts_run_is_repeated_only_if_it_is_trusted(imported, same_host, trusted, refused):
+    original: Any = SimpleNamespace(
+        run_id="R",
+        run={"spec_hash": ""},
+        manifest=SimpleNamespace(host={"host_id": "here"}),
+        imported=imported,
+    )
+    env: Any = SimpleNamespace(host={"host_id": "here" if same_host else "there"})
+    with pytest.raises(UsageError) if refused else nullcontext():
+        check_repeatable(original, env, 0.25, trusted)
+
+
+# How long the runs of a command still take ----------------------------------------
+
+
+def test_estimates_follow_what_runs_took_here():
+    clock = SimpleNamespace(now=0)
+    items = [Item("load", "data", 100), Item("run", "a", 10), Item("run", "b", 20)]
+    left = TimeLeft(items, lambda: clock.now, lambda: clock.now)
+    assert left.left_ns() == 130
+    with left.doing("load", "data") as done:
+        clock.now += 50  # a load says nothing of runs
+        done()
+    assert left.left_ns() == 30
+    with left.doing("run", "a") as done:
+        clock.now += 15
+        done()
+    assert left.left_ns() == 30  # 1.5 times as long as expected
+    with left.doing("run", "b"):
+        clock.now += 20
+        assert left.left_ns() == 10
+        clock.now += 20
+        assert left.left_ns() == 0
+    assert left.left_ns() == 0

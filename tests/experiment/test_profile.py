@@ -1,10 +1,20 @@
-"""A profile expands to specs: purely, in interleaved blocks, with content hashes."""
+"""Profiles expand to specs: purely, in interleaved blocks; parts of plans, and their duration."""
 
+from __future__ import annotations
+
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from example_run import result
 
+from harness import registry
 from harness.errors import UsageError
+from harness.execution.environment import Environment
+from harness.experiment.placement import parse_placement
 from harness.experiment.profile import (
     expand,
     find_profile,
@@ -12,9 +22,12 @@ from harness.experiment.profile import (
     load_profile,
     published_of,
 )
+from harness.experiment.run_time import Estimator, RunTime
+from harness.experiment.selection import installed, only, with_repeats
 from harness.store import schemas
+from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
-from harness.yamlfile import parse_yaml
+from harness.yamlfile import evaluate, parse_yaml
 from reports.published import read_published
 
 PROFILE = """\
@@ -261,3 +274,160 @@ fixed: {engine: mysql, engine_options: {mysql: {stop_timeout_s: 9}}}
     for old, new in (("stop_timeout_s", "page_size"), ("{mysql: {start", "{mysq: {start")):
         with pytest.raises(UsageError):
             plan_of(head + axes.replace(old, new))
+
+
+# Arithmetic in profiles -----------------------------------------------------------
+
+
+def test_variables_units_and_functions():
+    assert evaluate("= 0.25 * memory", {"memory": 8 * 2**30}, "x.yml:3") == 2 * 2**30
+    assert evaluate("=max(4 * MiB, memory // 64)", {"memory": 0}, "x.yml:3") == 4 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("= memroy / 4", "did you mean 'memory'?"),
+        ("= __import__('os')", "is not arithmetic"),
+        ("= (1).real", "is not arithmetic"),
+        ("= 1 / 0", "division by zero"),
+        ("= 1 +", "invalid syntax"),
+        ("= 2 ** 99", "is not arithmetic"),
+        ("= 1e400", "not finite"),
+        ("= 1e308 * 10", "not finite"),
+        ("= 1e308 * 10 - 1e308 * 10", "not finite"),
+        ("= floor(1e400)", "cannot convert float infinity"),
+    ],
+)
+def test_anything_else_is_refused_naming_the_line(text, found):
+    with pytest.raises(UsageError) as refused:
+        evaluate(text, {"memory": 1}, "x.yml:3")
+    assert refused.value.problem == "x.yml:3"
+    assert found in refused.value.context
+
+
+# The placement grammar, as examples of use ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "memory", "tiers"),
+    [
+        ("pmem-both", "pmem pmem pmem pmem", None, ["pmem"]),
+        ("ssd-data-pmem-wal", "ssd pmem ssd ssd", None, ["ssd", "pmem"]),
+        # The unnamed follow data.
+        ("data=ssd, temp=pmem_log, memory=cxl", "ssd ssd pmem_log ssd", "cxl",
+         ["ssd", "pmem_log", "cxl"]),
+    ],
+)  # fmt: skip
+def test_a_placement_puts_each_part_on_a_tier(text, parts, memory, tiers):
+    placement = parse_placement(text)
+    found = (placement.data, placement.wal, placement.temp, placement.index)
+    assert (found, placement.memory) == (tuple(parts.split()), memory)
+    assert (placement.tiers(), placement.to_json()["name"]) == (tiers, text)
+    assert parse_placement("ssd-data-pmem-wal").named == {"data", "wal"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("pmem", "not in the placement grammar"),
+        ("PMEM-both", "not in the placement grammar"),
+        ("data=ssd,wla=pmem", "'wla' is not a part (did you mean 'wal'?)"),
+        ("wal=pmem", "the part 'data' is not named"),
+        ("data=ssd,data=pmem", "named twice"),
+        ("data=9ssd", "is not a tier name"),
+        ("", "not in the placement grammar"),
+    ],
+)
+def test_what_is_not_a_placement_is_refused_with_what_to_write(text, found):
+    with pytest.raises(UsageError) as refused:
+        parse_placement(text)
+    assert found in refused.value.context
+    assert refused.value.exit_code == 2
+    assert "data" in refused.value.hint
+
+
+# Parts of a plan ------------------------------------------------------------------
+
+
+DEMO = load_profile(find_profile("demo"), repeats=2)
+NONE: dict[str, list[str]] = {"engine": [], "placement": [], "driver": []}
+
+
+def test_a_plan_is_restricted_to_values_of_its_axes() -> None:
+    found = only(DEMO, NONE | {"engine": ["duckdb"], "placement": ["pmem-both", "ssd-both"]})
+    assert found.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
+    assert only(DEMO, NONE).runs == DEMO.runs
+
+
+def test_more_blocks_of_a_restricted_plan_are_restricted() -> None:
+    restricted = only(DEMO, NONE | {"engine": ["duckdb"]})
+    more = with_repeats(restricted, 3)
+    assert more.runs[:4] == restricted.runs
+    assert {spec.engine for spec in more.runs} == {"duckdb"}
+    assert more.runs[-1].block == 2
+
+
+def missing(*names: str) -> Any:
+    """A registry of engines of which some are not installed."""
+
+    def engine(name: str, workload: str) -> Any:
+        def available(options: object, prefix: object) -> str:
+            if name in names:
+                raise UsageError(name, "installations found: none", f"install {name}")
+            return "1"
+
+        return SimpleNamespace(available=available)
+
+    return engine
+
+
+ENVIRONMENT = cast(Environment, SimpleNamespace(engines_prefix=Path("/nonexistent")))
+
+
+def test_a_missing_engine_is_left_out_with_a_warning(monkeypatch, capsys):
+    monkeypatch.setattr(registry, "engine", missing("postgres"))
+    found = installed(DEMO, ENVIRONMENT, skip_missing=True)
+    assert found.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
+    assert "engine-skipped" in capsys.readouterr().err
+    monkeypatch.setattr(registry, "engine", missing())
+    assert installed(DEMO, ENVIRONMENT, skip_missing=True) is not None
+
+
+# How long runs take, by earlier ones ----------------------------------------------
+
+
+S = 10**9
+SPEC = RunSpec("tpcc", "postgres", parse_placement("ssd-both"),
+               {"warehouses": 1, "ramp_up": "5s", "duration": "20s"})  # fmt: skip
+
+
+def stored(root: Path, spec: RunSpec, took_ns: int, status: str = "complete") -> StoredRun:
+    writer = Store(root).begin(spec)
+    own = replace(result(writer, status), spec=spec, spec_hash=spec.hash(), duration_ns=took_ns)
+    return writer.finish(own)
+
+
+def test_a_run_takes_as_long_as_its_earlier_repeats(tmp_path: Path) -> None:
+    earlier = [stored(tmp_path, replace(SPEC, block=k), took * S)
+               for k, took in enumerate((40, 44, 90))]  # fmt: skip
+    earlier.append(stored(tmp_path, replace(SPEC, block=3), 1, "failed"))
+    assert Estimator(earlier).run_time(SPEC, 0) == RunTime(44 * S, "earlier runs")
+
+
+def test_another_window_has_the_same_overhead(tmp_path: Path) -> None:
+    longer = replace(SPEC, params={**SPEC.params, "duration": "3m"})
+    earlier = [stored(tmp_path, SPEC, 40 * S)]
+    assert Estimator(earlier).run_time(longer, 0) == RunTime((185 + 15) * S, "earlier runs")
+
+
+def test_runs_on_less_data_say_nothing_of_the_overhead(tmp_path: Path) -> None:
+    larger = replace(SPEC, params={**SPEC.params, "warehouses": 10})
+    earlier = Estimator([stored(tmp_path, SPEC, 40 * S)])
+    assert earlier.run_time(larger, 1_500_000_000) == RunTime(40 * S, "assumptions")
+
+
+def test_without_earlier_runs_copying_is_assumed() -> None:
+    assert Estimator([]).run_time(SPEC, 750_000_000) == RunTime(35 * S, "assumptions")
+    queries = replace(SPEC, workload="tpch", params={"scale": 1})
+    assert Estimator([]).run_time(queries, 500_000_000) is None

@@ -1,16 +1,25 @@
-"""What the program observed while it measured: when it is a warning, and what that names."""
+"""What the program observed while it measured: warnings, write ratios, what may be resumed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from micro_suites import RANDOM, suite
+from micro_suites import DRAM, RANDOM, capacity, overrides, suite
 
+from harness.errors import RunFailed
+from harness.execution.environment import open_environment
 from harness.micro.metrics import SuiteResult, Target, pages_of
 from harness.micro.model import Job, Measurement
+from harness.micro.native import UnderWay, prepare
+from harness.micro.protocol import MicroContext, ProgramOutcome, TrafficReader, traffic_metrics
 from harness.micro.result_warnings import warnings_of
+from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name
+from harness.monitors.dimm_media import MediaReader
+from harness.progress import progress_on_stderr
 from harness.store.documents import from_members
 
 MIB = 1 << 20
@@ -222,3 +231,154 @@ def test_the_label_is_what_was_had_and_small_pages_are_told(found, label, warnin
     assert pages_of(from_members(Target, found)) == label
     said = contexts("huge-pages-missing", t=found)
     assert [text.startswith(warning or "") for text in said] == [True] * bool(warning)
+
+
+# What an earlier attempt measured on the same memory ------------------------------
+
+
+SPEC = {"targets": {"dram": {"kind": "dram", "node": 0}}}
+
+
+def result(name: str, huge_bytes: int, node: str = "0") -> dict[str, Any]:
+    target = {"kind": "dram", "pages": "huge", "size_bytes": 100, "huge_bytes": huge_bytes,
+              "map_sync": None, "nodes": {node: 9}}  # fmt: skip
+    return {"measurements": [{"name": name}], "targets": {"dram": target}}
+
+
+class Work:
+    """A workplace that notes finished steps."""
+
+    repeats = 2
+    media = None
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def finish(self, name: str, document: Any) -> None:
+        self.steps.append(name)
+
+
+def under_way(work: Work, **kept: dict[str, Any]) -> UnderWay:
+    scaled = scale(suite(f"  m: {{{RANDOM}}}"), capacity(), overrides())
+    nothing: Any = None
+    workplace: Any = work
+    return UnderWay(scaled, SPEC, workplace, nothing, dict(kept))
+
+
+def test_results_of_the_same_memory_are_stored() -> None:
+    work = Work()
+    found = under_way(work, first=result("first", 100))
+    found.receive("measured", result("second", 99))
+    assert work.steps == ["second"] and list(found.results) == ["first", "second"]
+
+
+@pytest.mark.parametrize("other", [result("second", 0), result("second", 100, node="1")])
+def test_other_pages_or_nodes_end_the_run(other: dict[str, Any]) -> None:
+    work = Work()
+    with pytest.raises(RunFailed, match="resume"):
+        under_way(work, first=result("first", 100)).receive("measured", other)
+    assert work.steps == []
+
+
+# The effective write ratio of each configuration ----------------------------------
+
+
+WRITES = """
+  writes:
+    matrix: {kernel: [ntstore+sfence, store+sfence]}
+    args: {pattern: random, access: 64, threads: 1}
+"""
+SMALL = "{range: 16MiB, duration: 5ms}"
+
+
+@dataclass
+class Modules:
+    """Two modules; between readings, each moves what is next in line, then the last of it."""
+
+    moved: list[tuple[int, int]]
+    at: dict[str, int] = field(default_factory=lambda: {"media": 1000, "requests": 1000})
+
+    def printed(self) -> str:
+        media, requests = self.moved.pop(0) if len(self.moved) > 1 else self.moved[0]
+        self.at["media"] += media
+        self.at["requests"] += requests
+        counters = {"MediaReads": 5, "MediaWrites": self.at["media"],
+                    "ReadRequests": 5, "WriteRequests": self.at["requests"]}  # fmt: skip
+        lines = "".join(f"   {name}=0x{value:032x}\n" for name, value in counters.items())
+        return "".join(f"---DimmID={module}---\n{lines}" for module in ("0x0001", "0x0011"))
+
+
+@pytest.fixture
+def work() -> Iterator[MicroContext]:
+    with (
+        progress_on_stderr(quiet=True) as progress,
+        open_environment(None, [], progress) as env,
+        env.scratch() as scratch,
+    ):
+        yield MicroContext(env.tiers["dram"], env, None, scratch, seed=1, repeats=2)
+
+
+def measured(work: MicroContext, modules: Modules) -> ProgramOutcome:
+    media = MediaReader(modules.printed, idle_write_bytes_per_s=64.0)
+    program = prepare(suite(WRITES, SMALL), work.tier, work.env, overrides(), overwrite=False)
+    return program.measure(replace(work, media=media))
+
+
+@pytest.mark.system
+def test_a_configuration_has_a_sample_a_repeat(work: MicroContext) -> None:
+    # Before the first; then the two configurations, twice.
+    modules = Modules([(7, 7), (100, 25), (100, 98), (100, 26), (100, 97)])
+    found = measured(work, modules).metrics
+    ratios = {m.labels["operation"]: m.samples for m in found if m.name == "effective_write_ratio"}
+    assert ratios == {"ntstore": (0.25, 0.26), "store": (0.98, 0.97)}
+    (drift,) = (m for m in found if m.name == "idle_media_write_bytes_per_second")
+    assert drift.value == 64.0
+
+
+@pytest.mark.system
+def test_what_wrote_nothing_has_no_ratio(work: MicroContext) -> None:
+    names = {metric.name for metric in measured(work, Modules([(0, 5)])).metrics}
+    assert "effective_write_ratio" not in names and "bandwidth_bytes_per_second" in names
+
+
+def test_a_reader_measures_what_idle_modules_write() -> None:
+    reader = MediaReader.here(Modules([(3, 0)]).printed, idle_s=0)
+    assert reader is not None and reader.idle_write_bytes_per_s > 0
+    assert reader.moved()["media_write_bytes"] == 2 * 3 * 64
+
+
+# What memory and devices move --------------------------------------------------
+
+
+class Growing:
+    """A counter that has grown by a MiB at each reading."""
+
+    def __init__(self) -> None:
+        self.readings = 0
+
+    def totals(self) -> dict[str, float]:
+        self.readings += 1
+        return {"dram_read_bytes": self.readings * 2.0**20}
+
+
+@pytest.mark.system
+def test_counters_are_read_at_both_ends_of_each_measured_part(work: MicroContext) -> None:
+    counter = Growing()
+    program = prepare(suite(WRITES, SMALL), work.tier, work.env, overrides(), overwrite=False)
+    found = program.measure(replace(work, traffic=TrafficReader([counter.totals]))).metrics
+    moved = [one for one in found if one.name == "traffic_bytes_per_second"]
+    assert counter.readings == 2 * 2 * work.repeats
+    found_of = {one.labels["operation"]: one.labels["counter"] for one in moved}
+    assert found_of == {"ntstore": "dram_read", "store": "dram_read"}
+    assert all(rate > 0 for one in moved for rate in one.samples or (0,))
+
+
+def test_nothing_counts_the_traffic_of_memory_without_monitors() -> None:
+    assert TrafficReader.of([], DRAM) is None
+
+
+def test_a_counter_that_a_repeat_lacks_is_left_out() -> None:
+    rates = [{"dram_read_bytes": 1.0, "tier_read_bytes[tier=ssd]": 2.0}, {"dram_read_bytes": 3.0}]
+    (only,) = traffic_metrics({"configuration": "c"}, rates)
+    assert only.labels == {"configuration": "c", "counter": "dram_read"}
+    assert only.samples == (1.0, 3.0)

@@ -1,24 +1,31 @@
-"""Monitors of Linux's own files, on trees that follow its documentation.
-
-block: Documentation/block/stat.rst; pressure: Documentation/accounting/psi.rst; vm: mm/vmstat.c
-and proc(5), numa_maps.
-"""
+"""Monitors of Linux's own files, of the I/O trace and of waits."""
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from patience import eventually
 from toy_host import advance, block_stat, pressure, write
 
+from harness.iotrace.page import CELL_FIELDS, HEADS_AT, IoTrace
 from harness.monitors import MonitorContext
+from harness.monitors import waits as module
 from harness.monitors.block import BlockMonitor
+from harness.monitors.energy import EnergyMonitor
+from harness.monitors.io import IoMonitor
 from harness.monitors.pressure import PressureMonitor
 from harness.monitors.process import ProcessMonitor
 from harness.monitors.vm import VmMonitor
+from harness.monitors.waits import WaitMonitor
 from harness.supervise.process import ProcessId, own_identity
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
+from harness.waits import Observation, WaitObserver
 
 
 def test_a_disk_s_rates_are_those_between_two_samples(tmp_path, ssd, monkeypatch):
@@ -139,3 +146,173 @@ def test_bytes_written_to_storage_are_no_counter_of_the_engine() -> None:
     monitor = ProcessMonitor(MonitorContext(lambda: [me]))
     for found in (monitor.totals(), monitor.sample()):
         assert "io_read_bytes" in found and "io_write_bytes" not in found
+
+
+# Monitors that sample at an interval ----------------------------------------------
+
+
+def test_the_last_sample_is_that_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessMonitor, "interval_s", 5)
+    monitor = ProcessMonitor(MonitorContext())
+    monitor.start()
+    assert eventually(lambda: bool(monitor.series()["samples"]))
+    time.sleep(0.7)
+    stops_ns = time.monotonic_ns()
+    monitor.stop()
+    assert monitor.series()["samples"][-1]["monotonic_ns"] >= stops_ns
+
+
+def test_there_is_no_sample_of_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessMonitor, "interval_s", 3600)
+    monitor = ProcessMonitor(MonitorContext())
+    monitor.start()
+    assert eventually(lambda: bool(monitor.series()["samples"]))
+    monitor.stop()
+    assert len(monitor.series()["samples"]) == 1
+
+
+# The series of the I/O trace ------------------------------------------------------
+
+
+#: Of the page: the number of slots in use, and the first slot's counters of reads of data.
+USED_AT, CELL_AT = 28, HEADS_AT + 64
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Iterator[IoTrace]:
+    traced = IoTrace(tmp_path / "library", directories={"data": tmp_path})
+    yield traced
+    traced.page.close()
+
+
+def test_durations_include_planted_delays(trace: IoTrace) -> None:
+    counts = {"calls": 2, "bytes": 100, "ns": 30, "delay_ns": 4000}
+    os.pwrite(trace.page.descriptor, (1).to_bytes(4, "little"), USED_AT)
+    for field, value in counts.items():
+        at = CELL_AT + 8 * CELL_FIELDS.index(field)
+        os.pwrite(trace.page.descriptor, value.to_bytes(8, "little"), at)
+    cell = "[operation=read,part=data,role=foreground]"
+    assert IoMonitor(MonitorContext(io_trace=lambda: trace)).sample() == {
+        f"calls_count{cell}": 2,
+        f"bytes{cell}": 100,
+        f"duration_ns{cell}": 4030,
+    }
+
+
+# Energy by RAPL -------------------------------------------------------------------
+
+
+ZONES = {
+    "intel-rapl:0": ("package-0", 1_000_000),
+    "intel-rapl:0:0": ("core", 500_000),
+    "intel-rapl:0:1": ("dram", 2_000_000),
+    "intel-rapl:1": ("package-1", 3_000_000),
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for zone, (name, uj) in ZONES.items():
+        write(tmp_path, f"sys/class/powercap/{zone}/name", name)
+        write(tmp_path, f"sys/class/powercap/{zone}/max_energy_range_uj", "4000000")
+        spend(tmp_path, zone, uj)
+    return tmp_path
+
+
+def spend(root: Path, zone: str, uj: int) -> None:
+    write(root, f"sys/class/powercap/{zone}/energy_uj", str(uj))
+
+
+def test_packages_add_up_and_a_counter_may_begin_anew(root: Path) -> None:
+    monitor = EnergyMonitor(MonitorContext(), Kernel(root))
+    assert monitor.preflight() is None
+    monitor.totals()
+    spend(root, "intel-rapl:0", 1_500_000)
+    spend(root, "intel-rapl:1", 1_000_000)  # of 3 J, over 4 J, to 1 J
+    spend(root, "intel-rapl:0:1", 2_250_000)
+    assert monitor.totals() == pytest.approx(
+        {"energy_j[zone=package]": 0.5 + 2.0, "energy_j[zone=dram]": 0.25}
+    )
+
+
+def test_a_zone_that_cannot_be_read_leaves_out_its_kind(root: Path) -> None:
+    (root / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
+    monitor = EnergyMonitor(MonitorContext(), Kernel(root))
+    assert monitor.preflight() is not None
+    assert monitor.totals().keys() == {"energy_j[zone=dram]"}
+
+
+def test_a_host_without_counters_is_named() -> None:
+    problem = EnergyMonitor(MonitorContext(), Kernel(Path("/nonexistent"))).preflight()
+    assert problem is not None and problem.code == "energy-not-counted"
+
+
+# The waits monitor ----------------------------------------------------------------
+
+
+class Engine(WaitObserver):
+    """One session that waits for a lock; at times the engine fails or does not answer."""
+
+    def __init__(self) -> None:
+        self.events = {"row": "lock"}
+        self.fails = self.hangs = self.closed = False
+        self.observed = 0
+        self.resumes = threading.Event()
+
+    def observe(self) -> Sequence[Observation]:
+        self.observed += 1
+        if self.fails:
+            raise OSError("the server restarts")
+        if self.hangs:
+            self.resumes.wait()
+        return [Observation("waiting", "row")]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_short_query_is_left_alone_and_a_young_one_observed_most_often():
+    pauses = [module.pause_s(age) for age in (0.0, 0.03, 0.1, 1.0, 60.0)]
+    assert pauses == pytest.approx([0.1, 0.07, 0.02, 0.05, 0.1])
+
+
+def watched(engine: Engine) -> WaitMonitor:
+    monitor = WaitMonitor(MonitorContext(waits=lambda: engine))
+    assert monitor.preflight() is None
+    monitor.start()
+    return monitor
+
+
+def test_its_totals_and_series_hold_what_was_observed():
+    monitor = watched(engine := Engine())
+    before = monitor.totals()
+    assert eventually(lambda: engine.observed > 10)
+    after = monitor.totals()
+    monitor.stop()
+    name = "wait_ns[resource=lock]"
+    assert after[name] > before[name]
+    assert engine.closed
+    series = monitor.series()
+    assert series["samples"][0].keys() >= {"monotonic_ns", name}
+    assert series["events"]["row"]["resource"] == "lock"
+
+
+def test_it_counts_failed_observations_and_continues():
+    monitor = watched(engine := Engine())
+    engine.fails = True
+    assert eventually(lambda: monitor.series()["failed_observations"] > 2)
+    engine.fails = False
+    seen = engine.observed
+    assert eventually(lambda: engine.observed > seen + 2)
+    monitor.stop()
+    assert monitor.series()["events"]["row"]["wait_ns"] > 0
+
+
+def test_an_engine_that_does_not_answer_does_not_hold_up_the_end(monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.1)
+    monitor = watched(engine := Engine())
+    engine.hangs = True
+    seen = engine.observed
+    assert eventually(lambda: engine.observed > seen)
+    monitor.stop()
+    engine.resumes.set()

@@ -1,10 +1,4 @@
-"""Memory-controller traffic: events found in sysfs, counted by the kernel, attributed to queries.
-
-The sysfs trees follow the kernel's documentation and drivers (Documentation/ABI/testing/
-sysfs-bus-event_source-devices-events and -format; arch/x86/events/intel/uncore_snbep.c and
-arch/x86/events/amd/uncore.c), not a recording. What is counted is real: software events of
-the running kernel stand behind the same files.
-"""
+"""Traffic of memory controllers, Optane modules and CXL devices."""
 
 from __future__ import annotations
 
@@ -19,8 +13,10 @@ import pytest
 from narrowed import present
 
 from harness.counters import bandwidths, counter_metrics
-from harness.host.uncore import PerfCounter, PerfEvent, Reading, Total, traffic_events
+from harness.host.uncore import PerfCounter, PerfEvent, Reading, Total, cxl_events, traffic_events
 from harness.monitors import Monitor, MonitorContext
+from harness.monitors.cxl import CxlMonitor
+from harness.monitors.dimm_media import DimmMediaMonitor, media_counters
 from harness.monitors.memory_traffic import MemoryTraffic
 from harness.tiers.linux.kernel import Kernel
 
@@ -244,3 +240,121 @@ def test_bandwidth_is_bytes_over_the_query_s_own_time() -> None:
     assert found == {"dram_read_bytes_per_s": 2e9}
     [metric] = counter_metrics("query_", {"query": "6"}, found)
     assert (metric.name, metric.unit) == ("query_dram_read_bytes_per_s", "B/s")
+
+
+# Counters of devices that are not here --------------------------------------------
+
+
+RECORDING = Path(__file__).parent / "recordings/ipmctl-performance.txt"
+EVENTS = "sys/bus/event_source/devices/cxl_pmu_mem0.0/events"
+
+
+# Optane modules ------------------------------------------------------------------
+
+
+def printed(media: int, requests: int, module: str = "0x0001") -> str:
+    """Counters of one module, in units of 64 bytes."""
+    names = {"MediaReads": 9, "MediaWrites": media, "ReadRequests": 9, "WriteRequests": requests}
+    lines = "".join(f"   {name}=0x{value:032x}\n" for name, value in names.items())
+    return f"---DimmID={module}---\n{lines}"
+
+
+def measured(*texts: str) -> DimmMediaMonitor:
+    """A monitor that has read these: while the host was idle, at the phase's start, at its end."""
+    readings = iter(texts)
+    monitor = DimmMediaMonitor(MonitorContext(), lambda: next(readings), idle_s=0)
+    monitor.start()
+    monitor.stop()
+    return monitor
+
+
+def test_media_counters_are_in_units_of_64_bytes() -> None:
+    found = media_counters(RECORDING.read_text())
+    assert list(found) == ["0x0011", "0x0021"]
+    assert found["0x0011"] == {
+        "media_read_bytes": 0x1580458028 * 64,
+        "media_write_bytes": 0x115D003898 * 64,
+        "request_read_bytes": 0x5F3CE3C * 64,
+        "request_write_bytes": 0x5E952D8 * 64,
+    }
+
+
+def test_the_effective_write_ratio_is_that_of_the_measured_phase() -> None:
+    monitor = measured(printed(100, 50), printed(110, 50), printed(510, 150))
+    found = {metric.name: metric.value for metric in monitor.metrics()}
+    assert found["phase_media_write_bytes"] == 400 * 64
+    assert found["phase_effective_write_ratio"] == 100 / 400
+    drift = monitor.series()["idle_bytes_per_s"]["0x0001"]
+    assert drift["media_write_bytes"] > 0 and drift["request_write_bytes"] == 0
+
+
+@pytest.mark.parametrize("last", [printed(1, 1), printed(900, 900, "0x0101"), ""])
+def test_a_module_that_was_reset_or_is_gone_has_no_figures(last: str) -> None:
+    assert measured(printed(100, 50), printed(100, 50), last).metrics() == []
+
+
+def test_a_phase_without_writes_has_no_ratio():
+    metrics = measured(*[printed(100, 50)] * 3).metrics()
+    assert "phase_effective_write_ratio" not in {metric.name for metric in metrics}
+
+
+# CXL -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def device(sysfs: Sysfs) -> Sysfs:
+    """A host with a CXL memory device and its PMU."""
+    sysfs.write("sys/bus/cxl/devices/mem0/serial", "0x1")
+    sysfs.pmu("cxl_pmu_mem0.0", PERF_TYPE_SOFTWARE, str(min(os.sched_getaffinity(0))))
+    for name in ("s2m_drs_memdata", "m2s_rwd_memwr", "m2s_rwd_memwrptl"):
+        sysfs.write(f"{EVENTS}/{name}", f"config={CPU_CLOCK:#x}")
+    return sysfs
+
+
+def test_a_device_counts_data_read_and_written(device: Sysfs) -> None:
+    device.write(f"{EVENTS}/s2m_drs_memdata", "config=0x1e98002400000001")
+    events = cxl_events(device.kernel)
+    assert [event.counts for event in events] == ["cxl_read_bytes", *["cxl_write_bytes"] * 2]
+    assert events[0].event == PerfEvent(1, 0x1E98002400000001)
+    assert {event.bytes_per_count for event in events} == {64}
+
+
+def test_a_direction_of_which_an_event_is_missing_is_left_out(device: Sysfs) -> None:
+    (device.root / EVENTS / "m2s_rwd_memwrptl").unlink()
+    assert [event.counts for event in cxl_events(device.kernel)] == ["cxl_read_bytes"]
+
+
+@as_root
+def test_bytes_are_labelled_with_their_device(device: Sysfs) -> None:
+    monitor = CxlMonitor(MonitorContext(), device.kernel)
+    assert monitor.preflight() is None
+    monitor.start()
+    totals = monitor.totals()
+    monitor.stop()
+    assert totals.keys() == {"cxl_read_bytes[device=mem0]", "cxl_write_bytes[device=mem0]"}
+
+
+def without_device_counters(device: Sysfs) -> Kernel:
+    for file in (device.root / EVENTS).iterdir():
+        file.unlink()
+    return device.kernel
+
+
+def test_devices_without_counters_are_not_zero(device: Sysfs) -> None:
+    monitor = CxlMonitor(MonitorContext(), without_device_counters(device))
+    problem = monitor.preflight()
+    assert problem and problem.code == "cxl-not-counted" and "mem0" in problem.context
+    assert monitor.totals() == {}
+
+
+def test_without_counters_of_devices_those_of_ports_count(device: Sysfs) -> None:
+    kernel = without_device_counters(device)
+    device.pmu("uncore_cxlcm_0", 31, "0")
+    device.pmu("uncore_cxldp_0", 32, "0")
+    events = cxl_events(kernel)
+    assert [(e.counts, e.event) for e in events] == [
+        ("cxl_read_bytes", PerfEvent(31, 0x1041)),
+        ("cxl_write_bytes", PerfEvent(32, 0x2002)),
+    ]
+    names = CxlMonitor(MonitorContext(), kernel)._sums(events[0], events)
+    assert names == ["cxl_read_bytes[port=0,socket=0]"]

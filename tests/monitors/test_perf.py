@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from narrowed import present
 from patience import eventually
 from toy_host import write
 
@@ -35,8 +36,8 @@ def test_what_perf_prints_is_numbers_in_strings() -> None:
     found = [(count.event, count.value) for count in counts(RECORDING.read_text())]
     assert [event for event, _ in found[:3]] == ["task-clock", "context-switches", "cycles"]
     clock, switches, cycles = (value for _, value in found[:3])
-    assert clock is not None and 0.9e9 < clock < 1.1e9, "two processors for half a second, in ns"
-    assert switches is not None and switches.is_integer()
+    assert 0.9e9 < present(clock) < 1.1e9, "two processors for half a second, in ns"
+    assert present(switches).is_integer()
     assert cycles is None, "not supported: not 0"
 
 
@@ -45,10 +46,17 @@ def test_other_lines_are_no_rows(text: str) -> None:
     assert list(counts(text)) == []
 
 
-def test_an_event_that_shared_its_counter_is_reported(kernel: Kernel) -> None:
-    row = {"interval": 1.0, "counter-value": "7.0", "event": "cycles", "pcnt-running": 62.5}
+def printed(kernel: Kernel, *events: str, running: float = 100.0) -> PerfMonitor:
+    """A monitor whose perf has counted these events, 7 of each."""
     monitor = PerfMonitor(MonitorContext(), kernel)
-    monitor._printed.append((2_000_000_000, json.dumps(row)))
+    for event in events:
+        row = {"interval": 1.0, "counter-value": "7.0", "event": event, "pcnt-running": running}
+        monitor._printed.append((2_000_000_000, json.dumps(row)))
+    return monitor
+
+
+def test_an_event_that_shared_its_counter_is_reported(kernel: Kernel) -> None:
+    monitor = printed(kernel, "cycles", running=62.5)
     assert monitor.series()["running_share"] == {"cycles": 0.625}
     (warning,) = monitor.warnings()
     assert (warning.code, warning.context) == ("perf-multiplexed", "cycles for 62%")
@@ -93,28 +101,19 @@ def test_stalls_by_cache_are_counted_where_perf_knows_them(
 
 
 def test_the_cores_of_a_hybrid_processor_are_counted_apart(kernel: Kernel) -> None:
-    monitor = PerfMonitor(MonitorContext(), kernel)
-    counts = {"cpu_core/cycles/": "7", "cpu_atom/cycles/": "2", "page-faults": "1"}
-    for event, value in counts.items():
-        row = {"interval": 1.0, "counter-value": value, "event": event, "pcnt-running": 100.0}
-        monitor._printed.append((2_000_000_000, json.dumps(row)))
+    monitor = printed(kernel, "cpu_core/cycles/", "cpu_atom/cycles/", "page-faults")
     (sample,) = monitor.series()["samples"]
-    del sample["monotonic_ns"]
-    assert sample == {
-        "perf_cycles[of=host,pmu=cpu_core]": 7,
-        "perf_cycles[of=host,pmu=cpu_atom]": 2,
-        "perf_page_faults[of=host]": 1,
+    assert sample.keys() - {"monotonic_ns"} == {
+        "perf_cycles[of=host,pmu=cpu_core]",
+        "perf_cycles[of=host,pmu=cpu_atom]",
+        "perf_page_faults[of=host]",
     }
 
 
 def test_both_forms_of_an_event_have_one_name(kernel: Kernel) -> None:
     names = []
     for choice in (SKYLAKE, NEWER):
-        monitor = PerfMonitor(MonitorContext(), kernel)
-        for event in choice:
-            row = {"interval": 1.0, "counter-value": "7.0", "event": event, "pcnt-running": 100.0}
-            monitor._printed.append((2_000_000_000, json.dumps(row)))
-        (sample,) = monitor.series()["samples"]
+        (sample,) = printed(kernel, *choice).series()["samples"]
         names.append([name for name in sample if name != "monotonic_ns"])
     assert names[0] == names[1]
     assert names[0][-2:] == ["perf_stalls_l3_miss[of=host]", "perf_bound_on_stores[of=host]"]
@@ -142,9 +141,9 @@ def test_a_killed_perf_leaves_its_samples_and_a_warning(kernel: Kernel) -> None:
     monitor = PerfMonitor(MonitorContext(), kernel, 0.1, SOFTWARE)
     monitor.start()
     assert eventually(lambda: monitor.series()["samples"])
-    assert monitor._process is not None
-    monitor._process.kill()
-    assert eventually(lambda: monitor._process is not None and monitor._process.poll() is not None)
+    process = present(monitor._process)
+    process.kill()
+    assert eventually(lambda: process.poll() is not None)
     monitor.stop()
     assert monitor.series()["samples"]
     assert [warning.code for warning in monitor.warnings()] == ["monitor-failed"]
@@ -160,8 +159,7 @@ def test_a_killed_harness_leaves_no_perf(kernel: Kernel) -> None:
     )
     argv = [sys.executable, "-c", program, str(kernel.root)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as harness:
-        assert harness.stdout is not None
-        perf = Path(f"/proc/{int(harness.stdout.readline())}")
+        perf = Path(f"/proc/{int(present(harness.stdout).readline())}")
         harness.send_signal(signal.SIGKILL)
     assert eventually(lambda: state(perf) in ("Z", None))
 

@@ -118,6 +118,21 @@ def rate(
     )
 
 
+def curves(
+    measurement: str,
+    kinds: Mapping[str, Mapping[int, float]],
+    over: str,
+    repeats: int = 1,
+    **labels: Any,
+) -> list[dict[str, Any]]:
+    """Bandwidths of kinds of accesses, each by the values of the label ``over``."""
+    return [
+        rate(measurement, value, repeats, **KINDS[kind], **labels, **{over: at})
+        for kind, curve in kinds.items()
+        for at, value in curve.items()
+    ]
+
+
 def _metric(
     name: str, unit: str, better: str, measurement: str, labels: Mapping[str, Any], **value: Any
 ) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
 from harness.store import schemas
 from harness.store.documents import from_members, write_json_atomically
-from harness.store.result import Manifest
+from harness.store.result import Cached, Check, Experiment, Manifest, RunResult
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
 from reports.compare import Comparison
@@ -47,6 +47,13 @@ ENGINES = {"postgres": ("18.4", 1.0, 1.0), "duckdb": ("2.0.0", 0.08, 0.35),
            "mysql": ("9.7.4", 9.0, 0.6), "mariadb": ("10.11.19", 6.0, 0.7)}  # fmt: skip
 PLACES = ("ssd-both", "pmem-both")
 EMULATED = ({"tier": "pmem", "by": "tmpfs"},)
+UNCONTROLLED = [
+    {"code": "frequency-governor", "what": "CPU frequency", "found": "governor powersave",
+     "do": "cpupower frequency-set -g performance"},
+    {"code": "other-load", "what": "other users", "found": "load 1.9 on 2 CPUs",
+     "do": "run on an idle machine"},
+]  # fmt: skip
+FAILURE = RunFailed("query 9", "server died <&> $x$", "see its log")
 
 
 @dataclass
@@ -56,7 +63,7 @@ class Case:
     engine: str = "postgres"
     placement: str | None = "ssd-both"
     block: int = 0
-    status: str = "complete"
+    status: Any = "complete"
     emulated: tuple[dict[str, str], ...] = ()
     gain: float = 6.0
     noise: float = 0.02
@@ -78,7 +85,7 @@ class Case:
 
 def write(root: Path, case: Case) -> StoredRun:
     """The run as the runner leaves it behind."""
-    document: dict[str, Any] = {
+    given: dict[str, Any] = {
         "workload": "tpch",
         "engine": case.engine,
         "placement": parse_placement(case.placement) if case.placement else None,
@@ -88,48 +95,34 @@ def write(root: Path, case: Case) -> StoredRun:
         "block": case.block,
         "label": case.label,
     }
-    spec = RunSpec(**(document | case.spec_changes))
+    spec = RunSpec(**(given | case.spec_changes))
     writer = Store(root).begin(spec)
     manifest = _merged(_manifest(writer.run_id, spec, case), case.manifest_changes)
     writer.write_manifest(from_members(Manifest, manifest))
-    checks = [
-        {"name": "answer", "status": "passed", "detail": "", "labels": {"query": str(q)}}
-        for q in case.queries
-    ]
+    checks = [Check("answer", "passed", labels={"query": str(q)}) for q in case.queries]
     if case.status == "unknown":
-        checks[0] |= {"status": "unknown", "detail": "no reference answer"}
-    result: dict[str, Any] = {
-        "schema": RUN_SCHEMA,
-        "run_id": writer.run_id,
-        "status": case.status,
-        "spec": spec.to_json(),
-        "spec_hash": spec.hash(),
-        "experiment": {"name": case.experiment, "hash": f"{_seed(case.experiment):016x}"},
-        "started_unix_ns": STARTED_UNIX_NS + case.block * 600 * 10**9,
-        "duration_ns": 90 * 10**9,
-        "host_mode": "Default",
-        "modelled": [],
+        checks[0] = replace(checks[0], status="unknown", detail="no reference answer")
+    failed, metrics = case.status == "failed", case.metrics
+    document = RunResult(
+        writer.run_id,
+        case.status,
+        spec,
+        spec.hash(),
+        Experiment(case.experiment, f"{_seed(case.experiment):016x}"),
+        STARTED_UNIX_NS + case.block * 600 * 10**9,
+        duration_ns=90 * 10**9,
+        host_mode="Default",
+        data_bytes=case.data_bytes,
+        memory_bytes=case.memory_bytes,
+        residency=tuple(Cached(f"query {q}", 3 << 20, case.data_bytes, "") for q in case.queries),
+        checks=tuple(checks),
+    ).to_json() | {
         "emulated": [e for e in case.emulated if e["tier"] in (case.placement or "")],
-        "uncontrolled": [
-            {"what": "CPU frequency", "found": "governor powersave",
-             "do": "cpupower frequency-set -g performance"},
-            {"what": "other users", "found": "load 1.9 on 2 CPUs", "do": "run on an idle machine"},
-        ],
-        "data_bytes": case.data_bytes,
-        "memory_bytes": case.memory_bytes,
-        "residency": [
-            {"label": f"query {q}", "resident_bytes": 3 << 20, "total_bytes": case.data_bytes,
-             "note": ""}
-            for q in case.queries
-        ],
-        "metrics": case.metrics if case.metrics is not None else tpch_metrics(case),
-        "checks": checks,
-        "error": None,
-    }  # fmt: skip
-    if case.status == "failed":
-        result["error"] = RunFailed("query 9", "server died <&> $x$", "see its log").to_json()
-        result["metrics"] = []
-    document = _merged(result, case.run_changes)
+        "uncontrolled": UNCONTROLLED,
+        "metrics": [] if failed else tpch_metrics(case) if metrics is None else metrics,
+        "error": FAILURE.to_json() if failed else None,
+    }
+    document = _merged(document, case.run_changes)
     schemas.validate(document, "run", source=writer.run_id)
     write_json_atomically(writer.directory / "run.json", document)
     writer.checkpoint.remove()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from narrowed import of_kind
+from narrowed import of_kind, present
 from report_runs import (
     PLACES,
     Case,
@@ -17,6 +17,7 @@ from report_runs import (
     metric,
     printed,
     tables,
+    tier_document,
     write,
     write_unfinished,
 )
@@ -42,19 +43,14 @@ def sides(
     made: tuple[list[StoredRun], list[StoredRun]] = ([], [])
     for block in range(n):
         for runs, placement, changes in zip(made, PLACES, (a, b), strict=True):
-            case: dict[str, Any] = (
-                {"placement": placement, "block": block} | SMALL | (changes or {})
-            )
+            case = SMALL | {"placement": placement, "block": block} | (changes or {})
             runs.append(write(root, Case(**case)))
     return made
 
 
 def row(comparison: Comparison, metric: str, group: int = 0, **labels: str) -> Row:
-    return next(
-        r
-        for r in comparison.groups[group].rows
-        if r.quantity.name == metric and dict(r.quantity.labels) == labels
-    )
+    rows = {(r.quantity.name, *r.quantity.labels): r for r in comparison.groups[group].rows}
+    return rows[metric, *labels.items()]
 
 
 def test_the_speed_up_of_a_placement(tmp_path: Path) -> None:
@@ -153,12 +149,12 @@ def test_what_follows_from_the_compared_dimension_is_no_difference(tmp_path, ove
 
 
 def test_the_same_tier_name_on_another_namespace_is_found(tmp_path: Path) -> None:
-    a, b = sides(tmp_path, 1, b={"placement": "ssd-both"})
-    manifest = json.loads((b[0].directory / "manifest.json").read_text())
-    manifest["tiers"][0]["facts"]["filesystem"] = "xfs"
-    (b[0].directory / "manifest.json").write_text(json.dumps(manifest))
+    a = [write(tmp_path, Case(**SMALL))]
+    xfs = tier_document("ssd")
+    xfs["facts"]["filesystem"] = "xfs"
+    b = [write(tmp_path, Case(manifest_changes={"tiers": [xfs]}, **SMALL))]
     with pytest.raises(UsageError, match=r"tier\.ssd\.filesystem: ext4 against xfs"):
-        compare(a, [StoredRun(b[0].directory)])
+        compare(a, b)
 
 
 def test_several_engines_are_matched_with_their_own(tmp_path: Path) -> None:
@@ -217,7 +213,7 @@ def test_zero_has_no_ratio_and_samples_count_once(tmp_path: Path) -> None:
     comparison = compare(*sides(tmp_path, 2, {"metrics": metrics(5)}, {"metrics": metrics(0)}))
     assert row(comparison, "read_bytes").note == "no ratio: a value is zero or negative"
     latency = row(comparison, "latency_ns")
-    assert latency.a is not None and (latency.a.n, latency.a.median) == (2, 2.0)
+    assert (present(latency.a).n, present(latency.a).median) == (2, 2.0)
     assert "median of 3 samples" in latency.note
 
 
@@ -232,10 +228,8 @@ def test_a_percentile_is_the_median_of_the_repeats_percentiles(tmp_path: Path) -
     ssd, pmem = interleaved(tmp_path, lambda _, k: [payments(slow if k == 1 else quick)], 3)
     comparison = compare(ssd, pmem)
     tail = row(comparison, "transaction_duration_ns", **TAIL)
-    assert tail.a is not None and tail.a.n == 3
-    assert tail.a.median == pytest.approx(8e6, rel=1e-3)
-    assert tail.a.low == pytest.approx(8e6, rel=1e-3)
-    assert tail.a.high == pytest.approx(50e6, rel=1e-3)
+    a = present(tail.a)
+    assert (a.n, a.median, a.low, a.high) == pytest.approx((3, 8e6, 8e6, 50e6), rel=1e-3)
     arms = panels([*ssd, *pmem], "placement", None)[0].arms
     assert arms[0].summaries("transaction_duration_ns")[tail.quantity] == tail.a
 
@@ -265,10 +259,9 @@ def test_an_arm_has_a_percentile_if_each_of_its_runs_has_it(tmp_path: Path) -> N
     pmem = [_durations(tmp_path, "pmem-both", block, 1000, 5) for block in range(3)]
     group = compare(ssd, pmem).groups[0]
     rows = {row.quantity.label("percentile"): row for row in group.rows}
-    assert rows["99"].a is not None and rows["99"].a.n == 3
     tail = rows["99.9"]
     assert tail.estimate is None and tail.a is None
-    assert tail.b is not None and tail.b.n == 3
+    assert present(rows["99"].a).n == present(tail.b).n == 3
     assert tail.note.endswith("p99.9 takes 1,000 durations, a run has 200")
     arms = panels([*ssd, *pmem], "placement", None)[0].arms
     assert tail.quantity not in arms[0].summaries("transaction_duration_ns")
@@ -280,8 +273,7 @@ def test_medians_are_of_all_runs_of_a_side_in_a_report_as_well(tmp_path: Path) -
     ssd = [_durations(tmp_path, "ssd-both", block, 100, 9) for block in range(4)]
     pmem = [_durations(tmp_path, "pmem-both", block, 100, 5) for block in range(3)]
     one = row(compare(ssd, pmem), "transaction_duration_ns", **TAIL)
-    assert one.estimate is not None and one.estimate.n_a == 3
-    assert one.a is not None and one.a.n == 4
+    assert (present(one.estimate).n_a, present(one.a).n) == (3, 4)
     arms = panels([*ssd, *pmem], "placement", None)[0].arms
     assert arms[0].summaries("transaction_duration_ns")[one.quantity] == one.a
 
@@ -296,7 +288,7 @@ def test_the_largest_worsening_has_an_interval(tmp_path: Path) -> None:
         return [every, rare] if block == 0 else [every]
 
     worsening = compare(*interleaved(tmp_path, metrics, 3)).groups[0].worsening
-    assert worsening is not None and worsening.quantity.label("query") == "1"
+    assert present(worsening).quantity.label("query") == "1"
 
 
 def test_each_side_names_its_own_number_of_durations(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from micro_runs import (
     rate,
     tier_facts,
 )
-from report_runs import PLACES, driven, interleaved, metric
+from report_runs import PLACES, Case, driven, interleaved, metric, write
 
 from harness.store.runs import StoredRun
 from reports import trials
@@ -121,12 +122,11 @@ def _square(root: Path, gains: Mapping[str, float]) -> list[StoredRun]:
     made = []
     for cpus, gain in gains.items():
         times = dict(zip(PLACES, (1e9, 1e9 / gain), strict=True))
-        made += interleaved(
-            root,
-            lambda p, k: [metric("queries_geomean_ns", times[p] * (1 + k / 50), "lower")],  # noqa: B023
-            spec_changes={"cpus": cpus},
-        )
-    return [run for arm in made for run in arm]
+        for place, block in product(PLACES, range(6)):
+            took = metric("queries_geomean_ns", times[place] * (1 + block / 50), "lower")
+            of = Case(placement=place, block=block, metrics=[took], spec_changes={"cpus": cpus})
+            made.append(write(root, of))
+    return made
 
 
 def test_gains_on_a_socket_are_held_against_those_on_one_processor(tmp_path: Path) -> None:
@@ -290,39 +290,36 @@ def test_sizes_of_dimms_are_compared_between_hosts(tmp_path: Path) -> None:
     assert checked("perma-bench", "6 (1)", runs[:1]).why == "not-measured"
 
 
+def damon19(number: str, *runs: StoredRun) -> tuple[str, list[Any]]:
+    """The outcome and the ratios of a conclusion of the I/O primitives."""
+    found = checked("pmem-io-primitives", number, runs)
+    return found.outcome, [one.to_json()["ratio"] for one in found.tested]
+
+
 @pytest.mark.parametrize(("gain", "outcome"), [(2, "holds here"), (1, "does not hold here")])
 def test_fewer_barriers_of_a_log(tmp_path, gain, outcome):
     metrics = [
         operations("log", per_s, writer=writer, padded="yes", entry_bytes=64, threads=1)
         for writer, per_s in (("zero", gain * 1e6), ("classic", 1e6))
     ]
-    found = checked("pmem-io-primitives", "3.1", [micro_run(tmp_path, metrics)])
-    assert found.outcome == outcome
-    assert [one.to_json()["ratio"] for one in found.tested] == [pytest.approx(gain)]
+    assert damon19("3.1", micro_run(tmp_path, metrics)) == (outcome, [pytest.approx(gain)])
 
 
 def test_a_line_that_is_written_again(tmp_path: Path) -> None:
-    metrics = [
-        rate("persist_rate", gb_per_s, **KINDS["clwb"], pattern=pattern, threads=1,
-             access_size_bytes=64, **labels)
-        for pattern, gb_per_s, labels in (("hotspot", 0.08, {"hotspot_bytes": 64}),
-                                          ("sequential", 0.6, {}))
-    ]  # fmt: skip
-    found = checked("pmem-io-primitives", "2.3", [micro_run(tmp_path, metrics)])
-    assert found.outcome == "holds here"
-    assert [one.to_json()["ratio"] for one in found.tested] == [pytest.approx(7.5)]
+    named: dict[str, Any] = {**KINDS["clwb"], "threads": 1, "access_size_bytes": 64}
+    metrics = [rate("persist_rate", 0.08, **named, pattern="hotspot", hotspot_bytes=64),
+               rate("persist_rate", 0.6, **named, pattern="sequential")]  # fmt: skip
+    assert damon19("2.3", micro_run(tmp_path, metrics)) == ("holds here", [pytest.approx(7.5)])
 
 
 def test_dram_before_pmem(tmp_path: Path) -> None:
     def device(tier: str, gb_per_s: float, **changes: Any) -> StoredRun:
-        metrics = [rate("threads", gb_per_s, 6, **KINDS["load"], pattern="random",
-                        access_size_bytes=256, threads=4)]  # fmt: skip
+        named: dict[str, Any] = {"pattern": "random", "access_size_bytes": 256, "threads": 4}
+        metrics = [rate("threads", gb_per_s, 6, **KINDS["load"], **named)]
         return micro_run(tmp_path / tier, metrics, tier, **changes)
 
-    dram = device("dram", 26, manifest_changes={"tiers": [numa_tier()]})
-    found = checked("pmem-io-primitives", "2.2 (4)", [dram, device("pmem", 10)])
-    assert found.outcome == "holds here"
-    assert [one.to_json()["ratio"] for one in found.tested] == [pytest.approx(2.6)]
+    runs = [device("dram", 26, manifest_changes={"tiers": [numa_tier()]}), device("pmem", 10)]
+    assert damon19("2.2 (4)", *runs) == ("holds here", [pytest.approx(2.6)])
 
 
 @pytest.mark.parametrize(("worst", "outcome"), [(1.0, "holds here"), (0.5, "does not hold here")])
@@ -339,6 +336,3 @@ def test_what_never_degrades_holds_of_each_trial(tmp_path, worst, outcome):
         one["samples"] *= 2
     found = checked("bento", "5", [micro_run(tmp_path, metrics)])
     assert (len(found.tested), found.outcome) == (3, outcome)
-
-
-# Pages -----------------------------------------------------------------------------------

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import explained_runs
 import pytest
-import test_report_tpcc
-import test_stalls
+import test_over_time
 from micro_runs import card_run, numa_tier
-from report_runs import Case, demo, metric, write, write_unfinished
-from test_report_ycsb import ycsb
+from report_runs import Case, demo, driven, metric, write, write_unfinished
+from test_report_workloads import PARAMS, tpcc_runs, ycsb
 from typer.testing import CliRunner
 
 from harness.cli.app import app
@@ -52,8 +51,7 @@ def store(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("results")
     demo(root, blocks=3, queries=(1, 6))
     demo(root, ("mysql",), ("ssd-both",), 1, queries=(1,), streams=2, experiment="alone")
-    params = test_report_tpcc.PARAMS | {"test": "durability"}
-    killed = {"workload": "tpcc", "params": params, "driver": "loadgen"}
+    killed = driven("tpcc", **PARAMS | {"test": "durability"})
     for case in (
         Case(status="failed", block=3, queries=(1, 6)),
         Case(status="unknown", block=4, queries=(1, 6)),
@@ -63,7 +61,7 @@ def store(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
         Case(spec_changes=killed, metrics=[metric("recovery_duration_ns", 2e9, "lower")]),
     ):
         write(root, case)
-    test_report_tpcc.runs(root, 2, 1.4, experiment="tpcc")
+    tpcc_runs(root, 2, 1.4, experiment="tpcc")
     for inside in (False, True):
         for placement in ("ssd-both", "pmem-both"):
             ycsb(root, placement=placement, inside=inside, threads=8)
@@ -73,7 +71,7 @@ def store(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = model_of(explained_runs.device_suite(root, "pmem", 10), "of-pmem")
     explained_runs.tpcc(root, "ssd-data-fast-wal", rate=70_000, model=model)
     for placement in ("ssd-both", "pmem-both"):
-        test_stalls.tpcc(root, placement, test_stalls.FAST, 100)
+        test_over_time.tpcc(root, placement, test_over_time.FAST, 100)
     card_run(root)
     card_run(root, tier="dram", manifest_changes={"tiers": [numa_tier()]}, status="unknown")
     card_run(root, host="lab2", repeats=1, far=False, most_threads=4)

@@ -68,11 +68,11 @@ def make_runs(folder: Path) -> None:
     """TPC-H on two engines with a resolved verdict, TPC-C on one placement, and one device."""
     from micro_runs import card_run
     from report_runs import Case, demo, write
-    from test_report_tpcc import runs as tpcc
+    from test_report_workloads import tpcc_runs
 
     demo(folder, blocks=7, queries=(1, 6))
     write(folder, Case(block=7, status="failed", queries=(1, 6)))
-    tpcc(folder, 1, 1.5)
+    tpcc_runs(folder, 1, 1.5)
     card_run(folder)
     with tarfile.open(RUNS, "w:gz") as archive:
         archive.add(folder / "runs", arcname="runs")

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from micro_runs import KINDS, duration, micro_run, rate, shown, with_suite
+import pytest
+from micro_runs import (
+    KINDS,
+    curves,
+    duration,
+    micro_run,
+    numa_tier,
+    operations,
+    paper_cells,
+    rate,
+    shown,
+    tier_facts,
+    with_suite,
+)
 from narrowed import present
+from report_runs import with_artifacts
 
+from harness.store.runs import StoredRun
+from reports.micro.findings import Finding, findings
 from reports.micro.papers import paper_rows
 from reports.micro.points import devices
 from reports.statistics import Missing
@@ -44,9 +61,8 @@ def test_a_papers_mean_lies_beside_the_mean_of_each_pattern(tmp_path: Path) -> N
 
 def test_permas_numbers_lie_beside_its_workloads(tmp_path: Path) -> None:
     """Its format has no key to say what is repeated; Figure 15 is over DIMMs, not threads."""
-    labels = {**KINDS["load"], "pattern": "sequential", "access_size_bytes": 4096}
-    metrics = [rate("sequential_reads", 8 * threads, 1, **labels, threads=threads)
-               for threads in (1, 8)]  # fmt: skip
+    labels: dict[str, Any] = {"pattern": "sequential", "access_size_bytes": 4096}
+    metrics = curves("sequential_reads", {"load": {1: 8, 8: 64}}, "threads", **labels)
     found = _rows(tmp_path, metrics, "perma-bench/raw")
     measured = [(row[2], row[4]) for row in found.rows if row[0] == "perma-bench fig4a"]
     none = Missing("no-counterpart")
@@ -58,10 +74,7 @@ def test_permas_numbers_lie_beside_its_workloads(tmp_path: Path) -> None:
 
 def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None:
     held = {"load": {1: 4, 8: 12, 16: 11}, "ntstore": {1: 3, 8: 2, 16: 1}, "clwb": {1: 1, 8: 4}}
-    metrics = [
-        rate("threads", value, 5, **KINDS[kind], threads=threads, access_size_bytes=256)
-        for kind, curve in held.items() for threads, value in curve.items()
-    ]  # fmt: skip
+    metrics = curves("threads", held, "threads", 5, access_size_bytes=256)
     page = _page(tmp_path, metrics, "fig4", "empirical-guide", "fig4")
     assert page["pmem, best_threads", "store+clwb"] == 8
     assert page["pmem_ni load over ntstore, bandwidth_ratio", "best"] == 4.0
@@ -70,16 +83,15 @@ def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None
     assert page["pmem over pmem_ni, bandwidth_ratio", "load"] == needed
 
 
-def _sizes(kind: str, curve: dict[tuple[int, int], float]) -> list[dict[str, Any]]:
-    return [rate("access_size", value, 1, **KINDS[kind], pattern="random", threads=threads,
-                 access_size_bytes=size) for (threads, size), value in curve.items()]  # fmt: skip
+def _sizes(curve: Mapping[int, float], threads: int) -> list[dict[str, Any]]:
+    kinds = {"load": curve, "ntstore": curve}
+    return curves("access_size", kinds, "access_size_bytes", pattern="random", threads=threads)
 
 
 def test_a_curve_over_sizes_is_that_of_its_best_thread_count(tmp_path: Path) -> None:
     """FAST'20, Figure 5: one thread is at its best from 64 bytes on, eight from 256."""
-    one = {(1, size): 3.0 for size in (64, 256, 4096, 24576, 32768)}
-    eight = dict(zip([(8, size) for _, size in one], (1, 9.5, 6, 10, 9.9), strict=True))
-    metrics = [*_sizes("load", one | eight), *_sizes("ntstore", one | eight)]
+    eight = {64: 1, 256: 9.5, 4096: 6, 24576: 10, 32768: 9.9}
+    metrics = _sizes(dict.fromkeys(eight, 3.0), 1) + _sizes(eight, 8)
     page = _page(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
     assert page["pmem, best_access_size", "knee"] == {"load": 256, "ntstore": 256}
     assert page["pmem, best_threads", "load"] == 8
@@ -88,9 +100,9 @@ def test_a_curve_over_sizes_is_that_of_its_best_thread_count(tmp_path: Path) -> 
 
 
 def test_a_size_stands_out_only_beyond_the_range_of_its_neighbours(tmp_path: Path) -> None:
-    labels = {"pattern": "random", "threads": 1, **KINDS["ntstore"]}
-    metrics = [rate("access_size", value, 3, access_size_bytes=size, **labels)
-               for size, value in ((64, 5.0), (128, 5.1), (256, 5.0))]  # fmt: skip
+    sizes = {"ntstore": {64: 5.0, 128: 5.1, 256: 5.0}}
+    labels: dict[str, Any] = {"pattern": "random", "threads": 1}
+    metrics = curves("access_size", sizes, "access_size_bytes", 3, **labels)
     page = _page(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
     assert page["pmem, peak_access_size", "peak"] == {"ntstore": None}
 
@@ -116,10 +128,7 @@ def test_far_accesses_lie_beside_no_row_that_is_not_of_far_ones(tmp_path: Path) 
 
 def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
     held = {"ntstore": {64: 1, 256: 5, 512: 6}, "clwb": {64: 2, 256: 4, 512: 4}}
-    metrics = [
-        rate("persist_size", value, 5, **KINDS[kind], threads=6, access_size_bytes=size)
-        for kind, curve in held.items() for size, value in curve.items()
-    ]  # fmt: skip
+    metrics = curves("persist_size", held, "access_size_bytes", 5, threads=6)
     page = _page(tmp_path, metrics, "fig12", "empirical-guide", "fig12")
     assert page["pmem, crossover_bytes", "bandwidth"] == 256
     assert page["pmem, crossover_bytes", "latency"] == Missing("no-counterpart")
@@ -127,12 +136,12 @@ def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
 
 def test_the_sizes_of_figure_13_are_of_its_own_sweep(tmp_path: Path) -> None:
     held = {"line": {64: 1, 256: 3, 4096: 2.5}, "write": {64: 1.2, 256: 3.5, 4096: 2}}
-    metrics = [
-        rate("fence_interval", value, 3, **KINDS["clwb"], flush_when=when, access_size_bytes=size)
-        for when, curve in held.items() for size, value in curve.items()
-    ]  # fmt: skip
-    metrics += [rate("access_size", size / 64, 5, **KINDS["load"], access_size_bytes=size)
-                for size in (64, 128, 256, 512, 1024, 2048)]  # fmt: skip
+    metrics = []
+    for when, curve in held.items():
+        by_size = ("fence_interval", {"clwb": curve}, "access_size_bytes")
+        metrics += curves(*by_size, 3, flush_when=when)
+    others = {64: 1, 128: 2, 256: 4, 512: 8, 1024: 16, 2048: 32}
+    metrics += curves("access_size", {"load": others}, "access_size_bytes", 5)
     found = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig13")
     page = {row[1]: row[-1] for row in found.rows}
     assert page["pmem_ni, best_access_size"] == {"store+clwb": 256}
@@ -147,3 +156,200 @@ def test_the_bandwidths_of_figure_4_are_of_its_own_accesses(tmp_path: Path) -> N
     found = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig4")
     (row,) = (row for row in found.rows if "[operation=load" in row[1])
     assert row[-1] == 4.1
+
+
+# Ratios of a tier in two states ---------------------------------------------------
+
+
+ARM = "apache_256 enabled over disabled, slower_access_size"
+
+
+def reads(root: Path, state: str, by_size: Mapping[int, float], **manifest: Any) -> StoredRun:
+    """Random reads of Figure 13 with the prefetchers in a state."""
+    labels: dict[str, Any] = {"pattern": "random", "threads": 16}
+    metrics = curves("prefetched_reads", {"load": by_size}, "access_size_bytes", **labels)
+    changes = {"host.prefetchers": state} | manifest
+    return with_suite(micro_run(root, metrics, manifest_changes=changes), "perma-bench", ["fig13"])
+
+
+def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Path) -> None:
+    found = paper_cells(
+        reads(tmp_path, "enabled", {256: 10, 512: 18, 1024: 15}),
+        reads(tmp_path, "disabled", {256: 10, 512: 20, 1024: 20}),
+    )
+    expected = {"256 B": 1.0, "512 B": 0.9, "1 KiB": 0.75}  # 10/10, 18/20, 15/20
+    assert list(found[ARM, "16"].values()) == [expected] * 2
+    few = found[ARM, "32"]["pmem (prefetchers enabled)"]
+    assert few == Missing("needs", "32 threads, measured with 16")
+    row = found["barlow_256 disabled over enabled, operations_ratio", "64"]
+    assert all("Viper" in cell.context for cell in row.values())
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (["enabled"], "a run of this tier with prefetchers disabled"),
+        (["enabled", "disabled: L2"], "a run of this tier with prefetchers disabled"),
+        (["unreadable"], "prefetchers whose state can be read (root, module msr, no VM)"),
+    ],
+)
+def test_without_both_states_the_missing_one_is_named(tmp_path, states, expected):
+    found = paper_cells(*(reads(tmp_path, state, {512: 20}) for state in states))
+    assert next(iter(found[ARM, "16"].values())) == Missing("needs", expected)
+
+
+def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) -> None:
+    found = paper_cells(
+        reads(tmp_path, "enabled", {512: 18}),
+        reads(tmp_path, "disabled", {512: 20}, **{"host.memory_speed": "2133 MT/s"}),
+    )
+    assert set(found[ARM, "16"].values()) == {
+        Missing("needs", f"a run of this tier with prefetchers {state}")
+        for state in ("disabled", "enabled")
+    }
+
+
+def at_speed(root: Path, speed: str, write: float, read: float, **more: Any) -> StoredRun:
+    """Writes and reads of Figure 14 at a speed of the memory bus; the figures are made up."""
+    named: dict[str, Any] = {"pattern": "sequential", "threads": 32} | more
+    metrics = [
+        rate("bus_sequential_writes", write, 1, **KINDS["ntstore"], **named, access_size_bytes=512),
+        rate("bus_sequential_reads", read, 1, **KINDS["load"], **named, access_size_bytes=4096),
+    ]
+    run = micro_run(root, metrics, manifest_changes={"host.memory_speed": speed})
+    return with_suite(run, "perma-bench", ["fig14"])
+
+
+BUS_WRITES = ("apache_256 2133 over 2666 MT/s, bandwidth_ratio", "ntstore")
+BUS_READS = ("dram 2133 over 2666 MT/s, bandwidth_ratio", "bandwidth")
+
+
+def test_two_speeds_of_the_memory_bus_are_laid_next_to_the_papers(tmp_path: Path) -> None:
+    slow, fast = at_speed(tmp_path, "2133 MT/s", 9.9, 80), at_speed(tmp_path, "2666 MT/s", 10, 100)
+    found = paper_cells(slow, fast)
+    assert {*found[BUS_WRITES].values()} == {0.99} and {*found[BUS_READS].values()} == {0.8}
+    (cell,) = paper_cells(fast)[BUS_WRITES].values()
+    assert cell == Missing("needs", "a run of this tier with a bus of 2133 MT/s")
+
+
+def test_ranges_that_a_cache_holds_are_no_device_s(tmp_path: Path) -> None:
+    def cached(speed: str) -> StoredRun:
+        run = at_speed(tmp_path, speed, 1, 1, range_bytes=16 << 20)
+        of_cpu = {"result": {"cpu": {"llc_bytes": 32 << 20}}}
+        return with_artifacts(run, {"microbench": of_cpu})
+
+    found = paper_cells(cached("2133 MT/s"), cached("2666 MT/s"))[BUS_WRITES]
+    assert {*found.values()} == {Missing("needs", "a range of 128 MiB, which no cache holds")}
+
+
+def dimms(
+    root: Path, ways: int | None, gb_per_s: float, threads: int = 32, read_by: int = 16
+) -> StoredRun:
+    """Reads and writes of Figure 15 on a tier of so many interleaved DIMMs; None: of none."""
+    facts = tier_facts("fsdax", interleave_ways=ways)
+    tier = numa_tier("pmem") | {"kind": "fsdax", "facts": facts}
+    named: dict[str, Any] = {"pattern": "sequential"}
+    metrics = [
+        rate("sequential_reads", gb_per_s, 1, scale=1 << 30, **KINDS["load"], **named,
+             access_size_bytes=4096, threads=read_by),
+        rate("sequential_writes", gb_per_s, 1, **KINDS["ntstore"], **named, access_size_bytes=512,
+             threads=threads),
+    ]  # fmt: skip
+    run = micro_run(root, metrics, manifest_changes={"tiers": [tier]})
+    return with_suite(run, "perma-bench", ["fig15"])
+
+
+READS = (
+    "apache_256, bandwidth_bytes_per_second"
+    "[operation=load,pattern=sequential,access_size_bytes=4096,threads=16]"
+)
+WRITES = ("apache_256 6 over 1 dimms, bandwidth_ratio", "ntstore")
+
+
+def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> None:
+    found = paper_cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
+    of_one, of_six = found[READS, "1"], found[READS, "6"]
+    assert [*of_one.values()] == [5.37, Missing("needs", "a tier of 1 DIMM, here: 6")]  # 5 GiB/s
+    assert [*of_six.values()] == [Missing("needs", "a tier of 6 DIMMs, here: 1"), 42.9]
+    assert set(found[WRITES].values()) == {8.0}
+
+
+# Persistence policies of indexes, of made-up points -------------------------------
+
+
+Metric = dict[str, Any]
+VANILLA = {"discipline": "designed", "flush": "clflush", "fence": "mfence"}
+MANUAL = {"discipline": "ff", "flush": "clwb", "fence": "sfence"}
+
+
+def _index(measurement: str, per_s: float, policy: Mapping[str, str], **more: object) -> Metric:
+    labels = {"kind": "index", "index": "level_hash", "workload": "a", **policy, **more}
+    return operations(measurement, per_s, **labels)
+
+
+def _line(store_ns: int, clwb_ns: int, clflush_ns: int) -> list[Metric]:
+    times = {"store": store_ns, "clwb": clwb_ns, "clflush": clflush_ns}
+    return [duration("flushed_line", {str(ns): 100}, before="written", written_by=by)
+            for by, ns in times.items()]  # fmt: skip
+
+
+def _findings(root: Path, *metrics: Metric) -> dict[str, Finding]:
+    (device,) = devices([micro_run(root, list(metrics), suite="bento/fig2")])
+    return {one.question: one for one in findings(device)}
+
+
+def test_the_best_policy_is_that_of_the_most_operations_among_those_that_persist(tmp_path):
+    manual = [(4e6, {}), (3.95e6, {"discipline": "optimized"}), (6e6, {"fence": "none"}),
+              (5e6, {"flush": "none"})]  # fmt: skip
+    metrics = [_index("manual", per_s, {**MANUAL, **changes}) for per_s, changes in manual]
+    metrics += [_index("vanilla", 2e6, VANILLA), _index("manual", 1e6, MANUAL, workload="b")]
+    a, b = _findings(tmp_path, *metrics)["Persistence policy, level_hash"].rows
+    assert (a.name, a.unit, a.unsafe) == ("a", "1/s", (5e6,))
+    assert a.alike == ("ff+clwb+sfence", "optimized+clwb+sfence")
+    assert a.safe[-1] == ("designed+clflush+mfence", 2e6)
+    assert (b.name, b.alike) == ("b", ("ff+clwb+sfence",))
+
+
+@pytest.mark.parametrize(
+    ("times", "outcome"),
+    [
+        ((30, 40, 140), "kept"),
+        ((30, 300, 310), "evicted"),
+        ((30, 90, 140), "unclear"),
+        ((100, 101, 120), "unclear"),
+    ],
+)
+def test_clwb_keeps_a_line_whose_load_takes_as_long_as_without_a_flush(tmp_path, times, outcome):
+    (line,) = _findings(tmp_path, *_line(*times))["A line after clwb"].rows
+    assert line.outcome == outcome
+
+
+def _policies(root: Path, *metrics: Metric) -> dict[tuple[str, ...], Any]:
+    """The cells next to Figure 2's numbers, by series, metric and place."""
+    run = with_suite(micro_run(root, list(metrics), suite="bento/fig2"), "bento", ["fig2"])
+    cells = paper_cells(run).items()
+    return {(*of.split(", ", 1), at): value for (of, at), by in cells for value in by.values()}
+
+
+def test_a_gain_by_clwb_names_its_cause(tmp_path: Path) -> None:
+    rates = [_index("vanilla", 2e6, VANILLA), _index("manual_mfence", 2.3e6, MANUAL)]
+    row = ("level_hash manual over vanilla", "operations_ratio", "a")
+    assert _policies(tmp_path / "a", *rates)[row] == 1.15
+    kept = _policies(tmp_path / "b", *rates, *_line(30, 40, 140))
+    assert kept[row] == (1.15, "clwb keeps the line")
+    evicted = _policies(tmp_path / "c", *rates, *_line(30, 300, 310))
+    assert evicted[row] == (1.15, "clwb evicts the line")
+    assert evicted[*row[:2], "b"] == Missing("not-measured")
+
+
+def test_updates_of_fast_fair_insert_as_the_papers(tmp_path: Path) -> None:
+    unaware = {"index": "fast_fair", "discipline": "unaware"}
+    metrics = [
+        _index(name, per_s, {**policy, **unaware}, workload=workload)
+        for workload in ("a", "d")
+        for name, per_s, policy in (("vanilla_unaware", 1e6, VANILLA),
+                                    ("manual_mfence_unaware", 1.2e6, MANUAL))
+    ]  # fmt: skip
+    page = _policies(tmp_path, *metrics)
+    row = ("fast_fair manual_unaware over vanilla_unaware", "operations_ratio")
+    assert page[*row, "d"] == page[*row, "a"] == 1.2

@@ -10,6 +10,7 @@ import pytest
 from micro_runs import (
     FAR,
     KINDS,
+    curves,
     duration,
     latency,
     micro_run,
@@ -65,10 +66,8 @@ def test_time_stamps_are_no_part_of_a_ratio(tmp_path, dram, expected):
         empty = {"name": "empty_body_ns", "better": "none", "samples": [40.0] * 3}
         return [*loads, *(one | empty for one in bare)]
 
-    near, slow = (
-        _on_dram(tmp_path, stamped(*dram), *GUIDE),
-        _of(tmp_path, stamped(305, 160), *GUIDE),
-    )
+    near = _on_dram(tmp_path, stamped(*dram), *GUIDE)
+    slow = _of(tmp_path, stamped(305, 160), *GUIDE)
     assert paper_cells(near, slow)[OVER_DRAM]["pmem"] == expected
 
 
@@ -127,12 +126,8 @@ def test_two_tiers_that_were_measured_otherwise_have_no_ratio(tmp_path: Path) ->
 
 
 def _by_threads(load: Mapping[int, float], ntstore: Mapping[int, float]) -> Metrics:
-    named: dict[str, Any] = {"pattern": "random", "access_size_bytes": 256}
-    return [
-        rate("threads", value, 1, **KINDS[kind], **named, threads=threads)
-        for kind, curve in (("load", load), ("ntstore", ntstore))
-        for threads, value in curve.items()
-    ]
+    kinds = {"load": load, "ntstore": ntstore}
+    return curves("threads", kinds, "threads", pattern="random", access_size_bytes=256)
 
 
 def test_bandwidths_of_two_tiers_are_each_at_its_best_threads(tmp_path: Path) -> None:
@@ -321,18 +316,17 @@ def test_outliers_are_counted_above_the_50_microseconds_of_the_text(tmp_path: Pa
 # PerMA-Bench ----------------------------------------------------------------------
 
 
-def _perma(root: Path, metrics: Metrics, suite: str) -> StoredRun:
-    return micro_run(root, list(metrics), suite=f"perma-bench/{suite}")
+def _perma(root: Path, metrics: Metrics, suite: str, **changes: Any) -> StoredRun:
+    return micro_run(root, list(metrics), suite=f"perma-bench/{suite}", **changes)
 
 
 def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path) -> None:
-    random, sequential = (
-        [rate(name, value, 1, **KINDS["load"], pattern=name.split("_")[0],
-              access_size_bytes=size, threads=threads)
-         for (size, threads), value in curve.items()]
-        for name, curve in (("random_reads", {(64, 1): 2, (64, 8): 10, (256, 8): 27}),
-                            ("sequential_reads", {(64, 8): 30, (4096, 8): 40, (4096, 1): 9}))
-    )  # fmt: skip
+    def loads(pattern: str, threads: int, by_size: dict[int, float]) -> Metrics:
+        labels: dict[str, Any] = {"pattern": pattern, "threads": threads}
+        return curves(f"{pattern}_reads", {"load": by_size}, "access_size_bytes", **labels)
+
+    random = [*loads("random", 1, {64: 2}), *loads("random", 8, {64: 10, 256: 27})]
+    sequential = [*loads("sequential", 8, {64: 30, 4096: 40}), *loads("sequential", 1, {4096: 9})]
     reads = _perma(tmp_path, random, "raw/random_reads")
     arm = "pmem random over sequential, bandwidth_ratio"
     lacking = paper_cells(reads)[arm, "64"]["pmem"]
@@ -344,12 +338,10 @@ def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path
 
 def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path: Path) -> None:
     def page(*counts: int) -> Any:
-        metrics = [
-            rate("random_writes", value * threads, 1, **KINDS[kind], pattern="random",
-                 access_size_bytes=64, threads=threads)
-            for threads in counts
-            for kind, value in {"clwb": 4, "ntstore": 5, "store": 8}.items()
-        ]  # fmt: skip
+        each = {"clwb": 4, "ntstore": 5, "store": 8}
+        kinds = {kind: {n: value * n for n in counts} for kind, value in each.items()}
+        labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64}
+        metrics = curves("random_writes", kinds, "threads", **labels)
         return paper_cells(_perma(tmp_path / f"{counts}", metrics, "raw/random_writes"))
 
     enough, few = page(16, 32), page(1, 2)
@@ -413,10 +405,8 @@ def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None
             for name, value in millions.items()
         ]  # fmt: skip
 
-    dram = micro_run(
-        tmp_path, list(trees(lookup=80, small=500, update=30)), tier="dram",
-        suite="perma-bench/operations", manifest_changes={"tiers": [numa_tier()]},
-    )  # fmt: skip
+    of_dram: dict[str, Any] = {"tier": "dram", "manifest_changes": {"tiers": [numa_tier()]}}
+    dram = _perma(tmp_path, trees(lookup=80, small=500, update=30), "operations", **of_dram)
     pmem = _perma(tmp_path, trees(lookup=20, small=60, update=10), "operations")
     page = paper_cells(dram, pmem)
     cell = page["dram over apache_256, operations_ratio", "tree"]["pmem"]
@@ -427,9 +417,8 @@ def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None
 
 def test_each_pair_is_a_ratio_of_its_own_where_a_query_says_so(tmp_path: Path) -> None:
     def tier(folder: str, scale: float) -> Device:
-        writes = [rate("writes", value * scale, 1, **KINDS[kind], pattern="random", threads=threads)
-                  for kind, value in (("ntstore", 4), ("clwb", 2))
-                  for threads in (1, 8)]  # fmt: skip
+        kinds = {"ntstore": {1: 4 * scale, 8: 4 * scale}, "clwb": {1: 2 * scale, 8: 2 * scale}}
+        writes = curves("writes", kinds, "threads", pattern="random")
         (device,) = devices([micro_run(tmp_path / folder, writes)])
         return device
 

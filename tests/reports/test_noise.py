@@ -1,4 +1,4 @@
-"""What pairs of identical runs say of the noise, and what repeats resolve."""
+"""What identical runs say of the noise, what repeats resolve, and what a canary warns of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from narrowed import present
-from report_runs import Case, metric, write
+from report_runs import Case, interleaved, metric, write
 from typer.testing import CliRunner
 
 from harness.cli import calibrate as command
@@ -22,18 +22,24 @@ from harness.execution.run import ResolvedRun
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.selection import pairs_of, twice
+from harness.micro import canary as canaries
+from harness.micro.canary import canary
 from harness.progress import SilentProgress
-from harness.store.calibrations import Calibration, CalibrationStore, latest_of
-from harness.store.runs import StoredRun
+from harness.store.calibrations import (
+    Calibration,
+    CalibrationStore,
+    Canary,
+    CanaryStore,
+    Figure,
+    latest_of,
+)
+from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec
+from reports.basis import moved_figures
+from reports.compare import compare
 from reports.noise import arms_differ, calibration_of, expected, to_json
 from reports.series import planned_repeats
-from reports.statistics import (
-    noise_of,
-    ratio_of,
-    repeats_to_resolve,
-    smallest_difference,
-)
+from reports.statistics import noise_of, ratio_of, repeats_to_resolve, smallest_difference
 
 NOISE = 0.03
 
@@ -54,8 +60,7 @@ def power(difference: float, repeats: int, trials: int = 400) -> float:
 
 @pytest.mark.parametrize("repeats", [6, 7, 12])
 def test_the_smallest_difference_is_shown_in_four_of_five_experiments(repeats: int) -> None:
-    found = smallest_difference(log_ratios(1, 2000), repeats)
-    assert found is not None
+    found = present(smallest_difference(log_ratios(1, 2000), repeats))
     assert 0.75 <= power(found, repeats) <= 0.85
     assert power(found / 2, repeats) < 0.5
 
@@ -73,8 +78,8 @@ def test_too_few_repeats_show_nothing_and_more_show_less() -> None:
 def test_the_repeats_for_a_difference_are_the_fewest_that_resolve_it() -> None:
     noise = log_ratios(3, 10)
     needed = present(repeats_to_resolve(noise, 0.03))
-    at, below = (smallest_difference(noise, n) for n in (needed, needed - 1))
-    assert at is not None and below is not None and at <= 0.03 < below
+    at, below = (present(smallest_difference(noise, n)) for n in (needed, needed - 1))
+    assert at <= 0.03 < below
     assert repeats_to_resolve(noise, 0.5) == 6
     assert repeats_to_resolve(noise, 0.001) is None
 
@@ -84,12 +89,6 @@ def test_without_noise_every_difference_is_resolved() -> None:
     assert smallest_difference([0.0, 0.0], 6) == 0
 
 
-UNCONTROLLED = [
-    {"code": "turbo", "what": "the clock follows the load", "found": "on", "do": "turn it off"},
-    {"code": "other-load", "what": "other users", "found": "load 1.9", "do": "wait"},
-]
-
-
 def runs(root: Path, values: Sequence[float], failed: Sequence[int] = ()) -> list[StoredRun]:
     """Runs in the order of a plan that has each one twice."""
     calls = metric("io_calls_count", 5)
@@ -97,7 +96,6 @@ def runs(root: Path, values: Sequence[float], failed: Sequence[int] = ()) -> lis
         write(root, Case(
             block=number // 2, status="failed" if number in failed else "complete",
             metrics=[metric("queries_geomean_ns", value, "lower"), calls],
-            run_changes={"uncontrolled": UNCONTROLLED},
         ))
         for number, value in enumerate(values)
     ]  # fmt: skip
@@ -124,10 +122,10 @@ def test_an_interrupted_calibration_has_its_whole_blocks(tmp_path, monkeypatch, 
     def run_plan(plan: Plan, steps: Sequence[ResolvedRun], *more: Any, **_: Any) -> None:
         after_block = more[-1]
         results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
-        changes: dict[str, Any] = {"run_changes": {"uncontrolled": UNCONTROLLED}}
         for step in steps[: 2 * blocks : 2]:
-            changes["spec_changes"] = {o.name: getattr(step.spec, o.name) for o in fields(RunSpec)}
-            after_block(2, [write(tmp_path, Case(metrics=[one], **changes)) for one in results])
+            spec = {one.name: getattr(step.spec, one.name) for one in fields(RunSpec)}
+            cases = [Case(metrics=[one], spec_changes=spec) for one in results]
+            after_block(2, [write(tmp_path, case) for case in cases])
         raise KeyboardInterrupt
 
     nowhere = SimpleNamespace(progress=SilentProgress(), argv=["harness", "calibrate"])
@@ -163,7 +161,7 @@ def test_a_calibration_keeps_the_noise_of_results_and_what_was_not_controlled(tm
 def test_identical_runs_that_differ_are_reported(tmp_path: Path) -> None:
     """B is slower in every pair, whichever ran first."""
     found = calibrated(tmp_path, [100, 110, 111, 100] * 3)
-    assert found.deciding is not None and arms_differ(found.deciding)
+    assert arms_differ(present(found.deciding))
 
 
 def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
@@ -176,8 +174,8 @@ def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
     larger = replace(first.spec, params={"scale": 3}, threads=2)
     assert latest_of(known, first.host_id, larger) is other
     assert latest_of(known, first.host_id, replace(larger, engine="duckdb")) is None
-    found = expected(other, larger, 8)
-    assert found is not None and set(found.other_conditions) == {"scale", "threads"}
+    found = present(expected(other, larger, 8))
+    assert set(found.other_conditions) == {"scale", "threads"}
     assert found.pairs == len(first.run_ids)
     assert found.difference == smallest_difference(first.metrics[0].log_ratios, 8)
 
@@ -208,7 +206,116 @@ def test_comparisons_and_their_repeats(engines, placements, repeats, mode, compa
     assert (found.over, found.repeats) == ("placement", repeats)
     assert (found.comparisons, found.needed) == (comparisons, needed)
     assert bool(found.text) == bool(comparisons)
-    planted = planned_repeats(
-        [replace(spec, plant=("wal.sync=+200us",)) for spec in specs], "Default"
-    )
+    of_planted = [replace(spec, plant=("wal.sync=+200us",)) for spec in specs]
+    planted = planned_repeats(of_planted, "Default")
     assert (planted.comparisons, planted.needed, planted.text) == (0, None, "")
+
+
+# The canary -----------------------------------------------------------------------
+
+
+MINUTE_NS = 60 * 10**9
+BEFORE = (100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0)
+METRICS = [metric("queries_geomean_ns", 1e9, "lower")]
+#: What follows an experiment, as a share of what preceded it.
+SHARES = {"read": 0.5, "write": 0.97}
+
+
+def made_up(shares: dict[str, float], began: int = 0, ended: int = 2**62) -> Canary:
+    figures = [
+        Figure("dram", name, BEFORE, tuple(share * one for one in BEFORE))
+        for name, share in shares.items()
+    ]
+    return Canary("plan", "host", began, ended, tuple(figures))
+
+
+def test_a_figure_has_moved_by_more_than_its_noise() -> None:
+    moved = moved_figures(made_up(SHARES), [])
+    assert [(one.figure.configuration, round(one.ratio, 2)) for one in moved] == [("read", 0.5)]
+    assert not moved[0].limit.known
+
+
+def test_the_noise_is_that_of_other_experiments() -> None:
+    others = [made_up({"read": share}) for share in (0.6, 1.5, 0.7)]
+    (moved,) = moved_figures(made_up(SHARES), others[:2])
+    assert not moved.limit.known
+    assert not moved_figures(made_up(SHARES), others)
+    quiet = [made_up({"read": share}) for share in (0.97, 1.03, 0.99)]
+    (moved,) = moved_figures(made_up(SHARES), quiet)
+    assert moved.limit.known and 0.05 < moved.limit.share < 0.3
+
+
+def noisy(draw: np.random.Generator, factor: float = 1.0) -> Canary:
+    """Eight figures, whose changes differ by 4 % from one experiment to the next."""
+    changes = factor * np.exp(draw.normal(0, 0.04, 8))
+    samples = np.exp(draw.normal(0, 0.01, (8, 2, 7)))
+    figures = (
+        Figure("dram", str(i), tuple(samples[i, 0]), tuple(change * samples[i, 1]))
+        for i, change in enumerate(changes)
+    )
+    return Canary("plan", "host", 0, 1, tuple(figures))
+
+
+@pytest.mark.parametrize("others", [3, 8])
+def test_noise_alone_is_a_warning_in_one_experiment_of_twenty(others: int) -> None:
+    draw, experiments = np.random.default_rng(others), 100
+    alarms = sum(
+        bool(moved_figures(noisy(draw), [noisy(draw) for _ in range(others)]))
+        for _ in range(experiments)
+    )
+    assert alarms / experiments <= 0.1, "5 %, of 100"
+
+
+def test_earlier_changes_do_not_hide_a_later_one() -> None:
+    draw = np.random.default_rng(2)
+    others = [noisy(draw) for _ in range(12)] + [noisy(draw, 0.5) for _ in range(4)]
+    assert moved_figures(noisy(draw, 0.5), others)
+
+
+@pytest.fixture
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``run(duration_ns)``: the canary of an experiment, measured by made-up figures."""
+    measured = [{("dram", "read"): BEFORE}, {("dram", "read"): tuple(one / 2 for one in BEFORE)}]
+    monkeypatch.setattr(canaries, "_measured", lambda *_: measured.pop(0))
+    monkeypatch.setattr(canaries, "_suites", lambda *_: [])
+    monkeypatch.setattr(canaries, "_tiers", lambda *_: ["dram"])
+    step: Any = SimpleNamespace(done=None, runnable=True)
+    environment: Any = SimpleNamespace(host={"host_id": "host"})
+
+    def run(duration_ns: int, most_ns: int | None = None) -> Any:
+        monkeypatch.setattr(canaries, "_estimated_ns", lambda *_: duration_ns)
+        plan: Any = SimpleNamespace(hash="plan")
+        return canary(plan, [step], environment, Store(tmp_path), most_ns)
+
+    return run
+
+
+@pytest.mark.parametrize(("minutes", "most", "found"), [(1, None, 0), (10, None, 1), (60, 1, 0)])
+def test_short_experiments_have_none(experiment, tmp_path, minutes, most, found):
+    with experiment(minutes * MINUTE_NS, most_ns=most and most * MINUTE_NS):
+        pass
+    assert len(CanaryStore(tmp_path).all()) == found
+
+
+def codes(a: StoredRun, b: StoredRun) -> set[str]:
+    """What the comparison of two runs rests on, and warns of."""
+    (group,) = compare([a], [b]).groups
+    return {*(fact.code for fact in group.rests_on), *(one.code for one in group.warnings)}
+
+
+@pytest.mark.parametrize(("share", "warned"), [(0.5, True), (1.0, False)])
+def test_comparisons_of_that_execution_are_warned_of(tmp_path, share, warned):
+    ((a,), (b,)) = interleaved(tmp_path, lambda *_: METRICS, 1)
+    assert "no-canary" in codes(a, b)
+    began = [run.document["started_unix_ns"] for run in (a, b)]
+    figures = made_up({"read": share}).figures
+    plan = a.document["experiment"]["hash"]
+    between = Canary(plan, "host", min(began) + 1, min(began) + 2, figures)
+    CanaryStore(tmp_path).write(between)
+    assert "no-canary" in codes(a, b)
+    CanaryStore(tmp_path).write(Canary(plan, "host", min(began), max(began), figures))
+    assert ("machine-changed" in codes(a, b)) == warned
+    assert "canary-not-calibrated" in codes(a, b)
+    for earlier in range(3):
+        CanaryStore(tmp_path).write(Canary("other", "host", earlier, earlier, figures[:1]))
+    assert "canary" in codes(a, b)

@@ -1,9 +1,9 @@
-"""Repeats until a difference is resolved or the time is over, with runs that are made up."""
+"""Repeats until a difference is resolved, and rates as shares of a closed loop."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
@@ -16,9 +16,13 @@ from example_run import Runnable
 from narrowed import present
 from report_runs import Case, metric, write
 
+from harness.cli.run import RunOptions, plan_of
+from harness.cli.run import run as run_command
+from harness.errors import RunFailed, UsageError
 from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan, expand
 from harness.experiment.run_time import Budget
+from harness.experiment.selection import SHARES, Capacity, capacity_of
 from harness.experiment.sequential import (
     LOOKS,
     Goal,
@@ -30,7 +34,9 @@ from harness.experiment.sequential import (
     run_sequence,
     sequence_of,
 )
+from harness.store.result import ClosedLoop
 from harness.store.runs import StoredRun
+from harness.workloads.tpcc.params import TpccParams
 from harness.yamlfile import Document
 from reports.compare import Group, compare
 from reports.series import panels
@@ -263,3 +269,64 @@ def test_stopping_at_the_best_look_keeps_the_error_rate(noise: str) -> None:
         uncorrected += min(found) <= 0.05
         corrected += min(found) * LOOKS <= 0.05
     assert corrected / trials <= 0.05 < uncorrected / trials
+
+
+# Rates that are shares of a closed loop -------------------------------------------
+
+
+OPTIONS = RunOptions(engine=["postgres"], placement=["ssd-both", "pmem-both"], name="made-up")
+
+
+def plan_at(rates: Sequence[float] = ()) -> Plan:
+    return plan_of(TpccParams, OPTIONS, {"rate": rates} if rates else None)
+
+
+def probes(
+    root: Path, per_minute: Mapping[str, float], status: str = "complete"
+) -> list[StoredRun]:
+    made = []
+    for spec in plan_at().runs:
+        changes: dict[str, Any] = {one.name: getattr(spec, one.name) for one in fields(spec)}
+        rate = per_minute[present(spec.placement).name]
+        values = [metric("transactions_per_minute", rate, "higher")]
+        made.append(write(root, Case(status=status, metrics=values, spec_changes=changes)))
+    return made
+
+
+@pytest.fixture
+def capacity(tmp_path: Path) -> Capacity:
+    return capacity_of(probes(tmp_path, {"ssd-both": 60_000, "pmem-both": 120_000}))
+
+
+def test_the_slowest_arm_decides_one_rate_for_all(capacity: Capacity) -> None:
+    assert capacity.rates([0.7]) == [700]
+    found = capacity.within(plan_at([700]), "rate", [0.7])
+    assert [spec.params["rate"] for spec in found.runs] == [700, 700]
+    recorded = found.experiment.capacity
+    assert recorded == ClosedLoop(1000, capacity.run_ids)
+
+
+def test_a_curve_goes_on_for_the_faster_arm(capacity: Capacity) -> None:
+    rates = capacity.rates(SHARES)
+    assert rates == [200, 400, 600, 800, 900, 950, 1200, 1600, 1800, 1900]
+    found = capacity.within(plan_at(rates), "rate", SHARES)
+    of_arms: dict[str, list[Any]] = {}
+    for spec in found.runs:
+        of_arms.setdefault(present(spec.placement).name, []).append(spec.params["rate"])
+    assert sorted(of_arms["ssd-both"]) == rates[:6]
+    assert sorted(of_arms["pmem-both"]) == rates
+
+
+def test_an_arm_without_a_result_decides_no_rate(tmp_path: Path) -> None:
+    failed = probes(tmp_path, {"ssd-both": 60_000, "pmem-both": 1}, "failed")
+    with pytest.raises(RunFailed):
+        capacity_of(failed)
+
+
+@pytest.mark.parametrize(("rate", "curve"), [("0%", 0), ("101%", 0), ("x%", 0), ("70%", 1)])
+def test_a_share_that_is_none_or_of_a_curve_is_refused_before_any_run(rate, curve):
+    pairs = {"rate": rate}
+    with pytest.raises(UsageError):
+        run_command(
+            TpccParams, RunOptions(engine=["postgres"], pairs=pairs, load_curve=bool(curve))
+        )

@@ -1,27 +1,52 @@
-"""The store: a run without run.json is unfinished, whatever else is there."""
+"""The store: a run without run.json is unfinished, and which finished steps it keeps."""
 
+import binascii
 import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from example_run import SPEC, result
+from narrowed import present
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
+from harness.experiment.placement import parse_placement
+from harness.store import checkpoint as steps_module
 from harness.store import schemas
-from harness.store.checkpoint import steps_kept, under_way
+from harness.store.checkpoint import FILE, Attempt, Checkpoint, steps_kept, under_way
 from harness.store.documents import write_json_atomically
+from harness.store.result import Failure
 from harness.store.runs import Store
 from harness.store.spec import RUN_SCHEMA, RunSpec
 
 
-def test_a_run_is_unfinished_until_its_result_is_written(tmp_path):
-    store = Store(tmp_path)
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path)
+
+
+def stored(store, count=1):
+    """Finished runs."""
+    writers = [store.begin(SPEC) for _ in range(count)]
+    made = [writer.finish(result(writer)) for writer in writers]
+    for writer in writers:
+        writer.close()
+    return made
+
+
+def change(run, **members):
+    path = run.directory / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | members))
+
+
+def test_a_run_is_unfinished_until_its_result_is_written(store):
     writer = store.begin(SPEC)
     (writer.directory / ".run.json.partial").write_text(json.dumps(result(writer).to_json())[:50])
     assert [path.name for path in store.unfinished()] == [writer.run_id]
@@ -34,8 +59,7 @@ def test_a_run_is_unfinished_until_its_result_is_written(tmp_path):
     assert store.run(writer.run_id).spec == SPEC
 
 
-def test_a_result_outside_the_contract_is_never_written(tmp_path):
-    store = Store(tmp_path)
+def test_a_result_outside_the_contract_is_never_written(store):
     writer = store.begin(SPEC)
     with pytest.raises(UsageError, match="status"):
         writer.finish(result(writer, status="great"))
@@ -49,25 +73,18 @@ def test_a_label_of_any_kind_makes_a_name_that_a_result_may_have(tmp_path):
     writer.finish(replace(result(writer), spec=spec))
 
 
-def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_refused(tmp_path):
-    store = Store(tmp_path)
-    writers = [store.begin(SPEC) for _ in range(2)]  # of one second
-    for writer in writers:
-        writer.finish(result(writer))
-    assert store.run(writers[1].run_id).run_id == writers[1].run_id
-    for name, reason in ((writers[0].run_id[:4], "2 runs"), ("nothing", "no such")):
+def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_refused(store):
+    first, second = stored(store, 2)  # of one second
+    assert store.run(second.run_id).run_id == second.run_id
+    for name, reason in ((first.run_id[:4], "2 runs"), ("nothing", "no such")):
         with pytest.raises(UsageError, match=reason):
             store.run(name)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"schema": 1}', "\x00"])
 @pytest.mark.parametrize("file", ["run.json", "manifest.json"])
-def test_one_unreadable_run_is_skipped_with_its_remedy(tmp_path, file, damage, capsys):
-    store = Store(tmp_path)
-    good, bad = store.begin(SPEC), store.begin(SPEC)
-    for writer in (good, bad):
-        writer.finish(result(writer))
-        writer.close()
+def test_one_unreadable_run_is_skipped_with_its_remedy(store, file, damage, capsys):
+    good, bad = stored(store, 2)
     (bad.directory / file).write_text(damage)
     for _ in range(2):
         assert [r.run_id for r in store.runs()] == [good.run_id]
@@ -78,30 +95,22 @@ def test_one_unreadable_run_is_skipped_with_its_remedy(tmp_path, file, damage, c
     assert not bad.directory.exists()
 
 
-def test_a_run_of_another_schema_version_is_skipped(tmp_path, capsys):
-    store = Store(tmp_path)
-    writer = store.begin(SPEC)
-    writer.finish(result(writer))
-    path = writer.directory / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": RUN_SCHEMA - 1}))
+def test_a_run_of_another_schema_version_is_skipped(store, capsys):
+    (run,) = stored(store)
+    change(run, schema=RUN_SCHEMA - 1)
     assert store.runs() == []
-    assert writer.run_id in capsys.readouterr().err
+    assert run.run_id in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "20", "../results"])
-def test_a_piece_of_an_id_names_no_run_to_remove(tmp_path, name):
-    store = Store(tmp_path)
-    writer = store.begin(SPEC)
-    writer.finish(result(writer))
-    for piece in (name, writer.run_id[:-1], writer.run_id[1:]):
+def test_a_piece_of_an_id_names_no_run_to_remove(store, name):
+    (run,) = stored(store)
+    for piece in (name, run.run_id[:-1], run.run_id[1:]):
         with pytest.raises(UsageError):
             store.directory(piece)
 
 
-def test_only_runs_of_the_store_can_be_removed_also_one_killed_before_its_spec_was_written(
-    tmp_path,
-):
-    store = Store(tmp_path / "results")
+def test_only_runs_of_the_store_can_be_removed_also_one_killed_before_its_spec(store, tmp_path):
     writer = store.begin(SPEC)
     (other := tmp_path / "other").mkdir()
     writer.close()
@@ -143,35 +152,20 @@ def validated(monkeypatch):
     return seen
 
 
-def stored(store, count=1):
-    """Finished runs."""
-    made = []
-    for _ in range(count):
-        writer = store.begin(SPEC)
-        made.append(writer.finish(result(writer)))
-        writer.close()
-    return made
-
-
-def cloned(store, count):
-    """So many runs, written by somebody else's hand."""
-    (one,) = stored(store)
-    for number in range(count - 1):
-        shutil.copytree(one.directory, f"{one.directory}-{number}")
-
-
 def test_listing_validates_what_is_new_once_and_nothing_again(tmp_path, validated):
-    cloned(Store(tmp_path), 1000)
-    validated.clear()
-    assert len(Store(tmp_path).runs()) == 1000
-    assert len(validated) == 1000
-    validated.clear()
-    runs = Store(tmp_path).runs()
-    assert [run.head.status for run in runs] == ["complete"] * 1000
-    assert validated == []
+    (one,) = stored(Store(tmp_path))
+    for number in range(49):  # as if copied by hand
+        shutil.copytree(one.directory, f"{one.directory}-{number}")
+    for new in (50, 0):
+        validated.clear()
+        runs = Store(tmp_path).runs()
+        assert [run.head.status for run in runs] == ["complete"] * 50
+        assert len(validated) == new
 
 
-def test_selecting_reads_no_document_and_a_named_run_reads_one(tmp_path, validated, monkeypatch):
+def test_selecting_reads_no_document_but_that_of_a_named_run(
+    store, tmp_path, validated, monkeypatch
+):
     stored(Store(tmp_path), 20)
     Store(tmp_path).runs()
     validated.clear()
@@ -183,7 +177,6 @@ def test_selecting_reads_no_document_and_a_named_run_reads_one(tmp_path, validat
         return really(path)
 
     monkeypatch.setattr(jsonfile, "read_bytes", noted)
-    store = Store(tmp_path)
     last = store.runs()[-1]
     assert read == ["runs.index"]
     assert store.run(last.run_id).document["status"] == "complete"
@@ -212,13 +205,12 @@ def test_the_index_may_be_lost_or_damaged_at_any_time(tmp_path, spoil):
     assert Store(tmp_path).run(made[0].run_id).document["status"] == "complete"
 
 
-def test_what_is_no_regular_file_makes_no_command_wait(tmp_path):
+def test_what_is_no_regular_file_makes_no_command_wait(store, tmp_path):
     (made,) = stored(Store(tmp_path))
     os.mkfifo(tmp_path / "runs.index")
     cut_off = tmp_path / "runs" / "20260101T000000Z-cut-off"
     cut_off.mkdir()
     os.mkfifo(cut_off / "steps.jsonl")
-    store = Store(tmp_path)
     assert [run.run_id for run in store.runs()] == [made.run_id]
     assert [steps_kept(path) for path in store.unfinished()] == [0]
     assert not under_way(store.unfinished()[0])
@@ -229,9 +221,8 @@ def test_what_is_no_regular_file_makes_no_command_wait(tmp_path):
 def test_a_document_changed_after_indexing_is_validated_again(tmp_path, capsys):
     good, bad = stored(Store(tmp_path), 2)
     Store(tmp_path).runs()
-    for run, status in ((good, "failed"), (bad, "splendid")):
-        path = run.directory / "run.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status}))
+    change(good, status="failed")
+    change(bad, status="splendid")
     (run,) = Store(tmp_path).runs()
     assert (run.run_id, run.head.status) == (good.run_id, "failed")
     assert capsys.readouterr().err.startswith("warning: run-unreadable: ")
@@ -246,3 +237,230 @@ def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path,
     (run.directory / "run.json").write_text(content)
     with pytest.raises(UsageError):
         getattr(run, name)
+
+
+# Finished steps -------------------------------------------------------------------
+
+
+CONDITIONS = {"kernel": "6.1", "tiers": [["ssd", "block"]]}
+
+
+def attempt(run_id="r", conditions=CONDITIONS):
+    return Attempt(run_id, 1, conditions)
+
+
+def left(folder, **finished):
+    """What a process leaves that has finished these steps."""
+    steps = Checkpoint.create(folder)
+    for name, document in finished.items():
+        steps.finish(name, document)
+    steps.close()
+
+
+def opened(folder: Path) -> Checkpoint:
+    return present(Checkpoint.open(folder))
+
+
+def test_what_was_appended_is_there_after_a_cut(tmp_path):
+    steps = Checkpoint.create(tmp_path)
+    steps.begin(attempt())
+    steps.finish("q14", {"rows": [["ä", 1]]})
+    steps.close()
+    again = opened(tmp_path)
+    assert again.finished == ["q14"]
+    assert again.document("q14") == {"rows": [["ä", 1]]}
+    assert again.document("q2") is None
+    assert steps_kept(tmp_path) == 1
+
+
+@pytest.mark.parametrize("torn", ['{"step": "q2", "docu', '{"step"', "\0\0\0"])
+def test_a_torn_last_line_does_not_count_and_does_not_spoil_the_next(tmp_path, torn):
+    left(tmp_path, q14=1)
+    with (tmp_path / FILE).open("a") as stream:
+        stream.write(torn)
+    again = opened(tmp_path)
+    assert again.finished == ["q14"]
+    again.finish("q9", 1)
+    again.close()
+    assert opened(tmp_path).finished == ["q14", "q9"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"something": "else"}', '{"step": "q14"}', "[]", "null", "[" * 100_000]
+)
+def test_what_is_no_line_of_a_checkpoint_and_all_after_it_does_not_count(tmp_path, text):
+    left(tmp_path, q14=1, q9=2)
+    first, last = (tmp_path / FILE).read_text().splitlines()
+    checksum = f"{binascii.crc32(text.encode()):08x}"
+    (tmp_path / FILE).write_text(f"{first}\n{checksum} {text}\n{last}\n")
+    assert opened(tmp_path).finished == ["q14"]
+
+
+def test_a_changed_result_does_not_count(tmp_path):
+    left(tmp_path, q14={"duration_ns": 1234})
+    path = tmp_path / FILE
+    path.write_text(path.read_text().replace("1234", "1235"))
+    assert opened(tmp_path).finished == []
+
+
+def test_a_full_disk_is_reported_and_leaves_the_steps_as_they_were(tmp_path):
+    """The file is the kernel's own limit on its size: the write is cut short, as on a full disk."""
+    program = f"""
+import resource, signal
+from pathlib import Path
+from harness.errors import RunFailed
+from harness.store.checkpoint import Checkpoint
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+steps = Checkpoint.create(Path({str(tmp_path)!r}))
+steps.finish("q14", 1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+try:
+    steps.finish("q14", "x" * 1000)
+except RunFailed as error:
+    print(error.problem)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert str(tmp_path) in done.stdout
+    steps = opened(tmp_path)
+    assert steps.finished == ["q14"]
+    assert (tmp_path / FILE).stat().st_size < 200
+
+
+def test_only_a_run_whose_process_is_dead_is_resumed(tmp_path):
+    program = f"""
+import sys
+from pathlib import Path
+from harness.store.checkpoint import Checkpoint
+steps = Checkpoint.create(Path({str(tmp_path)!r}))
+steps.finish("q14", 1)
+print("held", flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert present(process.stdout).readline() == "held\n"
+        assert under_way(tmp_path)
+        assert Checkpoint.open(tmp_path) is None
+        process.kill()
+    assert not under_way(tmp_path)
+    assert opened(tmp_path).finished == ["q14"]
+
+
+def test_attempts_list_the_steps_that_were_finished_when_they_began(tmp_path):
+    steps = Checkpoint.create(tmp_path)
+    steps.begin(attempt())
+    steps.finish("rf1-1", 1)
+    steps.finish("q14", 1)
+    steps.begin(attempt())
+    assert [list(one.kept) for one in steps.attempts] == [[], ["rf1-1", "q14"]]
+
+
+# The store: which run is resumed ----------------------------------------------
+
+
+def cut_off(store, *names, spec=SPEC, conditions=CONDITIONS):
+    writer = store.begin(spec)
+    writer.checkpoint.begin(attempt(writer.run_id, conditions))
+    for name in names:
+        writer.checkpoint.finish(name, 1)
+    return writer
+
+
+def failed(store, *names):
+    """A run that failed after these steps."""
+    writer = cut_off(store, *names)
+    error = Failure("RunFailed", "a", "No space left", "")
+    writer.finish(replace(result(writer, "failed"), error=error))
+    writer.close()
+    return writer
+
+
+def test_the_same_run_is_resumed_and_keeps_its_name(store):
+    cut = cut_off(store, "q14")
+    assert not store.interrupted(SPEC)  # it is under way
+    cut.close()
+    assert store.interrupted(SPEC)
+    again = present(store.resume(SPEC, CONDITIONS, print))
+    assert (again.run_id, present(again.checkpoint).finished) == (cut.run_id, ["q14"])
+
+
+def test_a_run_under_way_or_without_a_step_or_of_another_spec_is_not_resumed(store):
+    cut_off(store, "q14")  # its lock is still held
+    cut_off(store).close()
+    cut_off(store, "q14", spec=RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {})).close()
+    assert store.resume(SPEC, CONDITIONS, print) is None
+
+
+def test_other_conditions_are_reported_and_the_run_is_left_alone(store):
+    cut = cut_off(store, "q14")
+    cut.close()
+    messages: list[str] = []
+    assert store.resume(SPEC, {**CONDITIONS, "kernel": "6.2"}, messages.append) is None
+    assert messages == [f"not resuming {cut.run_id}: changed since: kernel"]
+    assert present(store.resume(SPEC, CONDITIONS, messages.append)).run_id == cut.run_id
+
+
+@pytest.mark.parametrize("status", ["complete", "failed"])  # failed: by its answers
+def test_a_run_with_a_result_has_no_steps_left(store, status):
+    writer = cut_off(store, "q14")
+    writer.finish(result(writer, status))
+    assert sorted(path.name for path in writer.directory.iterdir()) == ["run.json", "spec.json"]
+    assert store.resume(SPEC, CONDITIONS, print) is None
+
+
+@pytest.mark.parametrize("what", ["finished", "killed after its result", "resumed by another"])
+def test_a_run_that_another_finishes_meanwhile_is_not_resumed(store, monkeypatch, what):
+    """Between the opening of its steps and the lock on them."""
+    owner = failed(store, "q14") if what == "resumed by another" else cut_off(store, "q14")
+    lock = steps_module._lock
+
+    def lock_late(descriptor):
+        monkeypatch.undo()
+        if what == "killed after its result":
+            monkeypatch.setattr(owner.checkpoint, "remove", owner.checkpoint.close)
+        resumed = what == "resumed by another"
+        by = present(store.resume(SPEC, CONDITIONS, print)) if resumed else owner
+        by.finish(result(by))
+        lock(descriptor)
+
+    monkeypatch.setattr(steps_module, "_lock", lock_late)
+    assert store.resume(SPEC, CONDITIONS, print) is None
+    assert len(store.runs()) == (2 if what == "resumed by another" else 1)
+    assert store.unfinished() == []
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "1", '"x"', "{}", "[" * 100_000, ""])
+def test_a_damaged_result_is_not_resumed_and_stops_no_other_run(store, content):
+    damaged = failed(store, "q14")
+    (damaged.directory / "run.json").write_text(content)
+    assert store.resume(SPEC, CONDITIONS, print) is None
+    other = cut_off(store, "q2")
+    other.close()
+    assert present(store.resume(SPEC, CONDITIONS, print)).run_id == other.run_id
+
+
+def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(store):
+    first = failed(store, "q14", "q2")
+    again = present(store.resume(SPEC, CONDITIONS, print))
+    assert again.run_id != first.run_id
+    steps = present(again.checkpoint)
+    assert steps.finished == ["q14", "q2"]
+    assert steps.attempts[0].run_id == first.run_id
+    assert not (first.directory / FILE).exists()
+    assert under_way(again.directory)
+    assert store.run(first.run_id).document["status"] == "failed"
+    assert store.resume(SPEC, CONDITIONS, print) is None
+
+
+def test_a_run_under_way_cannot_be_removed(store):
+    writer = cut_off(store, "q14")
+    with pytest.raises(UsageError, match="under way"):
+        store.remove(writer.directory)
+    (path,) = store.unfinished()
+    assert (under_way(path), steps_kept(path)) == (True, 1)
+    writer.close()
+    store.remove(writer.directory)
+    assert store.unfinished() == []

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.tiers.linux.kernel import DaxAnswer, Kernel, Space
 
-RECORDINGS = Path(__file__).parent / "recordings"
+RECORDINGS = Path(__file__).parent / "tiers/recordings"
 
 
 class RecordedKernel(Kernel):

@@ -1,0 +1,456 @@
+"""What explains a comparison of placements, what bounds a gain, and what to move first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explained_runs import TPCC, US, device_suite, tpcc
+from narrowed import of_kind
+from report_runs import Case, driven, histogram, metric, with_artifacts, write
+
+from harness.models.curve import Score, ScoredMetric, ScoreStore
+from harness.models.device import DeviceModel, find_model
+from harness.models.make import model_of
+from harness.store.runs import Store, StoredRun
+from reports.advice import Answer, answers, lines, trials_of
+from reports.explain.ceilings import Call, TierSources, ceilings, upper_share
+from reports.explain.comparisons import Explained, explained
+from reports.explain.output import ExplainedView, to_json
+from reports.micro.points import is_micro
+from reports.select import unplanted
+from reports.series import panels
+from reports.statistics import Missing, Value
+
+
+def rows(root: Path, baseline: str | None = None) -> list[Explained]:
+    every = Store(root).runs()
+    chosen = [run for run in unplanted(every) if not is_micro(run)]
+    sources = TierSources.of(every, ScoreStore(root).all())
+    return explained(panels(chosen, "placement", baseline), sources)
+
+
+def moved(root: Path, to: str = "pmem-both", gain: float = 1.5, blocks: int = 6) -> None:
+    """Paired runs of which those on ``to`` are ``gain`` times as fast."""
+    for block in range(blocks):
+        for placement, rate in (("ssd-both", 60_000), (to, 60_000 * gain)):
+            tpcc(root, placement, block, rate * (1 + 0.01 * block))
+
+
+known = partial(of_kind, Value)
+
+
+@pytest.mark.parametrize(("baseline", "speed_up"), [("ssd-both", 1.5), ("pmem-both", 1 / 1.5)])
+def test_the_measured_speed_up_is_of_b_over_a(tmp_path, baseline, speed_up):
+    moved(tmp_path)
+    (row,) = rows(tmp_path, baseline)
+    assert known(row.measured).value == pytest.approx(speed_up)
+    assert row.moved == ("data", "wal", "temp", "index")
+
+
+@pytest.mark.parametrize(
+    ("gain", "blocks", "marked"), [(1.5, 6, False), (5.0, 6, True), (5.0, 2, False)]
+)
+def test_what_was_measured_above_its_ceiling_is_marked(tmp_path, gain, blocks, marked):
+    """The ceiling is of what moved; two repeats, whose interval covers 50 %, show nothing."""
+    moved(tmp_path, "ssd-data-pmem-wal", gain, blocks)
+    (row,) = rows(tmp_path)
+    assert row.moved == ("wal",)
+    assert known(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
+    assert row.above_ceiling == marked
+
+
+def test_the_ceiling_of_planted_delays_is_that_of_their_part(tmp_path: Path) -> None:
+    runs = [tpcc(tmp_path), tpcc(tmp_path, rate=30_000, plant=("wal.sync=+400us",))]
+    (row,) = explained(panels(runs, "placement", "ssd-both PLANTED wal.sync=+400us"), TierSources())
+    assert row.moved == ("wal",)
+    assert known(row.measured).value == pytest.approx(2.0)
+    assert known(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
+
+
+def test_the_devices_are_compared_by_the_operation_that_sessions_wait_for_most(tmp_path):
+    """1,000 syncs of 400 us, of 10 KiB: half-way between 4 KiB and 16 KiB, which take twice."""
+    runs = [tpcc(tmp_path, placement) for placement in ("ssd-both", "pmem-both")]
+    cell = {"part": "wal", "operation": "sync", "role": "foreground", "calls": 10}
+    counters = dict.fromkeys(
+        ("errors", "bytes", "timed", "ns", "sequential", "direct", "durable", "submitted",
+         "extending", "datasync", "queued"), 0)  # fmt: skip
+    counters |= {"delayed": 0, "delay_ns": 0, "dirtied_bytes": 102_400}
+    with_artifacts(runs[0], {"io-operations": [{**cell, **counters, "sizes": {}}]})
+    (row,) = rows(tmp_path)
+    missing = of_kind(Missing, row.device)
+    assert (missing.code, missing.tiers) == ("no figures", ("ssd", "pmem"))
+    assert ExplainedView((row,)).to_measure.endswith("--tier ssd --tier pmem")
+    device_suite(tmp_path, "ssd", 500)
+    device_suite(tmp_path, "pmem", 10)
+    (row,) = rows(tmp_path)
+    assert row.call == Call("wal", "sync", 10_240)
+    assert known(row.device).value == pytest.approx(50, rel=1e-2)
+
+
+def on_model(root: Path, model: DeviceModel, rate: float, blocks: int = 6) -> None:
+    for block in range(blocks):
+        tpcc(root, "fast-both", block, rate * (1 + 0.01 * block), model=model)
+
+
+def test_a_modelled_speed_up_is_of_runs_on_both_models_or_over_the_baseline(tmp_path):
+    moved(tmp_path)
+    assert of_kind(Missing, rows(tmp_path)[0].modelled).code == "no modelled runs"
+    on_model(tmp_path, model_of(device_suite(tmp_path, "pmem", 10), "of-pmem"), 96_000)
+    (row,) = rows(tmp_path)
+    assert known(row.modelled).value == pytest.approx(1.6)
+    assert "of-pmem" in str(row.models)
+    assert known(row.error).value == pytest.approx(1.6 / 1.5 - 1)
+    on_model(tmp_path, model_of(device_suite(tmp_path, "ssd", 500), "of-ssd"), 80_000)
+    (row,) = rows(tmp_path)
+    assert known(row.measured).value == pytest.approx(1.5)
+    assert known(row.modelled).value == pytest.approx(1.2)
+    assert known(row.modelled).low == pytest.approx(1.2)
+    assert "of-ssd" in str(row.models) and "of-pmem" in str(row.models)
+
+
+def test_a_score_says_what_a_model_is_of_and_a_device_that_is_not_here_has_no_measurement(tmp_path):
+    moved(tmp_path)
+    model = find_model("latency:20us")
+    on_model(tmp_path, model, 75_000)
+    _, alone = rows(tmp_path)
+    assert known(alone.modelled).value == pytest.approx(1.25)
+    for one in (alone.measured, alone.device, alone.error):
+        assert of_kind(Missing, one).code == "modelled"
+    score = Score("a1b2c3d4", model.name, model.digest, "pmem", "postgres", "tpcc", "tpcc postgres",
+                  3, 1, (ScoredMetric("throughput", 1.0, None, None),), ("a", "b"))  # fmt: skip
+    ScoreStore(tmp_path).write(score)
+    (row,) = rows(tmp_path)
+    assert known(row.error).value == pytest.approx(1.25 / 1.5 - 1)
+
+
+def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttle(tmp_path):
+    """12 MB/s, of which a mebibyte takes 87 ms: nineteen of twenty requests passed at once."""
+    mebibyte = {"measurement": "read", "access_size_bytes": str(1 << 20)}
+    times = metric("operation_duration_ns", histogram([1e6] * 95 + [1700e6] * 5), **mebibyte)
+    made = model_of(device_suite(tmp_path, "slow", 100, times), "made")
+    assert made.burst_bytes == {"read": pytest.approx(21e6, rel=0.15)}
+    assert made.points["read"][-1].quantiles[-1][1] == pytest.approx(1e6, rel=0.01)
+
+
+Cell = Value | Missing
+
+
+def row(device: Cell, modelled: Cell, measured: Cell) -> Explained:
+    ceiling = Missing("no waits")
+    return Explained("tpcc", "a", "b", ("wal",), ceiling, None, device, (), modelled, measured)
+
+
+@pytest.mark.parametrize(
+    ("cells", "errors", "device", "modelled"),
+    [
+        ([(10, 1.1, 1.0), (100, 2.0, 4.0), (2, 3.0, 5.0)], (3, 0.4, 0.5), (3, -0.5), (3, 1.0)),
+        ([(10, 1.1, 1.0), (100, 2.0, 4.0)], (2, 0.3, 0.5), (2, None), (2, None)),
+        ([(10, None, 1.0), (10, 2.0, 4.0), (10, 3.0, 5.0)], (2, 0.45, 0.5), (3, None), (2, None)),
+        ([(None, None, None)], (0, None, None), (0, None), (0, None)),
+    ],
+)
+def test_over_all_rows_errors_and_rank_correlations_are_given(cells, errors, device, modelled):
+    """Spearman: of ranks 1, 2, 0 and 0, 1, 2 by hand."""
+    given = [[Value(one) if one else Missing("no trace") for one in cell] for cell in cells]
+    document = to_json(ExplainedView(tuple(row(*cell) for cell in given)))
+    assert list(document["errors"].values()) == pytest.approx(list(errors))
+    found = [(one["rows"], one["rho"]) for one in document["correlations"]]
+    assert found == [pytest.approx(device), pytest.approx(modelled)]
+
+
+# What devices of zero latency could gain at most ----------------------------------
+
+
+MS = 1e6
+#: 410 µs: 10,000 transactions of one session.
+PARTS_US = {"processor": 300.0, "client": 80.0, "log write": 6.0, "log sync": 10.0,
+            "data read": 2.0, "lock": 4.0, "buffer": 0.0, "other": 8.0}  # fmt: skip
+COUNT = 10_000
+
+
+def window(
+    parts_us: dict[str, float],
+    moments: float = 1e5,
+    calls: dict[tuple[str, str, str], tuple[int, float]] | None = None,
+    **values: float,
+) -> list[dict[str, Any]]:
+    """Metrics of a TPC-C window; ``calls``: (part, operation, role) → count and µs each."""
+    traced = calls or {("wal", "sync", "foreground"): (COUNT, 9.0),
+                       ("data", "read", "foreground"): (COUNT // 10, 9.0)}  # fmt: skip
+    found = [metric("wait_ns", us * US, resource=name) for name, us in parts_us.items()]
+    for (part, operation, role), (count, us) in traced.items():
+        labels = {"part": part, "operation": operation, "role": role}
+        found.append(metric("io_calls_count", count, **labels))
+        found.append(metric("io_duration_ns", histogram([us * US] * count), **labels))
+    given = {"wait_accounted_share": 1.0, "wait_moments_count": moments,
+             "window_duration_ns": 1e10, "server_cpu_per_transaction_ns": 300 * US,
+             "client_cpu_per_transaction_ns": 80 * US} | values  # fmt: skip
+    latency_us = sum(parts_us.values())
+    durations = histogram([latency_us * US] * COUNT)
+    return [
+        *found,
+        *(metric(name, value) for name, value in given.items()),
+        metric("window_pressure_cpu_some_ns", 0, of="host"),
+        metric("new_orders_per_minute", 60e6 / latency_us, "higher"),
+        metric("transaction_duration_ns", durations, "lower", transaction="new_order"),
+    ]
+
+
+def observed(root: Path, metrics: Any, placement: str = "ssd-both", **params: Any) -> StoredRun:
+    spec = driven("tpcc", **TPCC | params)
+    return write(root, Case(placement=placement, spec_changes=spec, metrics=metrics))
+
+
+def found(*runs: StoredRun) -> Any:
+    return ceilings(runs)
+
+
+def of_query(known: Any, query: str) -> Any:
+    """That of the data's device."""
+    return next((one for one in known.by_query[query] if one.devices == "data"), None)
+
+
+def log(known: Any) -> Any:
+    return known.of("log")
+
+
+def test_a_share_s_upper_end_is_that_of_clopper_and_pearson() -> None:
+    """Nothing in 29 has the closed form; 10 of 100: the tables' 0.1762; too little bounds none."""
+    assert upper_share(0.0, 29) == pytest.approx(1 - 0.025 ** (1 / 29), abs=1e-5)
+    assert upper_share(0.1, 100) == pytest.approx(0.17622, abs=1e-4)
+    assert upper_share(0.0, 0) == upper_share(1.0, 100) == 1.0
+
+
+def test_the_log_s_ceiling_is_its_waits_and_what_may_hide_more(tmp_path: Path) -> None:
+    """Of 410 µs, 16 are seen to wait for the log, 12 may hide more: 410 / (410 - 28)."""
+    known = found(observed(tmp_path, window(PARTS_US)))
+    one = log(known)
+    assert (known.noun, one.latency_ns, one.direct_ns) == ("transaction", 410 * US, 16 * US)
+    assert one.hidden == {"lock": 4 * US, "buffer": 0, "other": 8 * US, "processors": 0}
+    assert one.gain == pytest.approx(410 / 382, rel=2e-3)
+    assert one.gain > 410 / 382  # the sampling error, which fewer observations raise
+    gains = [log(found(observed(tmp_path, window(PARTS_US, n)))).gain for n in (1e5, 450, 50)]
+    assert gains == sorted(gains) and gains[2] > 1.1
+    assert [one.devices for one in known.total] == ["log", "data", "all"]
+
+
+def test_of_all_devices_each_counts_by_what_saw_more_of_it(tmp_path: Path) -> None:
+    """Of 410 µs, 16 wait for the log, where the trace timed 9; 30 are in calls on the data."""
+    calls = {("wal", "sync", "foreground"): (COUNT, 9.0),
+             ("data", "read", "foreground"): (COUNT // 10, 300.0)}  # fmt: skip
+    known = found(observed(tmp_path, window(PARTS_US, calls=calls)))
+    waits = {one.devices: one.direct_ns for one in known.total}
+    assert waits["data"] == pytest.approx(30 * US, rel=0.01)
+    assert waits["all"] == pytest.approx(waits["log"] + waits["data"])
+    every = known.of("all")
+    assert every.gain > 410 / (410 - 16 - 0.99 * 30 - 12)
+
+
+def test_the_trace_counts_where_it_saw_more_than_the_waits(tmp_path: Path) -> None:
+    """Calls that compute in the kernel: 50 µs a transaction; those of the background do not."""
+    calls = {("wal", "sync", "foreground"): (COUNT, 50.0),
+             ("wal", "write", "background"): (COUNT, 90.0)}  # fmt: skip
+    one = log(found(observed(tmp_path, window(PARTS_US, calls=calls))))
+    assert one.direct_ns == pytest.approx(50 * US, rel=0.01)
+    assert one.gain == pytest.approx(410 / (410 - 62), rel=0.01)
+
+
+def test_time_waiting_for_a_busy_processor_may_be_due_to_the_device(tmp_path: Path) -> None:
+    """100 of 300 µs on processors were not computed, as far as tasks of the host had to wait."""
+    metrics = window(PARTS_US, server_cpu_per_transaction_ns=200 * US)
+    quiet = log(found(observed(tmp_path, metrics)))
+    for share, contended_us in ((0.1, 41), (0.9, 100)):
+        busy = [m | {"value": share * 1e10} if "pressure" in m["name"] else m for m in metrics]
+        one = log(found(observed(tmp_path, busy)))
+        assert one.hidden["processors"] == pytest.approx(contended_us * US)
+        assert one.mostly == "processors" and one.gain > quiet.gain
+
+
+def test_copying_in_calls_is_no_waiting_for_the_device(tmp_path: Path) -> None:
+    """Of 410 µs, 304 show a wait for data; Linux counted 334 µs on processors. What 4 µs of waiting
+    for a lock may have spun is left out: 80 µs were blocked. Loads from DAX are processor time."""
+    parts = PARTS_US | {"processor": 6.0, "data read": 296.0}
+    reads = {("data", "read", "foreground"): (COUNT, 9.0)}
+    metrics = [*window(parts, calls=reads), metric("wait_cpu_ns", 334 * US)]
+    one = found(observed(tmp_path, metrics)).of("data")
+    assert one.gain == pytest.approx(410 / 330) and one.direct_ns == 80 * US
+    unknown = found(observed(tmp_path, window(parts, calls=reads))).of("data")
+    dax = found(observed(tmp_path, metrics, placement="pmem-both")).of("data")
+    assert unknown.gain == dax.gain > 410 / (410 - 296)
+
+
+def test_what_a_sync_computes_may_go_with_the_device(tmp_path: Path) -> None:
+    """Of 410 µs, 390 were computed, 350 of them perhaps in syncs of 400 µs: a tmpfs has none."""
+    parts = dict.fromkeys(PARTS_US, 0.0) | {"processor": 10.0, "log sync": 400.0}
+    calls = {("wal", "sync", "foreground"): (COUNT, 350.0)}
+    metrics = [*window(parts, calls=calls), metric("wait_cpu_ns", 390 * US)]
+    one = log(found(observed(tmp_path, metrics)))
+    assert one.gain == pytest.approx(410 / 40, rel=0.01)
+
+
+def test_repeats_are_pooled_and_none_lies_above_the_ceiling(tmp_path: Path) -> None:
+    runs = [observed(tmp_path, window(PARTS_US | {"log sync": us})) for us in (10.0, 10.0, 210.0)]
+    pooled, worst = log(found(*runs)), log(found(runs[2]))
+    assert pooled.direct_ns == pytest.approx((16 + 16 + 216) / 3 * US)
+    assert (216 + 12) / 610 <= pooled.share <= worst.share
+
+
+def test_there_is_none_where_nothing_bounds_it(tmp_path: Path) -> None:
+    mapped = [*window(PARTS_US), metric("io_trace_coverage_share", 0.4, part="wal")]
+    moved = [metric("io_bytes", size, part=part, operation="write", role="foreground")
+             for part, size in (("wal", 1e6), ("data", 9e6))]  # fmt: skip
+    few = [*moved, metric("io_bytes", 1e9, part="data", operation="read", role="foreground")]
+    assert log(found(observed(tmp_path, [*mapped, *few]))).why is None
+    known = found(observed(tmp_path, [*mapped, *moved]))
+    assert (log(known).gain, log(known).why, log(known).part) == (None, "part not traced", "wal")
+    assert known.of("data").gain is not None and known.of("all").gain is None
+    for moments, why in ((0, "too few observations"), (100, "nearly all of the time")):
+        one = log(found(observed(tmp_path, window({"other": 410.0}, moments))))
+        assert (one.gain, one.why) == (None, why)
+
+
+def test_a_set_rate_has_none_and_runs_without_waits_or_trace_say_nothing(tmp_path: Path) -> None:
+    known = found(observed(tmp_path, window(PARTS_US), rate=100.0))
+    assert (known.total, known.rate) == ((), "option")
+    for missing in ("wait_", "io_"):
+        kept = [m for m in window(PARTS_US) if not m["name"].startswith(missing)]
+        assert ceilings([observed(tmp_path, kept)]) is None
+
+
+def query(
+    number: str, reading_ms: float, computing_ms: float, moments: float, **values: float
+) -> list[Any]:
+    parts = {"data read": reading_ms, "processor": computing_ms}
+    return [
+        metric("query_duration_ns", (reading_ms + computing_ms) * MS, "lower", query=number),
+        *(metric("query_wait_ns", ms * MS, query=number, resource=r) for r, ms in parts.items()),
+        metric("query_wait_accounted_share", 1.0, query=number),
+        metric("query_wait_moments_count", moments, query=number),
+        metric("query_pressure_cpu_some_ns", 0, of="host", query=number),
+        *(metric(name, value, query=number) for name, value in values.items()),
+        metric("query_io_calls_count", 10, query=number, part="data", operation="read"),
+        metric("io_calls_count", 10, part="data", operation="read", role="foreground"),
+    ]
+
+
+def test_queries_have_their_own_and_one_of_their_sum(tmp_path: Path) -> None:
+    """Q1 reads 1 of 4 s, Q6 3 of 4 s; Q14 was not observed and may vanish: 9 / (9 - 1 - 3 - 1)."""
+    metrics = query("1", 1000, 3000, 1e5) + query("6", 3000, 1000, 1e5) + query("14", 0, 1000, 0)
+    known = found(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 14))))
+    assert known.noun == "query" and list(known.by_query) == ["1", "6", "14"]
+    first, second, none = (of_query(known, q) for q in ("1", "6", "14"))
+    assert first.gain == pytest.approx(4 / 3, rel=5e-3)
+    assert second.gain == pytest.approx(4.0, rel=2e-2)
+    assert none is None or none.gain is None
+    total = known.of("data")
+    assert total.gain == pytest.approx(9 / 4, rel=1e-2)
+    assert (total.latency_ns, total.direct_ns, total.unbounded) == (9000 * MS, 4000 * MS, 1)
+
+
+def test_calls_of_parallel_sessions_overlap(tmp_path: Path) -> None:
+    """30 calls of 400 ms in three queries, by four sessions: 3 s, as the waits of the first two
+    are divided, 1 : 3, and as many calls as the others for the third; 2 of its 10 s are computed
+    by none of the processors that 4 sessions have."""
+    own = {"query_wait_sessions_count": 4.0, "query_cpu_ns": 32e9}
+    metrics = [
+        *query("1", 500, 9500, 1e5, **own),
+        *query("6", 1500, 8500, 1e5, **own),
+        *query("9", 0, 10_000, 1e5, **own),
+        metric("io_duration_ns", histogram([400 * MS] * 30),
+               part="data", operation="read", role="foreground"),
+    ]  # fmt: skip
+    known = found(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 9))))
+    direct = [of_query(known, q).direct_ns for q in ("1", "6", "9")]
+    assert direct == pytest.approx([500 * MS, 1500 * MS, 1000 * MS], rel=0.01)
+    busy = [m | {"value": 10_000 * MS} if "pressure" in m["name"] else m for m in metrics]
+    contended = of_query(found(write(tmp_path, Case(metrics=busy, queries=(1, 6, 9)))), "9")
+    assert contended.hidden["processors"] == pytest.approx(2000 * MS)
+
+
+def test_the_ceiling_is_above_what_moving_the_log_gains(tmp_path: Path) -> None:
+    """Whatever the log costs on A, a B without it and with less waiting for locks is below."""
+    for sync_us in (1.0, 50.0, 500.0, 5000.0):
+        a = PARTS_US | {"log sync": sync_us}
+        b = a | {"log sync": 0.0, "log write": 0.0, "lock": 1.0}
+        known = found(observed(tmp_path, window(a, 300)))
+        measured = sum(a.values()) / sum(b.values())
+        gain = log(known).gain
+        assert math.inf if gain is None else gain >= measured
+
+
+# What ``harness advise`` answers --------------------------------------------------
+
+
+ARMS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "ssd-both": ((), "ssd"),
+    "ssd-data-pmem-wal": (("wal",), "pmem"),
+    "pmem-data-ssd-wal": (("data",), "pmem"),
+    "pmem-both": (("wal", "data"), "pmem"),
+}
+
+
+def advised(
+    root: Path, gains: Mapping[str, float], blocks: int = 8, looks: int = 1
+) -> list[Answer]:
+    """Return the answers where arms are so many times as fast as today's tier."""
+    noise = [[1 + 0.01 * ((block * wave) % 5) for wave in range(1, 5)] for block in range(blocks)]
+    runs = [
+        tpcc(root, name, block, 60_000 * gains.get(name, 1) * noise[block][arm], looks=looks)
+        for block in range(blocks)
+        for arm, name in enumerate(ARMS)
+    ]
+    today, *trials = trials_of(runs, ARMS)
+    return answers(today, trials, runs)
+
+
+def asked(found: list[Answer]) -> list[tuple[str, str, str]]:
+    return [(one.group.a.name, one.group.b.name, one.group.verdict) for one in found]
+
+
+def test_the_smallest_move_that_gains_all_comes_first(tmp_path: Path) -> None:
+    found = advised(tmp_path, {"ssd-data-pmem-wal": 3, "pmem-both": 3})
+    assert asked(found) == [
+        ("ssd-both", "ssd-data-pmem-wal", "faster"),
+        ("ssd-data-pmem-wal", "pmem-both", "no difference"),
+        ("ssd-both", "pmem-data-ssd-wal", "no difference"),
+    ]
+    value = found[0].to_json()["value"]
+    assert value["low"] < 3 < value["high"]
+    assert value["value"] == pytest.approx(3, rel=0.05)
+    assert "wal" in found[0].why[0].lower()
+    assert next(lines(found)) == found[0].sentence
+    assert "in 0.9 % of the time" in found[2].sentence  # the data
+
+
+def test_the_part_that_gains_most_alone_moves_first(tmp_path: Path) -> None:
+    """And everything, where none gains alone."""
+    gains = {"ssd-data-pmem-wal": 2, "pmem-data-ssd-wal": 1.5, "pmem-both": 4}
+    assert asked(advised(tmp_path / "a", gains)) == [
+        ("ssd-both", "ssd-data-pmem-wal", "faster"),
+        ("ssd-data-pmem-wal", "pmem-both", "faster"),
+        ("ssd-both", "pmem-data-ssd-wal", "faster"),
+    ]
+    first, *others = asked(advised(tmp_path / "b", {"pmem-both": 4}))
+    assert first == ("ssd-both", "pmem-both", "faster")
+    assert {b for _, b, _ in others} == {"ssd-data-pmem-wal", "pmem-data-ssd-wal"}
+
+
+def test_nothing_moves_where_nothing_gains_and_few_pairs_decide_nothing(tmp_path: Path) -> None:
+    found = advised(tmp_path / "a", {})
+    assert {verdict for _, _, verdict in asked(found)} == {"no difference"}
+    assert not any(one.undecided for one in found)
+    found = advised(tmp_path / "b", {"pmem-both": 3}, blocks=2)
+    assert all(one.undecided for one in found)
+    assert found[0].to_json()["pairs"] == 2
+
+
+@pytest.mark.parametrize(("blocks", "verdict"), [(7, "not resolvable"), (8, "faster")])
+def test_all_arms_are_one_family(tmp_path: Path, blocks: int, verdict: str) -> None:
+    """With 7 pairs, a difference could be shown in one comparison, and not in three."""
+    found = advised(tmp_path, {"ssd-data-pmem-wal": 3, "pmem-both": 3}, blocks, looks=2)
+    assert found[0].group.verdict == verdict

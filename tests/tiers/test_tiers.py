@@ -1,0 +1,346 @@
+"""Where tiers come from, whether their claims are true, and placements on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_kernel import RecordedKernel, load, write
+
+import harness
+from harness.engine import Credentials, MemoryPolicy
+from harness.errors import UsageError
+from harness.experiment.placement import parse_placement
+from harness.tiers.discovery import discover, emulate, find_tiers
+from harness.tiers.hostfile import load_host_file
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts, TierKind
+from harness.tiers.linux.numa import residency
+from harness.tiers.linux.probe import facts_of_directory
+from harness.tiers.resolve import check_space, free_now, resolve
+from harness.tiers.verify import describe, mark_emulated, remedy, verify
+
+
+@pytest.fixture(scope="module")
+def nvdimms(tmp_path_factory: pytest.TempPathFactory) -> RecordedKernel:
+    return load("two-nvdimms-eadr", tmp_path_factory.mktemp("recorded"))
+
+
+def test_a_true_claim_becomes_a_tier(tmp_path: Path) -> None:
+    kind = facts_of_directory(tmp_path).kind
+    tier = verify(TierClaim("ssd", kind, path=str(tmp_path)))
+    assert tier.facts.kind == kind
+    assert not tier.emulated
+    assert tier.record.facts.mount_options
+
+
+def test_pmem_that_is_no_pmem_is_refused_before_the_root_disk_is_written(tmp_path: Path) -> None:
+    claim = TierClaim("pmem", "fsdax", path=str(tmp_path), source="host.yml:4")
+    with pytest.raises(UsageError) as refused:
+        verify(claim)
+    assert refused.value.problem == f"tier 'pmem' in host.yml:4 has kind fsdax at {tmp_path}"
+    assert "the kernel reports: " in refused.value.context
+    assert f"nothing is mounted at {tmp_path}" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/nonexistent/pmem", "no such directory"),
+        ("/etc/passwd", "it is not a directory"),
+        ("relative/path", "the path is not absolute"),
+        ("/proc", "on proc"),
+    ],
+)
+def test_paths_that_cannot_be_tiers(path: str, found: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        verify(TierClaim("pmem", "fsdax", path=path))
+    assert found in refused.value.context
+
+
+def test_a_tier_that_stands_in_for_pmem_is_marked_whoever_named_it() -> None:
+    tier = verify(TierClaim("pmem", "tmpfs", path="/dev/shm", source="host.yml:3"))
+    assert tier.emulated
+    assert tier.warnings[-1] == "EMULATED: pmem is a tmpfs"
+
+
+@pytest.mark.parametrize(
+    ("name", "emulates"),
+    [
+        ("pmem1", "pmem"), ("optane", "optane"), ("cxl", "cxl"), ("ssd", "ssd"),
+        ("small", "small"), ("ramses", "ramses"),
+        ("ram", None), ("ram2", None), ("tmpfs", None), ("dram_0", None), ("shm", None),
+    ],
+)  # fmt: skip
+def test_a_tmpfs_is_emulated_unless_its_name_promises_no_more(name, emulates):
+    assert verify(TierClaim(name, "tmpfs", path="/dev/shm")).claim.emulates == emulates
+
+
+def test_an_optane_ssd_is_a_disk_and_a_disk_is_no_pmem() -> None:
+    disk = TierFacts("block")
+    assert not mark_emulated(Tier(TierClaim("optane", "block", path="/x"), disk)).emulated
+    pmem = mark_emulated(Tier(TierClaim("pmem", "block", path="/x"), disk))
+    assert pmem.claim.emulates == "pmem"
+
+
+def test_a_default_tier_that_lies_in_memory_stands_in_for_a_disk() -> None:
+    assert discover(Path("/dev/shm/not-yet"))["ssd"].claim.emulates == "ssd"
+
+
+def test_a_user_who_may_not_enter_is_found_beforehand(tmp_path: Path) -> None:
+    kind = facts_of_directory(tmp_path).kind
+    closed = tmp_path / "closed"
+    (closed / "tier").mkdir(parents=True)
+    closed.chmod(0o700)
+    with pytest.raises(UsageError) as refused:
+        verify(
+            TierClaim("ssd", kind, path=str(closed / "tier")), Credentials(65534, 65534, "nobody")
+        )
+    assert "the engines' user 'nobody' may not enter" in refused.value.context
+    assert refused.value.hint.startswith("chmod o+x ")
+
+
+def test_numa_claims(nvdimms: RecordedKernel) -> None:
+    assert verify(TierClaim("far", "numa", nodes=(3,)), kernel=nvdimms).facts.numa_node == 3
+    both = TierClaim("mix", "numa", nodes=(0, 3), policy="interleave")
+    sizes = [verify(TierClaim("n", "numa", nodes=(n,)), kernel=nvdimms).facts for n in (0, 3)]
+    assert verify(both, kernel=nvdimms).facts.size_bytes == sum(f.size_bytes or 0 for f in sizes)
+    for claim, found in (
+        (TierClaim("far", "numa", nodes=(9,)), "node 9"),
+        (TierClaim("far", "numa"), "without a node"),
+        (TierClaim("far", "numa", nodes=(3,), policy="interleave"), "interleave"),
+    ):
+        with pytest.raises(UsageError, match=found):
+            verify(claim, kernel=nvdimms)
+
+
+def test_a_node_without_memory_is_refused(tmp_path: Path) -> None:
+    """An invented tree: a node that is online but empty, as before daxctl online-memory."""
+    write(tmp_path, "/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal: 0 kB")
+    with pytest.raises(UsageError, match="node 1 has no memory"):
+        verify(TierClaim("far", "numa", nodes=(1,)), kernel=Kernel(tmp_path))
+
+
+def test_devdax_claims(nvdimms: RecordedKernel) -> None:
+    tier = verify(TierClaim("raw", "devdax", device="/dev/dax1.4"), kernel=nvdimms)
+    assert tier.facts.persistence_domain == "cpu_cache"
+    with pytest.raises(UsageError) as refused:
+        verify(TierClaim("raw", "devdax", device="/dev/dax1.5"), kernel=nvdimms)
+    assert "driver kmem" in refused.value.context
+    with pytest.raises(UsageError) as refused:
+        verify(TierClaim("raw", "devdax", device="/dev/dax7.0"), kernel=nvdimms)
+    assert "/dev/dax1.4" in refused.value.hint
+
+
+def test_the_sector_trap_in_words(nvdimms: RecordedKernel) -> None:
+    facts = facts_of_directory("/mnt/xfs-on-sector", nvdimms)
+    claim = TierClaim("pmem", "fsdax", path="/mnt/xfs-on-sector")
+    assert describe(facts).startswith("xfs on sector namespace namespace0.2 (/dev/pmem0.2s)")
+    assert "no DAX" in describe(facts)
+    assert "ignores it" in remedy(claim, facts, nvdimms)
+
+
+# Placements on tiers --------------------------------------------------------------
+
+
+def tier(name: str, kind: TierKind = "block", **claim: Any) -> Tier:
+    return Tier(TierClaim(name, kind, **claim), TierFacts(kind, filesystem_id="259:1"))
+
+
+TIERS = {
+    "ssd": tier("ssd", path="/var/lib"),
+    "pmem": tier("pmem", "fsdax", path="/mnt/pmem0"),
+    "pmem_raw": tier("pmem_raw", "devdax", device="/dev/dax0.0"),
+    "cxl": tier("cxl", "numa", nodes=(2,)),
+    "mixed": tier("mixed", "numa", nodes=(0, 2), policy="interleave"),
+}
+
+
+def test_a_placement_gets_the_tier_of_each_part_and_a_memory_policy() -> None:
+    tiers, policy = resolve(parse_placement("data=ssd,wal=pmem,memory=cxl"), TIERS)
+    assert {part: tier.name for part, tier in tiers.items()} == {
+        "data": "ssd",
+        "wal": "pmem",
+        "temp": "ssd",
+        "index": "ssd",
+        "memory": "cxl",
+    }
+    assert policy == MemoryPolicy("bind", (2,))
+    assert resolve(parse_placement("ssd-both"), TIERS)[1] is None
+    assert resolve(parse_placement("data=ssd,memory=mixed"), TIERS)[1] == MemoryPolicy(
+        "interleave", (0, 2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("placement", "found", "do"),
+    [
+        ("pmen-both", "no such tier: 'pmen' (did you mean 'pmem'?)", "--emulate pmen"),
+        ("data=ssd,wal=cxl", "is a memory node without files", "tiers that fit: pmem, ssd"),
+        ("data=pmem_raw", "the character device /dev/dax0.0", "tiers that fit: pmem, ssd"),
+        ("data=ssd,memory=pmem", "can only be bound to a NUMA node", "tiers that fit: cxl, mixed"),
+    ],
+)
+def test_tiers_of_the_wrong_sort_are_refused(placement: str, found: str, do: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        resolve(parse_placement(placement), TIERS)
+    assert found in refused.value.context
+    assert do in refused.value.hint
+
+
+def test_parts_on_one_file_system_are_added_up() -> None:
+    ssd, pmem = TIERS["ssd"], TIERS["pmem"]  # both on file system 259:1
+    check_space([(ssd, "data", 600), (pmem, "wal", 400)], free=lambda _: 1000)
+    with pytest.raises(UsageError) as refused:
+        check_space([(ssd, "data", 600), (pmem, "wal", 500)], lambda _: 1000, "fewer --warehouses")
+    assert refused.value.problem == "1.07 KiB on tier 'ssd' and 'pmem' (data 600 B, wal 500 B)"
+    assert "1000 B are free" in refused.value.context
+    assert "use fewer --warehouses, or" in refused.value.hint
+
+
+def test_free_space_is_that_of_now_and_of_the_nearest_existing_directory(tmp_path: Path) -> None:
+    not_yet = tier("ssd", path=str(tmp_path / "not" / "yet"))
+    status = os.statvfs(tmp_path)
+    free = free_now(not_yet)
+    assert free is not None
+    assert abs(free - status.f_bavail * status.f_frsize) < status.f_blocks * status.f_frsize / 10
+    with pytest.raises(UsageError, match="on tier 'ssd'"):
+        check_space([(not_yet, "data", 1 << 60)])
+
+
+def test_memory_of_this_process_is_counted_by_node() -> None:
+    block = bytearray(32 << 20)
+    found = residency([os.getpid()])
+    assert found.total_bytes >= len(block)
+    assert sum(found.shares().values()) == pytest.approx(1)
+    assert residency([]).shares() == {}
+
+
+# Residency ------------------------------------------------------------------------------
+
+
+def test_numa_maps_counts_heap_and_shared_pool_but_not_files(tmp_path: Path) -> None:
+    """An invented numa_maps in the format of proc(5)."""
+    write(
+        tmp_path,
+        "/proc/7/numa_maps",
+        "5500 default heap anon=10 dirty=10 N0=4 N2=6 kernelpagesize_kB=4\n"
+        "7f00 bind:2 file=/dev/zero\\040(deleted) dirty=2 N2=2 kernelpagesize_kB=2048\n"
+        "7f40 default file=/usr/lib/libc.so.6 mapped=99 N0=99 kernelpagesize_kB=4\n",
+    )
+    found = residency([7, 8], Kernel(tmp_path))
+    assert found.anonymous == {0: 4 * 4096, 2: 6 * 4096}
+    assert found.shared == {2: 2 * (2 << 20)}
+    assert found.shares()[2] == pytest.approx(1 - 16384 / found.total_bytes)
+
+
+# Host files, discovery and emulation ----------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _no_host_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.delenv("HARNESS_HOST", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
+    yield
+
+
+def host_file(tmp_path: Path, tiers: str) -> Path:
+    path = tmp_path / "host.yml"
+    path.write_text(f"schema: 1\ntiers:\n{tiers}", encoding="utf-8")
+    return path
+
+
+def test_without_a_host_file_disk_and_memory_are_found_and_nothing_is_made(tmp_path: Path) -> None:
+    tiers = find_tiers()
+    assert tiers["ssd"].claim.path == str(tmp_path / "data" / "tiers" / "ssd")
+    assert tiers["dram"].facts.kind == "numa"
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_host_file_names_tiers_with_prices_and_lines(tmp_path: Path) -> None:
+    kind = facts_of_directory(tmp_path).kind
+    path = host_file(
+        tmp_path,
+        f"  ssd: {{kind: {kind}, path: {tmp_path}, price_per_gb: 0.12}}\n"
+        "  near: {kind: numa, node: 0, policy: preferred}\n",
+    )
+    tiers = find_tiers(path)
+    assert tiers["ssd"].claim.price_per_gb == 0.12
+    assert tiers["ssd"].claim.source == f"{path}:3"
+    assert tiers["near"].claim.policy == "preferred"
+
+
+@pytest.mark.parametrize(
+    ("tiers", "line", "found"),
+    [
+        ("  ssd: {kind: block, pth: /x}\n", 3, "unknown key 'pth' (did you mean 'path'?)"),
+        ("  ssd: {kind: blok, path: /x}\n", 3, '"blok" is not one of'),
+        ("  ssd: {path: /x}\n", 3, '"kind" is a required property'),
+        ("  ssd:\n    kind: block\n    kind: tmpfs\n", 5, "the key 'kind' is given twice"),
+        ("  SSD: {kind: block, path: /x}\n", 3, "'SSD' is not a valid name here"),
+        ("  ssd: {kind: block}\n", 3, "tier 'ssd' has no place"),
+        ("  a: {kind: block, path: /x}\n  b: {kind: numa, path: /x}\n", 4, "'path' is not valid"),
+        ("  a: {kind: block, path: /x, policy: bind}\n", 3, "'policy' is not valid with"),
+        ("  a: {kind: numa, node: 1, nodes: [0, 1]}\n", 3, "has node and nodes"),
+        ("  a: {kind: block, path: /x\n", 4, "expected"),
+    ],
+)
+def test_a_slip_in_the_host_file_is_named_with_its_line(tmp_path, tiers, line, found):
+    path = host_file(tmp_path, tiers)
+    with pytest.raises(UsageError) as refused:
+        load_host_file(path)
+    assert refused.value.problem == f"{path}:{line}"
+    assert found in refused.value.context
+
+
+def test_a_tmpfs_stands_in_for_pmem_and_says_so() -> None:
+    tier = find_tiers(None, ["pmem"])["pmem"]
+    assert tier.emulated
+    assert tier.facts.kind == "tmpfs"
+    assert tier.record.emulates == "pmem"
+    assert "EMULATED" in tier.warnings[0]
+
+
+def test_a_tier_whose_claim_is_wrong_can_be_emulated(tmp_path: Path) -> None:
+    path = host_file(tmp_path, "  pmem: {kind: fsdax, path: /nonexistent}\n")
+    assert find_tiers(path, ["pmem"])["pmem"].emulated
+    with pytest.raises(UsageError, match="pmem"):
+        find_tiers(path, ["cxl"])
+
+
+def test_emulation_takes_a_tmpfs_of_the_users_and_nothing_else(tmp_path: Path) -> None:
+    assert emulate("pmem=/dev/shm", {}).claim.path == "/dev/shm"
+    if facts_of_directory(tmp_path).kind != "tmpfs":
+        with pytest.raises(UsageError, match="not on a tmpfs"):
+            emulate(f"pmem={tmp_path}", {})
+    with pytest.raises(UsageError, match="not a tier name"):
+        emulate("P Mem", {})
+
+
+def test_emulation_does_not_follow_another_user_s_link(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/dev/shm")
+    with pytest.raises(UsageError, match="not a directory of this user"):
+        emulate(f"pmem={link}", {})
+
+
+def test_a_real_tier_is_not_emulated() -> None:
+    real = {"ram": find_tiers()["ssd"]}
+    with pytest.raises(UsageError, match="a real tier has the name 'ram'"):
+        emulate("ram", real)
+
+
+def test_probing_needs_the_standard_library_alone() -> None:
+    """The test machine's own Python runs it (tests/vm/guest_probe.py)."""
+    root = str(Path(harness.__file__).parents[1])
+    program = (
+        f"import sys; sys.path.insert(0, {root!r});"
+        "import harness.host.facts, harness.tiers.discovery, harness.tiers.verify"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)
