@@ -1,8 +1,5 @@
 """The real command in a real process, on data of its own."""
 
-from __future__ import annotations
-
-import contextlib
 import json
 import os
 import shutil
@@ -18,6 +15,7 @@ from typing import Any
 
 import forked
 import pytest
+from open_files import opened
 from patience import PATIENCE_S, eventually
 from scratch import open_directory
 
@@ -154,15 +152,16 @@ class Harness:
         mark = f"HARNESS_DATA={self.data}".encode()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
+            pid = int(folder.name)
             try:
                 told = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
                 command = told.decode(errors="replace")
                 named = str(self.root) in command or mark in (folder / "environ").read_bytes()
-                mine = named or any(file.is_relative_to(self.root) for file in opened(folder))
+                mine = named or any(file.is_relative_to(self.root) for file in opened(pid))
             except OSError:
                 continue
-            if mine and int(folder.name) != os.getpid():
-                found.append(f"process {folder.name}: {command}")
+            if mine and pid != os.getpid():
+                found.append(f"process {pid}: {command}")
         return found
 
     def driving(self, process: subprocess.Popen[str], program: bytes) -> ProcessId:
@@ -180,8 +179,7 @@ class Harness:
 
     def _drives(self, folder: Path, program: bytes) -> bool:
         try:
-            runs = program in (folder / "cmdline").read_bytes()
-            files = opened(folder) if runs else []
+            files = opened(int(folder.name)) if program in (folder / "cmdline").read_bytes() else ()
         except OSError:
             return False
         return any(f.is_relative_to(self.data) and "tierbench-work" in f.parts for f in files)
@@ -217,15 +215,6 @@ class Harness:
         tiers = Path("/dev/shm").glob("tierbench-*")
         places = [path for tier in tiers for path in entries(tier / "tierbench-work")]
         return [str(path) for path in places if any(path.name.startswith(run) for run in runs)]
-
-
-def opened(process: Path) -> list[Path]:
-    """The files that a process, by its folder in /proc, has open."""
-    found = []
-    for descriptor in entries(process / "fd"):
-        with contextlib.suppress(OSError):
-            found.append(descriptor.readlink())
-    return found
 
 
 def entries(folder: Path) -> list[Path]:

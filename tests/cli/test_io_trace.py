@@ -1,7 +1,5 @@
 """What is observed of real engines: the I/O trace, modelled devices, observers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile
@@ -311,9 +309,7 @@ def test_each_configuration_of_a_suite_is_observed_alone(loaded, vtune, tmp_path
         ("file-io", ["size=1MiB", "duration=50ms", "only=read"], 3),
     ],
 )
-def test_so_is_each_of_other_programs(
-    loaded: Any, vtune: Path, suite: str, params: list[str], configurations: int
-) -> None:
+def test_so_is_each_of_other_programs(loaded, vtune, suite, params, configurations):
     options = [word for param in params for word in ("-p", param)]
     argv = ("run", "micro", "--suite", suite, "--tier", "ssd", *options, "--repeats", "2", "--json")
     run = loaded(*argv, "--observe", "vtune:memory-access", VTUNE_HOME=str(vtune.parent)).run

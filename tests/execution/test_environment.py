@@ -1,7 +1,5 @@
 """Directories of a run, whatever the umask, and the lock that keeps two runs apart."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import stat
@@ -112,9 +110,7 @@ def test_a_library_is_preloaded_from_where_only_root_writes(environment, tier, p
     assert used.exists() == (place == "open")
 
 
-def test_scratch_is_short_and_in_no_temporary_directory_of_the_environment(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scratch_is_short_and_not_where_the_environment_says(environment, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / ("x" * 100)))
     with environment.scratch() as scratch:
         assert scratch.parent == workdirs.base()

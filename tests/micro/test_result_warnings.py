@@ -1,7 +1,5 @@
 """What the program observed while it measured: warnings, write ratios, what may be resumed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -175,9 +173,7 @@ def test_latencies_and_measurements_of_10_ms_are_not() -> None:
 
 
 @pytest.mark.parametrize(("clocks", "count"), [((3.0, 3.1), 0), ((3.0, 2.8), 1), ((0, 3.0), 0)])
-def test_a_core_clock_that_moves_by_more_than_a_twentieth_is_told(
-    clocks: tuple[float, ...], count: int
-) -> None:
+def test_a_core_clock_that_moves_by_more_than_a_twentieth_is_told(clocks, count):
     """A clock of 0 is one that the program could not measure."""
     repeats = {(0, block): repeat({}, core_hz=ghz * 1e9) for block, ghz in enumerate(clocks)}
     assert len(contexts("core-clock-changed", named("a"), repeats)) == count

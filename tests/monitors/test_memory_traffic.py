@@ -1,7 +1,5 @@
 """Traffic of memory controllers, Optane modules and CXL devices."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import time
@@ -88,9 +86,7 @@ def test_an_intel_server_counts_on_every_channel_of_every_socket(sysfs: Sysfs) -
     ("model", "stepping", "counted"),
     [(85, 7, True), (85, 4, False), (106, 6, True), (79, 1, False)],
 )  # Cascade Lake, Skylake, Ice Lake, Broadwell
-def test_traffic_of_optane_modules_where_the_controller_has_their_queues(
-    sysfs: Sysfs, model: int, stepping: int, counted: bool
-) -> None:
+def test_traffic_of_optane_modules_where_controllers_queue_it(sysfs, model, stepping, counted):
     sysfs.write(
         "proc/cpuinfo",
         f"processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : {model}\n"

@@ -1,7 +1,5 @@
 """perf: what it prints, and a real perf that counts software events, stalls and dies."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -89,9 +87,8 @@ SKYLAKE, NEWER, CACHES = CHOICES
     ],
 )
 def test_stalls_by_cache_are_counted_where_perf_knows_them(
-    tmp_path: Path, kernel: Kernel,
-    known: tuple[str, ...], unsupported: tuple[str, ...], counted: tuple[str, ...],
-) -> None:  # fmt: skip
+    tmp_path, kernel, known, unsupported, counted
+):
     program = tmp_path / "perf"
     program.write_text(PERF.format(known=known, not_counted=unsupported))
     program.chmod(0o755)

@@ -1,7 +1,5 @@
 """Runs as tables, by DuckDB."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -97,9 +95,7 @@ def test_sql_and_compare_have_the_same_medians(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [("-o", "a.csv", "--parquet", "b"), ("--parquet", "file")])
-def test_a_target_that_cannot_be_written_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: tuple[str, ...]
-) -> None:
+def test_a_target_that_cannot_be_written_is_refused(tmp_path, monkeypatch, target):
     demo(tmp_path / "results", blocks=1, queries=(1,), plans=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()

@@ -80,20 +80,28 @@ class FakeLab:
         return result.passed
 
 
-@pytest.mark.parametrize(("kind", "passed"), [(StalledError, True), (RunFailed, False)])
-def test_only_a_stall_passes_for_a_stall(monkeypatch, kind, passed):
-    error = Failure(kind.__name__, "drive the load", "planted", "")
-    assert FakeLab(monkeypatch, status="failed", error=error).passes("stalls") == passed
+def failed(kind: type[RunFailed]) -> dict[str, Any]:
+    return {"status": "failed", "error": Failure(kind.__name__, "drive the load", "planted", "")}
 
 
-@pytest.mark.parametrize(("name", "passed"), [("dying", True), ("io", False)])
-def test_only_the_monitor_that_dies_passes_for_it(monkeypatch, name, passed):
+def warned(name: str) -> dict[str, Any]:
     warning = RunWarning("monitor-failed", f"monitor {name} is incomplete", "")
-    assert FakeLab(monkeypatch, uncontrolled=[warning]).passes("monitor that dies") == passed
+    return {"uncontrolled": [warning]}
 
 
-def test_a_host_file_that_cannot_be_read_passes_for_no_false_claim(monkeypatch):
-    assert not FakeLab(monkeypatch).passes("not what its file claims")
+@pytest.mark.parametrize(
+    ("words", "changes", "passed"),
+    [
+        ("stalls", failed(StalledError), True),
+        ("stalls", failed(RunFailed), False),
+        ("monitor that dies", warned("dying"), True),
+        ("monitor that dies", warned("io"), False),
+        # A host file that cannot be read.
+        ("not what its file claims", {}, False),
+    ],
+)
+def test_only_what_was_planted_passes_for_it(monkeypatch, words, changes, passed):
+    assert FakeLab(monkeypatch, **changes).passes(words) == passed
 
 
 @pytest.mark.parametrize(("fails", "status"), [(False, 0), (True, 1)])

@@ -163,9 +163,8 @@ def test_listing_validates_what_is_new_once_and_nothing_again(tmp_path, validate
         assert len(validated) == new
 
 
-def test_selecting_reads_no_document_but_that_of_a_named_run(
-    store, tmp_path, validated, monkeypatch
-):
+def test_a_selection_reads_no_document(store, tmp_path, validated, monkeypatch):
+    """But that of a named run."""
     stored(Store(tmp_path), 20)
     Store(tmp_path).runs()
     validated.clear()
