@@ -1,7 +1,5 @@
 """What all tests share: the engines that `make setup` installed, and who runs next to whom."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os

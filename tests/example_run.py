@@ -1,7 +1,5 @@
 """A run's specification and the smallest result that the store takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.execution.run import ResolvedRun

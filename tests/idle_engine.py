@@ -1,7 +1,5 @@
 """An engine that does nothing, for tests of what runs around one."""
 
-from __future__ import annotations
-
 from harness.engine import Engine, EngineVersion
 
 

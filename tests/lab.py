@@ -1,7 +1,5 @@
 """A place to run engines in: a real supervisor, directories a server's user can enter."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

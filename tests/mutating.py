@@ -1,7 +1,5 @@
 """Mutations of files and of what programs print."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

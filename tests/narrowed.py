@@ -1,7 +1,5 @@
 """Values of a narrower type than the product declares: a test fails where they are not."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 _T = TypeVar("_T")

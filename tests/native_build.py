@@ -1,7 +1,5 @@
 """Building a native program from its sources, with its C tests and what only they have."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What processes have open, by the kernel's word."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

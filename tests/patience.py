@@ -1,7 +1,5 @@
 """How long tests wait for what must come."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

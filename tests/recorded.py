@@ -1,7 +1,5 @@
 """Recorded answers of ndctl, daxctl and ipmctl, and states of a host made from them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

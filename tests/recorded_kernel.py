@@ -1,7 +1,5 @@
 """A recorded kernel: /sys and /proc of another machine, laid out in a folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

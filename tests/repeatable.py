@@ -4,8 +4,6 @@ Hypothesis draws others in each run and refuses one that takes longer than 200 m
 examples take long to draw: luck and a busy machine would decide.
 """
 
-from __future__ import annotations
-
 from hypothesis import HealthCheck, settings
 
 repeatable = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

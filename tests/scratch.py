@@ -1,7 +1,5 @@
 """Directories that servers' users can enter: pytest's own keep them out."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

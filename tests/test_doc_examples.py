@@ -1,7 +1,5 @@
 """The pages' examples in Python are parts of toys that tests run, or pass mypy by themselves."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sizes, durations, JSON, YAML and SQL scripts: what is read, and what is refused."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

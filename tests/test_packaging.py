@@ -1,7 +1,5 @@
 """The wheel holds everything the package needs: code, SQL, schemas, profiles, answers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

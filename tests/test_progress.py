@@ -1,7 +1,5 @@
 """What a person reads of how far work is."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A plan's times held against the measured time: what fits says nothing, what does not says why."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from harness.query_plan import ExecutedPlan, Operator, account

@@ -1,7 +1,5 @@
 """What a client host does for a key that is held to ``python -m harness.remote_agent forced``."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

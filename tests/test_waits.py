@@ -1,7 +1,5 @@
 """Where the time of operations goes, from observations of sessions and from counters."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ looks for: tests hand it over by the engine's option ``prefix``. The libraries t
 are those that ``scripts/setup.sh dev`` brings for other things (libpq, Chromium).
 """
 
-from __future__ import annotations
-
 import fcntl
 import platform
 import shutil

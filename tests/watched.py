@@ -4,8 +4,6 @@
 has won something.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

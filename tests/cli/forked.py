@@ -4,8 +4,6 @@ Many commands of these tests do less than their imports take. One that gets a si
 variables that imports may read, is started as a user's is (``conftest.Harness.start``).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

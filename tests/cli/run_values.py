@@ -1,7 +1,5 @@
 """Values in a run.json."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Bad input: a clear message, exit code 2, and nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """TPC-C and YCSB driven from other hosts: here through a stand-in for ssh (conftest.py)."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How commands end that cannot go on: in order, with a reason and the right exit code."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """``harness host``: the playbooks through ansible-runner, on settings of a host made by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``harness run micro`` with the real program, on memory, on an emulated tier and on files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The user's own queries, and runs on a server of the user's."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator

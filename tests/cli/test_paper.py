@@ -1,7 +1,5 @@
 """Papers and their profiles through the command: modes, processors, query 6, limits."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

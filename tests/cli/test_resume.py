@@ -1,7 +1,5 @@
 """An interrupted run is resumed where it was: the real command, ended by signals."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """``harness rewrite``: its JSON, its table, and its exit statuses."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

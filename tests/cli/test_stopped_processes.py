@@ -3,8 +3,6 @@
 Each phase and target is stopped once here; HARNESS_TEST_SILENCE=all: every combination.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

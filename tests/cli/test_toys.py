@@ -1,7 +1,5 @@
 """A new workload is one folder, a new monitor one file, and no edit elsewhere: found by a path."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

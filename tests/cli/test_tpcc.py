@@ -1,7 +1,5 @@
 """TPC-C through the command, on real servers: what it gives, what it refuses, how it fails."""
 
-from __future__ import annotations
-
 import pytest
 from run_values import uncontrolled, values, waits_add_up
 

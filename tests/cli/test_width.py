@@ -1,7 +1,5 @@
 """What commands print at 80 columns: no line is longer, and no name is cut."""
 
-from __future__ import annotations
-
 import re
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """YCSB through the command: our client, the official one, RocksDB inside the client."""
 
-from __future__ import annotations
-
 import json
 import os
 

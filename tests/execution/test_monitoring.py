@@ -1,7 +1,5 @@
 """Which monitors a run has, and that none of them fails it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Runs: which of a list are made again, how they end, and how long the rest takes."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os

@@ -1,7 +1,5 @@
 """What a session reports of an engine: coldness, counters, where its memory is."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Profiles expand to specs: purely, in interleaved blocks; parts of plans, and their duration."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tuning profiles: settings from cores and memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

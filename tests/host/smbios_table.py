@@ -1,7 +1,5 @@
 """SMBIOS tables for tests, built from the offsets of the specification."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Host facts and the memory mode: of this machine, of a recorded one, and of firmware tables."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real files in the page cache: eviction, residency, and what a process touches."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Processes and threads: their counters, processors, waits and limits."""
 
-from __future__ import annotations
-
 import os
 import resource
 import select

@@ -1,7 +1,5 @@
 """A Python process that waits for lines, and what it has printed by then."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Suites and hosts for the tests of this folder."""
 
-from __future__ import annotations
-
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import MicroParams
 from harness.micro.model import Suite

@@ -1,7 +1,5 @@
 """fio and ioping on a real file system, at a scale at which figures mean nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import math

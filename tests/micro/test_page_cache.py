@@ -1,7 +1,5 @@
 """Which parts of a file lie in the page cache, as ``fincore`` of util-linux tells it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

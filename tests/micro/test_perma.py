@@ -1,7 +1,5 @@
 """PerMA-Bench's language and its form of a result."""
 
-from __future__ import annotations
-
 import statistics
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A suite on a host that is smaller than it asks for, and what such a host has."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from functools import partial

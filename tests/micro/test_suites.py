@@ -1,7 +1,5 @@
 """Our suites: what comes along, how they are expanded, and what is wrong with one."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Measurements that cannot be made as requested are refused before anything is started."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

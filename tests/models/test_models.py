@@ -1,7 +1,5 @@
 """Models of devices, their scores, and response curves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Tiers and hosts that monitors read."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Monitors of Linux's own files, of the I/O trace and of waits."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

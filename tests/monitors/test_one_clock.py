@@ -1,7 +1,5 @@
 """One clock: a server that stands still leaves its hole at the same time in every series."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

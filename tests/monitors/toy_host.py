@@ -4,8 +4,6 @@
 every counter that a monitor reads. Stopped, the host stands still.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

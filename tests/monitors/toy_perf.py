@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """``perf stat -I`` of the toy host (``$TOY_HOST``): each turn of its server is a cycle."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

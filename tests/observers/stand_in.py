@@ -1,7 +1,5 @@
 """What the stand-ins for observers' programs share; installed next to each of them."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import tempfile

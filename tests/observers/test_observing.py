@@ -3,8 +3,6 @@
 A toy workload does operations, of which a stand-in counts those that it observes.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ guide, the fields of toplev's
 CSV in pmu-tools' wiki, and bpftrace's ``-f json``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

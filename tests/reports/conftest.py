@@ -1,7 +1,5 @@
 """A browser for the tests of pages, and pictures only for those that look at them."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Collection, Iterator

@@ -1,8 +1,6 @@
 """Made-up runs that comparisons are explained from: TPC-C with waits and an I/O trace, on devices
 and on models of them, and the suite that device models are made of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@
 small random writes, many threads, flushed stores and remote processors, the other does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ The times are made up (seeded), shaped after what TPC-H looks like on an SSD and
 faster tier: scans gain, compute-bound queries do not, and blocks drift together.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """What a comparison rests on, and what a script decides by."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A report and a card of devices in a real browser: nothing cut, nothing over anything else."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

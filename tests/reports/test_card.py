@@ -1,7 +1,5 @@
 """The card of a device: what it says follows from the figures, and from nothing else."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What may be compared, what is refused, and what is said about it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

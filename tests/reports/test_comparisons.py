@@ -1,7 +1,5 @@
 """What decides a comparison, and which runs are pairs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

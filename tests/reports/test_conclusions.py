@@ -1,7 +1,5 @@
 """The papers' conclusions on made-up runs: each holds, does not hold, or says what is missing."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """Every command that reads finished runs, on a store with every kind of them, as text and JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What explains a comparison of placements, what bounds a gain, and what to move first."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial

@@ -4,8 +4,6 @@ After a change of the wording, `.venv/bin/python tests/reports/test_golden.py` w
 (with ``--runs`` the example runs too); read the difference before committing it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tarfile

@@ -1,7 +1,5 @@
 """A paper's numbers beside local ones: of the same statistic, of the same accesses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Ratios that papers print, of made-up points whose quotients are plain."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which points of microbenchmarks are compared: those of one experiment, configured alike."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What performance costs, against numbers computed by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 and no stored file disables another one.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

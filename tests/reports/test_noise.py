@@ -1,7 +1,5 @@
 """What identical runs say of the noise, what repeats resolve, and what a canary warns of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """Time series of a run: charts over time, and stall cycles by cache level."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The self-test's trials of planted effects, with runs that are made up."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path

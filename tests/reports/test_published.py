@@ -1,7 +1,5 @@
 """The page of a paper: published numbers next to measured ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

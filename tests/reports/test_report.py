@@ -1,7 +1,5 @@
 """The files of a report: what they say for every kind of run that can turn up."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

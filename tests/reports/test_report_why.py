@@ -1,7 +1,5 @@
 """Where the time goes: what a report says of plans, bytes, limits and streams."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path

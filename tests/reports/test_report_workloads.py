@@ -1,7 +1,5 @@
 """What a report says of TPC-C and YCSB: sweeps, rates, percentiles, counters."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

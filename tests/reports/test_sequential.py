@@ -1,7 +1,5 @@
 """Repeats until a difference is resolved, and rates as shares of a closed loop."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace

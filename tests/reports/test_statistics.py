@@ -1,7 +1,5 @@
 """Ratios, intervals and tests against scipy, by simulation, and by their own laws."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Datasets and runs of another host: whole or absent."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """What the kernel says of directories, devices and nodes, and what these have moved."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

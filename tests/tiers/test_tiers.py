@@ -1,7 +1,5 @@
 """Where tiers come from, whether their claims are true, and placements on them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
