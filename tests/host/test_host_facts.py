@@ -337,9 +337,3 @@ def test_modules_whose_capacities_the_firmware_leaves_out_are_looked_for_elsewhe
     optane(tmp_path, 0, 0)
     write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER)
     assert host_mode(Kernel(tmp_path)).mode == "unknown"
-
-
-def test_this_machine_has_a_mode_and_says_why() -> None:
-    found = host_mode()
-    assert found.mode in ("Default", "AppDirect", "Memory", "Mixed", "unknown")
-    assert found.evidence

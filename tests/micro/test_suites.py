@@ -282,7 +282,3 @@ def test_what_matches_nothing_is_refused_by_name(text: str, missing: str) -> Non
     assert refused.value.problem == f"--param only={text}"
     assert f"the name {missing!r}" in refused.value.context
     assert "its measurements: sequential, latency;" in refused.value.hint
-
-
-def test_without_patterns_it_is_all() -> None:
-    assert chosen(ALL, (), lambda name: (name, name)) == ALL

@@ -25,15 +25,7 @@ from harness.models.device import (
     quantile_ns,
 )
 from harness.store.result import Metric
-from reports.response import (
-    PointOfCurve,
-    ResponseCurve,
-    Throughput,
-    at_latencies,
-    curve_of,
-    falling,
-    first_parts,
-)
+from reports.response import PointOfCurve, Throughput, at_latencies, curve_of, falling, first_parts
 from reports.statistics import Value
 
 WHOLE = """
@@ -223,7 +215,7 @@ def test_a_device_that_varies_is_compared_at_the_latency_of_each_block() -> None
 
 
 def test_the_part_to_move_first_gains_most_beyond_the_intervals() -> None:
-    def curve(part: str, value: float, low: float, high: float) -> ResponseCurve:
+    def curve(part: str, value: float, low: float, high: float) -> Any:
         gain = PointOfCurve(0, Value(value, low, high), Value(value, low, high))
         return curve_of(part, "sync", "1/s", [gain, point(9, 0.5)], point(9, 1), EXACT, {})
 

@@ -175,7 +175,7 @@ def with_suite(
     return with_artifacts(run, {"suite": {"name": "mine", "documents": documents}})
 
 
-def paper_cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, Any]]:
+def cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, Any]]:
     """What lies next to a paper's numbers: by quantity and place, then by device."""
     found = devices(runs)
     rows = present(paper_rows(found))

@@ -44,7 +44,7 @@ OPERATOR_SHARES = {"scan": 0.0, "join": 0.45, "aggregate": 0.3, "sort": 0.1, "ot
 ENGINES = {"postgres": ("18.4", 1.0, 1.0), "duckdb": ("2.0.0", 0.08, 0.35),
            "mysql": ("9.7.4", 9.0, 0.6), "mariadb": ("10.11.19", 6.0, 0.7)}  # fmt: skip
 PLACES = ("ssd-both", "pmem-both")
-EMULATED = ({"tier": "pmem", "by": "tmpfs"},)
+PMEM = {"tier": "pmem", "by": "tmpfs"}
 UNCONTROLLED = [
     {"code": "frequency-governor", "what": "CPU frequency", "found": "governor powersave",
      "do": "cpupower frequency-set -g performance"},
@@ -62,7 +62,7 @@ class Case:
     placement: str | None = "ssd-both"
     block: int = 0
     status: Any = "complete"
-    emulated: tuple[dict[str, str], ...] = ()
+    emulated: bool = False
     gain: float = 6.0
     noise: float = 0.02
     queries: Sequence[int] = tuple(QUERIES)
@@ -88,7 +88,7 @@ def write(root: Path, case: Case) -> StoredRun:
         "engine": case.engine,
         "placement": parse_placement(case.placement) if case.placement else None,
         "params": {"scale": 1, "queries": list(case.queries), "cache": "cold-per-query"},
-        "emulate": tuple(e["tier"] for e in case.emulated),
+        "emulate": ("pmem",) if case.emulated else (),
         "memory_limit_bytes": 4 * GIB,
         "block": case.block,
         "label": case.label,
@@ -115,7 +115,7 @@ def write(root: Path, case: Case) -> StoredRun:
         residency=tuple(Cached(f"query {q}", 3 << 20, case.data_bytes, "") for q in case.queries),
         checks=tuple(checks),
     ).to_json() | {
-        "emulated": [e for e in case.emulated if e["tier"] in (case.placement or "")],
+        "emulated": [PMEM] if case.emulated and "pmem" in (case.placement or "") else [],
         "uncontrolled": UNCONTROLLED,
         "metrics": [] if failed else tpch_metrics(case) if metrics is None else metrics,
         "error": FAILURE.to_json() if failed else None,
@@ -145,9 +145,8 @@ def demo(
     **changes: Any,
 ) -> list[StoredRun]:
     """Every engine × placement × block, as an experiment of interleaved blocks leaves them."""
-    marks = EMULATED if emulated else ()
     return [
-        write(root, Case(engine=e, placement=p, block=k, emulated=marks, **changes))
+        write(root, Case(engine=e, placement=p, block=k, emulated=emulated, **changes))
         for k in range(blocks)
         for e in engines
         for p in placements
@@ -222,7 +221,7 @@ def _counters(case: Case, query: str, size: int) -> list[dict[str, Any]]:
     found = {"query_spilled_bytes": size // 10 if query in ("9", "18") else 0,
              "query_io_read_bytes": size, "query_syscall_read_bytes": 2 * size}  # fmt: skip
     tier, on_tier = str(case.placement).split("-")[0], []
-    if tier in {entry["tier"] for entry in case.emulated}:
+    if case.emulated and tier == "pmem":
         found["query_io_read_bytes"] = 0
     elif case.placement is not None:
         found |= {"query_working_set_bytes": size, "query_touched_file_bytes": size}
@@ -369,7 +368,6 @@ def tier_document(name: str, emulated: bool = False) -> dict[str, Any]:
 
 def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:
     version = ENGINES.get(case.engine, ("1", 1.0, 1.0))[0]
-    emulated = {e["tier"] for e in case.emulated}
     tiers = spec.placement.tiers() if spec.placement else []
     settings = {"shared_buffers": "1024MB", "work_mem": "64MB"} if case.engine == "postgres" else {
         "threads": "2", "memory_limit": "3GiB"}  # fmt: skip
@@ -380,7 +378,7 @@ def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:
         "argv": ["harness", "experiment", "run", "demo"],
         "spec": spec.to_json(),
         "host": _host(),
-        "tiers": [tier_document(tier, tier in emulated) for tier in tiers],
+        "tiers": [tier_document(tier, case.emulated and tier == "pmem") for tier in tiers],
         "engine": {
             "name": case.engine,
             "version": version,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from micro_runs import DRAM, KINDS, card_run, duration, micro_run, rate
-from report_runs import EMULATED, Case, demo, write
+from report_runs import PMEM, Case, demo, write
 from selenium.webdriver import Chrome
 
 from reports.micro.report import write_cards
@@ -23,7 +23,7 @@ def report_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     placements = ("ssd-both", "pmem-both", "ssd-data-pmem-wal")
     runs = demo(folder, placements=placements, blocks=2)
-    extra: dict[str, Any] = {"block": 2, "emulated": EMULATED, "placement": "pmem-both"}
+    extra: dict[str, Any] = {"block": 2, "emulated": True, "placement": "pmem-both"}
     runs.append(write(folder, Case(status="failed", **extra)))
     runs.append(write(folder, Case(status="unknown", engine="duckdb", **extra)))
     runs.append(
@@ -52,7 +52,7 @@ def card_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         card_run(folder, host="a-server-with-a-long-name"),
         micro_run(folder, own, host="a-server-with-a-long-name", suite="mine"),
         micro_run(folder, depths, host="a-server-with-a-long-name", suite="block-io"),
-        card_run(folder, DRAM, host="lab2", emulated=EMULATED),
+        card_run(folder, DRAM, host="lab2", emulated=[PMEM]),
     ]
     return write_cards(runs, folder / "card").html
 

@@ -8,16 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from micro_runs import (
-    DRAM,
-    KINDS,
-    card_run,
-    micro_run,
-    numa_tier,
-    operations,
-    rate,
-    tier_facts,
-)
+from micro_runs import DRAM, KINDS, card_run, micro_run, numa_tier, operations, rate, tier_facts
 from report_runs import PLACES, Case, driven, interleaved, metric, write
 
 from harness.store.runs import StoredRun
@@ -96,8 +87,7 @@ def test_runs_that_differ_in_more_are_no_trial(tmp_path: Path) -> None:
 
 def test_emulated_planted_and_failed_runs(tmp_path: Path) -> None:
     places = {"ssd-both": 1000, "ssd-data-pmem-wal": 1000}
-    emulated = ({"tier": "pmem", "by": "tmpfs"},)
-    found = insight("vii", tpcc(tmp_path / "a", places, emulated=emulated))
+    found = insight("vii", tpcc(tmp_path / "a", places, emulated=True))
     assert found.emulated == ("pmem by tmpfs",)
     assert (found.outcome, found.why) == ("not testable here", "emulated")
     (trial,) = found.to_json()["trials"]

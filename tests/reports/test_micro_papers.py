@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from micro_runs import (
     KINDS,
+    cells,
     curves,
     duration,
     micro_run,
     numa_tier,
     operations,
-    paper_cells,
     rate,
     shown,
     tier_facts,
@@ -171,7 +171,7 @@ def reads(root: Path, state: str, by_size: Mapping[int, float], **manifest: Any)
 
 
 def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Path) -> None:
-    found = paper_cells(
+    found = cells(
         reads(tmp_path, "enabled", {256: 10, 512: 18, 1024: 15}),
         reads(tmp_path, "disabled", {256: 10, 512: 20, 1024: 20}),
     )
@@ -192,12 +192,12 @@ def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Pa
     ],
 )
 def test_without_both_states_the_missing_one_is_named(tmp_path, states, expected):
-    found = paper_cells(*(reads(tmp_path, state, {512: 20}) for state in states))
+    found = cells(*(reads(tmp_path, state, {512: 20}) for state in states))
     assert next(iter(found[ARM, "16"].values())) == Missing("needs", expected)
 
 
 def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) -> None:
-    found = paper_cells(
+    found = cells(
         reads(tmp_path, "enabled", {512: 18}),
         reads(tmp_path, "disabled", {512: 20}, **{"host.memory_speed": "2133 MT/s"}),
     )
@@ -224,9 +224,9 @@ BUS_READS = ("dram 2133 over 2666 MT/s, bandwidth_ratio", "bandwidth")
 
 def test_two_speeds_of_the_memory_bus_are_laid_next_to_the_papers(tmp_path: Path) -> None:
     slow, fast = at_speed(tmp_path, "2133 MT/s", 9.9, 80), at_speed(tmp_path, "2666 MT/s", 10, 100)
-    found = paper_cells(slow, fast)
+    found = cells(slow, fast)
     assert {*found[BUS_WRITES].values()} == {0.99} and {*found[BUS_READS].values()} == {0.8}
-    (cell,) = paper_cells(fast)[BUS_WRITES].values()
+    (cell,) = cells(fast)[BUS_WRITES].values()
     assert cell == Missing("needs", "a run of this tier with a bus of 2133 MT/s")
 
 
@@ -236,7 +236,7 @@ def test_ranges_that_a_cache_holds_are_no_device_s(tmp_path: Path) -> None:
         of_cpu = {"result": {"cpu": {"llc_bytes": 32 << 20}}}
         return with_artifacts(run, {"microbench": of_cpu})
 
-    found = paper_cells(cached("2133 MT/s"), cached("2666 MT/s"))[BUS_WRITES]
+    found = cells(cached("2133 MT/s"), cached("2666 MT/s"))[BUS_WRITES]
     assert {*found.values()} == {Missing("needs", "a range of 128 MiB, which no cache holds")}
 
 
@@ -265,7 +265,7 @@ WRITES = ("apache_256 6 over 1 dimms, bandwidth_ratio", "ntstore")
 
 
 def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> None:
-    found = paper_cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
+    found = cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
     of_one, of_six = found[READS, "1"], found[READS, "6"]
     assert [*of_one.values()] == [5.37, Missing("needs", "a tier of 1 DIMM, here: 6")]  # 5 GiB/s
     assert [*of_six.values()] == [Missing("needs", "a tier of 6 DIMMs, here: 1"), 42.9]
@@ -325,8 +325,8 @@ def test_clwb_keeps_a_line_whose_load_takes_as_long_as_without_a_flush(tmp_path,
 def _policies(root: Path, *metrics: Metric) -> dict[tuple[str, ...], Any]:
     """The cells next to Figure 2's numbers, by series, metric and place."""
     run = with_suite(micro_run(root, list(metrics), suite="bento/fig2"), "bento", ["fig2"])
-    cells = paper_cells(run).items()
-    return {(*of.split(", ", 1), at): value for (of, at), by in cells for value in by.values()}
+    found = cells(run).items()
+    return {(*of.split(", ", 1), at): value for (of, at), by in found for value in by.values()}
 
 
 def test_a_gain_by_clwb_names_its_cause(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from micro_runs import (
     FAR,
     KINDS,
+    cells,
     curves,
     duration,
     latency,
     micro_run,
     numa_tier,
     operations,
-    paper_cells,
     rate,
     tier_facts,
     with_suite,
@@ -66,7 +66,7 @@ def test_time_stamps_are_no_part_of_a_ratio(tmp_path, dram, expected):
 
     near = _on_dram(tmp_path, stamped(*dram), *GUIDE)
     slow = _of(tmp_path, stamped(305, 160), *GUIDE)
-    assert paper_cells(near, slow)[OVER_DRAM]["pmem"] == expected
+    assert cells(near, slow)[OVER_DRAM]["pmem"] == expected
 
 
 #: DRAM's loads, and those of PMem.
@@ -77,7 +77,7 @@ GUIDE = ("empirical-guide", "sec3.2")
 
 def test_loads_of_pmem_are_over_those_of_the_hosts_dram(tmp_path: Path) -> None:
     dram, pmem = _on_dram(tmp_path, _loads(*NEAR), *GUIDE), _of(tmp_path, _loads(*SLOW), *GUIDE)
-    page = paper_cells(dram, pmem)
+    page = cells(dram, pmem)
     assert page[OVER_DRAM] == {
         "dram": Missing("other-side", "DRAM, the other side"),
         "pmem": {"random": 3.0, "sequential": 2.0},  # 300/100, 160/80
@@ -86,13 +86,13 @@ def test_loads_of_pmem_are_over_those_of_the_hosts_dram(tmp_path: Path) -> None:
     assert page["dram random over sequential, operation_duration_ratio", "load"] == gap
     assert page["pmem random over sequential, operation_duration_ratio", "load"] == gap
     needed = Missing("needs", "a second tier in the report: DRAM of this host")
-    assert paper_cells(pmem)[OVER_DRAM] == {"pmem": needed}
-    (lacking,) = paper_cells(dram)[OVER_DRAM].values()
+    assert cells(pmem)[OVER_DRAM] == {"pmem": needed}
+    (lacking,) = cells(dram)[OVER_DRAM].values()
     assert lacking.code == "needs" and "tier" in lacking.context
 
 
 def test_another_hosts_dram_is_no_other_side(tmp_path: Path) -> None:
-    page = paper_cells(
+    page = cells(
         _on_dram(tmp_path, _loads(*NEAR), *GUIDE, host="lab2"),
         _of(tmp_path, _loads(*SLOW), *GUIDE, host="lab1"),
     )
@@ -110,13 +110,13 @@ def test_which_of_two_tiers_is_dram_their_nodes_tell(tmp_path: Path) -> None:
         return _of(tmp_path, _loads(ns, ns), *GUIDE, tier=name, manifest_changes=tiers)
 
     near, memory = run("near", 0, 100), run("memory", 2, 250)
-    assert paper_cells(near, memory)[OVER_DRAM]["memory"] == {"random": 2.5, "sequential": 2.5}
-    two = paper_cells(near, run("twin", 0, 100), memory)[OVER_DRAM]
+    assert cells(near, memory)[OVER_DRAM]["memory"] == {"random": 2.5, "sequential": 2.5}
+    two = cells(near, run("twin", 0, 100), memory)[OVER_DRAM]
     assert two["memory"] == Missing("ambiguous", "near and twin are DRAM")
 
 
 def test_two_tiers_that_were_measured_otherwise_have_no_ratio(tmp_path: Path) -> None:
-    page = paper_cells(
+    page = cells(
         _on_dram(tmp_path, _loads(*NEAR, range_bytes=2 << 30), *GUIDE),
         _of(tmp_path, _loads(*SLOW, range_bytes=4 << 30), *GUIDE),
     )
@@ -130,7 +130,7 @@ def _by_threads(load: Mapping[int, float], ntstore: Mapping[int, float]) -> Metr
 
 def test_bandwidths_of_two_tiers_are_each_at_its_best_threads(tmp_path: Path) -> None:
     paper = "pmem-io-primitives"
-    page = paper_cells(
+    page = cells(
         _on_dram(tmp_path, _by_threads({1: 10, 8: 78}, {1: 9, 8: 60}), paper, "sec2.2"),
         _of(tmp_path, _by_threads({1: 8, 8: 30}, {1: 8, 8: 5}), paper, "sec2.2"),
     )
@@ -146,7 +146,7 @@ def test_interleaved_dimms_are_over_one_alone_by_their_facts(tmp_path: Path) -> 
         return _of(tmp_path, _by_threads(load, store), "empirical-guide", "fig4", tier=name,
                    manifest_changes=tiers)  # fmt: skip
 
-    page = paper_cells(run("six", 6, {1: 3, 8: 29}, {1: 2, 8: 11.2}),
+    page = cells(run("six", 6, {1: 3, 8: 29}, {1: 2, 8: 11.2}),
                        run("one", 1, {1: 3, 8: 5}, {1: 2, 8: 1.5}))  # fmt: skip
     arm = "pmem over pmem_ni, bandwidth_ratio"
     assert page[arm, "load"]["six"] == 5.8  # 29/5
@@ -160,7 +160,7 @@ def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -
     memory = _on_dram(tmp_path, [latency("chase", 112.0)], *figure,
                       run_changes={"host_mode": "Memory"})  # fmt: skip
     pmem = _of(tmp_path, [latency("chase", 300.0)], *figure)
-    page = paper_cells(dram, memory, pmem)
+    page = cells(dram, memory, pmem)
     other = Missing("other-side", "DRAM, the other side")
     plain, cached = "dram (main memory DRAM)", "dram (main memory Memory)"
     in_memory, in_none = (Missing("other-side", f"in {what}Memory mode") for what in ("", "no "))
@@ -169,11 +169,11 @@ def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -
     }  # fmt: skip
     over = ("memory_mode over dram, latency_ratio", "random")
     assert page[over] == {plain: other, cached: 1.12, "pmem": in_none}
-    assert paper_cells(dram, pmem)[over]["pmem"] == Missing("needs", "a run in Memory mode")
+    assert cells(dram, pmem)[over]["pmem"] == Missing("needs", "a run in Memory mode")
 
 
 def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
-    page = paper_cells(
+    page = cells(
         _on_dram(tmp_path, [latency("chase", 100.0, pages="huge")], "pmem-io-primitives", "fig3"),
         _of(tmp_path, [latency("chase", 300.0, pages="base")], "pmem-io-primitives", "fig3"),
     )
@@ -192,7 +192,7 @@ def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
              threads=threads, **(FAR if where else {}))
         for (share, where), curve in held.items() for threads, value in curve.items()
     ]  # fmt: skip
-    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
+    page = cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
     arm = "pmem far over near, bandwidth_ratio"
     assert page[arm, "load"]["pmem"] == (0.6, "best of 1, 4 threads")  # 12/20
     assert page[arm, "store"]["pmem"] == ({"ntstore": 0.75}, "best of 1, 4 threads")  # 6/8
@@ -208,7 +208,7 @@ def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) ->
     ]  # fmt: skip
     near = [one for one in metrics if "numa" not in one["labels"]]
     found, lacking = (
-        paper_cells(_on_dram(tmp_path / f"{len(those)}", those, "empirical-guide", "sec3.1"))[
+        cells(_on_dram(tmp_path / f"{len(those)}", those, "empirical-guide", "sec3.1"))[
             "dram near over far, bandwidth_ratio", "largest"
         ]["dram"]
         for those in (metrics, near)
@@ -225,7 +225,7 @@ def test_the_largest_gap_is_of_all_mixes_of_one_workload(tmp_path: Path) -> None
         for share, gap in (("0.25", (8, 6)), ("0.5", (8, 2)), ("0.75", (9, 6)))
         for far, value in enumerate(gap)
     ]  # fmt: skip
-    page = paper_cells(_on_dram(tmp_path, metrics, "empirical-guide", "sec3.1"))
+    page = cells(_on_dram(tmp_path, metrics, "empirical-guide", "sec3.1"))
     (value, _) = page["dram near over far, bandwidth_ratio", "largest"]["dram"]
     assert value == 4.0
 
@@ -236,7 +236,7 @@ def test_times_from_a_far_node_are_over_near_ones(tmp_path: Path) -> None:
     stores = [duration("latency", {"168": 9}, **store, **far),
               duration("latency", {"100": 9}, **store)]  # fmt: skip
     metrics = [*_loads(120, 179, **far), *_loads(100, 100), *stores]
-    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
+    page = cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
     arm = "pmem far over near, operation_duration_ratio"
     assert page[arm, "random"]["pmem"] == 1.2
     assert page[arm, "sequential"]["pmem"] == 1.79
@@ -268,7 +268,7 @@ def _pages(leads: Mapping[int, tuple[float, float]], threads: int) -> Metrics:
     ],
 )  # fmt: skip
 def test_from_how_many_dirty_lines_on_copying_is_faster(tmp_path, leads, expected):
-    page = paper_cells(_of(tmp_path, _pages(leads, 1), "pmem-io-primitives", "fig5"))
+    page = cells(_of(tmp_path, _pages(leads, 1), "pmem-io-primitives", "fig5"))
     assert page["pmem mulog over cow, crossover_dirty_lines", "1"]["pmem"] == expected
     seven = page["pmem mulog over cow, crossover_dirty_lines", "7"]["pmem"]
     assert seven == Missing("needs", "7 threads, measured with 1")
@@ -280,7 +280,7 @@ def test_page_versions_save_a_barrier_at_each_number_of_threads(tmp_path: Path) 
         for method, curve in (("cow", {1: 110, 7: 600}), ("cow_invalidate", {1: 100, 7: 500}))
         for threads, value in curve.items()
     ]
-    page = paper_cells(_of(tmp_path, metrics, "pmem-io-primitives", "fig5"))
+    page = cells(_of(tmp_path, metrics, "pmem-io-primitives", "fig5"))
     row = page["pmem pvn over invalidation, operations_ratio", "cow"]
     assert row["pmem"] == {"1 thread": 1.1, "7 threads": 1.2}
 
@@ -292,7 +292,7 @@ def test_logs_are_compared_at_each_size_of_their_entries(tmp_path: Path) -> None
         for (writer, padded), values in held.items()
         for size, value in zip((32, 1024), values, strict=True)
     ]
-    page = paper_cells(_of(tmp_path, metrics, "pmem-io-primitives", "fig6", "sec3.3"))
+    page = cells(_of(tmp_path, metrics, "pmem-io-primitives", "fig6", "sec3.3"))
     padded = page["pmem padded over naive, operations_ratio", "all"]["pmem"]
     assert padded == ({"classic": (4.0, 8.0)}, "entries of 32 B to 1 KiB")  # 4/1, 16/2
     zero = page["pmem zero over classic, operations_ratio", "padded"]["pmem"]
@@ -306,7 +306,7 @@ def test_outliers_are_counted_above_the_50_microseconds_of_the_text(tmp_path: Pa
     metrics = [
         duration("overwrite_tail", bins, range_bytes=size, **labels) for size, bins in held.items()
     ]
-    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "fig3"))
+    page = cells(_of(tmp_path, metrics, "empirical-guide", "fig3"))
     share = page["pmem, operation_outlier_share", "outliers"]["pmem"]
     assert share == (0.006, "over 50 µs", "at 256 B, the most of 2 sizes")  # 6 of 100,000
 
@@ -327,9 +327,9 @@ def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path
     sequential = [*loads("sequential", 8, {64: 30, 4096: 40}), *loads("sequential", 1, {4096: 9})]
     reads = _perma(tmp_path, random, "raw/random_reads")
     arm = "pmem random over sequential, bandwidth_ratio"
-    lacking = paper_cells(reads)[arm, "64"]["pmem"]
+    lacking = cells(reads)[arm, "64"]["pmem"]
     assert lacking.code == "needs" and "sequential" in lacking.context
-    page = paper_cells(reads, _perma(tmp_path, sequential, "raw/sequential_reads"))
+    page = cells(reads, _perma(tmp_path, sequential, "raw/sequential_reads"))
     assert page[arm, "64"]["pmem"] == 0.25  # 10/40
     assert page["dram random over sequential, bandwidth_ratio", "256"]["pmem"] == 0.675  # 27/40
 
@@ -340,7 +340,7 @@ def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path:
         kinds = {kind: {n: value * n for n in counts} for kind, value in each.items()}
         labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 64}
         metrics = curves("random_writes", kinds, "threads", **labels)
-        return paper_cells(_perma(tmp_path / f"{counts}", metrics, "raw/random_writes"))
+        return cells(_perma(tmp_path / f"{counts}", metrics, "raw/random_writes"))
 
     enough, few = page(16, 32), page(1, 2)
     assert enough["barlow_256 none over cache, bandwidth_ratio", "64"]["pmem"] == 2.0  # 8/4
@@ -365,7 +365,7 @@ def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> N
 
     rows = [("dram none over cache, operations_ratio", "hash"),
             ("barlow_256 none over cache, operations_ratio", "log")]  # fmt: skip
-    page, few = (paper_cells(run(f"{threads}", threads)) for threads in (32, 2))
+    page, few = (cells(run(f"{threads}", threads)) for threads in (32, 2))
     assert [page[row]["pmem"] for row in rows] == [1.3, {"zero": 0.9}]
     needed = Missing("needs", "32 threads, measured with 2")
     assert [few[row]["pmem"] for row in rows] == [needed] * 2
@@ -382,7 +382,7 @@ def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) ->
             ("double_flush_latency", f"rp_64,wp_64_{word},wp_64_{word}", twice),
         )
     ]
-    page = paper_cells(_perma(tmp_path, metrics, "raw/latency"))
+    page = cells(_perma(tmp_path, metrics, "raw/latency"))
     cell = page["apache_128 double over single flush, operation_duration_ratio", "64"]["pmem"]
     over_64 = {"cache": 2.0, "cacheinv": 1.5, "nocache": 1.25}  # 800/400 …
     assert cell == {f"{word} over 64 B": ratio for word, ratio in over_64.items()} | {
@@ -406,7 +406,7 @@ def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None
     of_dram: dict[str, Any] = {"tier": "dram", "manifest_changes": {"tiers": [numa_tier()]}}
     dram = _perma(tmp_path, trees(lookup=80, small=500, update=30), "operations", **of_dram)
     pmem = _perma(tmp_path, trees(lookup=20, small=60, update=10), "operations")
-    page = paper_cells(dram, pmem)
+    page = cells(dram, pmem)
     cell = page["dram over apache_256, operations_ratio", "tree"]["pmem"]
     assert cell == {"lookup": 4.0, "update": 3.0}  # 80/20, 30/10
     hybrid = page["dram over barlow_256, operations_ratio", "hybrid tree"]["pmem"]
@@ -439,7 +439,7 @@ def test_effective_write_ratios_are_those_that_the_modules_counted(tmp_path: Pat
         for (name, key), curve in held.items()
         for size, ratio in curve.items()
     ]
-    page = paper_cells(_of(tmp_path, metrics, "empirical-guide", "fig5", "fig9", "fig12"))
+    page = cells(_of(tmp_path, metrics, "empirical-guide", "fig5", "fig9", "fig12"))
     assert page["pmem, effective_write_ratio", "64"]["pmem"] == 0.25
     assert page["pmem, effective_write_ratio", "256"]["pmem"] == 0.97
     assert page["pmem, xpbuffer_bytes", "knee"]["pmem"] == {"ntstore": 16384}

@@ -6,17 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import (
-    GB,
-    KINDS,
-    card_run,
-    duration,
-    micro_run,
-    paper_cells,
-    rate,
-    shown,
-    with_suite,
-)
+from micro_runs import GB, KINDS, card_run, cells, duration, micro_run, rate, shown, with_suite
 from narrowed import present
 from report_runs import with_artifacts
 
@@ -238,7 +228,7 @@ def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Pat
         )
     ]  # fmt: skip
     run = with_suite(micro_run(tmp_path, metrics), "empirical-guide", ["sec3.2"])
-    cell = paper_cells(run)["pmem random over sequential, operation_duration_ratio", "load"]["pmem"]
+    cell = cells(run)["pmem random over sequential, operation_duration_ratio", "load"]["pmem"]
     assert cell == Missing("ambiguous", "one and other are distinguished by no label")
 
 

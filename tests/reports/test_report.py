@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from narrowed import present
 from repeatable import repeatable
 from report_runs import GIB, Case, csv_rows, demo, drawing, metric, report, tables, write
 
@@ -100,14 +99,6 @@ def test_only_failed_runs_give_a_report_without_a_number(tmp_path: Path) -> None
     assert single[2] == "no result" and files.figures == ()
     failed = [plain(one.text) for one in files.answers if isinstance(one, Paragraph)]
     assert [line.split(": ")[:2] for line in failed] == [["failed", run.run_id] for run in runs]
-
-
-def test_too_few_repeats_resolve_nothing(tmp_path: Path) -> None:
-    runs = demo(tmp_path, engines=("postgres",), blocks=3, queries=FEW, plans=False, emulated=False)
-    ((_, group),) = Report(runs).answers
-    row = present(group.deciding)
-    assert group.verdict == "not resolvable" and present(row.decision).repeats_needed == 6
-    assert present(row.estimate).confidence == 0.75
 
 
 def test_data_that_fit_in_memory_are_a_warning(tmp_path: Path) -> None:

@@ -9,19 +9,7 @@ import explained_runs
 import pytest
 from explained_runs import tpcc
 from narrowed import of_kind, present
-from report_runs import (
-    PLACES,
-    Case,
-    csv_rows,
-    demo,
-    drawing,
-    interleaved,
-    metric,
-    printed,
-    report,
-    tpch_metrics,
-    write,
-)
+from report_runs import PLACES, Case, csv_rows, demo, drawing, metric, printed, report, write
 
 from harness.store.runs import StoredRun
 from reports.compare import compare
@@ -171,11 +159,12 @@ def test_a_query_without_any_time_says_so_and_there_is_no_verdict(tmp_path: Path
 def test_no_verdict_is_read_from_the_runs_that_were_fast_enough(tmp_path: Path) -> None:
     """A total exists only in runs without a limit reached: a selection of the fast ones."""
 
-    def metrics(place: str, block: int) -> list[Any]:
-        cut = (6,) if (place, block) == (PLACES[1], 6) else ()
-        return tpch_metrics(Case("mysql", place, block, queries=(1, 6), limited=cut))
-
-    a, b = interleaved(tmp_path, metrics, 7, engine="mysql", queries=(1, 6))
+    runs = [
+        write(tmp_path, Case("mysql", place, block, queries=(1, 6), limited=cut))
+        for place, last in zip(PLACES, [(), (6,)], strict=True)
+        for block, cut in enumerate([(), (), (), (), (), (), last])
+    ]
+    a, b = runs[:7], runs[7:]
     (group,) = compare(a, b).groups
     found = {(row.quantity.name, row.quantity.label("query")): row for row in group.rows}
     for total in ("queries_geomean_ns", "queries_duration_ns"):

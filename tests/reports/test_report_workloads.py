@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from narrowed import of_kind, present
 from report_runs import (
-    EMULATED,
     PLACES,
     Case,
     csv_rows,
@@ -61,7 +60,7 @@ def figure5(tmp_path: Path) -> list[StoredRun]:
         tpcc(tmp_path, place, users, rate * (1 + 0.02 * block), block=block, emulated=marks)
         for block in (0, 1)
         for users in USERS
-        for place, rate, marks in (("ssd-both", 1000, ()), ("pmem-both", 100 * users, EMULATED))
+        for place, rate, marks in (("ssd-both", 1000, False), ("pmem-both", 100 * users, True))
     ]
 
 
@@ -354,7 +353,7 @@ def ycsb(
              "client_threads": threads}  # fmt: skip
     return write(root, Case(
         "rocksdb" if inside else "postgres", placement, block, queries=(),
-        emulated=EMULATED if placement.startswith("pmem") else (),
+        emulated=placement.startswith("pmem"),
         metrics=ycsb_metrics(core, 10_000 * threads * gain, inside),
         run_changes={"host_mode": mode},
         spec_changes=driven("ycsb", **given | params) | {"driver": driver},
