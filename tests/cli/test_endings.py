@@ -169,7 +169,7 @@ def test_a_disk_that_fills_up_half_way_fails_the_run_with_its_reason(harness, sm
 
 
 def test_sigterm_ends_in_order_and_leaves_nothing(loaded):
-    """As Ctrl-C does (test_tpcc.py, test_resume.py)."""
+    """As Ctrl-C does (test_tpcc_command.py, test_resume.py)."""
     before = loaded("runs", "list", "--json").json
     process = loaded.start(*POSTGRES, "--placement", "ssd-both", "--repeats", "50")
     while not loaded.at_work() and process.poll() is None:
