@@ -11,7 +11,7 @@ from harness import jsonfile, native_programs, registry
 from harness.cli.common import EmulateOption, HostOption, JsonOption, available, print_json
 from harness.cli.engines import engine_rows
 from harness.errors import UsageError
-from harness.host.facts import examine
+from harness.host.doctor import examine
 from harness.host.tools import UNKNOWN
 from harness.micro import fio, ioping
 from harness.monitors import GuardedMonitor, MonitorContext

@@ -26,7 +26,8 @@ from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.process_counters import own_memory_bytes
-from harness.host.processors import affinity_check, format_cpus
+from harness.host.processors import format_cpus
+from harness.host.threads import affinity_check
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.page import LIBRARY, IoTrace, parse_plant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from harness.host import processors as processors
+from harness.host import processors
 from harness.host.cgroup import cpu_quotas
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier

@@ -1,24 +1,19 @@
-"""Host facts as in every manifest (schema host-facts), and what ``harness doctor`` adds."""
+"""Host facts as in every manifest (schema host-facts)."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from harness.host import cgroup
-from harness.host import processors as processors
-from harness.host.confounders import uncontrolled
+from harness.host import processors
 from harness.host.dimms import dimms, host_mode, memory_devices, memory_speed, power_budget
-from harness.host.tools import tool_versions
-from harness.store.documents import members
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes
 from harness.tiers.linux.pmem import regions
-from harness.tiers.verify import describe
 
 _CPU = ("model", "sockets", "cores", "threads", "flags", "microcode", "online")
 _NODE = ("node", "memory_bytes", "cpus", "distances", "backing")
@@ -102,52 +97,3 @@ def _notes(kernel: Kernel) -> list[str]:
     if processors.governor(kernel) is None:
         notes.append("no cpufreq driver: clock frequencies are not visible")
     return notes
-
-
-def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
-    """Findings as one JSON object.
-
-    ``{host: facts, mode: {mode, evidence}, instructions: {persistence: {name: bool},
-    vector: …}, tiers: [{name, kind, place, finding, emulated, warnings, …}],
-    tools: {name: version | null}, memory_cap: {…},
-    uncontrolled: [{code, what, found, do}]}``
-    """
-    facts = host_facts(tiers)
-    return {
-        "host": facts,
-        "mode": {"mode": facts["mode"], "evidence": facts["mode_evidence"]},
-        "instructions": _instructions(facts["cpu"]["flags"]),
-        "tiers": [tier_finding(tier) for tier in tiers],
-        "tools": tool_versions(),
-        "memory_cap": _memory_cap(),
-        "uncontrolled": [warning.to_json() for warning in uncontrolled(tiers, LIVE)],
-    }
-
-
-def tier_finding(tier: Tier) -> dict[str, Any]:
-    """A tier with the kernel's finding in words: what a person reads in one line."""
-    return members(tier.record) | {
-        "place": tier.claim.place,
-        "finding": describe(tier.facts),
-        "emulated": tier.emulated,
-    }
-
-
-def _instructions(flags: Sequence[str]) -> dict[str, dict[str, bool]]:
-    """Those of this processor's family: Arm names on x86 would only confuse."""
-    arm = bool({"asimd", "dcpop", "atomics"} & set(flags))
-    arm_names = {"dcpop", "dcpodp", "asimd", "sve", "atomics"}
-    groups = {"persistence": processors.PERSISTENCE_FLAGS, "vector": processors.VECTOR_FLAGS}
-    return {
-        group: {name: name in flags for name in names if (name in arm_names) == arm}
-        for group, names in groups.items()
-    }
-
-
-def _memory_cap() -> dict[str, Any]:
-    site = cgroup.available()
-    return {
-        "method": site.method,
-        "place": str(site.parent) if site.parent else None,
-        "reason": site.reason,
-    }

@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.errors import UsageError
-from harness.store.result import Check, CheckStatus
-from harness.supervise.process import ProcessId
 from harness.tiers.linux.kernel import LIVE, Kernel
 
 _CPU = "/sys/devices/system/cpu"
@@ -280,30 +278,6 @@ def format_cpus(numbers: Iterable[int]) -> str:
         else:
             runs.append([number, number])
     return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in runs)
-
-
-def affinity_check(
-    cpus: tuple[int, ...], processes: Iterable[ProcessId], kernel: Kernel = LIVE
-) -> Check:
-    """Whether every thread of the engine may run on these processors only (/proc/PID/status)."""
-    expected = set(cpus)
-    elsewhere: dict[str, None] = {}
-    seen = 0
-    for process in processes:
-        for task in kernel.names(f"/proc/{process.pid}/task"):
-            status = kernel.read(f"/proc/{process.pid}/task/{task}/status") or ""
-            match = re.search(r"^Cpus_allowed_list:\s*(\S+)$", status, re.MULTILINE)
-            if match is None:  # it has just ended
-                continue
-            seen += 1
-            if not set(cpu_numbers(match.group(1), "Cpus_allowed_list")) <= expected:
-                elsewhere[match.group(1)] = None
-    text = format_cpus(cpus)
-    if not seen:
-        return Check("cpu-affinity", "unknown", "no process of the engine could be read")
-    status_: CheckStatus = "failed" if elsewhere else "passed"
-    result = f"; some may run on {' and '.join(elsewhere)}" if elsewhere else ""
-    return Check("cpu-affinity", status_, f"{seen} threads held to processors {text}{result}")
 
 
 def cpu_numbers(text: str, problem: str) -> tuple[int, ...]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Container, Mapping
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import NamedTuple
 
-from harness.supervise.process import PROC_BYTES, read_proc
+from harness.host.processors import cpu_numbers, format_cpus
+from harness.store.result import Check, CheckStatus
+from harness.supervise.process import PROC_BYTES, ProcessId, read_proc
+from harness.tiers.linux.kernel import LIVE, Kernel
 
 #: Numbers of system calls by machine; the first argument of all but the last line is a file.
 _CALLS: Mapping[str, Mapping[int, str]] = {
@@ -157,3 +161,27 @@ class KeptFiles:
     def close(self) -> None:
         """Close all; a later reading opens its file again."""
         self.keep(())
+
+
+def affinity_check(
+    cpus: tuple[int, ...], processes: Iterable[ProcessId], kernel: Kernel = LIVE
+) -> Check:
+    """Whether every thread of the engine may run on these processors only (/proc/PID/status)."""
+    expected = set(cpus)
+    elsewhere: dict[str, None] = {}
+    seen = 0
+    for process in processes:
+        for task in kernel.names(f"/proc/{process.pid}/task"):
+            status = kernel.read(f"/proc/{process.pid}/task/{task}/status") or ""
+            match = re.search(r"^Cpus_allowed_list:\s*(\S+)$", status, re.MULTILINE)
+            if match is None:  # it has just ended
+                continue
+            seen += 1
+            if not set(cpu_numbers(match.group(1), "Cpus_allowed_list")) <= expected:
+                elsewhere[match.group(1)] = None
+    text = format_cpus(cpus)
+    if not seen:
+        return Check("cpu-affinity", "unknown", "no process of the engine could be read")
+    status_: CheckStatus = "failed" if elsewhere else "passed"
+    result = f"; some may run on {' and '.join(elsewhere)}" if elsewhere else ""
+    return Check("cpu-affinity", status_, f"{seen} threads held to processors {text}{result}")

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from harness.host import processors as processors
+from harness.host import processors
 from harness.host.processors import package_of, parse_cpus, resolve_cpus
 from harness.tiers.linux.kernel import LIVE, Kernel
 

@@ -22,8 +22,16 @@ from harness.drivers.loadgen.driver import check_connections
 from harness.engine import ProcessId
 from harness.errors import UsageError
 from harness.host.process_counters import read_counters
-from harness.host.processors import affinity_check, format_cpus, resolve_cpus
-from harness.host.threads import Blocked, KeptFiles, Scheduled, Thread, blocked, scheduled
+from harness.host.processors import format_cpus, resolve_cpus
+from harness.host.threads import (
+    Blocked,
+    KeptFiles,
+    Scheduled,
+    Thread,
+    affinity_check,
+    blocked,
+    scheduled,
+)
 from harness.supervise.process import descendants, own_identity, process_identity
 from harness.supervise.supervisor import Supervisor
 from harness.tiers.linux.kernel import Kernel
