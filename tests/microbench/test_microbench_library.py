@@ -173,7 +173,7 @@ def test_threads_that_share_an_index_do_not_race(tmp_path):
     sources = [SOURCE / "tests" / "test_index_threads.c", NATIVE / "random.c"]
     sources += [SOURCE / "indexes" / name for name in ("level_hash.c", "fast_fair.c")]
     options = [*OPTIONS, "-O1", "-g", "-fsanitize=thread", "-pthread", *INCLUDES]
-    subprocess.run(["gcc", *options, *sources, "-o", tmp_path / "test"], check=True)
+    subprocess.run(["gcc", *options, *sources, "-lm", "-o", tmp_path / "test"], check=True)
     subprocess.run([tmp_path / "test"], check=True)
 
 
