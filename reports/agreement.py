@@ -13,8 +13,9 @@ from statistics import median
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.units import format_bytes
-from reports.compare import Group, Row, compare
+from reports.compare import Group, compare
 from reports.compare_output import rate_text, verdict_cell, warning_lines
+from reports.compared_rows import Row
 from reports.formatting import NOTHING, interval_text, times
 from reports.metric_registry import metric_info
 from reports.sections import Block, Cell, Paragraph, Section, Span, Table, note

@@ -16,7 +16,8 @@ from harness.units import counted
 from harness.warnings import RunWarning
 from reports.arm import Arm
 from reports.basis import one_by_one
-from reports.compare import Group, Row
+from reports.compare import Group
+from reports.compared_rows import Row
 from reports.explain.causes import cause
 from reports.formatting import percent, ratio_text, stand_in_mark, times, verdict_text
 from reports.labels import FOLLOWING, arm_options, at_value, number_of, varied_numbers

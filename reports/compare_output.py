@@ -10,7 +10,8 @@ from harness.store.documents import as_json, attributes
 from harness.warnings import RunWarning
 from reports.answers import answer_blocks, gain_lines
 from reports.arm import Arm
-from reports.compare import Comparison, Group, Row
+from reports.compare import Comparison, Group
+from reports.compared_rows import Row
 from reports.explain.causes import cause
 from reports.formatting import (
     NOTHING,

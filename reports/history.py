@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from harness.sequences import first_of
 from harness.store.runs import StoredRun
-from reports.compare import Row, compared_rows
+from reports.compared_rows import Row, compared_rows
 from reports.formatting import NOTHING, interval_text, quantity_text, times, utc
 from reports.headline import headline
 from reports.metric_registry import metric_info

@@ -18,7 +18,7 @@ from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.units import format_bytes, format_ns
 from reports.arm import Arm
-from reports.compare import Row
+from reports.compared_rows import Row
 from reports.formatting import NOTHING, percent, significant
 from reports.labels import query_name
 from reports.sections import Block, Paragraph, Table, note

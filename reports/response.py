@@ -13,7 +13,7 @@ import numpy as np
 from harness.models.curve import ScoredMetric
 from harness.store.documents import attributes
 from harness.store.runs import StoredRun
-from reports.compare import Verdict
+from reports.compared_rows import Verdict
 from reports.headline import main_operation
 from reports.metric_registry import load_of
 from reports.statistics import Missing, Value, compare_values, ratio_of

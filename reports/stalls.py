@@ -25,7 +25,8 @@ from statistics import median
 
 from harness.counters import split
 from harness.store.runs import StoredRun
-from reports.compare import Group, interim_analyses_of
+from reports.compare import Group
+from reports.compared_rows import interim_analyses_of
 from reports.formatting import interval_text, percent, significant
 from reports.over_time import measured_spans
 from reports.sections import Block, Table, note

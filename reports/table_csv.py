@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
 from reports.arm import Arm
-from reports.compare import Row as CompareRow
+from reports.compared_rows import Row as CompareRow
 from reports.formatting import utc
 from reports.query_breakdown import KINDS, BreakdownRow
 from reports.run_configuration import emulations

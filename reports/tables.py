@@ -9,8 +9,8 @@ from itertools import product
 from harness.sequences import grouped
 from harness.units import counted
 from reports.arm import Arm
-from reports.compare import Row
 from reports.compare_output import verdict_cell
+from reports.compared_rows import Row
 from reports.formatting import NOTHING, interval_text, p_text, quantity_text, range_text, times
 from reports.metric_registry import counter_title, headline_first, metric_info
 from reports.query_breakdown import MARK, READY_MADE_MARK, query_breakdowns

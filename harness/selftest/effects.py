@@ -18,7 +18,8 @@ from harness.selftest import Case, NotMetError, expect, most_misses
 from harness.selftest.lab import YCSB, Lab
 from harness.store.runs import StoredRun
 from harness.units import counted
-from reports.compare import Row, compare
+from reports.compare import compare
+from reports.compared_rows import Row
 from reports.statistics import Ratio
 
 #: As shares of the base delay.

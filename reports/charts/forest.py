@@ -22,7 +22,8 @@ from reports.charts.drawing import (
     panel_title,
     style,
 )
-from reports.compare import Group, Row
+from reports.compare import Group
+from reports.compared_rows import Row
 from reports.formatting import interval_text, times, verdict_text
 from reports.sections import Drawing
 from reports.series import Panel

@@ -15,7 +15,8 @@ from functools import cached_property
 from harness.errors import UsageError
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
-from reports.compare import Group, Row, compare
+from reports.compare import Group, compare
+from reports.compared_rows import Row
 from reports.conclusions.model import Evidence, Test
 from reports.labels import in_words
 from reports.matching import find

@@ -22,8 +22,9 @@ from report_runs import (
 
 from harness.errors import UsageError
 from harness.store.runs import Store, StoredRun
-from reports.compare import Comparison, Row, compare
+from reports.compare import Comparison, compare
 from reports.compare_output import to_json
+from reports.compared_rows import Row
 from reports.sections import Paragraph, Table, plain
 from reports.select import experiment, select
 from reports.series import panels
