@@ -16,7 +16,8 @@ from harness.store.runs import StoredRun
 from reports.answers import not_controlled, speed_up_text
 from reports.compare import Group, compare, decided
 from reports.explain.causes import article, cause, parts_text
-from reports.explain.ceilings import PARTS, ceilings
+from reports.explain.ceilings import ceilings
+from reports.explain.devices import PARTS
 from reports.formatting import BY_MODEL, EMULATED, interval_text, percent, significant
 from reports.labels import at_value, number_of
 from reports.money import money

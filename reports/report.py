@@ -51,8 +51,9 @@ from reports.conditions import (
     uncontrolled,
 )
 from reports.explain.causes import cause, file_operations_table
-from reports.explain.ceilings import Ceilings, TierSources, ceilings
+from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
+from reports.explain.devices import TierSources
 from reports.explain.output import (
     ExplainedView,
     ceiling_table,

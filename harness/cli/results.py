@@ -134,8 +134,8 @@ def explain(
     json_: JsonOption = False,
 ) -> None:
     """Compare waits, devices, models and measurement of each comparison of placements, or arms."""
-    from reports.explain.ceilings import TierSources
     from reports.explain.comparisons import explained
+    from reports.explain.devices import TierSources
     from reports.explain.output import ExplainedView, explain_page, to_json
     from reports.micro.points import is_micro
     from reports.page import print_blocks
@@ -234,7 +234,7 @@ def report(
     """
     from reports.conclusions.catalogue import OF_ENGINES, conclusions_of
     from reports.conclusions.model import check_all
-    from reports.explain.ceilings import TierSources
+    from reports.explain.devices import TierSources
     from reports.micro.points import is_micro
     from reports.micro.report import write_cards
     from reports.money import read_prices

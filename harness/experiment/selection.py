@@ -141,7 +141,7 @@ class Capacity:
 
     @property
     def lowest_per_s(self) -> float:
-        """Of the slowest arm."""
+        """The rate of the arm that did the least per second."""
         return min(self.per_s.values())
 
     @property

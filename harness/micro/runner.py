@@ -362,7 +362,7 @@ class _Execution:
 
     @contextmanager
     def around(self, measurement: str, configuration: str) -> Iterator[None]:
-        """Observe a configuration."""
+        """Count what the host does while this configuration is measured within the context."""
         one = self.observing(len(self.observed))
         with one.running():
             one.begin()

@@ -10,17 +10,8 @@ from harness.iotrace.page import Cell
 from harness.store.runs import StoredRun
 from harness.units import format_ns
 from reports.arm import Arm
-from reports.explain.ceilings import (
-    PARTS,
-    Call,
-    Ceilings,
-    Devices,
-    ceilings,
-    longest_call,
-    operations_of,
-    tiers_of,
-    timed_calls,
-)
+from reports.explain.ceilings import Ceilings, ceilings, operations_of
+from reports.explain.devices import PARTS, Call, Devices, longest_call, tiers_of, timed_calls
 from reports.formatting import NOTHING, significant
 from reports.metric_registry import load_of
 from reports.response import performance

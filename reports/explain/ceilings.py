@@ -17,9 +17,7 @@ device's latency, or a mistake in one of the two.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
@@ -27,146 +25,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from harness.errors import RunFailed
-from harness.experiment.placement import PARTS as ALL_PARTS
-from harness.iotrace.page import Cell
-from harness.models.curve import Score, mean_bytes
-from harness.models.make import SUITE, durations_of, model_of
 from harness.store.runs import StoredRun
+from reports.explain.devices import PARTS, Devices, Timed, timed_calls
 from reports.headline import headline
 from reports.metric_registry import load_of
-from reports.run_configuration import stand_ins
 from reports.statistics import ALPHA
 from reports.values import Quantity, histogram, measured, natural
-
-# What the I/O trace timed, and what devices take for the same -------------------------------
-
-Devices = Literal["log", "data", "all"]
-#: The parts whose files a device holds.
-PARTS: Mapping[Devices, frozenset[str]] = {
-    "log": frozenset(("wal",)),
-    "data": frozenset(("data", "index", "temp")),
-    "all": frozenset(("wal", "data", "index", "temp")),
-}
-
-
-def tiers_of(run: StoredRun) -> dict[str, str]:
-    """Part → tier of a run's placement; empty without one."""
-    placement = run.spec.placement
-    return {part: tier for part in ALL_PARTS if placement and (tier := placement.tier_of(part))}
-
-
-@dataclass(frozen=True)
-class Timed:
-    """The calls of a cell whose duration is known, and the mean of these."""
-
-    calls: float
-    mean_ns: float
-
-    def __add__(self, other: Timed) -> Timed:
-        total = self.calls + other.calls
-        spent_ns = self.calls * self.mean_ns + other.calls * other.mean_ns
-        return Timed(total, spent_ns / total)
-
-
-def timed_calls(runs: Sequence[StoredRun]) -> dict[Cell, Timed]:
-    """What the trace timed, by cell, over repeats."""
-    found: dict[Cell, Timed] = {}
-    for metric in (metric for run in runs for metric in run.result.metrics):
-        if metric.name != "io_duration_ns":
-            continue
-        if (one := histogram(metric)) is not None and one.total:
-            cell, timed = _cell(metric.labels), Timed(one.total, one.mean)
-            found[cell] = found[cell] + timed if cell in found else timed
-    return found
-
-
-def _cell(labels: Mapping[str, str]) -> Cell:
-    return Cell(labels["part"], labels["operation"], labels.get("role", "foreground"))
-
-
-@dataclass(frozen=True)
-class Call:
-    """A file operation on a part, with its mean size; of syncs, the bytes that were dirty."""
-
-    part: str
-    operation: str
-    size_bytes: int
-
-
-def longest_call(runs: Sequence[StoredRun], parts: Collection[str]) -> Call | None:
-    """Return the operation on these parts that sessions spend most time in; None without a trace.
-
-    Of a log that only background threads write, theirs: sessions wait for these.
-    """
-    timed = timed_calls(runs)
-    by_sessions = {cell.part for cell in timed if not cell.background} | PARTS["data"]
-    spent: dict[tuple[str, str], float] = defaultdict(float)
-    for cell, one in timed.items():
-        if cell.part in parts and not (cell.background and cell.part in by_sessions):
-            spent[cell.part, cell.operation] += one.calls * one.mean_ns
-    if not spent:
-        return None
-    place = max(spent, key=lambda one: spent[one])
-    return Call(*place, mean_bytes(runs[0].artifact("io-operations") or (), *place))
-
-
-@dataclass(frozen=True)
-class TierSources:
-    """What the other runs of a store say of the tiers of hosts.
-
-    ``figures``: by host and tier, the newest run of the suite that device models are made of.
-    ``models``: by host and digest of a model, the tier that it is a model of.
-    """
-
-    figures: Mapping[tuple[str, str], StoredRun] = field(default_factory=dict)
-    models: Mapping[tuple[str, str], str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, runs: Sequence[StoredRun], scores: Sequence[Score]) -> TierSources:
-        """Return what runs of the suite and scores of models in a store say."""
-        models = {(score.host_id, score.digest): score.tier for score in scores}
-        figures = {}
-        for run in runs:
-            if run.head.failed or run.spec.params.get("suite") != SUITE:
-                continue
-            host, tier = _host(run), devices_of(run)["data"]
-            figures[host, tier] = run
-            with suppress(RunFailed):  # a part of the suite makes no model
-                models[host, model_of(run, tier).digest] = tier
-        return cls(figures, models)
-
-    def stands_for(self, run: StoredRun) -> dict[str, str]:
-        """Part → tier, where a modelled tier counts as the tier that it is a model of."""
-        host, names = _host(run), devices_of(run)
-        digests = {tier.name: tier.model.digest for tier in run.tiers if tier.model}
-        return {
-            part: self.models.get((host, digests.get(tier, "")), names[part])
-            for part, tier in tiers_of(run).items()
-        }
-
-    def service_ns(self, run: StoredRun, call: Call) -> float | None:
-        """Return the mean duration of such a call, alone, on the tier of its part in a run."""
-        measured = self.figures.get((_host(run), devices_of(run).get(call.part, "")))
-        by_size = durations_of(measured, call.operation) if measured else {}
-        if not by_size:
-            return None
-        means = [histogram.mean for histogram in by_size.values()]
-        return float(np.interp(call.size_bytes, [*by_size], means))
-
-
-def devices_of(run: StoredRun) -> dict[str, str]:
-    """Part → tier of a run's placement, with what stands in for it."""
-    names = {text.partition(" by ")[0]: text for text in stand_ins(run)}
-    return {part: names.get(tier, tier) for part, tier in tiers_of(run).items()}
-
-
-def _host(run: StoredRun) -> str:
-    """Return the identity of a run's host; empty of a run without a manifest."""
-    return run.head.host.host_id if run.head.host else ""
-
-
-# Ceilings -----------------------------------------------------------------------------------
 
 #: What times are of.
 Noun = Literal["query", "operation", "transaction"]

@@ -14,12 +14,12 @@ from harness.errors import UsageError
 from reports.arm import Arm
 from reports.basis import Fact
 from reports.compare import Group, compare
-from reports.explain.ceilings import (
+from reports.explain.ceilings import ceilings
+from reports.explain.devices import (
     PARTS,
     Call,
     Devices,
     TierSources,
-    ceilings,
     devices_of,
     longest_call,
     tiers_of,

@@ -98,7 +98,7 @@ def access_size_knees(device: Device) -> Iterator[Knee]:
 
 
 def thread_knees(device: Device) -> Iterator[Knee]:
-    """By instructions and pattern."""
+    """Yield the knee over thread counts of each instruction sequence and pattern."""
     for kind, same in by_sequence(thread_counts(device)):
         for pattern in ("sequential", "random"):
             if held := [p for p in same if p["pattern"] == pattern]:
@@ -173,7 +173,7 @@ class LoadedPoint:
 
     @property
     def rate(self) -> float:
-        """Of the load, B/s."""
+        """The bandwidth of the load, in B/s."""
         return self.load.median
 
     @property

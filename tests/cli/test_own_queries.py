@@ -86,7 +86,6 @@ def test_answers_of_a_run_become_the_expected_ones(loaded: Any, shop: Path) -> N
 
 @pytest.fixture(scope="module")
 def dsn() -> Iterator[str]:
-    """Of a running PostgreSQL."""
     with open_lab() as lab:
         engine = lab.started("postgres")
         address = engine.native_connection()

@@ -73,8 +73,6 @@ RELEASES = [*releases("mysql"), *releases("mariadb")]
 
 
 class Kept:
-    """Servers of one release."""
-
     def __init__(self, release: Release, lab) -> None:
         self.release, self._lab = release, lab
 

@@ -372,7 +372,6 @@ FOUR = DesiredState("emulated", memmap_bytes=4 * GIB)
 
 
 def planned(state: State, desired: DesiredState = FOUR) -> tuple[list[str], list[str]]:
-    """Steps and refusals."""
     builder = ChangeBuilder(state, desired)
     plan_memmap(builder)
     return [step.do for step in builder.steps], [each.why for each in builder.refusals]

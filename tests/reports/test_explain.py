@@ -16,8 +16,9 @@ from harness.models.device import DeviceModel, find_model
 from harness.models.make import model_of
 from harness.store.runs import Store, StoredRun
 from reports.advice import Answer, answers, lines, trials_of
-from reports.explain.ceilings import Call, TierSources, ceilings, upper_share
+from reports.explain.ceilings import ceilings, upper_share
 from reports.explain.comparisons import Explained, explained
+from reports.explain.devices import Call, TierSources
 from reports.explain.output import ExplainedView, to_json
 from reports.micro.points import is_micro
 from reports.select import unplanted

@@ -19,8 +19,8 @@ from reports.conclusions.catalogue import PAPERS, conclusions_of
 from reports.conclusions.comparisons import having
 from reports.conclusions.model import check_all
 from reports.explain import output as explain_output
-from reports.explain.ceilings import TierSources
 from reports.explain.comparisons import explained
+from reports.explain.devices import TierSources
 from reports.explain.output import ExplainedView
 from reports.micro.points import is_micro
 from reports.micro.report import write_cards

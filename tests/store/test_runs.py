@@ -33,7 +33,6 @@ def store(tmp_path):
 
 
 def stored(store, count=1):
-    """Finished runs."""
     writers = [store.begin(SPEC) for _ in range(count)]
     made = [writer.finish(result(writer)) for writer in writers]
     for writer in writers:

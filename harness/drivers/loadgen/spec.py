@@ -199,7 +199,7 @@ class LoadgenResult:
     verified: Verified | None = None
 
     def window(self) -> DriverResult:
-        """Return the measured window."""
+        """Return what the client did in the measurement window, as all drivers report it."""
         offered, threads = self.offered, self.threads_cpu_ns
         return DriverResult(
             driver="loadgen",

@@ -144,7 +144,7 @@ def read_logs(folder: Path, user: Credentials | None = None) -> dict[str, list[I
 
 
 def stored(intervals: Iterable[Interval]) -> str:
-    """:func:`merged_ns`, encoded."""
+    """Return the merged histogram of the intervals as the text that a run stores."""
     return merged_ns(intervals).encode()
 
 
