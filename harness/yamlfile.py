@@ -164,7 +164,7 @@ def load_yaml(path: Path | str, schema: str | None = None) -> Document:
 
 
 def shipped_yaml(path: Path) -> Any:
-    """The value of one of the product's own files, by the parser in C: nobody edits it."""
+    """Return the value of a file that the product ships; LibYAML parses it, without positions."""
     with path.open("rb") as file:
         return yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 

@@ -131,7 +131,7 @@ struct tb_zipfian {
 void tb_zipfian_open(struct tb_zipfian *zipfian, int64_t least, int64_t most);
 /* ScrambledZipfianGenerator's: over 10^10 items, whatever their number. */
 void tb_zipfian_open_scrambled(struct tb_zipfian *zipfian);
-/* More items than it was opened for; with fewer it goes on counting what it has counted. */
+/* More items than it was opened for; with fewer it keeps its counts. */
 void tb_zipfian_grow(struct tb_zipfian *zipfian, int64_t items);
 int64_t tb_zipfian_at(const struct tb_zipfian *zipfian, int64_t items, double u);
 

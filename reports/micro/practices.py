@@ -160,7 +160,7 @@ def _weakest(ratios: Sequence[Ratio | Missing]) -> Ratio | Missing:
     return max(found, key=lambda one: (not one.above, one.p))
 
 
-#: The knee: the most bandwidth at which a load waits no longer than so many times idle.
+#: The knee: the most bandwidth at which a load waits at most this multiple of the idle latency.
 TWICE = 2.0
 
 

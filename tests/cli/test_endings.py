@@ -151,7 +151,7 @@ def test_a_server_that_does_not_start_shows_its_log(harness):
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 @pytest.mark.parametrize("small_disk", ["2G"], indirect=True)
 def test_a_disk_that_fills_up_half_way_fails_the_run_with_its_reason(harness, small_disk):
-    """The space was there when it was checked; then somebody else took it, and records come in."""
+    """The space was there when it was checked; then another program took it."""
     argv = [*YCSB, "--placement", "small-both", "--host", small_disk.host, "--ramp-up", "0s"]
     assert harness(*argv, "--operations", "10").code == 0
     process = harness.start(*argv, "--operations", "1000000", "--retries", "0")
@@ -216,7 +216,7 @@ RUN = ["run", "tpch", "--engine", "duckdb", "--scale", "0.01", "--queries", "6"]
 def test_under_a_run_no_data_are_removed_and_the_host_is_locked(loaded):
     """Restoring and starting would be in the numbers of another harness."""
     process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "40")
-    _stop_at_work(loaded, process)  # between two runs nobody would use them
+    _stop_at_work(loaded, process)  # between two runs they are not in use
     done = loaded("data", "rm", "--all", "--yes")
     with pytest.raises(_Waits) as waits, one_at_a_time(_Asks()):
         pass

@@ -100,7 +100,7 @@ def command(*more: object) -> list[object]:
 
 
 def test_answers_of_the_first_run_are_held_against_the_data_just_loaded(harness, dsn):
-    """Parameters off the shipped references need the source data, which nobody had made yet."""
+    """Parameters off the shipped references need the source data, which did not exist yet."""
     run = harness(*command("--query-seed", "7", "--queries", "1,6", "--json"), HARNESS_DSN=dsn).run
     answers = [check for check in run["checks"] if check["name"] == "answer"]
     assert [check["status"] for check in answers] == ["passed", "passed"], answers

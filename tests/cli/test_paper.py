@@ -49,7 +49,7 @@ def test_what_this_mode_allows_is_run_before_the_switch_is_asked_for(stopped, lo
 
 
 def test_after_the_switch_the_runs_of_the_other_mode_still_count(stopped, loaded, monkeypatch):
-    """The same host, told to be in Memory mode: the first arm runs, the second is done."""
+    """The same host, reported to be in Memory mode: the first arm runs, the second is done."""
     file, _ = stopped
     for name, value in loaded.environment.items():
         if name.startswith("HARNESS_"):

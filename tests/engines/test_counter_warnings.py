@@ -154,7 +154,7 @@ RISKY = {
 
 
 def warned_settings(lab, name: str, settings: dict[str, str]) -> set[str]:
-    """Names of the settings that a server of the engine tells on restored data."""
+    """Names of the settings that a server of the engine reports on restored data."""
     engine = lab.started(name, settings)
     found = engine.lost_without_power()
     assert set(engine.effective_config()) >= set(engine.durability_settings)

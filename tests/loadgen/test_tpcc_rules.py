@@ -347,7 +347,7 @@ def integers(column: np.ndarray) -> np.ndarray:
 
 
 def scaled(column: np.ndarray, places: int) -> np.ndarray:
-    """Decimal numbers as integers in 10^-places; each has exactly so many places."""
+    """Decimal numbers as integers in 10^-places; each has exactly that number of places."""
     assert all(re.fullmatch(rf"-?\d+\.\d{{{places}}}", text) for text in np.unique(column))
     return integers(np.char.replace(column, ".", ""))
 

@@ -43,7 +43,7 @@ def interval(begin_ms: int, end_ms: int, count: int, value_us: int = 50) -> Inte
 
 
 def log(counts, behind_ms: int, value_us: int) -> list[Interval]:
-    """An interval ends a little behind its status line, and the last two with the client."""
+    """An interval ends shortly after its status line, and the last two with the client."""
     ends = [line + behind_ms for line in LINES]
     found = [interval(ends[0] - 900, ends[0], 3, value_us)]
     for i, count in enumerate(counts):
@@ -111,7 +111,7 @@ def test_a_long_window_has_as_many_percentiles_as_a_chart_can_show(monkeypatch):
 
 
 def test_intervals_belong_to_lines_by_their_order_however_late_they_are_closed():
-    """One histogram is closed 700 ms behind the others, which is behind the next line, too."""
+    """One histogram is closed 700 ms after the others, which is after the next line, too."""
     plain = done()
     found = of(done(logs={**plain.logs, "READ-MODIFY-WRITE": log([5, 6, 7, 8], 700, 50)}))
     assert found.operations["read_modify_write"].count == 21
@@ -268,7 +268,7 @@ def test_intervals_and_percentiles_are_those_that_were_written(logs):
 
 
 def test_a_highest_value_of_before_the_last_growth_does_not_matter(logs):
-    """As two threads leave it behind that let a histogram grow at once."""
+    """As two threads leave it that let a histogram grow at the same time."""
     folder, _ = logs
     before = read_logs(folder)["READ"]
     log = folder / "READ.hdr"

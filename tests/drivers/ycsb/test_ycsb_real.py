@@ -235,7 +235,7 @@ def test_both_clients_choose_the_same_keys_as_often(one, java, released_loadgen)
         assert abs(ours[key] - theirs[key]) <= FAR * math.sqrt(ours[key] + theirs[key]), key
 
 
-# Its build: found again without Maven, built anew where it changed ------------------
+# Its build: found again without Maven, built again where it changed ------------------
 
 
 @pytest.fixture
