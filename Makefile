@@ -57,6 +57,7 @@ lint: setup-dev
 	.venv/bin/lint-imports
 	.venv/bin/python scripts/check_words.py $(PLAIN)
 	cd playbooks && PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint
+	PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint -c playbooks/.ansible-lint setup-appdirect.yml
 
 # Four at a time on two cores, since many tests wait (tests/conftest.py: which go together); what
 # they build is not counted among the two of make.

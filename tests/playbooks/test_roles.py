@@ -1,5 +1,6 @@
 """Tasks of roles on this host: what root runs, what a kill leaves behind, whom a key lets in."""
 
+import configparser
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import pytest
 from harness.paths import data_folder
 
 PLAYBOOKS = data_folder("playbooks")
+ROOT = PLAYBOOKS.parent
 
 _PLAY = """
 - hosts: server1
@@ -31,12 +33,49 @@ def play(folder: Path, role: str, tasks: str, *arguments: str, **variables):
     return ansible_playbook(folder, *given, ANSIBLE_CONFIG=str(PLAYBOOKS / "ansible.cfg"))
 
 
-def ansible_playbook(folder: Path, *arguments: str, **environment: str):
+def ansible_playbook(folder: Path, *arguments: str, playbook="play.yml", **environment: str):
     program = Path(sys.executable).with_name("ansible-playbook")
     return subprocess.run(
-        [program, *arguments, "play.yml"], cwd=folder, env={**os.environ, **environment},
+        [program, *arguments, playbook], cwd=folder, env={**os.environ, **environment},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+# From the root of the tree ----------------------------------------------------------
+
+
+def ansible_settings(folder: Path) -> dict[str, Any]:
+    """All settings of a folder's ansible.cfg; of paths those within the tree, absolute."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(folder / "ansible.cfg")
+    settings: dict[str, Any] = {
+        f"{section}.{key}": value for section in parser for key, value in parser.items(section)
+    }
+    for key in ("inventory", "roles_path", "library", "module_utils"):
+        paths = [(folder / each).resolve() for each in settings[f"defaults.{key}"].split(":")]
+        settings[f"defaults.{key}"] = [each for each in paths if each.is_relative_to(ROOT)]
+    return settings
+
+
+def test_the_root_of_the_tree_has_the_settings_of_the_playbooks_folder():
+    assert ansible_settings(ROOT) == ansible_settings(PLAYBOOKS)
+
+
+def test_every_playbook_is_found_with_its_roles_from_the_root_of_the_tree():
+    playbooks = [f"playbooks/{path.name}" for path in PLAYBOOKS.glob("*.yml")]
+    listed = ansible_playbook(ROOT, "--list-tasks", *playbooks, playbook="setup-appdirect.yml")
+    assert listed.returncode == 0, listed.stderr
+    assert listed.stdout.count("playbook: ") == len(playbooks) + 1
+
+
+def test_the_first_set_up_is_planned_by_its_command_in_the_root_of_the_tree(tmp_path):
+    """The module itself runs: a host with ndctl has a plan, one without is refused for that."""
+    report = tmp_path / "report.json"
+    values = ["-e", f"provisioning_report={report}", "-e", "ansible_become=false"]
+    done = ansible_playbook(ROOT, "--check", *values, playbook="setup-appdirect.yml")
+    provisioning = json.loads(report.read_text())
+    assert (provisioning["mode"], provisioning["changed"]) == ("appdirect", False), done.stdout
+    assert done.returncode == (2 if provisioning["refusals"] else 0)
 
 
 # VTune -----------------------------------------------------------------------------

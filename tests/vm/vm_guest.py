@@ -136,7 +136,6 @@ def harness(vm: Vm, *argv: object) -> Done:
 
 # Our playbooks, as a user plays them ------------------------------------------------
 
-PLAYBOOKS = REPOSITORY / "playbooks"
 _INVENTORY = REPOSITORY / "inventory" / "vm.yml"
 _TIMEOUT_S = 3600
 
@@ -160,12 +159,14 @@ class Played:
 
 
 def play(vm: Vm, playbook: str, variables=None, *, check=False, inventory=_INVENTORY) -> Played:
-    """``ansible-playbook PLAYBOOK.yml -e VARIABLES [--check]`` from the folder of the playbooks."""
+    """``ansible-playbook PLAYBOOK.yml -e VARIABLES [--check]`` from the root of the tree."""
     report = vm.scratch / "provisioning.json"
     report.unlink(missing_ok=True)
     told = {**(variables or {}), "provisioning_report": str(report)}
     program = Path(sys.executable).with_name("ansible-playbook")
-    argv = [str(program), "-i", str(inventory), f"{playbook}.yml", "-e", json.dumps(told)]
+    at_root = (REPOSITORY / f"{playbook}.yml").exists()
+    path = f"{playbook}.yml" if at_root else f"playbooks/{playbook}.yml"
+    argv = [str(program), "-i", str(inventory), path, "-e", json.dumps(told)]
     here = {
         "HARNESS_VM_PORT": str(vm.ssh_port),
         "HARNESS_VM_KEY": str(vm.image.key),
@@ -174,7 +175,7 @@ def play(vm: Vm, playbook: str, variables=None, *, check=False, inventory=_INVEN
         "ANSIBLE_NOCOLOR": "1",
     }
     done = subprocess.run(
-        [*argv, "--check"] if check else argv, cwd=PLAYBOOKS, env={**os.environ, **here},
+        [*argv, "--check"] if check else argv, cwd=REPOSITORY, env={**os.environ, **here},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S,
     )  # fmt: skip
     written = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
