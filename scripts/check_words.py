@@ -50,6 +50,7 @@ CODE = (".py", ".c", ".h", ".java", ".sql")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "harness/execution/environment.py": ("left-behind", "left something behind"),
     "harness/supervise/credentials.py": ("nobody",),  # the user
+    "harness/supervise/user_files.py": ("nobody",),  # the user
 }
 _WORD = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in WORDS), re.IGNORECASE)
 _C_LITERAL = re.compile(r'//[^\n]*|/\*.*?\*/|"((?:\\.|[^"\\\n])*)"', re.S)

@@ -27,7 +27,7 @@ from harness.native_programs import readable_to
 from harness.observers import Observer, home, metrics
 from harness.store.result import Metric
 from harness.store.spec import RunSpec
-from harness.supervise import workdirs
+from harness.supervise import undo, workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.failures import log_tail
 from harness.supervise.journal import Journal
@@ -38,8 +38,6 @@ from harness.warnings import RunWarning
 _START_S, _COMMAND_S, _STOP_S, _FINALISE_S = 120.0, 120.0, 120.0, 3600.0
 _POLL_S = 0.05
 _LOG = "log"
-#: It takes a counter of each processor.
-_NMI_WATCHDOG = Path("/proc/sys/kernel/nmi_watchdog")
 
 
 def check_observers(spec: RunSpec) -> None:
@@ -88,12 +86,6 @@ def second_execution(
         record.warnings.append(
             RunWarning("observer-failed", failure.problem, failure.context, failure.hint)
         )
-
-
-def _settings() -> list[Path]:
-    """Return the settings that toplev changes."""
-    multiplexing = Path("/sys/bus/event_source/devices").glob("*/perf_event_mux_interval_ms")
-    return [_NMI_WATCHDOG, *sorted(multiplexing)]
 
 
 def _reads_programs(observer: Observer, user: Credentials) -> RunWarning:
@@ -154,7 +146,8 @@ class Observing:
 
     @contextmanager
     def _settings_kept(self) -> Iterator[None]:
-        notes = [self.journal.note_setting(path) for path in _settings()]
+        paths = [path for setting in undo.SETTINGS for path in sorted(Path("/").glob(setting[1:]))]
+        notes = [self.journal.note_setting(path) for path in paths]
         try:
             yield
         finally:

@@ -36,6 +36,7 @@ from typing import Literal
 
 from harness.supervise import programs
 from harness.supervise.supervisor import Confinement, Supervisor
+from harness.supervise.undo import GROUP_PREFIX
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.mounts import Mount, parse_mountinfo
 
@@ -279,10 +280,10 @@ def _note(site: CapSite, supervisor: Supervisor) -> tuple[int, str]:
     journal = supervisor.journal
     serial = secrets.token_hex(2)
     if site.method == "systemd-run":  # a dash would nest the slice in another
-        name = f"tierbench{journal.owner.replace('-', '')}{serial}.slice"
+        name = f"{GROUP_PREFIX}{journal.owner.replace('-', '')}{serial}.slice"
         return journal.note_unit(name), name
     assert site.parent is not None
-    name = f"tierbench-{journal.owner}-{serial}"
+    name = f"{GROUP_PREFIX}-{journal.owner}-{serial}"
     return journal.note_cgroup(site.parent / name), name
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.supervise import programs
-from harness.supervise.user_files import Credentials, refuse_writable
+from harness.supervise.user_files import (
+    DEDICATED_USER,
+    FALLBACK_USER,
+    Credentials,
+    refuse_writable,
+    servers_user,
+)
 from harness.warnings import RunWarning
-
-_DEDICATED = "tierbench"
-_FALLBACK = "nobody"
 
 
 def unprivileged() -> Credentials | None:
@@ -25,23 +28,18 @@ def unprivileged() -> Credentials | None:
     """
     if os.geteuid() != 0:
         return None
-    if named := os.environ.get("HARNESS_USER"):
-        return _named(named)
-    try:
-        return _named(_DEDICATED)
-    except UsageError:
-        return _named(_FALLBACK)
+    return _named(servers_user())
 
 
 def shared_user_warnings(user: Credentials) -> list[RunWarning]:
     """Warn where other services may run as the servers' user, too."""
-    if user.name != _FALLBACK:
+    if user.name != FALLBACK_USER:
         return []
     return [
         RunWarning(
             code="shared-user",
-            problem=f"other services may run as {_FALLBACK}, too",
-            context=f"there is no user {_DEDICATED}",
+            problem=f"other services may run as {FALLBACK_USER}, too",
+            context=f"there is no user {DEDICATED_USER}",
             hint="run scripts/create-user.sh as root (`make setup` does)",
         )
     ]

@@ -305,7 +305,7 @@ def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:
     """What was recovered, and whether this journal needs no further look."""
     try:
         # Writable: NFS takes an exclusive lock on nothing else.
-        with opened(path, os.O_RDWR | os.O_NONBLOCK) as descriptor:
+        with opened(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW) as descriptor:
             return _recover_if_unlocked(path, descriptor)
     except FileNotFoundError:
         return None, True
@@ -314,8 +314,14 @@ def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:
 
 
 def _recover_if_unlocked(path: Path, descriptor: int) -> tuple[Recovery | None, bool]:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode):
         raise OSError("not a regular file")
+    if facts.st_uid != os.geteuid():  # whoever wrote it would choose what we remove and kill
+        raise OSError(
+            f"it belongs to uid {facts.st_uid}, we are uid {os.geteuid()}: start harness as that "
+            "user to undo it, or remove it"
+        )
     with _state_lock(path.parent):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,9 @@ announced was not done. Any other line without its checksum is damage: the rest 
 journal stays and its damage is reported.
 
 Never removed: a directory that is not the one that was made (by its inode's number), is on another
-file system than that, is reached by a symbolic link, or is or holds a mount point.
+file system than that, is reached by a symbolic link, or is or holds a mount point. Of settings of
+Linux only those in ``SETTINGS`` are written, and of control groups and units only those that have
+our names are ended: who could write a journal must not choose what root overwrites.
 
 Standard library only: also used inside the supervisor process.
 """
@@ -28,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from harness import jsonfile
@@ -37,6 +40,14 @@ from harness.tiers.linux.mounts import Mount, longest_match, parse_mountinfo
 
 JOURNAL_SUFFIX = ".journal"
 Entry = dict[str, Any]
+#: All settings of Linux that a journal may restore (patterns of paths): toplev changes them, and
+#: does not put them back when it is killed.
+SETTINGS = (
+    "/proc/sys/kernel/nmi_watchdog",
+    "/sys/bus/event_source/devices/*/perf_event_mux_interval_ms",
+)
+#: How the names of our control groups and units begin.
+GROUP_PREFIX = "tierbench"
 #: What is read of a setting of Linux.
 SETTING_BYTES = 4096
 
@@ -199,7 +210,12 @@ def undo_entry(entry: Entry, entries: list[Entry], rebooted: bool = False) -> No
 
 
 def restore_setting(path: str, value: str) -> None:
-    """Write a setting of Linux that has another value now; nothing where it is gone."""
+    """Write a setting of Linux that has another value now; nothing where it is gone.
+
+    UndoFailed for a path that is not in ``SETTINGS``.
+    """
+    if not any(PurePosixPath(path).match(pattern) for pattern in SETTINGS):
+        raise UndoFailed(f"setting {path}: not restored, the harness changes no such setting")
     with suppress(FileNotFoundError), opened(path, os.O_RDWR) as descriptor:
         if os.read(descriptor, SETTING_BYTES).decode().strip() != value:
             os.pwrite(descriptor, f"{value}\n".encode(), 0)
@@ -296,10 +312,16 @@ def remove_cgroup(path: str) -> None:
     """Kill every member and remove the group; nothing where it is gone."""
     if not os.path.isdir(path):
         return
+    _refuse_name(f"cgroup {path}", os.path.basename(path))
     survivors: list[ProcessId] = kill_all(lambda: cgroup_members(path), _CGROUP_S)
     if survivors:
         raise UndoFailed(f"cgroup {path}: process {survivors[0].pid} cannot be killed")
     _retry_busy(lambda: os.rmdir(path), _CGROUP_S)
+
+
+def _refuse_name(what: str, name: str) -> None:
+    if not name.startswith(GROUP_PREFIX):
+        raise UndoFailed(f"{what}: not ended, its name does not begin with {GROUP_PREFIX}")
 
 
 def _retry_busy(action: Callable[[], None], timeout_s: float) -> None:
@@ -321,6 +343,7 @@ def stop_unit(name: str) -> None:
     """Stop a transient unit of the user's systemd manager, and so all that runs in it."""
     from harness.supervise import programs
 
+    _refuse_name(f"unit {name}", name)
     command = ["systemctl", "--user", "stop", name]
     env = {"PATH": os.defpath, "XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
     done = programs.run(command, env=env, timeout_s=3)

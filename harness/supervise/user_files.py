@@ -47,6 +47,19 @@ class Credentials:
     name: str = ""
 
 
+#: Users that servers run as without ``$HARNESS_USER``, the first that exists.
+DEDICATED_USER, FALLBACK_USER = "tierbench", "nobody"
+
+
+def servers_user() -> str:
+    """Return the name of the user that root's servers run as; it may not exist."""
+    if name := os.environ.get("HARNESS_USER"):
+        return name
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam(DEDICATED_USER).pw_name
+    return FALLBACK_USER
+
+
 @contextlib.contextmanager
 def acting_as(user: Credentials | None) -> Iterator[None]:
     """This thread accesses files with the rights of ``user`` alone; what it makes is the user's.
@@ -318,7 +331,8 @@ def refuse_exchangeable_way(path: Path) -> None:
 
     Each directory in which a name on the way to it is looked up (links on the way included) must
     be ours or root's, and others write there only if owners alone rename (mode 1777). As root the
-    person who ran sudo is not another user: that person may do anything anyway.
+    person who ran sudo is not another user: that person may do anything anyway. The servers' user
+    always is, also where that person's name was given to the servers.
     """
     trusted = _trusted()
     for above in _looked_up_in(path):
@@ -342,7 +356,7 @@ class _Trusted:
 def _trusted() -> _Trusted:
     uids = {0, os.geteuid()}
     if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
-        uids.add(int(os.environ["SUDO_UID"]))
+        uids |= {int(os.environ["SUDO_UID"])} - _servers_uids()
     gids = {0}
     for uid in uids:
         with contextlib.suppress(KeyError, OverflowError):
@@ -351,6 +365,12 @@ def _trusted() -> _Trusted:
             if group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}:
                 gids.add(group.gr_gid)
     return _Trusted(frozenset(uids), frozenset(gids))
+
+
+def _servers_uids() -> set[int]:
+    with contextlib.suppress(KeyError):
+        return {pwd.getpwnam(servers_user()).pw_uid}
+    return set()
 
 
 def _refuse_shared(path: Path, facts: os.stat_result, trusted: _Trusted, sticky: bool) -> None:

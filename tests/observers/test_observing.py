@@ -16,9 +16,8 @@ import pytest
 
 from harness import registry
 from harness.errors import RunFailed, UsageError
-from harness.execution import observing
 from harness.execution.observing import Observing, check_observers
-from harness.supervise import workdirs
+from harness.supervise import undo, workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.supervise.user_files import Credentials
@@ -74,7 +73,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
             shutil.copy(HERE / "stand_in.py", installed.parent)
             installed.chmod(0o755)
             monkeypatch.setenv(variable, str(root / variable))
-        monkeypatch.setattr(observing, "_settings", list)
+        monkeypatch.setattr(undo, "SETTINGS", ())
         with Supervisor(root / "state") as supervisor:
             yield Toy(root, supervisor)
 
@@ -239,7 +238,7 @@ def test_a_result_that_was_not_collected_is_an_error(toy: Toy) -> None:
 def test_settings_that_a_killed_program_has_changed_are_put_back(toy, monkeypatch):
     setting = toy.root / "nmi_watchdog"
     setting.write_text("1\n")
-    monkeypatch.setattr(observing, "_settings", lambda: [setting])
+    monkeypatch.setattr(undo, "SETTINGS", (str(toy.root / "nmi_*"),))
     one = toy.observing("toplev")
     with one.running():
         setting.write_text("0\n")

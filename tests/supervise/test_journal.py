@@ -1,9 +1,13 @@
 """The journal: every change noted before it is made, and what may never be undone."""
 
 import contextlib
+import json
 import os
+import pwd
+import re
 import stat
 import subprocess
+import sys
 
 import pytest
 from narrowed import present
@@ -355,9 +359,10 @@ def test_others_may_not_write_what_we_undo(tmp_path):
 
 
 @pytest.mark.parametrize(("rebooted", "left"), [(False, "1\n"), (True, "0\n")])
-def test_a_setting_gets_its_value_back(journal, state, tmp_path, rebooted, left):
+def test_a_setting_gets_its_value_back(journal, state, tmp_path, monkeypatch, rebooted, left):
     """A program that changed it was killed with the harness; a reboot has set it anyway."""
     setting = tmp_path / "nmi_watchdog"
+    monkeypatch.setattr(undo, "SETTINGS", (str(tmp_path / "nmi_*"),))
     setting.write_text("1\n")
     assert journal.note_setting(tmp_path / "none") is None
     journal.note_setting(setting)
@@ -368,3 +373,74 @@ def test_a_setting_gets_its_value_back(journal, state, tmp_path, rebooted, left)
     (found,) = recover(state)
     assert found.failures == ()
     assert setting.read_text() == left
+
+
+# Attacks -----------------------------------------------------------------------------
+
+#: The next start of the harness; even if its list of settings had the attacker's target.
+RECOVERING = """
+import json, sys
+from pathlib import Path
+from harness.errors import UsageError
+from harness.supervise import undo
+from harness.supervise.journal import recover
+undo.SETTINGS = (sys.argv[2],)
+try:
+    print(json.dumps([found.failures for found in recover(Path(sys.argv[1]), wait_s=0)]))
+except UsageError as refused:
+    sys.exit(refused.exit_code)
+"""
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"kind": "setting", "path": "/etc/cron.d/root", "value": "* * * * * root id"},
+        {"kind": "setting", "path": "/proc/sys/kernel/core_pattern", "value": "|/tmp/x"},
+        {"kind": "unit", "name": "ssh.service"},
+    ],
+)
+def test_a_journal_restores_and_ends_only_what_the_harness_changes(journal, entry):
+    journal._note(entry)
+    (failure,) = undo.undo_journal(str(journal.path))
+    assert re.search("not restored|not ended", failure)
+
+
+def test_a_control_group_of_others_is_not_ended(journal, tmp_path):
+    bystander = subprocess.Popen(["sleep", "60"])
+    (tmp_path / "cgroup.procs").write_text(f"{bystander.pid}\n")
+    journal.note_cgroup(tmp_path)
+    (failure,) = undo.undo_journal(str(journal.path))
+    assert "not ended" in failure
+    assert bystander.poll() is None
+    bystander.kill()
+    bystander.wait()
+
+
+@needs_root
+@pytest.mark.parametrize("servers_user", ["games", "nobody"])
+def test_a_journal_that_another_user_planted_overwrites_nothing(tmp_path, servers_user):
+    """``games`` ran sudo: trusted with the folder, unless the servers run as that user, too."""
+    attacker = pwd.getpwnam("games")
+    state, victim = tmp_path / "state", tmp_path / "victim"
+    state.mkdir(mode=0o700)
+    victim.write_text("root's\n")
+    planted = state / "1-00.journal"
+    planted.touch()
+    appended(planted, {"kind": "owner", **undo.machine(), "boot_id": undo.boot_id(),
+                       "pid": 1, "start_ticks": 0})  # fmt: skip
+    appended(planted, {"kind": "setting", "seq": 1, "path": str(victim), "value": "the attacker's"})
+    for path in (state, planted):
+        os.chown(path, attacker.pw_uid, attacker.pw_gid)
+    done = subprocess.run(
+        [sys.executable, "-c", RECOVERING, str(state), str(victim)],
+        env={**os.environ, "SUDO_UID": str(attacker.pw_uid), "HARNESS_USER": servers_user},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert victim.read_text() == "root's\n"
+    if servers_user == "games":
+        assert done.returncode == 2
+    else:
+        assert f"belongs to uid {attacker.pw_uid}" in json.loads(done.stdout)[0][0]

@@ -167,6 +167,19 @@ def test_who_ran_sudo_is_no_other_user(tmp_path, monkeypatch):
     refuse_exchangeable_way(tmp_path / "results")
 
 
+@needs_root
+@pytest.mark.parametrize("named", ["games", None])
+def test_the_servers_user_is_another_user_though_it_ran_sudo(tmp_path, monkeypatch, named):
+    monkeypatch.delenv("HARNESS_USER", raising=False)
+    if named:
+        monkeypatch.setenv("HARNESS_USER", named)
+    user = present(unprivileged())
+    os.chown(tmp_path, user.uid, user.gid)
+    monkeypatch.setenv("SUDO_UID", str(user.uid))
+    with pytest.raises(PermissionError):
+        refuse_exchangeable_way(tmp_path / "results")
+
+
 # The one place ------------------------------------------------------------------------------------
 
 #: Directories that are no work directories, made where only we write, or as the servers' user.
