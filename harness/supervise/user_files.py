@@ -22,6 +22,7 @@ import grp
 import os
 import pwd
 import stat
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
@@ -293,7 +294,8 @@ def take_over(folder: Path, user: Credentials | None) -> None:
 
     ``folder`` lies in a directory that only we write. Each directory is ours before it is
     listed, so that nothing can be exchanged below it. OSError where something in it belongs to
-    a third user, or is no file, directory or link.
+    a third user, is no file, directory or link, or is a hard link to a file that is ours already.
+    Access control lists are removed.
     """
     if user is None or os.geteuid() != 0:
         return
@@ -308,9 +310,12 @@ def take_over(folder: Path, user: Credentials | None) -> None:
         kind = stat.S_IFMT(facts.st_mode)
         if kind not in (stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK):
             raise OSError(errno.EINVAL, "not a file, directory or link", str(path))
+        if kind == stat.S_IFREG and facts.st_uid != user.uid and facts.st_nlink > 1:
+            raise OSError(errno.EMLINK, "it is a hard link to a file of ours", str(path))
         os.lchown(path, os.geteuid(), os.getegid())
         if kind != stat.S_IFLNK:
             path.chmod(facts.st_mode & _KEPT_MODE)
+            _drop_acl(path)
         if kind == stat.S_IFDIR:
             pending += path.iterdir()
 
@@ -322,7 +327,7 @@ def refuse_writable(path: Path) -> None:
     (:func:`refuse_exchangeable_way`).
     """
     with opened(path, _DIRECTORY) as descriptor:
-        _refuse_shared(path, os.fstat(descriptor), _trusted(), sticky=False)
+        _refuse_shared(path, descriptor, _trusted(), sticky=False)
     refuse_exchangeable_way(path)
 
 
@@ -336,7 +341,8 @@ def refuse_exchangeable_way(path: Path) -> None:
     """
     trusted = _trusted()
     for above in _looked_up_in(path):
-        _refuse_shared(above, above.stat(), trusted, sticky=True)
+        with opened(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) as descriptor:
+            _refuse_shared(above, descriptor, trusted, sticky=True)
 
 
 def owned_on_the_way(path: Path, user: Credentials) -> Path | None:
@@ -357,12 +363,12 @@ def _trusted() -> _Trusted:
     uids = {0, os.geteuid()}
     if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
         uids |= {int(os.environ["SUDO_UID"])} - _servers_uids()
-    gids = {0}
+    gids = set()
     for uid in uids:
         with contextlib.suppress(KeyError, OverflowError):
             user = pwd.getpwuid(uid)
             group = grp.getgrgid(user.pw_gid)
-            if group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}:
+            if group.gr_name == user.pw_name and not _members(group) - uids:
                 gids.add(group.gr_gid)
     return _Trusted(frozenset(uids), frozenset(gids))
 
@@ -373,15 +379,85 @@ def _servers_uids() -> set[int]:
     return set()
 
 
-def _refuse_shared(path: Path, facts: os.stat_result, trusted: _Trusted, sticky: bool) -> None:
+def _members(group: grp.struct_group) -> set[int]:
+    """The users of a group, those whose first group it is included; root's group is no exception.
+
+    -1 stands for a name without a user.
+    """
+    users = pwd.getpwall()
+    uids = {user.pw_name: user.pw_uid for user in users}
+    listed = {uids.get(name, -1) for name in group.gr_mem}
+    return listed | {user.pw_uid for user in users if user.pw_gid == group.gr_gid}
+
+
+def _refuse_shared(path: Path, descriptor: int, trusted: _Trusted, sticky: bool) -> None:
+    facts = os.fstat(descriptor)
     if facts.st_uid not in trusted.uids:
         raise PermissionError(errno.EPERM, f"it belongs to uid {facts.st_uid}", str(path))
-    group = facts.st_mode & stat.S_IWGRP and facts.st_gid not in trusted.gids
-    if (group or facts.st_mode & stat.S_IWOTH) and not (sticky and facts.st_mode & stat.S_ISVTX):
-        mode = stat.S_IMODE(facts.st_mode)
+    mode = stat.S_IMODE(facts.st_mode)
+    shown = f"mode {mode:04o}"
+    if (entries := _acl(descriptor, _ACL)) is None:
+        group = mode & stat.S_IWGRP and facts.st_gid not in trusted.gids
+        shared = group or mode & stat.S_IWOTH
+    else:  # the mode's group bits are the list's mask
+        shown += ", with an access control list, which setfacl -b removes"
+        shared = any(_is_another_writer(entry, facts.st_gid, trusted) for entry in entries)
+    if shared and not (sticky and facts.st_mode & stat.S_ISVTX):
+        raise PermissionError(errno.EPERM, f"other users may write to it ({shown})", str(path))
+    inherited = _acl(descriptor, _DEFAULT_ACL) or []
+    if any(_is_another_writer(entry, facts.st_gid, trusted) for entry in inherited):
         raise PermissionError(
-            errno.EPERM, f"other users may write to it (mode {mode:04o})", str(path)
+            errno.EPERM,
+            "other users may write to what is made in it (default ACL, which setfacl -k removes)",
+            str(path),
         )
+
+
+# Access control lists (acl(5)), as <linux/posix_acl_xattr.h> has them: a version, then entries.
+
+_ACL, _DEFAULT_ACL = "system.posix_acl_access", "system.posix_acl_default"
+_ACL_ENTRY = struct.Struct("<HHI")
+_ACL_HEADER_BYTES = 4
+_ACL_WRITE = 2
+_ACL_USER, _ACL_GROUP_OBJ, _ACL_GROUP, _ACL_MASK, _ACL_OTHER = 0x02, 0x04, 0x08, 0x10, 0x20
+
+
+def _acl(descriptor: int, name: str) -> list[tuple[int, int, int]] | None:
+    """Tag, permissions (within the mask) and id of each entry; None where there is no list.
+
+    Through /proc: a descriptor that needs no right to read is not accepted by fgetxattr(2).
+    """
+    try:
+        content = os.getxattr(f"/proc/self/fd/{descriptor}", name)
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.ENOTSUP):
+            return None
+        raise
+    entries: list[tuple[int, int, int]] = list(_ACL_ENTRY.iter_unpack(content[_ACL_HEADER_BYTES:]))
+    mask = next((permissions for tag, permissions, _ in entries if tag == _ACL_MASK), 7)
+    masked = (_ACL_USER, _ACL_GROUP_OBJ, _ACL_GROUP)
+    return [(tag, bits & mask if tag in masked else bits, who) for tag, bits, who in entries]
+
+
+def _is_another_writer(entry: tuple[int, int, int], gid: int, trusted: _Trusted) -> bool:
+    tag, permissions, who = entry
+    if not permissions & _ACL_WRITE:
+        return False
+    if tag == _ACL_USER:
+        return who not in trusted.uids
+    if tag in (_ACL_GROUP, _ACL_GROUP_OBJ):
+        return (who if tag == _ACL_GROUP else gid) not in trusted.gids
+    return tag == _ACL_OTHER
+
+
+def _drop_acl(path: Path) -> None:
+    """Remove the access control lists of a file or directory of our own."""
+    for name in (_ACL, _DEFAULT_ACL):
+        try:
+            os.removexattr(path, name, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (errno.ENODATA, errno.ENOTSUP):
+                raise
 
 
 def _looked_up_in(path: Path) -> Iterator[Path]:

@@ -1,11 +1,13 @@
 """Whom servers run as; root among files and in places that other users may exchange."""
 
 import ast
+import grp
 import os
 import pwd
 import re
 import socket
 import stat
+import struct
 import subprocess
 import threading
 from pathlib import Path
@@ -34,6 +36,17 @@ from harness.supervise.user_files import (
 ROOT = Path(__file__).resolve().parents[2]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 ANOTHER = 65533
+
+
+def write_acl(path, tag, who, permissions, default=False):
+    """As ``setfacl -m TAG:WHO:PERMISSIONS`` (with ``-d``), which is not installed everywhere."""
+    bits = sum(bit for letter, bit in zip("rwx", (4, 2, 1), strict=True) if letter in permissions)
+    nothing = 2**32 - 1
+    entries = [(1, 7, nothing), (4, 5, nothing), (0x10, 7, nothing), (0x20, 5, nothing)]
+    entries += [({"user": 2, "group": 8}[tag], bits, who)]
+    packed = [struct.pack("<HHI", *entry) for entry in sorted(entries)]
+    name = f"system.posix_acl_{'default' if default else 'access'}"
+    os.setxattr(path, name, struct.pack("<I", 2) + b"".join(packed))
 
 
 @pytest.fixture
@@ -131,7 +144,7 @@ def test_it_is_noted_while_it_is_ours_alone(tmp_path):
 
 @needs_root
 @pytest.mark.parametrize("where", ["its parent", "above", "a link's directory"])
-@pytest.mark.parametrize("how", ["another's", "writable", "group"])
+@pytest.mark.parametrize("how", ["another's", "writable", "group", "acl", "default acl"])
 def test_nothing_is_made_where_another_user_could_exchange_it(tmp_path, where, how):
     top, parent = tmp_path / "top", tmp_path / "top" / "parent"
     parent.mkdir(parents=True)
@@ -144,12 +157,43 @@ def test_nothing_is_made_where_another_user_could_exchange_it(tmp_path, where, h
         os.chown(shared, ANOTHER, ANOTHER)
     elif how == "writable":
         shared.chmod(0o777)
-    else:
+    elif how == "group":
         os.chown(shared, -1, ANOTHER)
         shared.chmod(0o775)
+    else:
+        write_acl(shared, "user", ANOTHER, "rwx", default=how == "default acl")
     with pytest.raises(PermissionError):
         workdirs.make(parent / "work")
     assert not (parent / "work").exists()
+
+
+@needs_root
+@pytest.mark.parametrize("user", ["nobody", "daemon"])
+def test_who_wins_a_rename_by_an_access_control_list_is_refused(open_path, user):
+    """``setfacl -m u:USER:rwx``: the mode shows the list's mask, and the group is root's."""
+    write_acl(open_path, "user", pwd.getpwnam(user).pw_uid, "rwx")
+    (open_path / "data").mkdir()
+    command = ["runuser", "-u", user, "--", "mv", str(open_path / "data"), str(open_path / "moved")]
+    subprocess.run(command, check=True)
+    with pytest.raises(PermissionError):
+        refuse_writable(open_path)
+    write_acl(open_path, "user", pwd.getpwnam(user).pw_uid, "r-x")
+    refuse_writable(open_path)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("member", "safe"), [("root", True), ("daemon", False), ("a name without a user", False)]
+)
+def test_roots_group_is_trusted_if_root_alone_is_in_it(tmp_path, monkeypatch, member, safe):
+    root = grp.struct_group(("root", "x", 0, [member]))
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: root)
+    tmp_path.chmod(0o775)
+    if safe:
+        refuse_writable(tmp_path)
+    else:
+        with pytest.raises(PermissionError):
+            refuse_writable(tmp_path)
 
 
 def test_others_may_write_where_only_owners_rename(tmp_path):
@@ -385,7 +429,9 @@ def test_a_tree_taken_over_cannot_be_changed_by_who_made_it(tmp_path):
         os.lchown(path, USER.uid, USER.gid)
     file.chmod(0o4777)
     (tree / "folder").chmod(0o777)
+    write_acl(tree / "folder", "user", ANOTHER, "rwx", default=True)
     take_over(tree, USER)
+    assert os.listxattr(tree / "folder") == []
     assert owner(tree / "folder") == (0, 0o755)
     assert owner(file) == (0, 0o755)
     assert (tree / "link").lstat().st_uid == 0
@@ -394,12 +440,17 @@ def test_a_tree_taken_over_cannot_be_changed_by_who_made_it(tmp_path):
 
 
 @needs_root
-@pytest.mark.parametrize("special", ["fifo", "a third user's"])
+@pytest.mark.parametrize("special", ["fifo", "a third user's", "a hard link to root's"])
 def test_what_cannot_be_taken_over_is_refused(tmp_path, special):
     tree = tmp_path / "tree"
     tree.mkdir()
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.chmod(0o640)
     if special == "fifo":
         os.mkfifo(tree / "fifo")
+    elif special == "a hard link to root's":
+        (tree / "link").hardlink_to(secret)
     else:
         (tree / "file").touch()
         os.chown(tree / "file", 1, 1)
@@ -408,6 +459,7 @@ def test_what_cannot_be_taken_over_is_refused(tmp_path, special):
             os.chown(path, USER.uid, USER.gid)
     with pytest.raises(OSError):
         take_over(tree, USER)
+    assert owner(secret) == (0, 0o640)
 
 
 @needs_root
