@@ -39,6 +39,7 @@ from harness.iotrace.intervals import distance
 from harness.iotrace.page import LIBRARY, Cell, IoTrace
 from harness.models.device import OPERATIONS, DeviceModel, PageCache, Point, models_table
 from harness.native_programs import find_native
+from harness.tiers.linux.ext4 import EAGER
 
 ROOT = Path(__file__).resolve().parents[1]
 HARNESS = str(ROOT / ".venv" / "bin" / "harness")
@@ -155,7 +156,7 @@ def loop_device(folder: Path) -> Iterator[Path]:
     folder.chmod(0o755)
     mounted.mkdir()
     subprocess.run(["truncate", "--size=4G", image], check=True)
-    subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-E", EAGER, "-O", "^has_journal", image], check=True)
     subprocess.run(["mount", "-o", "loop,noatime", image, mounted], check=True)
     try:
         yield mounted

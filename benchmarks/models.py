@@ -24,6 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from harness.tiers.linux.ext4 import EAGER
+
 ROOT = Path(__file__).resolve().parents[1]
 HARNESS = str(ROOT / ".venv" / "bin" / "harness")
 CASES = (
@@ -69,7 +71,7 @@ def loop_device(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
     with image.open("wb") as file:
         file.truncate(_LOOP_BYTES)
     place.mkdir()
-    command("mkfs.ext4", "-q", "-F", str(image))
+    command("mkfs.ext4", "-q", "-F", "-E", EAGER, str(image))
     direct = "off" if str(folder).startswith("/dev/shm") else "on"
     loop = command("losetup", f"--direct-io={direct}", "--find", "--show", str(image)).strip()
     try:

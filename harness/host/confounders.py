@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from harness.host import processors
 from harness.host.cgroup import cpu_quotas
+from harness.tiers.linux import ext4
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes
@@ -222,6 +223,7 @@ def _of_tier(tier: Tier, kernel: Kernel) -> Iterator[RunWarning]:
             context=f"mounted {', '.join(sorted(off))}: fsync does not reach the device",
             hint=f"mount -o remount,barrier {tier.facts.mount_point}",
         )
+    yield from _lazy_initialisation(tier, kernel)
     if tier.facts.kind == "tmpfs" and kernel.meminfo().get("SwapTotal", 0):
         yield RunWarning(
             code="tmpfs-swappable",
@@ -229,3 +231,27 @@ def _of_tier(tier: Tier, kernel: Kernel) -> Iterator[RunWarning]:
             context="a tmpfs on a host with swap space",
             hint="swapoff -a during the measurement",
         )
+
+
+def _lazy_initialisation(tier: Tier, kernel: Kernel) -> Iterator[RunWarning]:
+    """A fresh ext4 whose inode tables Linux still writes.
+
+    Without the right to read the device, the thread's existence shows that of some file system.
+    """
+    facts = tier.facts
+    if facts.filesystem != "ext4" or facts.read_only or "noinit_itable" in facts.mount_options:
+        return
+    groups = ext4.lazy_groups(facts.device, kernel) if facts.device else None
+    if groups and groups.waiting:
+        context = f"{groups.waiting} of {groups.groups} inode tables are still to be written"
+    elif groups is None and ext4.thread_runs(kernel):
+        context = f"{ext4.THREAD} is running, for this or another file system"
+    else:
+        return
+    yield RunWarning(
+        code="ext4lazyinit",
+        problem=f"Linux is still initialising the file system of tier {tier.name}",
+        context=context,
+        hint=f"wait until pgrep {ext4.THREAD} prints nothing (sooner after mount -o"
+        f" remount,init_itable=0 {facts.mount_point}), or make it with mkfs.ext4 -E {ext4.EAGER}",
+    )

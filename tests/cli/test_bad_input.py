@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from harness.tiers.linux.ext4 import EAGER
+
 RUN = ["run", "tpch", "--engine", "duckdb", "--placement", "ssd-both", "--scale", "0.01"]
 
 
@@ -65,7 +67,7 @@ def ext4_disk(harness):
     image, target = harness.root / "disk.img", harness.root / "disk"
     with image.open("wb") as stream:
         stream.truncate(48 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-E", EAGER, image], check=True)
     target.mkdir()
     subprocess.run(["mount", "-o", "loop", image, target], check=True)
     yield target

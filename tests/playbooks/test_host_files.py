@@ -12,7 +12,7 @@ from tierbench.changes import plan_changes
 from tierbench.commands import Commands
 from tierbench.desired_state import DesiredState
 from tierbench.filesystems import mkfs_argv
-from tierbench.linux import Kernel, resource_table
+from tierbench.linux import EXT4_EAGER, Kernel, resource_table
 from tierbench.memmap import choose, parameters, system_ram
 from tierbench.namespace_users import namespace_users, parse_blkid, probe
 from tierbench.ndctl import Namespace, parse_ndctl
@@ -334,6 +334,7 @@ def make(device: Path, **desired) -> None:
 
 def test_a_file_system_of_ours_is_told_by_its_label_and_is_aligned(device):
     make(device)
+    assert EXT4_EAGER in " ".join(mkfs_argv(str(device), DesiredState("appdirect"), UUID))
     content = probe(str(device), Commands())
     assert (content.known, content.type, content.label) == (True, "ext4", "tierbench")
     assert (content.uuid, content.block_size) == (UUID, 4096)

@@ -16,6 +16,7 @@ from harness.errors import RunFailed, UsageError
 from harness.supervise import undo
 from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import Journal, recover
+from harness.tiers.linux.ext4 import EAGER
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and sysctls need root")
 
@@ -141,7 +142,7 @@ def test_a_directory_that_was_cleaned_meanwhile_is_no_failure(journal, state, tm
 def test_a_directory_on_a_tier_that_is_not_mounted_is_not_forgotten(journal, state, tmp_path):
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(1 << 20))
-    subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", disk], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-E", EAGER, "-O", "^has_journal", disk], check=True)
     tier = tmp_path / "tier"
     tier.mkdir()
     mount = ["mount", "-o", "loop", disk, tier]

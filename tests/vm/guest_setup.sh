@@ -22,7 +22,7 @@ put() { # put DEVICE MKFS DIRECTORY [mount option …]
     mount "$@" "$device" "$directory"
 }
 # Small ext4 file systems get 1 KiB blocks, and DAX needs the page size.
-ext4="mkfs.ext4 -q -F -b 4096"
+ext4="mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0"
 xfs="mkfs.xfs -q -f"
 
 lay_out_region0() {

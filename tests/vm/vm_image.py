@@ -19,6 +19,8 @@ from pathlib import Path
 from vm_cache import CACHE, forget_unused, lock
 from vm_wheels import GUEST_PYTHON, dependencies, download_wheelhouse
 
+from harness.tiers.linux.ext4 import EAGER
+
 #: Its python3 is vm_wheels.GUEST_PYTHON. Natives compiled on the host run in it if the host's
 #: own libraries are of this suite or older.
 SUITE = "bookworm"
@@ -177,7 +179,7 @@ def _build(folder: Path) -> None:
         for initrd in (root / "boot").glob("initrd.img-*"):
             initrd.unlink()
         _run(
-            *("mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=1", "-d", str(root)),
+            *("mke2fs", "-q", "-t", "ext4", "-E", EAGER, "-d", str(root)),
             *(str(result / "root.ext4"), DISK_SIZE),
         )
         (result / "complete").touch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import fstab
 from .change_builder import ChangeBuilder, describe_mount
 from .desired_state import DesiredState
+from .linux import EXT4_EAGER
 from .namespace_users import MountedAt, is_our_filesystem
 from .ndctl import OUR_NAME, Namespace, Region
 from .state import Place, ids_of, mount_point
@@ -31,13 +32,14 @@ def plan_filesystem(builder: ChangeBuilder, region: Region, existing: Namespace 
 def mkfs_argv(device: str, desired: DesiredState, uuid: str, *, force: bool = False) -> list[str]:
     """Aligned to 2 MiB, so that a huge page of a file is one of the namespace.
 
-    ext4: the block size is always given, since small devices would get 1 KiB; xfs: no reflinks,
-    which kernels before 6.1 do not take together with DAX.
+    ext4: the block size is always given, since small devices would get 1 KiB, and nothing is left
+    to write after the first mount. xfs: no reflinks, which kernels before 6.1 do not take together
+    with DAX.
     """
     size = desired.block_size
     if desired.filesystem == "ext4":
         stride = (2 << 20) // size
-        align = ["-E", f"stride={stride},stripe_width={stride}"]
+        align = ["-E", f"stride={stride},stripe_width={stride},{EXT4_EAGER}"]
         options = ["-b", str(size), *align, "-U", uuid, *(["-F"] if force else [])]
         return ["mkfs.ext4", "-q", *options, "-L", OUR_NAME, device]
     metadata = f"reflink=0,uuid={uuid}"

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.tiers.linux import block, kernel, model, mounts, numa, pmem, probe
+    from harness.tiers.linux import block, ext4, kernel, model, mounts, numa, pmem, probe
 else:
-    from ansible.module_utils.linux import block, kernel, model, mounts, numa, pmem, probe
+    from ansible.module_utils.linux import block, ext4, kernel, model, mounts, numa, pmem, probe
 
 LIVE = kernel.LIVE
+EXT4_EAGER = ext4.EAGER
 Kernel = kernel.Kernel
 Mount = mounts.Mount
 Stack = block.Stack

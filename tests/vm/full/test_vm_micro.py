@@ -47,7 +47,7 @@ WITHOUT_DAX = """
 set -eu
 device=$(ndctl create-namespace -r region0 -m fsdax -s 512M |
     sed -n 's#.*"blockdev":"\\([^"]*\\)".*#/dev/\\1#p')
-mkfs.ext4 -q -F -b 4096 "$device"
+mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 "$device"
 mkdir /mnt/nodax
 mount "$device" /mnt/nodax
 echo '{schema: 1, tiers: {pmem_nodax: {kind: fs-nodax, path: /mnt/nodax}}}' >/var/tmp/nodax.yml
