@@ -1,12 +1,15 @@
 """Client programs that are not ours; what pgbench and sysbench have in common.
 
-Each is started twice: for the ramp-up, whose output is not read, and for the measurement window.
-So its own summary is the window's.
+One process does ramp-up and window. Of two with one seed, the second would request the keys that
+the first has just brought into the cache; and sessions, with their plans and caches, would end
+between them.
 """
 
 from __future__ import annotations
 
+import math
 import queue
+import re
 import secrets
 import threading
 import time
@@ -23,8 +26,8 @@ from harness.errors import RunFailed
 from harness.hdr import Histogram, Layout
 from harness.host.process_counters import read_counters
 from harness.later import np
-from harness.progress import Progress
-from harness.supervise.failures import log_tail
+from harness.progress import Progress, Task
+from harness.supervise.failures import ending, log_tail
 from harness.supervise.process import process_identity
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import acting_as, make_directory, remove_tree, write_text
@@ -91,10 +94,10 @@ class ClientProgram:
         """Seconds since its last line."""
         return time.monotonic() - self._line_s
 
-    def next_line(self) -> tuple[str, str] | None:
-        """Return the name of the pipe and its next line; None if no line comes soon."""
+    def next_line(self, timeout_s: float = _TICK_S) -> tuple[str, str] | None:
+        """Return the name of the pipe and its next line; None if no line comes in that time."""
         try:
-            name, line = self._lines.get(timeout=_TICK_S)
+            name, line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
             return None
         self._line_s = time.monotonic()
@@ -160,16 +163,17 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A program that has ended: its lines, and what it used from its start to about its end.
+class Window:
+    """The measured window of a program that has ended, by the monotonic clock.
 
-    ``began_ns``, ``ended_ns``: by the monotonic clock.
+    ``cpu_ns``: the program's processor time in it, None if that cannot be read. ``lines``: all
+    that it printed.
     """
 
+    begin_ns: int
+    end_ns: int
+    cpu_ns: int | None
     lines: Sequence[str]
-    began_ns: int
-    ended_ns: int
-    cpu_share: float | None
 
 
 @dataclass(frozen=True)
@@ -177,12 +181,16 @@ class Job:
     """A client program in its private folder. ``environment``: without secrets in it.
 
     ``files``: by name, private to the user that it runs as. ``secret``: never in a message.
+    ``reports``: matches the lines that come every second, and are in no message. ``fails``: a
+    line after which the program goes on with fewer users.
     """
 
     what: str
     files: Mapping[str, str]
     environment: Mapping[str, str]
     secret: str
+    reports: re.Pattern[str]
+    fails: re.Pattern[str] | None = None
 
 
 @contextmanager
@@ -194,72 +202,168 @@ def working(clients: Clients, job: Job) -> Iterator[Path]:
         yield folder
 
 
+def stderr_as_progress(argv: Sequence[str]) -> list[str]:
+    """Return the command of a program whose stderr is the pipe ``progress`` of ``spawn``."""
+    return ["/bin/sh", "-c", 'exec "$@" 2>&3 3>&-', "sh", *argv]
+
+
+class _Listener(ClientProgram):
+    """A running program of a job, and what it printed."""
+
+    def __init__(self, job: Job, silence_s: float, task: Task, *program: Any) -> None:
+        super().__init__(*program)
+        self.lines: list[str] = []
+        self._job, self._silence_s, self._task = job, silence_s, task
+        self._shown = time.monotonic()
+        #: Its processor time by the monotonic clock: nobody can read it once it has ended.
+        self._cpu: list[tuple[int, int]] = []
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, clients: Clients, job: Job, folder: Path, argv: Sequence[str], silence_s: float,
+        task: Task,
+    ) -> Iterator[_Listener]:  # fmt: skip
+        """Start the program; at the end it is gone."""
+        env = {name: text.replace("FOLDER", str(folder)) for name, text in job.environment.items()}
+        process = clients.start_driver(
+            stderr_as_progress(argv),
+            cwd=folder,
+            env=env,
+            log=folder / STDERR,
+            pipes=True,
+            progress=True,
+        )
+        pipes = {"stdout": process.stdout, "stderr": process.progress}
+        program = (process, folder, clients.credentials, job.what, pipes, job.secret)
+        with cls(job, silence_s, task, *program).running() as listener:
+            yield listener
+
+    def until_line(self, begins: Callable[[str], int | None]) -> int:
+        """Return when the window begins: after the first line for which ``begins`` says it."""
+        while not self.over:
+            line = self._listen(_TICK_S)
+            if line is not None and (wait_ns := begins(line)) is not None:
+                return time.monotonic_ns() + wait_ns
+        raise self._ended_early()
+
+    def until(self, moment_ns: int, *, may_end: bool = False) -> int:
+        """Listen until then, or until it ends if it may; return the monotonic clock."""
+        while (now := time.monotonic_ns()) < moment_ns and not self.over:
+            self._listen(min(_TICK_S, (moment_ns - now) / 1e9))
+        if self.over and not may_end:
+            raise self._ended_early()
+        reached_ns = time.monotonic_ns()
+        self._read_cpu()
+        return reached_ns
+
+    def cpu_share(self, begin_ns: int) -> float | None:
+        """Processors in use from that moment to the last reading."""
+        readings = [reading for reading in self._cpu if reading[0] >= begin_ns]
+        if len(readings) < 2:
+            return None
+        (first_ns, first), (last_ns, last) = readings[0], readings[-1]
+        return (last - first) / max(1, last_ns - first_ns)
+
+    def until_end(self, limit_s: float) -> None:
+        """Listen until the program has ended; RunFailed if it failed, or runs after the limit."""
+        deadline = time.monotonic() + limit_s
+        while not self.over:
+            self._listen(_TICK_S)
+            if time.monotonic() > deadline:
+                raise self.failed(f"it hangs: it has not ended {limit_s:g} s after its time")
+        if status := self.process.wait():
+            raise self.failed(f"it {ending(status)}")
+
+    def _read_cpu(self) -> None:
+        if (cpu_ns := self.cpu_ns()) is not None:
+            self._cpu.append((time.monotonic_ns(), cpu_ns))
+
+    def _listen(self, timeout_s: float) -> str | None:
+        """Return the program's next line, if one comes in that time."""
+        found = self.next_line(timeout_s)
+        self._read_cpu()
+        now = time.monotonic()
+        self._task.advance(now - self._shown)
+        self._shown = now
+        if found is None:
+            if self.silent_s > self._silence_s:
+                raise self.failed(f"it has printed nothing for {self._silence_s:g} s")
+            return None
+        _, line = found
+        self.lines.append(line)
+        if not self._job.reports.match(line):
+            self.last.append(line)
+        if self._job.fails is not None and self._job.fails.match(line):
+            while (found := self.next_line()) is not None:  # the server's details follow
+                self.last.append(found[1])
+            raise self.failed(line)
+        return line
+
+    def _ended_early(self) -> RunFailed:
+        status = self.process.wait()
+        return self.failed(f"it {ending(status)}" if status else "it ended before its window did")
+
+
 def run(
-    clients: Clients, job: Job, folder: Path, argv: Sequence[str], duration_ns: int, title: str,
-    progress: Progress,
-) -> Ended:  # fmt: skip
-    """Run a program for its time; RunFailed with its last lines if it fails or does not end."""
-    env = {name: text.replace("FOLDER", str(folder)) for name, text in job.environment.items()}
-    began_ns = time.monotonic_ns()
-    process = clients.start_driver(argv, cwd=folder, env=env, log=folder / STDERR, pipes=True)
-    lines: list[str] = []
-    readings: list[tuple[int, int]] = []
-    total_s = duration_ns / 1e9
-    deadline = time.monotonic() + total_s + limit_s("measure")
-    pipes = {"stdout": process.stdout}
-    program = ClientProgram(process, folder, clients.credentials, job.what, pipes, job.secret)
-    with program.running(), progress.task(title, total_s, "s") as task:
-        before = time.monotonic()
-        while not program.over:
-            if (found := program.next_line()) is not None:
-                lines.append(found[1])
-                program.last.append(found[1])
-            if (cpu_ns := program.cpu_ns()) is not None:
-                readings.append((time.monotonic_ns(), cpu_ns))
-            now = time.monotonic()
-            task.advance(now - before)
-            before = now
-            if now > deadline:
-                raise program.failed(f"it hangs: it has not ended after {total_s:g} s")
-        ended_ns = time.monotonic_ns()
-        if status := process.wait():
-            raise program.failed(f"it ended with status {status}")
-    return Ended(lines, began_ns, ended_ns, _share(readings))
+    clients: Clients, job: Job, folder: Path, argv: Sequence[str], title: str, progress: Progress
+) -> None:
+    """Run a program that loads data to its end; RunFailed with its last lines."""
+    with (
+        progress.task(title, None, "s") as task,
+        _Listener.open(clients, job, folder, argv, limit_s("load"), task) as program,
+    ):
+        program.until_end(math.inf)
 
 
 def measured(
     clients: Clients,
     job: Job,
     folder: Path,
-    argv: Callable[[int], Sequence[str]],
+    argv: Sequence[str],
     load: Load,
+    begins: Callable[[str], int | None],
     drives: WindowCallbacks,
     progress: Progress,
-) -> Ended:
-    """Run the ramp-up, then the window; ``argv`` is made of the duration, in ns."""
-    if load.ramp_up_ns:
-        run(clients, job, folder, argv(load.ramp_up_ns), load.ramp_up_ns, "ramp-up", progress)
-    drives.on_measuring()
-    ended = run(
-        clients, job, folder, argv(load.duration_ns), load.duration_ns, "measuring", progress
-    )
-    drives.on_measured()
-    return ended
+    ends_by: int | None = None,
+) -> Window:
+    """Run a program for ramp-up and window; RunFailed with its last lines.
+
+    ``begins``: from each line, the time until the window begins in ns, None where the line does
+    not say; users are connected by then. ``ends_by``: the signal that ends the program after the
+    window, None where it ends by itself.
+    """
+    silence_s = limit_s("measure")
+    with (
+        progress.task("ramp-up", load.ramp_up_ns / 1e9, "s") as task,
+        _Listener.open(clients, job, folder, argv, silence_s, task) as program,
+    ):
+        begin_ns = program.until(program.until_line(begins))
+        drives.on_measuring()
+        task.enter("measurement", load.duration_ns / 1e9)
+        end_ns = program.until(begin_ns + load.duration_ns, may_end=ends_by is None)
+        drives.on_measured()
+        share = program.cpu_share(begin_ns)
+        task.enter("waiting for the last answers", None)
+        if ends_by is not None:
+            program.process.signal(ends_by)
+        # Users at a set rate may end at the next start that was intended for them.
+        program.until_end(silence_s + load.users / (load.rate_per_s or math.inf))
+    cpu_ns = None if share is None else round(share * (end_ns - begin_ns))
+    return Window(begin_ns, end_ns, cpu_ns, program.lines)
 
 
-def offered(load: Load, window_ns: int, waiting: int) -> dict[str, Any]:
-    """What a result has of an open loop: starts in the window, and those not begun at its end."""
+def offered(load: Load, window_ns: int, waiting: tuple[int, int]) -> dict[str, Any]:
+    """What a result has of an open loop: starts in the window, and those due and not begun.
+
+    ``waiting``: the latter at the window's beginning and end.
+    """
     if load.rate_per_s is None:
         return {}
     return {
         "offered_count": round(load.rate_per_s * window_ns / 1e9),
-        "backlog_count": (0, waiting),
+        "backlog_count": waiting,
     }
-
-
-def whole_seconds(duration_ns: int) -> str:
-    """The duration in seconds; both programs know whole seconds only."""
-    return str(max(1, round(duration_ns / 1e9)))
 
 
 def histogram(values_ns: Sequence[int], counts: Sequence[int] | None = None) -> Histogram:
@@ -272,13 +376,5 @@ def histogram(values_ns: Sequence[int], counts: Sequence[int] | None = None) -> 
 
 def unreadable(what: str, program: str, lines: Sequence[str]) -> RunFailed:
     """The error for a summary without what every release prints."""
-    tail = "\n".join(lines[-15:]) or "(it printed nothing)"
+    tail = "\n".join(lines[-_REPORTED_LINES:]) or "(it printed nothing)"
     return RunFailed(what, f"{program}'s summary cannot be read:\n{tail}", "report its version")
-
-
-def _share(readings: Sequence[tuple[int, int]]) -> float | None:
-    """Processors in use between the first and the last reading."""
-    if len(readings) < 2:
-        return None
-    (begin_ns, first), (end_ns, last) = readings[0], readings[-1]
-    return (last - first) / max(1, end_ns - begin_ns)

@@ -1,30 +1,34 @@
 """pgbench as driver: the user's scripts, in its own language, on PostgreSQL.
 
-    pgbench --client 8 --time 60 --file 0.sql@10 --file 1.sql@1 --protocol prepared --log …
+    pgbench --client 8 --time 360 --file 0.sql@10 --file 1.sql@1 --protocol prepared --log …
 
-Its summary has the counts, its log the time of each transaction. Its rate leaves out the time in
-which it connects, and so does the window here.
+Its log has the time of each transaction. The window is those that ended between two moments of
+the monotonic clock, at which the caller's counters are read: pgbench stamps them with that clock,
+plus what the wall clock was ahead of it when pgbench started. After the window SIGALRM ends it,
+the signal by which it ends itself after ``--time``.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import signal
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from harness.drivers.client_program import (
-    Ended,
     Job,
     Load,
     Script,
+    Window,
     histogram,
     measured,
     offered,
     unreadable,
-    whole_seconds,
     working,
 )
 from harness.drivers.result import (
@@ -40,7 +44,9 @@ from harness.later import np
 from harness.progress import Progress
 from harness.store.result import LatencyPoint, SeriesPoint
 from harness.store.spec import JsonObject
+from harness.supervise.silence import limit_s
 from harness.supervise.user_files import Credentials, acting_as, open_regular
+from harness.units import format_ns
 from harness.workload import Clients
 
 _PASSWORDS, _LOG = "pgpass", "log"
@@ -49,6 +55,11 @@ _NS_PER_US = 1000
 #: Words in place of a duration, by the column's value here.
 _WORDS = {b"serialization": b"-1", b"deadlock": b"-2"}
 _FAILED = {-1: "40001", -2: "40P01"}
+#: Printed every second, the first one once all users are connected.
+_PROGRESS = re.compile("progress: ")
+_ERROR = re.compile("pgbench: error: ")
+#: A correction of the wall clock between two readings that is no step: it may be slewed.
+_SLEWED_NS, _SLEWED_SHARE = 10_000_000, 0.001
 _RATE = re.compile(r"tps = ([\d.]+) \((?:without initial connection time|excluding)")
 _DONE = re.compile(r"number of transactions actually processed: (\d+)")
 _LATENCY = re.compile(r"latency average = ([\d.]+) ms")
@@ -56,7 +67,7 @@ _LATENCY = re.compile(r"latency average = ([\d.]+) ms")
 
 @dataclass(frozen=True)
 class Summary:
-    """What pgbench prints of all its transactions."""
+    """What pgbench prints of all its transactions, those of the ramp-up among them."""
 
     done: int
     per_second: float
@@ -65,10 +76,10 @@ class Summary:
 
 @dataclass
 class Times:
-    """The transactions of a log, column by column. ``script``: its number.
+    """Transactions of a log, column by column. ``script``: its number.
 
     ``duration_ns``: below zero of one that failed (:data:`_FAILED`); ``ended_ns``: by the
-    wall clock; ``lag_ns``: from the intended start to the real one, where a rate is set;
+    monotonic clock; ``lag_ns``: from the intended start to the real one, where a rate is set;
     ``retries``: attempts that were undone.
     """
 
@@ -77,6 +88,11 @@ class Times:
     ended_ns: Any
     lag_ns: Any
     retries: Any
+
+    def between(self, begin_ns: int, end_ns: int) -> Times:
+        """Those that ended after the one moment and no later than the other."""
+        inside = (self.ended_ns > begin_ns) & (self.ended_ns <= end_ns)
+        return Times(*(getattr(self, column.name)[inside] for column in fields(self)))
 
 
 def drive(
@@ -102,33 +118,55 @@ def drive(
             "PGSSLMODE": str(connection.get("sslmode") or "prefer"),
         },
         str(connection["password"]),
+        _PROGRESS,
+        _ERROR,
     )
+    argv = _argv(program, connection, scripts, load)
+    ahead_ns, ahead_at_ns = wall_clock_ahead_ns(), time.monotonic_ns()
+
+    def begins(line: str) -> int | None:
+        if not _PROGRESS.match(line):
+            return None
+        check_not_stepped(what, wall_clock_ahead_ns() - ahead_ns, time.monotonic_ns() - ahead_at_ns)
+        return load.ramp_up_ns
+
     with working(clients, job) as folder:
-        ended = measured(
-            clients,
-            job,
-            folder,
-            lambda duration_ns: _argv(program, connection, scripts, load, duration_ns),
-            load,
-            drives,
-            progress,
+        window = measured(
+            clients, job, folder, argv, load, begins, drives, progress, signal.SIGALRM
         )
-        summary = read_summary(what, ended.lines)
-        times = read_log(folder, clients.credentials, load, _newest(folder, clients.credentials))
-    return _result(version, scripts, load, ended, summary, times)
+        summary = read_summary(what, window.lines)
+        times = _read_window(what, folder, clients.credentials, load, ahead_ns, window, summary)
+    return _result(version, scripts, load, window, summary, times)
+
+
+def wall_clock_ahead_ns() -> int:
+    """Return by how much the wall clock is ahead of the monotonic one."""
+    return time.time_ns() - time.monotonic_ns()
+
+
+def check_not_stepped(what: str, moved_ns: int, elapsed_ns: int) -> None:
+    """RunFailed where the wall clock was set while pgbench started: its stamps are shifted.
+
+    A later step does not matter: pgbench reads the wall clock once.
+    """
+    if abs(moved_ns) > _SLEWED_NS + _SLEWED_SHARE * elapsed_ns:
+        raise RunFailed(
+            what,
+            f"the wall clock was set by {format_ns(abs(moved_ns))} while pgbench started: its "
+            "transactions cannot be assigned to the window",
+            "run again when the clock is synchronised (chronyc waitsync)",
+        )
 
 
 def _argv(
-    program: Path,
-    connection: JsonObject,
-    scripts: Sequence[Script],
-    load: Load,
-    duration_ns: int,
+    program: Path, connection: JsonObject, scripts: Sequence[Script], load: Load
 ) -> list[str]:
     argv = [str(program), "--no-vacuum", "--log", f"--log-prefix={_LOG}"]
     # With progress, its mean latency is that of the transactions, not users by rate.
-    argv += ["--progress=3600", f"--client={load.users}", f"--jobs={load.threads}"]
-    argv += [f"--time={whole_seconds(duration_ns)}", f"--protocol={load.protocol}"]
+    argv += ["--progress=1", f"--client={load.users}", f"--jobs={load.threads}"]
+    # Its time includes connecting; it is ended after the window.
+    seconds = math.ceil((load.ramp_up_ns + load.duration_ns) / 1e9 + 1 + limit_s("measure"))
+    argv += [f"--time={seconds}", f"--protocol={load.protocol}"]
     argv += [f"--random-seed={load.seed}", f"--max-tries={load.max_tries}", "--failures-detailed"]
     if load.rate_per_s is not None:
         argv.append(f"--rate={load.rate_per_s:g}")
@@ -152,42 +190,68 @@ def read_summary(what: str, lines: Sequence[str]) -> Summary:
     done, rate, latency = _DONE.search(text), _RATE.search(text), _LATENCY.search(text)
     if done is None or rate is None or latency is None:
         raise unreadable(what, "pgbench", lines)
-    if int(done[1]) == 0:
-        raise RunFailed(
-            what, "not one transaction was done in the measured window", "raise --duration"
-        )
     return Summary(int(done[1]), float(rate[1]), float(latency[1]))
 
 
-def _newest(folder: Path, user: Credentials | None) -> list[Path]:
-    """The log files of the last process: ``log.PID``, ``log.PID.1`` …"""
-    with acting_as(user):
-        files = [path for path in folder.iterdir() if path.name.startswith(f"{_LOG}.")]
-        processes = {path.name.split(".")[1] for path in files}
-        last = max(processes, key=lambda pid: (folder / f"{_LOG}.{pid}").lstat().st_mtime_ns)
-    return [path for path in files if path.name.split(".")[1] == last]
+def _read_window(
+    what: str,
+    folder: Path,
+    user: Credentials | None,
+    load: Load,
+    ahead_ns: int,
+    window: Window,
+    summary: Summary,
+) -> Times:
+    """Read the window's transactions, and those of the second before it.
+
+    RunFailed where the log has other transactions than the summary, or the window has none.
+    """
+    done, parts = 0, []
+    for times in read_log(folder, user, load, ahead_ns):
+        done += int((times.duration_ns >= 0).sum())
+        parts.append(times.between(window.begin_ns - SERIES_NS, window.end_ns))
+    if abs(done - summary.done) > max(1, summary.done // 1000):
+        raise RunFailed(
+            what,
+            f"its log has {done} transactions, its summary {summary.done}",
+            "run again; a full disk cuts the log off",
+        )
+    columns = ([getattr(part, column.name) for part in parts] for column in fields(Times))
+    times = Times(*map(np.concatenate, columns))
+    if not (times.between(window.begin_ns, window.end_ns).duration_ns >= 0).any():
+        raise RunFailed(
+            what, "not one transaction was done in the measured window", "raise --duration"
+        )
+    return times
 
 
-def read_log(folder: Path, user: Credentials | None, load: Load, files: Sequence[Path]) -> Times:
-    """Read all transactions of the log; RunFailed for a file that is cut off, or another's."""
+def read_log(folder: Path, user: Credentials | None, load: Load, ahead_ns: int) -> Iterator[Times]:
+    """Yield all transactions of the log, some thousands at a time.
+
+    ``ahead_ns``: the wall clock's lead when pgbench started. RunFailed for a file that is cut off.
+    """
     columns = 6 + (load.rate_per_s is not None) + (load.max_tries != 1)
-    parts = []
     try:
+        with acting_as(user):  # a thread's file is log.PID or log.PID.NUMBER
+            files = [path for path in folder.iterdir() if path.name.startswith(f"{_LOG}.")]
         for path in files:
             with acting_as(user):
                 descriptor = open_regular(path, os.O_RDONLY | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as stream:
-                parts += [_numbers(block, columns) for block in _blocks(stream)]
+                for block in _blocks(stream):
+                    yield _times(_numbers(block, columns), load, ahead_ns)
     except (OSError, ValueError) as error:
         raise RunFailed(
             "read pgbench's log", f"{folder}: {error}", "run again; a full disk cuts it off"
         ) from error
-    table = np.concatenate(parts) if parts else np.zeros((0, columns), dtype=np.int64)
+
+
+def _times(table: Any, load: Load, ahead_ns: int) -> Times:
     none = np.zeros(len(table), dtype=np.int64)
     return Times(
         script=table[:, 3],
         duration_ns=np.where(table[:, 2] >= 0, table[:, 2] * _NS_PER_US, table[:, 2]),
-        ended_ns=table[:, 4] * 10**9 + table[:, 5] * _NS_PER_US,
+        ended_ns=table[:, 4] * 10**9 + table[:, 5] * _NS_PER_US - ahead_ns,
         lag_ns=table[:, 6] * _NS_PER_US if load.rate_per_s is not None else none,
         retries=table[:, -1] if load.max_tries != 1 else none,
     )
@@ -214,77 +278,67 @@ def _result(
     version: str,
     scripts: Sequence[Script],
     load: Load,
-    ended: Ended,
+    window: Window,
     summary: Summary,
-    times: Times,
+    logged: Times,
 ) -> DriverResult:
-    """Put the summary's counts and the log's times together."""
-    window_ns = round(summary.done / summary.per_second * 1e9)
+    """``logged``: the window's transactions, and those of the second before it."""
+    window_ns = window.end_ns - window.begin_ns
+    before = logged.between(window.begin_ns - SERIES_NS, window.begin_ns)
+    times = logged.between(window.begin_ns, window.end_ns)
     done = times.duration_ns >= 0
-    if abs(int(done.sum()) - summary.done) > max(1, summary.done // 1000):
-        raise RunFailed(
-            f"{version}: count transactions",
-            f"its log has {int(done.sum())}, its summary {summary.done}",
-            "run again; a full disk cuts the log off",
-        )
     operations = {}
-    for number, one in enumerate(scripts):
+    for number, script in enumerate(scripts):
         own = times.script == number
-        operations[one.name] = Operation(
+        operations[script.name] = Operation(
             count=int((own & done).sum()),
             failed_count=int((own & ~done).sum()),
             retried_count=int(times.retries[own].sum()),
             latency_hdr=histogram(times.duration_ns[own & done]).encode(),
         )
     codes = {code: int((times.duration_ns == word).sum()) for word, code in _FAILED.items()}
-    series, latencies = over_time([one.name for one in scripts], times, ended.ended_ns, window_ns)
-    share = ended.cpu_share
+    series, latencies = over_time([script.name for script in scripts], times, window)
     return DriverResult(
         driver="pgbench",
         version=version,
         window_ns=window_ns,
         operations=operations,
-        client_cpu_ns=None if share is None else round(share * window_ns),
+        client_cpu_ns=window.cpu_ns,
         client_threads=load.threads,
-        **offered(load, window_ns, _waiting(times, load)),
+        **offered(load, window_ns, (_waiting(before, load), _waiting(times, load))),
         series=series,
         latencies=latencies,
         notes={
-            "own_transactions_per_second": summary.per_second,
-            "own_latency_average_ms": summary.latency_ms,
+            "whole_run_transactions_per_second": summary.per_second,
+            "whole_run_latency_average_ms": summary.latency_ms,
             "failed_by_code": codes,
-            "scripts": [{"name": one.name, "weight": one.weight} for one in scripts],
+            "scripts": [{"name": script.name, "weight": script.weight} for script in scripts],
         },
     )
 
 
 def _waiting(times: Times, load: Load) -> int:
     """Transactions that were due and had not begun, by how late the last ones began."""
+    if not len(times.ended_ns):
+        return 0
     late = times.lag_ns[times.ended_ns > times.ended_ns.max() - SERIES_NS]
     return round(float(np.median(late)) / 1e9 * (load.rate_per_s or 0))
 
 
 def over_time(
-    names: Sequence[str], times: Times, ended_ns: int, window_ns: int
+    names: Sequence[str], times: Times, window: Window
 ) -> tuple[list[SeriesPoint], list[LatencyPoint]]:
-    """Return the series of counts, and of latencies; see :class:`DriverResult`.
-
-    The log's clock is the wall clock: its last transaction ended as the client did.
-    """
+    """Return the series of counts, and of latencies; see :class:`DriverResult`."""
     done = times.duration_ns >= 0
-    if not done.any():
-        return [], []
-    last = int(times.ended_ns.max())
-    place = (times.ended_ns - (last - window_ns)).clip(0, window_ns - 1) // SERIES_NS
-    intervals = -(-window_ns // SERIES_NS)
-    first_ns = ended_ns - window_ns
+    place = (times.ended_ns - window.begin_ns - 1) // SERIES_NS
+    intervals = -(-(window.end_ns - window.begin_ns) // SERIES_NS)
     counts = [
         np.bincount(place[done & (times.script == number)], minlength=intervals)
         for number in range(len(names))
     ]
     series = [
         SeriesPoint(
-            first_ns + index * SERIES_NS,
+            window.begin_ns + index * SERIES_NS,
             {name: int(of[index]) for name, of in zip(names, counts, strict=True)},
         )
         for index in range(intervals)
@@ -295,7 +349,7 @@ def over_time(
         inside = done & (place >= begin) & (place < begin + each)
         latencies.append(
             latency_percentiles(
-                first_ns + begin * SERIES_NS,
+                window.begin_ns + begin * SERIES_NS,
                 {
                     name: histogram(times.duration_ns[inside & (times.script == number)])
                     for number, name in enumerate(names)

@@ -1,9 +1,10 @@
 """sysbench as driver: its bundled scripts, or the user's Lua, on PostgreSQL, MySQL and MariaDB.
 
-    sysbench --config-file=config --threads=8 --time=60 --histogram oltp_read_write run
+    sysbench --config-file=config --threads=8 --time=240 --report-checkpoints=60 --histogram …
 
-Its histogram has about forty intervals for each tenfold duration, so percentiles are within 2 %.
-It does not report when a transaction ended, but the rate of each second.
+At the checkpoint, the end of the ramp-up, it sets all that it reports back to zero, so that its
+summary is the window's. Its histogram has about forty intervals for each tenfold duration, so
+percentiles are within 2 %. It does not report when a transaction ended, but each second's rate.
 """
 
 from __future__ import annotations
@@ -14,16 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.drivers.client_program import (
-    Ended,
     Job,
     Load,
     Script,
+    Window,
     histogram,
     measured,
     offered,
     run,
     unreadable,
-    whole_seconds,
     working,
 )
 from harness.drivers.result import SERIES_NS, DriverResult, Operation, WindowCallbacks
@@ -40,30 +40,30 @@ OWN_OPTIONS = re.compile(
     r"|tx-rate|report-.*|histogram|percentile|rand-seed|forced-shutdown|luajit-cmd|verbosity"
 )
 _BUCKET = re.compile(r"^\s*([\d.]+) \|\**\s+(\d+)$")
+_REPORT = re.compile(r"\[ \d+s \] (thds|queue)")
 _SECOND = re.compile(r"^\[ (\d+)s \] thds: \d+ tps: ([\d.]+)")
 _TRANSACTIONS = re.compile(r"^\s*transactions:\s+(\d+)\s", re.MULTILINE)
 _EVENTS = re.compile(r"^\s*total number of events:\s+(\d+)", re.MULTILINE)
 _TOTAL = re.compile(r"^\s*total time:\s+([\d.]+)s", re.MULTILINE)
 _IGNORED = re.compile(r"^\s*ignored errors:\s+(\d+)\s", re.MULTILINE)
-_QUEUED = re.compile(r"queue length: (\d+)")
+_QUEUE = re.compile(r"^\[ (\d+)s \] queue length: (\d+)")
 _AVERAGE = re.compile(r"^\s*avg:\s+([\d.]+)", re.MULTILINE)
-#: A prepare takes as long as it takes.
-_PREPARE_NS = 24 * 3600 * 10**9
+_STARTED, _CHECKPOINT = "Threads started!", re.compile(r"\[ \d+s \] Checkpoint report:")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What sysbench prints: ``events`` in ``seconds``, errors that it ignored, the mean latency.
+    """What sysbench prints of the window: ``events`` in ``seconds``, ignored errors, mean latency.
 
-    ``waiting``: due and not begun at the end, where a rate is set. ``buckets``: (milliseconds,
-    count). ``rates``: (second, transactions per second).
+    ``waiting``: due and not begun at the window's beginning and end, where a rate is set.
+    ``buckets``: (milliseconds, count). ``rates``: (second of the window, transactions per second).
     """
 
     events: int
     seconds: float
     ignored: int
     average_ms: float
-    waiting: int
+    waiting: tuple[int, int]
     buckets: Sequence[tuple[float, int]]
     rates: Sequence[tuple[int, float]]
 
@@ -84,7 +84,7 @@ def prepare(
     job = _job(what, dialect, connection, script)
     with working(clients, job) as folder:
         argv = _argv(program, script, {**variables, "threads": str(threads)}, "prepare")
-        run(clients, job, folder, argv, _PREPARE_NS, f"{script.name} prepare", progress)
+        run(clients, job, folder, argv, f"{script.name} prepare", progress)
 
 
 def drive(
@@ -101,23 +101,27 @@ def drive(
     """Run the script; RunFailed with sysbench's last lines."""
     what = f"{version}: {load.users} threads, {script.name}"
     job = _job(what, dialect, connection, script)
+    ramp_up_s = load.ramp_up_ns // 10**9
+    options = {
+        **load.variables,
+        "threads": str(load.users),
+        "time": str(ramp_up_s + load.duration_ns // 10**9),
+        "report-interval": "1",
+        "rand-seed": str(load.seed),
+        "db-ps-mode": "disable" if load.protocol == "simple" else "auto",
+    }
+    if ramp_up_s:
+        options["report-checkpoints"] = str(ramp_up_s)
+    if load.rate_per_s is not None:
+        options["rate"] = f"{load.rate_per_s:g}"
 
-    def argv(duration_ns: int) -> list[str]:
-        options = {
-            **load.variables,
-            "threads": str(load.users),
-            "time": whole_seconds(duration_ns),
-            "report-interval": "1",
-            "rand-seed": str(load.seed),
-            "db-ps-mode": "disable" if load.protocol == "simple" else "auto",
-        }
-        if load.rate_per_s is not None:
-            options["rate"] = f"{load.rate_per_s:g}"
-        return _argv(program, script, options, "run", "--histogram")
+    def begins(line: str) -> int | None:
+        return 0 if (_CHECKPOINT.match(line) if ramp_up_s else line == _STARTED) else None
 
+    argv = _argv(program, script, options, "run", "--histogram")
     with working(clients, job) as folder:
-        ended = measured(clients, job, folder, argv, load, drives, progress)
-    return _result(version, script, load, ended, read_summary(what, ended.lines))
+        window = measured(clients, job, folder, argv, load, begins, drives, progress)
+    return _result(version, script, load, window, read_summary(what, window.lines, ramp_up_s))
 
 
 def _job(what: str, dialect: str, connection: JsonObject, script: Script) -> Job:
@@ -133,7 +137,7 @@ def _job(what: str, dialect: str, connection: JsonObject, script: Script) -> Job
         files[LUA] = script.text
     return Job(
         what, files, {"PGOPTIONS": str(connection.get("options") or "")},
-        str(connection["password"]),
+        str(connection["password"]), _REPORT,
     )  # fmt: skip
 
 
@@ -145,35 +149,40 @@ def _argv(
     return [str(program), f"--config-file={CONFIG}", *given, *flags, file, command]
 
 
-def read_summary(what: str, lines: Sequence[str]) -> Summary:
-    """Read the reports; RunFailed for a run without its figures, or without a transaction."""
+def read_summary(what: str, lines: Sequence[str], ramp_up_s: int) -> Summary:
+    """Read the reports; RunFailed for a run without its figures, or without a transaction.
+
+    The last ones are the window's; but total times are since the beginning.
+    """
     text = "\n".join(lines)
-    events, total, average = _EVENTS.search(text), _TOTAL.search(text), _AVERAGE.search(text)
-    if events is None or total is None or average is None:
+    events, totals, averages = (one.findall(text) for one in (_EVENTS, _TOTAL, _AVERAGE))
+    reports = 2 if ramp_up_s else 1
+    if (len(events), len(totals), len(averages)) != (reports,) * 3:
         raise unreadable(what, "sysbench", lines)
-    ignored, transactions = _IGNORED.search(text), _TRANSACTIONS.search(text)
-    if int(events[1]) == 0:
+    ignored, transactions = _IGNORED.findall(text), _TRANSACTIONS.findall(text)
+    if int(events[-1]) == 0:
         raise RunFailed(
             what, "not one transaction was done in the measured window", "raise --duration"
         )
+    queues = {int(m[1]): int(m[2]) for line in lines if (m := _QUEUE.match(line))}
+    rates = {int(m[1]): float(m[2]) for line in lines if (m := _SECOND.match(line))}
     return Summary(
-        int((transactions if transactions and int(transactions[1]) else events)[1]),
-        float(total[1]),
-        int(ignored[1]) if ignored else 0,
-        float(average[1]),
-        int(queued[-1]) if (queued := _QUEUED.findall(text)) else 0,
+        int((transactions if transactions and int(transactions[-1]) else events)[-1]),
+        float(totals[-1]) - (float(totals[0]) if ramp_up_s else 0),
+        int(ignored[-1]) if ignored else 0,
+        float(averages[-1]),
+        (queues.get(ramp_up_s, 0), queues[max(queues)] if queues else 0),
         [(float(m[1]), int(m[2])) for line in lines if (m := _BUCKET.match(line))],
-        [(int(m[1]), float(m[2])) for line in lines if (m := _SECOND.match(line))],
+        [(second - ramp_up_s, rate) for second, rate in rates.items() if second > ramp_up_s],
     )
 
 
 def _result(
-    version: str, script: Script, load: Load, ended: Ended, summary: Summary
+    version: str, script: Script, load: Load, window: Window, summary: Summary
 ) -> DriverResult:
     window_ns = round(summary.seconds * 1e9)
     values = [round(ms * 1e6) for ms, _ in summary.buckets]
     times = histogram(values, [count for _, count in summary.buckets])
-    share, first_ns = ended.cpu_share, ended.ended_ns - window_ns
     return DriverResult(
         driver="sysbench",
         version=version,
@@ -185,11 +194,11 @@ def _result(
                 latency_hdr=times.encode() if summary.buckets else None,
             )
         },
-        client_cpu_ns=None if share is None else round(share * window_ns),
+        client_cpu_ns=window.cpu_ns,
         client_threads=load.users,
         **offered(load, window_ns, summary.waiting),
         series=[
-            SeriesPoint(first_ns + (second - 1) * SERIES_NS, {script.name: round(rate)})
+            SeriesPoint(window.begin_ns + (second - 1) * SERIES_NS, {script.name: round(rate)})
             for second, rate in summary.rates
         ],
         notes={

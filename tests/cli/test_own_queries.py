@@ -57,6 +57,22 @@ def test_a_row_of_the_check_and_a_wrong_answer_fail_the_run(loaded: Any, shop: P
     assert failed == [("answer", {"query": "never_bought"}), ("check.sql", {"statement": "2"})]
 
 
+@pytest.mark.parametrize(("most", "status"), [(10**15, "complete"), (10, "failed")])
+def test_scripts_fail_where_a_row_of_the_check_is_a_key_drawn_twice(
+    loaded: Any, tmp_path: Path, most: int, status: str
+) -> None:
+    folder, script = tmp_path / "keys", tmp_path / "draw.sql"
+    folder.mkdir()
+    (folder / "tables.sql").write_text("create table drawn (k bigint);")
+    (folder / "check.sql").write_text("select k from drawn group by k having count(*) > 1;")
+    script.write_text(f"\\set k random(1, {most})\ninsert into drawn values (:k);\n")
+    load = ("--driver", "pgbench", "--script", script, "--users", "2", "--retries", "0")
+    code, run = measure(loaded, folder, "postgres", *load, "--ramp-up", "1s", "--duration", "2s")
+    assert (code, run["status"]) == (status == "failed", status)
+    (check,) = run["checks"]
+    assert check["name"] == "check.sql"
+
+
 def test_a_query_that_fails_leaves_the_times_of_the_others(loaded: Any, shop: Path) -> None:
     (shop / "queries/colours.sql").write_text("select colour from product")
     code, run = measure(loaded, shop, "postgres", "--queries", "colours,never_bought")

@@ -8,11 +8,11 @@ import pytest
 from lab import open_lab
 
 from harness import hdr
-from harness.drivers.pgbench import Times, over_time
+from harness.drivers.client_program import Load, Window
+from harness.drivers.pgbench import check_not_stepped, over_time, read_log
 from harness.drivers.result import WindowCallbacks
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
-from harness.later import np
 from harness.progress import SilentProgress
 from harness.store.spec import Json
 from harness.workload import Loading, Session
@@ -21,6 +21,15 @@ from harness.workloads.sql.params import SqlParams
 
 ADD = "\\set id random(1, 100)\nUPDATE account SET balance = balance + 1 WHERE id = :id;\n"
 LOOK = "\\set id random(1, 100)\nSELECT balance FROM account WHERE id = :id;\n"
+#: A key that is drawn twice, in ramp-up or window, fails its client.
+DRAW = "\\set key random(1, 1000000000000000)\nINSERT INTO drawn VALUES (:key);\n"
+DRAW_LUA = """
+function thread_init() con = sysbench.sql.driver():connect() end
+function event()
+  local high, low = sysbench.rand.uniform(1, 2 ^ 31 - 1), sysbench.rand.uniform(1, 2 ^ 31 - 1)
+  con:query(string.format("INSERT INTO drawn VALUES (%d * 2147483648 + %d)", high, low))
+end
+"""
 #: Each transaction reads what the others write: under this isolation level most cannot be kept.
 CONFLICT = (
     "BEGIN ISOLATION LEVEL SERIALIZABLE;\nSELECT sum(balance) FROM account;\n"
@@ -61,9 +70,15 @@ def scripted(tmp_path):
     return make
 
 
-def drive(driver, engine, clients):
+def drive(driver, engine, clients, read=lambda: None):
+    """``read``: called as the window begins and ends, when counters are read."""
     moments: list[str] = []
-    drives = WindowCallbacks(lambda: moments.append("begin"), lambda: moments.append("end"))
+
+    def take(moment: str) -> None:
+        moments.append(moment)
+        read()
+
+    drives = WindowCallbacks(lambda: take("begin"), lambda: take("end"))
     driver.check(engine, {})
     session = Session(engine, SilentProgress(), client_starter=clients, seed=7)
     found = driver.drive(session, drives)
@@ -78,16 +93,49 @@ def test_pgbench_runs_scripts_by_weight(accounts, clients, scripted):
     counts = {name: one.count for name, one in found.operations.items()}
     done = sum(counts.values())
     assert counts["add"] == pytest.approx(0.75 * done, rel=0.1)
-    # Its own figures, within 1 %.
-    own = found.notes["own_transactions_per_second"]
-    assert done * 1e9 / found.window_ns == pytest.approx(own, rel=0.01)
-    times = [hdr.decode(one.latency_hdr) for one in found.operations.values()]
-    mean_ms = sum(one.mean * one.total for one in times) / done / 1e6
-    assert mean_ms == pytest.approx(found.notes["own_latency_average_ms"], rel=0.01, abs=0.001)
     assert sum(sum(point.counts.values()) for point in found.series) == done
     with closing(accounts.connect()) as connection:
         balance = connection.execute("SELECT sum(balance) FROM account").rows[0][0]
     assert balance > counts["add"]  # those of the ramp-up, too
+
+
+@pytest.fixture
+def drawn(postgres):
+    """Read the sessions of the clients, by process; with a table for the keys that they draw."""
+    with closing(postgres.connect()) as connection:
+        connection.execute("DROP TABLE IF EXISTS drawn")
+        connection.execute("CREATE TABLE drawn (key bigint PRIMARY KEY)")
+
+    def sessions():
+        with closing(postgres.connect()) as connection:
+            return connection.execute(
+                "SELECT pid FROM pg_stat_activity WHERE query LIKE 'INSERT INTO drawn%' ORDER BY 1"
+            ).rows
+
+    return sessions
+
+
+def test_the_sessions_of_pgbenchs_ramp_up_go_on_in_the_window_with_other_keys(
+    postgres, drawn, clients, scripted
+):
+    seen = []
+    params = scripted({"draw.sql": (DRAW, 1)})
+    drive(PgbenchDriver(params), postgres, clients, lambda: seen.append(drawn()))
+    begin, end = seen
+    assert begin == end and len(begin) == 2
+
+
+def test_sysbench_draws_other_keys_in_the_window(postgres, drawn, clients, scripted):
+    seen = []
+    params = scripted({"draw.lua": (DRAW_LUA, 1)})
+    drive(SysbenchDriver(params), postgres, clients, lambda: seen.append(drawn()))
+    assert len(seen[0]) == 2  # are connected as the window begins
+
+
+def test_a_key_that_is_drawn_twice_fails_at_once(postgres, drawn, clients, scripted):
+    params = scripted({"same.sql": ("INSERT INTO drawn VALUES (1);\n", 1)}, duration="1h")
+    with pytest.raises(RunFailed, match="duplicate key"):
+        drive(PgbenchDriver(params), postgres, clients)
 
 
 def test_pgbench_counts_what_it_tries_again_and_gives_up(accounts, clients, scripted):
@@ -175,17 +223,34 @@ def test_sysbench_runs_the_users_lua(accounts, clients, scripted):
     assert found.operations["mine"].count > 0
 
 
-def test_a_series_has_each_transaction_in_its_second():
-    times = Times(
-        script=np.array([0, 1, 0]),
-        duration_ns=np.array([10**6, 2 * 10**6, -1]),
-        ended_ns=np.array([10**18, 10**18 + 2 * 10**9, 10**18 + 10**9]),
-        lag_ns=np.array([0, 0, 0]),
-        retries=np.array([0, 0, 0]),
+def test_a_window_has_the_transactions_that_ended_in_it(tmp_path):
+    """The log of two threads; the wall clock was 1000 s ahead when pgbench started."""
+    (tmp_path / "log.9").write_text(
+        "0 1 500 0 1002 1\n"  # µs: before the window
+        "0 2 700 0 1003 0\n"  # with its last moment before
+        "0 3 900 1 1003 1\n"
+        "0 4 deadlock 0 1004 500000\n"
     )
-    series, latencies = over_time(["a", "b"], times, ended_ns=50 * 10**9, window_ns=3 * 10**9)
+    (tmp_path / "log.9.1").write_text("1 1 800 0 1006 0\n1 2 800 0 1006 1\n")
+    load = Load(2, 2, 10**9, 3 * 10**9, None, {}, "simple", 1, 7)
+    S = 10**9
+    (first, second) = sorted(
+        read_log(tmp_path, None, load, ahead_ns=1000 * S), key=lambda times: -len(times.ended_ns)
+    )
+    assert list(first.between(3 * S, 6 * S).duration_ns) == [900_000, -2]
+    assert list(second.between(3 * S, 6 * S).ended_ns) == [6 * S]
+    window = Window(3 * S, 6 * S, None, ())
+    series, latencies = over_time(["a", "b"], first.between(3 * S, 6 * S), window)
     assert [point.counts for point in series] == [
-        {"a": 0, "b": 0}, {"a": 1, "b": 0}, {"a": 0, "b": 1},
+        {"a": 0, "b": 1}, {"a": 0, "b": 0}, {"a": 0, "b": 0},
     ]  # fmt: skip
-    assert series[0].monotonic_ns == 47 * 10**9
+    series, _ = over_time(["a", "b"], second.between(3 * S, 6 * S), window)
+    assert [point.counts["a"] for point in series] == [0, 0, 1]
+    assert series[0].monotonic_ns == 3 * S
     assert len(latencies) == 3
+
+
+def test_a_step_of_the_wall_clock_as_pgbench_starts_fails_the_run():
+    check_not_stepped("pgbench", moved_ns=5_000_000, elapsed_ns=10**9)
+    with pytest.raises(RunFailed, match="the wall clock was set"):
+        check_not_stepped("pgbench", moved_ns=-(10**9), elapsed_ns=10**9)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.drivers.client_program import STDERR, ClientProgram, private_folder
+from harness.drivers.client_program import STDERR, ClientProgram, private_folder, stderr_as_progress
 from harness.drivers.result import Second, WindowCallbacks
 from harness.drivers.ycsb.build import NAME, Build, find_java
 from harness.drivers.ycsb.output_parser import Interval, Tick, Words, read_logs
@@ -187,7 +187,7 @@ def _properties(request: Request, histograms: Path) -> dict[str, object]:
 
 
 def _command(build: Build, request: Request, folder: Path) -> list[str]:
-    """Return the command of Java whose stderr is our descriptor 3."""
+    """Return the command of Java, with its stderr as ``progress``."""
     heap = max(1, request.heap_bytes // MIB)
     options = [
         f"-Xms{heap}m",
@@ -202,7 +202,7 @@ def _command(build: Build, request: Request, folder: Path) -> list[str]:
         options.append(f"-Djava.library.path={libraries}")
     program = [str(find_java().program), *options, "-cp", build.classpath, _MAIN]
     phase = "-load" if request.load else "-t"
-    return ["/bin/sh", "-c", 'exec "$@" 2>&3 3>&-', "sh", *program, phase]
+    return stderr_as_progress([*program, phase])
 
 
 _BEGIN, _END = "begin", "end"
