@@ -2,9 +2,13 @@ r"""The statements of SQL scripts that others wrote: a user's files, dumps of da
 
 A script is read line by line, since a dump may be larger than memory. Comments are left out,
 except those that a server reads (``/*! … */``, ``/*+ … */``). A dump of PostgreSQL has the rows of
-``COPY … FROM stdin`` after the statement, up to a line with ``\.``.
+``COPY … FROM stdin`` after the statement, up to a line with ``\.``. Commands of a client
+(``\ir FILE``, ``\! COMMAND``) are refused with their line: a server does not know them.
 
-The SQL files of an engine's folder: ``sql/<workload>/NN_<what>.sql``.
+The SQL files of an engine's folder: ``sql/<workload>/NN_<what>.sql``. Includes and templates are
+for these files, which are the project's own: nothing of a user's text is ever interpreted by them,
+since the harness may read files as root that the owner of the text cannot. So the statements of a
+user's schema are a list, ``NN_<what>.json``.
 
 Statements that several engines share are in ``engines/_sql/<workload>/``. An engine's file
 includes one as psql does, on a line of its own, relative to the file::
@@ -17,15 +21,18 @@ Statements that depend on the workload's parameters are a template, ``NN_<what>.
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness import jsonfile
 from harness.errors import UsageError
 from harness.store.spec import JsonObject
 
@@ -66,16 +73,20 @@ class ScriptStatement:
 
 
 class _Reader:
-    """The state between two lines. ``backslash``: MySQL's strings, comments and DELIMITER."""
+    """The state between two lines. ``backslash``: MySQL's strings, comments and DELIMITER.
 
-    def __init__(self, backslash: bool) -> None:
+    ``masks``: strings and quoted names become as many letters x.
+    """
+
+    def __init__(self, backslash: bool, masks: bool = False, end: str = ";") -> None:
         self.backslash = backslash
-        self.end = ";"
+        self._masks = masks
+        self.end = end
         #: What closes the string or comment that is open.
         self.inside = ""
         self.dropping = False
         self.kept: list[str] = []
-        self._set_end(";")
+        self._set_end(end)
 
     def _set_end(self, end: str) -> None:
         self.end = end
@@ -93,7 +104,15 @@ class _Reader:
         if self.backslash and (found := _DELIMITER.match(line)):
             self._set_end(found[1])
             return True
-        return not self.backslash and _PSQL.match(line) is not None
+        if not line.lstrip().startswith("\\"):
+            return False
+        if self.backslash or not _PSQL.match(line):
+            raise UsageError(
+                "",
+                f"a command of a client, which no server executes: {head(line, 80)}",
+                "write SQL statements alone; rows of other files belong into load/",
+            )
+        return True
 
     def read(self, line: str) -> Iterator[str]:
         """Yield the statements that end in this line."""
@@ -119,7 +138,7 @@ class _Reader:
                 self.inside, self.dropping = "*/", not _READ_COMMENT.match(line, found.start())
                 self.kept += [] if self.dropping else [token]
             else:
-                self.kept.append(token)
+                self.kept.append("x" * len(token) if self._masks else token)
                 self.inside = self._closing(token)
 
     def _closing(self, token: str) -> str:
@@ -137,46 +156,73 @@ class _Reader:
         while found is not None and not found[1]:
             found = closing.search(line, found.end())
         end = len(line) if found is None else found.end()
-        self.kept += [" "] if self.dropping else [line[position:end]]
+        masked = self._masks and self.inside != "*/"
+        text = "x" * (end - position) if masked else line[position:end]
+        self.kept.append(" " if self.dropping else text)
         if found is not None:
             self.inside, self.dropping = "", False
         return end
 
 
-def script(lines: Iterable[str], backslash: bool) -> Iterator[ScriptStatement]:
-    """Yield the statements of a script.
+def script(
+    lines: Iterable[str], backslash: bool, name: str = "SQL script"
+) -> Iterator[ScriptStatement]:
+    """Yield the statements of a script; UsageError with ``name`` and line for a client's command.
 
     ``backslash``: whether a backslash escapes in strings, as on MySQL.
     """
-    reader, source = _Reader(backslash), iter(lines)
-    for line in source:
-        if reader.command(line):
-            continue
+    reader, source = _Reader(backslash), enumerate(lines, 1)
+    for number, line in source:
+        try:
+            if reader.command(line):
+                continue
+        except UsageError as error:
+            raise UsageError(f"{name}, line {number}", error.context, error.hint) from None
         for text in reader.read(line):
             yield ScriptStatement(text, _rows(source) if _COPY.match(text) else None)
     if reader.inside and not reader.dropping:
-        raise UsageError("SQL script", f"its end is inside of a string: no closing {reader.inside}")
+        raise UsageError(name, f"its end is inside of a string: no closing {reader.inside}")
     if text := reader.take():
         yield ScriptStatement(text)
 
 
-def dumped(lines: Iterable[str], backslash: bool) -> Iterator[ScriptStatement]:
+def dumped(
+    lines: Iterable[str], backslash: bool, name: str = "SQL script"
+) -> Iterator[ScriptStatement]:
     """Yield the statements of a dump that another server can execute, see :func:`script`."""
-    for statement in script(lines, backslash):
+    for statement in script(lines, backslash, name):
         if not _OF_ORIGIN.match(statement.text):
             yield statement
 
 
-def split(text: str, backslash: bool) -> list[str]:
-    """The texts of the statements of a short script."""
-    return [statement.text for statement in script(text.splitlines(keepends=True), backslash)]
+def split(text: str, backslash: bool, name: str = "SQL script") -> list[str]:
+    """The texts of the statements of a short script, see :func:`script`."""
+    return [statement.text for statement in script(lines_of(text), backslash, name)]
 
 
-def _rows(source: Iterator[str]) -> Iterator[str]:
-    for line in source:
+def masked(statement: str, backslash: bool) -> str:
+    """One statement of :func:`split` with each character of strings and quoted names as an x."""
+    reader = _Reader(backslash, masks=True, end="\0")
+    for line in lines_of(statement):
+        list(reader.read(line))
+    return reader.take()
+
+
+def lines_of(text: str) -> Iterable[str]:
+    """Lines that end with a line feed, as a server sees them: ``str.splitlines`` has other ends."""
+    return io.StringIO(text, newline="\n")
+
+
+def _rows(source: Iterator[tuple[int, str]]) -> Iterator[str]:
+    for _, line in source:
         if line.rstrip("\r\n") == r"\.":
             return
         yield line
+
+
+def write_statements(folder: Path, stem: str, texts: list[str]) -> None:
+    """Write a user's statements to be read by :func:`statements`."""
+    (folder / f"{stem}.json").write_text(json.dumps(texts), encoding="utf-8")
 
 
 _INCLUDE = re.compile(r"^\\ir (?P<path>\S+)[ \t]*\n", re.MULTILINE)
@@ -185,7 +231,7 @@ _HEAD_LENGTH = 200
 
 
 def text_of(file: Path) -> str:
-    """The file with its included files."""
+    """The file with its included files; only for files of the project itself."""
     text = file.read_text(encoding="utf-8")
     return _INCLUDE.sub(lambda line: text_of(file.parent / line["path"]), text)
 
@@ -196,7 +242,11 @@ def statements(
     """The statements of ``<stem>.sql`` without comments; empty if there is no such file.
 
     ``<stem>.sql.j2`` is rendered with ``params``. ``backslash``: see harness.sql_script.
+    ``<stem>.json`` has a user's statements, which are returned as they are.
     """
+    if (listed := folder / f"{stem}.json").exists():
+        texts: list[str] = jsonfile.read(listed)
+        return texts
     for path in (folder / f"{stem}.sql", folder / f"{stem}.sql.j2"):
         if path.exists():
             return split(_rendered(path, params or {}), backslash)
@@ -255,14 +305,20 @@ def head(sql: str, length: int = _HEAD_LENGTH) -> str:
 
 def encode(value: Any) -> Any:
     """A JSON value for a Python value of a result row."""
+    if isinstance(value, int) and abs(value) > jsonfile.MOST_INTEGER:
+        return {"n": str(value)}
     if value is None or isinstance(value, int | str):
         return value
     if isinstance(value, float):
         return {"f": value.hex()}
     if isinstance(value, Decimal):
         return {"n": str(value)}
-    if type(value) is date:
+    if isinstance(value, datetime):
+        return {"t": value.isoformat()}
+    if isinstance(value, date):
         return {"d": value.isoformat()}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"s": f"\\x{value.hex()}"}
     return {"s": str(value)}
 
 
@@ -275,4 +331,6 @@ def decode(value: Any) -> Any:
         return float.fromhex(text)
     if kind == "n":
         return Decimal(text)
+    if kind == "t":
+        return datetime.fromisoformat(text)
     return date.fromisoformat(text) if kind == "d" else text

@@ -203,7 +203,7 @@ class Loader(_loading.Loader[MySqlConnection]):
     def run_dump(self, dump: Path) -> None:
         with closing(self._connect()) as connection, dump.open(encoding="utf-8", newline="\n") as f:
             connection.run(_SESSION)
-            for statement in dumped(f, backslash=True):
+            for statement in dumped(f, True, dump.name):
                 connection.run(statement.text)
 
     @contextmanager

@@ -108,7 +108,7 @@ class Loader(_loading.Loader[PostgresConnection]):
 
     def run_dump(self, dump: Path) -> None:
         with closing(self._connect()) as connection, dump.open(encoding="utf-8", newline="\n") as f:
-            for statement in dumped(f, backslash=False):
+            for statement in dumped(f, False, dump.name):
                 if statement.rows is None:
                     connection.execute(statement.text)
                 else:

@@ -166,7 +166,7 @@ class SqlOnSpark(WorkerEngine, ABC):
 
         Keys and indexes are left out. Counts verified.
         """
-        for stage in sorted(path.stem for path in schema.glob("[2-4]*.sql")):
+        for stage in sorted(path.stem for path in schema.glob("[2-4]*")):
             for statement in statements(schema, stage):
                 if not _KEYS.match(statement):
                     context = "Spark's tables have only rows: no triggers, for instance"

@@ -1,5 +1,6 @@
 """A user's folder is loaded: the same rows from CSV, Parquet and dumps, keys verified."""
 
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import date
@@ -10,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.workloads.sql import data
 from harness.workloads.sql.folder import read_folder
@@ -114,6 +115,70 @@ def test_a_folder_that_changes_after_the_check_is_not_loaded(lab, things):
     (lab.root / "changed").mkdir()
     with pytest.raises(RunFailed, match="changed"):
         data.generate(things, digest, engine, lab.root / "changed", SilentProgress())
+
+
+# What a user writes never includes a file or renders a template ----------------------
+
+INNODB = "create table t (a int, n text character set utf8mb4 comment {text})"
+#: By engine: where a text of ``tables.sql`` ends up in the server, and how it is read from there.
+COMMENTS = {
+    "postgres": ("{t}; comment on table t is {text}", "select obj_description('t'::regclass)"),
+    "duckdb": ("{t}; comment on table t is {text}", "select comment from duckdb_tables()"),
+    "mysql": (INNODB, "show full columns from t"),
+    "mariadb": (INNODB, "show full columns from t"),
+    "spark": ("create table t (a int, n string comment {text})", "describe t"),
+}
+
+
+def trap(folder: Path) -> str:
+    """Lines that the project's own files would have replaced, and a secret that only root reads."""
+    secret = folder / "secret.sql"
+    secret.write_text("select 'secret'")
+    secret.chmod(0o600)
+    return f"x\r\n\\ir {secret}\n\\ir /dev/zero\n\\! id\n{{{{ 7 * 7 }}}} {{% if %}}\n\u2028 -- x\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"), [*((name, "server's") for name in COMMENTS), ("duckdb", "nobody's")]
+)
+def test_texts_of_a_user_reach_the_server_as_they_are(lab, open_path, name, owner):
+    text = trap(open_path)
+    (folder := open_path / "mine").mkdir()
+    definition, reading = COMMENTS[name]
+    (folder / "tables.sql").write_bytes(
+        definition.format(t="create table t (a int, n text)", text=f"'{text}'").encode()
+    )
+    (folder / "load").mkdir()
+    dumps = lab.engine(name).loads_dumps
+    if dumps:
+        (folder / "load/t.sql").write_bytes(f"insert into t values (1, '{text}');".encode())
+    uid = 65534 if owner == "nobody's" or lab.credentials is None else lab.credentials.uid
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, uid, uid)
+    received = text if name in ("postgres", "duckdb") else text.replace("\\", "")
+    with loaded(lab, name, folder) as connection:
+        assert received in [value for row in connection.execute(reading).rows for value in row]
+        assert connection.execute(f"select '{text}'").rows == [(received,)]
+        if dumps:
+            assert connection.execute("select * from t").rows == [(1, received)]
+
+
+@pytest.mark.parametrize("name", ["postgres", "mariadb"])
+def test_a_client_s_command_in_a_dump_is_refused_with_its_line(lab, open_path, name):
+    trap(open_path)
+    (folder := open_path / "mine").mkdir()
+    (folder / "load").mkdir()
+    (folder / "tables.sql").write_text("create table t (a int);")
+    for line in (
+        f"\\ir {open_path}/secret.sql",
+        "\\! id",
+        "\\copy t from '/dev/zero'",
+        "\\connect d",
+    ):
+        (folder / "load/t.sql").write_text(f"insert into t values (1);\n{line}\n")
+        with pytest.raises(UsageError) as refused, loaded(lab, name, folder):
+            pass
+        assert refused.value.problem == "t.sql, line 2"
 
 
 def test_source_data_are_not_for_other_users(lab, things):

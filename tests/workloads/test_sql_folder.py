@@ -71,6 +71,10 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no-queries": (lambda shop: without(shop, "answers", "queries"), "has no files"),
     "answer": (lambda shop: (shop / "answers/top.csv").write_text("a\n"), "no query top"),
     "fields": (lambda shop: (shop / "answers/never_bought.csv").write_text("a,b\n1\n"), "1 fields"),
+    "rows": (lambda shop: add(shop, "tables.sql", "copy product from stdin;\n1\n"), "rows follow"),
+    "copy": (lambda shop: add(shop, "tables.sql", "\\copy a from 'b'"), "tables.sql, line 29"),
+    "shell": (lambda shop: add(shop, "check.sql", "\\! id"), "check.sql, line 9"),
+    "include": (lambda shop: query(shop, "-- \n\\ir /etc/shadow\nselect 1"), "mine.sql, line 2"),
     "check": (lambda shop: (shop / "check.sql").write_text("drop table product"), "only reads"),
 }  # fmt: skip
 
@@ -78,6 +82,11 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
 def without(shop: Path, *folders: str) -> None:
     for folder in folders:
         (shop / folder).rename(shop / f"{folder}.old")
+
+
+def add(shop: Path, name: str, text: str) -> None:
+    with (shop / name).open("a") as stream:
+        stream.write(f"\n{text}")
 
 
 def query(shop: Path, text: str) -> None:

@@ -21,14 +21,14 @@ from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
-from harness.sql_script import dumped
+from harness.sql_script import dumped, head, lines_of, write_statements
 from harness.store.datasets import SOURCE_RECORD, source_record
 from harness.store.documents import write_json_atomically
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.user_files import Credentials, make_directory, remove_tree, take_over
 from harness.units import GIB, MIB
-from harness.workloads.sql.folder import DUMP, LOAD, SqlFolder, opened_file, read_folder
+from harness.workloads.sql.folder import DUMP, LOAD, TABLES, SqlFolder, opened_file, read_folder
 
 _SCHEMA, _ROWS, _COPIES = "schema", "rows", "copies"
 _BLOCK = 1 << 20
@@ -78,12 +78,18 @@ def stages(text: str, backslash: bool) -> dict[str, list[str]]:
     Indexes are built, and keys and foreign keys added, after the rows are loaded, and what comes
     after the first of them (triggers …) last. UsageError for a statement with rows.
     """
-    found: dict[str, list[str]] = {"10_tables": []}
-    for statement in (one.text for one in dumped(text.splitlines(keepends=True), backslash)):
-        stage = next((name for name, form in _LATER if form.match(statement)), "")
-        stage = stage or ("10_tables" if len(found) == 1 else "40_foreign_keys")
-        found.setdefault(stage, []).append(statement)
-    return found
+    by_stage: dict[str, list[str]] = {"10_tables": []}
+    for statement in dumped(lines_of(text), backslash, TABLES):
+        if statement.rows is not None:
+            raise UsageError(
+                f"{TABLES}: {head(statement.text)}",
+                "rows follow it, which are loaded before keys and indexes are made",
+                f"put it with its rows into {LOAD}/rows.sql",
+            )
+        stage = next((name for name, form in _LATER if form.match(statement.text)), "")
+        stage = stage or ("10_tables" if len(by_stage) == 1 else "40_foreign_keys")
+        by_stage.setdefault(stage, []).append(statement.text)
+    return by_stage
 
 
 def source_name(data_digest: str, engine: Engine) -> str:
@@ -124,8 +130,7 @@ def generate(
     for name in (_SCHEMA, _ROWS, _COPIES):
         _make_private(target / name, user)
     for stage, statements in stages(folder.tables_sql, engine.backslash_escapes).items():
-        text = "".join(f"{statement}\n;\n" for statement in statements)
-        (target / _SCHEMA / f"{stage}.sql").write_text(text, encoding="utf-8")
+        write_statements(target / _SCHEMA, stage, statements)
     with progress.task(f"copy {path.name}", folder.load_bytes, "B") as task:
         for file in folder.load:
             copy = target / (_ROWS if file.format == DUMP else _COPIES) / file.name

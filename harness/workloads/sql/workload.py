@@ -100,8 +100,9 @@ class Sql(Workload[SqlParams]):
             _queries(params, folder, engine)
         for name, text in folder.answers.items():
             read_answer(f"{folder.path}/{ANSWERS}/{name}.csv", text)
-        for statement in split(folder.check, engine.backslash_escapes):
-            _check_reads(f"{folder.path}/{CHECK}", statement)
+        check = f"{folder.path}/{CHECK}"
+        for statement in split(folder.check, engine.backslash_escapes, check):
+            _check_reads(check, statement)
 
     def data_key(self, params: SqlParams, driver: str) -> dict[str, Any]:
         """The content of ``tables.sql`` and ``load/``; the name is for `harness data list`."""
@@ -191,7 +192,7 @@ def _queries(params: SqlParams, folder: SqlFolder, engine: Engine) -> list[Query
     found = []
     for name, text in params.chosen(dict(folder.queries)).items():
         problem = f"{folder.path}/{QUERIES}/{name}.sql"
-        statements = split(text, engine.backslash_escapes)
+        statements = split(text, engine.backslash_escapes, problem)
         if len(statements) != 1:
             raise UsageError(
                 problem,
