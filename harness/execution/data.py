@@ -56,7 +56,7 @@ def loaded_dataset(resolved: EngineRun, env: Environment) -> Dataset:
         source = source_data(resolved, env, engine)
         if source is not None:
             stack.enter_context(source.in_use(env.progress))
-        with env.datasets.building(name) as building:
+        with env.datasets.building(name, env.progress) as building:
             if building is None:  # another harness has built it while we waited
                 return loaded_dataset(resolved, env)
             facts = _load(resolved, env, engine, source, building)
@@ -134,7 +134,7 @@ def changes_data(resolved: EngineRun, env: Environment) -> Dataset | None:
 
 def _generated(name: str, env: Environment, generate: Callable[[Path], None]) -> Dataset:
     while (found := env.source.find(name)) is None:
-        with env.source.building(name) as building:
+        with env.source.building(name, env.progress) as building:
             if building is None:  # another harness has made it while we waited
                 continue
             generate(building.content)

@@ -4,29 +4,27 @@ The lock is held from before the data are restored to after the server has stopp
 while data are generated or loaded in bulk. The supervisor holds it, too: after kill -9 of the
 harness it is held until everything is cleaned up.
 
-There are two lock files. Root's is in a directory that only root can enter with rights to open the
-file, so no other user can hold it. The users' is one that every user can open. Root takes its own,
-then waits for the users' one for a limited time, since anybody can hold that for ever. Other users
-wait until root's is free, which they see in /proc/locks, and take theirs.
+There are two lock files. Root's is one that only root can open, so no other user can hold it. The
+users' is one that every user can open. Root takes its own, then the users' one. Other users wait
+until root's is free, which they see in /proc/locks, and take theirs. Since anybody can hold the
+users' file for ever, the wait for another user has a limit, of the whole command. A wait for a
+harness of the same user, or of root, has none: it ends by its own limits
+(harness.supervise.silence).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pwd
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from harness.errors import RunFailed
 from harness.progress import Progress
-from harness.supervise import workdirs
-from harness.supervise.process import PROC_BYTES, process_stat, read_proc
+from harness.supervise import locks, workdirs
 from harness.supervise.silence import limit_s
 from harness.warnings import RunWarning
 
@@ -39,8 +37,6 @@ _ROOT_MODE = 0o600
 #: A file that its maker has not yet opened to others: they try again so often.
 _ATTEMPTS = 50
 _ATTEMPT_S = 0.02
-_POLL_S = 0.2
-_SHOWN_CHARACTERS = 120
 
 #: How long this process has waited for the lock, time by time, and since when it waits now.
 _waits_ns: list[int] = []
@@ -100,26 +96,17 @@ def one_at_a_time(
     """
     places = places or Places.of_host()
     users = _File(_shared_file(places.shared), _MODE, hold)
-    warnings: list[RunWarning] = []
     if os.geteuid() == 0 and places.root is not None:
         root = _File(places.root / _NAME, _ROOT_MODE, hold)
-        with root.locked(progress):
-            began = time.monotonic()
-
-            def patient() -> bool:
-                return time.monotonic() - began < limit_s("lock")
-
-            with users.locked(progress, patient) as held:
-                if not held:
-                    warnings.append(_held_by_user(users))
-                yield warnings
+        with root.locked(progress), users.locked(progress, _of_another) as is_held:
+            yield [] if is_held else [_held_by_user(users)]
         return
     while True:
         if places.root is not None:
             _wait_while_held(places.root / _NAME, progress)
-        with users.locked(progress):
-            if places.root is None or _holder(places.root / _NAME) is None:
-                yield warnings
+        with users.locked(progress, _of_another) as is_held:
+            if places.root is None or locks.holder(places.root / _NAME) is None:
+                yield [] if is_held else [_held_by_user(users)]
                 return
 
 
@@ -127,9 +114,15 @@ def _held_by_user(users: _File) -> RunWarning:
     return RunWarning(
         "host-lock-held",
         "another user's harness may measure at the same time",
-        f"{users.path} has been held for {limit_s('lock'):g} s by {_named(_holder(users.path))}",
+        f"{users.path} is held by {locks.described(locks.holder(users.path))}; this command has "
+        f"waited {limit_s('lock'):g} s for it, the limit",
         "end that process, or measure again when it has ended",
     )
+
+
+def _of_another(pid: int | None) -> bool:
+    """Whether the users' lock is held by another user: root's harness would hold its own, too."""
+    return pid is None or os.geteuid() == 0 or locks.uid_of(pid) != os.geteuid()
 
 
 @dataclass
@@ -142,13 +135,13 @@ class _File:
 
     @contextmanager
     def locked(
-        self, progress: Progress, patient: Callable[[], bool] = lambda: True
+        self, progress: Progress, limited: Callable[[int | None], bool] = lambda pid: False
     ) -> Iterator[bool]:
-        """Hold its lock; False where that was not to be had as long as ``patient``."""
+        """Hold its lock; False at the limit (harness.supervise.locks.wait_until)."""
         while True:
             descriptor = _open(self.path, self.mode)
             try:
-                if not _lock(self.path, descriptor, progress, patient):
+                if not _take(self.path, descriptor, progress, limited):
                     yield False
                     return
                 # Else it was removed: others lock the next one.
@@ -158,8 +151,36 @@ class _File:
                     return
             finally:
                 # Not by closing it: the supervisor has the same open file.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                locks.unlock(descriptor)
                 os.close(descriptor)
+
+
+def _take(
+    path: Path, descriptor: int, progress: Progress, limited: Callable[[int | None], bool]
+) -> bool:
+    if locks.try_lock(descriptor):
+        return True
+    with _clock_stopped():
+        return locks.wait_until(
+            lambda: locks.try_lock(descriptor),
+            path,
+            lambda: locks.holder_of(os.fstat(descriptor)),
+            progress.waiting,
+            limited,
+        )
+
+
+def _wait_while_held(path: Path, progress: Progress) -> None:
+    if locks.holder(path) is None:
+        return
+    with _clock_stopped():
+        locks.wait_until(
+            lambda: locks.holder(path) is None,
+            path,
+            lambda: locks.holder(path),
+            progress.waiting,
+            limited=lambda pid: False,
+        )
 
 
 def _shared_file(directories: Sequence[Path]) -> Path:
@@ -173,46 +194,6 @@ def _shared_file(directories: Sequence[Path]) -> Path:
         f"none of {', '.join(map(str, directories))} is a directory that all users can write to",
         "chmod 1777 one of them",
     )
-
-
-def _lock(path: Path, descriptor: int, progress: Progress, patient: Callable[[], bool]) -> bool:
-    def taken() -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    return _waits_until(taken, path, progress, lambda: _holder_of(os.fstat(descriptor)), patient)
-
-
-def _wait_while_held(path: Path, progress: Progress) -> None:
-    _waits_until(lambda: _holder(path) is None, path, progress, lambda: _holder(path))
-
-
-def _waits_until(
-    free: Callable[[], bool],
-    path: Path,
-    progress: Progress,
-    holder: Callable[[], int | None],
-    patient: Callable[[], bool] = lambda: True,
-) -> bool:
-    """Wait, naming each holder once; False where it was given up."""
-    if free():
-        return True
-    said = None
-    with _clock_stopped(), ExitStack() as shown:
-        while not free():
-            if not patient():
-                return False
-            now = holder()
-            if said is None or (now is not None and now != said):
-                said = -1 if now is None else now
-                text = f"{path} is locked" if now is None else _named(now)
-                shown.close()
-                shown.enter_context(progress.waiting(f"waiting for another harness: {text}"))
-            time.sleep(_POLL_S)
-    return True
 
 
 def _open(path: Path, mode: int) -> int:
@@ -263,78 +244,3 @@ def _is_still(path: Path, descriptor: int) -> bool:
     with suppress(FileNotFoundError):
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     return False
-
-
-# Who holds it ------------------------------------------------------------------
-
-
-def _holder(path: Path) -> int | None:
-    """The process that holds the file's lock (0: one that has ended or is not visible)."""
-    with suppress(OSError):
-        return _holder_of(path.lstat())
-    return None
-
-
-def _holder_of(status: os.stat_result) -> int | None:
-    major, minor = os.major(status.st_dev), os.minor(status.st_dev)
-    name = f"{major:02x}:{minor:02x}:{status.st_ino}"  # a number recurs on other file systems
-    try:
-        lines = Path("/proc/locks").read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        fields = line.split()
-        if fields[1] == "FLOCK" and fields[5] == name:
-            return max(0, int(fields[4]))
-    return None
-
-
-def _named(pid: int | None) -> str:
-    """``process 123 of user bench, since 2026-01-31 14:02:11: harness run tpch``."""
-    if not pid or not _lives(pid):
-        return "its process has ended, its supervisor still cleans up"
-    found = process_stat(pid)
-    if found is None:  # /proc shows nothing of other users' processes
-        return f"process {pid}"
-    since = _started(found.id.start_ticks)
-    words = f"process {pid} of user {_user_of(pid)}, since {since:%Y-%m-%d %H:%M:%S}"
-    return f"{words}: {command}" if (command := _command(pid)) else words
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _user_of(pid: int) -> str:
-    try:
-        uid = Path(f"/proc/{pid}").stat().st_uid
-        return pwd.getpwuid(uid).pw_name
-    except OSError:
-        return "?"
-    except KeyError:
-        return str(uid)
-
-
-def _command(pid: int) -> str:
-    """Its command line, shortened; another user chose it. Empty where /proc is mounted hidepid."""
-    try:
-        with Path(f"/proc/{pid}/cmdline").open("rb") as file:
-            words = file.read(PROC_BYTES).decode(errors="replace").split("\0")
-    except OSError:
-        return ""
-    if len(words) > 1 and Path(words[0]).name.startswith("python"):
-        words = [Path(words[1]).name, *words[2:]]
-    text = "".join(letter if letter.isprintable() else "?" for letter in " ".join(words)).strip()
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-
-
-def _started(start_ticks: int) -> datetime:
-    uptime_s = float(read_proc("/proc/uptime").split()[0])
-    ago_s = uptime_s - start_ticks / os.sysconf("SC_CLK_TCK")
-    return datetime.fromtimestamp(time.time() - ago_s)

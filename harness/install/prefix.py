@@ -6,7 +6,6 @@ A tree is complete there even after a power failure.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -17,40 +16,33 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from harness.errors import RunFailed
-from harness.supervise import programs, workdirs
+from harness.supervise import locks, programs, workdirs
 from harness.supervise.silence import VARIABLE, limit_s
+from harness.supervise.user_files import opened
+
+_LOCK = ".lock"
 
 
 @contextmanager
 def work_directory(prefix: Path, name: str) -> Iterator[Path]:
     """A temporary directory in which to make ``name``; those left by killed harnesses are removed.
 
-    Its owner locks it, and a kill ends the lock. The prefix is locked until then, so that no
-    directory looks abandoned before it is locked.
+    Its owner locks it, and a kill ends the lock; no other user can open it. The prefix has a lock
+    until then, so that no directory looks abandoned before it is locked.
     """
-    with _locked(prefix):
-        for left in prefix.glob(f".{name}.*"):
-            with suppress(OSError), _locked(left, fcntl.LOCK_NB):
-                shutil.rmtree(left, ignore_errors=True)
-        work = workdirs.fresh(prefix, f".{name}.")
-        workdirs.make(work)
-        mine = ExitStack()
-        mine.enter_context(_locked(work))
-    with mine:
+    with ExitStack() as mine:
+        with locks.locked(prefix / _LOCK):
+            for left in prefix.glob(f".{name}.*"):
+                with suppress(OSError), opened(left, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+                    if locks.try_lock(descriptor):
+                        shutil.rmtree(left, ignore_errors=True)
+            work = workdirs.fresh(prefix, f".{name}.")
+            workdirs.make(work)
+            locks.try_lock(mine.enter_context(opened(work, os.O_RDONLY | os.O_DIRECTORY)))
         try:
             yield work
         finally:
             shutil.rmtree(work, ignore_errors=True)
-
-
-@contextmanager
-def _locked(directory: Path, flags: int = 0) -> Iterator[None]:
-    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | flags)
-        yield
-    finally:
-        os.close(handle)
 
 
 def publish(tree: Path, target: Path) -> None:

@@ -12,12 +12,12 @@ A line counts when it is whole, by its checksum: it is fsync'd before the next s
 what follows the last whole line (torn by a kill or a full disk, or damaged later) is cut off
 before anything is added. The process that measures
 holds the file's lock, which the kernel releases when the process ends, however it ends: a file
-that can be locked belongs to no living process.
+that can be locked belongs to no living process. No other user can open the file, and so hold it.
 """
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
 import os
 import stat
@@ -34,6 +34,7 @@ from harness.store import schemas
 from harness.store.documents import as_json
 from harness.store.result import Cached, Experiment
 from harness.store.spec import JsonObject
+from harness.supervise import locks
 from harness.warnings import RunWarning
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Checkpoint:
         path = directory / FILE
         try:
             flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            descriptor = os.open(path, flags, 0o644)
+            descriptor = os.open(path, flags, 0o600)
         except OSError:
             if create:
                 raise
@@ -217,26 +218,25 @@ def changed_conditions(now: JsonObject, then: JsonObject) -> list[str]:
 def _lock(descriptor: int) -> None:
     """Take the lock; BlockingIOError where a process holds it for longer than a test takes."""
     for _ in range(_LOOKS):
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if locks.try_lock(descriptor):
             return
         time.sleep(_LOOK_S)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
 
 
 def under_way(directory: Path) -> bool:
     """Whether a living process works on the run in ``directory``."""
+    path = directory / FILE
     try:
-        descriptor = os.open(directory / FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:
+        return locks.holder(path) is not None
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        return not locks.try_lock(descriptor, shared=True)
     finally:
         os.close(descriptor)
-    return False
 
 
 def steps_kept(directory: Path) -> int:

@@ -7,11 +7,11 @@ journal knows and the supervisor removes; its files are read back and digested; 
 
 Next to each dataset is ``.<name>.lock``, locked exclusively by the process that builds or removes
 the dataset, shared by those that use it. It is never unlinked: a process may be waiting for it.
+No other user can open it; who uses another user's datasets has no lock, and looks again afterwards.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shlex
@@ -31,6 +31,7 @@ from harness.progress import Progress, SilentProgress
 from harness.store import schemas
 from harness.store.documents import from_members, set_members, write_json_atomically
 from harness.store.spec import JsonObject, content_hash
+from harness.supervise import locks
 from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import (
     Credentials,
@@ -143,15 +144,17 @@ class Dataset:
 
         RunFailed if it was already, or if a file is not as recorded (:meth:`require_intact`).
         """
-        with _locked(self.directory, fcntl.LOCK_SH):
-            if not (self.directory / "golden.json").exists():
-                raise RunFailed(
-                    f"dataset {self.name}",
-                    "it was removed before it could be used",
-                    "run again: it is made again",
-                )
+        with _shared_lock(self.directory, progress):
+            self._require_present("before it could be used")
             self.require_intact(progress)
             yield
+            self._require_present("while it was in use, by its owner")
+
+    def _require_present(self, when: str) -> None:
+        if not (self.directory / "golden.json").exists():
+            raise RunFailed(
+                f"dataset {self.name}", f"it was removed {when}", "run again: it is made again"
+            )
 
     def require_intact(self, progress: Progress) -> None:
         """RunFailed naming each file that differs from the record.
@@ -298,7 +301,7 @@ class DatasetStore:
         return Dataset.read(self.root / name)
 
     @contextmanager
-    def building(self, name: str) -> Iterator[DatasetBuilder | None]:
+    def building(self, name: str, progress: Progress) -> Iterator[DatasetBuilder | None]:
         """Yield where to build ``name``, or None when another has built it meanwhile.
 
         Two processes never build the same name: the second waits for the first.
@@ -310,13 +313,13 @@ class DatasetStore:
             make_passable(self.root)
             if os.geteuid() == 0:  # what is loaded as the servers' user is ours in the end
                 refuse_exchangeable(self.root, "data", "HARNESS_DATA")
-            lock = _lock_path(self.root / name).open("w")
+            descriptor = locks.open_private(path := _lock_path(self.root / name))
         except OSError as error:
             raise UsageError(
                 f"data in {self.root}", str(error), "export HARNESS_DATA=DIRECTORY, a writable one"
             ) from error
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            locks.lock(descriptor, path, shows=progress.waiting)
             if self.find(name) is not None:
                 yield None
                 return
@@ -329,6 +332,8 @@ class DatasetStore:
             finally:
                 if not building.published:
                     self._keeper.remove_directory(partial)
+        finally:
+            os.close(descriptor)
 
 
 def remove_datasets(directories: Sequence[Path]) -> None:
@@ -347,15 +352,16 @@ def remove_datasets(directories: Sequence[Path]) -> None:
                     f"remove the link itself: rm {shlex.quote(str(directory))}",
                 )
             try:
-                stack.enter_context(_locked(directory, fcntl.LOCK_EX | fcntl.LOCK_NB))
-            except BlockingIOError as error:
+                descriptor = locks.open_private(_lock_path(directory))
+            except OSError as error:
+                raise UsageError(problem, str(error)) from error
+            stack.callback(os.close, descriptor)
+            if not locks.try_lock(descriptor):
                 raise UsageError(
                     problem,
                     "it is in use: a run measures on it, or it is being built",
                     "wait for that to end (or stop it), then try again; nothing was removed",
-                ) from error
-            except OSError as error:
-                raise UsageError(problem, str(error)) from error
+                )
         for directory in directories:
             try:
                 (directory / "golden.json").unlink(missing_ok=True)
@@ -371,24 +377,19 @@ def _lock_path(directory: Path) -> Path:
 
 
 @contextmanager
-def _locked(directory: Path, operation: int) -> Iterator[None]:
-    """Hold the lock of the dataset in ``directory``; BlockingIOError where it must not wait.
-
-    Data that another user keeps can be used without write permission: its lock is then
-    opened to be read, which is enough to share it.
-    """
+def _shared_lock(directory: Path, progress: Progress) -> Iterator[None]:
+    """Hold the lock of the dataset in ``directory``, if it is ours."""
     path = _lock_path(directory)
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError:
-        if operation != fcntl.LOCK_SH:
-            raise
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = locks.open_private(path)
+    except OSError:  # another user keeps the data, or nobody can write them
+        yield
+        return
     try:
-        fcntl.flock(handle, operation)
+        locks.lock(descriptor, path, shared=True, shows=progress.waiting)
         yield
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
 #: Written last into source data: what they consist of.

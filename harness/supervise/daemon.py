@@ -18,7 +18,6 @@ children get SIGKILL from the kernel (PR_SET_PDEATHSIG) and the harness cleans u
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
@@ -34,7 +33,7 @@ if __name__ == "__main__":  # -I leaves our package off the path
     _HERE = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
-from harness.supervise import channel, linux, process, undo
+from harness.supervise import channel, linux, locks, process, undo
 from harness.supervise.child import run_child
 from harness.supervise.segments import Segments
 
@@ -79,7 +78,8 @@ class Daemon:
         # Readable too: NFS takes a shared lock on nothing else.
         self._journal_fd = os.open(journal_path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         # Shared with the harness: a journal that can be locked exclusively has no owner.
-        fcntl.flock(self._journal_fd, fcntl.LOCK_SH)
+        if not locks.try_lock(self._journal_fd, shared=True):
+            raise FileNotFoundError(journal_path)  # the harness is dead: another recovers it
         entry = {"kind": "supervisor", **asdict(process.own_identity())}
         undo.append_entry(self._journal_fd, entry, sync=False)
         try:

@@ -9,20 +9,19 @@ hold a shared lock on the file; a journal that can be locked exclusively has nei
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness import paths
 from harness.errors import RunFailed, UsageError
-from harness.supervise import undo, workdirs
+from harness.supervise import locks, undo, workdirs
 from harness.supervise.process import ProcessId, alive, marked_processes, own_identity, process_stat
 from harness.supervise.segments import end_stopped_supervisor
 from harness.supervise.silence import limit_s
@@ -86,7 +85,7 @@ class Journal:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with _state_lock(self._state_dir):  # else recover might take the file before it is ours
             self._fd = os.open(self.path, flags, 0o600)
-            fcntl.flock(self._fd, fcntl.LOCK_SH)
+            locks.try_lock(self._fd, shared=True)  # nobody else knows it yet
         owner = {
             "kind": "owner",
             "schema": 2,
@@ -323,9 +322,7 @@ def _recover_if_unlocked(path: Path, descriptor: int) -> tuple[Recovery | None, 
             "user to undo it, or remove it"
         )
     with _state_lock(path.parent):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locks.try_lock(descriptor):
             if lives := _harness_lives(path):
                 return None, lives
             _kill_if_stopped(_supervisor_of(path))
@@ -391,12 +388,9 @@ def _journals(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{undo.JOURNAL_SUFFIX}"))
 
 
-@contextlib.contextmanager
-def _state_lock(folder: Path) -> Iterator[None]:
+def _state_lock(folder: Path) -> contextlib.AbstractContextManager[None]:
     """Short exclusive sections among all harness processes of one state directory."""
-    with opened(folder / "lock", os.O_RDWR | os.O_CREAT) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+    return locks.locked(folder / "lock")
 
 
 def _sync_directory(path: Path) -> None:

@@ -74,7 +74,7 @@ LIMITS: Mapping[Limited, Limit] = {
     "warm-up": Limit(1_800, "a client that opens the engine prints nothing"),
     "measure": Limit(300, "a client that offers the load reports nothing"),
     "left": Limit(60, "the supervisor of a dead harness does not finish its clean-up"),
-    "lock": Limit(3_600, "another user measures while root waits"),
+    "lock": Limit(3_600, "another process has a lock; for all waits of a command together"),
     "download": Limit(7_200, "a registry's client (apt, pip, Maven) does not end"),
 }
 

@@ -300,7 +300,7 @@ def test_a_flipped_bit_is_refused_by_the_name_of_its_file(harness):
     _flipped(folder, "source/*/content/lineitem/*.parquet")
     with Supervisor(harness.root / "state") as supervisor:
         store = DatasetStore(folder / "source", supervisor.journal)
-        with store.building(data.refresh_name(0.01, 1)) as building:
+        with store.building(data.refresh_name(0.01, 1), SilentProgress()) as building:
             assert building is not None
             refresh_data.prepare(0.01, range(1, 2), building.content, SilentProgress())
             building.publish({}, {}, SilentProgress())

@@ -73,13 +73,18 @@ def versions(tmp_path, monkeypatch):
     return pinned(tmp_path, build("9.9", ["tiny/"], "tiny/bin/server", pypi | python, archive))
 
 
+def names_in(prefix):
+    """What is in an installation's prefix, without its lock."""
+    return sorted(path.name for path in prefix.iterdir() if path.name != ".lock")
+
+
 def test_what_is_kept_is_unpacked_for_every_user(versions, tmp_path):
     prefix = tmp_path / "engines"
     folder = install.install("tiny", prefix, SilentProgress(), versions)
     assert folder == prefix / "tiny-9.9"
     assert (folder / "tiny/bin/server").stat().st_mode & 0o777 == 0o755
     assert folder.stat().st_mode & 0o055 == 0o055
-    assert [p.name for p in prefix.iterdir()] == ["tiny-9.9"]
+    assert names_in(prefix) == ["tiny-9.9"]
     assert not (folder / "other").exists()
 
 
@@ -101,7 +106,7 @@ def test_a_build_that_fails_leaves_nothing(versions, tmp_path, old, new, words):
     versions.write_text(re.sub(old, new, versions.read_text()))
     with pytest.raises(RunFailed, match=words):
         install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    assert list((tmp_path / "engines").iterdir()) == []
+    assert names_in(tmp_path / "engines") == []
 
 
 def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(versions, tmp_path):
@@ -115,7 +120,7 @@ def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(versio
         install.install("tiny", prefix, SilentProgress(), versions)
     finally:
         os.close(handle)
-    assert sorted(p.name for p in prefix.iterdir()) == [busy.name, "tiny-9.9"]
+    assert names_in(prefix) == [busy.name, "tiny-9.9"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
@@ -196,7 +201,7 @@ def test_a_damaged_installation_is_made_again(versions, tmp_path, name, damage):
     assert install.install("tiny", prefix, said, versions) == folder
     assert (folder / name).read_bytes() == whole
     assert [line for line in said.lines if f"{folder}: " in line and name in line]
-    assert [path.name for path in prefix.iterdir()] == [folder.name]
+    assert names_in(prefix) == [folder.name]
 
 
 def test_files_are_on_the_device_before_the_tree_has_its_name(versions, tmp_path, monkeypatch):
@@ -305,7 +310,7 @@ def test_another_package_under_a_pinned_version_is_refused(repository, tmp_path)
     versions = pinned(tmp_path, deb_build("1.0", {"tinyd": ("1.0", "0" * 64)}))
     with pytest.raises(RunFailed, match=r"install tinyd: .*SHA-256 .* pinned is 0000"):
         install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    assert list((tmp_path / "engines").iterdir()) == []
+    assert names_in(tmp_path / "engines") == []
 
 
 def test_where_a_server_moved_on_the_next_build_is_taken(repository, tmp_path):
@@ -396,7 +401,7 @@ def test_a_jar_of_another_checksum_is_refused(java_server, tmp_path):
     java_server.write_text(wrong)
     with pytest.raises(RunFailed, match=r"SHA-256 .* pinned is 0000"):
         install.install("tiny", tmp_path / "engines", SilentProgress(), java_server)
-    assert list((tmp_path / "engines").iterdir()) == []
+    assert names_in(tmp_path / "engines") == []
 
 
 def test_the_committed_pins_are_complete():

@@ -18,12 +18,11 @@ from narrowed import present
 from patience import eventually
 
 from harness.errors import RunFailed, UsageError
-from harness.execution import host_lock
 from harness.execution.environment import Environment
 from harness.execution.host_lock import Places, one_at_a_time
 from harness.progress import SilentProgress
 from harness.store.datasets import DatasetStore
-from harness.supervise import workdirs
+from harness.supervise import locks, workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.supervise.user_files import refuse_writable
@@ -129,6 +128,13 @@ with one_at_a_time(SilentProgress(), places=Places([pathlib.Path(sys.argv[1])], 
     print(flush=True)
     sys.stdin.read()
 """
+
+
+@pytest.fixture(autouse=True)
+def new_command(monkeypatch):
+    """No wait has used a part of the limit, and each is shown at once."""
+    monkeypatch.setattr(locks, "_waits_s", [])
+    monkeypatch.setattr(locks, "_SHOWN_AFTER_S", 0.0)
 
 
 class Reports(SilentProgress):
@@ -251,13 +257,6 @@ def held_by_user(path):
 
 
 @needs_root
-def test_no_other_user_can_open_the_lock_of_root(places):
-    take_all(places)
-    done = subprocess.run(["flock", "-n", places.root / LOCK, "true"], user=65534, check=False)
-    assert done.returncode != 0
-
-
-@needs_root
 def test_root_waits_for_a_user_for_a_limited_time(places, monkeypatch):
     monkeypatch.setenv("HARNESS_SILENCE", "lock=0.3")
     take_all(places)
@@ -269,6 +268,62 @@ def test_root_waits_for_a_user_for_a_limited_time(places, monkeypatch):
         pass
     assert [warning.code for warning in warnings] == ["host-lock-held"]
     assert f"process {holder.pid}" in warnings[0].context
+    assert str(places.shared[0] / LOCK) in reports.lines[0]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the waits, which goes on by their pauses alone."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+        def time(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(locks, "time", clock)
+    return clock
+
+
+@needs_root
+@pytest.mark.parametrize("user", [0, 65533])
+def test_the_runs_of_a_command_wait_for_another_user_no_longer_than_its_limit(
+    places, monkeypatch, clock, user
+):
+    monkeypatch.setenv("HARNESS_SILENCE", "lock=100")
+    take_all(places)
+    if user:
+        monkeypatch.setattr(os, "geteuid", lambda: user)
+    with held_by_user(places.shared[0] / LOCK):
+        for _ in range(3):
+            with one_at_a_time(SilentProgress(), places=places) as warnings:
+                assert [warning.code for warning in warnings] == ["host-lock-held"]
+    assert 100 <= clock.now < 101
+
+
+@needs_root
+def test_a_user_waits_for_a_harness_of_its_own_without_a_limit(places, monkeypatch, clock):
+    monkeypatch.setenv("HARNESS_SILENCE", "lock=100")
+    take_all(places)
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    with held_by_user(places.shared[0] / LOCK) as holder:
+
+        def end_in_time(seconds):
+            clock.now += seconds
+            if clock.now > 1000:
+                holder.kill()
+                holder.wait()
+
+        monkeypatch.setattr(clock, "sleep", end_in_time)
+        take_all(places)
+    assert clock.now > 1000
 
 
 def take_all(places, progress=None):
@@ -295,8 +350,8 @@ def test_a_command_line_cannot_write_to_the_terminal(shared):
     escape = subprocess.Popen(["\x1b[2Jsleep", "1000"], executable="/bin/sleep")
     try:
         # Linux shows a process's arguments a moment after it has started the program.
-        assert eventually(lambda: host_lock._command(escape.pid) != "")
-        assert host_lock._command(escape.pid) == "?[2Jsleep 1000"
+        assert eventually(lambda: locks.command_line(escape.pid) != "")
+        assert locks.command_line(escape.pid) == "?[2Jsleep 1000"
     finally:
         escape.kill()
         escape.wait()

@@ -285,7 +285,7 @@ def dataset(folder: Path) -> Kind:
 
     store = DatasetStore(folder, cast(Journal, Keeper()))
     for name in ("tpch-broken", "tpch-sound"):
-        with store.building(name) as building:
+        with store.building(name, SilentProgress()) as building:
             assert building is not None
             (building.content / "table").write_text("rows")
             building.publish({"data": {"scale": 1}}, {"rows": {}}, SilentProgress())

@@ -25,7 +25,7 @@ def store(tmp_path):
 
 
 def build(store, name, text="rows", **more):
-    with store.building(name) as building:
+    with store.building(name, SilentProgress()) as building:
         (building.content / "table").mkdir()
         (building.content / "table" / "1").write_text(text)
         (building.content / "link").symlink_to("table/1")
@@ -41,7 +41,10 @@ def test_a_dataset_appears_whole(store):
 
 
 def test_what_was_not_published_leaves_nothing(store):
-    with pytest.raises(ValueError, match="disk"), store.building("tpch-x") as building:
+    with (
+        pytest.raises(ValueError, match="disk"),
+        store.building("tpch-x", SilentProgress()) as building,
+    ):
         (building.content / "half").write_text("…")
         raise ValueError("disk full")
     assert store.datasets() == []
@@ -99,7 +102,7 @@ def test_a_process_reads_the_files_again_only_where_one_has_changed(store, monke
 
 def test_a_dataset_that_is_there_is_not_built_again(store):
     build(store, "tpch-x")
-    with store.building("tpch-x") as building:
+    with store.building("tpch-x", SilentProgress()) as building:
         assert building is None
 
 
@@ -135,7 +138,7 @@ def test_data_in_use_are_not_removed_and_what_is_recorded_of_them_stays_known(st
 
 def test_data_being_built_again_are_not_removed(store):
     dataset = build(store, "tpch-x")
-    with store.building("tpch-x"), pytest.raises(UsageError):
+    with store.building("tpch-x", SilentProgress()), pytest.raises(UsageError):
         remove_datasets([dataset.directory])
     assert store.find("tpch-x") == dataset
 

@@ -423,7 +423,7 @@ def test_nothing_is_computed_from_files_that_have_changed(tmp_path, monkeypatch,
     statement = Statement(6, parameters(6, 5, 0.001), "")
     with Supervisor(tmp_path / "state") as supervisor:
         store = DatasetStore(tmp_path / "source", supervisor.journal)
-        with store.building("tpch") as building:
+        with store.building("tpch", quiet) as building:
             assert building is not None
             data.generate(0.001, "parquet", building.content, quiet)
             source = building.publish({}, {}, quiet).content

@@ -12,7 +12,11 @@
 set -eu
 task=$1 folder=$2
 shift 2
-mkdir -p "$folder"
+(
+  umask 077 # whoever can open the lock can hold it for ever
+  mkdir -p "$folder"
+  : >>"$folder/lock"
+)
 cd "$folder"
 case $task in
   start)
