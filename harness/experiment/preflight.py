@@ -38,7 +38,7 @@ from harness.store.runs import Store, StoredRun
 from harness.store.spec import Json, JsonObject, RunSpec, content_hash
 from harness.tiers.discovery import store_tier
 from harness.tiers.linux.model import Tier
-from harness.tiers.resolve import check_space, resolve
+from harness.tiers.resolve import check_dimms, check_space, resolve
 from harness.units import NS_PER_S, format_bytes
 from harness.warnings import RunWarning, warn
 from harness.workload import Workload
@@ -165,6 +165,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     policy = None
     if spec.placement is not None:
         tiers, policy = resolve(spec.placement, env.tiers)
+        check_dimms(spec.required_dimms, tiers.values(), env.tiers)
         _check_paths(factory, tiers, env)
     cpus = _processors(spec, tiers)
     threads = spec.threads or len(cpus) or env.cores

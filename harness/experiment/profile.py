@@ -499,6 +499,7 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
         threads=values.get("threads"),
         memory_limit_bytes=parsed.get("memory_limit"),
         required_host_mode=values.get("host_mode"),
+        required_dimms=values.get("dimms", {}),
         label=values.get("label"),
         seed=int(values.get("seed", 0)),
         driver=values.get("driver") or next(iter(parameters.drivers)),

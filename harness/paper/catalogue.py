@@ -22,7 +22,7 @@ class Entry:
     """A figure with the profile, or the suite and its tiers, that repeats it: names, or files.
 
     ``published``: its figures in published.csv, where neither names them; ``missing``: why nothing
-    repeats it. ``dimms``: whether the paper's PMem was ``one`` DIMM or ``interleaved``.
+    repeats it.
     """
 
     figure: str
@@ -32,7 +32,6 @@ class Entry:
     published: tuple[str, ...] = ()
     differs: str = ""
     missing: str = ""
-    dimms: str = ""
 
     @property
     def key(self) -> str:

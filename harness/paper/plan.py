@@ -439,7 +439,6 @@ def figure_runs(
             tuple(_left_out(figure, left_out, failed)),
             figure.entry.differs,
             figure.why,
-            figure.entry.dimms,
         )
         for figure in figures
     ]

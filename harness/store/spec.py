@@ -118,6 +118,9 @@ class RunSpec:
     #: Delays planted in its file I/O (harness.iotrace.page).
     plant: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    #: Of tiers of persistent memory, by name: ``one`` DIMM, or ``interleaved``. Checked before a
+    #: run, whose manifest has the tier's facts.
+    required_dimms: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     #: ``params``, parsed; None of a spec that was read from a document.
     parameters: Parameters | None = field(default=None, repr=False, compare=False)
 

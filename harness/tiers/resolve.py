@@ -100,6 +100,40 @@ def _suggest(tiers: Mapping[str, Tier], directories: bool) -> str:
     return f"tiers that fit: {', '.join(fitting) or 'none'}"
 
 
+_DIMMS = {"one": "one DIMM", "interleaved": "interleaved DIMMs"}
+
+
+def check_dimms(
+    required: Mapping[str, str], used: Iterable[Tier], tiers: Mapping[str, Tier]
+) -> None:
+    """UsageError for a tier on one DIMM where interleaved ones are required, or vice versa.
+
+    ``required``: ``one`` or ``interleaved``, by a tier's name. A tier without DIMMs of its own
+    (emulated, modelled, of another kind) passes.
+    """
+    for tier in used:
+        dimms, expected = _dimms(tier), required.get(tier.name)
+        if dimms is None or expected is None or dimms == expected:
+            continue
+        fitting = sorted(name for name, each in tiers.items() if _dimms(each) == expected)
+        goal = "AppDirect" if expected == "interleaved" else "AppDirectNotInterleaved"
+        raise UsageError(
+            f"tier {tier.name!r} is on {_DIMMS[dimms]}",
+            f"the profile requires {_DIMMS[expected]}",
+            f"name {' or '.join(fitting)} {tier.name!r} in a host file (--host)"
+            if fitting
+            else f"harness host apply appdirect --set pmem_goal={goal}",
+        )
+
+
+def _dimms(tier: Tier) -> str | None:
+    """``one`` or ``interleaved`` of a tier on persistent memory; None of others, or not known."""
+    ways = tier.facts.interleave_ways
+    if tier.emulated or tier.model is not None or not ways:
+        return None
+    return "interleaved" if ways > 1 else "one"
+
+
 def free_now(tier: Tier) -> int | None:
     """Bytes free on a directory tier at this moment, to an unprivileged user.
 

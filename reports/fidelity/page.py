@@ -59,8 +59,7 @@ class FigureRuns:
     """A figure with its runs here.
 
     ``published``: its figures in published.csv; ``planned``: the runs that all of it takes;
-    ``left_out``: what was not run, and why; ``missing``: why nothing here repeats the figure;
-    ``dimms``: ``one`` DIMM or ``interleaved`` ones, where that is known of the paper's.
+    ``left_out``: what was not run, and why; ``missing``: why nothing here repeats the figure.
     """
 
     title: str
@@ -71,7 +70,6 @@ class FigureRuns:
     left_out: tuple[tuple[str, str], ...] = ()
     differs: str = ""
     missing: str = ""
-    dimms: str = ""
 
 
 @dataclass(frozen=True)
@@ -246,8 +244,7 @@ def _view(
     name: str, one: FigureRuns, series: Sequence[PublishedSeries], micro: PaperRows | None
 ) -> FigureView:
     own = [each for each in series if each.figure in one.published]
-    found_notes = (f"{each.figure}: {each.note}" for each in own if each.note)
-    notes = tuple(dict.fromkeys((*found_notes, *_other_dimms(one))))
+    notes = tuple(dict.fromkeys(f"{each.figure}: {each.note}" for each in own if each.note))
     if micro and any(map(is_micro, one.runs)):
         wanted = {f"{name} {figure}" for figure in one.published}
         found = tuple(row for row in micro.rows if row[0] in wanted)
@@ -258,17 +255,6 @@ def _view(
     groups = tuple(_cells(panel, group, own) for panel in made for group in panel.groups)
     queries = query_rows(name, one.title, one.runs)
     return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes, queries)
-
-
-def _other_dimms(one: FigureRuns) -> Iterator[str]:
-    """A note for each tier whose DIMMs are interleaved where the paper's were not, or not so."""
-    for tier in (tier for run in one.runs for tier in run.tiers):
-        ways = tier.facts.interleave_ways
-        if one.dimms and ways and not tier.emulates:
-            here = "interleaved" if ways > 1 else "one"
-            if here != one.dimms:
-                words = {"one": "one DIMM", "interleaved": "interleaved DIMMs"}
-                yield f"{tier.name} is {words[here]}, the paper's PMem {words[one.dimms]} here"
 
 
 def _renamed(head: Cells) -> Cells:

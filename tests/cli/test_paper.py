@@ -3,17 +3,21 @@
 import dataclasses
 import json
 import math
+from contextlib import nullcontext
 
 import pytest
 from narrowed import of_kind, present
 from run_values import values
 
+from harness.errors import UsageError
 from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps
 from harness.experiment.profile import known_profiles, load_profile
+from harness.experiment.selection import only
 from harness.experiment.tuning import settings_for
 from harness.progress import progress_on_stderr
 from harness.store.runs import Store
+from harness.tiers.linux.model import Tier
 from harness.yamlfile import load_yaml
 
 MODES = """\
@@ -102,6 +106,27 @@ def test_the_paper_s_tpcc_profiles_plan_with_every_tier_emulated(loaded, name):
     assert {row["params"]["users"] for row in plan} == {8, 16, 32, 64, 128}
     assert {(row["params"]["warehouses"], row["params"]["ramp_up"]) for row in plan} == {(1, "3m")}
     assert {row["least_duration_ns"] for row in plan} == {6 * 60 * 10**9}  # and 3 m of window
+
+
+@pytest.mark.parametrize(("name", "dimms"), [("fig4", 1), ("fig5", 6), ("table7", 6)])
+def test_the_paper_s_profiles_refuse_pmem_with_other_dimms(loaded, monkeypatch, name, dimms):
+    """§3.1: TPC-H on interleaved DIMMs, TPC-C on one. The region is invented."""
+    for variable, value in loaded.environment.items():
+        if variable.startswith("HARNESS_"):
+            monkeypatch.setenv(variable, value)
+    plan = load_profile(known_profiles()[PAPER + name], size=0.3, repeats=1)
+    plan = only(plan, {"engine": ["postgres"]})
+    with progress_on_stderr(True) as progress, open_environment(None, (), progress) as env:
+        ssd = env.tiers["ssd"]
+        for ways, refused in ((dimms, True), (7 - dimms, False)):
+            facts = dataclasses.replace(ssd.facts, interleave_ways=ways)
+            pmem = Tier(dataclasses.replace(ssd.claim, name="pmem"), facts)
+            other = dataclasses.replace(facts, interleave_ways=6)
+            interleaved = Tier(dataclasses.replace(ssd.claim, name="pmem_interleaved"), other)
+            tiers = {"ssd": ssd, "pmem": pmem, "pmem_interleaved": interleaved}
+            here = dataclasses.replace(env, tiers=tiers)
+            with pytest.raises(UsageError, match="DIMM") if refused else nullcontext():
+                plan_steps(plan, here, Store(loaded.results))
 
 
 #: Figure or table, and how many runs: users × what it varies.

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts, TierKind
 from harness.tiers.linux.numa import residency
 from harness.tiers.linux.probe import facts_of_directory
-from harness.tiers.resolve import check_space, free_now, resolve
+from harness.tiers.resolve import check_dimms, check_space, free_now, resolve
 from harness.tiers.verify import describe, mark_emulated, remedy, verify
 
 
@@ -189,6 +190,30 @@ def test_tiers_of_the_wrong_sort_are_refused(placement: str, found: str, do: str
         resolve(parse_placement(placement), TIERS)
     assert found in refused.value.context
     assert do in refused.value.hint
+
+
+def on_dimms(ways: int | None, name: str = "pmem", **claim: Any) -> Tier:
+    of_kernel = TierFacts("fsdax", interleave_ways=ways)
+    return Tier(TierClaim(name, "fsdax", path="/mnt/pmem0", **claim), of_kernel)
+
+
+@pytest.mark.parametrize(
+    ("tier", "required", "hint"),
+    [
+        (on_dimms(6), "interleaved", None),
+        (on_dimms(1), "one", None),
+        (on_dimms(6), "one", "pmem2"),
+        (on_dimms(1), "interleaved", "pmem_goal=AppDirect"),
+        (on_dimms(None), "one", None),  # not known
+        (on_dimms(6, emulates="pmem"), "one", None),
+        (on_dimms(6, name="scratch"), "one", None),  # of which the profile requires nothing
+    ],
+)
+def test_a_tier_with_other_dimms_than_the_profile_requires_is_refused(tier, required, hint):
+    tiers = {"pmem2": on_dimms(1, name="pmem2")}
+    with pytest.raises(UsageError) if hint else nullcontext() as refused:
+        check_dimms({"pmem": required}, [tier], tiers)
+    assert refused is None or hint in refused.value.hint
 
 
 def test_parts_on_one_file_system_are_added_up() -> None:
