@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.sequences import grouped
+from harness.store.documents import as_json
 from harness.store.runs import StoredRun
 from reports.answers import not_controlled, speed_up_text
 from reports.compare import Group, compare, decided
-from reports.explain.causes import article, cause, parts_text
+from reports.explain.causes import article, explanation, parts_text, waited_at_most
 from reports.explain.ceilings import ceilings
 from reports.explain.devices import PARTS
 from reports.formatting import BY_MODEL, EMULATED, interval_text, percent, significant
@@ -52,7 +53,6 @@ class Answer:
     question: str
     sentence: str
     group: Group
-    why: tuple[str, ...] = ()
 
     @property
     def undecided(self) -> bool:
@@ -71,7 +71,7 @@ class Answer:
             "b": self.group.b.name,
             "value": estimate.to_json() if estimate else None,
             "pairs": estimate.repeats if estimate else 0,
-            "why": list(self.why),
+            "why": as_json(explanation(self.group).causes),
             "rests_on": [vars(fact) for fact in self.group.rests_on],
         }
 
@@ -118,14 +118,14 @@ def _value(group: Group) -> float:
 def _move(
     today: PlannedArm, trial: PlannedArm, group: Group, every: Sequence[StoredRun], first: bool
 ) -> Answer:
-    why = [text for text in (cause(today.runs, trial.runs),) if text]
+    why = explanation(group).text
     before = " first" if first else ""
     sentence = f"Move {trial.what} to {trial.tier}{before}: {speed_up_text(group)}."
     if why:
-        sentence += f" Why: {why[0]}."
+        sentence += f" Why: {why}."
     if price := _price(today, trial, every):
         sentence += f" {price}"
-    return Answer(f"What should move from {today.tier}?", sentence, group, tuple(why))
+    return Answer(f"What should move from {today.tier}?", sentence, group)
 
 
 def _stay(today: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
@@ -137,13 +137,11 @@ def _stay(today: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
         "part not used": f"Leave {trial.what} on {today.tier}: the runs did not use it.",
         "rate not kept": f"Moving {trial.what} to {trial.tier} {_NOT_KEPT}: {ratio}.",
     }.get(group.verdict, f"Not resolvable yet: moving {trial.what} to {trial.tier} gives {ratio}.")
-    why = cause(today.runs, trial.runs)
-    return Answer(
-        f"Should {trial.what} move to {trial.tier}?",
-        sentence + (f" Why: {why}." if why else ""),
-        group,
-        (why,) if why else (),
-    )
+    if why := explanation(group).text:
+        sentence += f" Why: {why}."
+    elif group.verdict == "no difference" and (waited := waited_at_most(group)):
+        sentence += f" Before, {waited}."
+    return Answer(f"Should {trial.what} move to {trial.tier}?", sentence, group)
 
 
 def _as_well(chosen: PlannedArm, trial: PlannedArm, group: Group) -> Answer:

@@ -18,7 +18,7 @@ from reports.arm import Arm
 from reports.basis import one_by_one
 from reports.compare import Group
 from reports.compared_rows import Row
-from reports.explain.causes import cause
+from reports.explain.causes import explanation, waited_at_most
 from reports.formatting import percent, ratio_text, stand_in_mark, times, verdict_text
 from reports.labels import FOLLOWING, arm_options, at_value, number_of, varied_numbers
 from reports.matching import block_of
@@ -40,7 +40,7 @@ def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Bl
         yield Paragraph(verdict_line(where, group), "title")
         if possible := _possible(group):
             yield Paragraph(possible)
-        elif why := cause(group.a.usable, group.b.usable):
+        if why := explanation(group).text:
             yield Paragraph(f"Why: {why}.")
     groups = [group for _, group in answers]
     if rest := not_controlled(groups):
@@ -62,7 +62,9 @@ def _possible(group: Group) -> str:
         f"{percent(abs(end - 1))} {'better' if end > 1 else 'worse'}"
         for end in (estimate.low or 0.0, estimate.high or math.inf)
     )
-    return f"Still possible: from {low} to {high}; more --repeats narrow that."
+    waited = waited_at_most(group)
+    at_most = f" {waited[0].upper()}{waited[1:]}." if waited else ""
+    return f"Still possible: from {low} to {high}; more --repeats narrow that.{at_most}"
 
 
 def verdict_line(where: str, group: Group) -> str:

@@ -12,7 +12,7 @@ from reports.answers import answer_blocks, gain_lines
 from reports.arm import Arm
 from reports.compare import Comparison, Group
 from reports.compared_rows import Row
-from reports.explain.causes import cause
+from reports.explain.causes import explanation
 from reports.formatting import (
     NOTHING,
     interval_text,
@@ -62,7 +62,7 @@ def _group_json(group: Group, fail_above: float | None) -> dict[str, Any]:
         "headline": group.headline.quantity and _quantity_json(group.headline.quantity),
         "second": group.headline.second and _quantity_json(group.headline.second),
         "verdict": group.verdict,
-        "why": cause(group.a.usable, group.b.usable),
+        "why": as_json(explanation(group).causes),
         "regressed": None if fail_above is None else group.regressed(fail_above),
         "inconclusive": None if fail_above is None else group.inconclusive(fail_above),
         "set_rate": _rate_json(group.headline.rate),

@@ -50,7 +50,7 @@ from reports.conditions import (
     troubles,
     uncontrolled,
 )
-from reports.explain.causes import cause, file_operations_table
+from reports.explain.causes import explanation, file_operations_table
 from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
 from reports.explain.devices import TierSources
@@ -333,7 +333,7 @@ class Report:
         """Why: in words, and of the first engines the time by resource and the file I/O."""
         several = len({where for where, _ in self.answers}) > 1
         for where, group in self.answers[:_MOST_CAUSES]:
-            if why := cause(group.a.usable, group.b.usable):
+            if why := explanation(group).text:
                 which = f"{group.b.marked_name} against {group.a.marked_name}"
                 of = f"{where}, {which}" if several else which
                 yield Paragraph((Span(f"Why, {of}"), f": {why}."))

@@ -50,6 +50,8 @@ POWER = 0.8
 MOST_REPEATS = 100
 #: Samples that a resolution is estimated from, always the same ones.
 _SIMULATED = 1000
+#: A part of a difference is not looked for beyond this share of it, in either direction.
+_MOST_SHARE = 10.0
 #: Above this many pairs the signed-rank distribution is taken as normal (the exact one grows
 #: with the third power).
 _EXACT_SIGNED_RANK = 100
@@ -269,9 +271,7 @@ def compare_values(
     return ratio_of(values_a, values_b, pairing, interim_analyses, bound)
 
 
-def difference(
-    a: Sequence[float], b: Sequence[float], pairing: Pairing, interim_analyses: int = 1
-) -> Value:
+def difference(a: _Values, b: _Values, pairing: Pairing, interim_analyses: int = 1) -> Value:
     """Return B − A by the same statistics as the ratio, of values of any sign."""
     alpha = ALPHA / interim_analyses
     values_a, values_b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
@@ -283,6 +283,65 @@ def difference(
         steps, confidence = _rank_sum_cut(len(values_a), len(values_b), alpha)
     confidence = _corrected(confidence, interim_analyses)
     return Value(ordered.median(), *_between(ordered, steps, confidence, float), confidence)
+
+
+def share_of_difference(
+    part: tuple[FloatArray, FloatArray],
+    whole: tuple[FloatArray, FloatArray],
+    pairing: Pairing,
+    interim_analyses: int = 1,
+) -> Value:
+    """Return the share of a difference that a part of it makes up; each is A's and B's values.
+
+    The interval has the shares s at which part − s × whole does not differ between A and B, so it
+    has the noise of both. It ends at ±:data:`_MOST_SHARE`.
+    """
+    sign = 1 if difference(*whole, pairing).value > 0 else -1
+
+    def rest(share: float) -> Value:
+        a, b = (sign * (x - share * y) for x, y in zip(part, whole, strict=True))
+        return difference(a, b, pairing, interim_analyses)
+
+    def root(end: Callable[[Value], float]) -> float:
+        low, high = -_MOST_SHARE, _MOST_SHARE
+        while high - low > 1e-4:
+            middle = (low + high) / 2
+            low, high = (middle, high) if end(rest(middle)) > 0 else (low, middle)
+        return (low + high) / 2
+
+    share, at_zero = root(lambda left: left.value), rest(0.0)
+    if at_zero.low is None:
+        return Value(share, confidence=at_zero.confidence)
+    ends = root(lambda left: left.low or 0.0), root(lambda left: left.high or 0.0)
+    return Value(share, *ends, at_zero.confidence)
+
+
+def sequence_p(
+    candidates: Sequence[tuple[FloatArray, FloatArray]],
+    pairing: Pairing,
+    interim_analyses: int = 1,
+) -> list[float]:
+    """Adjusted p of the differences of several candidates, each A's and B's values.
+
+    They are tested in a fixed sequence, which ends with the first that is not shown: p is the
+    largest up to a candidate. The order is that of the lower quartile of the sizes of a
+    candidate's differences, without their signs: under "no difference" that says nothing of the
+    signs that are tested, so all tests are at the whole level, and six pairs suffice for any
+    number of candidates. (Holm needs nine pairs for eight of them.)
+    """
+
+    def size(a: FloatArray, b: FloatArray) -> float:
+        both = np.concatenate([a, b])
+        sizes = a - b if pairing == "paired" else both - np.median(both)
+        return float(np.quantile(np.abs(sizes), 0.25))
+
+    test = (lambda a, b: sign_flip_p(a - b)) if pairing == "paired" else rank_sum_p
+    order = sorted(range(len(candidates)), key=lambda i: -size(*candidates[i]))
+    adjusted, worst = [0.0] * len(candidates), 0.0
+    for index in order:
+        worst = max(worst, min(1.0, interim_analyses * test(*candidates[index])))
+        adjusted[index] = worst
+    return adjusted
 
 
 def _corrected(confidence: float, interim_analyses: int) -> float:

@@ -285,7 +285,7 @@ def _answers(found: Sequence[ResponseCurve], left_out: Mapping[Part, str]) -> li
             "sentence": f"{part}: no curve: {why}",
             "verdict": "part not used",
             "value": None,
-            "why": [why],
+            "reasons": [why],
         }
         for part, why in left_out.items()
     ]
@@ -302,7 +302,7 @@ def _document(question: str, sentence: str, one: ResponseCurve) -> dict[str, Any
         "sentence": sentence,
         "verdict": one.verdict,
         "value": one.to_json()["ceiling"],
-        "why": [_enough(one), *models, _check_of_today(one)],
+        "reasons": [_enough(one), *models, _check_of_today(one)],
     }
 
 

@@ -196,8 +196,8 @@ def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
 def waited_of(run: StoredRun) -> Mapping[str, Waited]:
     """By query; of a window by the empty text. Without what was not observed."""
     load = load_of(run.spec.workload, run.spec.params)
-    values = {q: one.value for q, one in measured(run).items() if one.value is not None}
-    io = _io_ns(run, values, load.durations if load else None)
+    values = values_of(run)
+    io = {key: _by_devices(spent) for key, spent in call_ns(run).items()}
     prefix = "" if load else "query_"
     dax = any(tier.facts.dax for tier in run.tiers)
     parts: dict[str, dict[str, float]] = {}
@@ -392,26 +392,32 @@ def _largest_first(found: Sequence[Ceiling]) -> list[Ceiling]:
     )
 
 
-def _io_ns(
-    run: StoredRun, values: Mapping[Quantity, float], durations: str | None
-) -> dict[str, dict[Devices, float]]:
-    """Time in calls of sessions' threads: of a window's mean operation, or by query.
+def values_of(run: StoredRun) -> dict[Quantity, float]:
+    """Every quantity of a run that has a value."""
+    return {q: one.value for q, one in measured(run).items() if one.value is not None}
 
-    The trace has no durations by query: there a call counts with the mean of the run.
+
+def call_ns(run: StoredRun) -> dict[str, dict[tuple[str, str], float]]:
+    """Time in calls of sessions' threads by part and operation, by query; all sessions together.
+
+    Of a window it is that of the mean operation, by the empty text. The trace has no durations by
+    query: there a call counts with the mean of the run.
     """
+    load = load_of(run.spec.workload, run.spec.params)
     cells = _timed(run)
-    if durations is not None:
-        count = operations_of(run, durations)
-        spent = {cell: one.calls * one.mean_ns for cell, one in cells.items()}
-        return {"": _by_devices({c: ns / count for c, ns in spent.items()})} if count else {}
+    if load is not None:
+        count = operations_of(run, load.durations)
+        return (
+            {"": {c: one.calls * one.mean_ns / count for c, one in cells.items()}} if count else {}
+        )
     found: dict[str, dict[tuple[str, str], float]] = {}
-    for quantity, calls in values.items():
+    for quantity, calls in values_of(run).items():
         if quantity.name != "query_io_calls_count":
             continue
         cell = (quantity.label("part") or "", quantity.label("operation") or "")
         query = found.setdefault(quantity.label("query") or "", {})
         query[cell] = calls * (cells[cell].mean_ns if cell in cells else 0.0)
-    return {query: _by_devices(spent) for query, spent in found.items()}
+    return found
 
 
 def _sync_ns(run: StoredRun, durations: str) -> float:

@@ -16,13 +16,12 @@ from reports.basis import Fact
 from reports.compare import Group, compare
 from reports.explain.ceilings import ceilings
 from reports.explain.devices import (
-    PARTS,
     Call,
-    Devices,
     TierSources,
     devices_of,
+    devices_that_hold,
     longest_call,
-    tiers_of,
+    moved_parts,
 )
 from reports.run_configuration import modelled_tiers
 from reports.series import Panel
@@ -99,7 +98,7 @@ class _Models:
 
     def _row(self, group: Group) -> Explained:
         a, b = self._arms[group.a.name], self._arms[group.b.name]
-        moved = _moved(a, b)
+        moved = moved_parts(a.usable[0], b.usable[0])
         call = longest_call(a.usable, moved)
         models, modelled = self._modelled(group)
         return Explained(
@@ -172,15 +171,8 @@ class _Models:
         return tuple(dict.fromkeys(every))
 
 
-def _moved(a: Arm, b: Arm) -> tuple[str, ...]:
-    on_a, on_b = tiers_of(a.usable[0]), tiers_of(b.usable[0])
-    planted = {text.partition(".")[0] for arm in (a, b) for text in arm.usable[0].spec.plant}
-    parts = dict.fromkeys((*on_a, *on_b))
-    return tuple(part for part in parts if on_a.get(part) != on_b.get(part) or part in planted)
-
-
 def _ceiling(a: Arm, moved: Sequence[str]) -> Value | Missing:
-    devices = _devices(moved)
+    devices = devices_that_hold(moved)
     if devices is None:
         return Missing("memory moved" if "memory" in moved else "no part moved")
     known = ceilings(a.usable)
@@ -199,9 +191,3 @@ def _speed_up(group: Group) -> Value | Missing:
     if row is None or row.estimate is None:
         return Missing("not resolved")
     return row.estimate
-
-
-def _devices(moved: Sequence[str]) -> Devices | None:
-    """Return the smallest set of devices that holds all that moved; None of nothing, or memory."""
-    every: tuple[Devices, ...] = ("log", "data", "all")
-    return next((one for one in every if moved and set(moved) <= PARTS[one]), None)

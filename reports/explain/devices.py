@@ -34,6 +34,20 @@ def tiers_of(run: StoredRun) -> dict[str, str]:
     return {part: tier for part in ALL_PARTS if placement and (tier := placement.tier_of(part))}
 
 
+def moved_parts(a: StoredRun, b: StoredRun) -> tuple[str, ...]:
+    """Parts that are on another tier on B, or in which delays were planted."""
+    on_a, on_b = tiers_of(a), tiers_of(b)
+    planted = {text.partition(".")[0] for run in (a, b) for text in run.spec.plant}
+    parts = dict.fromkeys((*on_a, *on_b))
+    return tuple(part for part in parts if on_a.get(part) != on_b.get(part) or part in planted)
+
+
+def devices_that_hold(parts: Collection[str]) -> Devices | None:
+    """Return the smallest set of devices that holds all of these; None of nothing, or memory."""
+    every: tuple[Devices, ...] = ("log", "data", "all")
+    return next((one for one in every if parts and set(parts) <= PARTS[one]), None)
+
+
 @dataclass(frozen=True)
 class Timed:
     """The calls of a cell whose duration is known, and the mean of these."""

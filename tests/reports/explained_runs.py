@@ -1,6 +1,8 @@
 """Made-up runs that comparisons are explained from: TPC-C with waits and an I/O trace, on devices
 and on models of them, and the suite that device models are made of."""
 
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,35 @@ PART_BYTES = {"data": 90 * GB, "wal": 10 * GB, "temp": 0, "index": 0}
 _LAYOUT = hdr.Layout(1, 3_600_000_000_000, 3)
 
 
+@lru_cache(maxsize=4096)
 def calls(us: float, count: int) -> str:
     """A histogram of ``count`` equal durations."""
     return histogram([us * US] * count, _LAYOUT)
+
+
+def tpcc_metrics(
+    rate: float,
+    parts_us: Mapping[str, float],
+    timed: Mapping[tuple[str, str], tuple[int, float]],
+    moments: float = 1e5,
+) -> list[dict[str, Any]]:
+    """Metrics of a run; see PARTS_US and CALLS."""
+    metrics = [
+        metric("new_orders_per_minute", rate, "higher"),
+        metric("transaction_duration_ns", calls(sum(parts_us.values()), TRANSACTIONS), "lower",
+               transaction="new_order"),
+        *(metric("wait_ns", us * US, resource=name) for name, us in parts_us.items()),
+        metric("wait_accounted_share", 1.0),
+        metric("wait_moments_count", moments),
+        metric("server_cpu_per_transaction_ns", parts_us["processor"] * US),
+        metric("window_duration_ns", 1e9),
+        metric("window_pressure_cpu_some_ns", 0, of="host"),
+    ]  # fmt: skip
+    for (part, operation), (count, us) in timed.items():
+        labels = {"part": part, "operation": operation, "role": "foreground"}
+        metrics.append(metric("io_calls_count", count, **labels))
+        metrics.append(metric("io_duration_ns", calls(us, count), **labels))
+    return metrics
 
 
 def tpcc(
@@ -45,26 +73,14 @@ def tpcc(
     plant: tuple[str, ...] = (),
     model: DeviceModel | None = None,
     looks: int = 1,
+    sync_us: float = 400.0,
     **params: Any,
 ) -> StoredRun:
     """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``model``: of the tier
-    ``fast``; ``looks``: at results."""
+    ``fast``; ``looks``: at results; ``sync_us``: of a transaction, in syncs of the WAL."""
     spec = driven("tpcc", **TPCC | params | {"rate": set_rate}) | {"plant": plant}
-    metrics = [
-        metric("new_orders_per_minute", rate, "higher"),
-        metric("transaction_duration_ns", calls(sum(PARTS_US.values()), TRANSACTIONS), "lower",
-               transaction="new_order"),
-        *(metric("wait_ns", us * US, resource=name) for name, us in PARTS_US.items()),
-        metric("wait_accounted_share", 1.0),
-        metric("wait_moments_count", 1e5),
-        metric("server_cpu_per_transaction_ns", 590 * US),
-        metric("window_duration_ns", 1e9),
-        metric("window_pressure_cpu_some_ns", 0, of="host"),
-    ]  # fmt: skip
-    for (part, operation), (count, us) in CALLS.items():
-        labels = {"part": part, "operation": operation, "role": "foreground"}
-        metrics.append(metric("io_calls_count", count, **labels))
-        metrics.append(metric("io_duration_ns", calls(us, count), **labels))
+    timed = CALLS | {("wal", "sync"): (1000, sync_us)}
+    metrics = tpcc_metrics(rate, PARTS_US | {"log sync": sync_us}, timed)
     changes: dict[str, Any] = {"part_bytes": PART_BYTES}
     changes |= {"experiment.looks": looks} if looks > 1 else {}
     manifest = {}

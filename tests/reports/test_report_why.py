@@ -5,7 +5,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import explained_runs
 import pytest
 from explained_runs import tpcc
 from narrowed import of_kind, present
@@ -14,7 +13,7 @@ from report_runs import PLACES, Case, csv_rows, demo, drawing, metric, printed, 
 from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.conditions import checks, memory_table
-from reports.explain.causes import cause, file_operations
+from reports.explain.causes import file_operations
 from reports.query_breakdown import BreakdownRow, breakdown, plan_sums, query_breakdowns
 from reports.report import Report
 from reports.sections import Block, Drawing, Paragraph, Section, Table
@@ -320,22 +319,6 @@ def test_the_csv_has_the_numbers_of_the_tables(tmp_path: Path) -> None:
     assert float(by_arm["pmem-both"]["median"]) == row.b.median
     assert by_arm["pmem-both"]["verdict"] == row.verdict == "faster"
     assert by_arm["ssd-both"]["times_better"] == ""
-
-
-@pytest.mark.parametrize(("rate", "named"), [(2000, True), (500, False)])
-def test_a_shorter_call_is_no_cause_of_slower_runs(tmp_path, monkeypatch, rate, named):
-    slow = [tpcc(tmp_path, "ssd-both", block, rate=1000 + block) for block in range(6)]
-    monkeypatch.setitem(explained_runs.CALLS, ("wal", "sync"), (1000, 4))
-    fast = [tpcc(tmp_path, "pmem-both", block, rate=rate + block) for block in range(6)]
-    assert bool(cause(slow, fast)) == named
-
-
-def test_arms_on_one_placement_have_the_waits_that_changed_as_cause(tmp_path, monkeypatch):
-    waiting = [tpcc(tmp_path, block=block, rate=1000 + block) for block in range(6)]
-    monkeypatch.setitem(explained_runs.PARTS_US, "log sync", 10.0)
-    monkeypatch.setitem(explained_runs.CALLS, ("wal", "sync"), (1000, 10.0))
-    assert "the log" in cause(waiting, [tpcc(tmp_path, rate=2000)])
-    assert cause(waiting, waiting) == ""
 
 
 def test_where_no_difference_is_shown_the_lines_say_what_is_still_possible(tmp_path):
