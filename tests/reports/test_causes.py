@@ -29,12 +29,12 @@ class Comparisons:
     """Comparisons of a pair of stored arms, whose runs get metrics of their own."""
 
     def __init__(self, root: Path, pairs: int = PAIRS, set_rate: float | None = None) -> None:
-        self._arms = [
+        a, b = (
             [tpcc(root, placement, block, set_rate=set_rate) for block in range(pairs)]
             for placement in ("ssd-both", "pmem-both")
-        ]
-        self._set_rate, self._number = set_rate, 0
-        (self._group,) = compare(*self._arms, ["placement"]).groups
+        )
+        self._arms, self._set_rate, self._number = (a, b), set_rate, 0
+        (self._group,) = compare(a, b, ["placement"]).groups
 
     def group(self, *arms: Sequence[Times]) -> Group:
         """Compare A and B, whose repeats took these times, by the headline alone."""
@@ -55,11 +55,11 @@ class Comparisons:
 
     def _run(self, stored: StoredRun, times: Times) -> StoredRun:
         self._number += 1
-        timed = {
-            tuple(name.split(".")): (1000, round(us, 1))
-            for name, us in times.items()
-            if "." in name
-        }
+        timed = {}
+        for name, us in times.items():
+            part, dot, operation = name.partition(".")
+            if dot:
+                timed[part, operation] = (1000, round(us, 1))
         parts = {_RESOURCES.get(name, name): round(us, 1) for name, us in times.items()}
         rate = 1000.0 if self._set_rate else 6e7 / sum(times.values())
         metrics = tpcc_metrics(rate, parts, timed)
