@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -411,11 +411,13 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
         orphaned: signal.Signals,
         verify: Callable[[Process], None],
         network: str = "",
+        listens: Collection[int] = (),
     ) -> None:
         """Start and return when ``ready`` and verified; else RunFailed with the log's last lines.
 
         ``orphaned``: the signal that the supervisor sends when the harness has died. ``verify``:
-        what it raises ends the server. ``network``: as of ``spawn``.
+        what it raises ends the server. ``network`` and ``listens``: as of
+        ``spawn``; it may listen for clients on other hosts, too.
         """
         self._cluster.clean = False
         process = self._process = self._context.processes.spawn(
@@ -427,6 +429,7 @@ class ManagedServer(Engine, ABC, Generic[Found, _Cluster]):
             traced=True,
             stop_signal=orphaned,
             network=network,
+            listens=listens or ([self._listening.port] if self._listening else ()),
         )
         try:
             with phase("start"):

@@ -22,6 +22,7 @@ from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
 from harness.sql_script import head, statements
 from harness.supervise.failures import log_tail
+from harness.supervise.listeners import ANY_PORT
 from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import write_text
 
@@ -115,6 +116,7 @@ class SqlOnSpark(WorkerEngine, ABC):
             memory=self._memory,
             traced=True,
             pipes=True,
+            listens=ANY_PORT,
         )
         self._worker = Worker(self._installation.title, process, self._log, self._user)
         conf = {**self._settings, **self._configuration()}

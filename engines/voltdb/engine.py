@@ -359,6 +359,7 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
             orphaned=signal.SIGKILL,
             verify=lambda _: self._verify(),
             network=OWN_NETWORK,
+            listens=self.ports.values(),
         )
 
     def _shut_down(self) -> None:

@@ -187,6 +187,7 @@ class _EngineAtWork:
             self._restore()
 
     def _check_engine(self) -> list[Check]:
+        self.env.supervisor.silence.refuse_listeners()
         self.state.observe()
         cap = self.record.cap
         if cap is not None and cap.path is not None and (reason := outside_cap(cap, self.engine)):

@@ -85,6 +85,14 @@ def process_stat(pid: int) -> ProcessStat | None:
     return ProcessStat(ProcessId(pid, int(fields[19])), fields[0], int(fields[1]), int(fields[2]))
 
 
+def process_name(pid: int) -> str:
+    """Return the name of the program, as ps has it; "?" where the process has ended."""
+    try:
+        return read_proc(f"/proc/{pid}/comm").strip()
+    except OSError:
+        return "?"
+
+
 def process_identity(pid: int) -> ProcessId | None:
     """The identity of the process that has ``pid`` now, None where there is none."""
     stat = process_stat(pid)

@@ -25,7 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from harness.errors import RunFailed, UsageError, nearest
-from harness.supervise.process import ProcessId, ProcessStat, process_stat, read_proc
+from harness.supervise.listeners import Listener, Ports
+from harness.supervise.process import (
+    ProcessId,
+    ProcessStat,
+    process_name,
+    process_stat,
+    read_proc,
+)
 from harness.supervise.segments import end_stopped_supervisor
 
 if TYPE_CHECKING:
@@ -169,7 +176,8 @@ class Silence:
 class Watch:
     """Looks at a supervisor and its processes at intervals, and ends what has become silent.
 
-    ``found``: the first of them.
+    And all of them where one listens on a port that was not announced. ``found``: the first that
+    was silent, or listened.
     """
 
     #: How long at most between two looks.
@@ -178,9 +186,15 @@ class Watch:
     _LOOKS = 4
     #: How long the harness may take to end after it was interrupted for an unkillable process.
     _GIVE_UP_S = 60.0
+    #: How long a program may listen before it is ended. HammerDB's packages listen as they are
+    #: loaded, and the first line of its script, before which it accepts nothing, ends that.
+    _SETTLE_S = 10.0
 
     def __init__(self, supervisor: ProcessId, children: Callable[[], Sequence[Process]]) -> None:
-        self.found: Silence | None = None
+        self.found: Silence | Listener | None = None
+        self._ports = Ports(supervisor.pid)
+        #: By the inode of its socket, since when a process listens.
+        self._listening_since: dict[int, float] = {}
         self._supervisor = supervisor
         self._children = children
         self._stopped_since: dict[ProcessId, float] = {}
@@ -204,14 +218,14 @@ class Watch:
 
     @contextlib.contextmanager
     def naming(self) -> Iterator[None]:
-        """A failure in here that follows from a silent process is that process's."""
-        if self.found is not None and self.found.limit != "supervisor":  # which is gone for good
-            self.found = None
+        """A failure in here that follows from a process that was ended is that process's."""
+        if not (isinstance(self.found, Silence) and self.found.limit == "supervisor"):
+            self.found = None  # unlike a supervisor, it is not gone for good
         failure: RunFailed | None = None
         try:
             yield
         except (Exception, KeyboardInterrupt) as error:
-            given_up = self.found is not None and not self.found.died
+            given_up = isinstance(self.found, Silence) and not self.found.died
             if self.found is None or (isinstance(error, KeyboardInterrupt) and not given_up):
                 raise
             failure = self.found.failure()
@@ -239,6 +253,25 @@ class Watch:
             self._threads_s = now
         for child in self._children():
             self._look_at(child, now, threads)
+        self._end_listeners(now)
+
+    def refuse_listeners(self) -> None:
+        """RunFailed where a process listens now on a port that was not announced."""
+        for listener in self._ports.unannounced([child.listens for child in self._children()]):
+            raise listener.failure()
+
+    def _end_listeners(self, now: float) -> None:
+        children = self._children()
+        listeners = self._ports.unannounced([child.listens for child in children])
+        since = self._listening_since
+        self._listening_since = {one.inode: since.get(one.inode, now) for one in listeners}
+        for listener in listeners:
+            if now - self._listening_since[listener.inode] >= self._SETTLE_S:
+                self.found = self.found or listener
+                for child in children:
+                    with contextlib.suppress(RunFailed):
+                        child.kill()
+                return
 
     def _look_at(self, child: Process, now: float, threads: bool) -> None:
         for stat in _family(child.id):
@@ -269,7 +302,7 @@ class Watch:
     def _note(self, stat: ProcessStat, limit: Limited) -> Silence:
         """Before the waits for it end, which is when it is looked for."""
         self._killed.add(stat.id)
-        name = "supervisor" if limit == "supervisor" else _name(stat.id.pid)
+        name = "supervisor" if limit == "supervisor" else process_name(stat.id.pid)
         silence = Silence(current_phase(), stat.id, name, limit, limit_s(limit))
         self.found = self.found or silence
         return silence
@@ -319,10 +352,3 @@ def _blocked_threads(pid: int) -> Iterator[tuple[int, str]]:
                     continue
                 status = read_proc(f"{task}/status").splitlines()
                 yield int(task.name), "".join(line for line in status if "ctxt_switches" in line)
-
-
-def _name(pid: int) -> str:
-    try:
-        return read_proc(f"/proc/{pid}/comm").strip()
-    except OSError:
-        return "?"

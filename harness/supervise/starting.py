@@ -6,7 +6,7 @@ import os
 import queue
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -35,13 +35,20 @@ class Process:
     """A process started under the supervisor, its direct child.
 
     ``stdin`` and ``stdout``: binary, buffered (flush!), None without ``pipes``;
-    ``progress``: its output on descriptor 3, None if not requested.
+    ``progress``: its output on descriptor 3, None if not requested. ``listens``: TCP ports that it
+    may listen on.
     """
 
     def __init__(
-        self, supervisor: Supervisor, identity: ProcessId, mark: str, streams: channel.Streams
+        self,
+        supervisor: Supervisor,
+        identity: ProcessId,
+        mark: str,
+        streams: channel.Streams,
+        listens: Collection[int] = (),
     ) -> None:
         self.id = identity
+        self.listens = listens
         self.pid = identity.pid
         self._status, self.stdin, self.stdout, self.progress = streams.keep()
         self.returncode: int | None = None

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -86,6 +86,7 @@ class ProcessStarter:
         progress: bool = False,
         stop_signal: int = signal.SIGKILL,
         network: str = "",
+        listens: Collection[int] = (),
     ) -> Process:
         """Start ``argv`` in its own session.
 
@@ -100,7 +101,9 @@ class ProcessStarter:
         (SIGKILL follows after 2 s): for a server, which then ends in order. What else runs has
         nothing to finish, and may leave shared memory if it dies of another signal.
         ``network``: OWN_NETWORK (the host's where we may not make one), or the path of another
-        process's (``/proc/PID/ns/net``). RunFailed says which step before exec failed.
+        process's (``/proc/PID/ns/net``). ``listens``: TCP ports of the host's network that it may
+        listen on; at another one, the run fails (harness.supervise.listeners). RunFailed says which
+        step before exec failed.
         """
         confinement = self._confinement if capped else Confinement()
         home = cwd or Path("/")
@@ -138,7 +141,7 @@ class ProcessStarter:
             if "failed" in answer:
                 raise failures.spawn_failure(argv, credentials, answer["failed"])
             identity = ProcessId(answer["pid"], answer["start_ticks"])
-            process = Process(supervisor, identity, mark, streams)
+            process = Process(supervisor, identity, mark, streams, listens)
             supervisor.add(process)
             return process
 

@@ -1,20 +1,23 @@
-"""Processes that can no longer work are ended, and named with the phase of the run."""
+"""Processes that can no longer work, or that listen unannounced, are ended and named."""
 
 import os
 import signal
+import socket
 import sys
 import threading
-from typing import cast
+from typing import Any, cast
 
 import pytest
-from narrowed import present
 from patience import PATIENCE_S, eventually
 
 from harness.errors import RunFailed
 from harness.supervise import silence
+from harness.supervise.credentials import unprivileged
+from harness.supervise.listeners import Listener
 from harness.supervise.process import descendants, process_stat
 from harness.supervise.silence import LIMITS, Watch, phase
-from harness.supervise.starting import Process
+from harness.supervise.starting import OWN_NETWORK, Process
+from harness.supervise.supervisor import Supervisor
 
 #: A process in vfork(2): the state of one that waits for a device, without one.
 BLOCKED = """
@@ -31,7 +34,8 @@ def state_of(pid: int) -> str:
 
 
 def first_of(watch: Watch) -> silence.Silence:
-    return present(watch.found)
+    assert isinstance(watch.found, silence.Silence)
+    return watch.found
 
 
 def stop(pid: int) -> None:
@@ -105,13 +109,15 @@ def test_a_stopped_supervisor_is_killed_and_what_waits_for_it_fails(supervisor):
     threading.Timer(0.1, end).start()
     with pytest.raises(RunFailed) as failed, watch.naming(), phase("stop"):
         supervisor.spawn(["true"])
-    assert failed.value.problem == watch.found.failure().problem
-    assert (watch.found.phase, watch.found.limit) == ("stop", "supervisor")
+    assert failed.value.problem == first_of(watch).failure().problem
+    assert (first_of(watch).phase, first_of(watch).limit) == ("stop", "supervisor")
     assert eventually(lambda: process_stat(server.pid) is None)
 
 
 class Unkillable:
     """A process that waits for a disk that is dead."""
+
+    listens = ()
 
     def __init__(self, identity):
         self.id = identity
@@ -143,3 +149,87 @@ def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     thread.join()
     assert failed.value.problem == first_of(watch).failure().problem
     assert not first_of(watch).died
+
+
+# Ports ------------------------------------------------------------------------------
+
+#: Listens on a port of this host (argument 1), and says which one; a daemon of it with "daemon".
+LISTENING = """
+import os, socket, sys
+if "daemon" in sys.argv and os.fork():
+    sys.exit()
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print(server.getsockname()[1], flush=True)
+while sys.stdin.readline():
+    server.close()
+    print("closed", flush=True)
+"""
+
+
+@pytest.fixture
+def listening(supervisor):
+    """Start a program of the servers' user that listens; its process and port."""
+
+    def start(*arguments: str, port: int = 0, **options: Any) -> tuple[Process, int]:
+        process = supervisor.spawn(
+            ["/usr/bin/python3", "-c", LISTENING, str(port), *arguments],
+            credentials=unprivileged(),
+            pipes=True,
+            **options,
+        )
+        return process, int(process.stdout.readline())
+
+    return start
+
+
+def looked_at_twice(supervisor: Supervisor, process: Process) -> Watch:
+    watch = Watch(supervisor.silence._supervisor, lambda: [process])
+    watch.look(0)
+    assert watch.found is None
+    watch.look(PATIENCE_S)
+    return watch
+
+
+@pytest.mark.parametrize("arguments", [(), ("daemon",)])
+def test_a_process_that_listens_unannounced_fails_the_run(supervisor, listening, arguments):
+    process, port = listening(*arguments, listens=(5432,))
+    with pytest.raises(RunFailed) as failed, supervisor.silence.naming():
+        supervisor.silence.refuse_listeners()
+    with pytest.raises(RunFailed) as ended, (watch := supervisor.silence).naming():
+        watch.look(0)
+        watch.look(PATIENCE_S)
+        process.wait(PATIENCE_S)
+        raise RunFailed("read its answer", "it has ended")
+    assert isinstance(watch.found, Listener)
+    assert watch.found.port == port
+    assert failed.value.problem == ended.value.problem == watch.found.failure().problem
+
+
+def test_a_process_may_listen_where_it_was_announced(supervisor, listening):
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    process, port = listening(port=port, listens=(port,))
+    assert looked_at_twice(supervisor, process).found is None
+    assert process.poll() is None
+
+
+def test_a_port_that_is_closed_in_time_and_those_of_other_programs_fail_nothing(
+    supervisor, listening
+):
+    with socket.create_server(("127.0.0.1", 0)):
+        process, _ = listening()
+        watch = Watch(supervisor.silence._supervisor, lambda: [process])
+        watch.look(0)
+        process.stdin.write(b"close\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        watch.look(PATIENCE_S)
+    assert watch.found is None and process.poll() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
+def test_in_its_own_network_a_process_listens_for_itself_alone(supervisor, listening):
+    process, port = listening(network=OWN_NETWORK)
+    assert looked_at_twice(supervisor, process).found is None
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))

@@ -154,6 +154,9 @@ def differences_of(dialect: str, release: int) -> list[str]:
     ]
 
 
+#: HammerDB loads the package comm, which evaluates what any local user sends to its port. No
+#: connection is accepted before this line: that needs Tcl's event loop, which has not run yet.
+_CLOSE_CHANNEL = "::comm::comm destroy"
 _POSTGRES = "pg"
 _MINUTE_NS = 60 * 10**9
 #: HammerDB's own bound on virtual users that build.
@@ -236,7 +239,12 @@ def timed_script(target: Target, timed: Timed) -> str:
 
 
 def _script(target: Target, settings: dict[str, str], commands: list[str]) -> str:
-    head = ["fconfigure stdout -buffering line", f"dbset db {target.dialect}", "dbset bm TPC-C"]
+    head = [
+        _CLOSE_CHANNEL,
+        "fconfigure stdout -buffering line",
+        f"dbset db {target.dialect}",
+        "dbset bm TPC-C",
+    ]
     return "\n".join([*head, *_settings(target, settings), *commands, "exit", ""])
 
 
