@@ -18,8 +18,9 @@ from harness.selftest import Case, NotMetError, expect, most_misses
 from harness.selftest.lab import YCSB, Lab
 from harness.store.runs import StoredRun
 from harness.units import counted
-from reports.compare import compare
+from reports.compare import Group, compare
 from reports.compared_rows import Row
+from reports.explain.causes import Cause, explanation
 from reports.statistics import Ratio
 
 #: As shares of the base delay.
@@ -39,10 +40,14 @@ _MISSED = 0.1
 
 @dataclass(frozen=True)
 class PlantedTrial:
-    """One comparison; ``truth``: B's speed relative to A's, computed from the delays."""
+    """One comparison; ``truth``: B's speed relative to A's, computed from the delays.
+
+    ``causes``: what it is explained by.
+    """
 
     truth: float
     row: Row
+    causes: tuple[Cause, ...] = ()
 
     @property
     def estimate(self) -> Ratio:
@@ -61,6 +66,12 @@ class PlantedTrial:
         """Whether B is shown to be slower."""
         return self.row.verdict == "slower"
 
+    @property
+    def explained(self) -> bool:
+        """Whether the planted operation is named as the largest cause."""
+        first = next(iter(self.causes), None)
+        return first is not None and (first.part, first.operation) == (_PART, _OPERATION)
+
     def __str__(self) -> str:
         low, high = (value or 0.0 for value in (self.estimate.low, self.estimate.high))
         return f"{self.truth - 1:+.1%} in [{low - 1:+.1%}, {high - 1:+.1%}]"
@@ -75,11 +86,12 @@ class Effects:
     _done: dict[float, list[PlantedTrial]] = field(default_factory=dict)
 
     def cases(self) -> Iterator[Case]:
-        """Coverage of each truth, and whether the largest effect is always found."""
+        """Coverage of each truth, and whether the largest effect is always found and explained."""
         for effect in EFFECTS:
             covers = partial(self.covers, effect)
             yield Case(f"effects: the interval covers {effect:.0%}", covers)
         yield Case(f"effects: {EFFECTS[-1]:.0%} is found", self.finds)
+        yield Case(f"effects: the cause of {EFFECTS[-1]:.0%} is named", self.explains)
 
     def covers(self, effect: float) -> str:
         """In nine of ten trials, or else, with as many more, as often as intervals say."""
@@ -99,6 +111,14 @@ class Effects:
         found = sum(one.found for one in done)
         return expect(found >= (1 if self.trials == 1 else len(done)), self._text(found, done))
 
+    def explains(self) -> str:
+        """In all of the same trials in which it is found."""
+        done = [one for one in self._of(EFFECTS[-1]) if one.found]
+        named = sum(one.explained for one in done)
+        if not done:
+            raise NotMetError("the effect is not found")
+        return expect(named == len(done), self._text(named, done))
+
     def _of(self, effect: float) -> list[PlantedTrial]:
         own = self._done.setdefault(effect, [])
         while len(own) < self.trials:
@@ -107,7 +127,7 @@ class Effects:
 
     def _text(self, number: int, done: Sequence[PlantedTrial]) -> str:
         more = len(done) - self.trials
-        repeated = f" ({more} more, since {self.trials} did not do)" if more else ""
+        repeated = f" ({more} more, since {self.trials} did not do)" if more > 0 else ""
         return f"{number} of {counted(len(done), 'trial')}{repeated}, such as {done[-1]}"
 
 
@@ -124,21 +144,22 @@ def trial(lab: Lab, effect: float, updates: int = _UPDATES) -> PlantedTrial:
         if run.result.status == "complete":
             by_arm.setdefault(run.spec.plant, {})[run.spec.block] = run
     base, planted = (by_arm.get(tuple(arm["plant"]), {}) for arm in arms)
-    row = _compared(base, planted)
+    group = _compared(base, planted)
+    if group.deciding is None or group.deciding.estimate is None:
+        raise NotMetError("the comparison has no headline")
     time_ns = median(map(_time_per_operation_ns, base.values()))
-    return PlantedTrial(time_ns / (time_ns + effect * _BASE_NS), row)
+    truth = time_ns / (time_ns + effect * _BASE_NS)
+    return PlantedTrial(truth, group.deciding, explanation(group).causes)
 
 
-def _compared(base: Mapping[int, StoredRun], planted: Mapping[int, StoredRun]) -> Row:
+def _compared(base: Mapping[int, StoredRun], planted: Mapping[int, StoredRun]) -> Group:
     """By complete pairs: where a busy host stops a client for a second, its run fails."""
     blocks = base.keys() & planted.keys()
     if len(blocks) < LEAST_PAIRS:
         raise NotMetError(f"only {len(blocks)} of {REPEATS} pairs are complete")
     a, b = ([side[block] for block in sorted(blocks)] for side in (base, planted))
     (group,) = compare(a, b, ["placement"]).groups
-    if group.deciding is None or group.deciding.estimate is None:
-        raise NotMetError("the comparison has no headline")
-    return group.deciding
+    return group
 
 
 def _time_per_operation_ns(run: StoredRun) -> float:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from explained_runs import tpcc, tpcc_metrics
-from report_runs import metric
 
 from harness.store.result import Metric
 from harness.store.runs import StoredRun
@@ -63,8 +62,6 @@ class Comparisons:
         parts = {_RESOURCES.get(name, name): round(us, 1) for name, us in times.items()}
         rate = 1000.0 if self._set_rate else 6e7 / sum(times.values())
         metrics = tpcc_metrics(rate, parts, timed)
-        if self._set_rate:
-            metrics.append(metric("transactions_offered_per_second", self._set_rate))
         run = StoredRun(stored.directory.with_name(f"{stored.run_id}-{self._number}"))
         result = replace(stored.result, metrics=tuple(Metric(**one) for one in metrics))
         vars(run).update(result=result, manifest=stored.manifest, head=stored.head)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from explained_runs import US, calls
 from report_runs import Case, metric, write
 
 from harness.selftest import NotMetError, effects
@@ -39,8 +40,12 @@ class FakeLab:
         time_ns *= self._wrong if time_ns > BASE_NS else 1
         window_ns = 20 * time_ns * float(np.exp(self._draw.normal(0, 0.005)))
         spec = {"workload": "ycsb", "params": fixed.params, "plant": tuple(plant)}
+        each = calls(window_ns / 20 / US, 20)
+        called = {"part": "wal", "operation": "write", "role": "foreground"}
         values = [metric("operations_per_second", 20e9 / window_ns, "higher"),
-                  metric("window_duration_ns", window_ns)]  # fmt: skip
+                  metric("window_duration_ns", window_ns),
+                  metric("operation_duration_ns", each, "lower", operation="update"),
+                  metric("io_duration_ns", each, **called)]  # fmt: skip
         status = "failed" if block < self._failed else "complete"
         case = Case("rocksdb", block=block, status=status, metrics=values, spec_changes=spec)
         return write(self._root, case)
@@ -52,7 +57,7 @@ def test_a_trial_covers_what_was_planted(tmp_path, monkeypatch, effect, wrong, c
     lab: Any = FakeLab(tmp_path, monkeypatch, wrong)
     found = trial(lab, effect)
     assert found.truth == pytest.approx(1 / (1 + effect), rel=0.01)
-    assert (found.covered, found.found) == (covered, True)
+    assert (found.covered, found.found, found.explained) == (covered, True, True)
     assert found.estimate.n_a == REPEATS
 
 
@@ -73,7 +78,8 @@ def ended(
         good = left.pop(0)
         estimate = SimpleNamespace(low=0.7 if good else 0.95, high=1.1, confidence=0.96)
         row: Any = SimpleNamespace(estimate=estimate, verdict="slower" if good else "no difference")
-        return PlantedTrial(0.8, row)
+        named: Any = SimpleNamespace(part="wal", operation="write" if good else "sync")
+        return PlantedTrial(0.8, row, (named,))
 
     monkeypatch.setattr(effects, "trial", made)
     lab: Any = None
@@ -116,3 +122,10 @@ def test_the_largest_effect_is_found_in_every_trial(monkeypatch, trials, outcome
     with nullcontext() if passes else pytest.raises(NotMetError):
         assert all_.finds()
     assert not left
+
+
+@pytest.mark.parametrize("outcome", [True, False])
+def test_the_largest_effect_has_the_planted_operation_as_its_cause(monkeypatch, outcome):
+    all_, _ = ended(monkeypatch, [outcome] * 2, 2)
+    with nullcontext() if outcome else pytest.raises(NotMetError):
+        assert all_.explains()
