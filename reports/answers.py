@@ -120,11 +120,17 @@ def _warnings(group: Group) -> Iterator[RunWarning]:
 
 
 def more_repeats(groups: Sequence[Group]) -> str:
-    """The command that adds the repeats which undecided comparisons need; empty without any."""
+    """The command that adds the repeats which undecided comparisons need; empty without any.
+
+    Adding them is a further look at results, for which the comparisons will be corrected.
+    """
     needed = [
-        (row.decision.repeats_needed, group.b.runs[0])
+        (row.estimate.repeats_needed(row.decision.family, further_looks=1), group.b.runs[0])
         for group in groups
-        if group.verdict == "not resolvable" and (row := group.deciding) and row.decision
+        if group.verdict == "not resolvable"
+        and (row := group.deciding)
+        and row.estimate
+        and row.decision
     ]
     repeats, run = max(needed, key=lambda one: one[0], default=(0, None))
     return _again(run, repeats) if run and repeats else ""

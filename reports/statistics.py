@@ -147,6 +147,15 @@ class Ratio(Value):
         """Return the repeats measured of each side."""
         return min(self.n_a, self.n_b) * (2 if self.halved else 1)
 
+    def repeats_needed(self, family: int, further_looks: int = 0) -> int:
+        """Return the repeats of each side that can show a difference in a family of this size.
+
+        ``further_looks``: how often more results will have decided by then.
+        """
+        looks = self.interim_analyses + further_looks
+        needed = repeats_needed(ALPHA / family / looks, self.pairing)
+        return needed * (2 if self.halved else 1)
+
     @property
     def above(self) -> bool:
         """Return whether it lies above the bound."""
@@ -469,9 +478,7 @@ def decide(family: Sequence[Ratio]) -> list[Ratio]:
             outcome = "not shown"
         else:
             outcome = "cannot be shown"
-        needed = repeats_needed(ALPHA / len(family) / one.interim_analyses, one.pairing)
-        needed *= 2 if one.halved else 1
-        decision = Decision(adjusted, outcome, needed, len(family))
+        decision = Decision(adjusted, outcome, one.repeats_needed(len(family)), len(family))
         decided.append(replace(one, decision=decision))
     return decided
 

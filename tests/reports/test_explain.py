@@ -16,6 +16,8 @@ from harness.models.device import DeviceModel, find_model
 from harness.models.make import model_of
 from harness.store.runs import Store, StoredRun
 from reports.advice import Answer, answers, lines, trials_of
+from reports.answers import more_repeats
+from reports.compare import Group
 from reports.explain.ceilings import ceilings, upper_share
 from reports.explain.comparisons import Explained, explained
 from reports.explain.devices import Call, TierSources
@@ -461,3 +463,23 @@ def test_all_arms_are_one_family(tmp_path: Path, blocks: int, verdict: str) -> N
     """With 7 pairs, a difference could be shown in one comparison, and not in three."""
     found = advised(tmp_path, {"ssd-data-pmem-wal": 3, "pmem-both": 3}, blocks, looks=2)
     assert found[0].group.verdict == verdict
+
+
+@pytest.mark.parametrize("arms", [2, 3])
+def test_the_command_for_more_repeats_counts_the_look_that_it_adds(tmp_path: Path, arms: int):
+    """With as many repeats as it has, a difference is shown; with one less, none can be."""
+    places = ("ssd-both", "pmem-both", "ssd-data-pmem-wal")[:arms]
+
+    def groups(blocks: int, looks: int) -> list[Group]:
+        runs = [
+            tpcc(tmp_path / f"{blocks}-{looks}", place, block, 60_000 * (1 + arm), looks=looks)
+            for block in range(blocks)
+            for arm, place in enumerate(places)
+        ]
+        (panel,) = panels(runs, "placement", "ssd-both")
+        return list(panel.groups)
+
+    *_, option, repeats = more_repeats(groups(2, 1)).split()
+    assert option == "--repeats"
+    for blocks, verdict in ((int(repeats), "faster"), (int(repeats) - 1, "not resolvable")):
+        assert {group.verdict for group in groups(blocks, 2)} == {verdict}
