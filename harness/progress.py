@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from harness import terminal
+from harness.printable import PrintableStream, printable
 from harness.units import format_bytes
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class BarProgress(Progress):
             yield
 
     def say(self, text: str) -> None:
-        self._bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._bars.console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def _columns() -> list[ProgressColumn]:
@@ -223,7 +224,7 @@ def _columns() -> list[ProgressColumn]:
 
     class Words(ProgressColumn):
         def render(self, bar: Bar) -> Text:
-            return Text(_words(bar))
+            return Text(printable(_words(bar)))
 
     return [Work(), Words(Column(ratio=1, overflow="fold"))]
 
@@ -249,6 +250,20 @@ def _left(bar: Bar) -> str:
     return f"{timedelta(seconds=int(bar.time_remaining))} left"
 
 
+def _with_codes(stream: TextIO) -> TextIO:
+    """Return a stream that writes the codes of the live view, whose words are printable."""
+    if not isinstance(stream, PrintableStream):
+        return stream
+
+    class Codes:
+        write = stream.write_codes
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(stream, name)
+
+    return cast(TextIO, Codes())
+
+
 @contextmanager
 def progress_on_stderr(quiet: bool = False) -> Iterator[Progress]:
     """A live view where stderr is a terminal, lines where it is not, nothing when quiet."""
@@ -257,7 +272,7 @@ def progress_on_stderr(quiet: bool = False) -> Iterator[Progress]:
     elif sys.stderr.isatty():
         from rich.console import Console
 
-        with BarProgress(Console(stderr=True)) as bars:
+        with BarProgress(Console(file=_with_codes(sys.stderr))) as bars:
             yield bars
     else:
         yield Progress()

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, TextIO
 
+from harness.printable import PrintableStream, printable
+
 #: Of a pipe where $COLUMNS is not set; narrower than this nothing is laid out.
 _USUAL, _LEAST = 80, 40
 _GAP = 2
@@ -45,16 +47,16 @@ def width() -> int:
 
 def say(text: str, style: str = "", hanging: int = 2, file: TextIO | None = None) -> None:
     """Print lines of words, wrapped: what follows is indented, by ``hanging`` more."""
-    for line in text.split("\n"):
+    for line in printable(text).split("\n"):
         words = line.lstrip(" ")
         indent = line[: len(line) - len(words)]
         for one in wrap(words, width(), indent, indent + " " * hanging):
-            print(_styled(one, style), file=file)
+            _print(one, style, file)
 
 
 def say_command(command: str, file: TextIO | None = None) -> None:
     """Print a command to be copied: on several lines where it is too long."""
-    for line in command_lines(command, width()):
+    for line in command_lines(printable(command), width()):
         print(line, file=file)
 
 
@@ -66,7 +68,7 @@ def print_table(
 ) -> None:
     """Print a table of formatted cells. ``right``: columns of numbers."""
     for line, style in table_lines(columns, rows, title, right, width()):
-        print(_styled(line, style))
+        _print(line, style)
 
 
 def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
@@ -112,9 +114,9 @@ def table_lines(
 ) -> list[tuple[str, str]]:
     """The lines of a table, each with its style."""
     cells = [["" if cell is None else _clean(str(cell)) for cell in row] for row in rows]
-    whole = _Grid(list(columns), cells, list(right))
+    whole = _Grid([_clean(name) for name in columns], cells, list(right))
     grid, same = (whole, "") if whole.fits(available) else whole.without_same()
-    titles = wrap(title, available) if title else []
+    titles = wrap(printable(title), available) if title else []
     titles += wrap(f"all rows: {same}", available) if same else []
     wrapped = [one for one in (grid.lines(available), grid.spanning(available)) if one]
     body = wrapped[0] if grid.fits(available) else min(wrapped, key=len, default=[])
@@ -237,8 +239,8 @@ class _Grid:
 
 
 def _clean(cell: str) -> str:
-    """Without spaces that say nothing."""
-    return "\n".join(" ".join(line.split()) for line in cell.splitlines())
+    """Without spaces that say nothing, and without control characters."""
+    return "\n".join(" ".join(line.split()) for line in printable(cell).splitlines())
 
 
 def _joined(text: str) -> str:
@@ -249,7 +251,11 @@ def _joined(text: str) -> str:
     return _UNIT.sub(_NO_BREAK, text)
 
 
-def _styled(line: str, style: str) -> str:
-    code = _CODES.get(style)
-    plain = not code or not sys.stdout.isatty() or "NO_COLOR" in os.environ
-    return line if plain else f"\033[{code}m{line}\033[0m"
+def _print(line: str, style: str, file: TextIO | None = None) -> None:
+    """Print a line without control characters; its style on a terminal only."""
+    stream, code = file or sys.stdout, _CODES.get(style)
+    if not code or not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        print(line, file=stream)
+        return
+    write = stream.write_codes if isinstance(stream, PrintableStream) else stream.write
+    write(f"\033[{code}m{line}\033[0m\n")

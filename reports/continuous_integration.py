@@ -16,10 +16,10 @@ import yaml
 
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
-from harness.supervise.user_files import replacing
 from reports.compare import Comparison, Group
 from reports.formatting import interval_text, times
 from reports.labels import in_words
+from reports.page import write_text
 from reports.values import Quantity, duration_of, measured
 
 
@@ -70,11 +70,6 @@ def _ratio(group: Group) -> str:
     return f"{row.title} {times(row.estimate.value)} {interval_text(row.estimate)}"
 
 
-def _printable(text: str) -> str:
-    """Return the text as XML can have it: the last lines of a log may have any character."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
-
-
 def write_junit(path: Path, tests: Collection[Tested]) -> None:
     """Write a JUnit file; OSError where that cannot be."""
     suite = ElementTree.Element(
@@ -86,10 +81,10 @@ def write_junit(path: Path, tests: Collection[Tested]) -> None:
     for one in tests:
         case = ElementTree.SubElement(suite, "testcase", classname="harness.compare", name=one.name)
         if one.failure:
-            ElementTree.SubElement(case, "failure", message=_printable(one.failure))
+            ElementTree.SubElement(case, "failure", message=one.failure)
         ElementTree.SubElement(case, "system-out").text = one.found
-    with replacing(path) as file:
-        ElementTree.ElementTree(suite).write(file, encoding="utf-8", xml_declaration=True)
+    declaration = '<?xml version="1.0" encoding="utf-8"?>\n'
+    write_text(path, declaration + ElementTree.tostring(suite, encoding="unicode"))
 
 
 # Apache Otava finds the points at which a metric changes -----------------------------------

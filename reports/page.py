@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from harness import terminal
 from harness.errors import UsageError
+from harness.printable import printable
 from harness.supervise.user_files import make_own, replacing
 from reports.sections import (
     Block,
@@ -62,13 +63,14 @@ def _template(form: Form) -> Template:
 def render(title: str, blocks: Sequence[Block], form: Form) -> str:
     """A page; every string of a run is escaped."""
     script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
-    text = _template(form).render(
+    page = _template(form).render(
         title=title,
         page=blocks,
         style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+    text = printable(page)
     return text if form == "html" else re.sub(r"\n{3,}", "\n\n", text).lstrip()
 
 
@@ -137,13 +139,19 @@ def own_folder(out: Path) -> None:
         raise UsageError(f"output in {out}", str(error), "name a writable directory") from error
 
 
+def write_text(path: Path, text: str, *, sync: bool = True) -> None:
+    """Write a file without control characters."""
+    with replacing(path, sync=sync) as stream:
+        stream.write(printable(text).encode())
+
+
 def write_drawing(drawing: Drawing, out: Path) -> Path:
     """Write ``<name>.svg``, whose path is returned, and ``<name>.png``."""
     own_folder(out)
-    for ending, content in (("png", drawing.png), ("svg", drawing.svg.encode())):
-        file = out / f"{drawing.name}.{ending}"
-        with replacing(file, sync=False) as stream:
-            stream.write(content)
+    file = out / f"{drawing.name}.svg"
+    write_text(file, drawing.svg, sync=False)
+    with replacing(file.with_suffix(".png"), sync=False) as stream:
+        stream.write(drawing.png)
     return file.absolute()
 
 
@@ -159,18 +167,14 @@ def write_page(
     shown = list(blocks)
     pages = {f"{stem}.{form}": render(title, shown, form) for form in FORMS}
     folder = out / "figures"
-    charts = list(drawings(shown))
-    figures = {f"{drawing.name}.svg": drawing.svg.encode() for drawing in charts}
-    figures |= {f"{drawing.name}.png": drawing.png for drawing in charts}
     try:
         make_own(folder)
-        files = {folder / name: content for name, content in figures.items()}
-        files |= {out / name: text.encode() for name, text in {**pages, **texts}.items() if text}
-        for name in (name for name, text in texts.items() if not text):
-            (out / name).unlink(missing_ok=True)
-        for file, content in files.items():
-            with replacing(file, sync=False) as stream:
-                stream.write(content)
+        written = [write_drawing(drawing, folder) for drawing in drawings(shown)]
+        for name, text in {**pages, **texts}.items():
+            if text:
+                write_text(out / name, text, sync=False)
+            else:
+                (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"a report in {out}", str(error), "name a writable directory") from error
-    return tuple(folder / name for name in figures)
+    return tuple(file for svg in written for file in (svg, svg.with_suffix(".png")))

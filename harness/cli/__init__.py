@@ -19,6 +19,8 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
+from harness.printable import PrintableStream
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -39,6 +41,8 @@ class LossyFile(io.FileIO):
 
 def keep_streams_writable() -> None:
     """Replace stdout and stderr by streams that lose what cannot be written.
+
+    What servers, logs and imported runs say is printed without control characters.
 
     A descriptor that the caller has closed becomes /dev/null: else the next file opened would
     take its number, and with it the output.
@@ -64,10 +68,9 @@ def _lossy(stream: TextIO | None, number: int) -> TextIO:
         stream.flush()
     file = LossyFile(number, "w", closefd=False)
     interactive = number == 2 or file.isatty()
-    return io.TextIOWrapper(
+    return PrintableStream(
         io.BufferedWriter(file),
         encoding="utf-8",
-        errors="backslashreplace",  # a file name need not be text
         line_buffering=interactive,
     )
 

@@ -365,27 +365,26 @@ def _json(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _write(file: Path, text: str) -> None:
-    with replacing(file) as stream:
-        stream.write(text.encode())
-
-
 def _export_csv(chosen: list[StoredRun], out: Path) -> None:
+    from reports.page import write_text
     from reports.table_csv import runs_as_csv
 
-    _write(out, runs_as_csv(chosen))
+    write_text(out, runs_as_csv(chosen))
 
 
 def _export_otava(chosen: list[StoredRun], out: Path) -> None:
     from reports.continuous_integration import files
+    from reports.page import write_text
     from reports.select import unplanted
 
     for file, text in files(unplanted(chosen), out).items():
-        _write(file, text)
+        write_text(file, text)
 
 
 def _export_json(chosen: list[StoredRun], out: Path) -> None:
-    _write(out, json.dumps(_documents(chosen), indent=1, ensure_ascii=False))
+    from reports.page import write_text
+
+    write_text(out, json.dumps(_documents(chosen), indent=1, ensure_ascii=False))
 
 
 def _without_trees(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

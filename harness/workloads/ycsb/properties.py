@@ -241,9 +241,8 @@ def _refused(where: str, name: str, value: str, why: str, do: str = "take it out
 
 
 def _shown(text: str) -> str:
-    """Return a text for a terminal: without control characters, and not all of a long one."""
-    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    return plain if len(plain) <= _LONGEST_SHOWN else f"{plain[:_LONGEST_SHOWN]}…"
+    """Return not all of a long text."""
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _pairs(text: str, file: Path) -> Iterator[tuple[str, str]]:
