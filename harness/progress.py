@@ -255,8 +255,10 @@ def _with_codes(stream: TextIO) -> TextIO:
     if not isinstance(stream, PrintableStream):
         return stream
 
+    codes = stream.write_codes
+
     class Codes:
-        write = stream.write_codes
+        write = staticmethod(codes)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(stream, name)

@@ -133,7 +133,7 @@ def _name(run: StoredRun) -> str:
     place = spec.where.replace(",", "-").replace(" ", "-")
     same = sha256(f"{run.spec.series()} {host and host.host_id}".encode()).hexdigest()[:6]
     name = (run.result.experiment.name, spec.engine, spec.workload, place, same)
-    return ".".join(name).replace("/", "-")
+    return "".join(c if c.isprintable() and c != "/" else "-" for c in ".".join(name))
 
 
 def _values(run: StoredRun) -> Mapping[Quantity, tuple[float, int]]:

@@ -66,6 +66,10 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     assert run.manifest is not None
     (tier,) = run.manifest.tiers
     metrics = run.result.metrics
+    measured = {metric.labels.get("measurement") for metric in metrics}
+    if missing := [name for name in (*MEASURED, "parallel", "cold_read") if name not in measured]:
+        context = f"run {run.run_id} has no durations of {', '.join(missing)}"
+        raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     facts, buffered = tier.facts, tier.kind in _BUFFERED
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
@@ -76,10 +80,6 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     points = {
         operation: tuple(_points(run, operation, bandwidth, bursts)) for operation in MEASURED
     }
-    measured = {metric.labels.get("measurement") for metric in metrics}
-    if missing := [name for name in (*MEASURED, "parallel", "cold_read") if name not in measured]:
-        context = f"run {run.run_id} has no durations of {', '.join(missing)}"
-        raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     device = facts.device_model or facts.device or facts.filesystem
     return DeviceModel(
         name=name,

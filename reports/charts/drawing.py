@@ -7,6 +7,7 @@ distinguish them in black and white. Emulated arms are hatched densely and named
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,15 +118,19 @@ def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Dra
     """Write the figure as SVG and PNG, the same bytes every time."""
     svg, png = io.StringIO(), io.BytesIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-    figure.draw_without_rendering()
-    for axes in figure.axes:  # the solver's last digits differ from one process to another
-        x, y, width, height = axes.get_position().bounds
-        axes.set_position((round(x, 9), round(y, 9), round(width, 9), round(height, 9)))
-    # Laid out once, for both files; "none" would leave an engine that has all drawn for each again.
-    with mpl.rc_context({"figure.constrained_layout.use": False}):
-        figure.set_layout_engine(None)
-        figure.savefig(svg, format="svg", metadata=nothing)
-        figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+    with warnings.catch_warnings():
+        # A browser has other fonts; the PNG shows a box.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.draw_without_rendering()
+        for axes in figure.axes:  # the solver's last digits differ from one process to another
+            x, y, width, height = axes.get_position().bounds
+            axes.set_position((round(x, 9), round(y, 9), round(width, 9), round(height, 9)))
+        # Laid out once, for both files; "none" would leave an engine that has all drawn for each
+        # again.
+        with mpl.rc_context({"figure.constrained_layout.use": False}):
+            figure.set_layout_engine(None)
+            figure.savefig(svg, format="svg", metadata=nothing)
+            figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     return Drawing(name, title, alt, caption, svg.getvalue(), png.getvalue())
 
 

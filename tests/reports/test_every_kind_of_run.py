@@ -47,6 +47,11 @@ fixed: {engine: duckdb, params: {scale: 1, queries: [1, 6], cache: cold-per-quer
 @pytest.fixture(scope="module")
 def store(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("results")
+    write_every_kind(root)
+    return root
+
+
+def write_every_kind(root: Path) -> None:
     demo(root, blocks=3, queries=(1, 6))
     demo(root, ("mysql",), ("ssd-both",), 1, queries=(1,), streams=2, experiment="alone")
     killed = driven("tpcc", **PARAMS | {"test": "durability"})
@@ -74,7 +79,6 @@ def store(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     card_run(root, tier="dram", manifest_changes={"tiers": [numa_tier()]}, status="unknown")
     card_run(root, host="lab2", repeats=1, far=False, most_threads=4)
     write_unfinished(root)
-    return root
 
 
 @pytest.mark.parametrize(

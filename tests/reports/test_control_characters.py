@@ -1,0 +1,243 @@
+"""Every command, on stored runs whose every text has control characters: none of them is printed,
+and every file that a command writes is without them and well-formed.
+"""
+
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from test_every_kind_of_run import PAPER, PROFILE, write_every_kind
+from typer.main import get_command
+
+from harness import cli, registry
+from harness.cli.app import app
+from harness.errors import UsageError
+from harness.printable import PrintableStream
+from harness.store import schemas
+
+#: It writes the clipboard (OSC 52), by C0 and by C1, colours, rings, erases and turns text around.
+MARK = "\x1b]52;c;QQ==\x07\x9d52;c;QQ==\x9c\x9b31m\x00\x7f\r\x08\u202e"
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: Members whose texts are the project's own words: with a mark, pages lack what is drawn of them.
+#: Of two stores one has the mark in these, too.
+WORDS = {"spec", "spec_hash", "unit", "hdr", "kind", "operator", "part", "resource", "role",
+         "operation", "of", "config", "measure", "measurement", "tier"}  # fmt: skip
+RUNNING = tuple(registry.all_parameters())
+#: What each command is run with; STORE, OUT and MARK stand for themselves. A command that is not
+#: listed here fails the test: list it with what makes it print what it reads.
+COMMANDS: dict[str, Sequence[str]] = {
+    "doctor": ["--host MARK"],
+    **{f"run {name}": ["--engine MARK --placement ssd-both"] for name in RUNNING},
+    "run micro": ["--suite MARK --tier MARK"],
+    **{f"advise {name}": ["--engine MARK"] for name in RUNNING},
+    **{f"calibrate {name}": ["--engine MARK --placement ssd-both"] for name in RUNNING},
+    **{f"curve {name}": ["--engine MARK --part wal"] for name in RUNNING},
+    "compare": [
+        "placement=ssd-both,engine=duckdb placement=pmem-both,engine=duckdb --all --anyway"
+        " --fail-above 1% --inconclusive fail --junit junit.xml",
+        "placement=MARK placement=MARK",
+    ],
+    "report": ["--anyway -o OUT --title MARK"],
+    "experiment list": [""],
+    "experiment show": ["profile.yml --placement ssd-both"],
+    "experiment run": ["profile.yml --dry-run --placement ssd-both", "MARK"],
+    "model list": [""],
+    "model show": ["MARK"],
+    "model make": ["MARK --tier MARK"],
+    "model verify": ["MARK --tier MARK --case MARK"],
+    "runs list": ["", "MARK"],
+    "runs show": ["workload=tpch", "workload=micro", "MARK"],
+    "runs rm": ["--unfinished --dry-run", "MARK"],
+    "runs export": [
+        "workload=tpch -o OUT/runs.csv",
+        "-o OUT/runs.json",
+        "-o OUT/otava.yaml",
+        "-o OUT/MARK",
+    ],
+    "runs sql": ["'SELECT * FROM runs'", "'SELECT * FROM metrics'", "MARK"],
+    "runs import": ["MARK"],
+    "workload init": ["OUT/MARK"],
+    "workload answers": ["OUT MARK"],
+    "data list": [""],
+    "data rm": ["MARK --dry-run"],
+    "data verify": ["MARK"],
+    "explain": ["", "--anyway"],
+    "repro": ["MARK"],
+    "engines list": [""],
+    "engines install": ["MARK"],
+    "engines verify": ["MARK"],
+    "micro suites": [""],
+    "micro show": ["MARK"],
+    "card": ["-o OUT"],
+    "rewrite": ["MARK -o OUT/MARK"],
+    "paper": ["paper.yml --budget 1ns --emulate pmem -o OUT"],
+    "conclusions": [""],
+    "selftest": ["MARK"],
+    "host modes": [""],
+    "host plan": ["MARK"],
+    "host apply": ["MARK"],
+    "host verify": ["MARK"],
+    "host restore": ["MARK"],
+}
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """The commands that the application has, with their options."""
+    if not hasattr(group, "list_commands"):
+        yield " ".join(path), group
+        return
+    for name in group.list_commands(None):
+        yield from commands(group.get_command(None, name), (*path, name))
+
+
+#: Those whose pictures are drawn.
+DRAWN = ("report", "card")
+ALL = dict(commands(get_command(app)))
+
+
+def test_each_command_is_tried() -> None:
+    assert set(COMMANDS) == set(ALL)
+
+
+# The store ------------------------------------------------------------------------------
+
+
+def marked(document: Any, schema: str | None, every: bool, fits: dict[Any, bool]) -> Any:
+    """The document with the mark in each text that may have it.
+
+    ``fits``: which members may, by their path, as tried by the schema in an earlier document.
+    """
+
+    def valid(where: tuple[str, ...]) -> bool:
+        if where not in fits:
+            try:
+                schemas.validate(document, schema, source="here") if schema else None
+                fits[where] = True
+            except UsageError:
+                fits[where] = False
+        return fits[where]
+
+    def walk(node: Any, path: tuple[str, ...]) -> None:
+        for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
+            number = isinstance(value, str) and value.isdecimal() and key != "query"
+            if not every and (key in WORDS or number):
+                continue
+            where = (*path, key if isinstance(node, dict) else "#")
+            if isinstance(value, dict | list):
+                walk(value, where)
+            elif isinstance(value, str):
+                node[key] = value + MARK
+                node[key] = value + MARK * valid(where)
+            if every and isinstance(node, dict):
+                node[key + MARK] = node.pop(key)
+                if not valid((*where, "key")):
+                    node[key] = node.pop(key + MARK)
+
+    walk(document, (str(schema),))
+    return document
+
+
+@pytest.fixture(scope="module", params=["texts", "everything"])
+def store(request, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp(request.param)
+    write_every_kind(root)
+    fits: dict[Any, bool] = {}
+    for path in root.rglob("*.json"):
+        schema = {"spec": "run-spec", "run": "run", "manifest": "manifest"}.get(path.stem)
+        document = json.loads(path.read_text("utf-8"))
+        everything = request.param == "everything"
+        path.write_text(json.dumps(marked(document, schema, everything, fits)), "utf-8")
+    (root / "runs.index").unlink(missing_ok=True)
+    return root
+
+
+# What comes out -------------------------------------------------------------------------
+
+
+class _Balanced(HTMLParser):
+    """A page whose elements end in the order in which they begin."""
+
+    _VOID = {"meta", "link", "br", "hr", "img", "input"}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in self._VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def check_file(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert not CONTROL.search(text), path
+    match path.suffix:
+        case ".svg" | ".xml":
+            ElementTree.fromstring(text)
+        case ".json":
+            json.loads(text)
+        case ".html":
+            page = _Balanced()
+            page.feed(text)
+            assert page.open == []
+
+
+def ran(argv: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Exit status of a command, run as by ``harness.cli.main``; it prints no control character."""
+    monkeypatch.setattr("sys.argv", ["harness", *argv])
+    streams = [PrintableStream(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        try:
+            code = cli._command()
+        except (Exception, SystemExit) as error:
+            code = cli._ended_by(error)
+    out, err = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    for text in (out, err):
+        assert not CONTROL.search(text), argv
+    if "--json" in argv and code == 0:
+        json.loads(out)
+    return code
+
+
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(one, marks=[pytest.mark.draws] * (one in DRAWN)) for one in COMMANDS],
+)
+def test_no_control_character_comes_out(command, store, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
+    for name, text in {"paper": PAPER, "figure1": PROFILE, "profile": PROFILE}.items():
+        marked_text = text.replace("A paper", json.dumps(MARK)[1:-1])
+        (tmp_path / f"{name}.yml").write_text(marked_text.replace("one query", json.dumps(MARK)))
+    options = {name for one in ALL[command].params for name in one.opts}
+    of_texts = store.name.startswith("texts")
+    if not of_texts and "--results" not in options:
+        return  # it reads no store, and was tried with the other one
+    results = ["--results", str(store)] * ("--results" in options)
+    forms = [(), ("--json",)][: 1 if command in DRAWN or "--json" not in options else 2]
+    places = {"OUT": str(tmp_path), "MARK": MARK.replace("\0", "")}  # no argument has NUL
+    for line in COMMANDS[command]:
+        words = [_replaced(word, places) for word in shlex.split(line)]
+        for form in forms:
+            code = ran([*command.split(), *words, *results, *form], monkeypatch)
+            assert code < 2 or "MARK" in line or not of_texts
+    for path in tmp_path.rglob("*"):
+        if path.suffix in (".html", ".md", ".csv", ".svg", ".xml", ".yaml"):
+            check_file(path)
+
+
+def _replaced(word: str, places: Mapping[str, str]) -> str:
+    for name, text in places.items():
+        word = word.replace(name, text)
+    return word
