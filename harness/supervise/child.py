@@ -3,7 +3,9 @@
 Own session → standard streams → journal entry → memory cgroup, processors, memory policy and
 network (these may need root) → the unprivileged user → death with the supervisor
 (setuid would clear it) → no new privileges → working directory (as the user that
-must live in it) → exec. A step that fails is reported by name, errno and path.
+must live in it) → exec. Each step is reported as it begins: one that waits for a dead directory
+server or file system ends the start at a limit, by name. A step that fails is reported by name,
+errno and path.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import signal
 from dataclasses import asdict
 from typing import Any, NoReturn
 
+from harness import jsonfile
 from harness.supervise import linux
 from harness.supervise.process import MARK, own_identity
 from harness.supervise.undo import append_entry
@@ -37,6 +40,12 @@ def run_child(
 ) -> NoReturn:
     """Turn the forked process into the requested one; never returns."""
     step = "set up"
+
+    def begin(name: str) -> None:
+        nonlocal step
+        step = name
+        os.write(error_fd, f"{name}\n".encode())
+
     try:
         os.setsid()
         journal_fd, error_fd = _out_of_the_way(journal_fd), _out_of_the_way(error_fd)
@@ -44,32 +53,52 @@ def run_child(
             os.dup2(stream, number)
             os.set_inheritable(number, True)  # also where it had this number before
         _restore_signals()
-        step = "journal"
+        begin("journal")
         _note_start(journal_fd)
-        step = "cgroup"
+        begin("cgroup")
         for procs in request["cgroup_procs"]:
             _write(procs, "0")
-        step = "processors"
+        begin("processors")
         if request["cpus"]:
             os.sched_setaffinity(0, request["cpus"])
-        step = "memory policy"
+        begin("memory policy")
         if request["memory"]:
             linux.set_memory_policy(*request["memory"])
-        step = "network"
+        begin("network")
         _change_network(request["network"])
-        step = "user"
+        begin("user")
         if request["credentials"]:
             _become(*request["credentials"])
         os.umask(0o077)
         linux.die_with_parent(supervisor_pid, signal.SIGKILL)
         linux.forbid_new_privileges()
-        step = "directory"
+        begin("directory")
         os.chdir(request["cwd"])
-        step = "exec"
+        begin("exec")
         _execute(request["argv"], request["env"] | {MARK: request["mark"]})
     except BaseException as error:
         _report(error_fd, step, error, request)
     os._exit(127)
+
+
+def reported_failure(report: bytes) -> dict[str, Any] | None:
+    """The failure in what a child has reported until exec; None where it has begun its program."""
+    last = report.rpartition(b"\n")[2]
+    failure: dict[str, Any] | None = jsonfile.parse(last) if last else None
+    return failure
+
+
+def unfinished(report: bytes, limit_s: float, request: dict[str, Any]) -> dict[str, Any]:
+    """The failure of a child that has not come as far as exec by the limit."""
+    step = report.decode().split("\n")[-2] if report else "set up"
+    return {
+        "step": step,
+        "errno": errno.ETIMEDOUT,
+        "error": f"it has waited for {limit_s:g} s, the limit; it was killed",
+        "path": request["cwd"] if step == "directory" else request["argv"][0],
+        "closed": None,
+        "interpreter": None,
+    }
 
 
 def _out_of_the_way(descriptor: int) -> int:

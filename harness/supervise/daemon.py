@@ -18,7 +18,6 @@ children get SIGKILL from the kernel (PR_SET_PDEATHSIG) and the harness cleans u
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -34,13 +33,16 @@ if __name__ == "__main__":  # -I leaves our package off the path
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
 from harness.supervise import channel, linux, locks, process, undo
-from harness.supervise.child import run_child
+from harness.supervise.child import reported_failure, run_child, unfinished
 from harness.supervise.segments import Segments
 
 GRACE_S = 2.0
 #: Giving back gigabytes of memory takes a killed server its time on a busy host.
 _KILL_S = 15.0
 _POLL_S = 0.01
+#: A signal that ends us is seen so soon.
+_LOOK_MS = 200
+_REPORT_BYTES = 4096
 #: stdin, stdout, stderr of the child, the pipe its exit status is written to, its descriptor 3
 #: where it reports its progress, and the page where its file I/O is traced.
 _DESCRIPTORS = 6
@@ -161,17 +163,39 @@ class Daemon:
             run_child(request, streams, self._journal_fd, error_write, self._pid)
         for descriptor in (*streams, error_write):
             os.close(descriptor)
-        with open(error_read, "rb") as errors:
-            report = errors.read()  # ends when exec closes the other end
-        if report:
-            os.close(status_fd)
-            os.waitpid(pid, 0)
-            failure: dict[str, Any] = json.loads(report)
-            return {"failed": failure}
-        self._children.append(Child(pid, request["mark"], request["stop_signal"], status_fd))
         started = process.process_identity(pid)
         assert started is not None  # not reaped yet, so /proc still has it
+        child = Child(pid, request["mark"], request["stop_signal"], status_fd)
+        self._children.append(child)
+        report, ended = self._until_exec(error_read, request["exec_s"])
+        failure = reported_failure(report) if ended else None
+        if not ended:
+            failure = unfinished(report, request["exec_s"], request)
+            os.kill(pid, signal.SIGKILL)  # not reaped: nothing else does it meanwhile
+        if failure is not None:
+            return {"failed": failure}
         return {"pid": pid, "start_ticks": started.start_ticks}
+
+    def _until_exec(self, errors: int, limit_s: float) -> tuple[bytes, bool]:
+        """What a child reports before exec, which closes its end, and whether that has come.
+
+        The harness waits for our answer: if its end of the connection shows anything, it is gone.
+        """
+        poller = select.poll()
+        for descriptor in (errors, self._connection.fileno(), self._harness_pidfd):
+            poller.register(descriptor, select.POLLIN)
+        deadline = time.monotonic() + limit_s
+        report = b""
+        with open(errors, "rb", buffering=0) as pipe:
+            while not self._ended and time.monotonic() < deadline:
+                ready = {descriptor for descriptor, _ in poller.poll(_LOOK_MS)}
+                if errors in ready:
+                    if not (piece := pipe.read(_REPORT_BYTES)):
+                        return report, True
+                    report += piece
+                elif ready:
+                    self._ended = True
+        return report, False
 
     def _reap(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RunFailed
+from harness.supervise.silence import VARIABLE
 from harness.supervise.user_files import Credentials, acting_as, open_regular
 
 
@@ -39,7 +40,13 @@ def spawn_failure(
         return RunFailed(
             problem, f"{path} is not executable for {user} ({_access(path, credentials)})"
         )
-    return RunFailed(problem, f"{step}: {report['error']} ({path})")
+    context = f"{step}: {report['error']} ({path})"
+    if report["errno"] != errno.ETIMEDOUT:
+        return RunFailed(problem, context)
+    what = "the user database (LDAP, NIS)" if step == "user" else "its file system (NFS)"
+    return RunFailed(
+        problem, context, f"find why {what} does not answer, or raise {VARIABLE}=exec=SECONDS"
+    )
 
 
 def _access(path: str, user: Credentials | None) -> str:

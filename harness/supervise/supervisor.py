@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -31,7 +32,7 @@ from harness.supervise import channel, failures
 from harness.supervise.journal import Journal, recover_journal
 from harness.supervise.process import ProcessId, process_identity
 from harness.supervise.programs import minimal_environment
-from harness.supervise.silence import Watch
+from harness.supervise.silence import Watch, limit_s
 from harness.supervise.starting import MemoryPolicy, Process
 from harness.supervise.user_files import Credentials
 
@@ -43,6 +44,11 @@ _DAEMON = Path(__file__).with_name("daemon.py")
 #: The supervisor needs 2 s of grace and up to as much again for kills and unmounts;
 #: removing large directories may take longer, so this only bounds a hang.
 _END_S = 60.0
+#: The supervisor answers so soon after its own limits, or not at all.
+_ANSWER_S = 60.0
+#: Ctrl-C waits so long for a process to start, then ends without it.
+_PATIENCE_S = 2.0
+_LOOK_MS = 100
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,7 @@ class ProcessStarter:
             "cpus": list(confinement.cpus),
             "stop_signal": int(stop_signal),
             "network": network,
+            "exec_s": limit_s("exec"),
         }
         try:
             opened = channel.Streams(log, pipes, progress, log_owner or credentials)
@@ -171,6 +178,7 @@ class Supervisor(ProcessStarter):
     def _begin(self) -> None:
         """Start the supervisor process, and look at it and at what it will start."""
         self._socket, far_end = socket.socketpair()
+        self._socket.settimeout(limit_s("exec") + _ANSWER_S)
         command = [sys.executable, "-X", "utf8", "-I", "-S", str(_DAEMON), str(far_end.fileno())]
         command += [str(self.journal.path), str(os.getpid())]
         with far_end:
@@ -276,6 +284,7 @@ class Supervisor(ProcessStarter):
             try:
                 with _signals_held():
                     channel.send(self._socket, message, descriptors)
+                    _until_answered(self._socket, interruptible=message["op"] == "spawn")
                     answer = channel.receive(self._socket)
             except BaseException as error:
                 # Half a conversation cannot be continued: end it, and with it all processes.
@@ -302,9 +311,24 @@ class Supervisor(ProcessStarter):
         )
 
 
+def _until_answered(connection: socket.socket, interruptible: bool) -> None:
+    """Return when there is an answer; TimeoutError at the limit, or if a signal may interrupt it.
+
+    The signal takes effect as soon as it is no longer held.
+    """
+    poller = select.poll()
+    poller.register(connection, select.POLLIN)
+    began = time.monotonic()
+    while not poller.poll(_LOOK_MS):
+        waited_s = time.monotonic() - began
+        interrupted = interruptible and signal.sigpending() & {signal.SIGINT, signal.SIGTERM}
+        if waited_s >= (_PATIENCE_S if interrupted else connection.gettimeout() or 0):
+            raise TimeoutError(f"no answer within {waited_s:.0f} s")
+
+
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """Ctrl-C waits the milliseconds that a request takes, so the stream stays whole."""
+    """Ctrl-C waits the milliseconds that a request takes , so the stream stays whole."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

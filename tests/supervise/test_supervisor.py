@@ -29,7 +29,7 @@ from harness.supervise.process import (
     send_signal,
 )
 from harness.supervise.segments import remove_segment
-from harness.supervise.supervisor import Supervisor
+from harness.supervise.supervisor import Confinement, ProcessStarter, Supervisor
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -68,6 +68,48 @@ def test_descriptor_three_carries_progress_whatever_number_the_pipe_has(supervis
         sleeper.kill()
         sleeper.stdin.close()
         sleeper.stdout.close()
+
+
+@pytest.fixture
+def unanswered(tmp_path):
+    """A file that a child waits for before exec, as for a dead directory server."""
+    os.mkfifo(tmp_path / "unanswered")
+    return tmp_path / "unanswered"
+
+
+def test_a_child_that_hangs_before_exec_is_killed_at_its_limit(supervisor, monkeypatch, unanswered):
+    monkeypatch.setenv("HARNESS_SILENCE", "exec=0.2")
+    starter = ProcessStarter(supervisor, Confinement(cgroup_procs=(unanswered,)))
+    with pytest.raises(RunFailed) as failed:
+        starter.spawn(["true"])
+    assert "cgroup" in failed.value.context
+    assert "HARNESS_SILENCE=exec=" in failed.value.hint
+    assert eventually(lambda: processes_of(os.getpid()) == [])
+    assert supervisor.spawn(["true"]).wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_harness_whose_child_hangs_before_exec(
+    harness_program, tmp_path, unanswered, number
+):
+    program, daemon = harness_program(HANGS, tmp_path / "state", unanswered)
+    assert eventually(lambda: descendants(int(daemon)))
+    (child,) = descendants(int(daemon))
+    os.kill(program.pid, number)
+    assert program.wait(PATIENCE_S) == -number
+    assert eventually(lambda: not alive(child.id))
+
+
+#: Starts a process that hangs before exec; the limit is longer than a test may take.
+HANGS = """
+import os, pathlib, signal, sys
+from harness.supervise.supervisor import Confinement, ProcessStarter, Supervisor
+os.environ["HARNESS_SILENCE"] = "exec=100000"
+with Supervisor(pathlib.Path(sys.argv[1])) as supervisor:
+    confinement = Confinement(cgroup_procs=(pathlib.Path(sys.argv[2]),))
+    print(supervisor.pid, flush=True)
+    ProcessStarter(supervisor, confinement).spawn(["true"])
+"""
 
 
 def test_pipes_carry_a_conversation_and_stderr_goes_to_the_log(supervisor, tmp_path):
@@ -234,7 +276,7 @@ import sys
 from pathlib import Path
 from harness.supervise.journal import recover
 from harness.supervise.process import descendants
-from harness.supervise.supervisor import Supervisor
+from harness.supervise.supervisor import Confinement, ProcessStarter, Supervisor
 
 with Supervisor(Path(sys.argv[1])) as supervisor:
     process = supervisor.spawn(["sleep", "1000"])
