@@ -25,10 +25,8 @@ from reports.headline import NONE, Headline, headline
 from reports.labels import ShownFact, not_enforced, resumed, value_name, what_was_run
 from reports.matching import Difference, Match, find, paired
 from reports.run_configuration import Dimension, dimension, facts
-from reports.statistics import ALPHA, Pairing, decide
-from reports.values import (
-    Quantity,
-)
+from reports.statistics import ALPHA, Pairing, Ratio, compare_values, decide
+from reports.values import Quantity, measured_value
 
 #: A change that is not resolved is named from this ratio on.
 _WORTH_NAMING = 1.1
@@ -75,29 +73,35 @@ class Group:
         row = self.deciding
         return row.verdict if row is not None else "not resolvable"
 
-    def regressed(self, above: float) -> bool:
-        """Return whether B is shown to be worse by more than this share (0.05: 5 %).
+    def loses(self) -> bool | None:
+        """Return whether B is worse than A by more than a ratio says; None: the ratio decides.
 
-        By the headline: its whole interval is beyond, and the difference is shown. A side that
-        does not keep a set rate is worse than one that does; so is one that reaches a time limit
-        in half of its runs or more, unless the other does, too.
+        A side that does not keep a set rate is worse than one that does; so is one that reaches a
+        time limit in half of its runs or more, unless the other does, too.
         """
         if any(self._limited(row) == (False, True) for row in self.rows):
             return True
         row, rate = self.deciding, self.headline.rate
         if rate is not None and rate.not_kept:
             return rate.not_kept == ("b",)
-        if row is None or row.estimate is None or row.better == "none" or not row.shown:
-            return False
-        return row.estimate.high is not None and row.estimate.high * (1 + above) < 1
+        return False if row is None or row.estimate is None or row.better == "none" else None
 
-    def inconclusive(self, above: float) -> bool:
-        """Whether B is neither shown to be worse by more than this share, nor shown not to be."""
+    def against(self, bound: float) -> Ratio | None:
+        """Return the headline's ratio, tested against a bound; None without one."""
         row = self.deciding
-        estimate = row.estimate if row is not None else None
-        if self.regressed(above) or estimate is None or estimate.low is None:
-            return not self.regressed(above)
-        return not estimate.covered or estimate.low * (1 + above) < 1
+        if row is None or row.estimate is None:
+            return None
+        a, b = ([measured_value(run, row.quantity) for run in arm.runs] for arm in (self.a, self.b))
+        over, under = (a, b) if row.better == "lower" else (b, a)
+        ratio = compare_values(over, under, self.pairing, row.estimate.interim_analyses, bound)
+        return ratio if isinstance(ratio, Ratio) else None
+
+    def excludes(self, above: float) -> bool:
+        """Return whether the interval excludes that B is worse by more than this share."""
+        estimate = self.deciding.estimate if self.deciding else None
+        if estimate is None or estimate.low is None:
+            return False
+        return estimate.covered and estimate.low * (1 + above) >= 1
 
     def _limited(self, row: Row) -> tuple[bool, bool]:
         """Return whether A and B reached a time limit in half of their runs or more."""
@@ -151,6 +155,34 @@ class Comparison:
     excluded: Mapping[str, str] = field(default_factory=dict)
     unmatched: tuple[str, ...] = ()
     alpha: float = ALPHA
+
+    def regressed(self, above: float) -> list[bool]:
+        """Return of each group whether B is shown to be worse by more than this share (0.05: 5 %).
+
+        By the headline: its ratio is tested against that loss, and all groups are one family, so
+        that a loss of just this share is called larger in 5 % of comparisons at most.
+        """
+        ratios = [
+            group.against(1 / (1 + above)) if group.loses() is None else None
+            for group in self.groups
+        ]
+        tested = iter(decide([ratio for ratio in ratios if ratio is not None]))
+        beyond = [ratio is not None and _is_below(next(tested)) for ratio in ratios]
+        return [group.loses() or worse for group, worse in zip(self.groups, beyond, strict=True)]
+
+    def inconclusive(self, above: float) -> list[bool]:
+        """Return of each whether B is shown neither to be worse by more than this share, nor not.
+
+        That it is not has no family: it is claimed of all groups together.
+        """
+        return [
+            not worse and not group.excludes(above)
+            for group, worse in zip(self.groups, self.regressed(above), strict=True)
+        ]
+
+
+def _is_below(ratio: Ratio) -> bool:
+    return ratio.shown and not ratio.above
 
 
 def compare(

@@ -47,24 +47,27 @@ def to_json(comparison: Comparison, fail_above: float | None = None) -> dict[str
     ``ratio`` is how much better B is: A/B where lower is better, else B/A. ``verdict``: how B
     is against A, by the ``headline``; see docs/statistics.md.
     """
+    by_limit: Sequence[Sequence[bool | None]] = [[None] * len(comparison.groups)] * 2
+    if fail_above is not None:
+        by_limit = [comparison.regressed(fail_above), comparison.inconclusive(fail_above)]
     return {
         "schema": 1,
         **attributes(comparison, "over", "alpha", "differences"),
         "excluded": [{"run_id": k, "reason": v} for k, v in comparison.excluded.items()],
         "unmatched": as_json(comparison.unmatched),
-        "groups": [_group_json(group, fail_above) for group in comparison.groups],
+        "groups": [_group_json(*each) for each in zip(comparison.groups, *by_limit, strict=True)],
     }
 
 
-def _group_json(group: Group, fail_above: float | None) -> dict[str, Any]:
+def _group_json(group: Group, regressed: bool | None, inconclusive: bool | None) -> dict[str, Any]:
     return {
         "context": dict(group.context),
         "headline": group.headline.quantity and _quantity_json(group.headline.quantity),
         "second": group.headline.second and _quantity_json(group.headline.second),
         "verdict": group.verdict,
         "why": as_json(explanation(group).causes),
-        "regressed": None if fail_above is None else group.regressed(fail_above),
-        "inconclusive": None if fail_above is None else group.inconclusive(fail_above),
+        "regressed": regressed,
+        "inconclusive": inconclusive,
         "set_rate": _rate_json(group.headline.rate),
         "worsening": _change_json(group.worsening),
         "gain": _change_json(group.gain),

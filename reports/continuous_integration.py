@@ -35,11 +35,13 @@ class Tested:
 def tests_of(comparison: Comparison, above: float, inconclusive_fails: bool) -> list[Tested]:
     """Return a test for each comparison, and each series without a counterpart."""
     found = []
-    for name, group in _named(comparison.groups):
+    regressed, inconclusive = comparison.regressed(above), comparison.inconclusive(above)
+    named = _named(comparison.groups)
+    for (name, group), worse, is_open in zip(named, regressed, inconclusive, strict=True):
         why = ""
-        if group.regressed(above):
+        if worse:
             why = f"worse by more than {above:.0%}: {_ratio(group)}"
-        elif inconclusive_fails and group.inconclusive(above):
+        elif inconclusive_fails and is_open:
             why = f"inconclusive: {_ratio(group)}"
         found.append(Tested(name, why, _ratio(group)))
     for series in comparison.unmatched:

@@ -6,6 +6,7 @@ faster tier: scans gain, compute-bound queries do not, and blocks drift together
 
 import csv
 import io
+import itertools
 import math
 import time
 import zlib
@@ -22,7 +23,7 @@ from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
 from harness.store import schemas
 from harness.store.documents import from_members, write_json_atomically
-from harness.store.result import Cached, Check, Experiment, Manifest, RunResult
+from harness.store.result import Cached, Check, Experiment, Manifest, Metric, RunResult
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
 from reports.compare import Comparison
@@ -125,6 +126,17 @@ def write(root: Path, case: Case) -> StoredRun:
     write_json_atomically(writer.directory / "run.json", document)
     writer.checkpoint.remove()
     return StoredRun(writer.directory)
+
+
+_numbers = itertools.count(1)
+
+
+def with_metrics(run: StoredRun, metrics: Sequence[Mapping[str, Any]]) -> StoredRun:
+    """Another run like this one, with these metrics, in memory alone: for many of them."""
+    other = StoredRun(run.directory.with_name(f"{run.run_id}-{next(_numbers)}"))
+    result = replace(run.result, metrics=tuple(Metric(**one) for one in metrics))
+    vars(other).update(result=result, manifest=run.manifest, head=run.head)
+    return other
 
 
 def with_artifacts(run: StoredRun, documents: Mapping[str, Any]) -> StoredRun:

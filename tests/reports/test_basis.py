@@ -1,21 +1,32 @@
 """What a comparison rests on, and what a script decides by."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from narrowed import present
-from report_runs import PLACES, Case, interleaved, metric, printed, tpch_metrics, write
+from report_runs import (
+    PLACES,
+    Case,
+    interleaved,
+    metric,
+    printed,
+    tpch_metrics,
+    with_metrics,
+    write,
+)
 from typer.testing import CliRunner
 
 from harness.cli.app import app
 from harness.errors import RunFailed, UsageError
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
-from reports.compare import Group, compare
+from reports.compare import Comparison, Group, compare
 from reports.compare_output import to_json
 from reports.history import histories
 from reports.noise import calibration_of
@@ -167,8 +178,7 @@ def test_a_time_limit_that_b_alone_reaches_is_a_regression(tmp_path, of_a, of_b,
         cut = (9,) if block < limited[place] else ()
         return tpch_metrics(Case(placement=place, limited=cut, block=block, plans=False))
 
-    (group,) = compare(*interleaved(tmp_path, metrics, 8)).groups
-    assert group.regressed(0.05) == regressed
+    assert compare(*interleaved(tmp_path, metrics, 8)).regressed(0.05) == [regressed]
 
 
 def execution(
@@ -269,3 +279,30 @@ def test_a_part_that_moved_and_was_not_used_has_no_verdict(case: str, tmp_path: 
     assert [name for one in warned for name in ("temp", "wal") if name in one.context] == unused
     assert (group.verdict == "part not used") == every
     assert any(row.estimate for row in group.rows) == (not every)
+
+
+def test_losses_at_the_limit_fail_one_build_in_twenty_at_most(tmp_path: Path) -> None:
+    """Of twenty comparisons whose B is worse by just the limit, tested as one family."""
+    draw = np.random.default_rng(5)
+    pairs = arms(tmp_path, 1.0, 12)
+    (group,) = compare(*pairs).groups
+
+    def varied(runs: Sequence[StoredRun], factor: float) -> tuple[StoredRun, ...]:
+        times = factor * np.exp(draw.normal(0, 0.02, len(runs)))
+        named = [metric("queries_geomean_ns", 1e9 * time, "lower") for time in times]
+        return tuple(with_metrics(run, [one]) for run, one in zip(runs, named, strict=True))
+
+    def build() -> Comparison:
+        groups = [
+            replace(
+                group,
+                a=replace(group.a, runs=varied(pairs[0], 1.0)),
+                b=replace(group.b, runs=varied(pairs[1], 1.05)),
+            )
+            for _ in range(20)
+        ]
+        return Comparison(("placement",), tuple(groups))
+
+    builds = [build() for _ in range(40)]
+    assert sum(any(one.regressed(0.05)) for one in builds) <= 5
+    assert all(any(one.regressed(0.01)) for one in builds)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from explained_runs import tpcc, tpcc_metrics
+from report_runs import with_metrics
 
-from harness.store.result import Metric
 from harness.store.runs import StoredRun
 from reports.answers import answer_blocks
 from reports.compare import Comparison, Group, compare, decided
@@ -32,7 +32,7 @@ class Comparisons:
             [tpcc(root, placement, block, set_rate=set_rate) for block in range(pairs)]
             for placement in ("ssd-both", "pmem-both")
         )
-        self._arms, self._set_rate, self._number = (a, b), set_rate, 0
+        self._arms, self._set_rate = (a, b), set_rate
         (self._group,) = compare(a, b, ["placement"]).groups
 
     def group(self, *arms: Sequence[Times]) -> Group:
@@ -53,7 +53,6 @@ class Comparisons:
         return decided([made])[0]
 
     def _run(self, stored: StoredRun, times: Times) -> StoredRun:
-        self._number += 1
         timed = {}
         for name, us in times.items():
             part, dot, operation = name.partition(".")
@@ -62,10 +61,7 @@ class Comparisons:
         parts = {_RESOURCES.get(name, name): round(us, 1) for name, us in times.items()}
         rate = 1000.0 if self._set_rate else 6e7 / sum(times.values())
         metrics = tpcc_metrics(rate, parts, timed)
-        run = StoredRun(stored.directory.with_name(f"{stored.run_id}-{self._number}"))
-        result = replace(stored.result, metrics=tuple(Metric(**one) for one in metrics))
-        vars(run).update(result=result, manifest=stored.manifest, head=stored.head)
-        return run
+        return with_metrics(stored, metrics)
 
 
 def noisy(rng: np.random.Generator, times: Times, spread: float = 0.03) -> list[Times]:
