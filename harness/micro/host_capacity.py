@@ -61,9 +61,8 @@ def capacity_of(
     tier: Tier, env: Environment, limits: MicroParams, kernel: Kernel = LIVE
 ) -> HostCapacity:
     """Return the capacity for a tier now; UsageError for processors that may not be used."""
-    usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)
     every = nodes(kernel)
-    near, far, node = _processors(tier, tuple(usable), every, kernel)
+    near, far, node = _processors(_home(tier), _usable(limits, kernel), every, kernel)
     memory = int(_OF_MEMORY * min(kernel.meminfo().get("MemAvailable", 0), env.memory_bytes))
     kind = tier.facts.kind
     if kind == "numa":
@@ -104,22 +103,35 @@ def _of_nodes(wanted: Iterable[int], every: list[Node], memory: int) -> int:
     return sum(node.free_bytes for node in every if node.node in wanted)
 
 
+def _usable(limits: MicroParams, kernel: Kernel) -> tuple[int, ...]:
+    return tuple(resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0))
+
+
+def _home(tier: Tier) -> int | None:
+    """Return the node that the tier is attached to; None if it is not known."""
+    return tier.claim.nodes[0] if tier.facts.kind == "numa" else tier.facts.numa_node
+
+
+def _by_node(every: Iterable[Node]) -> dict[int, set[int]]:
+    """Return the processors of each node that has any."""
+    return {
+        node.node: set(cpu_numbers(node.cpus, f"processors of node {node.node}"))
+        for node in every
+        if node.cpus
+    }
+
+
 def _processors(
-    tier: Tier, usable: tuple[int, ...], every: list[Node], kernel: Kernel
+    home: int | None, usable: tuple[int, ...], every: list[Node], kernel: Kernel
 ) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
     """Usable processors of the nodes nearest to the tier, and of the others; the first of these
     near nodes that has memory.
 
     Which nodes are near does not depend on ``usable``: with ``cpus=node:1`` a tier of node 0 has
-    no near processor. All are near where the tier's node is unknown; then a node is named only if
-    all of them belong to it.
+    no near processor. All are near where the tier's node, ``home``, is unknown; then a node is
+    named only if all of them belong to it.
     """
-    home = tier.claim.nodes[0] if tier.facts.kind == "numa" else tier.facts.numa_node
-    with_cpus = {
-        node.node: set(cpu_numbers(node.cpus, f"processors of node {node.node}"))
-        for node in every
-        if node.cpus
-    }
+    with_cpus = _by_node(every)
     if home is None or not with_cpus:
         own = [one for one in every if set(usable) <= with_cpus.get(one.node, set())]
         node = own[0].node if len(every) > 1 and own and own[0].memory_bytes else None
@@ -146,11 +158,10 @@ def _cores_first(cpus: Iterable[int], kernel: Kernel) -> tuple[int, ...]:
     return tuple(sorted(cpus, key=place))
 
 
-def cores_here(kernel: Kernel = LIVE) -> int:
-    """Return how many cores the processors of this process belong to."""
-    usable = os.sched_getaffinity(0)
-    named = (kernel.read(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") for cpu in usable)
-    return len({one or str(cpu) for cpu, one in zip(usable, named, strict=True)})
+def _cores(cpus: Iterable[int], kernel: Kernel) -> int:
+    """Return how many cores these processors belong to."""
+    named = (kernel.read(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") or cpu for cpu in cpus)
+    return len(set(named))
 
 
 def llc_bytes(kernel: Kernel = LIVE) -> int:
@@ -164,8 +175,25 @@ def llc_bytes(kernel: Kernel = LIVE) -> int:
     return found[max(found)] if found else 0
 
 
+def variables_on(
+    tier: Tier, memory_bytes: int, limits: MicroParams, kernel: Kernel = LIVE
+) -> dict[str, float]:
+    """Return the variables of suites' expressions for a tier: its near processors, and more."""
+    return _variables(_home(tier), memory_bytes, limits, kernel)
+
+
 def variables_here(kernel: Kernel = LIVE) -> dict[str, float]:
-    """Return the variables of suites' expressions on this host."""
-    cpus = len(os.sched_getaffinity(0))
+    """Return the variables of suites' expressions for a tier of the first processor's node."""
+    first = min(os.sched_getaffinity(0))
+    home = next((node for node, cpus in _by_node(nodes(kernel)).items() if first in cpus), None)
     memory = kernel.meminfo().get("MemTotal", 0)
-    return cpus_and_more(cpus, cores_here(kernel), llc_bytes(kernel), memory)
+    return _variables(home, memory, MicroParams.from_mapping({}), kernel)
+
+
+def _variables(
+    home: int | None, memory_bytes: int, limits: MicroParams, kernel: Kernel
+) -> dict[str, float]:
+    near, far, _ = _processors(home, _usable(limits, kernel), nodes(kernel), kernel)
+    cpus = near or far
+    threads = min(len(cpus), limits.threads or len(cpus))
+    return cpus_and_more(threads, _cores(cpus, kernel), llc_bytes(kernel), memory_bytes)

@@ -29,7 +29,7 @@ from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, RunTime
 from harness.micro import native
 from harness.micro.fio import Fio
-from harness.micro.host_capacity import cores_here, llc_bytes
+from harness.micro.host_capacity import variables_on
 from harness.micro.ioping import Ioping
 from harness.micro.keys import MicroParams
 from harness.micro.model import Suite
@@ -37,7 +37,7 @@ from harness.micro.native import Microbench, loaded, run_program
 from harness.micro.protocol import MeasuringProgram, MicroContext, Planned, TrafficReader
 from harness.micro.scaling import ScaledSuite
 from harness.micro.spec import measurement_name, spec_json
-from harness.micro.suite import cpus_and_more, suite_of
+from harness.micro.suite import suite_of
 from harness.models.tier import refuse_modelled
 from harness.monitors import MonitorContext
 from harness.monitors.dimm_media import DimmMediaMonitor, MediaReader
@@ -218,8 +218,7 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     other = _on_tier(request, tier)
     given, _ = MicroParams.from_text(request.params)
     limits = MicroParams.from_mapping({} if other else given)
-    threads = min(env.cores, limits.threads or env.cores)
-    variables = cpus_and_more(threads, cores_here(), llc_bytes(), env.memory_bytes)
+    variables = variables_on(tier, env.memory_bytes, limits)
     suite = suite_of(request.suite, list(request.documents), variables)
     if other is None:
         own = native.prepare(suite, tier, env, limits, request.overwrite)

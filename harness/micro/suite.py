@@ -390,7 +390,7 @@ def _built(name: str, values: Mapping[str, Any]) -> Job:
 def cpus_and_more(cpus: int, cores: int, llc_bytes: int, memory_bytes: int) -> dict[str, float]:
     """Return what the expressions of a suite may name; sizes in bytes.
 
-    ``cpus``: logical processors, of which ``cores`` are one of each core.
+    ``cpus``: logical processors near the tier, of which ``cores`` are one of each core.
     """
     return {
         "cpus": float(cpus),

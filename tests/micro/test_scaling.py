@@ -12,7 +12,7 @@ from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 from narrowed import present
 
 from harness.errors import UsageError
-from harness.micro.host_capacity import capacity_of, llc_bytes
+from harness.micro.host_capacity import capacity_of, llc_bytes, variables_on
 from harness.micro.keys import MicroParams
 from harness.micro.native import estimate
 from harness.micro.protocol import Planned
@@ -391,6 +391,19 @@ def test_near_processors_are_those_of_the_nearest_node(kernel, node, cpus, near,
     capacity = capacity_of(numa(node), ENV, limits, kernel)
     assert (capacity.near, capacity.far, capacity.near_node) == (near, far, near_node)
     assert (capacity.in_memory, capacity.pages_matter, capacity.page_cached) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "cpus", "cores"),
+    [({}, 4, 2), ({"threads": "1"}, 1, 1), ({"cpus": "2-3"}, 2, 2), ({"cpus": "0,4"}, 2, 1)],
+)
+def test_a_suites_cores_are_those_of_the_tiers_socket(kernel, limits, cpus, cores):
+    """The two sockets are made up; ``0,4`` are the threads of a core of the other one."""
+    found = variables_on(numa(1), 64 * GIB, overrides(**limits), kernel)
+    assert (found["cpus"], found["cores"]) == (cpus, cores)
+    of_no_node = Tier(TierClaim("ssd", "block", path="/nowhere"), TierFacts("block"))
+    everywhere = variables_on(of_no_node, 64 * GIB, overrides(), kernel)
+    assert (everywhere["cpus"], everywhere["cores"]) == (8, 4)
 
 
 def test_no_more_is_taken_than_the_node_has_free(kernel):
