@@ -211,16 +211,22 @@ def test_several_suites_of_one_device_make_one_card(tmp_path: Path) -> None:
     assert {"Queue depth, random read, 4 KiB"} < {one.question for one in findings(device)}
 
 
-def test_a_planner_s_costs_are_a_random_page_over_one_of_a_scan(tmp_path: Path) -> None:
+def test_a_planner_s_costs_are_a_random_page_over_one_of_a_scan_at_its_best_depth(
+    tmp_path: Path,
+) -> None:
     labels: dict[str, Any] = {"operation": "read", "queue_depth": 1}
     page = rate("random_page", 1, 3, **labels, pattern="random", access_size_bytes=8192)
     page |= {"name": MEAN, "unit": "ns", "better": "lower", "samples": [80_000.0] * 3}
-    scan = rate("sequential_read", 1, 3, **labels, pattern="sequential", access_size_bytes=131072)
-    scan |= {"samples": [8192 / 20e-6] * 3}
-    (device,) = devices([micro_run(tmp_path, [page, scan], suite="block-io")])
+    scans = [
+        rate("sequential_read", 1, 3, **labels | {"queue_depth": depth}, pattern="sequential",
+             access_size_bytes=131072) | {"samples": [8192 * 1e9 / page_ns] * 3}
+        for depth, page_ns in ((1, 20_000), (8, 4_000), (32, 5_000))
+    ]  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, [page, *scans], suite="block-io")])
     found = _finding(device, "Planner costs, PostgreSQL")
-    assert found.rows == pytest.approx((80_000, 20_000))
-    assert found.answer == "random_page_cost 4"
+    assert found.rows == pytest.approx((80_000, 4_000))
+    assert found.answer == "random_page_cost 20"
+    assert "queue depth 8" in found.figures
 
 
 # Files --------------------------------------------------------------------------
