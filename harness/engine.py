@@ -339,6 +339,12 @@ class Engine(ABC):
         """
         return ()
 
+    def query_warnings(
+        self, counters: Mapping[str, float], duration_ns: float
+    ) -> Iterable[RunWarning]:
+        """Warn about queries that ran alone, by what they added to the counters in that time."""
+        return ()
+
     def wait_observer(self) -> WaitObserver | None:
         """Return a view of the foreground sessions, which opens nothing before its first use."""
         return None

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from harness.supervise.failures import log_tail
 from harness.supervise.listeners import ANY_PORT
 from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import write_text
+from harness.units import format_ns
+from harness.warnings import RunWarning
 
 #: Executed at each start, without tables: else the first query would load Spark's classes and
 #: compile its first code, which takes seconds.
@@ -46,6 +48,8 @@ _OF_A_START = {
 #: For how long a statement waits once a cluster's executors are all lost. Until the first one has
 #: registered, the limit of the start holds.
 _WITHOUT_EXECUTORS_S = 60
+#: Share of the queries' time during which a task is at work, below which a tier shows little.
+_LEAST_AT_WORK = 0.5
 
 
 class SparkConnection(WorkerConnection):
@@ -149,6 +153,21 @@ class SqlOnSpark(WorkerEngine, ABC):
         """Return sums over all tasks that have ended since the start (Tasks.java)."""
         found = self._request("counters")["counters"]
         return {name: float(value) for name, value in found.items()}
+
+    def query_warnings(
+        self, counters: Mapping[str, float], duration_ns: float
+    ) -> Iterator[RunWarning]:
+        """Warn about queries during most of whose time no task was at work."""
+        at_work_ns = counters.get("spark_tasks_at_work_ns")
+        if at_work_ns is not None and at_work_ns < _LEAST_AT_WORK * duration_ns:
+            yield RunWarning(
+                code="tasks-rarely-at-work",
+                problem="Spark had no task at work during most of the queries' time",
+                context=f"tasks were at work for {format_ns(at_work_ns)} of "
+                f"{format_ns(duration_ns)}: the rest is planning, starting stages and collecting "
+                "results, which no tier changes",
+                hint="raise --scale, or lower spark.sql.shuffle.partitions with --set",
+            )
 
     def effective_config(self) -> Mapping[str, str]:
         """Return what the driver reports, without secrets and what each start draws."""

@@ -35,7 +35,8 @@ from harness.sql_script import decode, encode
 from harness.store.documents import as_json, attributes, from_members, members
 from harness.store.result import Check, Metric
 from harness.store.spec import JsonObject
-from harness.waits import Breakdown, explain_alone, take
+from harness.waits import Breakdown, explain_alone, take, unaccounted
+from harness.warnings import RunWarning
 from harness.workload import Session
 from harness.workloads.parameters import CacheMode
 
@@ -338,10 +339,18 @@ def finished_checks(executions: Sequence[Execution[S]], timeout_s: float | None)
             yield Check("query-finished", "unknown", detail, execution.statement.labels)
 
 
-def waits_of(executions: Sequence[Execution[S]]) -> dict[str, Breakdown]:
-    """Return the parts of each query's time, of queries that ran alone."""
-    found = {execution.statement.name: execution.waits()[0] for execution in executions}
-    return {name: waits for name, waits in found.items() if waits is not None}
+def query_warnings(engine: Engine, executions: Sequence[Execution[S]]) -> Iterator[RunWarning]:
+    """Warn about queries that ran alone: waits that do not add up, and what the engine knows."""
+    waits = {execution.statement.name: execution.waits()[0] for execution in executions}
+    yield from unaccounted({name: parts for name, parts in waits.items() if parts is not None})
+    counters: dict[str, float] = {}
+    duration_ns = 0
+    for execution in executions:
+        if execution.duration_ns is not None and execution.counters:
+            for name, value in execution.counters.items():
+                counters[name] = counters.get(name, 0.0) + value
+            duration_ns += execution.duration_ns
+    yield from engine.query_warnings(counters, duration_ns)
 
 
 def timeline(executions: Sequence[Execution[S]]) -> list[dict[str, Any]]:

@@ -102,6 +102,22 @@ def test_queries_have_plans_and_counters(loaded):
         if m.name == "query_shuffle_written_bytes"
     }
     assert written["18"] > written["6"] > 0
+    total = dict.fromkeys(("query_duration_ns", "query_spark_tasks_at_work_ns"), 0.0)
+    for metric in outcome.metrics:
+        if metric.name in total:
+            total[metric.name] += metric.value or 0
+    duration_ns, at_work_ns = total.values()
+    assert 0 < at_work_ns <= duration_ns
+    rarely = at_work_ns < duration_ns / 2
+    assert rarely == ("tasks-rarely-at-work" in {one.code for one in outcome.uncontrolled})
+
+
+def test_queries_with_no_task_at_work_for_half_of_their_time_are_named(loaded):
+    def codes(at_work_ns):
+        found = loaded.query_warnings({"spark_tasks_at_work_ns": at_work_ns}, 1e9)
+        return [warning.code for warning in found]
+
+    assert (codes(0.49e9), codes(0.51e9)) == (["tasks-rarely-at-work"], [])
 
 
 def test_every_answer_of_two_streams_is_right(loaded, source):

@@ -19,7 +19,6 @@ from harness.progress import Progress
 from harness.sql_script import encode, split
 from harness.store.result import Check, CheckStatus
 from harness.store.spec import NATIVE, canonical_json
-from harness.waits import unaccounted
 from harness.workload import Loading, Outcome, Session, Workload
 from harness.workloads import query_runs
 from harness.workloads.query_runs import (
@@ -29,9 +28,9 @@ from harness.workloads.query_runs import (
     finished_checks,
     plan_artifacts,
     query_metrics,
+    query_warnings,
     timeline,
     total_metrics,
-    waits_of,
 )
 from harness.workloads.sql import clients, data
 from harness.workloads.sql.answers import compare_rows, read_answer
@@ -178,7 +177,7 @@ class Sql(Workload[SqlParams]):
             "timeline": timeline(executions),
             **plan_artifacts(plans, runs.unexplained),
         }
-        return Outcome(metrics, checks, artifacts, list(unaccounted(waits_of(executions))))
+        return Outcome(metrics, checks, artifacts, list(query_warnings(engine, executions)))
 
 
 def _queries(params: SqlParams, folder: SqlFolder, engine: Engine) -> list[Query]:

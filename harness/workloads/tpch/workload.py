@@ -73,7 +73,6 @@ from harness.experiment.placement import Part
 from harness.progress import Progress
 from harness.store.documents import as_json
 from harness.store.result import Check, Metric
-from harness.waits import unaccounted
 from harness.workload import Loading, Outcome, Session, Workload
 from harness.workloads.query_runs import (
     Execution,
@@ -84,9 +83,9 @@ from harness.workloads.query_runs import (
     geomean,
     plan_artifacts,
     query_metrics,
+    query_warnings,
     timeline,
     total_metrics,
-    waits_of,
 )
 from harness.workloads.tpch import data
 from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
@@ -308,7 +307,7 @@ def measure(params: TpchParams, session: Session) -> Outcome:
     checks += check_answers(
         params.scale, engine.name, session.source, _answered(test), session.progress, data
     )
-    warnings = list(unaccounted(waits_of(test.executions)))
+    warnings = list(query_warnings(engine, test.executions))
     return Outcome(_metrics(test), checks, _artifacts(test), warnings)
 
 

@@ -6,14 +6,28 @@ import org.apache.spark.executor.TaskMetrics;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
+import org.apache.spark.scheduler.SparkListenerTaskStart;
 
 /** Sums of what Spark reports of tasks as they end, failed ones too, and the last lost executor. */
 final class Tasks extends SparkListener {
     private final Map<String, Long> sums = new TreeMap<>();
     private String lastLoss;
+    private int atWork;
+    private long atWorkSinceMs;
+
+    @Override
+    public synchronized void onTaskStart(SparkListenerTaskStart start) {
+        if (atWork++ == 0) {
+            atWorkSinceMs = start.taskInfo().launchTime();
+        }
+    }
 
     @Override
     public synchronized void onTaskEnd(SparkListenerTaskEnd end) {
+        if (--atWork == 0) {
+            add("spark_tasks_at_work_ns",
+                    (end.taskInfo().finishTime() - atWorkSinceMs) * 1_000_000);
+        }
         add("spark_tasks_count", 1);
         add("spark_failed_tasks_count", end.taskInfo().successful() ? 0 : 1);
         TaskMetrics task = end.taskMetrics();
@@ -40,7 +54,7 @@ final class Tasks extends SparkListener {
     synchronized Map<String, Long> sums() {
         for (String name : new String[] {"spark_tasks_count", "spark_failed_tasks_count",
                 "spilled_bytes", "shuffle_written_bytes", "shuffle_read_bytes",
-                "spark_input_bytes", "spark_gc_ns"}) {
+                "spark_input_bytes", "spark_gc_ns", "spark_tasks_at_work_ns"}) {
             add(name, 0);
         }
         return new TreeMap<>(sums);
