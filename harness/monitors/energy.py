@@ -19,6 +19,7 @@ from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning
 
 _ZONES = "/sys/class/powercap"
+_COUNTER, _RANGE = "energy_uj", "max_energy_range_uj"
 _ZONE = re.compile(r"intel-rapl:\d+(:\d+)?")
 #: What a zone counts, by its name; others (core, uncore) are parts of a package.
 _NAMES = {"package": re.compile(r"package-\d+(-die-\d+)?"), "dram": re.compile("dram")}
@@ -37,6 +38,8 @@ class EnergyMonitor(SampledMonitor):
         self._last: dict[str, int] = {}
         self._spent_uj: dict[str, int] = {}
         self._zones = dict(self._found())
+        #: Where the zones' counters restart; read here, or a restart would count as nothing.
+        self._ranges_uj = {zone: self._read(zone, _RANGE) for zone in self._zones}
 
     def _found(self) -> list[tuple[str, str]]:
         """Return the folders that are counted, each with what it is of."""
@@ -50,13 +53,18 @@ class EnergyMonitor(SampledMonitor):
 
     def preflight(self) -> RunWarning | None:
         """Whether there are zones, and their counters can be read."""
-        unreadable = [zone for zone in self._zones if self._read(zone) is None]
+        unreadable = [
+            f"{zone}/{file}"
+            for zone in self._zones
+            for file in (_COUNTER, _RANGE)
+            if self._read(zone, file) is None
+        ]
         if self._zones and not unreadable:
             return None
         return RunWarning(
             "energy-not-counted",
             "energy is not counted",
-            f"{_ZONES}/{unreadable[0]}/energy_uj cannot be read"
+            f"{_ZONES}/{unreadable[0]} cannot be read"
             if unreadable
             else "the kernel offers no RAPL counters",
             "run as root on bare metal, with the module intel_rapl_msr",
@@ -74,17 +82,18 @@ class EnergyMonitor(SampledMonitor):
 
     def _add(self, zone: str) -> bool:
         """Add what the zone took since the last reading; False where it cannot be read."""
-        if (now := self._read(zone)) is None:
+        range_uj = self._ranges_uj[zone]
+        if range_uj is None or (now := self._read(zone, _COUNTER)) is None:
             return False
         spent = now - self._last.get(zone, now)
         if spent < 0:  # it restarted at its maximum
-            spent += self._kernel.read_int(f"{_ZONES}/{zone}/max_energy_range_uj") or 0
+            spent += range_uj
         self._last[zone] = now
         self._spent_uj[zone] = self._spent_uj.get(zone, 0) + max(0, spent)
         return True
 
-    def _read(self, zone: str) -> int | None:
-        return self._kernel.read_int(f"{_ZONES}/{zone}/energy_uj")
+    def _read(self, zone: str, file: str) -> int | None:
+        return self._kernel.read_int(f"{_ZONES}/{zone}/{file}")
 
 
 MONITOR = EnergyMonitor

@@ -233,10 +233,13 @@ def test_packages_add_up_and_a_counter_may_begin_anew(root: Path) -> None:
     )
 
 
-def test_a_zone_that_cannot_be_read_leaves_out_its_kind(root: Path) -> None:
-    (root / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
+@pytest.mark.parametrize("file", ["energy_uj", "max_energy_range_uj"])
+def test_a_zone_that_cannot_be_read_leaves_out_its_kind(root: Path, file: str) -> None:
+    """Without its range, a counter that restarts would add nothing."""
+    (root / "sys/class/powercap/intel-rapl:1" / file).unlink()
     monitor = EnergyMonitor(MonitorContext(), Kernel(root))
-    assert monitor.preflight() is not None
+    problem = monitor.preflight()
+    assert problem is not None and file in problem.context
     assert monitor.totals().keys() == {"energy_j[zone=dram]"}
 
 
