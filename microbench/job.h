@@ -79,6 +79,7 @@ struct mb_spec {
     json_t *document; /* owns every text above */
     uint64_t seed;
     bool report_windows; /* tell the reader as all threads begin, and as the last one has ended */
+    bool await_windows;  /* and wait for its answer each time: it reads slow counters */
     struct mb_target *targets;
     size_t target_count;
     struct mb_measurement *measurements;

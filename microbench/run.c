@@ -146,15 +146,21 @@ static void end_measured(struct mb_worker *worker)
     note_window(worker, worker->end_ns);
 }
 
-/* For a reader that counts what the host does meanwhile. */
+/*
+ * For a reader that counts what the host does meanwhile. Where it is awaited, all threads wait in the
+ * barrier, so that neither warm-up nor preparation is in what it counts.
+ */
 static void report_window(const struct mb_repeat *repeat, const char *event)
 {
     const struct mb_measurement *measurement = repeat->measurement;
-    if (!measurement->jobs[0].spec->report_windows)
+    const struct mb_spec *spec = measurement->jobs[0].spec;
+    if (!spec->report_windows)
         return;
     json_t *counts = json_pack("{s:s}", "measurement", measurement->name);
     tb_progress(event, counts);
     json_decref(counts);
+    if (spec->await_windows)
+        getchar(); /* at the end of stdin, too: a reader without answers */
 }
 
 /* The last thread at the barrier says when all start; the others learn it after the next. */

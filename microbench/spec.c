@@ -264,6 +264,7 @@ bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error
     static const struct tb_param keys[] = {
         TB_INTEGER_KEY(struct mb_spec, "seed", seed, 0, INT64_MAX, TB_REQUIRED),
         TB_FLAG_KEY(struct mb_spec, "report_windows", report_windows, false),
+        TB_FLAG_KEY(struct mb_spec, "await_windows", await_windows, false),
         TB_OTHER_KEY("schema"),
         TB_OTHER_KEY("targets"),
         TB_OTHER_KEY("measurements"),

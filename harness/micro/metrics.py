@@ -207,10 +207,11 @@ def metrics_of(result: SuiteResult) -> Iterator[Metric]:
 class Counted:
     """What counters say of measurements, by their names in the spec.
 
-    ``media``: bytes at the modules' media; ``traffic``: bytes per second of memory and devices.
+    ``media``: bytes at the modules' media in the window; ``traffic``: bytes per second of memory
+    and devices.
     """
 
-    media: dict[str, dict[str, int]] = field(default_factory=dict)
+    media: dict[str, dict[str, float]] = field(default_factory=dict)
     traffic: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
@@ -222,7 +223,7 @@ def counted_metrics(
     And what idle modules write, where they are counted.
     """
     if reader is not None:
-        drift = reader.idle_write_bytes_per_s
+        drift = reader.idle_bytes_per_s["media_write_bytes"]
         yield Metric("idle_media_write_bytes_per_second", "B/s", "none", value=drift)
     for index, measurement in enumerate(result.measurements):
         names = [measurement_name(index, block) for block in range(result.repeats)]

@@ -56,6 +56,7 @@ from harness.units import GIB, counted
 NAME = "microbench"
 #: Before a measurement's name: the steps with what modules moved during it, and memory.
 _MEDIA, _TRAFFIC = "media ", "traffic "
+_WINDOW = ("window_begins", "window_ended")
 _TIMEOUT_S = 60
 #: Of a library, for its digest.
 _MOST_BYTES = 1 << 30
@@ -269,7 +270,8 @@ def _result_of(
     results = {name: found for name in every if (found := work.finished(name))}
     for step, kind in ((_MEDIA, counted.media), (_TRAFFIC, counted.traffic)):
         kind |= {name: found for name in results if (found := work.finished(step + name))}
-    spec["report_windows"] = work.traffic is not None
+    spec["await_windows"] = work.media is not None
+    spec["report_windows"] = work.traffic is not None or work.media is not None
     left = [one for one in spec["measurements"] if one["name"] not in results]
     with (
         loaded(spec, work, scaled) as program,
@@ -310,8 +312,10 @@ def run_program(
     """The program with its spec on stdin and its progress on descriptor 3; RunFailed in its words.
 
     ``on_event``: receives ``measuring`` as a measurement begins and ``measured`` with the result
-    of that alone; the next one begins when it returns.
+    of that alone; the next one begins when it returns. So does a window, where the spec has
+    ``await_windows``.
     """
+    awaited = {"measured"} | ({*_WINDOW} if spec.get("await_windows") else set())
     env, log = work.env, work.scratch / "microbench.log"
     process = env.supervisor.spawn(
         [str(program), "-"],
@@ -325,7 +329,7 @@ def run_program(
     def progress(line: bytes) -> bool:
         event = jsonfile.parse(line)
         on_event(event["event"], event["counts"])
-        return bool(event["event"] == "measured")
+        return event["event"] in awaited
 
     code, printed = converse(process, json.dumps(spec), progress)
     try:
@@ -342,7 +346,7 @@ class UnderWay:
     """Which configuration is being measured: for progress, and for what fails meanwhile.
 
     ``results``: of the finished measurements, by the names that they have in the spec; ``counted``:
-    what counters say of them; of the modules with what was prepared for them.
+    what counters say of their windows.
     """
 
     scaled: ScaledSuite
@@ -353,21 +357,16 @@ class UnderWay:
     counted: Counted = field(default_factory=Counted)
     said: str = ""
 
-    def __post_init__(self) -> None:
-        """What the modules moved before counts for no measurement."""
-        if self.work.media is not None:
-            self.work.media.moved()
-
     def receive(self, event: str, counts: dict[str, Any]) -> None:
         """Report that a measurement begins, count while it is measured, or store its result."""
-        if event in ("window_begins", "window_ended"):
+        if event in _WINDOW:
             self._count(event, counts["measurement"])
             return
         if event == "measured":
             self._refuse_other_memory(counts)
             (one,) = counts["measurements"]
-            if self.work.media is not None:  # before the result, without which it is made again
-                moved = self.counted.media[one["name"]] = self.work.media.moved()
+            # Before the result, without which it is measured again.
+            if moved := self.counted.media.get(one["name"]):
                 self.work.finish(_MEDIA + one["name"], dict(moved))
             if rates := self.counted.traffic.get(one["name"]):
                 self.work.finish(_TRAFFIC + one["name"], dict(rates))
@@ -380,11 +379,18 @@ class UnderWay:
         self.task.advance(1, configuration)
 
     def _count(self, event: str, name: str) -> None:
-        assert self.work.traffic is not None, "reported only where requested"
+        """The modules' counters are read first and last: that takes long, and is awaited."""
+        media, traffic = self.work.media, self.work.traffic
         if event == "window_begins":
-            self.work.traffic.begin()
-        else:
-            self.counted.traffic[name] = self.work.traffic.rates()
+            if media is not None:
+                media.begin()
+            if traffic is not None:
+                traffic.begin()
+            return
+        if traffic is not None:
+            self.counted.traffic[name] = traffic.rates()
+        if media is not None:
+            self.counted.media[name] = media.moved()
 
     def _refuse_other_memory(self, result: dict[str, Any]) -> None:
         """Refuse to resume if memory lies on other pages or nodes than before."""

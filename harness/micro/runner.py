@@ -191,7 +191,7 @@ class ResolvedSuite(ResolvedRun):
                 seed,
                 self.repeats,
                 run.checkpoint,
-                MediaReader.here() if on_modules else None,
+                MediaReader.of(tier) if on_modules else None,
             )
 
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from micro_suites import DRAM, RANDOM, capacity, overrides, suite
+from recorded_kernel import write
 
 from harness.errors import RunFailed
 from harness.execution.environment import open_environment
@@ -16,9 +18,11 @@ from harness.micro.protocol import MicroContext, ProgramOutcome, TrafficReader, 
 from harness.micro.result_warnings import warnings_of
 from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name
-from harness.monitors.dimm_media import MediaReader
+from harness.monitors.dimm_media import MediaReader, effective_write_ratio
 from harness.progress import progress_on_stderr
 from harness.store.documents import from_members
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -289,7 +293,7 @@ SMALL = "{range: 16MiB, duration: 5ms}"
 
 @dataclass
 class Modules:
-    """Two modules; between readings, each moves what is next in line, then the last of it."""
+    """Two modules; before each reading, each moves what is next in line, then the last of it."""
 
     moved: list[tuple[int, int]]
     at: dict[str, int] = field(default_factory=lambda: {"media": 1000, "requests": 1000})
@@ -315,18 +319,20 @@ def work() -> Iterator[MicroContext]:
 
 
 def measured(work: MicroContext, modules: Modules) -> ProgramOutcome:
-    media = MediaReader(modules.printed, idle_write_bytes_per_s=64.0)
+    media = MediaReader(modules.printed, idle_bytes_per_s={"media_write_bytes": 64.0})
     program = prepare(suite(WRITES, SMALL), work.tier, work.env, overrides(), overwrite=False)
     return program.measure(replace(work, media=media))
 
 
 @pytest.mark.system
 def test_a_configuration_has_a_sample_a_repeat(work: MicroContext) -> None:
-    # Before the first; then the two configurations, twice.
-    modules = Modules([(7, 7), (100, 25), (100, 98), (100, 26), (100, 97)])
+    # Two configurations, twice; what is prepared before each is not in its window.
+    windows = [(10_000, 2500), (10_000, 9800), (10_000, 2600), (10_000, 9700)]
+    modules = Modules([moved for window in windows for moved in ((900, 900), window)])
     found = measured(work, modules).metrics
     ratios = {m.labels["operation"]: m.samples for m in found if m.name == "effective_write_ratio"}
-    assert ratios == {"ntstore": (0.25, 0.26), "store": (0.98, 0.97)}
+    expected = {"ntstore": (0.25, 0.26), "store": (0.98, 0.97)}
+    assert ratios == {name: pytest.approx(both, rel=1e-3) for name, both in expected.items()}
     (drift,) = (m for m in found if m.name == "idle_media_write_bytes_per_second")
     assert drift.value == 64.0
 
@@ -337,10 +343,52 @@ def test_what_wrote_nothing_has_no_ratio(work: MicroContext) -> None:
     assert "effective_write_ratio" not in names and "bandwidth_bytes_per_second" in names
 
 
-def test_a_reader_measures_what_idle_modules_write() -> None:
-    reader = MediaReader.here(Modules([(3, 0)]).printed, idle_s=0)
-    assert reader is not None and reader.idle_write_bytes_per_s > 0
-    assert reader.moved()["media_write_bytes"] == 2 * 3 * 64
+#: A namespace on one of a host's two modules, as sysfs would show it: made up.
+REGION = {
+    "region0/mappings": "1\n",
+    "region0/mapping0": "nmem1,0,135291469824,0\n",
+    "nmem1/nfit/handle": "0x11\n",
+    "nmem1/nfit/id": "8089-a2-1839-00000F42\n",
+}
+
+
+def on_region(tmp_path: Path, region: str | None) -> tuple[Tier, Kernel]:
+    for name, text in REGION.items():
+        write(tmp_path, f"/sys/bus/nd/devices/{name}", text)
+    tier = Tier(TierClaim("pmem", "fsdax", path="/x"), TierFacts("fsdax", region=region))
+    return tier, Kernel(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("region", "module", "modules"),
+    [("region0", "0x0011", 1), ("region0", "8089-a2-1839-00000f42", 1), (None, "0x0011", 2)],
+)
+def test_a_reader_counts_the_tier_s_modules_and_measures_them_idle(
+    tmp_path, region, module, modules
+):
+    tier, kernel = on_region(tmp_path, region)
+    host = Modules([(3, 0)])
+    printed = lambda: host.printed().replace("0x0011", module)  # noqa: E731
+    reader = MediaReader.of(tier, printed, idle_s=0, kernel=kernel)
+    assert reader is not None and reader.idle_bytes_per_s["media_write_bytes"] > 0
+    reader.begin()
+    assert reader.moved()["media_write_bytes"] == modules * 3 * 64
+
+
+def test_a_tier_whose_modules_are_not_listed_has_no_reader(tmp_path):
+    tier, kernel = on_region(tmp_path, "region0")
+    listed = Modules([(3, 0)]).printed().replace("0x0011", "0x1011")
+    assert MediaReader.of(tier, lambda: listed, idle_s=0, kernel=kernel) is None
+
+
+@pytest.mark.parametrize(
+    ("idle_writes", "ratio"),
+    [(0, 0.5), (50, 0.5 / 0.95), (101, None)],  # more than a tenth is too much to subtract
+)
+def test_what_idle_modules_write_is_subtracted_or_leaves_no_ratio(idle_writes, ratio):
+    moved = {"media_write_bytes": 1000, "request_write_bytes": 500}
+    moved |= {"idle_media_write_bytes": idle_writes, "idle_request_write_bytes": 0}
+    assert effective_write_ratio(moved) == (ratio and pytest.approx(ratio))
 
 
 # What memory and devices move --------------------------------------------------

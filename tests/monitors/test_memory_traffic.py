@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from narrowed import present
+from recorded_kernel import write
 
 from harness.counters import bandwidths, counter_metrics
 from harness.host.uncore import PerfCounter, PerfEvent, Reading, Total, cxl_events, traffic_events
@@ -17,6 +18,7 @@ from harness.monitors.cxl import CxlMonitor
 from harness.monitors.dimm_media import DimmMediaMonitor, media_counters
 from harness.monitors.memory_traffic import MemoryTraffic
 from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 
 PERF_TYPE_SOFTWARE = 1  # linux/perf_event.h
 CPU_CLOCK, PAGE_FAULTS = 0, 2  # PERF_COUNT_SW_…
@@ -276,12 +278,29 @@ def test_media_counters_are_in_units_of_64_bytes() -> None:
 
 
 def test_the_effective_write_ratio_is_that_of_the_measured_phase() -> None:
-    monitor = measured(printed(100, 50), printed(110, 50), printed(510, 150))
+    monitor = measured(printed(100, 50), printed(100, 50), printed(500, 150))
     found = {metric.name: metric.value for metric in monitor.metrics()}
     assert found["phase_media_write_bytes"] == 400 * 64
     assert found["phase_effective_write_ratio"] == 100 / 400
+
+
+def test_modules_that_write_as_much_when_idle_have_no_ratio() -> None:
+    monitor = measured(printed(100, 50), printed(10**9, 50), printed(10**9 + 400, 150))
+    assert "phase_effective_write_ratio" not in {metric.name for metric in monitor.metrics()}
     drift = monitor.series()["idle_bytes_per_s"]["0x0001"]
     assert drift["media_write_bytes"] > 0 and drift["request_write_bytes"] == 0
+
+
+@pytest.mark.parametrize(("module", "counted"), [("0x0001", True), ("0x0101", False)])
+def test_modules_of_other_regions_are_not_counted(tmp_path, module, counted):
+    """A made-up region on the module 0x0001."""
+    files = {"region0/mappings": "1", "region0/mapping0": "nmem0,0,1,0", "nmem0/nfit/handle": "0x1"}
+    for name, text in files.items():
+        write(tmp_path, f"/sys/bus/nd/devices/{name}", text)
+    facts = TierFacts("fsdax", region="region0")
+    context = MonitorContext(tiers=[Tier(TierClaim("pmem", "fsdax", path="/x"), facts)])
+    monitor = DimmMediaMonitor(context, lambda: printed(1, 1, module), 0, Kernel(tmp_path))
+    assert (monitor.preflight() is None) is counted
 
 
 @pytest.mark.parametrize("last", [printed(1, 1), printed(900, 900, "0x0101"), ""])

@@ -8,6 +8,7 @@ A pmem block device hangs below the driver instance that claims its namespace: a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,7 @@ from .kernel import Kernel
 
 NamespaceMode = Literal["fsdax", "sector", "raw", "devdax"]
 _CLAIM = re.compile(r"^(namespace|btt|pfn|dax)\d+\.\d+$")
+_DEVICES = "/sys/bus/nd/devices"
 _REGION = re.compile(r"^region\d+$")
 _CLAIM_MODES: dict[str, NamespaceMode] = {
     "namespace": "raw",
@@ -80,10 +82,10 @@ def namespace_of(device: Path, kernel: Kernel) -> Namespace | None:
 def namespaces(kernel: Kernel) -> list[Namespace]:
     """Every namespace with any capacity, in use or not."""
     result = []
-    for name in kernel.names("/sys/bus/nd/devices"):
+    for name in kernel.names(_DEVICES):
         if not name.startswith("namespace"):
             continue
-        directory = kernel.path(f"/sys/bus/nd/devices/{name}").resolve()
+        directory = kernel.path(f"{_DEVICES}/{name}").resolve()
         holder = kernel.read(directory / "holder")
         claim = directory.parent / holder if holder else directory
         mode = _KERNEL_MODES.get(kernel.read(directory / "mode") or "raw", "raw")
@@ -94,8 +96,23 @@ def namespaces(kernel: Kernel) -> list[Namespace]:
 
 def regions(kernel: Kernel) -> list[Region]:
     """Every region of the nvdimm buses, volatile ones included (see ``type``)."""
-    names = [n for n in kernel.names("/sys/bus/nd/devices") if _REGION.match(n)]
-    return [_region(kernel.path(f"/sys/bus/nd/devices/{n}").resolve(), kernel) for n in names]
+    names = [n for n in kernel.names(_DEVICES) if _REGION.match(n)]
+    return [_region(kernel.path(f"{_DEVICES}/{n}").resolve(), kernel) for n in names]
+
+
+def module_ids(regions: Iterable[str], kernel: Kernel) -> frozenset[str]:
+    """The NVDIMMs of regions, each as ipmctl may name it: by NFIT handle (``0x0011``) and by unique
+    id (``8089-a2-1839-00000f42``), in lower case.
+    """
+    result = set()
+    for region in regions:
+        directory = kernel.path(f"{_DEVICES}/{region}")
+        for mapping in range(kernel.read_int(directory / "mappings") or 0):
+            name = (kernel.read(directory / f"mapping{mapping}") or "").partition(",")[0]
+            handle = kernel.read_int(f"{_DEVICES}/{name}/nfit/handle")
+            result |= {kernel.read(f"{_DEVICES}/{name}/nfit/id") or ""}
+            result |= {f"0x{handle:04x}"} if handle is not None else set()
+    return frozenset(each.lower() for each in result if each)
 
 
 def is_memmap_dram(region: Region, kernel: Kernel) -> bool:
@@ -133,7 +150,7 @@ def _node(value: int | None) -> int | None:
 def _dimm(mapping: Path, kernel: Kernel) -> str:
     """``nmem0 (8680-56341200)``: the device and its NFIT unique id."""
     name = (kernel.read(mapping) or "").partition(",")[0]
-    identity = kernel.read(f"/sys/bus/nd/devices/{name}/nfit/id") if name else None
+    identity = kernel.read(f"{_DEVICES}/{name}/nfit/id") if name else None
     return f"{name} ({identity})" if identity else name
 
 
