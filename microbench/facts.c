@@ -1,11 +1,14 @@
 /* The facts of a mapped target, queried from Linux after its pages were touched. */
 #include "target.h"
 
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-enum { SAMPLED_PAGES = 256 };
+enum { SAMPLED_PAGES = 256, EXTENTS_A_CALL = 256 };
 
 /* Bytes of the target on pages of 2 MiB or more; -1 where Linux does not report it. */
 static int64_t huge_by_smaps(const struct mb_target *target)
@@ -88,17 +91,59 @@ static json_t *filesystem_of(const struct mb_target *target)
     return *type ? json_string(type) : json_null();
 }
 
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/*
+ * A file may be in pieces. The number that divides the distances by which they are displaced
+ * against one another on the device: bytes that are a multiple of it apart in the file, are on the
+ * device, too. 0: one piece; -1: the file system does not say.
+ */
+static int64_t extent_unit(const struct mb_target *target)
+{
+    struct fiemap *map = tb_allocate(1, sizeof *map + EXTENTS_A_CALL * sizeof *map->fm_extents);
+    uint64_t at = 0, first = 0, unit = 0;
+    bool known = target->kind == MB_FILE, last = !known;
+    while (known && !last && at < target->size_bytes) {
+        *map = (struct fiemap){.fm_start = at, .fm_length = target->size_bytes - at,
+                               .fm_flags = FIEMAP_FLAG_SYNC, .fm_extent_count = EXTENTS_A_CALL};
+        known = ioctl(target->fd, FS_IOC_FIEMAP, map) == 0 && map->fm_mapped_extents > 0;
+        for (uint32_t i = 0; known && i < map->fm_mapped_extents; i++) {
+            const struct fiemap_extent *extent = &map->fm_extents[i];
+            uint64_t distance = extent->fe_physical - extent->fe_logical;
+            known = !(extent->fe_flags & (FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_ENCODED));
+            first = at == 0 && i == 0 ? distance : first;
+            unit = common_divisor(unit, distance > first ? distance - first : first - distance);
+            last = extent->fe_flags & FIEMAP_EXTENT_LAST;
+        }
+        if (known)
+            at = map->fm_extents[map->fm_mapped_extents - 1].fe_logical +
+                 map->fm_extents[map->fm_mapped_extents - 1].fe_length;
+    }
+    free(map);
+    return known ? (int64_t)unit : -1;
+}
+
 json_t *mb_target_facts(const struct mb_target *target)
 {
     bool dram = target->kind == MB_DRAM;
     bool dax = target->map_sync || target->kind == MB_DEVDAX;
     int64_t huge = dax ? huge_by_faults(target) : huge_by_smaps(target);
+    int64_t unit = extent_unit(target);
     return json_pack(
-        "{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I}", "kind",
+        "{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I}", "kind",
         mb_target_kinds[target->kind], "size_bytes", (json_int_t)target->size_bytes, "pages",
         dram ? json_string(mb_target_pages[target->pages]) : json_null(), "huge_bytes",
         huge < 0 ? json_null() : json_integer(huge), "nodes", nodes_of(target), "map_sync",
         dram ? json_null() : json_boolean(target->map_sync), "filesystem",
-        filesystem_of(target), "persistence_domain", mb_target_domains[target->domain], "map_ns",
+        filesystem_of(target), "extent_unit_bytes", unit < 0 ? json_null() : json_integer(unit),
+        "persistence_domain", mb_target_domains[target->domain], "map_ns",
         (json_int_t)target->map_ns, "touch_ns", (json_int_t)target->touch_ns);
 }

@@ -36,8 +36,12 @@ NOTHING_DONE = "one of its threads got nothing done while all ran: give it more 
 
 @dataclass(frozen=True)
 class Target:
-    """Where bytes lay. ``huge_bytes``: those on huge pages; None: unknown. ``nodes``: sampled pages
-    by node."""
+    """Where bytes lay.
+
+    ``huge_bytes``: those on huge pages; None: unknown. ``nodes``: sampled pages by node.
+    ``extent_unit_bytes``: divides the distances between the pieces of a file on its device; 0: one
+    piece; None: no file, or unknown.
+    """
 
     kind: str
     size_bytes: int
@@ -45,6 +49,7 @@ class Target:
     huge_bytes: int | None
     map_sync: bool | None
     nodes: Mapping[str, int] = field(default_factory=dict)
+    extent_unit_bytes: int | None = None
 
 
 @dataclass(frozen=True)

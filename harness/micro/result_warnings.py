@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from harness.micro.metrics import Repeat, SuiteResult, pages_of
+from harness.micro.scaling_warnings import STRIPE_BYTES
 from harness.micro.spec import BLOCK
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
 from harness.warnings import RunWarning
@@ -38,6 +39,7 @@ def warnings_of(result: SuiteResult) -> Iterator[RunWarning]:
     """Yield what makes the figures of this result doubtful."""
     yield from _notes(result)
     yield from _pages(result)
+    yield from _dimms(result)
     yield from _persistence(result)
     yield from _stolen(result)
     yield from _shared(result)
@@ -87,6 +89,33 @@ def _pages(result: SuiteResult) -> Iterator[RunWarning]:
             problem=f"target {name} does not lie on huge pages",
             context=f"{format_bytes(target.huge_bytes or 0)} of {size} {how}",
             hint=hint,
+        )
+
+
+def _dimms(result: SuiteResult) -> Iterator[RunWarning]:
+    """Warn where the pieces of a file begin on other DIMMs than its stripes do."""
+    stripes: dict[str, set[int]] = {}
+    for one in result.jobs():
+        if one.job.keys.get("pattern") == "dimms":
+            stripe = int(one.job.keys.get("stripe_bytes", STRIPE_BYTES))
+            stripes.setdefault(one.repeats[0].target, set()).add(stripe)
+    for name, of_target in stripes.items():
+        target = result.targets[name]
+        unit = target.extent_unit_bytes
+        if target.kind != "file" or (unit is not None and not any(unit % s for s in of_target)):
+            continue
+        pieces = (
+            "Linux does not say where the pieces of the file are"
+            if unit is None
+            else f"the file is in pieces, displaced by multiples of {format_bytes(unit)}, not of"
+            f" {', '.join(format_bytes(stripe) for stripe in sorted(of_target))}"
+        )
+        yield RunWarning(
+            code="dimms-mixed",
+            problem=f"pattern dimms: threads access other DIMMs than stated on target {name}",
+            context=pieces,
+            hint="measure a devdax tier of the same region, or a file system with free space in one"
+            " piece",
         )
 
 

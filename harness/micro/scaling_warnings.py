@@ -90,7 +90,7 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
 
 
 #: What each of several interleaved DIMMs has of a stripe, and the native program's own stripe.
-_BLOCK_BYTES, _STRIPE_BYTES = 4096, 24576
+_BLOCK_BYTES, STRIPE_BYTES = 4096, 24576
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ def _other_stripes(measurements: Sequence[Measurement], capacity: HostCapacity) 
     """Return stripes that are not those of the tier's interleaved DIMMs."""
     ways = capacity.interleave_ways
     stripes = {
-        job.keys.get("stripe_bytes", _STRIPE_BYTES)
+        job.keys.get("stripe_bytes", STRIPE_BYTES)
         for one in measurements
         for job in one.jobs
         if job.keys.get("pattern") == "dimms"

@@ -239,6 +239,24 @@ def test_the_label_is_what_was_had_and_small_pages_are_told(found, label, warnin
 SPEC = {"targets": {"dram": {"kind": "dram", "node": 0}}}
 
 
+@pytest.mark.parametrize(
+    ("kind", "unit", "warned"),
+    [
+        ("devdax", None, False),
+        ("file", 0, False),  # in one piece
+        ("file", 48 << 10, False),
+        ("file", 2 * MIB, True),  # pieces at any huge page: 2 MiB are 85 1/3 stripes of six DIMMs
+        ("file", None, True),
+    ],
+)
+def test_a_file_in_pieces_does_not_have_the_dimms_of_its_stripes(kind, unit, warned):
+    dimms = "args: {kernel: load, access: 64, pattern: dimms}"
+    measurements = suite(f"  reads: {{{dimms}}}\n").measurements
+    where = target(kind, 0, extent_unit_bytes=unit)
+    found = contexts("dimms-mixed", measurements, {(0, 0): repeat({"target": "near"})}, near=where)
+    assert bool(found) is warned
+
+
 def result(name: str, huge_bytes: int, node: str = "0") -> dict[str, Any]:
     target = {"kind": "dram", "pages": "huge", "size_bytes": 100, "huge_bytes": huge_bytes,
               "map_sync": None, "nodes": {node: 9}}  # fmt: skip

@@ -1,8 +1,11 @@
 """The program as a whole: specs, targets, threads, addresses, counts."""
 
 import ctypes
+import fcntl
 import json
+import math
 import os
+import struct
 import tempfile
 import threading
 from functools import partial
@@ -250,6 +253,36 @@ def test_memory_lies_on_the_pages_that_were_asked_for(microbench):
     assert facts["base"]["huge_bytes"] == 0
     assert facts["huge"]["huge_bytes"] == size or any("huge pages" in n for n in result["notes"])
     assert set(facts["base"]["nodes"]) == {"0"}
+
+
+def extents(path: Path) -> list[tuple[int, int]]:
+    """Offset in the file and on the device of each piece; none where Linux does not say."""
+    head, most = struct.Struct("=QQLLLL"), 4096
+    request = bytearray(head.pack(0, 2**63, 1, 0, most, 0) + bytes(56 * most))
+    with path.open("rb") as file:
+        try:
+            fcntl.ioctl(file, 0xC020660B, request)  # FS_IOC_FIEMAP, linux/fiemap.h
+        except OSError:
+            return []
+    pieces = range(head.unpack_from(request)[3])
+    return [struct.unpack_from("=QQ", request, head.size + 56 * at) for at in pieces]
+
+
+def test_the_pieces_of_a_file_are_as_linux_maps_them(microbench, tmp_path):
+    """Two files that grow in turns; on a file system that lays each out in one piece, that is 0."""
+    path, other = tmp_path / "file", tmp_path / "other"
+    with path.open("wb") as file, other.open("wb") as between:
+        for turn in range(64):
+            for stream in (file, between):
+                stream.write(bytes([turn]) * (12 << 10))
+                stream.flush()
+                os.fsync(stream.fileno())
+    target = {"kind": "file", "path": str(path), "size_bytes": 64 * 12 << 10, "overwrite": True}
+    result = microbench({"t": target, **DRAM}, {"jobs": [throughput(operations=1)]})
+    pieces = [physical - logical for logical, physical in extents(path)]
+    expected = math.gcd(*(each - pieces[0] for each in pieces)) if pieces else None
+    assert result["targets"]["t"]["extent_unit_bytes"] == expected
+    assert result["targets"][next(iter(DRAM))]["extent_unit_bytes"] is None
 
 
 def test_a_file_in_a_directory_leaves_nothing_behind(microbench, tmp_path):
