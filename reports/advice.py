@@ -2,13 +2,15 @@
 
 Each answer compares two arms of paired runs, by the same comparison as ``harness compare``. What
 moves is decided in one family of all arms, as in a report of these runs; what moves first, as well
-or less in another.
+or less in one of every two of the arms that move something, since the results choose which of them
+are compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from harness.sequences import grouped
@@ -100,11 +102,13 @@ def answers(
     chosen = next(trial for trial in faster if trial.tier == best.tier)
     larger = [t for t in ranked if t.tier == chosen.tier and set(t.parts) > set(chosen.parts)]
     others = [trial for trial in ranked if trial != chosen and trial not in larger]
-    next_ = between([(chosen, trial) for trial in larger] + [(trial, chosen) for trial in others])
-    more = [_as_well(chosen, *one) for one in zip(larger, next_, strict=False)]
+    pairs = [(chosen, trial) for trial in larger] + [(trial, chosen) for trial in others]
+    rest = combinations([trial for trial in ranked if trial != chosen], 2)
+    further = between([*pairs, *rest])
+    more = [_as_well(chosen, *one) for one in zip(larger, further, strict=False)]
     first = any(one.group.verdict == "faster" for one in more)
     found = [_move(today, chosen, gains[chosen.placement], every, first), *more]
-    for trial, group in zip(others, next_[len(larger) :], strict=True):
+    for trial, group in zip(others, further[len(larger) : len(pairs)], strict=True):
         less = group.verdict == "faster"
         found.append(_alone(today, chosen, trial, gains[trial.placement], less))
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from explained_runs import TPCC, US, device_suite, tpcc
-from narrowed import of_kind
+from narrowed import of_kind, present
 from report_runs import Case, driven, histogram, metric, with_artifacts, write
 
 from harness.models.curve import Score, ScoredMetric, ScoreStore
@@ -396,10 +396,14 @@ ARMS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 
 def advised(
-    root: Path, gains: Mapping[str, float], blocks: int = 8, looks: int = 1
+    root: Path,
+    gains: Mapping[str, float],
+    blocks: int = 8,
+    looks: int = 1,
+    arms: Mapping[str, tuple[tuple[str, ...], str]] = ARMS,
 ) -> list[Answer]:
     """Return the answers where arms are so many times as fast as today's tier."""
-    noise = [[1 + 0.01 * ((block * wave) % 5) for wave in range(1, 5)] for block in range(blocks)]
+    noise = [[1 + 0.01 * ((block * wave) % 5) for wave in range(1, 6)] for block in range(blocks)]
     runs = [
         tpcc(
             root,
@@ -410,9 +414,9 @@ def advised(
             sync_us=400 / gains.get(name, 1),
         )
         for block in range(blocks)
-        for arm, name in enumerate(ARMS)
+        for arm, name in enumerate(arms)
     ]
-    today, *trials = trials_of(runs, ARMS)
+    today, *trials = trials_of(runs, arms)
     return answers(today, trials, runs)
 
 
@@ -447,6 +451,15 @@ def test_the_part_that_gains_most_alone_moves_first(tmp_path: Path) -> None:
     first, *others = asked(advised(tmp_path / "b", {"pmem-both": 4}))
     assert first == ("ssd-both", "pmem-both", "faster")
     assert {b for _, b, _ in others} == {"ssd-data-pmem-wal", "pmem-data-ssd-wal"}
+
+
+def test_over_several_tiers_every_two_arms_are_one_family(tmp_path: Path) -> None:
+    """The results choose which of them are compared, so all of them count."""
+    arms = ARMS | {"nvme-data-ssd-wal": (("data",), "nvme")}
+    gains = {"ssd-data-pmem-wal": 3, "pmem-both": 3, "nvme-data-ssd-wal": 2}
+    first, more, *_ = advised(tmp_path, gains, arms=arms)
+    families = [present(present(one.group.deciding).decision).family for one in (first, more)]
+    assert families == [4, 6]
 
 
 def test_nothing_moves_where_nothing_gains_and_few_pairs_decide_nothing(tmp_path: Path) -> None:
