@@ -75,8 +75,11 @@ def _metric_rows(run: StoredRun) -> Iterator[Row]:
             found |= {"value": metric.median, "count": count}
         else:
             times = hdr.decode(metric.hdr)
-            shares = times.percentiles(list(_PERCENTILES.values()))
-            found |= {"count": times.total, **dict(zip(_PERCENTILES, shares, strict=True))}
+            found |= {"count": times.total} | {
+                name: times.percentile(percent)
+                for name, percent in _PERCENTILES.items()
+                if times.total >= hdr.fewest(percent)
+            }
         yield _with(row | found, metric.labels, "label_")
 
 

@@ -455,7 +455,7 @@ def test_the_part_that_gains_most_alone_moves_first(tmp_path: Path) -> None:
 
 def test_over_several_tiers_every_two_arms_are_one_family(tmp_path: Path) -> None:
     """The results choose which of them are compared, so all of them count."""
-    arms = ARMS | {"nvme-data-ssd-wal": (("data",), "nvme")}
+    arms = {**ARMS, "nvme-data-ssd-wal": (("data",), "nvme")}
     gains = {"ssd-data-pmem-wal": 3, "pmem-both": 3, "nvme-data-ssd-wal": 2}
     first, more, *_ = advised(tmp_path, gains, arms=arms)
     families = [present(present(one.group.deciding).decision).family for one in (first, more)]

@@ -42,14 +42,14 @@ def test_parameters_and_labels_are_columns(tmp_path: Path) -> None:
         run = tables.execute("SELECT warehouses, param_engine, engine FROM runs").fetchall()
         assert run == [(10, "none", "postgres")] * 2
         values = tables.execute(
-            "SELECT metric, value, count, p50 > 900, transaction, label_metric FROM metrics "
+            "SELECT metric, value, count, p50 > 900, p95, transaction, label_metric FROM metrics "
             "JOIN runs USING (run_id) WHERE placement = 'ssd-both' ORDER BY number"
         ).fetchall()
     assert values == [
-        ("new_orders_per_minute", 100.0, 1, None, None, None),
-        ("setup_ns", 2.0, 3, None, None, None),
-        ("transaction_duration_ns", None, 3, True, "payment", None),
-        ("io_calls_count", 4.0, 1, None, None, "read"),
+        ("new_orders_per_minute", 100.0, 1, None, None, None, None),
+        ("setup_ns", 2.0, 3, None, None, None, None),
+        ("transaction_duration_ns", None, 3, True, None, "payment", None),
+        ("io_calls_count", 4.0, 1, None, None, None, "read"),
     ]
 
 
