@@ -14,12 +14,14 @@ from xml.etree import ElementTree
 
 import yaml
 
+from harness.printable import printable
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.compare import Comparison, Group
 from reports.formatting import interval_text, times
 from reports.labels import in_words
 from reports.page import write_text
+from reports.table_csv import inert
 from reports.values import Quantity, duration_of, measured
 
 
@@ -148,7 +150,8 @@ def _values(run: StoredRun) -> Mapping[Quantity, tuple[float, int]]:
 
 
 def _column(quantity: Quantity) -> str:
-    return ".".join((quantity.name, *(f"{name}={value}" for name, value in quantity.labels)))
+    name = ".".join((quantity.name, *(f"{name}={value}" for name, value in quantity.labels)))
+    return str(inert(printable(name)))
 
 
 def _table(
@@ -167,5 +170,6 @@ def _table(
             else ("", "")
         )
         numbers = (f"{own[q][0]:.17g}" for q in shared)
-        writer.writerow((f"{began:%Y-%m-%d %H:%M:%S %z}", run.run_id, *versions, *numbers))
+        about = (f"{began:%Y-%m-%d %H:%M:%S %z}", run.run_id, *map(inert, versions))
+        writer.writerow((*about, *numbers))
     return stream.getvalue()

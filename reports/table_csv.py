@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.store.runs import StoredRun
@@ -37,6 +38,19 @@ def queries_as_csv(found: Iterable[tuple[str, BreakdownRow]]) -> str:
     return _csv({"panel": panel, **_query(row)} for panel, row in found)
 
 
+#: What a spreadsheet takes for a formula, where a cell begins: also after characters that divide
+#: cells or lines in other countries' settings, in any width, but not a number.
+_FORMULA = re.compile(
+    r"(^|[;\t\r\n])(?=[\s\"']*[=+\-@\uff1d\uff0b\uff0d\uff20])"
+    r"(?![+-]?\d+(\.\d*)?([eE][+-]?\d+)?(;|$))"
+)
+
+
+def inert(cell: object) -> object:
+    """Return a cell that no spreadsheet takes for a formula: an apostrophe makes it a text."""
+    return _FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell
+
+
 def _csv(rows: Iterable[Mapping[str, object]]) -> str:
     """The rows under the names of their columns, which all rows share."""
     stream = io.StringIO()
@@ -44,7 +58,7 @@ def _csv(rows: Iterable[Mapping[str, object]]) -> str:
     for index, row in enumerate(rows):
         if not index:
             writer.writerow(row)
-        writer.writerow(map(_inert, row.values()))
+        writer.writerow(map(inert, row.values()))
     return stream.getvalue()
 
 
@@ -182,10 +196,3 @@ def _metrics(run: StoredRun, of_arm: _OfArm | None) -> Iterator[dict[str, str]]:
 
 
 _METRIC = ("metric", "labels", "unit", "better", "value", "note")
-
-
-def _inert(cell: object) -> object:
-    """A text that a spreadsheet would take for a formula gets an apostrophe before it."""
-    if isinstance(cell, str) and cell[:1] in ("=", "+", "@", "\t", "\r"):
-        return f"'{cell}"
-    return cell

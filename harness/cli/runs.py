@@ -332,10 +332,11 @@ def sql(
     """Query runs by SQL (DuckDB); labels and parameters are columns."""
     import duckdb
 
-    from harness.store.tables import TABLES, database
+    from harness.store.tables import TABLES, database, refuse_files
 
     needed = [table for table in TABLES if re.search(rf"\b{table}\b", query, re.IGNORECASE)]
     with database(_chosen(store(results), runs, "runs sql"), needed) as connection:
+        refuse_files(connection)
         try:
             answer = connection.execute(query)
             names = [column[0] for column in answer.description or ()]

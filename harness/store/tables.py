@@ -9,6 +9,8 @@ import csv
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -145,38 +147,112 @@ _TABLES: Mapping[str, tuple[Callable[[StoredRun], Iterable[Row]], str]] = {
         "run_id VARCHAR, source VARCHAR, monotonic_ns BIGINT, name VARCHAR, value DOUBLE",
     ),
 }
+#: How Python's csv writes, which DuckDB would guess.
+_CSV = """FORMAT csv, AUTO_DETECT false, HEADER false, DELIMITER ',', QUOTE '"', ESCAPE '"'"""
 #: Tables whose columns follow from the runs.
 _OPEN = ("runs", "metrics")
 TABLES = tuple(_TABLES)
 
 
+@contextmanager
 def database(
     runs: Sequence[StoredRun], tables: Collection[str] = TABLES
-) -> duckdb.DuckDBPyConnection:
-    """Return a database in memory with the tables of these runs."""
-    connection = duckdb.connect(":memory:")
-    with workdirs.temporary() as folder:
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a database in memory with the tables of these runs."""
+    with workdirs.temporary() as folder, _empty_database(folder) as connection:
         for table in tables:
             rows_of, columns = _TABLES[table]
             file = folder / table
+            types = _ColumnTypes()
             with file.open("w", encoding="utf-8", newline="") as stream:
                 for run in runs:
                     if table in _OPEN:
-                        stream.writelines(json.dumps(row) + "\n" for row in rows_of(run))
+                        rows = map(types.row, rows_of(run))
+                        stream.writelines(json.dumps(row) + "\n" for row in rows)
                     else:  # many rows: CSV takes a fraction of the time
-                        rows = csv.writer(stream, lineterminator="\n")
-                        rows.writerows(row.values() for row in rows_of(run))
-            # However many keys rows have, and however few rows have each: a key is a column.
-            options = "format='newline_delimited', sample_size=-1, map_inference_threshold=-1"
-            if file.stat().st_size == 0:
-                connection.execute(f"CREATE TABLE {table} ({columns})")
-            elif table in _OPEN:
-                source = f"SELECT * FROM read_json('{file}', {options})"
-                connection.execute(f"CREATE TABLE {table} AS {source}")
+                        writer = csv.writer(stream, lineterminator="\n")
+                        writer.writerows(row.values() for row in rows_of(run))
+            if types.declared:
+                connection.read_json(
+                    str(file), columns=types.declared, format="newline_delimited"
+                ).create(table)
             else:
                 connection.execute(f"CREATE TABLE {table} ({columns})")
-                connection.execute(f"COPY {table} FROM '{file}' (FORMAT csv, HEADER false)")
-    return connection
+            if table not in _OPEN:
+                connection.execute(f"COPY {table} FROM '{file}' ({_CSV})")
+        yield connection
+
+
+def _empty_database(folder: Path) -> duckdb.DuckDBPyConnection:
+    """Return a database that loads nothing by itself; ``folder``: where large queries spill."""
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "temp_directory": str(folder),
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,  # a name is no variable of this program
+    }
+    return duckdb.connect(":memory:", config=settings)
+
+
+def refuse_files(connection: duckdb.DuckDBPyConnection) -> None:
+    """From here on, refuse statements that use files or extensions, or that change settings."""
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+#: The narrowest first.
+_NUMBERS = ("BIGINT", "HUGEINT", "DOUBLE")
+
+
+class _ColumnTypes:
+    """The type of each column, from the values of its rows: a text is never a date."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, str | None] = {}
+        #: A column's name by the member's; DuckDB does not tell capitals from small letters.
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    @property
+    def declared(self) -> dict[str, str]:
+        return {name: kind or "VARCHAR" for name, kind in self._types.items()}
+
+    def row(self, row: Row) -> Row:
+        """Note the types of a row's values; return the row under the names of columns."""
+        named = {self._names.get(member) or self._name(member): v for member, v in row.items()}
+        for name, value in named.items():
+            self._types[name] = _wider(self._types.get(name), _type_of(value))
+        return named
+
+    def _name(self, member: str) -> str:
+        name = member
+        while name.lower() in self._taken:
+            name += "_"
+        self._taken.add(name.lower())
+        self._names[member] = name
+        return name
+
+
+_SCALARS = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR", dict: "JSON"}
+
+
+def _type_of(value: Any) -> str | None:
+    if isinstance(value, list):
+        return f"{reduce(_wider, map(_type_of, value), None) or 'VARCHAR'}[]"
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        return "HUGEINT"
+    return _SCALARS.get(type(value))
+
+
+def _wider(one: str | None, other: str | None) -> str | None:
+    """The type that has the values of both; None is of no value."""
+    if one is None or other is None or one == other:
+        return one or other
+    if one in _NUMBERS and other in _NUMBERS:
+        return max(one, other, key=_NUMBERS.index)
+    if one.endswith("[]") and other.endswith("[]"):
+        return f"{_wider(one[:-2], other[:-2])}[]"
+    return "VARCHAR"
 
 
 def write_parquet(runs: Sequence[StoredRun], folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from reports.formatting import gain_text, quantity_text, significant, times_at_m
 from reports.published import read_published
 from reports.report import Report
 from reports.sections import Paragraph, plain
+from reports.table_csv import inert
 
 FEW = (1, 6, 13)
 
@@ -133,6 +134,24 @@ def test_text_from_outside_stays_text(tmp_path: Path) -> None:
     assert "<img" not in files.markdown.read_text(encoding="utf-8")
     # A spreadsheet gets no formula.
     assert {row["placement"] for row in csv_rows(files.csv)} == {f"'{HOSTILE}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("-cmd|' /C calc'!A0", "'-cmd|' /C calc'!A0"),
+        ("\t@x", "'\t'@x"),
+        ('users=8;=1+1;-x;"+1', "users=8;'=1+1;'-x;'\"+1"),
+        ("first\n=1+1", "first\n'=1+1"),
+        ("\uff1d1+1", "'\uff1d1+1"),
+        ("-1.5e-3", "-1.5e-3"),
+        ("a=-1;-2", "a=-1;-2"),
+        ("postgres 18.4, ssd-both", "postgres 18.4, ssd-both"),
+    ],
+)
+def test_no_cell_is_a_formula_of_a_spreadsheet(text: str, cell: str) -> None:
+    assert inert(text) == cell
 
 
 @pytest.mark.draws

@@ -110,6 +110,48 @@ def test_answers_of_sql_are_json(tmp_path: Path) -> None:
     assert json.loads(done.stdout, parse_constant=pytest.fail)["rows"] == [[3.0, None, None, 4]]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_text('FILE') JOIN runs ON true",
+        "SELECT * FROM 'FILE'",
+        "COPY runs TO 'FILE'",
+        "ATTACH 'FILE'",
+        "INSTALL httpfs",
+        "LOAD 'FILE'",
+        "SET enable_external_access = true",
+        "SET temp_directory = 'FILE'",
+        "RESET lock_configuration",
+        "SELECT * FROM chosen",
+    ],
+)
+def test_sql_has_no_files_extensions_or_settings(tmp_path: Path, query: str) -> None:
+    demo(tmp_path, blocks=1, queries=(1,), plans=False)
+    file = tmp_path / "secret.csv"
+    file.write_text("secret\n")
+    argv = ["runs", "sql", query.replace("FILE", str(file)), "--results", str(tmp_path)]
+    done = CliRunner().invoke(app, argv)
+    assert isinstance(done.exception, UsageError)
+    assert file.read_text() == "secret\n" and "secret\n" not in str(done.exception)
+
+
+def test_labels_stay_texts_and_their_columns_apart(tmp_path: Path) -> None:
+    labels: list[dict[str, str]] = [
+        {"day": "2026-11-29", "at": "12:00:00", "Day": "a",
+         "id": "123e4567-e89b-12d3-a456-426614174000"},
+        {"day": "2026-11-30", "at": "x", "'; DROP": "b", "id": "2026-11-30 12:00:00"},
+    ]  # fmt: skip
+    metrics = [metric("x_count", 2**70 * n, **one) for n, one in enumerate(labels)]
+    write(tmp_path, Case(metrics=metrics, spec_changes={"params": {"list": [1, 2.5], "none": []}}))
+    with database(Store(tmp_path).runs()) as tables:
+        query = """SELECT day, "at", "Day_", "'; DROP", id, value FROM metrics"""
+        assert tables.execute(query).fetchall() == [
+            ("2026-11-29", "12:00:00", "a", None, labels[0]["id"], 0),
+            ("2026-11-30", "x", None, "b", labels[1]["id"], 2**70),
+        ]
+        assert tables.execute('SELECT list, "none" FROM runs').fetchall() == [([1, 2.5], [])]
+
+
 def test_each_of_many_settings_is_a_column(tmp_path: Path) -> None:
     for block in range(10):
         settings = {f"own_{block}_{number}": "1" for number in range(30)}
