@@ -8,7 +8,8 @@ engines                <data>/engines                          <data>/engines
 state                  <data>/state                            ~/.local/state/tierbench
 =====================  ======================================  =============================
 
-Short-lived work directories lie elsewhere (harness.supervise.workdirs).
+Root's short-lived work directories lie in <data>/run, those of others elsewhere
+(harness.supervise.workdirs).
 
 ``HARNESS_ENGINES`` and ``HARNESS_STATE`` override the latter two. As root nothing
 is kept under /root: the unprivileged user that servers run as cannot enter it.

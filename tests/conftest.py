@@ -60,7 +60,7 @@ _CLONE_NEWNS = 0x20000
 
 
 def own_mounts() -> None:
-    """A /dev/shm, /run/lock and /run/tierbench of this process and its children, if it may mount.
+    """A /dev/shm, /run/lock and work directories of this process and its children, if it may mount.
 
     Other programs of the host, and the tests of another worker, have theirs: no test sees,
     fills or removes anything of them, and no run waits for another worker's.
@@ -68,8 +68,10 @@ def own_mounts() -> None:
     if os.geteuid() != 0 or ctypes.CDLL(None).unshare(_CLONE_NEWNS) != 0:
         return
     subprocess.run(["mount", "--make-rslave", "/"], check=False)
-    for folder, mode in (("/dev/shm", 1777), ("/run/lock", 1777), ("/run/tierbench", 755)):
-        Path(folder).mkdir(mode=0o755, exist_ok=True)
+    places = [("/dev/shm", 1777), ("/run/lock", 1777)]
+    places += [("/run/tierbench", 755), ("/var/lib/tierbench/run", 755)]
+    for folder, mode in places:
+        Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
         command = ["mount", "-t", "tmpfs", "-o", f"mode={mode}", "tmpfs", folder]
         subprocess.run(command, check=False)
 

@@ -100,7 +100,7 @@ class Environment:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """A directory for sockets, pid files and logs, short enough for a unix socket path."""
-        with self._registered(workdirs.fresh(workdirs.base())) as path:
+        with self._registered(workdirs.fresh(workdirs.disk_base())) as path:
             yield path
 
     @contextmanager

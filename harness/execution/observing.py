@@ -208,7 +208,7 @@ class Observing:
     @contextmanager
     def _temporary(self) -> Iterator[None]:
         """For the program's temporary files: some have names in /tmp that another user foresees."""
-        folder = self.journal.register_directory(workdirs.fresh(workdirs.base()))
+        folder = self.journal.register_directory(workdirs.fresh(workdirs.disk_base()))
         self._environment["TMPDIR"] = str(folder)
         try:
             yield

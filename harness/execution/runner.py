@@ -42,6 +42,7 @@ from harness.store.runs import Store, StoredRun
 from harness.supervise import silence
 from harness.supervise.process import ProcessId
 from harness.supervise.user_files import regular_bytes
+from harness.tiers.discovery import work_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import residency as numa_residency
 from harness.tiers.resolve import free_now
@@ -82,7 +83,7 @@ def run_on_engine(
         warnings=[*([_EXTERNAL] if external else []), *resolved.warnings],
     )
     with run.storing(store), run.measuring(), silence.phase("prepare"), _memory_cap(run):
-        with ExitStack() as stack, naming_full_tiers(run.tiers):
+        with ExitStack() as stack, naming_full_tiers([*run.tiers, work_tier()]):
             work = _EngineAtWork(resolved, run, stack)
             session, engine = work.session, work.engine
             with naming_lost_data(work.restored, env.credentials):
@@ -368,10 +369,10 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
     """
 
     def full(failure: HarnessError) -> tuple[str, str] | None:
-        sizes = [(tier.name, free_now(tier)) for tier in tiers if tier.claim.path is not None]
+        sizes = [(tier, free_now(tier)) for tier in tiers if tier.claim.path is not None]
         named = [
-            f"tier {name} has {format_bytes(size)} free"
-            for name, size in sizes
+            f"{format_bytes(size)} are free in {tier.claim.path} ({tier.name})"
+            for tier, size in sizes
             if size is not None and size < _FULL_BYTES
         ]
         if not named:

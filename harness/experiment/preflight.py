@@ -36,16 +36,19 @@ from harness.store.datasets import dataset_name
 from harness.store.documents import verified
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import Json, JsonObject, RunSpec, content_hash
-from harness.tiers.discovery import store_tier
+from harness.tiers.discovery import store_tier, work_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_dimms, check_space, resolve
-from harness.units import NS_PER_S, format_bytes
+from harness.units import MIB, NS_PER_S, format_bytes
 from harness.warnings import RunWarning, warn
 from harness.workload import Workload
 from harness.workloads.parameters import Outline, Parameters
 
 #: For tuning profiles, where no duration bounds the window.
 _ASSUMED_WINDOW_NS = 60 * NS_PER_S
+#: Logs and temporary files of a run, and the log of every transaction that a client writes (50
+#: bytes each, at 40,000 a second).
+_WORK_BYTES, _LOGGED_BYTES_PER_S = 128 * MIB, {"pgbench": 2 * MIB}
 #: Scratch of an engine that is made to be checked and never started.
 _NOWHERE = Path("/nonexistent")
 
@@ -248,9 +251,18 @@ def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[EngineRun]:
                 warn(warning)
     own = [run for run in once.values() if not run.external]
     data = _data_needed(own, env)
-    for run in own:
-        check_space([*_parts_needed(run), *data], smaller=run.params.smaller)
+    for run in once.values():
+        parts = [] if run.external else [*_parts_needed(run), *data]
+        work = (work_tier(), "logs and temporary files", _work_bytes(run))
+        check_space([*parts, work], smaller=run.params.smaller)
     return [replace(once[spec.series()], spec=spec) for spec in specs]
+
+
+def _work_bytes(resolved: EngineRun) -> int:
+    """Estimate what a run's processes write into its work directories."""
+    outline = resolved.params.outline()
+    logged_s = (outline.ramp_up_ns + outline.window_ns) / NS_PER_S
+    return _WORK_BYTES + int(logged_s * _LOGGED_BYTES_PER_S.get(resolved.spec.driver, 0))
 
 
 def _check_known(kind: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -156,7 +156,7 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
 
     folder = playbooks_folder()
     with (
-        workdirs.temporary() as private,
+        workdirs.temporary(workdirs.base()) as private,  # passwords: not on a disk
         progress.task(request.playbook) as task,
         _signals_restored(),
     ):

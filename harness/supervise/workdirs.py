@@ -7,9 +7,11 @@ Every directory that a run, an installation or a helper program works in is made
 - mkdir(2) must succeed. What lies there already is another user's, and never taken over.
 - Owner and mode are checked and set by descriptor.
 
-Sockets, logs and copies of programs lie below :func:`base`, which does not depend on ``$TMPDIR``:
-its path is short enough for a Unix socket, has neither blank nor colon (``LD_PRELOAD`` ends at
-either), and every user may pass through it.
+What a run's programs write (sockets, logs, temporary files) lies below :func:`disk_base`: memory is
+the host's, and who may write to ``/run`` can fill it for all services. Below :func:`base` lies only
+what root alone writes: the host's lock and the library that is preloaded. Neither depends on
+``$TMPDIR``; every user may pass through them, and their paths are short enough for a Unix socket
+and have neither blank nor colon (``LD_PRELOAD`` ends at either).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from harness import paths
@@ -32,8 +35,10 @@ from harness.supervise.user_files import (
     remove_tree,
 )
 
-#: Root's own, in this order: /run is often mounted noexec, and programs are copied here.
+#: Of root's own small files, in this order: /run is often mounted noexec.
 ROOTS = (Path("/run/tierbench"), Path("/var/lib/tierbench/run"))
+#: Root's on disk, where the directory of HARNESS_DATA has none.
+_DISK = Path("/var/lib/tierbench/run")
 #: Of others, in this order: sticky directories. Not $XDG_RUNTIME_DIR, which goes at logout.
 _SHARED = (Path("/tmp"), Path("/var/tmp"))
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -77,11 +82,11 @@ def make(
 def temporary(
     parent: Path | None = None, prefix: str = "tb", credentials: Credentials | None = None
 ) -> Iterator[Path]:
-    """A fresh directory in ``parent`` (None: :func:`base`), removed at the end.
+    """A fresh directory in ``parent`` (None: :func:`disk_base`), removed at the end.
 
     For what outlives no call: what must be removed after kill -9, too, is the journal's.
     """
-    path = fresh(base() if parent is None else parent, prefix)
+    path = fresh(disk_base() if parent is None else parent, prefix)
     try:
         make(path, credentials)
     except OSError as error:
@@ -98,9 +103,27 @@ def temporary(
 
 
 def base() -> Path:
-    """Where short-lived directories lie; UsageError where no place is usable."""
-    reasons = []
-    for folder in _candidates():
+    """Where short-lived directories of ours lie; UsageError where no place is usable."""
+    return _first_usable(ROOTS if os.geteuid() == 0 else (*_SHARED, _own_place()))
+
+
+def disk_base() -> Path:
+    """Where short-lived directories of all users lie; UsageError where no place is usable."""
+    own = _own_place()
+    if os.geteuid() != 0:
+        return _first_usable((*reversed(_SHARED), own))  # /tmp is often in memory
+    above = [path for path in own.parents if path.is_dir()]
+    passable = all(path.stat().st_mode & stat.S_IXOTH for path in above)
+    return _first_usable((own, _DISK) if passable else (_DISK,))
+
+
+def _own_place() -> Path:
+    return (paths.data_root() if os.geteuid() == 0 else paths.state_dir()) / "run"
+
+
+def _first_usable(candidates: Iterable[Path]) -> Path:
+    folders, reasons = list(candidates), []
+    for folder in folders:
         try:
             if not _usable(folder):
                 reasons.append(f"{folder} is mounted noexec, or its path is too long")
@@ -113,12 +136,8 @@ def base() -> Path:
     raise UsageError(
         "a place for work directories",
         "; ".join(reasons),
-        f"let no other user write to {_candidates()[0]}, or remove it",
+        f"let no other user write to {folders[0]}, or remove it",
     )
-
-
-def _candidates() -> tuple[Path, ...]:
-    return ROOTS if os.geteuid() == 0 else (*_SHARED, paths.state_dir() / "run")
 
 
 def _usable(folder: Path) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from harness import paths
 from harness.errors import UsageError
 from harness.experiment.placement import TIER_NAME
+from harness.supervise import workdirs
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.mounts import Mount, mounts
@@ -105,10 +106,15 @@ def nearest_existing(path: Path) -> Path:
     return path
 
 
-def store_tier(directory: Path, kernel: Kernel = LIVE) -> Tier:
-    """Return the directory of datasets as a tier, to check its space."""
+def work_tier() -> Tier:
+    """Return the directory of sockets, logs and temporary files as a tier, to check its space."""
+    return store_tier(workdirs.disk_base(), name="work directories")
+
+
+def store_tier(directory: Path, kernel: Kernel = LIVE, name: str = "data") -> Tier:
+    """Return a directory of the harness's own as a tier, to check its space."""
     facts = facts_of_directory(nearest_existing(directory), kernel)
-    return Tier(TierClaim("data", facts.kind, path=str(directory)), facts)
+    return Tier(TierClaim(name, facts.kind, path=str(directory)), facts)
 
 
 def _default(directory: Path, kernel: Kernel) -> Tier:

@@ -234,7 +234,7 @@ def below(folder: Path) -> Iterator[Path]:
 def _of_a_run(path: Path) -> bool:
     """Whether it is one of those that a run has while it is under way, and no longer."""
     return (
-        path.parent.name == "tierbench-work"
+        path.parent.name in ("tierbench-work", "run")
         or ".partial-" in path.name
         or (path.parent.name == "state" and path.suffix == ".journal")
     )

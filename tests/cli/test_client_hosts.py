@@ -12,7 +12,6 @@ from run_values import uncontrolled, values
 from harness.drivers.loadgen.remote_clients import RemoteClients
 from harness.engine import Tunnel
 from harness.errors import UsageError
-from harness.supervise import workdirs
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +154,7 @@ def test_kill_9_leaves_no_key_and_no_listener(harness, ssh, options):
     keys: list[Path] = []
     while process.poll() is None and not keys:
         time.sleep(0.02)
-        keys = list(workdirs.base().glob("tb-*/tls/server.key"))
+        keys = list(harness.data.glob("run/tb-*/tls/server.key"))
     assert keys, process.communicate()
     process.kill()
     process.communicate()

@@ -188,7 +188,7 @@ def place(lab) -> tuple[DataDirectories, Path, list[Path]]:
     made = {
         name: register(lab.root / f"{lab.made}-{name}", lab.credentials) for name in DIRECTORY_PARTS
     }
-    scratch = register(workdirs.fresh(workdirs.base()), lab.credentials)
+    scratch = register(workdirs.fresh(workdirs.disk_base()), lab.credentials)
     return DataDirectories(made), scratch, [*made.values(), scratch]
 
 

@@ -25,7 +25,7 @@ from harness.store.datasets import DatasetStore
 from harness.supervise import locks, workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
-from harness.supervise.user_files import refuse_writable
+from harness.supervise.user_files import acting_as, refuse_writable
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 
@@ -112,7 +112,11 @@ def test_a_library_is_preloaded_from_where_only_root_writes(environment, tier, p
 def test_scratch_is_short_and_not_where_the_environment_says(environment, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / ("x" * 100)))
     with environment.scratch() as scratch:
-        assert scratch.parent == workdirs.base()
+        assert scratch.parent == workdirs.disk_base()
+        if (user := environment.credentials) is not None and os.geteuid() == 0:
+            assert scratch.stat().st_uid == user.uid
+            with acting_as(user), pytest.raises(PermissionError):
+                (workdirs.base() / "bulk").touch()  # the host's memory
     assert not scratch.exists()
 
 

@@ -71,6 +71,18 @@ def test_the_base_does_not_depend_on_tmpdir(monkeypatch, tmp_path):
 
 
 @needs_root
+def test_what_another_user_writes_lies_on_disk(open_path, monkeypatch):
+    """A hostile servers' user can fill no file system in memory that services of the host need."""
+    monkeypatch.setenv("HARNESS_DATA", str(open_path / "data"))
+    assert workdirs.disk_base() == open_path / "data" / "run"
+    open_path.chmod(0o700)  # servers could not reach their work directories
+    assert workdirs.disk_base() == Path("/var/lib/tierbench/run")
+    with workdirs.temporary(credentials=unprivileged()) as folder:
+        assert folder.parent == workdirs.disk_base()
+    assert workdirs.base() in workdirs.ROOTS
+
+
+@needs_root
 def test_roots_base_is_made_for_every_user_to_pass_and_none_to_write(bases):
     bases[0].rmdir()
     assert workdirs.base() == bases[0]
@@ -109,8 +121,7 @@ def test_a_base_in_which_a_run_cannot_work_is_not_used(bases, tmp_path, monkeypa
     else:
         bases = (tmp_path / "a place", bases[1])
     bases[0].mkdir(exist_ok=True)
-    monkeypatch.setattr(workdirs, "_candidates", lambda: bases)
-    assert workdirs.base() == bases[1]
+    assert workdirs._first_usable(bases) == bases[1]
 
 
 @pytest.mark.parametrize("there", ["a directory", "a link", "a file"])

@@ -106,7 +106,7 @@ def _roomy_folder() -> Path:
         make_passable(folder)
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
-    return workdirs.base()
+    return workdirs.disk_base()
 
 
 _Kept = TypeVar("_Kept")
