@@ -120,13 +120,15 @@ def _terminated(number: int, _frame: FrameType | None) -> None:
 def _command() -> int:
     from harness.cli.app import app
 
+    code = 0
     try:
         app()
     except SystemExit as done:
         if done.code in _SIGNALLED:
             raise
-        return done.code if isinstance(done.code, int) else int(done.code is not None)
-    return 0
+        code = done.code if isinstance(done.code, int) else int(done.code is not None)
+    rescue = sys.modules.get("harness.store.rescue")  # if a command has stored anything
+    return code or int(rescue is not None and rescue.any_rescued())
 
 
 def _ended_by(error: BaseException) -> int:

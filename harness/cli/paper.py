@@ -75,6 +75,8 @@ def run_paper(options: PaperOptions) -> None:
     The first comparison of every figure is run before the second of any, as far as the budget goes.
     Complete runs are not run again: rerunning the command resumes.
     """
+    from reports.page import own_folder  # reports are loaded where they are needed
+
     found = find_paper(options.name)
     if options.figures:
         found = found.only(options.figures)
@@ -92,6 +94,7 @@ def run_paper(options: PaperOptions) -> None:
         if options.dry_run:
             _print_plan(found, figures, chosen, times, options.json_)
             return
+        own_folder(options.out)  # before hours of measuring
         cells = with_looks(figures, chosen.cells)
         made, left_out = run_cells(found.name, cells, budget_ns, env, into, options.retries)
         done = figures_of(found, request, env, into)

@@ -401,7 +401,9 @@ def _export_tar(chosen: list[StoredRun], out: Path) -> None:
 
 @app.command("import")
 def import_(
-    archive: Annotated[Path, typer.Argument(help="A .tar.gz of harness runs export.")],
+    source: Annotated[
+        Path, typer.Argument(help="A .tar.gz of harness runs export, or a results directory.")
+    ],
     origin: Annotated[
         str, typer.Option("--from", help="Host of origin, added to a run id that is taken.")
     ] = "elsewhere",
@@ -412,11 +414,11 @@ def import_(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Import runs of another host; existing runs stay."""
-    from harness.store.transfer import import_archive
+    """Import runs; existing runs stay."""
+    from harness.store.transfer import import_runs
 
     limit_bytes = parse_size(max_size) if max_size is not None else None
-    done = import_archive(archive, store(results), origin, limit_bytes)
+    done = import_runs(source, store(results), origin, limit_bytes)
     if json_:
         new = [stored.run_id for stored in done.new]
         print_json({"imported": new, "known": list(done.known)})

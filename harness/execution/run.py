@@ -28,6 +28,8 @@ from harness.host.processors import format_cpus
 from harness.monitors import GuardedMonitor, MonitorContext
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetName
+from harness.store.index import head_of
+from harness.store.rescue import rescue_path, store_result
 from harness.store.result import (
     Cached,
     Check,
@@ -236,7 +238,8 @@ class Run:
 
         A failure inside is stored as such and not raised again, whatever raised it: the next run
         starts. KeyboardInterrupt leaves no run directory before the first step is finished;
-        afterwards the run can be resumed. RunFailed if nothing can be written.
+        afterwards the run can be resumed. Where ``store`` does not take the result, the state
+        directory does (harness.store.rescue); RunFailed if that does not, either.
         """
         self.folder = self._begin(store)
         try:
@@ -248,16 +251,17 @@ class Run:
                     raise
                 self.error = self._failure(error)
             try:
-                self.stored = self._store()
+                self._store()
             except Exception as error:
                 if isinstance(error, RunFailed) or interruption(error) is not None:
                     raise
                 self._drop_results(error)
-                self.stored = self._store()
+                self._store()
         except BaseException as error:
             if (cause := interruption(error)) is None and isinstance(error, HarnessError):
                 raise  # its result could not be stored: it stays, unfinished
-            self._abandon(store)
+            if not hasattr(self, "stored"):  # else the interruption came as it was stored
+                self._abandon()
             if cause is not None:
                 raise cause from None
             raise
@@ -277,11 +281,24 @@ class Run:
             yield
 
     def _begin(self, store: Store) -> RunFolder:
-        """The run's directory: that of an interrupted run, or a new one."""
+        """The run's directory: that of an interrupted run, or a new one.
+
+        In the state directory, if ``store`` has taken earlier runs of the command and does not
+        take this one: the command continues.
+        """
         folder = None
-        if self.attempt.conditions is not None and not self.attempt.restart:
-            folder = store.resume(self.spec, self._to_resume, self.env.progress.say)
-        return folder or store.begin(self.spec)
+        try:
+            if self.attempt.conditions is not None and not self.attempt.restart:
+                folder = store.resume(self.spec, self._to_resume, self.env.progress.say)
+            folder = folder or store.begin(self.spec)
+        except (OSError, HarnessError) as error:
+            written = isinstance(error, OSError) or isinstance(error.__cause__, OSError)
+            if not (written and store.was_writable):
+                raise
+            self.env.progress.say(f"{error}; this run is stored in the state directory")
+            return Store(rescue_path(store.root)).begin(self.spec)
+        store.was_writable = True
+        return folder
 
     @property
     def _to_resume(self) -> JsonObject | None:
@@ -347,31 +364,36 @@ class Run:
         self.metrics, self.checks, self.artifacts, self.residency = [], [], {}, ()
         self.data_bytes, self.part_bytes, self.program = None, {}, None
 
-    def _abandon(self, store: Store) -> None:
+    def _abandon(self) -> None:
         self.folder.close()
         kept = self.folder.checkpoint.finished
         if self._to_resume is None or not kept:
-            store.remove(self.folder.directory)
+            Store(self.folder.directory.parents[1]).remove(self.folder.directory)
             return
         self.env.progress.say(
             f"{self.run_id}: {len(kept)} finished steps are kept; the same command resumes after "
             "them, `harness runs rm --unfinished` discards them"
         )
 
-    def _store(self) -> StoredRun:
-        """Manifest, artifacts, and run.json last."""
+    def _store(self) -> None:
+        """Store the run in its folder, else in the state directory."""
+        result = self._result()
+        manifest = self._manifest(self.program) if self.program is not None else None
+        folder = self.folder
+
+        def write(directory: Path) -> None:
+            nonlocal folder
+            if directory != folder.directory:
+                folder = Store(directory.parents[1]).begin(self.spec, self.run_id)
+            self.stored = folder.finish(result, manifest, self.artifacts)
+
         try:
-            if self.program is not None:
-                self.folder.write_manifest(self._manifest(self.program))
-            for name, document in self.artifacts.items():
-                self.folder.write_artifact(name, document)
-            return self.folder.finish(self._result())
-        except OSError as error:
-            raise RunFailed(
-                f"store the result of {self.run_id}",
-                str(error),
-                f"free space in {self.folder.directory}; the run is listed as unfinished",
-            ) from error
+            store_result(folder.directory, write, f"{self.run_id}, {_headline(result)}")
+        finally:
+            if folder is not self.folder:
+                folder.close()
+                if self.complete and hasattr(self, "stored"):
+                    self.folder.checkpoint.remove()  # no step is part of two results
 
     def _result(self) -> RunResult:
         attempts = self.folder.checkpoint.attempts
@@ -432,6 +454,12 @@ class Run:
             },
             self.processors,
         )
+
+
+def _headline(result: RunResult) -> str:
+    """``complete, new_orders_per_minute 12345``, for messages."""
+    headline = head_of(result, None).result
+    return f"{result.status}, {headline[0]} {headline[1]:g}" if headline else result.status
 
 
 def _failure(error: HarnessError) -> Failure:

@@ -21,7 +21,7 @@ from harness.experiment.profile import Plan
 from harness.experiment.run_time import Estimator, load_ns
 from harness.progress import Progress
 from harness.store.runs import Store, StoredRun
-from harness.supervise.user_files import make_own
+from harness.supervise.user_files import make_own, replacing
 from harness.units import NS_PER_S, counted
 
 
@@ -152,7 +152,8 @@ class Schedule:
                 if self.again and self.resumes and self.kept:
                     with suppress(OSError):
                         make_own(marker.parent)
-                        marker.write_text("\n".join(self.kept))
+                        with replacing(marker) as file:
+                            file.write("\n".join(self.kept).encode())
                 cause.add_note(self._how_to_resume())
                 if cause is not error:
                     raise cause from None

@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.errors import RunFailed
 from harness.supervise import locks, programs, workdirs
 from harness.supervise.silence import VARIABLE, limit_s
-from harness.supervise.user_files import opened
+from harness.supervise.user_files import opened, sync_path
 
 _LOCK = ".lock"
 
@@ -53,21 +53,13 @@ def publish(tree: Path, target: Path) -> None:
     for folder, _, names in os.walk(tree):
         for path in (*(Path(folder, name) for name in names), Path(folder)):
             if not path.is_symlink():
-                _sync(path)
+                sync_path(path)
     try:
         tree.rename(target)
     except OSError:
         if not target.is_dir():  # otherwise, another harness was faster; its tree is the same
             raise
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_path(target.parent)
 
 
 #: strerror(ENOSPC), as clients print it.

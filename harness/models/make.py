@@ -21,9 +21,9 @@ from harness.models.device import (
     model_folders,
 )
 from harness.store.documents import attributes
+from harness.store.rescue import write_result
 from harness.store.result import Metric
 from harness.store.runs import StoredRun
-from harness.supervise.user_files import make_own, replacing
 from harness.units import KIB, MIB
 
 SUITE = "device-model"
@@ -233,11 +233,4 @@ def _durations(point: Point) -> Iterator[tuple[str, str]]:
 def write_model(model: DeviceModel) -> Path:
     """Write a model to the user's folder, whole or not at all."""
     path = model_path(model.name)
-    try:
-        make_own(path.parent)
-        with replacing(path) as file:
-            file.write(as_yaml(model).encode())
-    except OSError as error:
-        context, hint = str(error), f"free space in {path.parent}, or export HARNESS_DATA=DIRECTORY"
-        raise RunFailed(f"write model {model.name}", context, hint) from error
-    return path
+    return write_result(path, as_yaml(model).encode(), f"model {model.name}")

@@ -29,13 +29,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import jsonfile
-from harness.errors import RunFailed, UsageError
+from harness.errors import UsageError
 from harness.store import schemas
 from harness.store.documents import as_json
 from harness.store.result import Cached, Experiment
 from harness.store.spec import JsonObject
 from harness.supervise import locks
-from harness.warnings import RunWarning
+from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:
     from harness.store.runs import StoredRun
@@ -91,6 +91,8 @@ class Checkpoint:
         self.path = path
         self._descriptor = descriptor
         self._lines, self._end = _read(descriptor)
+        #: Lines that could not be written yet.
+        self._pending = b""
 
     @classmethod
     def create(cls, directory: Path) -> Checkpoint:
@@ -177,21 +179,27 @@ class Checkpoint:
         )
 
     def _append(self, line: JsonObject) -> None:
-        """RunFailed, and the file as before, where the line cannot be written."""
+        """Where the line cannot be written, it is kept in memory, and written with the next one."""
         schemas.validate(line, "run-step", source=f"step of {self.path.parent.name}")
         data = jsonfile.log_line(line)
+        self._lines.append(jsonfile.parse_log_line(data))
+        self._pending += data
         try:
-            _write(self._descriptor, data, self._end)
+            _write(self._descriptor, self._pending, self._end)
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, self._end)
-            raise RunFailed(
-                f"write {FILE} into {self.path.parent}",
-                error.strerror or str(error),
-                "free space there, and rerun the command: it resumes after the finished steps",
-            ) from error
-        self._end += len(data)
-        self._lines.append(jsonfile.parse_log_line(data))
+            warn(
+                RunWarning(
+                    "steps-not-stored",
+                    "finished steps of a run are in memory alone",
+                    f"{self.path}: {error.strerror or error}",
+                    "free space there: an interrupted run would not resume after them",
+                )
+            )
+        else:
+            self._end += len(self._pending)
+            self._pending = b""
 
     def move(self, directory: Path) -> None:
         """Move it, with its lock, to the run that continues an earlier one."""

@@ -8,10 +8,10 @@ there is one (``engine-untested``).
 from __future__ import annotations
 
 import json
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -31,9 +31,9 @@ from typing import (
 
 from harness import jsonfile, paths
 from harness.errors import RunFailed, UsageError
-from harness.store import schemas
+from harness.store import rescue, schemas
 from harness.store.spec import Json
-from harness.supervise.user_files import make_own, make_passable, replacing
+from harness.supervise.user_files import make_passable, replacing
 from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ class DocumentStore(Generic[D]):
         """Store it, in place of an earlier one of the same name."""
         document = item.to_json()
         schemas.validate(document, self.kind.schema, source=item.document_name)
-        make_own(self.folder)
-        write_json_atomically(self.folder / f"{item.document_name}.json", document)
+        path = self.folder / f"{item.document_name}.json"
+        rescue.write_result(path, json_bytes(document), item.document_name)
 
     def all(self) -> list[D]:
         """Return every readable document; warn about each unreadable file."""
@@ -157,17 +157,22 @@ def write_json_atomically(path: Path, document: Any) -> None:
 
     RunFailed where it cannot be written; no partial file is left then.
     """
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically(path, json_bytes(document))
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """As :func:`write_json_atomically`."""
     try:
         with replacing(path) as stream:
-            stream.write(text.encode())
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            stream.write(content)
     except OSError as error:
         raise not_written(path, error) from error
+
+
+def json_bytes(document: Any) -> bytes:
+    """Return a document as its file has it; TypeError or ValueError for what JSON cannot have."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode()
 
 
 def not_written(path: Path, error: OSError) -> RunFailed:
@@ -188,18 +193,17 @@ def _file(engine: str, version: EngineVersion) -> Path:
 def record(engine: str, version: EngineVersion, checks: Sequence[dict[str, Any]]) -> None:
     """Store that all checks of this release have passed, or do not apply."""
     file = _file(engine, version)
-    make_passable(file.parent)
-    write_json_atomically(
-        file,
-        {
-            "engine": engine,
-            "version": version.version,
-            "build": version.build,
-            "source": version.source,
-            "verified_unix_ns": time.time_ns(),
-            "checks": list(checks),
-        },
-    )
+    document = {
+        "engine": engine,
+        "version": version.version,
+        "build": version.build,
+        "source": version.source,
+        "verified_unix_ns": time.time_ns(),
+        "checks": list(checks),
+    }
+    with suppress(OSError):
+        make_passable(file.parent)
+    rescue.write_result(file, json_bytes(document), f"checks of {engine} {version.version}")
 
 
 def verified(engine: str, version: EngineVersion) -> bool:

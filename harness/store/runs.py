@@ -18,35 +18,56 @@ over, so that no step is ever part of two results.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import IO, Any
 
 from harness import hdr, jsonfile
 from harness.errors import UsageError
 from harness.store import index, schemas
 from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import Checkpoint, steps_kept, under_way
-from harness.store.documents import from_members, members, not_written, write_json_atomically
+from harness.store.documents import (
+    from_members,
+    json_bytes,
+    members,
+    not_written,
+    write_atomically,
+    write_json_atomically,
+)
 from harness.store.index import Entry, Head, head_of, stamps_of
 from harness.store.result import Manifest, RunResult
 from harness.store.spec import JsonObject, RunSpec
-from harness.supervise.user_files import make_own, refuse_exchangeable_way, refuse_writable
+from harness.supervise.linux import allocate
+from harness.supervise.user_files import (
+    make_own,
+    refuse_exchangeable_way,
+    refuse_writable,
+    sync_path,
+)
 from harness.tiers.linux.model import TierRecord
+from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning, warn
 
 #: In the directory of a run that was imported: where it came from.
 ORIGIN_FILE = "origin.json"
 #: What :meth:`Store.begin` calls its directories.
 _RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
+#: What each run reserves for its documents. Monitors of an hour store about 20 MiB.
+RESERVED_BYTES = 32 * MIB
+#: Of file systems that reserve nothing, such as NFS before version 4.2.
+_NO_ALLOCATION = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_NO_ARTIFACTS: Mapping[str, Any] = MappingProxyType({})
 #: The index is written again when more than one of this number of its entries has changed.
 _REWRITTEN_SHARE = 100
 
@@ -185,37 +206,68 @@ class RunFolder:
         self.directory = directory
         self.run_id = directory.name
         self.checkpoint = checkpoint
+        self._reserved: IO[bytes] | None = None
 
-    def write_spec(self, spec: RunSpec) -> None:
-        """The spec, before anything is done."""
-        write_json_atomically(self.directory / "spec.json", spec.to_json())
+    def reserve(self) -> None:
+        """Reserve the space of its documents; UsageError where there is not enough.
 
-    def write_manifest(self, manifest: Manifest) -> None:
-        """What is needed to repeat it."""
-        document = manifest.to_json()
-        schemas.validate(document, "manifest", source=f"manifest of {self.run_id}")
-        write_json_atomically(self.directory / "manifest.json", document)
-
-    def write_artifact(self, name: str, document: Any) -> None:
-        """A JSON document next to the result."""
-        path = self.directory / "artifacts" / f"{name}.json"
+        The file has no name: the space is free again when the process ends, however it ends.
+        """
+        path = self.directory / ".reserved"
         try:
-            path.parent.mkdir(exist_ok=True)
+            self._reserved = path.open("wb")
+            path.unlink()
+            allocate(self._reserved.fileno(), RESERVED_BYTES)
         except OSError as error:
-            raise not_written(path, error) from error
-        write_json_atomically(path, document)
+            self._release()
+            if error.errno in _NO_ALLOCATION:
+                return
+            raise UsageError(
+                f"results in {self.directory.parents[1]}",
+                f"{os.strerror(error.errno or 0)}: a run reserves {format_bytes(RESERVED_BYTES)}",
+                "free space there, or name another place with --results",
+            ) from error
 
-    def finish(self, result: RunResult) -> StoredRun:
-        """The result; from here on the run is finished."""
-        document = result.to_json()
-        schemas.validate(document, "run", source=f"result of {self.run_id}")
-        write_json_atomically(self.directory / "run.json", document)
+    def finish(
+        self,
+        result: RunResult,
+        manifest: Manifest | None = None,
+        artifacts: Mapping[str, Any] = _NO_ARTIFACTS,
+    ) -> StoredRun:
+        """Store the manifest, the artifacts by name, and at last the result: it is finished.
+
+        UsageError, ValueError or TypeError, before anything is written, for what is no such
+        document; RunFailed where they cannot be written: call it again.
+        """
+        documents: dict[str, Any] = {"run": result.to_json()}
+        if manifest is not None:
+            documents = {"manifest": manifest.to_json(), **documents}
+        for name, document in documents.items():
+            schemas.validate(document, name, source=f"{name}.json of {self.run_id}")
+        documents = {f"artifacts/{n}": document for n, document in artifacts.items()} | documents
+        files = {name: json_bytes(document) for name, document in documents.items()}
+        self._release()
+        try:
+            if artifacts:
+                (self.directory / "artifacts").mkdir(exist_ok=True)
+        except OSError as error:
+            raise not_written(self.directory / "artifacts", error) from error
+        for name, content in files.items():
+            write_atomically(self.directory / f"{name}.json", content)
         if result.error is None or not self.checkpoint.finished:
             self.checkpoint.remove()
         return StoredRun(self.directory)
 
+    def _release(self) -> None:
+        """Free the reserved space."""
+        if self._reserved is not None:
+            with suppress(OSError), self._reserved:
+                self._reserved.truncate(0)  # a child may have inherited it
+            self._reserved = None
+
     def close(self) -> None:
         """Let go of the run."""
+        self._release()
         self.checkpoint.close()
 
 
@@ -225,6 +277,8 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.runs_folder = root / "runs"
+        #: Whether it has taken a run: it was writable.
+        self.was_writable = False
 
     def make(self) -> None:
         """Make it; UsageError where that cannot be, or (as root) another user could exchange it."""
@@ -252,9 +306,13 @@ class Store:
             "name a directory of your own with --results",
         )
 
-    def begin(self, spec: RunSpec) -> RunFolder:
-        """A new run directory with its spec in it; none is left where that cannot be."""
-        schemas.validate(spec.to_json(), "run-spec", source=f"spec of a {spec.workload} run")
+    def begin(self, spec: RunSpec, run_id: str | None = None) -> RunFolder:
+        """A new run directory with its spec in it; none is left where that cannot be.
+
+        ``run_id``: of a run that another store has begun.
+        """
+        document = spec.to_json()
+        schemas.validate(document, "run-spec", source=f"spec of a {spec.workload} run")
         stem = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         where = spec.placement.name if spec.placement else (spec.label or "external")
         where = re.sub(r"[^A-Za-z0-9._=,-]+", "_", where)[:80]
@@ -262,17 +320,22 @@ class Store:
         name = f"{stem}-{spec.workload}-{spec.engine}-{where}-b{spec.block}-{spec.hash()[:6]}"
         self.make()
         try:
-            directory = self._fresh(name)
+            directory = self._fresh(run_id or name)
         except OSError as error:
             raise self._unusable(error) from error
+        folder = None
         try:
             folder = RunFolder(directory, Checkpoint.create(directory))
-            folder.write_spec(spec)
-        except OSError as error:
+            write_json_atomically(directory / "spec.json", document)
+            sync_path(self.runs_folder)
+            if run_id is None:  # else its documents are written at once
+                folder.reserve()
+        except BaseException as error:
+            if folder is not None:
+                folder.close()
             shutil.rmtree(directory, ignore_errors=True)
-            raise not_written(directory / STEPS_FILE, error) from error
-        except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise not_written(directory / STEPS_FILE, error) from error
             raise
         return folder
 
@@ -294,17 +357,32 @@ class Store:
                 checkpoint.close()
                 continue
             why = checkpoint.why_not_resumed(conditions)
-            if not why and (directory / "run.json").exists():
-                folder = self.begin(spec)
-                folder.checkpoint.close()
-                checkpoint.move(folder.directory)
-                return RunFolder(folder.directory, checkpoint)
             if not why:
-                return RunFolder(directory, checkpoint)
+                return self._continued(RunFolder(directory, checkpoint), spec)
             if checkpoint.finished:
                 say(f"not resuming {directory.name}: {why}")
             checkpoint.close()
         return None
+
+    def _continued(self, interrupted: RunFolder, spec: RunSpec) -> RunFolder:
+        """The folder itself, or that of a new run where it has the result of a failed one."""
+        try:
+            if not (interrupted.directory / "run.json").exists():
+                interrupted.reserve()
+                return interrupted
+            folder = self.begin(spec)
+            try:
+                interrupted.checkpoint.move(folder.directory)
+            except OSError as error:
+                folder.close()
+                shutil.rmtree(folder.directory, ignore_errors=True)
+                raise not_written(folder.directory / STEPS_FILE, error) from error
+        except BaseException:
+            interrupted.close()
+            raise
+        folder.checkpoint.close()
+        folder.checkpoint = interrupted.checkpoint
+        return folder
 
     def _fresh(self, name: str) -> Path:
         for attempt in range(1000):

@@ -1,8 +1,9 @@
-"""Bringing runs of another host into this store, from an archive of ``harness runs export``.
+"""Bringing runs into this store, from an archive or from another results directory.
 
-Each run is unpacked next to the store, read as any stored run is (schemas and all), synced, and
+Each run is copied next to the store, read as any stored run is (schemas and all), synced, and
 renamed into place: the store has whole runs or nothing of them. A run that is there already
 stays as it is; of two different runs with one name, the one that comes is named ``<id>@<from>``.
+A result that was rescued (harness.store.rescue) completes the unfinished run that it is of.
 
 JSON of runs packs ten to thirty times. An archive that unpacks to far more is refused as soon as
 that shows: headers count too, so that neither size nor number of files nor a name is without limit.
@@ -13,21 +14,28 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import shutil
 import tarfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from harness import jsonfile
 from harness.errors import HarnessError, UsageError
 from harness.store.checkpoint import FILE as STEPS_FILE
+from harness.store.checkpoint import under_way
 from harness.store.documents import write_json_atomically
+from harness.store.rescue import is_rescued
 from harness.store.runs import ORIGIN_FILE, Store, StoredRun
 from harness.supervise import workdirs
+from harness.supervise.user_files import sync_path
 from harness.units import format_bytes
 
 #: What an archive may unpack to: this, or this many times its own size.
 _LIMIT_BYTES, _LIMIT_TIMES = 64 << 20, 100
+#: Of runs and hosts: a plain name, without control characters, in any directory.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,@+-]{0,254}")
 #: Folders in folders within a run.
 _MOST_FOLDERS = 8
 
@@ -40,22 +48,32 @@ class Imported:
     known: tuple[str, ...]
 
 
-def import_archive(
-    archive: Path, store: Store, origin: str = "elsewhere", limit_bytes: int | None = None
+def import_runs(
+    source: Path, store: Store, origin: str = "elsewhere", limit_bytes: int | None = None
 ) -> Imported:
-    """All runs of a ``.tar.gz``; UsageError where it is none, or one of its runs is no run.
+    """All runs of a ``.tar.gz`` or a results directory; UsageError where one of them is no run.
 
-    Nothing is imported then. ``origin``: the host it comes from; ``limit_bytes``: what it may
-    unpack to, None for 64 MiB or a hundred times its own size.
+    Nothing is imported then. ``origin``: the host it comes from; ``limit_bytes``: what an archive
+    may unpack to, None for 64 MiB or a hundred times its own size.
     """
-    problem = f"import {archive}"
+    problem = f"import {source}"
+    if not _NAME.fullmatch(origin):
+        raise UsageError(
+            f"--from {origin!r}",
+            "it becomes a part of names of directories",
+            "use letters, digits, and . _ = , @ + -",
+        )
     store.make()
     with workdirs.temporary(store.root, ".import") as work:
-        _unpack(archive, work, problem, limit_bytes)
+        if source.is_dir():
+            _copy(source, work, problem)
+        else:
+            _unpack(source, work, problem, limit_bytes)
         runs = [StoredRun(folder) for folder in sorted(work.iterdir())]
         if not runs:
             raise UsageError(problem, "there is no run in it", "make it with harness runs export")
-        return _taken_over([_read(run, problem) for run in runs], store, origin)
+        own = is_rescued(source)
+        return _taken_over([_read(run, problem) for run in runs], store, origin, own)
 
 
 class _Limited(io.RawIOBase):
@@ -77,6 +95,25 @@ class _Limited(io.RawIOBase):
                 "say --max-size if you trust it",
             )
         return content
+
+
+def _copy(source: Path, work: Path, problem: str) -> None:
+    """Copy the finished runs of a results directory, without what observers' programs wrote."""
+
+    def copy(file: str, target: str) -> None:
+        Path(target).write_bytes(jsonfile.read_bytes(Path(file)))
+        sync_path(Path(target))
+
+    try:
+        for run in (source / "runs").iterdir():
+            if (run / "run.json").exists():
+                skipped = shutil.ignore_patterns("observers")
+                shutil.copytree(run, work / run.name, True, skipped, copy)
+        links = [path for path in work.rglob("*") if path.is_symlink()]
+    except (OSError, ValueError) as error:
+        raise UsageError(problem, str(error), "name a results directory") from error
+    if links:
+        raise UsageError(problem, f"{links[0].relative_to(work)} is a link", "remove it")
 
 
 def _unpack(archive: Path, work: Path, problem: str, limit_bytes: int | None) -> None:
@@ -124,16 +161,17 @@ def _read(run: StoredRun, problem: str) -> StoredRun:
         raise UsageError(
             problem, error.context, error.hint or "export it from its host again"
         ) from error
-    if result.run_id != run.run_id and not run.run_id.startswith(result.run_id):
+    if not (_NAME.fullmatch(run.run_id) and run.run_id.startswith(result.run_id)):
         raise UsageError(
             problem,
-            f"{run.run_id} says that it is {result.run_id}",
+            f"{run.run_id!r} says that it is {result.run_id}",
             "export it from its host again",
         )
     return found
 
 
-def _taken_over(runs: list[StoredRun], store: Store, origin: str) -> Imported:
+def _taken_over(runs: list[StoredRun], store: Store, origin: str, own: bool) -> Imported:
+    """Rename the runs into the store. ``own``: they are of this host."""
     new: list[StoredRun] = []
     known: list[str] = []
     for run in runs:
@@ -142,7 +180,8 @@ def _taken_over(runs: list[StoredRun], store: Store, origin: str) -> Imported:
         if same is not None:
             known.append(same)
             continue
-        target = next((place for place in there if not place.exists()), None)
+        unfinished = own and _unfinished(there[0])
+        target = next((place for place in there if unfinished or not place.exists()), None)
         if target is None:
             raise UsageError(
                 f"import {run.run_id} from {origin}",
@@ -150,22 +189,33 @@ def _taken_over(runs: list[StoredRun], store: Store, origin: str) -> Imported:
                 "name another origin with --from",
             )
         (run.directory / STEPS_FILE).unlink(missing_ok=True)  # nothing here may resume them
-        write_json_atomically(run.directory / ORIGIN_FILE, {"from": origin})
-        run.directory.rename(target)
+        if not own:
+            write_json_atomically(run.directory / ORIGIN_FILE, {"from": origin})
+        if unfinished:
+            _complete(run.directory, target)
+        else:
+            run.directory.rename(target)
         new.append(StoredRun(target, run.entry))
-    _sync(store.runs_folder)
+    sync_path(store.runs_folder)
     return Imported(tuple(new), tuple(known))
+
+
+def _unfinished(run: Path) -> bool:
+    return run.is_dir() and not (run / "run.json").exists() and not under_way(run)
+
+
+def _complete(run: Path, unfinished: Path) -> None:
+    """Move the documents of a run into its unfinished directory, the result last."""
+    shutil.rmtree(unfinished / "artifacts", ignore_errors=True)
+    for path in run.iterdir():
+        if path.name != "run.json":
+            path.rename(unfinished / path.name)
+    sync_path(unfinished)
+    (run / "run.json").rename(unfinished / "run.json")
+    sync_path(unfinished)
 
 
 def _same(one: Path, other: Path) -> bool:
     """Whether both hold the same result."""
     results = [folder / "run.json" for folder in (one, other)]
     return results[0].exists() and results[0].read_bytes() == results[1].read_bytes()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

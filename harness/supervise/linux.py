@@ -176,6 +176,15 @@ def _set_id(change: Any, number: int) -> int:
     return int(change(ctypes.c_uint(number))) & _UNCHANGED
 
 
+def allocate(descriptor: int, size_bytes: int) -> None:
+    """Reserve space for a file on its device (fallocate).
+
+    posix_fallocate() would write to each block where the file system cannot.
+    """
+    start, size = ctypes.c_long(0), ctypes.c_long(size_bytes)
+    _checked(_libc.fallocate(descriptor, 0, start, size), "fallocate")
+
+
 def allow_inspection() -> None:
     """Our own processes may look at this one in /proc: changed identities have forbidden it."""
     _prctl(_PR_SET_DUMPABLE, 1, "prctl(PR_SET_DUMPABLE)")

@@ -160,8 +160,9 @@ def copy_file(source: Path, target: Path, user: Credentials | None, mode: int) -
 def replacing(path: Path, mode: int = 0o666, *, sync: bool = True) -> Iterator[BinaryIO]:
     """Write a new file that takes the place of ``path`` when it is whole (and on the device).
 
-    Until then it has a name that cannot be foreseen; no link is followed. As root, PermissionError
-    where another user could exchange the directory. ``mode``: before umask.
+    The one way to write a file that is read as a whole. Until then it has a name that cannot be
+    foreseen; no link is followed. As root, PermissionError where another user could exchange the
+    directory. ``mode``: before umask. ``sync``: False for what can be made again.
     """
     if os.geteuid() == 0:
         refuse_exchangeable_way(path)
@@ -178,6 +179,14 @@ def replacing(path: Path, mode: int = 0o666, *, sync: bool = True) -> Iterator[B
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
+    if sync:
+        sync_path(path.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Force a file, or the names in a directory, to the device."""
+    with opened(path, os.O_RDONLY | os.O_CLOEXEC) as descriptor:
+        os.fsync(descriptor)
 
 
 def make_own(folder: Path) -> None:

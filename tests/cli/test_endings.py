@@ -133,6 +133,59 @@ def test_closed_descriptors_are_given_to_no_file(loaded):
     assert done.returncode == 0
 
 
+#: Before the command: what happens to the results while the first run is measured.
+DAMAGED = """
+import subprocess
+from harness.workload import Session
+measured = Session.measured
+def damaged(session):
+    Session.measured = measured
+    subprocess.run({!r}, shell=True, check=False)
+    measured(session)
+Session.measured = damaged
+"""
+
+
+@pytest.fixture
+def small_results(loaded):
+    """A file system of 48 MiB for the results."""
+    folder = loaded.root / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48M,mode=755", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+    folder.rmdir()
+    shutil.rmtree(loaded.data / "state/rescued")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+@pytest.mark.parametrize(
+    ("damage", "stored"),
+    [
+        ("cat /dev/zero > {}/filler", 1),  # into what the run has reserved
+        ("rm -r {}/runs", 1),  # the next run makes it again
+        ("mount -t tmpfs -o ro,mode=755 tmpfs {}/runs", 0),
+    ],
+    ids=["full", "removed", "read-only"],
+)
+def test_all_runs_of_a_plan_are_made_and_none_is_lost(loaded, small_results, damage, stored):
+    results = ("--results", small_results)
+    first = DAMAGED.format(damage.format(small_results))
+    done = loaded.ended(loaded.start(*COUNTING, "--repeats", 2, *results, first=first, **TOYS))
+    assert done.code == 1, done.err
+    assert done.err.count("warning: result-rescued: ") == 2 - stored
+    assert len(loaded("runs", "list", *results, "--json").document["runs"]) == stored
+    subprocess.run(["umount", small_results / "runs"], check=False, capture_output=True)
+    (small_results / "filler").unlink(missing_ok=True)
+    rescued = loaded.data / "state/rescued" / small_results.relative_to("/")
+    imported = loaded("runs", "import", rescued, *results, "--json").document["imported"]
+    assert len(imported) == 2 - stored
+    listed = loaded("runs", "list", *results, "--json").document
+    assert [run["status"] for run in listed["runs"]] == ["complete"] * 2
+    assert [run["spec"]["block"] for run in listed["runs"]] == [0, 1]
+    assert not listed["unfinished"] and loaded.settled() == []
+
+
 # What goes wrong under way --------------------------------------------------------
 
 

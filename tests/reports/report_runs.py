@@ -97,7 +97,9 @@ def write(root: Path, case: Case) -> StoredRun:
     spec = RunSpec(**(given | case.spec_changes))
     writer = Store(root).begin(spec)
     manifest = _merged(_manifest(writer.run_id, spec, case), case.manifest_changes)
-    writer.write_manifest(from_members(Manifest, manifest))
+    document = from_members(Manifest, manifest).to_json()
+    schemas.validate(document, "manifest", source=writer.run_id)
+    write_json_atomically(writer.directory / "manifest.json", document)
     checks = [Check("answer", "passed", labels={"query": str(q)}) for q in case.queries]
     if case.status == "unknown":
         checks[0] = replace(checks[0], status="unknown", detail="no reference answer")
@@ -125,6 +127,7 @@ def write(root: Path, case: Case) -> StoredRun:
     schemas.validate(document, "run", source=writer.run_id)
     write_json_atomically(writer.directory / "run.json", document)
     writer.checkpoint.remove()
+    writer.close()
     return StoredRun(writer.directory)
 
 

@@ -49,7 +49,7 @@ from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetStore
 from harness.store.runs import Store
 from harness.store.spec import Json
-from harness.store.transfer import import_archive
+from harness.store.transfer import import_runs
 from harness.supervise.journal import Journal, recover
 from harness.tiers.hostfile import load_host_file
 from harness.workloads.ycsb.params import YcsbParams
@@ -327,7 +327,7 @@ def archive(folder: Path) -> Kind:
         whole = path.read_bytes()
         for content in (gzip.compress(whole, 1), whole):
             path.write_bytes(content)
-            if refused(lambda: import_archive(path, here)):
+            if refused(lambda: import_runs(path, here)):
                 assert not list(here.root.glob(".import-*"))
             for stored in here.runs():
                 here.remove(stored.directory)

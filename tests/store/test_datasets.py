@@ -14,7 +14,7 @@ from harness.progress import Progress, SilentProgress
 from harness.store import transfer
 from harness.store.datasets import Dataset, DatasetStore, dataset_name, remove_datasets
 from harness.store.runs import Store
-from harness.store.transfer import import_archive
+from harness.store.transfer import import_runs
 from harness.supervise.supervisor import Supervisor
 
 
@@ -183,8 +183,7 @@ def test_a_link_is_not_removed_with_what_it_names(store, tmp_path):
 def run(tmp_path: Path) -> Path:
     """One finished run of another host's store."""
     writer = Store(tmp_path / "there").begin(SPEC)
-    writer.write_artifact("answers", {"some": "answer"})
-    writer.finish(result(writer))
+    writer.finish(result(writer), artifacts={"answers": {"some": "answer"}})
     writer.close()
     return writer.directory
 
@@ -219,10 +218,10 @@ def zeros(tmp_path: Path, *members: tuple[str, int]) -> Path:
 
 def test_a_run_comes_whole_and_once(tmp_path: Path, run: Path, here: Store) -> None:
     archive = packed(tmp_path, run)
-    first = import_archive(archive, here, "optane1")
+    first = import_runs(archive, here, "optane1")
     assert [stored.run_id for stored in first.new] == [run.name]
     assert here.run(run.name).artifact("answers") == {"some": "answer"}
-    again = import_archive(archive, here, "optane1")
+    again = import_runs(archive, here, "optane1")
     assert (again.new, again.known) == ((), (run.name,))
     assert [stored.run_id for stored in here.runs()] == [run.name]
 
@@ -230,22 +229,22 @@ def test_a_run_comes_whole_and_once(tmp_path: Path, run: Path, here: Store) -> N
 def test_an_imported_run_says_so_and_cannot_be_resumed(tmp_path, run, here):
     (run / "origin.json").write_text("of the archive")
     (run / "steps.jsonl").write_text("steps")
-    (stored,) = import_archive(packed(tmp_path, run), here, "optane1").new
+    (stored,) = import_runs(packed(tmp_path, run), here, "optane1").new
     assert stored.imported
     assert json.loads((stored.directory / "origin.json").read_text()) == {"from": "optane1"}
     assert not (stored.directory / "steps.jsonl").exists()
 
 
 def test_another_run_of_the_same_name_is_named_by_its_host(tmp_path, run, here):
-    import_archive(packed(tmp_path, run), here, "optane1")
+    import_runs(packed(tmp_path, run), here, "optane1")
     document = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**document, "started_unix_ns": 2}))
     for _ in range(2):  # a second time it is known by that name
-        import_archive(packed(tmp_path, run), here, "optane2")
+        import_runs(packed(tmp_path, run), here, "optane2")
     assert [stored.run_id for stored in here.runs()] == [run.name, f"{run.name}@optane2"]
     (run / "run.json").write_text(json.dumps({**document, "started_unix_ns": 3}))
     with pytest.raises(UsageError) as refused:
-        import_archive(packed(tmp_path, run), here, "optane2")
+        import_runs(packed(tmp_path, run), here, "optane2")
     assert refused.value.problem == f"import {run.name} from optane2"
 
 
@@ -270,7 +269,7 @@ def with_link(run: Path) -> list[Path]:
 def test_one_that_is_no_run_keeps_all_out(tmp_path, run, here, damage):
     archive = packed(tmp_path, *damage(run))
     with pytest.raises(UsageError) as refused:
-        import_archive(archive, here)
+        import_runs(archive, here)
     assert refused.value.problem == f"import {archive}"
     assert files_of(here) == ["runs"]
 
@@ -282,7 +281,7 @@ def test_one_that_is_no_run_keeps_all_out(tmp_path, run, here, damage):
 )  # fmt: skip
 def test_no_way_out_of_the_store(tmp_path: Path, here: Store, name: str) -> None:
     with pytest.raises(UsageError):
-        import_archive(zeros(tmp_path, (name, 4)), here)
+        import_runs(zeros(tmp_path, (name, 4)), here)
     assert files_of(here) == ["runs"]
     assert not (tmp_path / "out").exists()
 
@@ -299,7 +298,7 @@ def test_no_way_out_of_the_store(tmp_path: Path, here: Store, name: str) -> None
 def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(tmp_path, here, members):
     archive = zeros(tmp_path, *members)
     with pytest.raises(UsageError) as refused:
-        import_archive(archive, here, limit_bytes=1_000_000)
+        import_runs(archive, here, limit_bytes=1_000_000)
     assert "--max-size" in refused.value.hint
     assert files_of(here) == ["runs"]
 
@@ -307,5 +306,5 @@ def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(tmp_p
 def test_what_an_archive_may_unpack_to_follows_its_size(tmp_path, here, monkeypatch):
     monkeypatch.setattr(transfer, "_LIMIT_BYTES", 1000)
     with pytest.raises(UsageError) as refused:
-        import_archive(zeros(tmp_path, ("run/zeros.json", 3_000_000)), here)
+        import_runs(zeros(tmp_path, ("run/zeros.json", 3_000_000)), here)
     assert "--max-size" in refused.value.hint

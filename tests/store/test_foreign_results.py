@@ -16,7 +16,7 @@ from harness.store import index
 from harness.store.documents import write_json_atomically
 from harness.store.index import FILE
 from harness.store.runs import Store
-from harness.store.transfer import import_archive
+from harness.store.transfer import import_runs
 from harness.supervise import workdirs
 from harness.supervise.user_files import Credentials, make_own, owned_on_the_way, replacing
 from reports.page import write_page
@@ -67,7 +67,7 @@ def theirs(shared):
         lambda folder: Store(folder).refuse_foreign(),
         lambda folder: Store(folder).begin(SPEC),
         lambda folder: Store(folder).resume(SPEC, {}, print),
-        lambda folder: import_archive(folder / "runs.tar.gz", Store(folder)),
+        lambda folder: import_runs(folder / "runs.tar.gz", Store(folder)),
         lambda folder: write_page(folder, "report", "", ()),
         lambda folder: make_own(folder / "calibrations"),
         lambda folder: write_json_atomically(folder / "answer.json", {}),

@@ -247,7 +247,7 @@ ALLOWED = {
     },
     "state, results and pages: they stay, and their place is checked": {
         "harness/supervise/journal.py _prepared",
-        "harness/store/runs.py RunFolder.write_artifact",
+        "harness/store/runs.py RunFolder.finish",
         "harness/store/runs.py Store._fresh",
         "harness/execution/observing.py Observing.running",
         "harness/cli/runs.py export",
