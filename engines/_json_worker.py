@@ -128,12 +128,14 @@ class WorkerConnection(SqlConnection):
         self._worker = worker
         self._number = number
 
-    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+    def execute(
+        self, sql: str, *, timeout_s: float | None = None, keep: int | None = None
+    ) -> SqlResult:
         """Run one statement, timed inside the worker; QueryTimeout at the limit."""
         try:
             # Not timeout_s, which is Worker.request's own for the answer.
             answer = self._worker.request(
-                "execute", connection=self._number, sql=sql, limit_s=timeout_s
+                "execute", connection=self._number, sql=sql, limit_s=timeout_s, keep=keep
             )
         except WorkerError as error:
             raise RunFailed(f"{self._worker.title}: {head(sql)}", str(error)) from error
@@ -144,6 +146,8 @@ class WorkerConnection(SqlConnection):
             [tuple(decode(value) for value in row) for row in answer["rows"]],
             answer["started_ns"],
             answer["duration_ns"],
+            answer["left_out"],
+            int(answer["checksum"]),
         )
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ DSN: they cannot be placed, and say so. An engine overrides what it can do; each
 from __future__ import annotations
 
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,14 +139,18 @@ class FileSettings:
 class SqlResult:
     """Rows of one statement and its time.
 
-    ``duration_ns`` runs from handing the statement over to holding its last row
-    in the client, on the monotonic clock.
+    ``duration_ns`` runs from handing the statement over until its last row has
+    arrived in the client, on the monotonic clock. ``left_out``: rows after the first ``keep``
+    ones. ``checksum``: of all rows in any order, where ``keep`` is set; of the form in which this
+    engine returns them, so that it tells runs of one engine apart, and no more.
     """
 
     columns: tuple[str, ...]
     rows: list[tuple[Scalar, ...]]
     started_ns: int
     duration_ns: int
+    left_out: int = 0
+    checksum: int = 0
 
 
 class QueryTimeout(Exception):
@@ -160,14 +165,28 @@ class SqlConnection(ABC):
     """A connection that executes SQL text and times it."""
 
     @abstractmethod
-    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
-        """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error."""
+    def execute(
+        self, sql: str, *, timeout_s: float | None = None, keep: int | None = None
+    ) -> SqlResult:
+        """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error.
+
+        ``keep``: return the first rows, as many; the others are received, counted and dropped in
+        bounded memory. None: return all rows.
+        """
 
     def close(self) -> None:
         """Close; no error when the server is gone."""
 
     def cancel(self) -> None:
         """End the statement under way, from any thread; no error where there is none."""
+
+
+def checksum(rows: Iterable[bytes]) -> int:
+    """Return a checksum of rows that does not depend on their order; sums of it add up.
+
+    Squares: CRC-32 is linear, so that a sum of it would miss values that change places.
+    """
+    return sum(crc * crc for crc in map(zlib.crc32, rows))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -303,23 +303,25 @@ def head(sql: str, length: int = _HEAD_LENGTH) -> str:
     return line if len(line) <= length else f"{line[:length]} …"
 
 
+#: How values of a type are encoded; the first type that fits.
+_ENCODINGS: tuple[tuple[Any, str, Callable[[Any], str]], ...] = (
+    (int, "n", str),  # larger than JSON takes
+    (float, "f", float.hex),
+    (Decimal, "n", str),
+    (datetime, "t", datetime.isoformat),
+    (date, "d", date.isoformat),
+    ((bytes, bytearray, memoryview), "s", lambda value: f"\\x{value.hex()}"),
+    (object, "s", str),
+)
+
+
 def encode(value: Any) -> Any:
     """A JSON value for a Python value of a result row."""
-    if isinstance(value, int) and abs(value) > jsonfile.MOST_INTEGER:
-        return {"n": str(value)}
-    if value is None or isinstance(value, int | str):
+    if value is None or isinstance(value, str):
         return value
-    if isinstance(value, float):
-        return {"f": value.hex()}
-    if isinstance(value, Decimal):
-        return {"n": str(value)}
-    if isinstance(value, datetime):
-        return {"t": value.isoformat()}
-    if isinstance(value, date):
-        return {"d": value.isoformat()}
-    if isinstance(value, bytes | bytearray | memoryview):
-        return {"s": f"\\x{value.hex()}"}
-    return {"s": str(value)}
+    if isinstance(value, int) and abs(value) <= jsonfile.MOST_INTEGER:
+        return value
+    return next({form: text(value)} for kind, form, text in _ENCODINGS if isinstance(value, kind))
 
 
 def decode(value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from pymysql.constants import CR
 from pymysql.protocol import EOFPacketWrapper, LoadLocalPacketWrapper, MysqlPacket
 
 from engines._innodb.installation import TITLES, Flavour
-from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult
+from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult, checksum
 from harness.errors import RunFailed
 from harness.sql_script import head
 from harness.store.documents import attributes
@@ -54,6 +55,8 @@ _CONTINUED = 0xFFFFFF
 #: First bytes of a packet that is not a row: end of rows (only in short packets), and an error.
 _EOF, _ERROR = 0xFE, 0xFF
 _EOF_BELOW_BYTES = 9
+#: Rows that are not kept are dropped when there are as many.
+_DROPPED_ROWS = 1000
 
 
 class LazyConnection(_Connection):
@@ -63,6 +66,8 @@ class LazyConnection(_Connection):
     """
 
     local_file: bytes | None = None
+    #: Rows of the statement under way that are kept.
+    keep: int | None = None
     #: Opens another connection of the same user.
     again: Callable[[], LazyConnection]
 
@@ -81,8 +86,9 @@ class LazyConnection(_Connection):
             self.server_status = result.server_status
         return result.affected_rows
 
-    def run(self, sql: str) -> LazyResult:
+    def run(self, sql: str, keep: int | None = None) -> LazyResult:
         """Send one statement and receive its whole result."""
+        self.keep = keep
         self.query(sql)
         assert self._result is not None
         return self._result
@@ -92,7 +98,7 @@ class LazyResult(MySQLResult):
     """A result whose rows are converted when they are first used."""
 
     def __init__(self, connection: LazyConnection) -> None:
-        self._packets: list[bytes] = []
+        self._packets = _Packets(connection.keep)
         self._rows: Any = None
         self._encoding = connection.encoding
         super().__init__(connection)
@@ -107,13 +113,19 @@ class LazyResult(MySQLResult):
         """All rows as tuples; None for a statement without rows."""
         if self._rows is None and self.description is not None:
             convert: Any = self._read_row_from_packet  # type: ignore[attr-defined]
-            self._rows = tuple(convert(MysqlPacket(p, self._encoding)) for p in self._packets)
-            self._packets = []
+            packets = self._packets.rows
+            self._rows = tuple(convert(MysqlPacket(p, self._encoding)) for p in packets)
+            self._packets.rows = []
         return self._rows
 
     @rows.setter
     def rows(self, value: Any) -> None:
         self._rows = value
+
+    def summed(self) -> tuple[int, int]:
+        """Rows left out and the checksum of all rows, which are not converted yet."""
+        packets = self._packets
+        return packets.left_out, packets.checksum + checksum(packets.rows)
 
     def _read_rowdata_packet(self) -> None:
         connection: Any = self.connection
@@ -132,7 +144,7 @@ class LazyResult(MySQLResult):
         end = EOFPacketWrapper(packet)
         self.warning_count = end.warning_count
         self.has_next = end.has_next
-        self.affected_rows = len(self._packets)
+        self.affected_rows = len(self._packets.rows) + self._packets.left_out
 
     def _read_load_local_packet(self, first_packet: Any) -> None:
         connection: Any = self.connection
@@ -145,9 +157,28 @@ class LazyResult(MySQLResult):
         super()._read_load_local_packet(first_packet)  # type: ignore[misc]
 
 
-def _read_packets(connection: Any, packets: list[bytes]) -> bytes:
+class _Packets:
+    """Packets of rows: all, or the first ``keep`` ones, and a checksum of the others."""
+
+    def __init__(self, keep: int | None) -> None:
+        self.rows: list[bytes] = []
+        self.left_out = 0
+        self.checksum = 0
+        self._keep = keep
+        #: The number of packets at which the later ones are dropped.
+        self.most = sys.maxsize if keep is None else keep + _DROPPED_ROWS
+
+    def drop(self) -> None:
+        """Drop the packets that are not kept."""
+        if self._keep is not None and (dropped := self.rows[self._keep :]):
+            self.checksum += checksum(dropped)
+            self.left_out += len(dropped)
+            del self.rows[self._keep :]
+
+
+def _read_packets(connection: Any, packets: _Packets) -> bytes:
     """Append every row's packet to ``packets``; returns the packet after the last row."""
-    read, append = connection._rfile.read, packets.append
+    rows, most, read = packets.rows, packets.most, connection._rfile.read
     sequence: int = connection._next_seq_id
     start = b""
     while True:
@@ -166,8 +197,11 @@ def _read_packets(connection: Any, packets: list[bytes]) -> bytes:
         first = data[0]
         if first >= _EOF and (first == _ERROR or len(data) < _EOF_BELOW_BYTES):
             connection._next_seq_id = sequence
+            packets.drop()
             return data
-        append(data)
+        rows.append(data)
+        if len(rows) == most:
+            packets.drop()
 
 
 # Statements, timed ----------------------------------------------------------------
@@ -274,10 +308,12 @@ class MySqlConnection(SqlConnection):
         self.flavour = flavour_of(raw)
         self._limit_s = 0.0
 
-    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+    def execute(
+        self, sql: str, *, timeout_s: float | None = None, keep: int | None = None
+    ) -> SqlResult:
         """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error.
 
-        The time excludes the conversion of rows.
+        The time excludes the conversion of rows, and includes the checksum of those left out.
         """
         started = time.monotonic_ns()
         killed = threading.Event()
@@ -285,9 +321,11 @@ class MySqlConnection(SqlConnection):
             self._limit(timeout_s)
             with self._killed_at(sql, timeout_s, killed):
                 started = time.monotonic_ns()
-                result = self.raw.run(sql)
+                result = self.raw.run(sql, keep)
                 duration = time.monotonic_ns() - started
-            return SqlResult(result.columns, list(result.rows or ()), started, duration)
+            left_out, total = (0, 0) if keep is None else result.summed()
+            rows = list(result.rows or ())
+            return SqlResult(result.columns, rows, started, duration, left_out, total)
         except pymysql.Error as error:
             over = timeout_s is not None and time.monotonic_ns() - started >= timeout_s * 1e9
             if timeout_s is not None and _reached_limit(error, over or killed.is_set()):

@@ -109,6 +109,7 @@ class DuckDB(WorkerEngine):
         """
         process = self._context.processes.spawn(
             [sys.executable, "-X", "utf8", "-m", "engines.duckdb.worker"],
+            env={"PYTHONHASHSEED": "0"},  # for checksums that compare between runs
             log=self._log,
             log_owner=self._user,
             memory=self._placed.memory,

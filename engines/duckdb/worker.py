@@ -38,6 +38,8 @@ _MS_REC = 0x4000
 _MS_SLAVE = 0x80000
 
 _IO = Path("/proc/self/io")
+#: Rows that are not kept are fetched and dropped as many at a time.
+_DROPPED_ROWS = 2048
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -148,7 +150,7 @@ class Session(threading.Thread):
         try:
             started = time.monotonic_ns()
             self.connection.execute(request["sql"])
-            rows = self.connection.fetchall()
+            rows, left_out, total = self._fetch(request["keep"])
             duration = time.monotonic_ns() - started
         except duckdb.InterruptException:
             if expired.is_set():
@@ -164,7 +166,31 @@ class Session(threading.Thread):
             "rows": [[encode(value) for value in row] for row in rows],
             "started_ns": started,
             "duration_ns": duration,
+            "left_out": left_out,
+            "checksum": total if request["keep"] is None else total + checksum(rows),
         }
+
+    def _fetch(self, keep: int | None) -> tuple[list[tuple[Any, ...]], int, int]:
+        """All rows, or the first ``keep`` ones with the number and checksum of the others."""
+        if keep is None:
+            return self.connection.fetchall(), 0, 0
+        rows, left_out, total = self.connection.fetchmany(keep), 0, 0
+        while dropped := self.connection.fetchmany(_DROPPED_ROWS):
+            left_out += len(dropped)
+            total += checksum(dropped)
+        return rows, left_out, total
+
+
+def checksum(rows: list[tuple[Any, ...]]) -> int:
+    """A sum of the rows' hashes, which are the same in each process (PYTHONHASHSEED)."""
+    return sum(map(_hash, rows)) % 2**64
+
+
+def _hash(row: tuple[Any, ...]) -> int:
+    try:
+        return hash(row) if None not in row else hash(repr(row))  # None has none of its own
+    except TypeError:  # lists and dictionaries
+        return hash(repr(row))
 
 
 def attempt(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

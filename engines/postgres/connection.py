@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import pq
+from psycopg import generators, pq
 from psycopg.abc import PQGen
+from psycopg.adapt import Transformer
 
-from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult
+from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult, checksum
 from harness.errors import RunFailed
 from harness.sql_script import head
 from harness.supervise.silence import limit_s
@@ -19,6 +20,9 @@ from harness.supervise.user_files import acting_as
 
 _Result = TypeVar("_Result")
 _CANCEL_TIMEOUT_S = 10
+#: Rows that are received at a time.
+_CHUNK_ROWS = 1000
+_NULL = b"\0NULL"
 #: A transaction alone publishes nothing; pg_am is a table that every planner reads anyway.
 _FLUSH = "SELECT pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
 
@@ -70,13 +74,18 @@ class PostgresConnection(SqlConnection):
         # By default, psycopg prepares repeated queries, which would be timed without planning.
         raw.prepare_threshold = None
 
-    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+    def execute(
+        self, sql: str, *, timeout_s: float | None = None, keep: int | None = None
+    ) -> SqlResult:
         """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error.
 
-        Rows arrive in the binary format, so that decoding is a small part of the time.
+        Rows arrive in the binary format, so that decoding is a small part of the time. With
+        ``keep`` it is no part of it, and the checksum of rows beyond is.
         """
         try:
             self._limit(timeout_s)
+            if keep is not None:
+                return self._receive(sql, keep)
             with self.raw.cursor(binary=True) as cursor:
                 started = time.monotonic_ns()
                 cursor.execute(sql)
@@ -90,6 +99,35 @@ class PostgresConnection(SqlConnection):
         except psycopg.Error as error:
             raise failed(sql, error) from error
         return SqlResult(columns, rows, started, duration)
+
+    def _receive(self, sql: str, keep: int) -> SqlResult:
+        """Run one statement and receive its rows in chunks.
+
+        The server executes it as ever: a cursor of SQL would have another plan.
+        """
+        pgconn, chunks = self.raw.pgconn, list[pq.abc.PGresult]()
+        kept = received = total = 0
+        with self.raw.lock:
+            started = time.monotonic_ns()
+            self.raw.wait(_send(pgconn, sql.encode(self.raw.info.encoding)))
+            while (result := self.raw.wait(generators.fetch(pgconn))) is not None:
+                if result.status == pq.ExecStatus.FATAL_ERROR:
+                    raise psycopg.errors.error_from_result(result, self.raw.info.encoding)
+                received += result.ntuples
+                if kept < keep or not chunks:
+                    chunks.append(result)
+                    kept += result.ntuples
+                else:
+                    total += checksum(_rows_of(result))
+            duration = time.monotonic_ns() - started
+        decoder, rows = Transformer(self.raw), list[tuple[Any, ...]]()
+        for result in chunks:
+            total += checksum(_rows_of(result))
+            decoder.set_pgresult(result)
+            rows += decoder.load_rows(0, min(result.ntuples, keep - len(rows)), tuple)
+        names = [chunks[0].fname(column) or b"" for column in range(chunks[0].nfields)]
+        columns = tuple(name.decode(self.raw.info.encoding) for name in names)
+        return SqlResult(columns, rows, started, duration, received - len(rows), total)
 
     @property
     def open(self) -> bool:
@@ -117,6 +155,19 @@ class PostgresConnection(SqlConnection):
         if milliseconds != self._timeout_ms:
             self.raw.execute(f"SET statement_timeout = {milliseconds}")
             self._timeout_ms = milliseconds
+
+
+def _send(pgconn: pq.abc.PGconn, sql: bytes) -> PQGen[None]:
+    pgconn.send_query_params(sql, None, result_format=pq.Format.BINARY)
+    pgconn.set_chunked_rows_mode(_CHUNK_ROWS)
+    yield from generators.send(pgconn)
+
+
+def _rows_of(result: pq.abc.PGresult) -> Iterator[bytes]:
+    value, columns = result.get_value, range(result.nfields)
+    for row in range(result.ntuples):
+        values = [value(row, column) for column in columns]
+        yield b"\0,".join([_NULL if value is None else value for value in values])
 
 
 def failed(sql: str, error: psycopg.Error) -> RunFailed:

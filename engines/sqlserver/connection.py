@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytds
 
-from harness.engine import QueryTimeout, SqlConnection, SqlResult
+from harness.engine import QueryTimeout, SqlConnection, SqlResult, checksum
 from harness.errors import RunFailed
 from harness.query_plan import PLANNING, ExecutedPlan, Operator, OperatorKind
 from harness.sql_script import head
@@ -23,6 +23,7 @@ from harness.supervise.silence import limit_s
 
 #: What any statement of TDS may raise.
 ERRORS = (pytds.Error, OSError)
+_DROPPED_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ class SqlServerConnection(SqlConnection):
             problem = f"connect to SQL Server at {self._login.address}"
             raise RunFailed(problem, str(error)) from error
 
-    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+    def execute(
+        self, sql: str, *, timeout_s: float | None = None, keep: int | None = None
+    ) -> SqlResult:
         """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error."""
         if timeout_s != self._timeout_s:  # the client has one limit for all of a connection
             self.close()
@@ -86,9 +89,9 @@ class SqlServerConnection(SqlConnection):
         try:
             with self.raw.cursor() as cursor:
                 cursor.execute(sql)
-                rows = cursor.fetchall() if cursor.description else []
-                duration = time.monotonic_ns() - started
                 columns = tuple(column[0] for column in cursor.description or ())
+                rows, left_out, total = _fetch(cursor, keep) if columns else ([], 0, 0)
+                duration = time.monotonic_ns() - started
         except TimeoutError as error:
             self.close()
             self.raw = self._open()
@@ -97,7 +100,7 @@ class SqlServerConnection(SqlConnection):
             raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s") from error
         except ERRORS as error:
             raise RunFailed(f"SQL Server: {head(sql)}", str(error)) from error
-        return SqlResult(columns, [tuple(row) for row in rows], started, duration)
+        return SqlResult(columns, rows, started, duration, left_out, total)
 
     def close(self) -> None:
         with suppress(*ERRORS):
@@ -106,6 +109,18 @@ class SqlServerConnection(SqlConnection):
     def cancel(self) -> None:
         """Close: the server stops the statement and rolls it back."""
         self.close()
+
+
+def _fetch(cursor: Any, keep: int | None) -> tuple[list[tuple[Any, ...]], int, int]:
+    """All rows, or the first ``keep`` ones; the number of the others and a checksum of all."""
+    if keep is None:
+        return [tuple(row) for row in cursor.fetchall()], 0, 0
+    rows = [tuple(row) for row in cursor.fetchmany(keep)]
+    left_out, total = 0, checksum(repr(row).encode() for row in rows)
+    while dropped := cursor.fetchmany(_DROPPED_ROWS):
+        left_out += len(dropped)
+        total += checksum(repr(tuple(row)).encode() for row in dropped)
+    return rows, left_out, total
 
 
 # Actual plans (SET STATISTICS XML) ------------------------------------------------

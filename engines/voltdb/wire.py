@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from harness.engine import QueryTimeout, Scalar, SqlConnection, SqlResult
+from harness.engine import QueryTimeout, Scalar, SqlConnection, SqlResult, checksum
 from harness.errors import RunFailed
 from harness.sql_script import head
 from harness.supervise.linux import in_network
@@ -287,7 +287,9 @@ class VoltDbConnection(SqlConnection):
     def __init__(self, raw: Connection) -> None:
         self._raw = raw
 
-    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+    def execute(
+        self, sql: str, *, timeout_s: float | None = None, keep: int | None = None
+    ) -> SqlResult:
         """Run one statement, or ``exec PROCEDURE``; QueryTimeout at the limit, RunFailed on an
         error.
 
@@ -304,8 +306,12 @@ class VoltDbConnection(SqlConnection):
                 raise RunFailed(f"VoltDB: {head(sql)}", str(error)) from error
             raise QueryTimeout(f"{head(sql)}: {error}") from error
         duration = time.monotonic_ns() - started
-        table = answer.tables[0]
-        return SqlResult(table.columns, table.rows, started, duration)
+        table = answer.tables[0]  # of 50 MB at most
+        if keep is None:
+            return SqlResult(table.columns, table.rows, started, duration)
+        total = checksum(repr(row).encode() for row in table.rows)
+        left_out = max(0, len(table.rows) - keep)
+        return SqlResult(table.columns, table.rows[:keep], started, duration, left_out, total)
 
     def call(
         self, procedure: str, *parameters: Parameter, timeout_s: float | None = None

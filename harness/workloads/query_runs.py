@@ -46,12 +46,14 @@ _NS_PER_S = 1e9
 class Statement(ABC):
     """One query of a run; each workload has a class of its own.
 
-    ``sql``: one statement without a semicolon. ``labels``: of its metrics and checks, ``query``
+    ``sql``: one statement without a semicolon. ``keep``: rows of its answer that are kept; None:
+    all. ``labels``: of its metrics and checks, ``query``
     among them. ``name`` and ``title``: for a person (``Q6``, ``TPC-H query 6``). ``step``: its name
     among the steps of a run.
     """
 
     sql: str
+    keep: int | None = None
 
     @property
     @abstractmethod
@@ -81,6 +83,7 @@ class Execution(Generic[S]):
     nor answer.
     ``counters``: what it added to the session's counters; empty if others ran concurrently.
     ``submitted_ns`` and ``ended_ns``: the client's stamps around it, monotonic.
+    ``columns``, ``left_out``, ``checksum``: of the answer, see SqlResult.
     """
 
     statement: S
@@ -90,6 +93,14 @@ class Execution(Generic[S]):
     submitted_ns: int = 0
     ended_ns: int = 0
     error: str = ""
+    columns: tuple[str, ...] = ()
+    left_out: int = 0
+    checksum: int = 0
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the answer, also those that are not kept."""
+        return len(self.rows) + self.left_out
 
     @property
     def finished(self) -> bool:
@@ -107,13 +118,15 @@ class Execution(Generic[S]):
         """Return the document of a run's step: everything but the statement."""
         rows = [[encode(value) for value in row] for row in self.rows]
         others = ("duration_ns", "counters", "submitted_ns", "ended_ns", "error")
-        return {"rows": rows, **attributes(self, *others)}
+        answer = ("columns", "left_out", "checksum")
+        return {"rows": rows, **attributes(self, *others, *answer)}
 
     @classmethod
     def from_json(cls, statement: S, document: Mapping[str, Any]) -> Execution[S]:
         """The inverse of :meth:`to_json` for the execution of ``statement``."""
         rows = [tuple(decode(value) for value in row) for row in document["rows"]]
-        return cls(statement, **{**document, "rows": rows})
+        columns = tuple(document["columns"])
+        return cls(statement, **{**document, "rows": rows, "columns": columns})
 
 
 @dataclass(frozen=True)
@@ -131,7 +144,7 @@ def execute(
     """Run it; None where it reached its limit. RunFailed names the query."""
     with explained_failure(statement):
         try:
-            return connection.execute(statement.sql, timeout_s=timeout_s)
+            return connection.execute(statement.sql, timeout_s=timeout_s, keep=statement.keep)
         except QueryTimeout:
             return None
 
@@ -203,7 +216,15 @@ class QueryRuns(Generic[S]):
             return Execution(statement, None, (), {}, submitted_ns, time.monotonic_ns())
         ended_ns = result.started_ns + result.duration_ns
         return Execution(
-            statement, result.duration_ns, result.rows, counters, result.started_ns, ended_ns
+            statement,
+            result.duration_ns,
+            result.rows,
+            counters,
+            result.started_ns,
+            ended_ns,
+            columns=result.columns,
+            left_out=result.left_out,
+            checksum=result.checksum % 2**64,
         )
 
     def _survive(self, error: RunFailed) -> None:

@@ -14,7 +14,9 @@ import pytest
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.workloads.sql import data
+from harness.workloads.sql.answers import answer_text, compare_rows, plain_value, read_answer
 from harness.workloads.sql.folder import read_folder
+from harness.workloads.sql.ordering import Ordering
 
 DUMPS = Path(__file__).parent / "recordings" / "dumps"
 TABLES = """
@@ -188,3 +190,93 @@ def test_source_data_are_not_for_other_users(lab, things):
     assert [path.name for path in source.iterdir() if path.stat().st_mode & 0o007] == [
         "source.json"
     ]
+
+
+# Answers ---------------------------------------------------------------------------
+
+#: 200,000 rows of 100 bytes each, by engine.
+MANY = {
+    "postgres": "select i as n, repeat('x', 100) as t, null as u from generate_series(1, 200000) i",
+    "duckdb": "select i as n, repeat('x', 100) as t, null as u from range(1, 200001) s(i)",
+    "mariadb": "select seq as n, repeat('x', 100) as t, null as u from seq_1_to_200000",
+    "mysql": "with recursive s(n) as (select 1 union all select n + 1 from s where n < 200000) "
+    "select /*+ set_var(cte_max_recursion_depth = 200000) */ n, repeat('x', 100) as t, null as u "
+    "from s",
+    "spark": "select id as n, repeat('x', 100) as t, null as u from range(1, 200001)",
+}
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had since it was last asked."""
+    status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    Path("/proc/self/clear_refs").write_text("5")
+    return int(status["VmHWM"].split()[0]) << 10
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_rows_beyond_those_kept_are_counted_and_dropped(lab, name):
+    engine = lab.started(name)
+    try:
+        with closing(engine.connect()) as connection:
+            connection.execute("select 1", keep=5)
+            peak_bytes()
+            before = peak_bytes()
+            many = connection.execute(f"{MANY[name]} order by 1", keep=5)
+            assert peak_bytes() - before < 12 << 20
+            again = connection.execute(f"{MANY[name]} order by 1 desc", keep=1500)
+            other = connection.execute(MANY[name].replace("'x'", "'y'"), keep=5)
+            few = connection.execute(f"{MANY[name]} limit 3", keep=5)
+            whole = connection.execute(f"{MANY[name]} limit 3")
+    finally:
+        engine.kill()
+    assert many.rows == [(number, "x" * 100, None) for number in range(1, 6)]
+    assert (many.left_out, again.left_out, few.left_out) == (199_995, 198_500, 0)
+    assert [row[0] for row in again.rows] == [*range(200_000, 198_500, -1)]
+    assert many.columns == again.columns == ("n", "t", "u")
+    assert many.checksum % 2**64 == again.checksum % 2**64 != other.checksum % 2**64
+    assert sorted(few.rows) == sorted(whole.rows)
+
+
+def test_checksums_compare_between_processes(lab):
+    found = []
+    for _ in range(2):
+        engine = lab.started("duckdb")
+        with closing(engine.connect()) as connection:
+            found.append(
+                connection.execute("select 'a', null, [1] union all select 'b', 2, []", keep=1)
+            )
+        engine.kill()
+    assert found[0].checksum == found[1].checksum != 0
+
+
+@pytest.mark.parametrize("name", ["duckdb", "postgres"])
+def test_an_answer_notices_the_loss_of_half_a_percent(lab, name):
+    """On the rows themselves it passes, whatever the engine does with sums."""
+    queries = ("select sum(x) as s from t", "select count(*) from t", "select avg(x) from t",
+               "select sum(d) as s from t", "select avg(d) as s from t order by 1")  # fmt: skip
+    engine = lab.started(name)
+    try:
+        with closing(engine.connect()) as connection:
+            series = "generate_series(1, 2000)" if name == "postgres" else "range(1, 2001)"
+            connection.execute("create table t (k int, x double precision, d decimal(12, 4))")
+            connection.execute(f"insert into t select i, i / 7.0, i / 3.0 from {series} s(i)")
+            first = [connection.execute(query, keep=9) for query in queries]
+            expected = [
+                read_answer(
+                    "a.csv", answer_text(r.columns, [list(map(plain_value, row)) for row in r.rows])
+                )
+                for r in first
+            ]
+            again = [connection.execute(query, keep=9) for query in queries]
+            connection.execute("delete from t where k % 200 = 199")
+            less = [connection.execute(query, keep=9) for query in queries]
+    finally:
+        engine.kill()
+
+    def statuses(results: list[Any]) -> set[str]:
+        return {
+            compare_rows(rows, r.columns, r.rows, Ordering.of(query, backslash=False)).status
+            for rows, r, query in zip(expected, results, queries, strict=True)
+        }
+
+    assert statuses(again) == {"passed"} and statuses(less) == {"failed"}

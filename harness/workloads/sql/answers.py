@@ -1,136 +1,383 @@
 """Expected rows of the user's queries, and when an engine's rows agree with them.
 
-``answers/top.csv`` has names of columns in its first line, which are not compared, and a line for
-each row. Rows may come in any order. Values are compared as those of TPC-H (clause 2.1.3.5):
+``answers/top.csv`` has the names of the columns in its first line, which are not compared, and a
+line for each row. How a value is compared follows from what the engine returns:
 
-============================  ==========================================================
-whole numbers, dates, text    equal; of text without spaces at its end
-numbers with up to two places equal, on both sides (amounts of money)
-other numbers                 within 1 %, after rounding to 1/100, as averages and ratios
-NULL                          an empty field
-============================  ==========================================================
+=============================  =========================================================
+text                           equal, but for spaces at its end: 007 is not 7
+whole numbers, decimals        equal
+floating point numbers         within 1e-9 of the larger one: sums depend on the order of rows
+dates, times                   the same moment
+NULL                           an empty field; an empty text is ""
+a column headed ``mean ~0.5%`` numbers within half a per cent of the larger one
+a column headed ``mean ~0.01`` numbers that differ by a hundredth at most
+=============================  =========================================================
+
+Rows may come in any order, unless the query itself has an ORDER BY (ordering.py). Then its keys
+must come in the expected order, and rows of equal keys in any. Where a right answer may look
+different (rows that tie across a LIMIT, keys that are not in the result, texts and NULL, which
+engines sort in their own way), the check is *unknown*.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from decimal import Decimal, InvalidOperation
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 from harness.engine import Scalar
 from harness.errors import UsageError
-from harness.sql_script import decode
+from harness.sql_script import decode, encode
+from harness.store.result import CheckStatus
 from harness.supervise.user_files import make_own, open_regular
 from harness.workloads.sql.folder import ANSWERS, SqlFolder
-from harness.workloads.tpch.answers import Agreement, within
+from harness.workloads.sql.ordering import Ordering
 
-_Row = Sequence[Scalar]
-_TRUTH = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+#: Rows of an answer that are compared: they are in memory.
+MOST_ROWS = 100_000
+_FIELD = re.compile(r'"(?P<quoted>[^"]*(?:""[^"]*)*)"|(?P<plain>[^",\r\n]*)')
+_TOLERANT = re.compile(r".*?~\s*(?P<number>\d+(?:\.\d+)?(?:e-?\d{1,3})?)\s*(?P<relative>%?)", re.I)
+_TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+#: Decimals have any number of digits; a difference needs few.
+_CONTEXT = Context(prec=60, traps=[])
+_Value = Decimal | datetime | bool | str | None
 
 
-def read_answer(path: str, text: str) -> list[list[str]]:
-    """Return the rows of an answer's file; UsageError where a line has more or fewer fields."""
-    try:
-        head, *rows = [
-            row for row in csv.reader(text.splitlines(keepends=True), strict=True) if row
-        ]
-    except (ValueError, csv.Error) as error:
-        raise UsageError(
-            path, f"not CSV with names of columns in the first line: {error}", "correct it"
-        ) from error
-    for number, row in enumerate(rows, 2):
+@dataclass(frozen=True)
+class Tolerance:
+    """The largest difference: a share of the larger number where ``relative``, else itself."""
+
+    difference: Decimal
+    relative: bool
+
+    def allows(self, expected: Decimal, found: Decimal) -> bool:
+        """Return whether both are the same number within this tolerance."""
+        larger = max(abs(expected), abs(found))
+        limit = _CONTEXT.multiply(self.difference, larger) if self.relative else self.difference
+        return abs(_CONTEXT.subtract(expected, found)) <= limit
+
+
+_ROUNDING = Tolerance(Decimal("1e-9"), relative=True)
+
+
+@dataclass(frozen=True)
+class ExpectedRows:
+    """An answer's file: fields as texts, None for NULL; tolerances that its head states."""
+
+    rows: Sequence[Sequence[str | None]]
+    tolerances: Sequence[Tolerance | None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``where``: what differs, without a value of the data; ``values``: the same with values."""
+
+    status: CheckStatus
+    where: str
+    values: str = ""
+
+
+def read_answer(path: str, text: str) -> ExpectedRows:
+    """Return an answer's file; UsageError where a line has more or fewer fields, or it is long."""
+    records = _records(path, text)
+    _, head = next(records, (1, [None]))
+    if head == [None]:
+        raise UsageError(path, "no names of columns in the first line", "write them there")
+    rows = []
+    for line, row in records:
+        if len(head) > 1 and row == [None]:  # an empty line; of one column it is NULL
+            continue
         if len(row) != len(head):
             raise UsageError(
-                f"{path}, row {number}", f"{len(row)} fields, not {len(head)}", "correct it"
+                f"{path}, line {line}", f"{len(row)} fields, not {len(head)}", "correct it"
             )
-    return rows
+        rows.append(row)
+        if len(rows) > MOST_ROWS:
+            raise UsageError(path, f"more than {MOST_ROWS} rows", "sum up rows in the query")
+    return ExpectedRows(rows, [_tolerance(name or "") for name in head])
 
 
-def compare_rows(expected: Sequence[Sequence[str]], found: Sequence[_Row]) -> Agreement:
-    """Compare an engine's rows with the expected ones; the first difference is named."""
-    if len(found) != len(expected):
-        return Agreement(False, f"row count: expected {len(expected)}, found {len(found)}")
-    if found and len(found[0]) != len(expected[0]):
-        return Agreement(False, f"columns: expected {len(expected[0])}, found {len(found[0])}")
-    if (agreement := _in_order(expected, found)).agrees:
-        return agreement
-    numbers = [_is_number([row[column] for row in found]) for column in range(len(found[0]))]
-    return _in_order(
-        sorted(expected, key=lambda row: _key([_read(v) for v in row], numbers)),
-        sorted(found, key=lambda row: _key(row, numbers)),
-    )
+def _records(path: str, text: str) -> Iterator[tuple[int, list[str | None]]]:
+    """Yield the number of the line and the fields of each record."""
+    begin = position = int(text.startswith("\ufeff"))
+    line, row = 1, list[str | None]()
+    while position < len(text):
+        match = _FIELD.match(text, position)
+        assert match is not None  # of no length at least
+        quoted = match["quoted"]
+        row.append(quoted.replace('""', '"') if quoted is not None else match["plain"] or None)
+        position = match.end()
+        if text.startswith(",", position):
+            position += 1
+            if position < len(text):
+                continue
+            row.append(None)
+        elif text.startswith("\r\n", position):
+            position += 2
+        elif text.startswith(("\n", "\r"), position):
+            position += 1
+        elif position < len(text):
+            raise UsageError(
+                f"{path}, line {line}",
+                "not CSV: a quotation mark inside of a field, or text after one",
+                'put the whole field into quotation marks, and write "" for one in it',
+            )
+        yield line, row
+        line, row = line + text.count("\n", begin, position), []
+        begin = position
 
 
-def _in_order(expected: Sequence[Sequence[str]], found: Sequence[_Row]) -> Agreement:
-    for want, have in zip(expected, found, strict=True):
-        for column, (text, value) in enumerate(zip(want, have, strict=True), 1):
-            if not agrees(text, value):
-                shown = ", ".join("NULL" if v is None else str(v) for v in have)
-                return Agreement(
-                    False, f"column {column}: expected ({', '.join(want)}), found ({shown})"
-                )
-    return Agreement(True, f"{len(found)} rows agree")
-
-
-def agrees(text: str, value: Scalar) -> bool:
-    """Return whether ``value`` may stand for the expected ``text``."""
-    if value is None:
-        return text in ("", "NULL")
-    if isinstance(value, bool):
-        return _TRUTH.get(text.lower()) is value
-    if isinstance(value, int | float | Decimal):
-        expected = _read(text)
-        return isinstance(expected, Decimal) and _number_agrees(expected, value)
-    moment = _moment(text)
-    return text.rstrip() == str(value).rstrip() or (
-        moment is not None and moment == _moment(str(value))
-    )
-
-
-def _number_agrees(expected: Decimal, value: int | float | Decimal) -> bool:
-    if isinstance(value, int):
-        return expected == value
-    number = Decimal(repr(value)) if isinstance(value, float) else value
-    if not number.is_finite():
-        return False
-    if isinstance(value, Decimal) and all(_is_amount(one) for one in (expected, number)):
-        return expected == number
-    return within("ratio", str(expected), str(number), Decimal(0))
-
-
-def _is_amount(number: Decimal) -> bool:
-    return number == round(number, 2)
-
-
-def _read(text: str) -> Scalar:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return text
-    return number if number.is_finite() else text
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
+def _tolerance(name: str) -> Tolerance | None:
+    match = _TOLERANT.fullmatch(name.strip())
+    if match is None:
         return None
+    number = Decimal(match["number"])
+    return Tolerance(number / 100 if match["relative"] else number, bool(match["relative"]))
 
 
-def _is_number(values: Sequence[Scalar]) -> bool:
-    return all(value is None or isinstance(value, int | float | Decimal) for value in values)
+# Values ----------------------------------------------------------------------------
+
+_Exact = tuple[object, ...]
+_Approximate = tuple[Decimal, ...]
 
 
-def _key(row: _Row, numbers: Sequence[bool]) -> tuple[list[str], list[float]]:
-    """Sort by texts first: numbers may differ within a tolerance."""
-    texts = [str(v).rstrip() for v, number in zip(row, numbers, strict=True) if not number]
-    values = [v for v, number in zip(row, numbers, strict=True) if number]
-    return texts, [float(v) if isinstance(v, int | float | Decimal) else 0.0 for v in values]
+@dataclass(frozen=True)
+class _Column:
+    """``kind``: of the values found. ``tolerance``: of its numbers; None: they are equal."""
+
+    kind: type
+    tolerance: Tolerance | None
+
+    @classmethod
+    def of(cls, values: Sequence[Scalar], stated: Tolerance | None) -> _Column:
+        """A column is text if a text is found in it."""
+        kinds = {type(value) for value in values if value is not None}
+        if str in kinds or not kinds:
+            return cls(str, None)
+        if kinds <= {date, datetime}:
+            return cls(datetime, None)
+        if kinds == {bool}:
+            return cls(bool, None)
+        return cls(Decimal, stated or (_ROUNDING if float in kinds else None))
+
+    def expected(self, text: str | None) -> _Value:
+        """Return what a field stands for in this column; a text where it is nothing of the kind."""
+        if text is None or self.kind is str:
+            return text if text is None else text.rstrip(" ")
+        if self.kind is bool:
+            return _TRUTHS.get(text.lower(), text)
+        try:
+            if self.kind is datetime:
+                return _moment(datetime.fromisoformat(text))
+            truth = {"true": "1", "false": "0"}.get(text.lower(), text)  # engines without BOOLEAN
+            return _number(Decimal(truth))
+        except (ValueError, InvalidOperation):
+            return text
+
+    def found(self, value: Scalar) -> _Value:
+        """Return a value of the engine in the same form."""
+        if value is None or self.kind is bool:
+            return None if value is None else bool(value)
+        if isinstance(value, date):
+            whole = value if isinstance(value, datetime) else datetime(*value.timetuple()[:3])
+            return _moment(whole) if self.kind is datetime else str(value)
+        if self.kind is Decimal and not isinstance(value, str):
+            return _number(Decimal(repr(value) if isinstance(value, float) else value))
+        return str(value).rstrip(" ")
+
+
+def _moment(value: datetime) -> datetime | str:
+    try:
+        return value.astimezone(UTC) if value.tzinfo else value
+    except OverflowError:
+        return str(value)
+
+
+def _number(value: Decimal) -> Decimal | str:
+    """Not-a-number is equal to itself here."""
+    return str(value).lower().lstrip("-s") if value.is_nan() else value
+
+
+@dataclass(frozen=True)
+class _Row:
+    """``values``: of all columns, in their form; ``exact`` and ``approximate``: those compared so.
+
+    ``place``: where it comes in its result.
+    """
+
+    place: int
+    values: tuple[_Value, ...]
+    exact: _Exact
+    approximate: _Approximate
+
+
+class _Table:
+    """The columns of a result, and rows in a form that compares."""
+
+    def __init__(self, columns: Sequence[_Column]) -> None:
+        self.columns = columns
+
+    def row(self, place: int, values: Sequence[_Value]) -> _Row:
+        exact: list[object] = []
+        approximate: list[Decimal] = []
+        for column, value in zip(self.columns, values, strict=True):
+            if column.tolerance and isinstance(value, Decimal) and value.is_finite():
+                exact.append(float)
+                approximate.append(value)
+            else:
+                exact.append(value)
+        return _Row(place, tuple(values), tuple(exact), tuple(approximate))
+
+    def same(self, left: _Row, right: _Row) -> bool:
+        """Return whether two rows agree."""
+        if left.exact != right.exact:
+            return False
+        stated = [c.tolerance for c, e in zip(self.columns, left.exact, strict=True) if e is float]
+        pairs = zip(stated, left.approximate, right.approximate, strict=True)
+        return all(tolerance and tolerance.allows(a, b) for tolerance, a, b in pairs)
+
+    def keys_agree(self, left: _Row, right: _Row, columns: Sequence[int]) -> bool:
+        """Return whether two rows have the same keys."""
+        keys = _Table([self.columns[column] for column in columns])
+        one, other = ([row.values[column] for column in columns] for row in (left, right))
+        return keys.same(keys.row(0, one), keys.row(0, other))
+
+    def unmatched(self, expected: Sequence[_Row], found: Sequence[_Row]) -> tuple[_Row, ...]:
+        """Return a row of each side that the other lacks, in this order; none if all agree."""
+        groups: dict[_Exact, deque[_Row]] = defaultdict(deque)
+        for row in sorted(found, key=lambda row: row.approximate):
+            groups[row.exact].append(row)
+        for row in sorted(expected, key=lambda row: row.approximate):
+            candidates = groups[row.exact]
+            index = next((i for i, c in enumerate(candidates) if self.same(row, c)), None)
+            if index is None:
+                left = [other for others in groups.values() for other in others]
+                return row, min(left, key=lambda other: (other.exact != row.exact, other.place))
+            del candidates[index]
+        return ()
+
+
+# Comparing -------------------------------------------------------------------------
+
+
+def compare_rows(
+    expected: ExpectedRows,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Scalar]],
+    ordering: Ordering,
+) -> Comparison:
+    """Compare all rows of an engine with the expected ones; ``names``: of its columns."""
+    if len(rows) != len(expected.rows):
+        counts = f"row count: expected {len(expected.rows)}, found {len(rows)}"
+        return Comparison("failed", counts)
+    if rows and len(rows[0]) != len(expected.tolerances):
+        width = f"columns: expected {len(expected.tolerances)}, found {len(rows[0])}"
+        return Comparison("failed", width)
+    plain = [[plain_value(value) for value in row] for row in rows]
+    columns = [
+        _Column.of([row[index] for row in plain], tolerance)
+        for index, tolerance in enumerate(expected.tolerances)
+    ]
+    table = _Table(columns)
+    want = [
+        table.row(place, [c.expected(text) for c, text in zip(columns, row, strict=True)])
+        for place, row in enumerate(expected.rows)
+    ]
+    have = [
+        table.row(place, [c.found(value) for c, value in zip(columns, row, strict=True)])
+        for place, row in enumerate(plain)
+    ]
+    agreement = Comparison("passed", f"{len(rows)} rows agree")
+    if all(map(table.same, want, have)):
+        return agreement
+    keys, complete = ordering.columns(names)
+    if not (different := table.unmatched(want, have)):
+        order = _order(table, want, have, ordering, keys, complete) if ordering.keys else None
+        return order or agreement
+    where, values = _difference(expected, plain, *different)
+    if _may_tie(table, want, have, ordering, keys):
+        tie = "rows may tie across the LIMIT: order by a unique column, too"
+        return Comparison("unknown", f"{where}, but {tie}", f"{values}, but {tie}")
+    return Comparison("failed", where, values)
+
+
+def _difference(
+    expected: ExpectedRows, rows: Sequence[Sequence[Scalar]], want: _Row, have: _Row
+) -> tuple[str, str]:
+    differ = [
+        str(number)
+        for number, (a, b) in enumerate(zip(want.exact, have.exact, strict=True), 1)
+        if a != b
+    ]
+    alike = sum(a == b for a, b in zip(want.exact, have.exact, strict=True))
+    named = f" in column {', '.join(differ)}" if differ and alike else ""
+    where = f"row {want.place + 1} of the answer is not among the rows found{named}"
+    texts = ", ".join("NULL" if text is None else text for text in expected.rows[want.place])
+    return where, f"{where}: expected ({texts}), found {shown(rows[have.place])}"
+
+
+def _may_tie(
+    table: _Table,
+    want: Sequence[_Row],
+    have: Sequence[_Row],
+    ordering: Ordering,
+    keys: Sequence[int],
+) -> bool:
+    """Return whether only rows differ that a LIMIT or OFFSET may choose among others."""
+    if not ordering.limited or (ordering.limit is not None and len(have) < ordering.limit):
+        return False
+    ends = [want[-1]] + ([want[0]] if ordering.skips else [])
+    sides = [
+        [row for row in side if not any(table.keys_agree(row, end, keys) for end in ends)]
+        for side in (want, have)
+    ]
+    return len(sides[0]) == len(sides[1]) and not table.unmatched(*sides)
+
+
+def _order(
+    table: _Table,
+    want: Sequence[_Row],
+    have: Sequence[_Row],
+    ordering: Ordering,
+    keys: Sequence[int],
+    complete: bool,
+) -> Comparison | None:
+    """Compare the order of rows that are the same ones; None where it agrees."""
+    for one, other in zip(want, have, strict=True):
+        if table.keys_agree(one, other, keys):
+            continue
+        column = next(key for key in keys if not table.keys_agree(one, other, [key]))
+        pair = {one.values[column], other.values[column]}
+        where = f"row {one.place + 1}: the rows are the expected ones, in another order"
+        if None in pair or any(isinstance(value, str) for value in pair):
+            why = "engines sort texts and NULL in their own way"
+            return Comparison("unknown", f"{where}; {why}")
+        return Comparison("failed", f"{where} of column {column + 1}")
+    if not complete:
+        key = ordering.keys[len(keys)]
+        why = f"{key!r} of its ORDER BY is not a column of the result"
+        return Comparison("unknown", f"the rows are the expected ones; their order is open: {why}")
+    return None
+
+
+# Values in files -------------------------------------------------------------------
+
+
+def plain_value(value: Any) -> Scalar:
+    """Return a value of a driver as it is stored: a number, moment, truth or text."""
+    plain: Scalar = decode(encode(value))
+    return plain
+
+
+def shown(row: Sequence[Any]) -> str:
+    """Return a row for a message."""
+    return "(" + ", ".join("NULL" if value is None else str(value) for value in row) + ")"
 
 
 def write_answers(folder: SqlFolder, answers: Mapping[str, Any]) -> list[Path]:
@@ -142,14 +389,15 @@ def write_answers(folder: SqlFolder, answers: Mapping[str, Any]) -> list[Path]:
     for name, answer in answers.items():
         if name in folder.answers or name not in folder.queries:
             continue
-        rows = answer["rows"]
+        rows = answer.get("rows", ())
         if answer["row_count"] > len(rows):
             raise UsageError(
                 f"answer of {name}",
                 f"the run has stored {len(rows)} of {answer['row_count']} rows",
-                "sum up rows in the query, or write the file yourself",
+                "run without --keep-answers, sum up rows in the query, or write the file yourself",
             )
-        texts[folder.path / ANSWERS / f"{name}.csv"] = _text(rows)
+        decoded = [[decode(value) for value in row] for row in rows]
+        texts[folder.path / ANSWERS / f"{name}.csv"] = answer_text(answer["columns"], decoded)
     try:
         if texts:
             make_own(folder.path / ANSWERS)
@@ -164,10 +412,23 @@ def write_answers(folder: SqlFolder, answers: Mapping[str, Any]) -> list[Path]:
     return list(texts)
 
 
-def _text(rows: list[list[Any]]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    width = len(rows[0]) if rows else 1
-    writer.writerow(f"column_{number}" for number in range(1, width + 1))
-    writer.writerows([decode(value) for value in row] for row in rows)
-    return stream.getvalue()
+def answer_text(names: Sequence[str], rows: Sequence[Sequence[Scalar]]) -> str:
+    """Return the file of an answer; a name that would state a tolerance is replaced."""
+    head = [
+        f"column_{number}" if not name.strip() or _tolerance(name) else name
+        for number, name in enumerate(names, 1)
+    ]
+    lines = [map(_field, head), *(map(_field, row) for row in rows)]
+    return "".join(",".join(line) + "\n" for line in lines)
+
+
+def _field(value: Scalar) -> str:
+    """Return a field: texts have quotation marks where they need them, or are empty."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return repr(value) if isinstance(value, float) else str(value)
+    plain = value and _FIELD.fullmatch(value) and '"' not in value
+    return value if plain else '"' + value.replace('"', '""') + '"'

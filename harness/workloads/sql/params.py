@@ -242,6 +242,13 @@ class SqlParams(ClientParams):
     cache: CacheMode = parameters.cache(default="cold-per-query")
     query_timeout_s: float | None = parameters.query_timeout()
     plans: bool = parameters.plans(default=True)
+    keep_answers: Literal["digest", "none"] | None = parameter(
+        Choice(("digest", "none")),
+        default_text="the first 1,000 rows",
+        option=True,
+        help="Store of each answer a digest, or nothing, instead of rows.",
+        omit_unset=True,
+    )
     warmups: int = parameters.warmups()
     content: str = parameter(
         Digests(2),

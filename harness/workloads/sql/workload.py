@@ -5,19 +5,20 @@ Times, counters, waits and plans are those of TPC-H (harness.workloads.query_run
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.engine import Engine, Scalar
+from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
-from harness.sql_script import encode, split
-from harness.store.result import Check, CheckStatus
+from harness.sql_script import encode, masked, split
+from harness.store.result import Check
 from harness.store.spec import NATIVE, canonical_json
 from harness.workload import Loading, Outcome, Session, Workload
 from harness.workloads import query_runs
@@ -33,13 +34,13 @@ from harness.workloads.query_runs import (
     total_metrics,
 )
 from harness.workloads.sql import clients, data
-from harness.workloads.sql.answers import compare_rows, read_answer
+from harness.workloads.sql.answers import ExpectedRows, compare_rows, read_answer, shown
 from harness.workloads.sql.folder import ANSWERS, CHECK, QUERIES, SqlFolder, read_folder
+from harness.workloads.sql.ordering import Ordering
 from harness.workloads.sql.params import SqlParams
 
 #: Rows of an answer that are stored with the run.
 _STORED_ROWS = 1000
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"]|"")*"|`[^`]*`""", re.DOTALL)
 _READS = re.compile(r"[\s(]*(select|with|values|table|from)\b", re.IGNORECASE)
 _WRITES = re.compile(
     r"\binto\b|\bdelete\s+from\b|\bmerge\s+into\b|\bupdate\s+\S+\s+(?:\S+\s+)?set\b"
@@ -50,10 +51,13 @@ _WRITES = re.compile(
 
 @dataclass(frozen=True)
 class Query(query_runs.Statement):
-    """One query: a file of the folder ``queries/``."""
+    """One query: a file of the folder ``queries/``; ``expected``: its file in ``answers/``."""
 
     query: str
     sql: str
+    ordering: Ordering
+    expected: ExpectedRows | None = field(repr=False)
+    keep: int | None = _STORED_ROWS
 
     @property
     def labels(self) -> dict[str, str]:
@@ -76,6 +80,7 @@ class Sql(Workload[SqlParams]):
     """The queries of a folder over freshly loaded data of it."""
 
     name = "sql"
+    private = True
 
     def check_engine(
         self, params: SqlParams, driver: str, engine: Engine, settings: Mapping[str, str]
@@ -97,11 +102,11 @@ class Sql(Workload[SqlParams]):
         data.check_loadable(folder, engine)
         if not params.script:
             _queries(params, folder, engine)
-        for name, text in folder.answers.items():
-            read_answer(f"{folder.path}/{ANSWERS}/{name}.csv", text)
+        for name in folder.answers:
+            _expected(folder, name)
         check = f"{folder.path}/{CHECK}"
         for statement in split(folder.check, engine.backslash_escapes, check):
-            _check_reads(check, statement)
+            _check_reads(check, statement, engine.backslash_escapes)
 
     def data_key(self, params: SqlParams, driver: str) -> dict[str, Any]:
         """The content of ``tables.sql`` and ``load/``; the name is for `harness data list`."""
@@ -146,7 +151,7 @@ class Sql(Workload[SqlParams]):
         if folder.content != params.content:
             raise RunFailed(f"folder {folder.path}", "its files changed meanwhile", "run again")
         if params.script:
-            return clients.measure(params, session, lambda: _check_data(folder, engine))
+            return clients.measure(params, session, lambda: _check_data(folder, engine, params))
         todo = _queries(params, folder, engine)
         with closing(ResumeCursor(session, engine, params.cache, len(todo))) as cursor:
             runs: QueryRuns[Query] = QueryRuns(
@@ -166,17 +171,20 @@ class Sql(Workload[SqlParams]):
             cursor.data_ready(CHECK)
             checks = [
                 *finished_checks(executions, params.query_timeout_s),
-                *_check_answers(folder, executions),
-                *_check_data(folder, engine),
+                *_check_answers(executions, params),
+                *_check_data(folder, engine, params),
             ]
         metrics = query_metrics(executions, params.query_timeout_s) + total_metrics(executions)
         metrics += [metric for plan in plans for metric in plan.metrics]
         artifacts = {
-            "queries": {one.query: {"sql": one.sql} for one in todo},
-            "answers": {e.statement.query: _stored(e.rows) for e in executions if e.finished},
+            "queries": {query.query: {"sql": query.sql} for query in todo},
             "timeline": timeline(executions),
             **plan_artifacts(plans, runs.unexplained),
         }
+        if params.keep_answers != "none":
+            artifacts["answers"] = {
+                e.statement.query: _stored(e, params) for e in executions if e.finished
+            }
         return Outcome(metrics, checks, artifacts, list(query_warnings(engine, executions)))
 
 
@@ -188,7 +196,7 @@ def _queries(params: SqlParams, folder: SqlFolder, engine: Engine) -> list[Query
             f"{QUERIES}/ has no files",
             f"write each query into a file {QUERIES}/NAME.sql",
         )
-    found = []
+    queries = []
     for name, text in params.chosen(dict(folder.queries)).items():
         problem = f"{folder.path}/{QUERIES}/{name}.sql"
         statements = split(text, engine.backslash_escapes, problem)
@@ -198,14 +206,21 @@ def _queries(params: SqlParams, folder: SqlFolder, engine: Engine) -> list[Query
                 f"{len(statements)} statements" if statements else "no statement",
                 "write each query into a file of its own",
             )
-        _check_reads(problem, statements[0])
-        found.append(Query(name, statements[0]))
-    return found
+        _check_reads(problem, statements[0], engine.backslash_escapes)
+        ordering = Ordering.of(statements[0], engine.backslash_escapes)
+        expected = _expected(folder, name) if name in folder.answers else None
+        keep = max(_STORED_ROWS, len(expected.rows) if expected else 0)
+        queries.append(Query(name, statements[0], ordering, expected, keep))
+    return queries
 
 
-def _check_reads(problem: str, statement: str) -> None:
+def _expected(folder: SqlFolder, name: str) -> ExpectedRows:
+    return read_answer(f"{folder.path}/{ANSWERS}/{name}.csv", folder.answers[name])
+
+
+def _check_reads(problem: str, statement: str, backslash: bool) -> None:
     """UsageError for a statement that does not only read: it is executed several times."""
-    bare = _QUOTED.sub("''", statement)
+    bare = masked(statement, backslash)
     writes = _WRITES.search(bare)
     if not _READS.match(bare) or writes:
         first = " ".join((writes[0] if writes else bare).split())[:40]
@@ -217,47 +232,57 @@ def _check_reads(problem: str, statement: str) -> None:
         )
 
 
-def _check_answers(folder: SqlFolder, executions: Sequence[Execution[Query]]) -> Iterator[Check]:
+def _check_answers(executions: Sequence[Execution[Query]], params: SqlParams) -> Iterator[Check]:
     """Compare each answer with its file; those without one are not compared, which is unknown."""
     missing = []
     for execution in executions:
-        name = execution.statement.query
+        query = execution.statement
         if not execution.finished:
             continue
-        if name not in folder.answers:
-            missing.append(name)
+        if query.expected is None:
+            missing.append(query.query)
             continue
-        expected = read_answer(f"{ANSWERS}/{name}.csv", folder.answers[name])
-        agreement = compare_rows(expected, execution.rows)
-        status: CheckStatus = "passed" if agreement.agrees else "failed"
-        yield Check("answer", status, agreement.detail, execution.statement.labels)
+        expected, count = query.expected, execution.row_count
+        if count != len(expected.rows):
+            detail = f"row count: expected {len(expected.rows)}, found {count}"
+            yield Check("answer", "failed", detail, query.labels)
+            continue
+        rows = execution.rows[:count]
+        comparison = compare_rows(expected, execution.columns, rows, query.ordering)
+        detail = comparison.where if params.keep_answers else comparison.values
+        yield Check("answer", comparison.status, detail or comparison.where, query.labels)
     if missing:
         reason = f"not compared: {ANSWERS}/ has no file of {', '.join(missing)}"
         yield Check("answers-compared", "unknown", reason)
 
 
-def _check_data(folder: SqlFolder, engine: Engine) -> Iterator[Check]:
+def _check_data(folder: SqlFolder, engine: Engine, params: SqlParams) -> Iterator[Check]:
     """Run ``check.sql``: a row of any statement in it is a failure."""
     for number, statement in enumerate(split(folder.check, engine.backslash_escapes), 1):
         labels = {"statement": str(number)}
         try:
             with closing(engine.connect()) as connection:
-                rows = connection.execute(statement).rows
+                result = connection.execute(statement, keep=1)
         except RunFailed as error:  # it has checked nothing
             yield Check(CHECK, "unknown", f"{error.problem}: {error.context}", labels)
             continue
-        detail = f"{len(rows)} rows, the first: {_shown(rows[0])}" if rows else "no rows"
-        yield Check(CHECK, "failed" if rows else "passed", detail, labels)
+        count = len(result.rows) + result.left_out
+        first = "" if params.keep_answers or not count else f", the first: {shown(result.rows[0])}"
+        detail = f"{count} rows{first}" if count else "no rows"
+        yield Check(CHECK, "failed" if count else "passed", detail, labels)
 
 
-def _stored(rows: Sequence[Sequence[Scalar]]) -> dict[str, Any]:
-    """Rows in an order that does not depend on the engine's."""
-    kept = sorted(([encode(value) for value in row] for row in rows), key=canonical_json)
-    return {"row_count": len(rows), "rows": kept[:_STORED_ROWS]}
-
-
-def _shown(row: Sequence[Scalar]) -> str:
-    return "(" + ", ".join("NULL" if value is None else str(value) for value in row) + ")"
+def _stored(execution: Execution[Query], params: SqlParams) -> dict[str, Any]:
+    """The answer as it is stored, its rows in an order that does not depend on the engine's."""
+    sums = f"{execution.row_count} {execution.checksum}".encode()
+    digest = hashlib.blake2b(sums, digest_size=16).hexdigest()
+    answer = {"row_count": execution.row_count, "digest": digest}
+    if params.keep_answers == "digest":
+        return answer
+    rows = [[encode(value) for value in row] for row in execution.rows[:_STORED_ROWS]]
+    if not execution.statement.ordering.keys:
+        rows.sort(key=canonical_json)
+    return {**answer, "columns": list(execution.columns), "rows": rows}
 
 
 WORKLOAD = Sql()

@@ -53,7 +53,7 @@ class Toy(IdleEngine):
         self.calls.append("connect")
         return self
 
-    def execute(self, sql, *, timeout_s=None):
+    def execute(self, sql, *, timeout_s=None, keep=None):
         if sql == "SELECT 1" and not self.dies_in:
             return SqlResult((), [(1,)], 0, 0)
         query = self._query(sql) if sql != "SELECT 1" else self.dies_in

@@ -61,7 +61,7 @@ class Connection(SqlConnection):
     statements: list = field(default_factory=list)
     closed: bool = False
 
-    def execute(self, sql, *, timeout_s=None):
+    def execute(self, sql, *, timeout_s=None, keep=None):
         engine = self.engine
         with engine.lock:
             engine.running.add(id(self))

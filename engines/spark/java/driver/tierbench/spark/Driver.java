@@ -33,7 +33,7 @@ public final class Driver {
     private static final int LONGEST_ERROR = 4_000;
 
     final ScheduledExecutorService timer = Executors.newScheduledThreadPool(2);
-    private final ObjectMapper json = new ObjectMapper();
+    final ObjectMapper json = new ObjectMapper();
     private final PrintStream answers;
     private final Map<Long, Session> sessions = new HashMap<>();
     private final Tasks tasks = new Tasks();

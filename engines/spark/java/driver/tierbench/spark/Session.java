@@ -1,8 +1,11 @@
 package tierbench.spark;
 
 import java.sql.Date;
+import java.sql.Timestamp;
 import java.time.LocalDate;
+import java.time.LocalDateTime;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -10,6 +13,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.zip.CRC32;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.classic.SparkSession;
@@ -64,7 +68,9 @@ final class Session {
             long begunNs = System.nanoTime();
             watches.add(driver.timer.scheduleWithFixedDelay(
                     () -> endWithoutExecutors(begunNs), LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS));
-            return run((String) request.get("sql"), request.get("op").equals("explain"));
+            Number keep = (Number) request.get("keep");
+            return run((String) request.get("sql"), request.get("op").equals("explain"),
+                    keep == null ? Integer.MAX_VALUE : keep.intValue());
         } catch (Exception error) {
             if (spark.sparkContext().isStopped()) {
                 System.exit(1);  // the log says why
@@ -83,7 +89,7 @@ final class Session {
         }
     }
 
-    private Map<String, Object> run(String sql, boolean explained) {
+    private Map<String, Object> run(String sql, boolean explained, int keep) throws Exception {
         long started = System.nanoTime();
         Dataset<Row> result = spark.sql(sql);
         List<Row> rows = result.collectAsList();
@@ -96,15 +102,25 @@ final class Session {
             return answer;
         }
         answer.put("columns", result.columns());
-        List<Object> encoded = new ArrayList<>(rows.size());
+        List<Object> encoded = new ArrayList<>(Math.min(keep, rows.size()));
+        long checksum = 0;
         for (Row row : rows) {
             Object[] values = new Object[row.size()];
             for (int i = 0; i < values.length; i++) {
                 values[i] = encode(row.get(i));
             }
-            encoded.add(values);
+            if (encoded.size() < keep) {
+                encoded.add(values);
+            }
+            if (keep < Integer.MAX_VALUE) {
+                CRC32 crc = new CRC32();
+                crc.update(driver.json.writeValueAsBytes(values));
+                checksum += crc.getValue() * crc.getValue();
+            }
         }
         answer.put("rows", encoded);
+        answer.put("left_out", rows.size() - encoded.size());
+        answer.put("checksum", Long.toUnsignedString(checksum));
         return answer;
     }
 
@@ -129,7 +145,7 @@ final class Session {
         }
     }
 
-    /** As harness.sql_values does. */
+    /** As harness.sql_script does. */
     private static Object encode(Object value) {
         if (value == null || value instanceof String || value instanceof Boolean
                 || value instanceof Integer || value instanceof Long || value instanceof Short
@@ -144,6 +160,15 @@ final class Session {
         }
         if (value instanceof Date || value instanceof LocalDate) {
             return Map.of("d", value.toString());
+        }
+        if (value instanceof Timestamp) {
+            return Map.of("t", ((Timestamp) value).toLocalDateTime().toString());
+        }
+        if (value instanceof LocalDateTime) {
+            return Map.of("t", value.toString());
+        }
+        if (value instanceof byte[]) {
+            return Map.of("s", "\\x" + HexFormat.of().formatHex((byte[]) value));
         }
         return Map.of("s", value.toString());
     }
