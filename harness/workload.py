@@ -337,6 +337,8 @@ class Workload(ABC, Generic[P]):
     """One workload; its name is its folder's. Methods with a default are optional abilities."""
 
     name: ClassVar[str]
+    #: Whether its runs have data of the user: their folders are for their owner alone.
+    private: ClassVar[bool] = False
 
     @abstractmethod
     def data_key(self, params: P, driver: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness import hdr
+from harness import hdr, registry
 from harness.cli import show
 from harness.cli.common import (
     JsonOption,
@@ -38,6 +38,15 @@ from harness.supervise.user_files import replacing
 from harness.terminal import print_table, say
 from harness.tiers.linux.model import TierRecord
 from harness.units import format_bytes, format_ns, parse_size
+from harness.warnings import RunWarning, warn
+
+#: Artifacts of a user's own workload, and what they are.
+_PRIVATE_ARTIFACTS = {
+    "queries": "texts of queries",
+    "scripts": "scripts",
+    "plans": "plans",
+    "answers": "answers",
+}
 
 app = typer.Typer(help="List, show, remove, export and import runs.", no_args_is_help=True)
 
@@ -298,6 +307,8 @@ def export(
     with _writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         writers[out.suffix](chosen, out)
+    if out.suffix in (".json", ".gz", ".tgz"):
+        _warn_of_private(chosen, out)
     if json_:
         print_json({"file": str(out), "runs": [stored.run_id for stored in chosen]})
     else:
@@ -386,6 +397,32 @@ def _export_json(chosen: list[StoredRun], out: Path) -> None:
     from reports.page import write_text
 
     write_text(out, json.dumps(_documents(chosen), indent=1, ensure_ascii=False))
+
+
+def _warn_of_private(chosen: list[StoredRun], out: Path) -> None:
+    """Name the user's data in an export."""
+    workloads = registry.workloads()
+    private = [
+        stored
+        for stored in chosen
+        if (workload := workloads.get(stored.spec.workload)) and workload.private
+    ]
+    whole = out.suffix != ".json"
+    kinds = [
+        kind
+        for name, kind in _PRIVATE_ARTIFACTS.items()
+        if whole and any((run.directory / f"artifacts/{name}.json").exists() for run in private)
+    ]
+    if private:
+        warn(
+            RunWarning(
+                "export-of-private-runs",
+                f"{out} contains data of your own workload",
+                f"{', '.join([*kinds, 'details of checks'])} of {len(private)} runs",
+                "share it only with those who may see them; `harness run sql --keep-answers none` "
+                "leaves answers out, not the literals in queries and plans",
+            )
+        )
 
 
 def _without_trees(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -225,6 +225,8 @@ class Run:
     cap: MemoryCap | None = None
     run_state: Mapping[str, str] = field(default_factory=host_facts_of_run)
     processors: str | None = None
+    #: Whether its folder is for its owner alone.
+    private: bool = False
     #: Whether the measured phase has ended.
     complete: bool = False
     error: HarnessError | None = None
@@ -296,8 +298,11 @@ class Run:
             if not (written and store.was_writable):
                 raise
             self.env.progress.say(f"{error}; this run is stored in the state directory")
-            return Store(rescue_path(store.root)).begin(self.spec)
-        store.was_writable = True
+            folder = Store(rescue_path(store.root)).begin(self.spec)
+        else:
+            store.was_writable = True
+        if self.private:
+            folder.directory.chmod(0o700)
         return folder
 
     @property

@@ -80,6 +80,7 @@ def run_on_engine(
         list(dict.fromkeys(resolved.tiers.values())),
         memory_bytes=None if external else env.memory_bytes,
         processors=format_cpus(resolved.cpus) or None,
+        private=resolved.workload.private,
         warnings=[*([_EXTERNAL] if external else []), *resolved.warnings],
     )
     with run.storing(store), run.measuring(), silence.phase("prepare"), _memory_cap(run):

@@ -142,6 +142,7 @@ def _unpack(archive: Path, work: Path, problem: str, limit_bytes: int | None) ->
 def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
     if member.isdir():
         target.mkdir(parents=True, exist_ok=True)
+        target.chmod(0o700 | (member.mode & 0o055))  # a private run stays private
         return
     source = packed.extractfile(member)
     assert source is not None

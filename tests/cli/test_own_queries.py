@@ -1,5 +1,6 @@
 """The user's own queries, and runs on a server of the user's."""
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -50,9 +51,11 @@ def test_spark_runs_a_query_of_it(loaded: Any, shop: Path) -> None:
 def test_a_row_of_the_check_and_a_wrong_answer_fail_the_run(loaded: Any, shop: Path) -> None:
     (shop / "check.sql").write_text("select 1 as bad where 1 = 2; select id from customer;")
     (shop / "answers/never_bought.csv").write_text("id,name\n1,Product 1\n")
-    only = ("--queries", "never_bought", "--no-plans", "--retries", "0")
+    only = ("--queries", "never_bought", "--no-plans", "--retries", "0", "--keep-answers", "none")
     code, run = measure(loaded, shop, "postgres", *only)
     assert (code, run["status"]) == (1, "failed")
+    assert "Product" not in str(run["checks"]), "no value of the data is stored"
+    assert not (loaded.results / "runs" / run["run_id"] / "artifacts/answers.json").exists()
     failed = [(c["name"], c["labels"]) for c in run["checks"] if c["status"] == "failed"]
     assert failed == [("answer", {"query": "never_bought"}), ("check.sql", {"statement": "2"})]
 
@@ -83,18 +86,33 @@ def test_a_query_that_fails_leaves_the_times_of_the_others(loaded: Any, shop: Pa
     assert check["labels"] == {"query": "colours"} and "colour" in check["detail"]
 
 
-def test_answers_of_a_run_become_the_expected_ones(loaded: Any, shop: Path) -> None:
+def test_answers_of_a_run_become_the_expected_ones(loaded: Any, shop: Path, tmp_path: Path) -> None:
     shipped = (shop / "answers/top_customers.csv").read_text()
     for path in (shop / "answers").iterdir():
         path.unlink()
     _, run = measure(loaded, shop, "duckdb", "--no-plans")
     assert [c["name"] for c in run["checks"] if c["status"] == "unknown"] == ["answers-compared"]
+    folder = loaded.results / "runs" / run["run_id"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    archive = tmp_path / "runs.tar.gz"
+    assert "export-of-private-runs" in loaded("runs", "export", run["run_id"], "-o", archive).err
+    loaded("runs", "import", archive, "--results", tmp_path / "taken")
+    (taken,) = (tmp_path / "taken" / "runs").iterdir()
+    assert taken.stat().st_mode & 0o777 == 0o700
     done = loaded("workload", "answers", shop, run["run_id"], "--json")
     assert len(done.document["files"]) == 5
     written = (shop / "answers/top_customers.csv").read_text()
     assert sorted(written.splitlines()[1:]) == sorted(shipped.splitlines()[1:])
-    _, again = measure(loaded, shop, "duckdb", "--no-plans")
+    _, again = measure(loaded, shop, "duckdb", "--no-plans", "--keep-answers", "digest")
     assert again["status"] == "complete"
+    stored = [
+        json.loads((folder.with_name(one["run_id"]) / "artifacts/answers.json").read_text())
+        for one in (run, again)
+    ]
+    assert {name: answer["digest"] for name, answer in stored[0].items()} == {
+        name: answer["digest"] for name, answer in stored[1].items()
+    }
+    assert {*stored[1]["top_customers"]} == {"row_count", "digest"}
 
 
 # A server of the user's -----------------------------------------------------------
