@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from harness.store.calibrations import (
     Calibration,
     CalibrationStore,
@@ -24,10 +26,24 @@ from harness.store.calibrations import (
 from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning
-from reports.formatting import percent, stand_in_text, times
+from reports.formatting import p_text, percent, stand_in_text, times
 from reports.noise import arms_differ, same_headline
 from reports.run_configuration import emulations
-from reports.statistics import ALPHA, Pairing, Ratio, decide, noise_of, ratio_of, students_t
+from reports.statistics import (
+    ALPHA,
+    Pairing,
+    Ratio,
+    decide,
+    dependence_p,
+    noise_of,
+    ratio_of,
+    students_t,
+)
+from reports.values import Quantity, measured_value
+
+#: Without pairs: standard deviations that differ by this factor, of this number of repeats or
+#: more. By accident, those of equal noise do in 5 % of comparisons at most.
+_SPREADS_APART, _LEAST_SPREAD = 4, 4
 
 Code = Literal[
     "pairs",
@@ -192,6 +208,43 @@ class Moved(NamedTuple):
     figure: Figure
     ratio: float
     limit: Limit
+
+
+def repeat_warnings(
+    a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing, quantity: Quantity
+) -> Iterator[RunWarning]:
+    """Warn of repeats that do not meet what the statistics of a comparison's headline assume.
+
+    That is ``blocks-not-independent`` and, without pairs, ``spreads-differ``.
+    """
+    runs = [sorted(side, key=lambda run: run.result.started_unix_ns) for side in (a, b)]
+    if pairing == "paired":
+        order = sorted(zip(a, b, strict=True), key=lambda pair: pair[0].result.started_unix_ns)
+        runs = [list(side) for side in zip(*order, strict=True)]
+    values = [[measured_value(run, quantity) for run in side] for side in runs]
+    if not all(value is not None and value > 0 for side in values for value in side):
+        return
+    logs = [np.log(np.asarray(side, dtype=np.float64)) for side in values]
+    series = [logs[0] - logs[1]] if pairing == "paired" else logs
+    p = min(1.0, len(series) * min(map(dependence_p, series)))
+    if p <= ALPHA:
+        yield RunWarning(
+            "blocks-not-independent",
+            "results of successive blocks depend on one another",
+            f"{quantity.name}: {len(series[0])} blocks, p {p_text(p)}: more differences than 5 % "
+            "may be shown by accident",
+            "restore data and clear caches for each run, a longer --ramp-up",
+        )
+    if pairing == "unpaired" and min(map(len, logs)) >= _LEAST_SPREAD:
+        spreads = sorted(float(side.std(ddof=1)) for side in logs)
+        if spreads[1] >= _SPREADS_APART * max(spreads[0], 1e-12):
+            yield RunWarning(
+                "spreads-differ",
+                "the repeats of one side vary much more, which the test without pairs assumes not",
+                f"{quantity.name}: standard deviations {percent(spreads[0])} and "
+                f"{percent(spreads[1])}",
+                "measure both in one command, in pairs",
+            )
 
 
 def canary_warnings(runs: Sequence[StoredRun]) -> Iterator[RunWarning]:

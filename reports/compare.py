@@ -19,7 +19,7 @@ from harness.store.runs import StoredRun
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 from reports.arm import Arm
-from reports.basis import Fact, basis, canary_warnings
+from reports.basis import Fact, basis, canary_warnings, repeat_warnings
 from reports.compared_rows import Row, Verdict, compared_rows, executed_again, interim_analyses_of
 from reports.headline import NONE, Headline, headline
 from reports.labels import ShownFact, not_enforced, resumed, value_name, what_was_run
@@ -351,6 +351,9 @@ def _group(
     if unused.every:
         note = f"not used: {', '.join(unused.parts)}"
         rows = [replace(row, estimate=None, note=note) if row.estimate else row for row in rows]
+    decides = headline(found.a, found.b, comparable)
+    if decides.quantity in comparable:
+        warnings += repeat_warnings(found.a, found.b, found.pairing, decides.quantity)
     plans = frozenset(str(run.result.experiment.hash) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
     what = what_was_run(list(zip(called, (found.a, found.b), strict=True)))
@@ -364,7 +367,7 @@ def _group(
         tuple(rows),
         tuple(warnings),
         what,
-        headline(found.a, found.b, comparable),
+        decides,
         plans,
         basis(found.a, found.b, found.pairing, warnings),
         unused.every,

@@ -50,6 +50,8 @@ POWER = 0.8
 MOST_REPEATS = 100
 #: Samples that a resolution is estimated from, always the same ones.
 _SIMULATED = 1000
+#: Random orders that a test of independence takes.
+_ORDERS = 20_000
 #: A part of a difference is not looked for beyond this share of it, in either direction.
 _MOST_SHARE = 10.0
 #: Above this many pairs the signed-rank distribution is taken as normal (the exact one grows
@@ -356,6 +358,26 @@ def sequence_p(
 def _corrected(confidence: float, interim_analyses: int) -> float:
     """Return the coverage that is left over so many looks (Bonferroni)."""
     return max(0.0, 1 - interim_analyses * (1 - confidence))
+
+
+def dependence_p(values: _Values) -> float:
+    """One-sided p of the test that successive values are alike, and no random order of them.
+
+    Von Neumann's ratio of their ranks (Bartels, JASA 77, 1982), by random orders: always the same.
+    """
+    numbers: FloatArray = np.asarray(values, dtype=np.float64)
+    ranks = doubled_midranks(np.round(numbers, _TIE_DECIMALS))
+    sums = _successive_sums(tuple(int(rank) for rank in np.sort(ranks)))
+    at_most = np.searchsorted(sums, int((np.diff(ranks) ** 2).sum()), side="right")
+    return float((at_most + 1) / (len(sums) + 1))
+
+
+@cache
+def _successive_sums(ranks: tuple[int, ...]) -> IntArray:
+    """Sums of the squares of successive differences in random orders of the ranks, sorted."""
+    orders = min(_ORDERS, _MOST_OUTER // len(ranks))
+    shuffled = np.random.default_rng(0).permuted(np.tile(ranks, (orders, 1)), axis=1)
+    return np.sort((np.diff(shuffled, axis=1) ** 2).sum(axis=1))
 
 
 def smallest_p_paired(n: int) -> float:

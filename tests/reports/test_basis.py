@@ -306,3 +306,33 @@ def test_losses_at_the_limit_fail_one_build_in_twenty_at_most(tmp_path: Path) ->
     builds = [build() for _ in range(40)]
     assert sum(any(one.regressed(0.05)) for one in builds) <= 5
     assert all(any(one.regressed(0.01)) for one in builds)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "paired", "code"),
+    [
+        ([1, 2, 3, 4, 5, 6, 7, 8], [8] * 8, True, "blocks-not-independent"),
+        ([1, 8, 2, 7, 3, 6, 4, 5], [8] * 8, True, ""),
+        ([100, 101, 99, 102, 98], [100, 150, 70, 140, 60], False, "spreads-differ"),
+        ([80, 140, 70, 150, 90], [100, 150, 70, 140, 60], False, ""),
+    ],
+)
+def test_repeats_that_statistics_do_not_assume_are_warned_of(tmp_path, a, b, paired, code):
+    values = dict(zip(PLACES, (a, b), strict=True))
+    runs = [
+        write(
+            tmp_path,
+            Case(
+                placement=place,
+                block=block,
+                experiment="one" if paired else place,
+                metrics=[metric("queries_geomean_ns", 1e9 + 1e7 * values[place][block], "lower")],
+            ),
+        )
+        for block in range(len(a))
+        for place in PLACES
+    ]
+    (group,) = compare(runs[0::2], runs[1::2]).groups
+    assert group.pairing == ("paired" if paired else "unpaired")
+    codes = {"blocks-not-independent", "spreads-differ"}
+    assert {one.code for one in group.warnings} & codes == ({code} if code else set())

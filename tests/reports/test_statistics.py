@@ -12,12 +12,16 @@ from scipy import stats
 
 from reports import statistics
 from reports.statistics import (
+    ALPHA,
     Pairing,
     Ratio,
     decide,
+    dependence_p,
     holm,
     ratio_of,
     repeats_needed,
+    sequence_p,
+    share_of_difference,
     sign_flip_p,
     smallest_p_paired,
     smallest_p_unpaired,
@@ -205,6 +209,38 @@ def test_repeats_needed_is_the_fewest(level: float) -> None:
 def test_what_has_no_logarithm_is_refused(values: list[float]) -> None:
     with pytest.raises(ValueError, match=r"repeat|above zero"):
         ratio_of(values, [1.0] * len(values))
+
+
+@pytest.mark.parametrize(("carried", "least", "most"), [(0.0, 0.02, 0.08), (0.6, 0.6, 1.0)])
+def test_blocks_that_carry_state_are_not_independent(carried: float, least: float, most: float):
+    """Twenty blocks, each with a share of the previous one's noise."""
+    draw = np.random.default_rng(1)
+    dependent = 0
+    for _ in range(200):
+        values = [float(draw.normal())]
+        while len(values) < 40:
+            values.append(carried * values[-1] + float(draw.normal()))
+        dependent += dependence_p(values[20:]) <= ALPHA
+    assert least <= dependent / 200 <= most
+
+
+def test_the_first_of_a_sequence_that_is_not_shown_ends_it() -> None:
+    """The order is by size without the sign, so it gives no candidate a chance more."""
+    zeros = np.zeros(6)
+    large, noise, small = np.full(6, 9.0), np.array([5.0, -5, 5, -5, 5, -5]), np.full(6, 1.0)
+    p = sequence_p([(small, zeros), (noise, zeros), (large, zeros)], "paired")
+    assert p[2] == 2 / 2**6 and p[0] == p[1] > ALPHA
+
+
+def test_a_share_of_a_difference_has_the_noise_of_both() -> None:
+    draw = np.random.default_rng(2)
+    part = draw.normal(70, 1, 12), draw.normal(10, 1, 12)
+    rest = draw.normal(50, 10, 12), draw.normal(30, 10, 12)
+    whole = part[0] + rest[0], part[1] + rest[1]
+    share = share_of_difference(part, whole, "paired")
+    low, high = present(share.low), present(share.high)
+    assert low < 0.75 < high and high - low > 0.1
+    assert share_of_difference(part, part, "unpaired").value == pytest.approx(1, abs=0.001)
 
 
 def outcome(ratio: Ratio) -> str:
