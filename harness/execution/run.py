@@ -301,6 +301,9 @@ class Run:
             folder = Store(rescue_path(store.root)).begin(self.spec)
         else:
             store.was_writable = True
+        return self._guarded(folder)
+
+    def _guarded(self, folder: RunFolder) -> RunFolder:
         if self.private:
             folder.directory.chmod(0o700)
         return folder
@@ -390,6 +393,7 @@ class Run:
             nonlocal folder
             if directory != folder.directory:
                 folder = Store(directory.parents[1]).begin(self.spec, self.run_id)
+                self._guarded(folder)
             self.stored = folder.finish(result, manifest, self.artifacts)
 
         try:

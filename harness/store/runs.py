@@ -461,7 +461,7 @@ class Store:
     def has(self, run_id: str) -> bool:
         """Whether a finished run has exactly this id."""
         named = run_id not in ("", ".", "..") and "/" not in run_id and "\0" not in run_id
-        return named and (self.runs_folder / run_id / "run.json").exists()
+        return named and os.access(self.runs_folder / run_id / "run.json", os.F_OK)
 
     def run(self, name: str) -> StoredRun:
         """A finished run by id, unique beginning or end of it, or path; UsageError otherwise."""
@@ -527,7 +527,16 @@ class Store:
             names = sorted(entry.name for entry in entries if entry.is_dir())
         for name in names:
             directory = self.runs_folder / name
-            if _RUN_ID.match(name) or (directory / "spec.json").exists():
+            if not os.access(directory, os.R_OK | os.X_OK):
+                warn(
+                    RunWarning(
+                        "run-unreadable",
+                        f"{name} is left out",
+                        "it is another user's, and private: it has data of that user's workload",
+                        "use the account that ran it (root: sudo)",
+                    )
+                )
+            elif _RUN_ID.match(name) or (directory / "spec.json").exists():
                 yield directory
 
 

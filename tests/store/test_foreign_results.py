@@ -167,3 +167,29 @@ def test_a_third_user_wins_nothing_of_a_user_without_root():
                 os._exit(code)
         assert os.waitpid(pid, 0)[1] == 0
     assert third.seen >= 20
+
+
+def test_a_private_run_is_left_out_for_other_users(visible, capfd):
+    store = Store(visible / "results")
+    runs = []
+    for mode in (0o700, 0o755):
+        writer = store.begin(SPEC)
+        writer.finish(result(writer), None, {})
+        writer.close()
+        writer.directory.chmod(mode)
+        runs.append(writer.run_id)
+    store.runs()  # its index has both from now on
+    if (pid := os.fork()) == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setgid(THIRD_UID)
+            os.setuid(THIRD_UID)
+            other = Store(store.root)
+            assert [run.run_id for run in other.runs()] == runs[1:]
+            assert other.unfinished() == [] and not other.has(runs[0])
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert "run-unreadable" in capfd.readouterr().err
