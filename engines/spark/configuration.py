@@ -143,7 +143,7 @@ _LEAST_HEAP = 512 * MIB
 #: 1 GiB that is its default. The driver collects the table, and each executor holds it.
 _BROADCAST_SHARE, _MOST_BROADCAST = 0.01, 128 * MIB
 _DRIVER, _EXECUTOR = "spark.driver.memory", "spark.executor.memory"
-JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+JAVA_OPTIONS, AUTHENTICATE = "spark.driver.defaultJavaOptions", "spark.authenticate"
 _LINE = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*")
 _SIZE = re.compile(r"(\d+)([kmgt]?)b?", re.I)
 _FACTORS = {"": MIB, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
@@ -187,9 +187,21 @@ def checked(context: EngineContext, installation: Installation) -> dict[str, str
             f"set less than {memory // MIB}M, or raise --memory-limit",
         )
     if "master" in context.options:
+        _check_authentication(str(context.options["master"]), settings)
         heap = min(heap, _bytes(_EXECUTOR, settings.get(_EXECUTOR, "1g")))
     broadcast = min(_MOST_BROADCAST, int(heap * _BROADCAST_SHARE))
     return {"spark.sql.autoBroadcastJoinThreshold": f"{broadcast}B", **settings}
+
+
+def _check_authentication(master: str, settings: Mapping[str, str]) -> None:
+    """UsageError unless the settings say whether whoever connects to the driver has a secret."""
+    if settings.get(AUTHENTICATE, "").lower() not in ("true", "false"):
+        raise UsageError(
+            f"Spark's cluster {master}",
+            f"{AUTHENTICATE} is not set: whoever reaches the driver's port could run code in it",
+            f"write {AUTHENTICATE} true and {AUTHENTICATE}.secret into the file of --option "
+            f"{_FILE}=FILE, or, in a network that you trust, --set {AUTHENTICATE}=false",
+        )
 
 
 def heap_bytes(settings: Mapping[str, str]) -> int:

@@ -16,7 +16,13 @@ from pathlib import Path
 from engines._external import ExternalServer
 from engines._installation import workloads_in
 from engines._thread_waits import ThreadObserver
-from engines.spark.configuration import cluster, installed, local, settings_of_file
+from engines.spark.configuration import (
+    AUTHENTICATE,
+    cluster,
+    installed,
+    local,
+    settings_of_file,
+)
 from engines.spark.sql import TABLES, SparkConnection, SqlOnSpark
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
@@ -31,6 +37,10 @@ from harness.supervise.user_files import acting_as, make_directory
 _FOLDER, _MARK = "spark", "_tierbench.json"
 #: Threads of tasks, of statements, and of what the driver does for them; Linux shortens names.
 _FOREGROUND = ("Executor task ", "connection ", "broadcast-excha", "subquery-")
+_EXPOSED = (
+    f"{AUTHENTICATE} is false: whoever reaches the driver's port can run code with the rights of "
+    "its user"
+)
 
 
 class LocalSpark(SqlOnSpark):
@@ -136,6 +146,9 @@ class SparkCluster(SqlOnSpark, ExternalServer[SparkConnection]):
     def _names(self, schema: str) -> Sequence[str] | None:
         found: Sequence[str] | None = self._request("list", path=self._in(schema)).get("names")
         return found
+
+    def exposed(self) -> str:
+        return "" if self._settings[AUTHENTICATE].lower() == "true" else _EXPOSED
 
     @property
     def _address(self) -> str:

@@ -95,7 +95,7 @@ class EngineState:
                     "server-exposed",
                     "other users of this host reach the server",
                     reached,
-                    "run as root, or where no other user can log in",
+                    f"see docs/{self.engine.name}.md, or measure where no other user can log in",
                 )
             )
         if len(self._huge_bytes) > 1:

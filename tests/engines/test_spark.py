@@ -18,12 +18,13 @@ from narrowed import of_kind
 from open_files import LOOPBACK, listening, seen_below
 from patience import eventually
 
-from engines.spark.configuration import Installation
+from engines.spark.configuration import AUTHENTICATE, Installation
 from engines.spark.explain import translate
 from harness import paths, registry
 from harness.engine import EngineContext, Process, QueryTimeout
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
+from harness.supervise.listeners import ANY_PORT
 from harness.workload import Session
 from harness.workloads.tpch import data
 from harness.workloads.tpch.params import TpchParams
@@ -33,6 +34,7 @@ from harness.workloads.tpch.workload import WORKLOAD
 #: Of a driver with little memory; a sort of more rows than fit into it spills.
 SMALL = {"spark.driver.memory": "512M", "spark.sql.shuffle.partitions": "4"}
 CLUSTER = {"master": "spark://h:7077", "location": "file:///x"}
+TRUSTED = {AUTHENTICATE: "false"}
 SPILL = (
     "select count(*), max(h) from (select h, row_number() over (order by h) n "
     "from (select sha2(cast(id as string), 512) h from range(1500000))) where n % 2 = 0"
@@ -255,14 +257,26 @@ def test_the_heap_is_within_the_memory_limit(lab):
     ("settings", "options", "broadcast"),
     [
         ({"spark.driver.memory": "800M"}, {}, 8 << 20),
-        ({"spark.driver.memory": "800M", "spark.executor.memory": "600M"}, CLUSTER, 6 << 20),
-        ({"spark.driver.memory": "800M"}, CLUSTER, 8 << 20),
+        (
+            {**TRUSTED, "spark.driver.memory": "800M", "spark.executor.memory": "600M"},
+            CLUSTER,
+            6 << 20,
+        ),
+        ({**TRUSTED, "spark.driver.memory": "800M"}, CLUSTER, 8 << 20),
         ({"spark.sql.autoBroadcastJoinThreshold": "5B"}, {}, 5),
     ],
 )
 def test_no_table_is_broadcast_that_a_heap_has_no_room_for(lab, settings, options, broadcast):
     engine = lab.engine("spark", settings, options)
     assert engine._settings["spark.sql.autoBroadcastJoinThreshold"] == f"{broadcast}B"
+
+
+@pytest.mark.parametrize("settings", [{}, {AUTHENTICATE: "yes"}])
+def test_a_cluster_without_authentication_is_refused_unless_the_user_says_so(lab, settings):
+    with pytest.raises(UsageError, match=AUTHENTICATE):
+        lab.engine("spark", settings, CLUSTER)
+    assert lab.engine("spark", TRUSTED, CLUSTER).exposed()
+    assert not lab.engine("spark", {AUTHENTICATE: "true"}, CLUSTER).exposed()
 
 
 @pytest.mark.parametrize(
@@ -395,6 +409,7 @@ def start_part(cluster: Cluster, name: str, *arguments: str) -> None:
         cwd=cluster.folder,
         log=cluster.folder / f"{name}.log",
         credentials=cluster.lab.credentials,
+        listens=ANY_PORT,
         env={  # as the scripts of a distribution set it
             "SPARK_HOME": str(cluster.folder),
             "SPARK_SCALA_VERSION": "2.13",
