@@ -10,14 +10,17 @@ from statistics import median
 from typing import Any
 
 from harness.store.calibrations import Calibration, MetricNoise
+from harness.store.documents import as_json
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
 from harness.warnings import unique
-from reports.formatting import percent, utc
+from reports.formatting import percent, significant, utc
 from reports.headline import headline
 from reports.metric_registry import load_of, metric_info, metric_title
 from reports.statistics import (
     ALPHA,
+    Value,
+    noise_bounds,
     noise_of,
     ratio_of,
     repeats_to_resolve,
@@ -79,19 +82,34 @@ def _noise(quantity: Quantity, one: Measured, ratios: tuple[float, ...]) -> Metr
 class Resolution:
     """What a number of repeats can show: ``difference`` as a share, None: nothing.
 
-    ``duration_ns``: of the repeats of both sides of a comparison.
+    Its interval has the uncertainty of the noise. ``duration_ns``: of the repeats of both sides of
+    a comparison.
     """
 
     repeats: int
-    difference: float | None
+    difference: Value | None
     duration_ns: int
+
+
+def shown_by(log_ratios: Sequence[float], repeats: int, level: float = ALPHA) -> Value | None:
+    """Return the smallest difference that repeats show, with what the noise's interval leaves."""
+    difference = smallest_difference(log_ratios, repeats, level)
+    if difference is None:
+        return None
+    ends = (times * math.log1p(difference) for times in noise_bounds(log_ratios))
+    return Value(difference, *map(math.expm1, ends))
+
+
+def shown_text(difference: Value) -> str:
+    """Return ``3.2 % [2.3, 5.9]``."""
+    low, high = (significant(100 * (end or 0.0)) for end in (difference.low, difference.high))
+    return f"{percent(difference.value)} [{low}, {high}]"
 
 
 def resolutions(noise: MetricNoise, run_duration_ns: int) -> tuple[Resolution, ...]:
     """Of each of :data:`REPEATS`."""
     return tuple(
-        Resolution(n, smallest_difference(noise.log_ratios, n), 2 * n * run_duration_ns)
-        for n in REPEATS
+        Resolution(n, shown_by(noise.log_ratios, n), 2 * n * run_duration_ns) for n in REPEATS
     )
 
 
@@ -126,7 +144,7 @@ class Expected:
     pairs: int
     noise: float
     repeats: int
-    difference: float | None
+    difference: Value | None
     level: float
     other_conditions: tuple[str, ...]
 
@@ -138,7 +156,7 @@ class Expected:
         shows = (
             "show no difference"
             if self.difference is None
-            else f"show a difference of {percent(self.difference)} in the headline"
+            else f"show a difference of {shown_text(self.difference)} in the headline"
         )
         return (
             f"{self.engine}: identical runs differ by {percent(self.noise)} (calibrated{of} by "
@@ -160,7 +178,7 @@ def expected(
         len(noise.log_ratios),
         noise_of(noise.log_ratios),
         repeats,
-        smallest_difference(noise.log_ratios, repeats, level),
+        shown_by(noise.log_ratios, repeats, level),
         level,
         tuple(calibration.differing(spec)),
     )
@@ -181,7 +199,7 @@ def to_json(calibration: Calibration, resolve: float | None = None) -> dict[str,
     for noise, entry in zip(calibration.metrics, document["metrics"], strict=True):
         entry["noise"] = noise_of(noise.log_ratios)
         found = resolutions(noise, calibration.run_duration_ns)
-        entry["resolutions"] = [vars(one) for one in found]
+        entry["resolutions"] = as_json(found)
     deciding = calibration.deciding
     document["arms_differ"] = arms_differ(deciding) if deciding else None
     if resolve is not None and deciding is not None:

@@ -430,6 +430,25 @@ def noise_of(log_ratios: Sequence[float]) -> float:
     return math.expm1(math.sqrt(float(np.mean(values**2))))
 
 
+def noise_bounds(log_ratios: _Values) -> tuple[float, float]:
+    """The ends of the noise's 95 % interval, as multiples of the noise that these pairs have.
+
+    That of a variance, χ² by Wilson and Hilferty (Proc. Nat. Acad. Sci. 17, 1931), with fewer
+    degrees of freedom where the log-ratios have longer tails than a normal distribution's.
+    """
+    squares = np.asarray(log_ratios, dtype=np.float64) ** 2
+    n, mean = len(squares), float(squares.mean())
+    tails = float((squares**2).mean()) / mean**2 if mean else 3.0
+    degrees = n * min(1.0, 2 / max(tails - 1, 1e-12))
+
+    def over(chance: float) -> float:
+        step = 2 / (9 * degrees)
+        root = 1 - step + NormalDist().inv_cdf(chance) * math.sqrt(step)
+        return 1 / math.sqrt(max(root, 1e-3) ** 3)
+
+    return over(1 - ALPHA / 2), over(ALPHA / 2)
+
+
 def smallest_difference(
     log_ratios: Sequence[float], repeats: int, level: float = ALPHA
 ) -> float | None:

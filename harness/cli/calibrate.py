@@ -123,7 +123,7 @@ def _answer(one: Calibration, document: Mapping[str, Any]) -> Iterator[str]:
     else:
         entry = document["metrics"][one.headline or 0]
         shown = [
-            f"{repeats} repeats show {each['difference']:.1%}"
+            f"{repeats} repeats show {_with_ends(each['difference'])}"
             for repeats, each in zip(noise.REPEATS, entry["resolutions"], strict=True)
             if each["difference"] is not None
         ]
@@ -140,8 +140,13 @@ def _answer(one: Calibration, document: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {warning}" for warning in one.warnings)
 
 
-def _share(difference: float | None) -> str:
-    return "too few" if difference is None else f"{difference:.2%}"
+def _share(difference: Mapping[str, float] | None) -> str:
+    return "too few" if difference is None else f"{difference['value']:.2%}"
+
+
+def _with_ends(difference: Mapping[str, float]) -> str:
+    low, high = 100 * difference["low"], 100 * difference["high"]
+    return f"{difference['value']:.1%} [{low:.1f}, {high:.1f}]"
 
 
 def _needed(difference: float, repeats: int | None, duration_ns: int | None) -> str:

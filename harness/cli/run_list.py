@@ -255,7 +255,7 @@ def print_run_list(
                 "plan": rows,
                 "estimated_duration_ns": total_ns,
                 "repeats": asdict(repeats),
-                "expected": [asdict(one) for one in expected],
+                "expected": as_json(expected),
                 "counts": counts,
                 "budget_repeats": within,
             }

@@ -1,5 +1,6 @@
 """What identical runs say of the noise, what repeats resolve, and what a canary warns of."""
 
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import fields, replace
@@ -37,7 +38,13 @@ from reports.basis import moved_figures
 from reports.compare import compare
 from reports.noise import arms_differ, calibration_of, expected, to_json
 from reports.series import planned_repeats
-from reports.statistics import noise_of, ratio_of, repeats_to_resolve, smallest_difference
+from reports.statistics import (
+    noise_bounds,
+    noise_of,
+    ratio_of,
+    repeats_to_resolve,
+    smallest_difference,
+)
 
 NOISE = 0.03
 
@@ -175,7 +182,22 @@ def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
     found = present(expected(other, larger, 8))
     assert set(found.other_conditions) == {"scale", "threads"}
     assert found.pairs == len(first.run_ids)
-    assert found.difference == smallest_difference(first.metrics[0].log_ratios, 8)
+    difference, log_ratios = present(found.difference), first.metrics[0].log_ratios
+    assert difference.value == smallest_difference(log_ratios, 8)
+    assert present(difference.low) < difference.value < present(difference.high)
+
+
+@pytest.mark.parametrize(("outliers", "least"), [(0.0, 0.93), (0.05, 0.7)])
+def test_the_interval_of_the_noise_has_the_noise(outliers: float, least: float) -> None:
+    """Of ten pairs; where one in twenty varies five times as much, it does so less often."""
+    draw = np.random.default_rng(1)
+    true = math.sqrt(1 - outliers + outliers * 25)
+    covered = 0
+    for _ in range(500):
+        values = draw.normal(size=10) * np.where(draw.random(10) < outliers, 5, 1)
+        low, high = (times * math.sqrt(np.mean(values**2)) for times in noise_bounds(values))
+        covered += low < true < high
+    assert covered / 500 >= least
 
 
 # What an experiment can show, before it is run ---------------------------------
