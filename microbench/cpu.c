@@ -56,12 +56,14 @@ static void find_abilities(void)
 #define ADD "add %1, %0\n\t"
 
 #else
+#include <sys/auxv.h>
 
 static void find_abilities(void)
 {
     mb_cpu.isa[MB_NEON] = true;
     for (int i = 0; i < MB_FLUSHES; i++)
         mb_cpu.flush[i] = true;
+    mb_cpu.flush[MB_CLWB] = (getauxval(AT_HWCAP) & HWCAP_DCPOP) != 0;
     mb_cpu.invariant_clock = true; /* the architecture's counter */
 }
 

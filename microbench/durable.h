@@ -116,14 +116,14 @@ MB_ALWAYS_INLINE void mb_ntstore_write(void *to, const void *from, size_t bytes)
     mb_store_write((char *)to + done, (const char *)from + done, bytes - done);
 }
 
-/* clwb: to the point of persistence (DC CVAP, by its number so that any assembler takes it);
- * the hint of stnp promises nothing, so that its lines are cleaned as well. */
+/* The hint of stnp promises nothing, so that its lines are cleaned as well. */
 MB_ALWAYS_INLINE void mb_clwb_flush(const void *at, size_t bytes)
 {
     for (uintptr_t line = mb_line_of(at); line < (uintptr_t)at + bytes; line += MB_LINE)
-        __asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"(line) : "memory");
+        mb_clean_to_persistence((const void *)line);
 }
 
+/* To the point of coherency alone. */
 MB_ALWAYS_INLINE void mb_clflush_flush(const void *at, size_t bytes)
 {
     for (uintptr_t line = mb_line_of(at); line < (uintptr_t)at + bytes; line += MB_LINE)
@@ -154,9 +154,11 @@ static const struct mb_medium mb_medium_clflushopt = {
 static const struct mb_medium mb_medium_clflush = {
     "clflush", mb_store_write, mb_clflush_flush, mb_store_fence};
 #if defined(__x86_64__)
+#define MB_NTSTORE_IS_CLEANED false
 static const struct mb_medium mb_medium_ntstore = {
     "ntstore", mb_ntstore_write, mb_no_flush, mb_store_fence};
 #else
+#define MB_NTSTORE_IS_CLEANED true
 static const struct mb_medium mb_medium_ntstore = {
     "ntstore", mb_ntstore_write, mb_clwb_flush, mb_store_fence};
 #endif

@@ -5,8 +5,9 @@ const char *const mb_media[] = {"none", "clwb", "clflushopt", "clflush", "ntstor
 bool mb_durable_fits(const struct mb_job *job, struct tb_error *error)
 {
     const struct mb_durable *durable = job->params;
-    return durable->flush == MB_MEDIUM_NTSTORE ||
-           mb_flush_there("flush", (enum mb_flush)durable->flush, error);
+    if (durable->flush == MB_MEDIUM_NTSTORE)
+        return !MB_NTSTORE_IS_CLEANED || mb_flush_there("flush", MB_CLWB, error);
+    return mb_flush_there("flush", (enum mb_flush)durable->flush, error);
 }
 
 bool mb_durable_prepare(struct mb_job *job, struct tb_error *error)
@@ -22,7 +23,9 @@ bool mb_durable_persists(const struct mb_job *job, struct mb_persist *persist)
     bool non_temporal = durable->flush == MB_MEDIUM_NTSTORE;
     *persist = (struct mb_persist){
         .non_temporal = non_temporal,
-        .flush = non_temporal ? MB_NO_FLUSH : (enum mb_flush)durable->flush,
+        .flush = !non_temporal             ? (enum mb_flush)durable->flush
+                 : MB_NTSTORE_IS_CLEANED ? MB_CLWB
+                                         : MB_NO_FLUSH,
         .fence = MB_SFENCE,
     };
     return true;

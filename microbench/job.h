@@ -18,6 +18,18 @@
 #define MB_GIB (1024 * MB_MIB)
 #define MB_HUGE_PAGE (2 * MB_MIB)
 
+#if defined(__aarch64__)
+/*
+ * Clean a line to the point of persistence: DC CVAP, by its number so that any assembler takes it.
+ * DC CVAC would reach the point of coherency alone. A processor without FEAT_DPB has no such
+ * instruction (mb_cpu.flush).
+ */
+static inline void mb_clean_to_persistence(const void *line)
+{
+    __asm__ volatile("sys #3, c7, c12, #1, %0" ::"r"(line) : "memory");
+}
+#endif
+
 struct mb_kernel;
 struct mb_spec;
 

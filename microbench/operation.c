@@ -42,11 +42,24 @@ bool mb_operation_settle(const struct mb_job *job, struct mb_operation *operatio
     return true;
 }
 
+/* NULL where this flush, or store past the caches, reaches what survives; else why it does not. */
+static const char *why_unpersisted(const struct mb_persist *persist)
+{
+    if (!persist->non_temporal && persist->flush == MB_NO_FLUSH)
+        return "what is stored stays in the cache";
+#if defined(__aarch64__)
+    if (persist->flush != MB_CLWB)
+        return "on arm64 only clwb (dc cvap) reaches the point of persistence: clflush and clflushopt "
+               "(dc civac) end at the point of coherency, and ntstore (stnp) is a hint";
+#endif
+    return NULL;
+}
+
 const char *mb_durable(const struct mb_target *target, const struct mb_persist *persist,
                        const char **why)
 {
     bool drained = persist->fence != MB_NO_FENCE;
-    bool flushed = persist->non_temporal || persist->flush != MB_NO_FLUSH;
+    const char *unpersisted = why_unpersisted(persist);
     bool mapped = target->kind == MB_DEVDAX || (target->kind == MB_FILE && target->map_sync);
     if (target->kind == MB_DRAM)
         *why = "DRAM forgets";
@@ -55,12 +68,12 @@ const char *mb_durable(const struct mb_target *target, const struct mb_persist *
                "or its place in the file may be forgotten";
     else if (target->domain == MB_VOLATILE)
         *why = "nothing is known of a persistence domain of this device";
-    else if (flushed && drained)
+    else if (!unpersisted && drained)
         return *why = "flushed, then fenced", "yes";
     else if (target->domain == MB_EADR)
         return *why = "only because the caches are in the persistence domain (eADR)", "eADR";
     else
-        *why = flushed ? "no fence waits for the flush" : "what is stored stays in the cache";
+        *why = unpersisted ? unpersisted : "no fence waits for the flush";
     return "no";
 }
 

@@ -262,7 +262,7 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
 {
     const struct calls *calls = job->params;
     *persist = (struct mb_persist){.non_temporal = calls->call == COPY_NTSTORE,
-                                   .flush = calls->call == COPY_NTSTORE ? MB_NO_FLUSH : MB_CLWB,
+                                   .flush = MB_CLWB, /* of what libpmem writes through caches */
                                    .fence = MB_SFENCE};
     return true;
 }

@@ -110,9 +110,10 @@ MB_INLINE void mb_fence_do(enum mb_fence fence)
 #define MB_REGISTER "w"
 
 /*
- * The nearest of arm64: clean to the point of coherency (dc cvac) for clwb, clean and
- * invalidate (dc civac) for the two others, dsb sy for both fences (of stores alone, it would
- * wait for no clean), stnp and ldnp for what is non-temporal (a hint there).
+ * The nearest of arm64: clean to the point of persistence (dc cvap) for clwb; clean and
+ * invalidate (dc civac) for the two others, which reaches the point of coherency alone, as no
+ * instruction that invalidates reaches further; dsb sy for both fences (of stores alone, it would
+ * wait for no clean); stnp and ldnp for what is non-temporal, a hint there, which persists nothing.
  */
 MB_INLINE void mb_line_load(const char *line)
 {
@@ -156,7 +157,7 @@ MB_INLINE void mb_line_ntstore(char *line, mb_vector value)
 MB_INLINE void mb_line_flush(char *line, enum mb_flush flush)
 {
     if (flush == MB_CLWB)
-        __asm__ volatile("dc cvac, %0" ::"r"(line) : "memory");
+        mb_clean_to_persistence(line);
     else if (flush != MB_NO_FLUSH)
         __asm__ volatile("dc civac, %0" ::"r"(line) : "memory");
 }

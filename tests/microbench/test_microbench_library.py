@@ -209,5 +209,7 @@ def test_each_file_compiles_for_arm64(source, tmp_path):
     dump = ["aarch64-linux-gnu-objdump", "-fd", "--no-show-raw-insn", str(compiled)]
     described = subprocess.run(dump, capture_output=True, text=True, check=True).stdout
     assert "architecture: aarch64" in described
+    # Cleaned to the point of persistence (cvap); cvac ends at that of coherency.
+    assert not re.search(r"\tdc\tcvac\b", described)
     # A barrier of stores alone does not wait for lines to be cleaned.
     assert not re.search(r"\tdsb\t(ish|osh|nsh)?st$", described, re.MULTILINE)
