@@ -22,6 +22,8 @@ MOST_BYTES = 256 << 20
 MOST_DEPTH = 128
 #: DuckDB's sums have 128 bits, and any such number has a float next to it.
 MOST_INTEGER = 2**128 - 1
+#: What is neither a bracket nor a quote.
+_OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 def parse(content: bytes | str) -> Any:
@@ -36,7 +38,7 @@ def parse(content: bytes | str) -> Any:
     except RecursionError:
         raise ValueError(f"more than {MOST_DEPTH} levels") from None
     if text.count("[") + text.count("{") > MOST_DEPTH:
-        _check_depth(document)
+        _check_depth(text)
     if "\\ud" in text or "\\uD" in text:
         whole = json.dumps(document, ensure_ascii=False).encode(errors="replace")
         document = json.loads(whole)
@@ -117,15 +119,12 @@ def _integer(text: str) -> int:
     return number
 
 
-def _check_depth(document: Any) -> None:
-    level = [document] if isinstance(document, dict | list) else []
-    for _ in range(MOST_DEPTH):
-        level = [
-            child
-            for node in level
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return
-    raise ValueError(f"more than {MOST_DEPTH} levels")
+def _check_depth(text: str) -> None:
+    """ValueError for too many levels in valid JSON."""
+    unescaped = text.replace("\\\\", "").replace('\\"', "").encode(errors="replace")
+    brackets = re.sub(rb'"[^"]*"', b"", unescaped.translate(None, _OTHERS))
+    brackets = brackets.translate(bytes.maketrans(b"{}", b"[]"))
+    for _ in range(MOST_DEPTH):  # each pass removes the innermost level
+        brackets = brackets.replace(b"[]", b"")
+    if brackets:
+        raise ValueError(f"more than {MOST_DEPTH} levels")

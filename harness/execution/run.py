@@ -467,7 +467,7 @@ class Run:
 
 def _headline(result: RunResult) -> str:
     """``complete, new_orders_per_minute 12345``, for messages."""
-    headline = head_of(result, None).result
+    headline = head_of(result.to_json(), {}).result
     return f"{result.status}, {headline[0]} {headline[1]:g}" if headline else result.status
 
 

@@ -19,6 +19,7 @@ over, so that no step is ever part of two results.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shlex
@@ -33,8 +34,8 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from harness import hdr, jsonfile
-from harness.errors import UsageError
-from harness.store import index, schemas
+from harness.errors import HarnessError, UsageError
+from harness.store import schemas
 from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import Checkpoint, steps_kept, under_way
 from harness.store.documents import (
@@ -45,7 +46,7 @@ from harness.store.documents import (
     write_atomically,
     write_json_atomically,
 )
-from harness.store.index import Entry, Head, head_of, stamps_of
+from harness.store.index import Entry, Head, Index, head_of, stamps_of
 from harness.store.result import Manifest, RunResult
 from harness.store.spec import JsonObject, RunSpec
 from harness.supervise.linux import allocate
@@ -68,8 +69,6 @@ RESERVED_BYTES = 32 * MIB
 #: Of file systems that reserve nothing, such as NFS before version 4.2.
 _NO_ALLOCATION = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _NO_ARTIFACTS: Mapping[str, Any] = MappingProxyType({})
-#: The index is written again when more than one of this number of its entries has changed.
-_REWRITTEN_SHARE = 100
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,11 @@ class StoredRun:
     def head(self) -> Head:
         """What runs are selected by, without reading their documents."""
         if self.entry:
-            return from_members(Head, self.entry.head)
-        return head_of(self.result, self.manifest)
+            try:
+                return from_members(Head, jsonfile.parse(self.entry.head))
+            except (HarnessError, AttributeError, LookupError, TypeError, ValueError):
+                return StoredRun(self.directory).head  # the index is a cache
+        return head_of(self.document, self.manifest_document)
 
     @property
     def spec(self) -> RunSpec:
@@ -195,8 +197,9 @@ class StoredRun:
         stamps = stamps_of(self.directory)
         if stamps is None:
             raise UsageError(f"run {self.run_id}", "it has no result")
-        head = head_of(self.result, self.manifest)
-        return StoredRun(self.directory, Entry(stamps, members(head)))
+        head = members(head_of(self.document, self.manifest_document))
+        content = json.dumps(head, separators=(",", ":")).encode()
+        return StoredRun(self.directory, Entry(stamps, content))
 
 
 class RunFolder:
@@ -405,8 +408,7 @@ class Store:
         """
         directories = list(self._directories())
         present = {path.name for path in directories}
-        entries = {run_id: e for run_id, e in self._entries.items() if run_id in present}
-        changed = len(self._entries) - len(entries)
+        entries = {run_id: e for run_id, e in self._index.entries.items() if run_id in present}
         found: list[StoredRun] = []
         try:
             for directory in directories:
@@ -414,19 +416,15 @@ class Store:
                 if stored is None or stored.entry is None:
                     continue
                 found.append(stored)
-                if entries.get(directory.name) is not stored.entry:
-                    entries[directory.name] = stored.entry
-                    changed += 1
+                entries[directory.name] = stored.entry
         finally:  # an interrupted look at thousands of new runs is not for nothing
-            self._entries = entries
-            if changed * _REWRITTEN_SHARE > len(entries):
-                index.write(self.root, entries)
+            self._index.update(entries)
         return found
 
     @cached_property
-    def _entries(self) -> dict[str, Entry]:
+    def _index(self) -> Index:
         """Of runs as they were; each is compared with the run's files before it counts."""
-        return index.read(self.root)
+        return Index(self.root)
 
     def _readable(self, directory: Path, entry: Entry | None) -> StoredRun | None:
         stamps = stamps_of(directory)
@@ -468,7 +466,7 @@ class Store:
         if (Path(name) / "run.json").exists():
             return StoredRun(Path(name).resolve())
         if self.has(name):
-            directory, entry = self.runs_folder / name, self._entries.get(name)
+            directory, entry = self.runs_folder / name, self._index.entries.get(name)
             current = entry is not None and entry.stamps == stamps_of(directory)
             return StoredRun(directory, entry if current else None)
         found = [

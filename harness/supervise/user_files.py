@@ -183,6 +183,16 @@ def replacing(path: Path, mode: int = 0o666, *, sync: bool = True) -> Iterator[B
         sync_path(path.parent)
 
 
+@contextlib.contextmanager
+def appending(path: Path) -> Iterator[BinaryIO]:
+    """Append to a file, which is made where it is missing; refusals as :func:`replacing`."""
+    if os.geteuid() == 0:
+        refuse_exchangeable_way(path)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    with os.fdopen(descriptor, "ab") as file:
+        yield file
+
+
 def sync_path(path: Path) -> None:
     """Force a file, or the names in a directory, to the device."""
     with opened(path, os.O_RDONLY | os.O_CLOEXEC) as descriptor:

@@ -118,7 +118,7 @@ def test_an_index_is_written_again_past_a_planted_file(shared, secret):
     writer.finish(result(writer))
     planted(store.root, [f".{FILE}.{os.getpid()}.partial"], secret)
     assert len(store.runs()) == 1
-    assert index.read(store.root).keys() == {writer.run_id}
+    assert index.Index(store.root).entries.keys() == {writer.run_id}
 
 
 def test_an_installation_of_the_servers_user_is_found(theirs, tmp_path):

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from narrowed import present
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
-from harness.experiment.placement import parse_placement
+from harness.experiment.placement import Placement, parse_placement
 from harness.store import checkpoint as steps_module
-from harness.store import schemas
+from harness.store import index, schemas
 from harness.store.checkpoint import FILE, Attempt, Checkpoint, steps_kept, under_way
 from harness.store.documents import write_json_atomically
-from harness.store.result import Failure
+from harness.store.index import Index
+from harness.store.result import Emulated, Experiment, Failure
 from harness.store.runs import Store
 from harness.store.spec import RUN_SCHEMA, RunSpec
 
@@ -170,9 +171,9 @@ def test_a_selection_reads_no_document(store, tmp_path, validated, monkeypatch):
     read: list[str] = []
     really = jsonfile.read_bytes
 
-    def noted(path: Path) -> bytes:
+    def noted(path: Path, **options: Any) -> bytes:
         read.append(path.name)
-        return really(path)
+        return really(path, **options)
 
     monkeypatch.setattr(jsonfile, "read_bytes", noted)
     last = store.runs()[-1]
@@ -190,9 +191,10 @@ def test_a_selection_reads_no_document(store, tmp_path, validated, monkeypatch):
         lambda index: index.write_bytes(index.read_bytes()[:-40]),
         lambda index: index.write_bytes(index.read_bytes().replace(b"complete", b"failed  ")),
         lambda index: index.write_bytes(b"\xff" * 1000),
+        lambda index: index.write_text('{"a run": [[], {}]}'),
         lambda index: (index.unlink(), index.mkdir()),
     ],
-    ids=["removed", "empty", "cut off", "changed", "noise", "a directory"],
+    ids=["removed", "empty", "cut off", "changed", "noise", "JSON", "a directory"],
 )
 def test_the_index_may_be_lost_or_damaged_at_any_time(tmp_path, spoil):
     made = stored(Store(tmp_path), 3)
@@ -201,6 +203,48 @@ def test_the_index_may_be_lost_or_damaged_at_any_time(tmp_path, spoil):
     for _ in range(2):
         assert [run.head.status for run in Store(tmp_path).runs()] == ["complete"] * 3
     assert Store(tmp_path).run(made[0].run_id).document["status"] == "complete"
+
+
+@pytest.mark.parametrize("head", ["", "5", "[]", "{}", '{"spec": 1}', '{"spec": {}, "status": []}'])
+def test_a_head_of_another_shape_is_made_again(tmp_path, head):
+    """Even if its line counts, and its run has not changed."""
+    stored(Store(tmp_path), 2)
+    old = {run.run_id: present(run.entry) for run in Store(tmp_path).runs()}
+    (tmp_path / "runs.index").unlink()
+    Index(tmp_path).update({i: replace(entry, head=head.encode()) for i, entry in old.items()})
+    found = Store(tmp_path).runs()
+    assert [present(run.entry).head for run in found] == [head.encode()] * 2
+    assert [run.head.status for run in found] == ["complete"] * 2
+
+
+def test_an_index_of_a_release_with_other_types_does_not_count(tmp_path, monkeypatch):
+    stored(Store(tmp_path), 2)
+    Store(tmp_path).runs()
+    assert len(Index(tmp_path).entries) == 2
+    types = "\n".join(index._types(index.Head, set()))
+    for kind in (index.Head, RunSpec, Placement, Experiment, Emulated):
+        name = f"{kind.__name__}.{fields(kind)[0].name}: "
+        assert name in types
+        with monkeypatch.context() as patch:
+            patch.setattr(index, "_types", lambda *_, name=name: [types.replace(name, "x")])
+            index._release.cache_clear()
+            assert Index(tmp_path).entries == {}
+    index._release.cache_clear()
+
+
+def test_an_index_of_any_size_counts_and_is_appended_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(jsonfile, "MOST_BYTES", 1000)
+    one = stored(Store(tmp_path), 20)[0]
+    Store(tmp_path).runs()
+    before = (tmp_path / "runs.index").read_bytes()
+    assert len(before) > 1000 and len(Index(tmp_path).entries) == 20
+    stored(Store(tmp_path))
+    Store(tmp_path).remove(one.directory)
+    assert len(Store(tmp_path).runs()) == 20
+    assert (tmp_path / "runs.index").read_bytes().startswith(before)
+    for _ in range(130):  # lines that do not count are removed at last
+        change(one := Store(tmp_path).runs()[0], started_unix_ns=one.head.started_unix_ns + 1)
+    assert len((tmp_path / "runs.index").read_bytes().splitlines()) < 130
 
 
 def test_what_is_no_regular_file_makes_no_command_wait(store, tmp_path):
