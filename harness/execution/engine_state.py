@@ -7,7 +7,12 @@ from pathlib import Path
 
 from harness.engine import Engine, MemoryPolicy
 from harness.host.cgroup import MemoryCap, cpu_quotas
-from harness.host.process_counters import async_io, charged_to_groups, hugetlb_bytes
+from harness.host.process_counters import (
+    async_io,
+    charged_to_groups,
+    hugetlb_bytes,
+    sync_overrides,
+)
 from harness.store.result import Check, CheckStatus
 from harness.supervise.process import process_identity
 from harness.tiers.linux.numa import Residency
@@ -66,6 +71,8 @@ class EngineState:
     #: What was found at its starts, each once.
     _huge_bytes: dict[int, None] = field(default_factory=dict)
     _async_io: dict[str, None] = field(default_factory=dict)
+    #: Libraries in place of the system's syncs.
+    _syncs: set[str] = field(default_factory=set)
 
     def observe(self) -> None:
         """Look at the started engine."""
@@ -73,6 +80,7 @@ class EngineState:
         if pids:
             self._huge_bytes[hugetlb_bytes(pids)] = None
             self._async_io[async_io(pids)] = None
+            self._syncs |= sync_overrides(pids)
 
     def facts(self) -> dict[str, str]:
         """The entry of the manifest (``run_state``)."""
@@ -84,8 +92,8 @@ class EngineState:
         }
 
     def warnings(self, cap: MemoryCap | None) -> list[RunWarning]:
-        """Warn of other users that reach the server, and of huge pages of some starts only or
-        outside of the memory limit ``cap``.
+        """Warn of other users that reach the server, of a library in place of its syncs, and of
+        huge pages of some starts only or outside of the memory limit ``cap``.
         """
         most = max(self._huge_bytes, default=0)
         found = []
@@ -96,6 +104,16 @@ class EngineState:
                     "other users of this host reach the server",
                     reached,
                     f"see docs/{self.engine.name}.md, or measure where no other user can log in",
+                )
+            )
+        if self._syncs:
+            found.append(
+                RunWarning(
+                    "commits-not-durable",
+                    "commits may not wait for the log: a preloaded library replaces the server's "
+                    "syncs",
+                    ", ".join(sorted(self._syncs)),
+                    "take it out of /etc/ld.so.preload (and LD_PRELOAD), then run again",
                 )
             )
         if len(self._huge_bytes) > 1:

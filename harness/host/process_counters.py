@@ -37,6 +37,8 @@ Which of Linux's interfaces for asynchronous I/O processes have open.
 
 A server whose io_uring is refused (``kernel.io_uring_disabled``, a container's seccomp filter, a
 limit on locked memory) continues with another way of I/O and a line in its log.
+
+Libraries that the host preloads into processes in place of their syncs.
 """
 
 from __future__ import annotations
@@ -44,11 +46,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePath
 
 from harness.host.page_cache import resident_bytes
 from harness.supervise.process import ProcessId, process_identity, read_proc
-from harness.supervise.user_files import Credentials
+from harness.supervise.user_files import Credentials, open_regular
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.mounts import parse_mountinfo
 
@@ -265,6 +268,37 @@ def async_io(pids: Iterable[int], kernel: Kernel = LIVE) -> str:
         if any(_target(kernel, f"/proc/{pid}/fd/{fd}") == _RING for fd in _files(kernel, pid)):
             found.add("io_uring")
     return " and ".join(sorted(found)) or "none"
+
+
+#: Libraries that the dynamic linker loads into every program of the host (ld.so(8)), and one that
+#: switches syncs off, however it is loaded.
+_PRELOADED, _EATMYDATA = "/etc/ld.so.preload", "libeatmydata"
+_SYNCS = (b"fsync", b"fdatasync")
+_LIBRARY_BYTES = 16 << 20
+
+
+def sync_overrides(pids: Iterable[int], kernel: Kernel = LIVE) -> set[str]:
+    """Return libraries preloaded into these live processes that have syncs of their own."""
+    words = (kernel.read(_PRELOADED) or "").replace(":", " ").split()
+    names = {PurePath(word).name for word in words}
+    return {
+        path
+        for path in {path for pid in pids for path in _mapped(kernel, pid)}
+        if (PurePath(path).name in names and _has_sync(kernel.path(path)))
+        or PurePath(path).name.startswith(_EATMYDATA)
+    }
+
+
+def _mapped(kernel: Kernel, pid: int) -> set[str]:
+    lines = (kernel.read(f"/proc/{pid}/maps") or "").splitlines()
+    return {line[line.index("/") :] for line in lines if ".so" in line and "/" in line}
+
+
+def _has_sync(library: Path) -> bool:
+    with suppress(OSError), os.fdopen(open_regular(library, os.O_RDONLY), "rb") as file:
+        content = file.read(_LIBRARY_BYTES)
+        return any(name in content for name in _SYNCS)
+    return True  # it cannot be looked at
 
 
 def _files(kernel: Kernel, pid: int) -> list[str]:

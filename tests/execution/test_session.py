@@ -17,7 +17,12 @@ from harness.engine import MemoryPolicy
 from harness.execution import engine_state
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
 from harness.host.page_cache import evict, resident_bytes
-from harness.host.process_counters import Footprint, async_io, hugetlb_bytes
+from harness.host.process_counters import (
+    Footprint,
+    async_io,
+    hugetlb_bytes,
+    sync_overrides,
+)
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
@@ -232,6 +237,32 @@ def test_the_interface_of_asynchronous_io_is_read_from_linux(tmp_path: Path) -> 
     assert async_io([3, 4], kernel) == "none"
 
 
+@pytest.mark.parametrize(
+    ("preloaded", "symbols", "mapped", "overrides"),
+    [
+        ("/lib/libsafe.so", "open fsync", "/lib/libsafe.so", True),
+        ("/usr/lib/$LIB/libsafe.so", "fdatasync", "/lib/libsafe.so", True),
+        ("/lib/libaudit.so:/lib/libsafe.so", "open execve", "/lib/libsafe.so", False),
+        ("/lib/libsafe.so", "open fsync", "/lib/libc.so.6", False),
+        ("", "open fsync", "/lib/libsafe.so", False),
+        ("", "fsync", "/lib/libeatmydata.so", True),
+    ],
+)
+def test_a_library_that_the_host_preloads_in_place_of_syncs_is_reported(
+    tmp_path, monkeypatch, preloaded, symbols, mapped, overrides
+):
+    process(tmp_path, 1, f"7f00-7f10 r-xp 00000000 fe:00 5          {mapped}\n")
+    write(tmp_path, mapped[1:], symbols.replace(" ", "\0"))
+    write(tmp_path, "etc/ld.so.preload", preloaded)
+    found = sync_overrides([1, 2], Kernel(tmp_path))
+    assert found == ({mapped} if overrides else set())
+    monkeypatch.setattr(engine_state, "sync_overrides", lambda pids: found)
+    state = EngineState(engine(own_identity()))
+    state.observe()
+    codes = [warning.code for warning in state.warnings(None)]
+    assert codes == ["commits-not-durable"] * overrides
+
+
 def test_what_no_setting_decides_is_a_condition_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = iter([2 << 20, 2 << 20, 0])
     monkeypatch.setattr(engine_state, "hugetlb_bytes", lambda pids: next(sizes))
@@ -252,6 +283,6 @@ def test_what_no_setting_decides_is_a_condition_of_the_run(monkeypatch: pytest.M
 
 
 def test_a_server_that_other_users_reach_is_reported() -> None:
-    reached: Any = SimpleNamespace(exposed=lambda: "its internal port takes anyone")
+    reached: Any = SimpleNamespace(name="voltdb", exposed=lambda: "it takes anyone")
     (warning,) = EngineState(reached).warnings(None)
     assert warning.code == "server-exposed"
