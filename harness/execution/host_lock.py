@@ -25,6 +25,7 @@ from pathlib import Path
 from harness.errors import RunFailed
 from harness.progress import Progress
 from harness.supervise import locks, workdirs
+from harness.supervise.process import ProcessStat, all_processes, mark_of, process_stat
 from harness.supervise.silence import limit_s
 from harness.warnings import RunWarning
 
@@ -108,6 +109,41 @@ def one_at_a_time(
             if places.root is None or locks.holder(places.root / _NAME) is None:
                 yield [] if is_held else [_held_by_user(users)]
                 return
+
+
+def others_at_work() -> list[RunWarning]:
+    """Warn of processes of other harnesses, while this one holds the lock: they do not wait for it.
+
+    Such a harness has other files for its lock, in a mount namespace or container of its own, or
+    measures for another host. Known by the mark in their environment: those that /proc shows.
+    """
+    first: dict[str, ProcessStat] = {}
+    for process in sorted(all_processes(), key=lambda process: process.id.start_ticks):
+        if not process.dead and (mark := mark_of(process.id.pid)):
+            first.setdefault(mark.partition(".")[0], process)
+    ours = {os.getpid(), *_ancestors(os.getpid())}
+    others = [
+        f"harness {owner}: {locks.described(process.id.pid)}"
+        for owner, process in first.items()
+        if not owner.startswith(f"{os.getpid()}-") and process.id.pid not in ours
+    ]
+    if not others:
+        return []
+    return [
+        RunWarning(
+            "other-load",
+            "another harness works on this host and does not wait for the measuring lock",
+            "; ".join(others),
+            "end it, or run it where it sees the same /run/tierbench and /run/lock (not in a mount "
+            "namespace or container of its own)",
+        )
+    ]
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    while (process := process_stat(pid)) is not None and process.parent > 0:
+        pid = process.parent
+        yield pid
 
 
 def _held_by_user(users: _File) -> RunWarning:

@@ -19,7 +19,7 @@ from harness import registry
 from harness.errors import HarnessError, RunFailed, UsageError, as_failure, interruption
 from harness.execution.engine_state import host_facts_of_run
 from harness.execution.environment import Environment
-from harness.execution.host_lock import one_at_a_time
+from harness.execution.host_lock import one_at_a_time, others_at_work
 from harness.experiment.placement import Part
 from harness.experiment.run_time import Estimator, RunTime
 from harness.host.cgroup import MemoryCap
@@ -328,6 +328,7 @@ class Run:
     def monitored(self, context: MonitorContext) -> Iterator[Sequence[GuardedMonitor]]:
         """Measuring begins, or is resumed; what monitors find is stored, of a failed run, too."""
         monitors = RunMonitors(self.spec, context)
+        self.warnings += others_at_work()
         try:
             with monitors.running() as started:
                 self.attempt = replace(
@@ -341,7 +342,7 @@ class Run:
         finally:
             self.metrics += monitors.metrics()
             self.artifacts |= monitors.artifacts()
-            self.warnings += monitors.warnings()
+            self.warnings += [*monitors.warnings(), *others_at_work()]
 
     def drop_cap(self, reason: str) -> None:
         """The memory limit turned out not to hold the engine: it is not enforced."""

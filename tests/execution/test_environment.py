@@ -19,7 +19,7 @@ from patience import eventually
 
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
-from harness.execution.host_lock import Places, one_at_a_time
+from harness.execution.host_lock import Places, one_at_a_time, others_at_work
 from harness.progress import SilentProgress
 from harness.store.datasets import DatasetStore
 from harness.supervise import locks, workdirs
@@ -126,7 +126,7 @@ def test_scratch_is_short_and_not_where_the_environment_says(environment, tmp_pa
 LOCK = "tierbench-measuring.lock"
 #: Holds the lock in the directory of its argument, prints a line, ends with its stdin.
 HOLDER = """import pathlib, sys
-from harness.execution.host_lock import Places, one_at_a_time
+from harness.execution.host_lock import Places, one_at_a_time, others_at_work
 from harness.progress import SilentProgress
 with one_at_a_time(SilentProgress(), places=Places([pathlib.Path(sys.argv[1])], None)):
     print(flush=True)
@@ -374,3 +374,42 @@ def test_the_supervisor_keeps_the_lock_until_it_has_cleaned_up(shared, tmp_path)
         with (shared / LOCK).open() as other, pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     take(shared)
+
+
+#: A harness in a mount namespace of its own: it measures, and holds another lock file than others.
+#: It prints the process that it measures, and ends with its stdin.
+OUTSIDE = """import os, pathlib, sys
+from harness.execution.host_lock import Places, one_at_a_time, others_at_work
+from harness.progress import SilentProgress
+from harness.supervise.supervisor import Supervisor
+folder = pathlib.Path(sys.argv[1])
+with Supervisor(folder / "state") as supervisor:
+    with one_at_a_time(SilentProgress(), supervisor.hold, Places([folder], None)):
+        print(supervisor.spawn(["sleep", "1000"]).pid, flush=True)
+        sys.stdin.read()
+"""
+
+
+def test_a_harness_that_does_not_wait_for_the_lock_is_named(shared, tmp_path):
+    elsewhere = shared / "elsewhere"
+    elsewhere.mkdir()
+    elsewhere.chmod(0o1777)
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", OUTSIDE, str(elsewhere)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as other,
+        Supervisor(tmp_path / "state") as supervisor,
+        locked(shared),
+    ):
+        other_pid = present(other.stdout).readline().strip()
+        own = supervisor.spawn(["sleep", "1000"])
+        (warning,) = others_at_work()
+        assert warning.code == "other-load"
+        assert f"harness {other.pid}-" in warning.context
+        assert f"process {other_pid} " in warning.context
+        assert f"process {own.pid} " not in warning.context
+        other.communicate("")
+    assert not any(f"harness {other.pid}-" in found.context for found in others_at_work())
