@@ -224,8 +224,7 @@ def lines(found: Sequence[Answer]) -> Iterator[str]:
             f"{EMULATED} {', '.join(emulated)}: memory waits for nothing, so a real device gains "
             "no more; `harness curve` has the gain by latency."
         )
-    if rest := not_controlled([found[0].group]):
-        yield f"Not controlled: {'; '.join(rest)}."
+    yield from not_controlled([found[0].group])
 
 
 def trials_of(

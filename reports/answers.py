@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
+from typing import Any
 
-from harness.sequences import grouped
+from harness.sequences import first_of, grouped
 from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning
@@ -43,8 +43,7 @@ def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Bl
         if why := explanation(group).text:
             yield Paragraph(f"Why: {why}.")
     groups = [group for _, group in answers]
-    if rest := not_controlled(groups):
-        yield Paragraph(f"Not controlled: {'; '.join(rest)}.")
+    yield from map(Paragraph, not_controlled(groups))
     if more := more_repeats(groups):
         yield Paragraph("Not resolvable yet. More repeats:")
         yield Lines("commands", [more])
@@ -99,18 +98,105 @@ def speed_up_text(group: Group) -> str:
     return f"{ratio_text(row.estimate)} {row.title} ({of}{counted(needed, noun)}{among}{marked})"
 
 
-def not_controlled(groups: Sequence[Group]) -> list[str]:
-    """What the certainty of comparisons rests on, but for their repeats; warnings with words."""
+# What was not controlled: first what can turn a verdict ------------------------------------
+#
+# A setting of the host is the same for both sides, and what varies with time falls on both sides of
+# a pair: these make intervals wider, and a verdict that is shown stays. A warning that one side has
+# alone turns verdicts whatever it is of, and so does every other one, unless it is about what was
+# observed, not about what was done.
+
+#: Load of the host, and results, that vary with time.
+_VARYING = frozenset(("cpu-quota", "other-load", "results-drift", "stolen-cpu-time"))
+_OF_HOST = frozenset(
+    (
+        "address-randomization",
+        "clock-frequency-unknown",
+        "damon-unreadable",
+        "frequency-governor",
+        "memory-demotion",
+        "numa-balancing",
+        "smt-enabled",
+        "swap-enabled",
+        "threads-not-pinned",
+        "transparent-huge-pages",
+        "turbo-enabled",
+        "virtual-machine",
+    )
+)
+#: About what was observed, and what both sides have in common.
+_ABOUT = frozenset(
+    (
+        "closed-loop",
+        "counters-published-late",
+        "differs-from-specification",
+        "engine-untested",
+        "host-lock-held",
+        "io-trace-incomplete",
+        "monitor-failed",
+        "observed-start-up",
+        "observer-failed",
+        "observer-reads-programs",
+        "options-file-not-applied",
+        "perf-multiplexed",
+        "queue-per-client",
+        "remote-clients",
+        "repeats-continued",
+        "resumed",
+        "run-retried",
+        "server-exposed",
+        "shared-user",
+        "waits-unaccounted",
+        "window-counters-late",
+    )
+)
+#: Facts of a comparison that can turn its verdict, and values of such facts.
+_TURNING = frozenset(("answers-unknown", "arms-differ", "emulated"))
+#: A warning that so many more of one side's runs have is of this side.
+_OF_A_SIDE = 0.5
+#: Of what cannot turn a verdict, what is named.
+_MOST_NAMED = 5
+
+
+def not_controlled(groups: Sequence[Group]) -> Iterator[str]:
+    """Yield what could turn a verdict, in words, and on a line of its own what else there is.
+
+    Of all that the certainty of the comparisons rests on, but for the number of repeats.
+    """
     words = {one.code: one.problem for group in groups for one in _warnings(group)}
-    found: dict[str, None] = {}
-    warnings: dict[str, None] = {}
-    for fact in one_by_one(fact for group in groups for fact in group.rests_on):
-        if fact.code == "warnings" and fact.values:
-            code = str(fact.values[0])
-            warnings[f"{words[code]} ({code})" if words.get(code) else code] = None
-        elif fact.code not in ("pairs", "repeats", "warnings"):
-            found[fact.text] = None
-    return [*found, *warnings]
+    turning: dict[str, None] = {}
+    others: dict[str, None] = {}
+    for group in groups:
+        for fact in one_by_one(group.rests_on):
+            if fact.code == "warnings" and fact.values:
+                code = str(fact.values[0])
+                if _can_turn(code, group):
+                    turning[f"{words[code]} ({code})" if words.get(code) else code] = None
+                else:
+                    others[code] = None
+            elif fact.code not in ("pairs", "repeats", "warnings"):
+                (turning if _TURNING & {fact.code, *fact.values} else others)[fact.text] = None
+    rest = "; ".join(first_of([one for one in others if one not in turning], _MOST_NAMED))
+    if turning:
+        which = "the verdict" if len(groups) == 1 else "a verdict"
+        yield f"Not controlled, and could turn {which}: {'; '.join(turning)}."
+    if rest:
+        yield f"{'Also not' if turning else 'Not'} controlled: {rest}."
+
+
+def _can_turn(code: str, group: Group) -> bool:
+    """Return whether a verdict could be another one without what a warning of it is about."""
+    shares = (
+        sum(any(one.code == code for one in run.result.uncontrolled) for run in arm.runs)
+        / len(arm.runs)
+        for arm in (group.a, group.b)
+    )
+    if code in _ABOUT:
+        return False
+    if abs(next(shares) - next(shares)) >= _OF_A_SIDE:
+        return True
+    if code in _VARYING:
+        return group.pairing == "unpaired" or not (group.deciding and group.deciding.shown)
+    return code not in _OF_HOST
 
 
 def _warnings(group: Group) -> Iterator[RunWarning]:
@@ -147,7 +233,7 @@ def _again(run: StoredRun, repeats: int) -> str:
         for before, word in zip(["", *words], words, strict=False)
         if before != "--repeats" and word.partition("=")[0] not in ("--repeats", "--json")
     ]
-    return shlex.join([Path(kept[0]).name, *kept[1:], "--repeats", str(repeats)])
+    return shlex.join(["harness", *kept[1:], "--repeats", str(repeats)])
 
 
 # Where most is gained: the same two arms at several values of a parameter ------------------
@@ -167,9 +253,78 @@ class _Gain:
     by_block: Mapping[tuple[str, int], float]
 
 
-def gain_lines(groups: Sequence[Group]) -> Iterator[str]:
-    """``pmem-both gains most at 4 users: 3.2× [2.8, 3.5] by …; more than at 1 user (1.7×, by
-    1.9× [1.6, 2.1])``."""
+@dataclass(frozen=True)
+class Gains:
+    """Comparisons at several values of a parameter, the largest gain first.
+
+    ``engine``: empty where all comparisons are of one. ``shown_over``: by value at which the gain
+    is shown to be smaller, how many times it is that at the first.
+    """
+
+    fact: str
+    engine: str
+    gains: Sequence[_Gain]
+    shown_over: Mapping[str, Ratio]
+
+    @property
+    def text(self) -> str:
+        """``pmem-both gains most at 4 users: 3.2× [2.8, 3.5] by …; more than at 1 user (1.7×, by
+        1.9× [1.6, 2.1])``."""
+        first, *others = self.gains
+        row = first.group.deciding
+        assert row is not None
+        more = [
+            f"{one.at} ({times(one.ratio.value)}, by {ratio_text(self.shown_over[one.at])})"
+            for one in others
+            if one.at in self.shown_over
+        ]
+        not_more = (one for one in others if one.at not in self.shown_over)
+        alike = [f"{one.at} ({times(one.ratio.value)})" for one in not_more]
+        words = "gains most" if first.ratio.value > 1 else "loses least"
+        text = f"{self.engine}: " if self.engine else ""
+        text += f"{first.group.b.marked_name} {words} at {first.at}: {ratio_text(first.ratio)}"
+        text += f" by {row.title}"
+        if not row.shown:
+            text += f" ({verdict_text(first.group.verdict)})"
+        if more:
+            text += f"; more than at {', '.join(more)}"
+        return text + (f"; not shown to be more than at {', '.join(alike)}" if alike else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """``times_smaller``: how many times the largest gain is this one, where that is shown."""
+        first = self.gains[0]
+        row = first.group.deciding
+        assert row is not None
+        return {
+            "parameter": self.fact.removeprefix("params."),
+            "a": first.group.a.name,
+            "b": first.group.b.name,
+            "engine": _engine(first.group),
+            "metric": row.quantity.name,
+            "labels": dict(row.quantity.labels),
+            "gains": [
+                {
+                    "value": one.value,
+                    **_interval_json(one.ratio),
+                    "times_smaller": _interval_json(over)
+                    if (over := self.shown_over.get(one.at))
+                    else None,
+                }
+                for one in self.gains
+            ],
+        }
+
+
+def _interval_json(ratio: Ratio) -> dict[str, Any]:
+    return {
+        "ratio": ratio.value,
+        "interval": [ratio.low, ratio.high],
+        "confidence": ratio.confidence,
+    }
+
+
+def gains_of(groups: Sequence[Group]) -> Iterator[Gains]:
+    """Yield the gains of each pair of arms that was compared at several values of a parameter."""
     usable = [group for group in groups if group.deciding and group.a.usable]
     if len({run.head.experiment.name for group in usable for run in group.a.usable}) != 1:
         return  # what varies between experiments is no sweep
@@ -183,7 +338,7 @@ def gain_lines(groups: Sequence[Group]) -> Iterator[str]:
             for own in grouped(zip(rest, alike, strict=True)).values():
                 gains = sorted(_gains(fact, own), key=lambda one: -one.ratio.value)
                 if len({gain.value for gain in gains}) == len(gains) > 1:
-                    yield (f"{engine}: " if several else "") + _line(gains)
+                    yield Gains(fact, engine if several else "", gains, _shown_over(gains))
 
 
 def _engine(group: Group) -> str:
@@ -207,27 +362,6 @@ def _by_block(group: Group, row: Row) -> dict[tuple[str, int], float]:
         if worse and better:
             found[block_of(a)] = better / worse
     return found if group.pairing == "paired" and len(found) == len(group.a.runs) else {}
-
-
-def _line(gains: Sequence[_Gain]) -> str:
-    first, *others = gains
-    row = first.group.deciding
-    assert row is not None
-    shown = _shown_over(gains)
-    more = [
-        f"{one.at} ({times(one.ratio.value)}, by {ratio_text(shown[one.at])})"
-        for one in others
-        if one.at in shown
-    ]
-    alike = [f"{one.at} ({times(one.ratio.value)})" for one in others if one.at not in shown]
-    words = "gains most" if first.ratio.value > 1 else "loses least"
-    text = f"{first.group.b.marked_name} {words} at {first.at}: {ratio_text(first.ratio)}"
-    text += f" by {row.title}"
-    if not row.shown:
-        text += f" ({verdict_text(first.group.verdict)})"
-    if more:
-        text += f"; more than at {', '.join(more)}"
-    return text + (f"; not shown to be more than at {', '.join(alike)}" if alike else "")
 
 
 def _shown_over(gains: Sequence[_Gain]) -> dict[str, Ratio]:

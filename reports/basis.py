@@ -26,6 +26,7 @@ from harness.store.calibrations import (
 from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning
+from reports.arm import Arm
 from reports.formatting import p_text, percent, stand_in_text, times
 from reports.noise import arms_differ, same_headline
 from reports.run_configuration import emulations
@@ -35,6 +36,7 @@ from reports.statistics import (
     Ratio,
     decide,
     dependence_p,
+    drift_of,
     noise_of,
     ratio_of,
     students_t,
@@ -44,6 +46,8 @@ from reports.values import Quantity, measured_value
 #: Without pairs: standard deviations that differ by this factor, of this number of repeats or
 #: more. By accident, those of equal noise do in 5 % of comparisons at most.
 _SPREADS_APART, _LEAST_SPREAD = 4, 4
+#: The least drift over the repeats that is named, as a share.
+_DRIFT = 0.1
 
 Code = Literal[
     "pairs",
@@ -210,16 +214,15 @@ class Moved(NamedTuple):
     limit: Limit
 
 
-def repeat_warnings(
-    a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing, quantity: Quantity
-) -> Iterator[RunWarning]:
+def repeat_warnings(a: Arm, b: Arm, pairing: Pairing, quantity: Quantity) -> Iterator[RunWarning]:
     """Warn of repeats that do not meet what the statistics of a comparison's headline assume.
 
-    That is ``blocks-not-independent`` and, without pairs, ``spreads-differ``.
+    That is ``blocks-not-independent``, ``results-drift`` and, without pairs, ``spreads-differ``.
     """
-    runs = [sorted(side, key=lambda run: run.result.started_unix_ns) for side in (a, b)]
+    runs = [sorted(arm.runs, key=lambda run: run.result.started_unix_ns) for arm in (a, b)]
     if pairing == "paired":
-        order = sorted(zip(a, b, strict=True), key=lambda pair: pair[0].result.started_unix_ns)
+        pairs = zip(a.runs, b.runs, strict=True)
+        order = sorted(pairs, key=lambda pair: pair[0].result.started_unix_ns)
         runs = [list(side) for side in zip(*order, strict=True)]
     values = [[measured_value(run, quantity) for run in side] for side in runs]
     if not all(value is not None and value > 0 for side in values for value in side):
@@ -235,6 +238,16 @@ def repeat_warnings(
             "may be shown by accident",
             "restore data and clear caches for each run, a longer --ramp-up",
         )
+    for arm, side in zip((a, b), logs, strict=True):
+        change, p = drift_of(side)
+        if p <= ALPHA / 2 and abs(change - 1) >= _DRIFT:  # of either side
+            yield RunWarning(
+                "results-drift",
+                "results drift over the repeats",
+                f"{quantity.name}: {arm.name}: {percent(abs(change - 1))} "
+                f"{'higher' if change > 1 else 'lower'} at the end of {len(side)} repeats",
+                "pairs cancel it; look for what changes: temperature, a cache, a device that wears",
+            )
     if pairing == "unpaired" and min(map(len, logs)) >= _LEAST_SPREAD:
         spreads = sorted(float(side.std(ddof=1)) for side in logs)
         if spreads[1] >= _SPREADS_APART * max(spreads[0], 1e-12):

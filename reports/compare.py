@@ -353,7 +353,7 @@ def _group(
         rows = [replace(row, estimate=None, note=note) if row.estimate else row for row in rows]
     decides = headline(found.a, found.b, comparable)
     if decides.quantity in comparable:
-        warnings += repeat_warnings(found.a, found.b, found.pairing, decides.quantity)
+        warnings += repeat_warnings(sides[0], sides[1], found.pairing, decides.quantity)
     plans = frozenset(str(run.result.experiment.hash) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
     what = what_was_run(list(zip(called, (found.a, found.b), strict=True)))

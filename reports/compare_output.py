@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.store.documents import as_json, attributes
 from harness.warnings import RunWarning
-from reports.answers import answer_blocks, gain_lines
+from reports.answers import answer_blocks, gains_of
 from reports.arm import Arm
 from reports.compare import Comparison, Group
 from reports.compared_rows import Row
@@ -56,6 +56,7 @@ def to_json(comparison: Comparison, fail_above: float | None = None) -> dict[str
         "excluded": [{"run_id": k, "reason": v} for k, v in comparison.excluded.items()],
         "unmatched": as_json(comparison.unmatched),
         "groups": [_group_json(*each) for each in zip(comparison.groups, *by_limit, strict=True)],
+        "gains_most": [gains.to_json() for gains in gains_of(comparison.groups)],
     }
 
 
@@ -137,7 +138,7 @@ def comparison_page(
     several = len(titles) > 1
     groups = zip(titles, comparison.groups, strict=True)
     answers = [(title if several else "", group) for title, group in groups]
-    yield from (Paragraph(f"{text}.") for text in gain_lines(comparison.groups))
+    yield from (Paragraph(f"{gains.text}.") for gains in gains_of(comparison.groups))
     yield from answer_blocks(answers, following)
     for difference in comparison.differences:
         yield Paragraph(f"also differs: {difference}", "warning")

@@ -21,7 +21,7 @@ from reports.agreement import (
     agreements,
     driven_by_several,
 )
-from reports.answers import answer_blocks, gain_lines, not_controlled
+from reports.answers import answer_blocks, gains_of, not_controlled
 from reports.arm import Arm
 from reports.basis import apart
 from reports.charts import draw_panel
@@ -188,7 +188,8 @@ class Report:
 
     @property
     def _gains(self) -> list[str]:
-        return list(gain_lines([group for panel in self.comparable for group in panel.groups]))
+        groups = [group for panel in self.comparable for group in panel.groups]
+        return [gains.text for gains in gains_of(groups)]
 
     @cached_property
     def _driven(self) -> list[Panel]:
@@ -315,8 +316,7 @@ class Report:
             yield comparison_table("Verdicts", self.answers)
         yield from self._causes()
         if self.answers:
-            if rest := not_controlled([group for _, group in self.answers]):
-                yield note(f"Not controlled: {'; '.join(rest)}.")
+            yield from map(note, not_controlled([group for _, group in self.answers]))
             yield note(
                 "A speed-up is about the median of the ratios of repeats (pair by pair), not the "
                 "ratio of the medians."

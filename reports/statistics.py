@@ -421,6 +421,30 @@ def students_t(chance: float, degrees: int) -> float:
     return math.sqrt(degrees) * math.tan(low)
 
 
+#: More values than these are thinned out.
+_MOST_VALUES = 200
+
+
+def drift_of(logs: FloatArray) -> tuple[float, float]:
+    """Return the ratio of the last value to the first by their trend, and p of there being none.
+
+    ``logs``: logarithms of the values. Theil's and Sen's slope; Mann's and Kendall's test, exact
+    without ties.
+    """
+    logs = logs[:: max(1, len(logs) // _MOST_VALUES)]
+    first, second = np.triu_indices(len(logs), 1)
+    if not first.size:
+        return 1.0, 1.0
+    steps = logs[second] - logs[first]
+    chances: FloatArray = np.ones(1)  # of each number of pairs that rise
+    for size in range(2, len(logs) + 1):
+        chances = np.convolve(chances, np.full(size, 1 / size))
+    rising = float(np.sum(steps > 0) + np.sum(steps == 0) / 2)
+    tails = chances[: math.floor(rising) + 1].sum(), chances[math.ceil(rising) :].sum()
+    slope = float(np.median(steps / (second - first)))
+    return math.exp(slope * (len(logs) - 1)), min(1.0, 2 * float(min(tails)))
+
+
 def noise_of(log_ratios: Sequence[float]) -> float:
     """The noise between two identical runs, as a share (0.02: 2 %).
 

@@ -98,11 +98,11 @@ def compare(
         print_json(to_json(found, above))
     else:
         usual = None if verbose else usual_facts(sides[0][0].spec)
-        either = " or ".join(
-            shlex.join(word for one in (side, *(runs or ())) for word in one.split())
-            for side in (a, b)
-        )
-        following = f"harness explain {either}{given(results)}"
+        following = ""
+        if {*found.over} <= {"placement", "arm"}:  # what explain compares
+            either = " or ".join(" ".join((side, *(runs or ()))) for side in (a, b))
+            following = f"harness explain {shlex.quote(either)}{' --anyway' * anyway}"
+            following += given(results)
         print_blocks(comparison_page(found, all_, usual, following))
     tests = tests_of_runs(failed)
     if above is not None:

@@ -1,6 +1,8 @@
 """What a comparison rests on, and what a script decides by."""
 
+import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +28,8 @@ from harness.cli.app import app
 from harness.errors import RunFailed, UsageError
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
+from reports import answers
+from reports.answers import not_controlled
 from reports.compare import Comparison, Group, compare
 from reports.compare_output import to_json
 from reports.history import histories
@@ -336,3 +340,69 @@ def test_repeats_that_statistics_do_not_assume_are_warned_of(tmp_path, a, b, pai
     assert group.pairing == ("paired" if paired else "unpaired")
     codes = {"blocks-not-independent", "spreads-differ"}
     assert {one.code for one in group.warnings} & codes == ({code} if code else set())
+
+
+def lines_of(group: Group) -> list[set[str]]:
+    """The codes on each line of what was not controlled, and of facts their first words."""
+    return [
+        set(re.findall(r"[a-z]+(?:-[a-z]+)+|no canary", line)) for line in not_controlled([group])
+    ]
+
+
+def warned(root: Path, of_a: Sequence[str], of_b: Sequence[str], slower: float = 1.5) -> Group:
+    """Paired arms whose runs have warnings of these codes."""
+    factors = dict(zip(PLACES, (1.0, slower), strict=True))
+    noise = (0, 5, 1, 4, 2, 3)
+    sides = interleaved(
+        root,
+        lambda place, k: [metric("queries_geomean_ns", 1e9 * factors[place] + noise[k], "lower")],
+    )
+    for runs, codes in zip(sides, (of_a, of_b), strict=True):
+        for run in runs:
+            entries = [{"code": code, "what": "x", "found": "y", "do": "z"} for code in codes]
+            document = json.loads((run.directory / "run.json").read_text()) | {
+                "uncontrolled": entries
+            }
+            (run.directory / "run.json").write_text(json.dumps(document))
+    a, b = ([StoredRun(run.directory) for run in runs] for runs in sides)
+    (group,) = compare(a, b).groups
+    return group
+
+
+BOTH = ("turbo-enabled", "other-load", "client-saturated", "run-retried")
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "slower", "turning"),
+    [
+        (BOTH, BOTH, 1.5, {"client-saturated"}),
+        ((*BOTH, "smt-enabled"), BOTH, 1.5, {"client-saturated", "smt-enabled"}),
+        (BOTH, BOTH, 1.0, {"client-saturated", "other-load"}),  # noise may hide a difference
+        (("turbo-enabled",), ("turbo-enabled",), 1.5, None),
+    ],
+)
+def test_what_can_turn_the_verdict_comes_first(tmp_path, of_a, of_b, slower, turning) -> None:
+    first, *rest = lines_of(warned(tmp_path, of_a, of_b, slower))
+    if turning is None:
+        assert "turbo-enabled" in first and not rest
+    else:
+        assert first == turning
+        assert {*of_a} - turning < rest[0]
+
+
+def test_each_code_that_turns_no_verdict_is_documented() -> None:
+    documented = Path(__file__).parents[2] / "docs/warnings.md"
+    codes = set(re.findall(r"^\| `([a-z0-9-]+)`", documented.read_text(), re.MULTILINE))
+    assert codes >= answers._ABOUT | answers._OF_HOST | answers._VARYING
+
+
+@pytest.mark.parametrize(("drift", "warned_of"), [(0.15, True), (0.06, False), (-0.15, True)])
+def test_a_drift_over_the_repeats_is_a_warning(tmp_path, drift, warned_of) -> None:
+    def made(place: str, k: int) -> list[dict[str, Any]]:
+        return [metric("queries_geomean_ns", 1e9 * (1 + drift * k / 7), "lower")]
+
+    (group,) = compare(*interleaved(tmp_path, made, 8)).groups
+    drifting = [one.context for one in group.warnings if one.code == "results-drift"]
+    assert len(drifting) == 2 * warned_of
+    if warned_of:
+        assert "15 %" in drifting[0] and ("higher" if drift > 0 else "lower") in drifting[0]

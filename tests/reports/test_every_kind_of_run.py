@@ -1,7 +1,9 @@
 """Every command that reads finished runs, on a store with every kind of them, as text and JSON."""
 
 import json
+import shlex
 from pathlib import Path
+from typing import Any
 
 import explained_runs
 import pytest
@@ -9,10 +11,14 @@ import test_over_time
 from micro_runs import card_run, numa_tier
 from report_runs import Case, demo, driven, metric, write, write_unfinished
 from test_report_workloads import PARAMS, tpcc_runs, ycsb
+from typer.main import get_command
 from typer.testing import CliRunner
 
+from harness.cli import show
 from harness.cli.app import app
 from harness.models.make import model_of
+from harness.store.runs import Store
+from harness.terminal import command_lines
 
 COMMANDS = (
     ("conclusions",),
@@ -99,6 +105,42 @@ def test_a_command_reads_every_kind_of_run(command, json_, store, tmp_path, monk
     assert done.exit_code == 0
     if json_:
         json.loads(done.stdout)
+
+
+def parsed(command: str) -> None:
+    """Parse a command as the command line does; typer's error where it is none."""
+    program, *words = shlex.split(command)
+    assert program == "harness"
+    group: Any = get_command(app)
+    context = None
+    while hasattr(group, "resolve_command"):
+        context = group.make_context(program, words, parent=context)
+        rest = [*context._protected_args, *context.args]
+        program, group, words = group.resolve_command(context, rest)
+    group.make_context(program, words, parent=context)
+
+
+@pytest.mark.parametrize(
+    "command", [command for command in COMMANDS if command[0] in ("compare", "explain")]
+)
+def test_what_comes_next_is_a_command(command, store, monkeypatch) -> None:
+    printed: list[str] = []
+
+    def lines(command: str, columns: int) -> list[str]:
+        printed.append(command)
+        return command_lines(command, columns)
+
+    monkeypatch.setattr("harness.terminal.command_lines", lines)
+    assert CliRunner().invoke(app, [*command, "--results", str(store)]).exception is None
+    if command[0] == "compare":
+        assert any(one.startswith("harness explain") for one in printed)
+    show.runs([run for run in Store(store).runs() if run.head.experiment.name == "demo"], False)
+    assert any(one.startswith("harness report") for one in printed)
+    for one in printed:
+        parsed(one)
+        if one.startswith("harness explain"):
+            done = CliRunner().invoke(app, shlex.split(one)[1:])
+            assert done.exception is None and done.exit_code == 0
 
 
 def test_each_run_is_shown(store: Path) -> None:

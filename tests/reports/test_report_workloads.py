@@ -24,6 +24,7 @@ from report_runs import (
 from harness import paths
 from harness.store.runs import StoredRun
 from reports.compare import compare
+from reports.compare_output import to_json
 from reports.published import PublishedPoint, PublishedSeries, published_points, read_published
 from reports.report import Report
 from reports.sections import Paragraph, Table, plain
@@ -99,6 +100,13 @@ def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
     first = str(next(Report(runs).answer_blocks()))
     assert "pmem-both gains most at 8 users" in first
     assert "more than at 32 users (2.10×, by 1.9" in first and "1 user (2.00×, by 2.0" in first
+    ssd, pmem = ([run for run in runs if run.spec.where == place] for place in PLACES)
+    (gains,) = to_json(compare(ssd, pmem))["gains_most"]
+    assert (gains["parameter"], gains["b"], gains["engine"]) == ("users", "pmem-both", "postgres")
+    assert [one["value"] for one in gains["gains"]] == [8, 32, 1]
+    most, *others = gains["gains"]
+    assert most["interval"][0] > 3.9 and most["times_smaller"] is None
+    assert all(1.8 < one["times_smaller"]["ratio"] < 2.1 for one in others)
 
 
 def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path) -> None:
