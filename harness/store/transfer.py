@@ -61,7 +61,7 @@ def import_runs(
         raise UsageError(
             f"--from {origin!r}",
             "it becomes a part of names of directories",
-            "use letters, digits, and . _ = , @ + -",
+            "use letters, digits and . _ = , @ + - (at most 255)",
         )
     store.make()
     with workdirs.temporary(store.root, ".import") as work:
@@ -109,11 +109,12 @@ def _copy(source: Path, work: Path, problem: str) -> None:
             if (run / "run.json").exists():
                 skipped = shutil.ignore_patterns("observers")
                 shutil.copytree(run, work / run.name, True, skipped, copy)
-        links = [path for path in work.rglob("*") if path.is_symlink()]
+        copied = [(path, path.relative_to(work)) for path in work.rglob("*")]
     except (OSError, ValueError) as error:
         raise UsageError(problem, str(error), "name a results directory") from error
-    if links:
-        raise UsageError(problem, f"{links[0].relative_to(work)} is a link", "remove it")
+    for path, name in copied:
+        if path.is_symlink() or not str(name).isprintable():
+            raise UsageError(problem, f"{str(name)!r} does not belong into a run", "remove it")
 
 
 def _unpack(archive: Path, work: Path, problem: str, limit_bytes: int | None) -> None:
@@ -128,6 +129,7 @@ def _unpack(archive: Path, work: Path, problem: str, limit_bytes: int | None) ->
             for member in packed:
                 parts = PurePosixPath(member.name).parts
                 plain = (member.isfile() or member.isdir()) and not member.issparse()
+                plain &= member.name.isprintable()
                 if not plain or not parts or member.name.startswith("/") or ".." in parts:
                     found = f"{member.name!r} does not belong into an archive of runs"
                     raise UsageError(problem, found, do)

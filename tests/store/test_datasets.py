@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import random
 import tarfile
 from pathlib import Path
@@ -277,13 +278,49 @@ def test_one_that_is_no_run_keeps_all_out(tmp_path, run, here, damage):
 @pytest.mark.parametrize(
     "name",
     ["../out", "/etc/out", "run/../../out", ".hidden/x", "loose",
-     "run/" + "deep/" * 500 + "x", "run/a\0b", "run/" + "long" * 100],
+     "run/" + "deep/" * 500 + "x", "run/a\0b", "run/a\nb", "run/" + "long" * 100],
 )  # fmt: skip
 def test_no_way_out_of_the_store(tmp_path: Path, here: Store, name: str) -> None:
     with pytest.raises(UsageError):
         import_runs(zeros(tmp_path, (name, 4)), here)
     assert files_of(here) == ["runs"]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("origin", ["/../../x", "..", "", "a/b", "a b", "a\nb", "a" * 300])
+def test_an_origin_that_is_no_plain_name_is_refused(tmp_path, run, here, origin):
+    with pytest.raises(UsageError) as refused:
+        import_runs(packed(tmp_path, run), here, origin)
+    assert refused.value.problem == f"--from {origin!r}"
+    assert not here.root.exists()
+
+
+@pytest.mark.parametrize("suffix", [" x", "\x1b[2J", "'"])
+def test_a_run_whose_name_is_no_plain_one_is_refused(tmp_path, run, here, suffix):
+    run = run.rename(f"{run}{suffix}")
+    for source in (packed(tmp_path, run), run.parents[1]):
+        with pytest.raises(UsageError):
+            import_runs(source, here)
+        assert files_of(here) == ["runs"]
+
+
+def test_runs_of_another_results_directory_come_as_those_of_an_archive(tmp_path, run, here):
+    (run / "observers").mkdir()
+    (run / "observers" / "link").symlink_to("/etc/passwd")
+    Store(run.parents[1]).begin(SPEC).close()
+    (stored,) = import_runs(run.parents[1], here, "optane1").new
+    assert stored.run_id == run.name and stored.imported
+    assert stored.artifact("answers") == {"some": "answer"}
+    assert import_runs(run.parents[1], here, "optane1").known == (run.name,)
+    assert run.exists()
+
+
+@pytest.mark.parametrize("damage", [with_link, lambda run: os.mkfifo(run / "artifacts" / "x.json")])
+def test_a_results_directory_with_what_is_no_file_keeps_all_out(run, here, damage):
+    damage(run)
+    with pytest.raises(UsageError):
+        import_runs(run.parents[1], here)
+    assert files_of(here) == ["runs"]
 
 
 @pytest.mark.parametrize(
