@@ -311,6 +311,12 @@ class MicroParams(Parameters):
     index_library: str | None = parameter(
         _Library(), help="Library that replaces each index.", option=True, default_text=_SUITES
     )
+    key: int | None = parameter(
+        Size(), help="Bytes of a key of the library's index.", default_text="8 B"
+    )
+    value: int | None = parameter(
+        Size(), help="Bytes of a value of the library's index.", default_text="8 B"
+    )
 
 
 def chosen(

@@ -22,7 +22,7 @@ TargetKey = tuple[Place, Pages]
 #: The kind of job that calls PMDK.
 _PMDK = "pmdk"
 #: Keys of an index job that have no meaning for a library's index.
-_OF_OUR_INDEXES = ("flush", "fence", "discipline", "binary")
+_OF_OUR_INDEXES = ("flush", "fence", "added_fence", "discipline", "binary")
 
 
 def _key(key: str, job: Job) -> Any:
@@ -119,6 +119,12 @@ def scale(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> ScaledSu
             f"suite {suite.name} with --index-library",
             "it measures no index",
             "leave the library out, or name a suite such as bento/fig2",
+        )
+    if not limits.index_library and (limits.key or limits.value):
+        raise UsageError(
+            f"suite {suite.name} with -p key or -p value",
+            "our own indexes have keys and values of 8 bytes",
+            "name a library that takes others: --index-library FILE.so",
         )
     if limits.index_library or any(
         "binary" in job.keys or job.kind == _PMDK for job in suite.jobs()
@@ -242,7 +248,7 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
         for job in one.jobs
     )
     if limits.index_library:
-        jobs = tuple(_with_library(job, limits.index_library) for job in jobs)
+        jobs = tuple(_with_library(job, limits) for job in jobs)
     return replace(
         one,
         jobs=jobs,
@@ -251,12 +257,14 @@ def _limited(one: Measurement, limits: MicroParams) -> Measurement:
     )
 
 
-def _with_library(job: Job, library: str) -> Job:
+def _with_library(job: Job, limits: MicroParams) -> Job:
     """Put the index of a library in place of ours; it allocates by itself, on base pages."""
     if job.kind != "index":
         return job
     keys = {key: value for key, value in job.keys.items() if key not in _OF_OUR_INDEXES}
-    keys |= {"index": "library", "library": library}
+    keys |= {"index": "library", "library": limits.index_library}
+    sizes = {"key_bytes": limits.key, "value_bytes": limits.value}
+    keys |= {name: size for name, size in sizes.items() if size}
     return replace(job, pages="base", keys=dict(sorted(keys.items())))
 
 

@@ -49,6 +49,7 @@ static inline uint64_t mb_arena_take(struct mb_arena *arena, const struct mb_pol
         uint64_t wanted = (end + arena->chunk_bytes - 1) / arena->chunk_bytes * arena->chunk_bytes;
         mb_put(policy, border, wanted < arena->size_bytes ? wanted : arena->size_bytes);
         mb_flush(policy, border); /* durable with what is put there: one fence for both */
+        mb_fence_added(policy);
     }
     arena->next = end;
     return offset;

@@ -50,5 +50,8 @@ struct mb_library_options;
 struct mb_library {
     void *(*create)(const struct mb_library_options *options);
     bool shares; /* declares that threads may share a tree */
+    /* Each begins with its word, which repeats in the rest. */
+    uint32_t key_bytes, value_bytes;
 };
+#define MB_LIBRARY_MOST_BYTES 4096
 bool mb_library_load(const char *path, struct mb_library *library, struct tb_error *error);

@@ -206,6 +206,7 @@ static bool hold_too(const struct mb_index *index, const struct bucket *bucket, 
 MB_ALWAYS_INLINE void persist(const struct mb_policy *policy, struct slot *slot)
 {
     mb_flush_extra(policy, &slot->key);
+    mb_fence_added_extra(policy);
     mb_flush_extra(policy, &slot->value);
     mb_fence_extra(policy);
     mb_put(policy, &slot->token, 1);
@@ -281,6 +282,7 @@ static uint64_t new_level(struct mb_index *index, uint64_t buckets)
         for (int j = 0; j < SLOTS; j++)
             mb_put(policy, &level[i].slots[j].token, 0);
         mb_flush_all(policy, &level[i], sizeof level[i]);
+        mb_fence_added(policy);
     }
     return offset;
 }
@@ -372,6 +374,7 @@ static void remove_twins(struct mb_index *index, uint64_t level, uint64_t bucket
             if (slot->token && find(index, slot->key) != slot) {
                 mb_put(index->policy, &slot->token, 0);
                 mb_flush(index->policy, &slot->token); /* fenced with the next change */
+                mb_fence_added(index->policy);
             }
         }
 }

@@ -58,7 +58,7 @@ static bool make(struct mb_index *index)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct mb_library_options options = {
-        .key_size = sizeof(uint64_t), .value_size = sizeof(uint64_t),
+        .key_size = index->library->key_bytes, .value_size = index->library->value_bytes,
         .pool_size = index->arena.size_bytes, .threads = index->threads};
     options.pool_path.at = options.pool_path.local;
     if (index->pool_path) {
@@ -85,30 +85,65 @@ static bool recover(struct mb_index *index)
     return true;
 }
 
+/* Keys and values of more than a word: of each byte of the rest, the word decides, too. */
+struct record {
+    char key[MB_LIBRARY_MOST_BYTES], value[MB_LIBRARY_MOST_BYTES];
+};
+
+static inline void spread(char *bytes, uint32_t size, uint64_t word)
+{
+    memcpy(bytes, &word, sizeof word);
+    memset(bytes + sizeof word, (int)(word & 0xff), size - sizeof word);
+}
+
+static inline bool is_spread(const char *bytes, uint32_t size, uint64_t word)
+{
+    char wrong = 0;
+    for (uint32_t i = sizeof word; i < size; i++)
+        wrong |= bytes[i] ^ (char)word;
+    return !wrong;
+}
+
 static bool insert(struct mb_index *index, uint64_t key, uint64_t value)
 {
+    const struct mb_library *library = index->library;
     struct tree *tree = index->tree;
-    return tree->functions->insert(tree, (const char *)&key, sizeof key, (const char *)&value,
-                                   sizeof value);
+    struct record record;
+    spread(record.key, library->key_bytes, key);
+    spread(record.value, library->value_bytes, value);
+    return tree->functions->insert(tree, record.key, library->key_bytes, record.value,
+                                   library->value_bytes);
 }
 
 static bool update(struct mb_index *index, uint64_t key, uint64_t value)
 {
+    const struct mb_library *library = index->library;
     struct tree *tree = index->tree;
-    return tree->functions->update(tree, (const char *)&key, sizeof key, (const char *)&value,
-                                   sizeof value);
+    struct record record;
+    spread(record.key, library->key_bytes, key);
+    spread(record.value, library->value_bytes, value);
+    return tree->functions->update(tree, record.key, library->key_bytes, record.value,
+                                   library->value_bytes);
 }
 
 static bool look_up(const struct mb_index *index, uint64_t key, uint64_t *value)
 {
+    const struct mb_library *library = index->library;
     struct tree *tree = index->tree;
-    return tree->functions->find(tree, (const char *)&key, sizeof key, (char *)value);
+    struct record record;
+    spread(record.key, library->key_bytes, key);
+    if (!tree->functions->find(tree, record.key, library->key_bytes, record.value))
+        return false;
+    memcpy(value, record.value, sizeof *value);
+    return is_spread(record.value, library->value_bytes, *value);
 }
 
 static bool take_out(struct mb_index *index, uint64_t key)
 {
     struct tree *tree = index->tree;
-    return tree->functions->remove(tree, (const char *)&key, sizeof key);
+    struct record record;
+    spread(record.key, index->library->key_bytes, key);
+    return tree->functions->remove(tree, record.key, index->library->key_bytes);
 }
 
 const struct mb_index_kind mb_library_index = {

@@ -12,6 +12,10 @@
  *   unaware       designed, and a flush after every store that shifts an entry (FAST&FAIR Cache
  *                 Unaware)
  *
+ * `added_fence` is another kind of fence, after each flush that the index does not fence itself: with
+ * clwb instead of clflush it keeps the order that clflush has (BENTŌ, section 3.2), and leaves the
+ * index's own fences as they are.
+ *
  * A test gives its own medium (durable.h) in place of the instructions.
  */
 #pragma once
@@ -25,7 +29,7 @@ static const char *const mb_discipline_names[] = {"designed",  "ff",      "sff",
 
 struct mb_policy {
     enum mb_flush flush; /* MB_NO_FLUSH: the caches are durable (eADR), or nothing is to be */
-    enum mb_fence fence;
+    enum mb_fence fence, added_fence;
     enum mb_discipline discipline;
     const struct mb_medium *medium; /* NULL: instructions */
 };
@@ -55,15 +59,20 @@ MB_ALWAYS_INLINE void mb_flush_now(const struct mb_policy *policy, const void *a
         mb_clflush_flush(at, 1);
 }
 
+MB_ALWAYS_INLINE void mb_fence_by(const struct mb_policy *policy, enum mb_fence fence)
+{
+    if (policy->medium)
+        policy->medium->fence();
+    else if (fence == MB_SFENCE)
+        mb_store_fence();
+    else if (fence == MB_MFENCE)
+        mb_full_fence();
+}
+
 MB_ALWAYS_INLINE void mb_fence_now(const struct mb_policy *policy)
 {
     policy = MB_POLICY(policy);
-    if (policy->medium)
-        policy->medium->fence();
-    else if (policy->fence == MB_SFENCE)
-        mb_store_fence();
-    else if (policy->fence == MB_MFENCE)
-        mb_full_fence();
+    mb_fence_by(policy, policy->fence);
 }
 
 /* Another thread may store into it. */
@@ -96,11 +105,22 @@ MB_ALWAYS_INLINE void mb_flush(const struct mb_policy *policy, const void *at)
         mb_fence_now(policy);
 }
 
-/* Of every line that the bytes touch. */
+/* Follows a flush after which the index has no fence. */
+MB_ALWAYS_INLINE void mb_fence_added(const struct mb_policy *policy)
+{
+    policy = MB_POLICY(policy);
+    if (policy->added_fence != MB_NO_FENCE)
+        mb_fence_by(policy, policy->added_fence);
+}
+
+/* Of every line that the bytes touch; a fence is to follow. */
 MB_ALWAYS_INLINE void mb_flush_all(const struct mb_policy *policy, const void *at, size_t bytes)
 {
-    for (uintptr_t line = mb_line_of(at); line < (uintptr_t)at + bytes; line += MB_LINE)
+    for (uintptr_t line = mb_line_of(at); line < (uintptr_t)at + bytes; line += MB_LINE) {
+        if (line != mb_line_of(at))
+            mb_fence_added(policy);
         mb_flush(policy, (const void *)line);
+    }
 }
 
 /* Follows a flush always: with `ff` and `sff` it has been already. */
@@ -117,6 +137,13 @@ MB_ALWAYS_INLINE void mb_flush_extra(const struct mb_policy *policy, const void 
     policy = MB_POLICY(policy);
     if (policy->discipline != MB_OPTIMIZED)
         mb_flush(policy, at);
+}
+
+MB_ALWAYS_INLINE void mb_fence_added_extra(const struct mb_policy *policy)
+{
+    policy = MB_POLICY(policy);
+    if (policy->discipline != MB_OPTIMIZED)
+        mb_fence_added(policy);
 }
 
 MB_ALWAYS_INLINE void mb_fence_extra(const struct mb_policy *policy)
@@ -138,7 +165,8 @@ MB_ALWAYS_INLINE bool mb_is_designed(const struct mb_policy *policy)
 
 MB_ALWAYS_INLINE struct mb_policy mb_designed(const struct mb_policy *policy)
 {
-    return (struct mb_policy){.flush = policy->flush, .fence = policy->fence};
+    return (struct mb_policy){
+        .flush = policy->flush, .fence = policy->fence, .added_fence = policy->added_fence};
 }
 
 MB_ALWAYS_INLINE void mb_commit(const struct mb_policy *policy, uint64_t *to, uint64_t value)

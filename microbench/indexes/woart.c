@@ -209,8 +209,10 @@ static void add_child(const struct mb_policy *policy, struct node *node, unsigne
         mb_put(policy, decides, word);
         return;
     }
-    if (keys)
+    if (keys) {
         mb_flush_extra(policy, keys);
+        mb_fence_added_extra(policy);
+    }
     if (child != decides)
         before(policy, child, decides);
     mb_commit(policy, decides, word);

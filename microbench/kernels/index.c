@@ -4,14 +4,15 @@
  *
  *   {"name": "level", "kind": "index", "target": "t0", "threads": 1, "index": "level_hash",
  *    "workload": "a", "bytes_per_record": 256, "flush": "clwb", "fence": "sfence",
- *    "discipline": "designed", "sample_every": 0}
+ *    "discipline": "designed", "keys": "zipf", "sample_every": 0}
  *
  * Workloads: a (half reads, half updates), b (95 % reads, 5 % updates), c (reads), f (half reads,
- * half updates of what was just read), all by Zipf's law, d (95 % reads of what the thread inserted
- * last, 5 % inserts), insert (new keys alone). An index whose paper has no update inserts a
+ * half updates of what was just read), all by Zipf's law or with `keys` uniform, d (95 % reads of what
+ * the thread inserted last, 5 % inserts), insert (new keys alone). An index whose paper has no update inserts a
  * duplicate: a key next to it, since keys are unique here. The threads of a partition share an
  * index where its paper has them do so; otherwise each thread has one of its own in its part of the
- * range. The range's size says how many records are loaded for every repeat (insert: are inserted).
+ * range. The range's size says how many records are loaded for every repeat; of `insert` the
+ * share `loaded_share` of them, and the others are inserted.
  * Operations that insert end at the latest when half as many more are there. The next operations
  * are drawn before they are done, and that time is left out.
  *
@@ -22,7 +23,8 @@
  *
  * With "index": "library", "library": "/path/of.so" it is another program's (indexes/library.c), in
  * memory that the library allocates, or in its file `pool_path`: no restart, no counts. Threads
- * share it if it declares that they may.
+ * share it if it declares that they may. Its keys have `key_bytes`, its values `value_bytes`; the
+ * indexes above have words.
  */
 #include "../indexes/checked.h"
 #include "durable_job.h"
@@ -31,7 +33,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-enum { CHUNK_BYTES = 64 * 1024, RECORD_BYTES = 16, COUNTED = 10000, UPDATED = 64,
+enum { CHUNK_BYTES = 64 * 1024, WORD_BYTES = 8, COUNTED = 10000, UPDATED = 64,
        LEAST_BYTES = 192, LEAST_RECORDS = 64, STEP_NS = 200000 };
 enum workload { WORKLOAD_A, WORKLOAD_B, WORKLOAD_C, WORKLOAD_F, WORKLOAD_D, WORKLOAD_INSERT,
                 WORKLOADS };
@@ -40,17 +42,21 @@ static const char *const workload_names[] = {"a", "b", "c", "f", "d", "insert", 
 static const char *const index_names[] = {"level_hash", "fast_fair", "woart", "library", NULL};
 static const struct mb_index_kind *const index_kinds[] = {&mb_level_hash, &mb_fast_fair,
                                                           &mb_woart, &mb_library_index};
+enum distribution { ZIPF, UNIFORM };
+static const char *const distribution_names[] = {"zipf", "uniform", NULL};
 /* What of 100 operations changes something. */
 static const unsigned changing[WORKLOADS] = {50, 5, 0, 50, 5, 100};
 
 struct indexed {
     struct mb_durable durable;
-    int index, workload;
+    int index, workload, distribution;
     const struct mb_index_kind *kind; /* of `index` */
     struct mb_library library;
     struct mb_policy policy;
-    int64_t bytes_per_record;
+    int64_t bytes_per_record, key_bytes, value_bytes;
+    double loaded_share;
     uint64_t records; /* of a thread: at the start, or of `insert` at the end */
+    uint64_t loaded;  /* of them at the start */
     uint32_t users_each; /* of an index */
     struct tb_zipfian zipfian; /* over an index's records */
     struct user *users; /* by thread, from begin to check */
@@ -62,7 +68,14 @@ static const struct tb_param params[] = {
     WORD("index", index, index_names, -1),
     WORD("workload", workload, workload_names, -1),
     WORD("fence", policy.fence, mb_fence_names, MB_SFENCE),
+    WORD("added_fence", policy.added_fence, mb_fence_names, MB_NO_FENCE),
     WORD("discipline", policy.discipline, mb_discipline_names, MB_DESIGNED),
+    WORD("keys", distribution, distribution_names, ZIPF),
+    TB_INTEGER_KEY(struct indexed, "key_bytes", key_bytes, WORD_BYTES, MB_LIBRARY_MOST_BYTES,
+                   WORD_BYTES),
+    TB_INTEGER_KEY(struct indexed, "value_bytes", value_bytes, WORD_BYTES, MB_LIBRARY_MOST_BYTES,
+                   WORD_BYTES),
+    TB_NUMBER_KEY(struct indexed, "loaded_share", loaded_share, 0, 0.99, 0),
     TB_INTEGER_KEY(struct indexed, "bytes_per_record", bytes_per_record, LEAST_BYTES,
                    INT64_C(1) << 30, 256),
     MB_DURABLE_KEYS(struct indexed, durable, MB_MEDIUM_CLWB),
@@ -109,6 +122,11 @@ static bool is_library(const struct indexed *indexed)
     return indexed->kind == &mb_library_index;
 }
 
+static uint64_t record_bytes(const struct indexed *indexed)
+{
+    return (uint64_t)(indexed->key_bytes + indexed->value_bytes);
+}
+
 /* New records; otherwise changes are updates. */
 static inline bool inserts(const struct indexed *indexed)
 {
@@ -135,6 +153,22 @@ static bool fits(const struct mb_job *job, struct tb_error *error)
     if (!indexed->kind->disciplines[indexed->policy.discipline])
         return tb_fail(error, "discipline: %s is as designed with %s",
                        mb_discipline_names[indexed->policy.discipline], indexed->kind->name);
+    bool has_fences = indexed->policy.discipline == MB_FF || indexed->policy.discipline == MB_SFF;
+    if (indexed->policy.added_fence != MB_NO_FENCE && has_fences)
+        return tb_fail(error, "added_fence: %s has a fence after each flush",
+                       mb_discipline_names[indexed->policy.discipline]);
+    if (indexed->distribution == UNIFORM && inserts(indexed))
+        return tb_fail(error, "keys: workload %s has its own order",
+                       workload_names[indexed->workload]);
+    if (indexed->loaded_share > 0 && indexed->workload != WORKLOAD_INSERT)
+        return tb_fail(error, "loaded_share: workload %s loads all records",
+                       workload_names[indexed->workload]);
+    if (!is_library(indexed) && record_bytes(indexed) != 2 * WORD_BYTES)
+        return tb_fail(error, "key_bytes, value_bytes: %s has words (%d)", indexed->kind->name,
+                       WORD_BYTES);
+    if (record_bytes(indexed) > (uint64_t)indexed->bytes_per_record)
+        return tb_fail(error, "bytes_per_record: %" PRId64 " is less than a key and a value, %" PRIu64,
+                       indexed->bytes_per_record, record_bytes(indexed));
     if (indexed->records < LEAST_RECORDS)
         return tb_fail(error, "range_bytes: each thread has room for %" PRIu64 " records; it needs "
                               "%d", indexed->records, LEAST_RECORDS);
@@ -147,7 +181,8 @@ static bool fits(const struct mb_job *job, struct tb_error *error)
 static void limit(struct mb_job *job)
 {
     const struct indexed *indexed = job->params;
-    uint64_t more = indexed->workload == WORKLOAD_INSERT ? indexed->records : indexed->records / 2;
+    uint64_t more = indexed->workload == WORKLOAD_INSERT ? indexed->records - indexed->loaded
+                                                         : indexed->records / 2;
     if (!grows(indexed))
         return;
     uint64_t most = more * 100 / changing[indexed->workload] * job->threads;
@@ -170,6 +205,8 @@ static bool load(struct mb_job *job, struct tb_error *error)
         return tb_fail(error, "target: a library allocates by itself: measure it in a node's "
                               "memory (kind dram, base pages) or in a directory");
     indexed->durable.flush = MB_MEDIUM_NONE;
+    indexed->library.key_bytes = (uint32_t)indexed->key_bytes;
+    indexed->library.value_bytes = (uint32_t)indexed->value_bytes;
     return mb_library_load(path, &indexed->library, error);
 }
 
@@ -183,6 +220,9 @@ static bool validate(struct mb_job *job, struct tb_error *error)
         return false;
     indexed->policy.flush = (enum mb_flush)indexed->durable.flush;
     indexed->records = mb_thread_bytes(job) / (uint64_t)indexed->bytes_per_record;
+    indexed->loaded = indexed->workload == WORKLOAD_INSERT
+                          ? (uint64_t)((double)indexed->records * indexed->loaded_share)
+                          : indexed->records;
     bool shares = indexed->kind->shares || indexed->library.shares;
     indexed->users_each = shares ? job->threads / job->partitions : 1;
     indexed->users = tb_allocate(job->threads, sizeof *indexed->users);
@@ -289,7 +329,7 @@ static void begin(struct mb_thread *thread)
     const struct indexed *indexed = thread->job->params;
     struct user *user = user_of(thread);
     uint32_t place = thread->place % indexed->users_each;
-    uint64_t records = indexed->workload == WORKLOAD_INSERT ? 0 : indexed->records;
+    uint64_t records = indexed->loaded;
     *user = (struct user){.index = &indexed->users[thread->index - place].own,
                           .place = place,
                           .records = records,
@@ -308,6 +348,8 @@ static void begin(struct mb_thread *thread)
 static uint64_t draw_number(const struct indexed *indexed, const struct user *user,
                             uint64_t there, struct tb_random *random)
 {
+    if (indexed->distribution == UNIFORM)
+        return tb_random_next(random) % (there * indexed->users_each);
     double u = 1.0 - tb_random_fraction(random);
     if (indexed->workload == WORKLOAD_D) { /* a distance from the last one */
         int64_t distance = tb_zipfian_at(&user->latest, user->latest.items, u);
@@ -396,9 +438,10 @@ static void work(struct mb_thread *thread, uint64_t operations)
             failed(thread, &user->requests[i]);
     }
     writes = user->writes - writes;
-    thread->done.written_bytes += writes * RECORD_BYTES;
+    thread->done.written_bytes += writes * record_bytes(indexed);
     bool reads_all = indexed->workload == WORKLOAD_F;
-    thread->done.read_bytes += (reads_all ? operations : operations - writes) * RECORD_BYTES;
+    thread->done.read_bytes += (reads_all ? operations : operations - writes) *
+                               record_bytes(indexed);
 }
 
 /* ---- afterwards: counts of flushes, and a restart ---- */
@@ -428,13 +471,13 @@ static void count(const struct indexed *indexed, struct user *user, struct tb_ra
 static void end(struct mb_thread *thread) { free_requests(user_of(thread)); }
 
 /* Does the library's file hold the records, or are they elsewhere? */
-static bool holds(const struct user *user, struct tb_error *error)
+static bool holds(const struct indexed *indexed, const struct user *user, struct tb_error *error)
 {
     struct stat found = {0};
     if (!user->own.pool_path)
         return true;
     stat(user->pool_path, &found);
-    uint64_t bytes = (uint64_t)found.st_blocks * 512, least = user->records * RECORD_BYTES;
+    uint64_t bytes = (uint64_t)found.st_blocks * 512, least = user->records * record_bytes(indexed);
     return bytes >= least ||
            tb_fail(error, "library: %" PRIu64 " bytes are in its pool_path, the records have %"
                           PRIu64 ": it keeps them elsewhere", bytes, least);
@@ -483,7 +526,7 @@ static bool check(const struct mb_job *job, struct tb_error *error)
         if (!right)
             return tb_fail(error, "after recovery %s of thread %" PRIu32 " lacks a record",
                            indexed->kind->name, i);
-        bool there = holds(users, error);
+        bool there = holds(indexed, users, error);
         discard(indexed, users);
         if (!there)
             return false;
@@ -505,6 +548,8 @@ static void report(const struct mb_job *job, json_t *facts)
         records += user->records;
     }
     json_object_set_new(facts, "records", json_integer((json_int_t)records));
+    json_object_set_new(facts, "loaded_records",
+                        json_integer((json_int_t)(indexed->loaded * job->threads)));
     json_object_set_new(facts, "indexes", tb_integer(job->threads / indexed->users_each));
     if (is_library(indexed)) {
         mb_sampler_report(&indexed->durable.sampler, facts);

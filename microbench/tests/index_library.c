@@ -1,7 +1,8 @@
 /*
  * What g++ makes of a class derived from PiBench's tree_api, written in C: an open hash table.
  * SHARES: threads may share it, by a lock; RACES: it says so, and has none; IN_FILE: in its
- * pool_path, where it is again after a restart.
+ * pool_path, where it is again after a restart; VALUE_BYTES, KEY_BYTES: of more than a word; CUTS:
+ * it keeps a value's first word alone; MOST: it finds a key so often, and then no more.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,12 +15,20 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PLACES = 1 << 16, BUCKET = 64 };
+#ifndef KEY_BYTES
+#define KEY_BYTES 8
+#endif
+#ifndef VALUE_BYTES
+#define VALUE_BYTES 8
+#endif
+enum { PLACES = 1 << 16, BUCKET = 64, REST = VALUE_BYTES - 8 };
 struct tree {
     const void *const *functions;
     struct {
         uint64_t key, value; /* key 0: nothing */
     } places[PLACES];
+    char rest[PLACES][REST + 1]; /* of values */
+    uint32_t finds[PLACES];
 };
 struct options {
     size_t key_size, value_size;
@@ -42,6 +51,11 @@ static uint64_t *place_of(struct tree *tree, const char *key)
     return &tree->places[at].key;
 }
 
+static size_t number_of(const struct tree *tree, const uint64_t *place)
+{
+    return (size_t)(place - &tree->places[0].key) / 2;
+}
+
 static void destroy(struct tree *tree) { (void)tree; }
 #ifdef IN_FILE
 static void remove_tree(struct tree *tree) { munmap(tree, sizeof *tree); }
@@ -62,7 +76,7 @@ const bool tree_is_thread_safe = true;
 /* Writes the others of its bucket back as it found them. */
 static void write_value(struct tree *tree, uint64_t *place, uint64_t value)
 {
-    size_t number = (size_t)(place - &tree->places[0].key) / 2;
+    size_t number = number_of(tree, place);
     uint64_t *bucket = &tree->places[number / BUCKET * BUCKET].key, copy[BUCKET][2];
     memcpy(copy, bucket, sizeof copy);
     sched_yield();
@@ -81,8 +95,12 @@ static bool find(struct tree *tree, const char *key, size_t bytes, char *value)
 {
     take_lock();
     const uint64_t *place = place_of(tree, key);
-    bool there = bytes == sizeof *place && *place;
+    bool there = bytes == KEY_BYTES && *place;
     memcpy(value, &place[1], sizeof *place);
+    memcpy(value + sizeof *place, tree->rest[number_of(tree, place)], REST);
+#ifdef MOST
+    there = there && tree->finds[number_of(tree, place)]++ < MOST;
+#endif
     leave_lock();
     return there;
 }
@@ -100,6 +118,9 @@ static bool put(struct tree *tree, const char *key, const char *value, bool ther
     bool right = (*place != 0) == there;
     if (right) {
         write_value(tree, place, new_value);
+#ifndef CUTS
+        memcpy(tree->rest[number_of(tree, place)], value + sizeof new_value, REST);
+#endif
         __atomic_store_n(&place[0], new_key, __ATOMIC_RELEASE);
     }
     leave_lock();
@@ -109,13 +130,13 @@ static bool put(struct tree *tree, const char *key, const char *value, bool ther
 static bool insert(struct tree *tree, const char *key, size_t key_bytes, const char *value,
                    size_t value_bytes)
 {
-    return key_bytes == 8 && value_bytes == 8 && put(tree, key, value, false);
+    return key_bytes == KEY_BYTES && value_bytes == VALUE_BYTES && put(tree, key, value, false);
 }
 
 static bool update(struct tree *tree, const char *key, size_t key_bytes, const char *value,
                    size_t value_bytes)
 {
-    return key_bytes == 8 && value_bytes == 8 && put(tree, key, value, true);
+    return key_bytes == KEY_BYTES && value_bytes == VALUE_BYTES && put(tree, key, value, true);
 }
 
 #ifdef REFUSES_ROOT
@@ -136,7 +157,8 @@ struct tree *OTHER_NAME(const struct options *options)
 {
     static const void *const functions[] = {destroy, remove_tree, find, insert, update, NULL, NULL};
     puts("wrappers print");
-    bool right = options->key_size == 8 && options->value_size == 8 && options->threads == THREADS &&
+    bool right = options->key_size == KEY_BYTES && options->value_size == VALUE_BYTES &&
+                 options->threads == THREADS &&
                  strlen(options->pool_path.at) == options->pool_path.length;
 #ifdef IN_FILE
     int file = open(options->pool_path.at, O_RDWR | O_CREAT, 0600);

@@ -20,7 +20,7 @@ enum { THREADS = 16, KEYS = 200, KILLS = 5, CHANGES = 20000 };
 static struct acknowledged {
     _Atomic uint64_t last[THREADS][KEYS], all;
 } *acknowledged;
-static struct mb_library library;
+static struct mb_library library = {.key_bytes = sizeof(uint64_t), .value_bytes = sizeof(uint64_t)};
 static struct mb_index tree;
 
 static uint64_t key_of(size_t thread, size_t number) { return number * THREADS + thread + 1; }

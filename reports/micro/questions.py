@@ -191,7 +191,7 @@ def of_kind(name: str) -> dict[str, str | tuple[str, ...]]:
 
 
 #: What a policy varies.
-_POLICY = ("measurement", "discipline", "flush", "fence")
+_POLICY = ("measurement", "discipline", "flush", "fence", "added_fence")
 _FLUSHED_LINE = "flushed_line"
 
 
@@ -207,16 +207,24 @@ def indexes(device: Device) -> Iterator[tuple[str, str, list[Point]]]:
         and not p["binary"]
         and (p["fence"] != "none" or p["flush"] == "none")
     ]
-    for index, workload in dict.fromkeys((p["index"], p["workload"]) for p in points):
-        same = [p for p in points if (p["index"], p["workload"]) == (index, workload)]
+    for (index, workload), same in grouped(
+        ((p["index"], _of_workload(p)), p) for p in points
+    ).items():
         yield index, workload, largest(same, *_POLICY)
+
+
+def _of_workload(point: Point) -> str:
+    """``a``; ``c, keys uniform``; ``insert, loaded_share 0.5``."""
+    varied = (f"{name} {point[name]}" for name in ("keys", "loaded_share") if point[name])
+    return ", ".join([str(point["workload"]), *varied])
 
 
 def policy_of(point: Point) -> Instructions:
     """A discipline with its instructions; what is absent is the kernel's default."""
-    return Instructions(
-        point["discipline"] or "designed", point["flush"] or "clwb", point["fence"] or "sfence"
-    )
+    fence, added = point["fence"] or "sfence", point["added_fence"]
+    if added and added != "none":
+        fence += f"+added {added}"
+    return Instructions(point["discipline"] or "designed", point["flush"] or "clwb", fence)
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,10 @@ def test_a_library_replaces_every_index_and_equal_measurements_become_one(tmp_pa
     assert job.pages == "base"
     assert job.keys == {"index": "library", "library": str(library), "workload": "a"}
     assert [one.path for one in scaled.libraries] == [library]
+    sized = scale(requested, capacity(), overrides(index_library=library, key=16, value=200))
+    assert sized.measurements[0].jobs[0].keys == {**job.keys, "key_bytes": 16, "value_bytes": 200}
+    with pytest.raises(UsageError):
+        scale(requested, capacity(), overrides(value=200))  # ours have words
     small = scale(requested, capacity(tier=GIB), overrides(index_library=library))
     assert small.measurements[0].jobs[0].range_bytes == GIB // 2  # the rest is the library's
 

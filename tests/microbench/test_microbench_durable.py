@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
-from microbench_build import chain, jobs, measured
+from microbench_build import chain, execute, jobs, measured, spec_of
 
 MIB = 1 << 20
 TARGETS = {
@@ -221,6 +221,46 @@ def test_an_update_flushes_as_its_discipline_says(microbench, kind, discipline, 
     (job,) = jobs(microbench(TARGETS, measured(index(kind, "a", discipline) | flush)))
     names = ("flushes_per_write", "fences_per_write", "redundant_flushes_per_write")
     assert tuple(job["facts"][name] for name in names) == counts
+
+
+@pytest.mark.parametrize(
+    ("kind", "discipline", "counts"),
+    [
+        ("level_hash", "designed", (3, 3)),  # of the three flushes, the index fences two
+        ("level_hash", "optimized", (1, 1)),
+        ("woart", "designed", (1, 1)),
+    ],
+)
+def test_an_added_fence_follows_flushes_without_one(microbench, kind, discipline, counts):
+    """BENTŌ, section 3.2: clwb instead of clflush, and an sfence where no fence follows."""
+    paper = index(kind, "a", discipline, fence="mfence", added_fence="sfence") | {"flush": "clwb"}
+    (job,) = jobs(microbench(TARGETS, measured(paper)))
+    assert (job["facts"]["flushes_per_write"], job["facts"]["fences_per_write"]) == counts
+
+
+def test_inserts_go_into_an_index_that_is_loaded(microbench):
+    """Of the records that the range has room for, three quarters are there before."""
+    spec = index("fast_fair", "insert", "designed", loaded_share=0.75, operations=10**6)
+    (job,) = jobs(microbench(TARGETS, {"jobs": [spec]}))
+    room, counted = 16 * MIB // 256, 10_000  # flushes are counted afterwards
+    facts = job["facts"]
+    assert (facts["loaded_records"], facts["records"]) == (room * 3 // 4, room + counted)
+    assert job["operations"] == room - room * 3 // 4
+
+
+@pytest.mark.parametrize(
+    ("key", "more"),
+    [
+        ("added_fence", {"discipline": "ff", "added_fence": "sfence"}),
+        ("keys", {"workload": "d", "keys": "uniform"}),
+        ("loaded_share", {"workload": "a", "loaded_share": 0.5}),
+        ("key_bytes, value_bytes", {"value_bytes": 200}),
+    ],
+)
+def test_keys_of_an_index_that_contradict_are_refused(tested_build, key, more):
+    spec = spec_of(TARGETS, measured(index("woart", "a", "designed") | more))
+    done = execute(tested_build / "microbench", spec)
+    assert done.returncode == 2 and f"job j0: {key}: " in done.stderr
 
 
 def test_an_update_of_fast_fair_shifts_entries_as_an_insert_does(microbench):

@@ -53,6 +53,27 @@ def test_a_library_with_losses_fails(tested_build, tmp_path, options, workload, 
     assert done.returncode == 1 and words in done.stderr
 
 
+def test_keys_and_values_are_as_large_as_requested(tested_build, microbench, tmp_path):
+    """A library that keeps a part of its values loses records."""
+    sizes = {"key_bytes": 16, "value_bytes": 200}
+    large = ("-DKEY_BYTES=16", "-DVALUE_BYTES=200")
+    library = built(tmp_path, "gcc", *large)
+    workloads = [measured(job(library, one, **sizes)) for one in ("a", "c", "insert")]
+    for one in jobs(microbench(TARGETS, *workloads)):
+        assert one["read_bytes"] + one["written_bytes"] == 2000 * 216
+    cut = spec_of(TARGETS, measured(job(built(tmp_path, "gcc", *large, "-DCUTS"), "c", **sizes)))
+    done = execute(tested_build / "microbench", cut)
+    assert done.returncode == 1 and "lost a record" in done.stderr
+
+
+@pytest.mark.parametrize(("keys", "code"), [("uniform", 0), ("zipf", 1)])
+def test_uniform_operations_meet_no_record_often(tested_build, tmp_path, keys, code):
+    """Of 4096 records, each is read at most 60 times: by Zipf's law, one is read 200 times."""
+    library = built(tmp_path, "gcc", "-DMOST=60")
+    spec = spec_of(TARGETS, measured(job(library, "c", keys=keys)))
+    assert execute(tested_build / "microbench", spec).returncode == code
+
+
 @pytest.mark.parametrize("options", [(), ("-DIN_FILE",)])
 def test_threads_share_the_tree_of_a_library_that_declares_it(microbench, tmp_path, options):
     library = built(tmp_path, "gcc", "-DSHARES", "-DTHREADS=16", *options)
