@@ -155,10 +155,14 @@ def _arms(
 
 
 def _pairs(arms: int) -> int:
-    """Return how many pairs can show a difference, with each look at each comparison."""
+    """Return how many pairs can show a difference, with each look at each comparison.
+
+    Arms are compared with today's, and those that move something with one another.
+    """
     from reports.statistics import ALPHA, repeats_needed
 
-    return repeats_needed(ALPHA / _LOOKS / (arms - 1), "paired")
+    family = max(arms - 1, math.comb(arms - 1, 2))
+    return repeats_needed(ALPHA / _LOOKS / family, "paired")
 
 
 def _less_data(

@@ -273,7 +273,7 @@ def test_without_a_second_tier_a_curve_answers(loaded, tmp_path):
     # Long enough for the trace to be read in time on a busy host.
     done = loaded(*argv, "--operations", "8000", "--budget", "6m", "--json")
     for answer in done.document["answers"]:
-        assert answer["question"] and answer["sentence"] and answer["why"]
+        assert answer["question"] and answer["sentence"] and answer["reasons"]
         value = answer["value"]
         assert value is None or value["value"] > 0
         assert (answer["verdict"] == "part not used") == (value is None)
