@@ -105,7 +105,7 @@ def test_the_table_lists_the_codes_in_the_code():
     }
     documented = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/warnings.md").read_text(), re.M)
     assert sorted(documented) == sorted(used)
-    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", code) for code in used)
+    assert all(re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", code) for code in used)
 
 
 def test_warnings_of_one_code_and_problem_are_one():

@@ -16,7 +16,9 @@ from pathlib import Path
 #: A user that owns nothing here.
 THIRD_UID = 65533
 #: Where every user may write, and where root works.
-_SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/run/tierbench")
+_SHARED = (
+    "/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/run/tierbench", "/var/lib/tierbench/run"
+)  # fmt: skip
 #: Names that root, the servers' user or a run uses in their directories.
 _NAMES = ("libiotrace.so", "source.duckdb", "server.log", "pg_hba.conf", "server.cnf", "native")
 #: Paths that some release has used.

@@ -156,7 +156,7 @@ def differences_of(dialect: str, release: int) -> list[str]:
 
 #: HammerDB loads the package comm, which evaluates what any local user sends to its port. No
 #: connection is accepted before this line: that needs Tcl's event loop, which has not run yet.
-_CLOSE_CHANNEL = "::comm::comm destroy"
+_CLOSE_CHANNEL = "catch {::comm::comm destroy}"
 _POSTGRES = "pg"
 _MINUTE_NS = 60 * 10**9
 #: HammerDB's own bound on virtual users that build.
