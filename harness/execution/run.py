@@ -292,16 +292,15 @@ class Run:
         try:
             if self.attempt.conditions is not None and not self.attempt.restart:
                 folder = store.resume(self.spec, self._to_resume, self.env.progress.say)
-            folder = folder or store.begin(self.spec)
+            folder = self._guarded(folder or store.begin(self.spec))
         except (OSError, HarnessError) as error:
             written = isinstance(error, OSError) or isinstance(error.__cause__, OSError)
             if not (written and store.was_writable):
                 raise
             self.env.progress.say(f"{error}; this run is stored in the state directory")
-            folder = Store(rescue_path(store.root)).begin(self.spec)
-        else:
-            store.was_writable = True
-        return self._guarded(folder)
+            return self._guarded(Store(rescue_path(store.root)).begin(self.spec))
+        store.was_writable = True
+        return folder
 
     def _guarded(self, folder: RunFolder) -> RunFolder:
         if self.private:
@@ -393,7 +392,8 @@ class Run:
         def write(directory: Path) -> None:
             nonlocal folder
             if directory != folder.directory:
-                folder = Store(directory.parents[1]).begin(self.spec, self.run_id)
+                elsewhere = Store(directory.parents[1])
+                folder = self._guarded(elsewhere.begin(self.spec, self.run_id))
                 self._guarded(folder)
             self.stored = folder.finish(result, manifest, self.artifacts)
 

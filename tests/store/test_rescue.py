@@ -272,6 +272,17 @@ def test_a_result_that_nothing_takes_is_named_with_its_headline(env, tmp_path, s
     assert not rescue.any_rescued()
 
 
+def test_a_private_run_stays_private(env, tmp_path):
+    results = tmp_path / "results"
+    run = Run(SPEC, env, ATTEMPT, [], private=True)
+    with run.storing(Store(results)):
+        shutil.rmtree(results)
+    assert rescue.is_rescued(run.stored.directory)
+    (imported,) = import_runs(rescue.rescue_path(results), Store(results)).new
+    for stored in (run.stored, imported):
+        assert stored.directory.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_run_is_refused_beforehand_where_its_result_has_no_room(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "RESERVED_BYTES", 1 << 60)
     with pytest.raises(HarnessError) as refused:

@@ -21,7 +21,6 @@ engines sort in their own way), the check is *unknown*.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ from harness.engine import Scalar
 from harness.errors import UsageError
 from harness.sql_script import decode, encode
 from harness.store.result import CheckStatus
-from harness.supervise.user_files import make_own, open_regular
+from harness.supervise.user_files import make_own, replacing
 from harness.workloads.sql.folder import ANSWERS, SqlFolder
 from harness.workloads.sql.ordering import Ordering
 
@@ -402,9 +401,8 @@ def write_answers(folder: SqlFolder, answers: Mapping[str, Any]) -> list[Path]:
         if texts:
             make_own(folder.path / ANSWERS)
         for path, text in texts.items():
-            descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
+            with replacing(path) as stream:
+                stream.write(text.encode())
     except OSError as error:
         raise UsageError(
             f"answers in {folder.path}", error.strerror or str(error), "correct the folder"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.supervise.user_files import make_own, open_regular
+from harness.supervise.user_files import make_own, replacing
 
 _FILES = Path(__file__).parent / "example_files"
 _CUSTOMERS, _PRODUCTS, _PURCHASES = 500, 120, 20_000
@@ -43,9 +42,8 @@ def write_example(folder: Path) -> list[Path]:
 
 
 def _written(path: Path, text: str) -> Path:
-    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    with replacing(path) as stream:
+        stream.write(text.encode())
     return path
 
 
