@@ -34,6 +34,7 @@ from harness.experiment.sequential import Goal
 from harness.models.curve import FACTORS
 from harness.models.device import find_model
 from harness.store.runs import StoredRun
+from harness.store.spec import content_hash
 from harness.terminal import say, say_command
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import counted, parse_duration_ns
@@ -50,6 +51,8 @@ _OTHER_S = 8.0
 #: Runs that have less time have less data, too: restoring and checking them takes most of it.
 _SHORT_RUN_S = 25.0
 _SHORTEST_S, _LONGEST_S = 3.0, 120.0
+#: Of the hash in an experiment's name.
+_NAME_DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +92,9 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     name = f"advise-{parameters.workload}-{(options.engine or [''])[0]}"
     options = replace(options, placement=[f"{options.from_}-both", *arms], name=name, pairs=phases)
     goal = Goal(budget_ns, _RESOLVE, _MOST_PAIRS, _LOOKS)
+    # Runs of other options are of another experiment: they are not in its report.
+    series = {spec.series() for spec in plan_of(parameters, options).runs}
+    options = replace(options, name=f"{name}-{content_hash(sorted(series))[:_NAME_DIGITS]}")
     plan = plan_of(parameters, options)
     execute_experiment(
         plan, options, False, goal, print_results=partial(_print, arms, options, less)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from run_values import values
+from typer.testing import CliRunner
 
+from harness.cli.app import app
 from harness.store import schemas
 
 RUN = ["run", "tpch", "--engine", "duckdb", "--engine", "postgres", "--placement", "ssd-both",
@@ -262,6 +264,20 @@ def test_queries_have_no_phases(loaded, tmp_path):
     assert loaded("workload", "init", tmp_path / "shop").code == 0
     of_queries = ("sql", "--folder", tmp_path / "shop", "--engine", "duckdb")
     assert loaded("advise", *of_queries, *TIERS, "--budget", "2m", "--dry-run").code == 0
+
+
+def test_other_options_are_another_experiment(monkeypatch, tmp_path):
+    plans = []
+    monkeypatch.setattr(
+        "harness.cli.advise.execute_experiment", lambda plan, *_, **__: plans.append(plan)
+    )
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    of_queries = ["advise", "tpch", "--engine", "duckdb", *TIERS, "--scale", "0.01"]
+    for more in ([], ["--budget", "30m"], ["--queries", "6"]):
+        assert CliRunner().invoke(app, [*of_queries, *more]).exception is None
+    first, longer, other = (plan.name for plan in plans)
+    assert first == longer != other
+    assert other.startswith("advise-tpch-duckdb-")
 
 
 def test_without_a_second_tier_a_curve_answers(loaded, tmp_path):
