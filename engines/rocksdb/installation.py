@@ -181,18 +181,12 @@ def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) ->
 
 def _probed(library: Path, request: str) -> tuple[int, str, str]:
     """Exit status, stdout and stderr of the probe, whose end an interrupted harness awaits."""
-    pipe = subprocess.PIPE
     command = [sys.executable, "-X", "utf8", "-I", "-S", probe.__file__]
     try:
-        with programs.start(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-            try:
-                out, err = process.communicate(request.encode(), timeout=_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+        done = programs.run(command, stdin=request, timeout_s=_TIMEOUT_S, foreign=True)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RunFailed(f"probe {library}", str(error)) from error
-    return process.returncode, out.decode(errors="replace"), err.decode(errors="replace")
+    return done.returncode, done.stdout, done.stderr
 
 
 # OPTIONS files ---------------------------------------------------------------------

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 from harness.engine import DataDirectories, Engine, ProcessStarter
+from harness.errors import RunFailed
 from harness.execution.environment import Environment
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.experiment.preflight import EngineRun
 from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
-from harness.supervise import silence
+from harness.supervise import programs, silence
+from harness.supervise.silence import VARIABLE, limit_s
 from harness.workload import Clients, Loading
 
 
@@ -140,6 +143,23 @@ def _generated(name: str, env: Environment, generate: Callable[[Path], None]) ->
             generate(building.content)
             return building.publish({"source": name}, {}, env.progress)
     return found
+
+
+def write_back(env: Environment) -> None:
+    """Write what was loaded to its devices, of no other file systems: one of them may hang.
+
+    In a process of its own, for none can be interrupted that waits for a device.
+    """
+    roots = (env.datasets.root, env.source.root)
+    for folder in {root.stat().st_dev: root for root in roots if root.is_dir()}.values():
+        try:
+            programs.run(["sync", "-f", folder], timeout_s=limit_s("blocked")).check_returncode()
+        except subprocess.TimeoutExpired as error:
+            raise RunFailed(
+                f"write the data in {folder} back to their device",
+                f"it has not finished within {error.timeout:g} s, the limit",
+                f"find what the device waits for, or raise the limit: {VARIABLE}=blocked=SECONDS",
+            ) from error
 
 
 def existing_source(resolved: EngineRun, env: Environment) -> Path | None:

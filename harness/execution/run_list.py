@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -242,7 +241,7 @@ def _prepare_data(steps: Sequence[ResolvedRun], env: Environment, schedule: Sche
             ):
                 data.loaded_dataset(resolved, env)
                 data.changes_data(resolved, env)
-                os.sync()
+                data.write_back(env)
         except Exception as error:
             # Its runs will meet the same and be stored as failed with their reason;
             # those of other engines continue.

@@ -372,7 +372,7 @@ def _try(pin: Pinned, tree: Path) -> None:
         command += [] if user is None else [str(user.uid), str(user.gid)]
     try:
         done = (
-            programs.run(command, timeout_s=_TRIAL_S)
+            programs.run(command, timeout_s=_TRIAL_S, foreign=True)
             if program.endswith(".so")
             else run_unprivileged(command, timeout_s=_TRIAL_S)
         )

@@ -42,7 +42,7 @@ def require(name: str, arguments: Sequence[str], at_least: tuple[int, ...] = ())
         raise UsageError(
             problem, f"{name} is not installed", f"install it (Debian: sudo apt install {name})"
         )
-    done = programs.run([path, *arguments], timeout_s=30)
+    done = programs.run([path, *arguments], timeout_s=30, foreign=True)
     match = _VERSION.search(done.stdout + done.stderr)
     version = match.group() if match else ""
     if tuple(map(int, version.split(".") if version else ())) < at_least:

@@ -9,6 +9,7 @@ the control descriptor; ``stamp_error_ns`` is at most as long as that.
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -121,6 +122,8 @@ class PerfMonitor(Monitor):
         self._reader.start()
         try:
             os.write(self._control, b"enable\n")
+            if not select.select([answers], [], [], _PATIENCE_S)[0]:
+                raise RuntimeError(f"perf did not begin to count within {_PATIENCE_S} s")
             if not os.read(answers, 16):
                 raise RuntimeError("perf ended before it counted")
         finally:
@@ -132,13 +135,11 @@ class PerfMonitor(Monitor):
         if (process := self._process) is not None:
             self._ended = process.poll()
             process.send_signal(signal.SIGINT)
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            programs.end(process)
             self._process = None
-            self._reader.join()
+            self._reader.join(_PATIENCE_S)
             os.close(self._control)
 
     def series(self) -> Mapping[str, Any]:

@@ -74,6 +74,7 @@ def run_unprivileged(
         env=env,
         cwd=cwd,
         user=unprivileged(),
+        foreign=True,
         descriptors=descriptors,
     )
 

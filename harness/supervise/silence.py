@@ -71,7 +71,9 @@ class Limit:
 #: docs/silence.md has the same table.
 LIMITS: Mapping[Limited, Limit] = {
     "stopped": Limit(30, "a process of the run is stopped (SIGSTOP, a debugger), in any phase"),
-    "blocked": Limit(900, "a thread of it waits for a device without a wake-up, in any phase"),
+    "blocked": Limit(
+        900, "a thread of it, or of the harness, waits for a device without a wake-up, in any phase"
+    ),
     "supervisor": Limit(10, "the supervisor process is stopped"),
     "exec": Limit(60, "a new process does not become its program: user, directory or program hang"),
     "connect": Limit(60, "a server does not accept a connection and log in"),
@@ -179,7 +181,7 @@ class Watch:
     """Looks at a supervisor and its processes at intervals, and ends what has become silent.
 
     And all of them where one listens on a port that was not announced. ``found``: the first that
-    was silent, or listened.
+    was silent, or listened. ``let_go``: makes the supervisor end everything.
     """
 
     #: How long at most between two looks.
@@ -192,8 +194,14 @@ class Watch:
     #: loaded, and the first line of its script, before which it accepts nothing, ends that.
     _SETTLE_S = 10.0
 
-    def __init__(self, supervisor: ProcessId, children: Callable[[], Sequence[Process]]) -> None:
+    def __init__(
+        self,
+        supervisor: ProcessId,
+        children: Callable[[], Sequence[Process]],
+        let_go: Callable[[], None] = lambda: None,
+    ) -> None:
         self.found: Silence | Listener | None = None
+        self._let_go = let_go
         self._ports = Ports(supervisor.pid)
         #: By the inode of its socket, since when a process listens.
         self._listening_since: dict[int, float] = {}
@@ -253,6 +261,7 @@ class Watch:
         threads = now - self._threads_s >= limit_s("blocked") / self._LOOKS
         if threads:
             self._threads_s = now
+            self._look_at_harness(now)
         for child in self._children():
             self._look_at(child, now, threads)
         self._end_listeners(now)
@@ -274,6 +283,14 @@ class Watch:
                     with contextlib.suppress(RunFailed):
                         child.kill()
                 return
+
+    def _look_at_harness(self, now: float) -> None:
+        """Its own threads wait for devices, too: for the tier that they copy to, or for logs."""
+        stat = process_stat(os.getpid())
+        if stat is None or stat.id in self._killed:
+            return
+        if self._blocked_for(stat, now) >= limit_s("blocked"):
+            self._give_up(self._note(stat, "blocked"))
 
     def _look_at(self, child: Process, now: float, threads: bool) -> None:
         for stat in _family(child.id):
@@ -326,6 +343,7 @@ class Watch:
         if not self._over.wait(self._GIVE_UP_S):
             failure = self.found.failure()
             print(f"harness: {failure.problem}: {failure.context}", file=sys.stderr, flush=True)
+            self._let_go()  # a thread that does not die keeps our end of the supervisor's lifeline
             os._exit(1)
 
 

@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -193,7 +194,8 @@ class Supervisor(ProcessStarter):
             )
         identity = process_identity(self._process.pid)
         assert identity is not None  # not waited for yet
-        self.silence = Watch(identity, self._alive)
+        let_go = partial(self._socket.shutdown, socket.SHUT_RDWR)
+        self.silence = Watch(identity, self._alive, let_go)
         try:
             self.silence.start()
             channel.receive(self._socket)  # {"ready": true}

@@ -15,6 +15,7 @@ from example_run import SPEC
 from harness.engine import DataDirectories
 from harness.errors import RunFailed, UsageError
 from harness.execution import runner
+from harness.execution.data import write_back
 from harness.execution.repro import check_repeatable
 from harness.execution.run import ResolvedRun, Run
 from harness.execution.run_list import (
@@ -35,6 +36,22 @@ from harness.store.result import Check, Experiment, Metric, Program
 from harness.store.runs import Store
 from harness.store.spec import HOST_STATE, RunSpec
 from harness.units import MIB
+
+
+def test_data_are_written_back_to_their_own_file_system_for_a_limited_time(tmp_path, monkeypatch):
+    program = tmp_path / "sync"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments; exec sleep 1000\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("HARNESS_SILENCE", "blocked=0.5")
+    env: Any = SimpleNamespace(
+        datasets=SimpleNamespace(root=tmp_path), source=SimpleNamespace(root=tmp_path / "none")
+    )
+    with pytest.raises(RunFailed) as failed:
+        write_back(env)
+    assert "HARNESS_SILENCE=blocked=" in failed.value.hint
+    assert (tmp_path / "arguments").read_text() == f"-f {tmp_path}\n"
+
 
 SSD, PMEM, CXL = (
     RunSpec("tpch", "duckdb", parse_placement(f"{tier}-both"), dict(SPEC.params))

@@ -13,7 +13,7 @@ from narrowed import present
 from patience import eventually
 from toy_host import write
 
-from harness.monitors import MonitorContext
+from harness.monitors import MonitorContext, perf
 from harness.monitors.perf import CHOICES, EVENTS, PerfMonitor, counts
 from harness.tiers.linux.kernel import Kernel
 
@@ -146,6 +146,21 @@ def test_a_killed_perf_leaves_its_samples_and_a_warning(kernel: Kernel) -> None:
     assert [warning.code for warning in monitor.warnings()] == ["monitor-failed"]
 
 
+def test_a_perf_that_does_not_begin_to_count_is_not_waited_for(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "perf"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(perf, "_PATIENCE_S", 0.2)
+    monitor = PerfMonitor(MonitorContext(), kernel, program=str(program))
+    with pytest.raises(RuntimeError, match="did not begin"):
+        monitor.start()
+    process = present(monitor._process)
+    monitor.stop()
+    assert process.poll() is not None
+
+
 @as_root
 def test_a_killed_harness_leaves_no_perf(kernel: Kernel) -> None:
     program = (
@@ -156,9 +171,9 @@ def test_a_killed_harness_leaves_no_perf(kernel: Kernel) -> None:
     )
     argv = [sys.executable, "-c", program, str(kernel.root)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as harness:
-        perf = Path(f"/proc/{int(present(harness.stdout).readline())}")
+        counting = Path(f"/proc/{int(present(harness.stdout).readline())}")
         harness.send_signal(signal.SIGKILL)
-    assert eventually(lambda: state(perf) in ("Z", None))
+    assert eventually(lambda: state(counting) in ("Z", None))
 
 
 def state(process: Path) -> str | None:

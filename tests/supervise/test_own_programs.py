@@ -3,12 +3,14 @@
 import ast
 import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from narrowed import present
-from patience import eventually
+from patience import PATIENCE_S, eventually
 
 import harness
 from harness.errors import RunFailed
@@ -16,6 +18,7 @@ from harness.install.prefix import run_client
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.process import process_stat
+from harness.supervise.user_files import Credentials
 
 ROOT = Path(harness.__file__).parents[1]
 #: Starts a program in the way of its argument, and prints the program's pid.
@@ -38,7 +41,7 @@ else:
         popen(self, *args, **options)
         print(self.pid, flush=True)
     subprocess.Popen.__init__ = recorded
-    programs.run(started, timeout_s=None, user=unprivileged())
+    programs.run(started, timeout_s=100_000, user=unprivileged())
 """
 #: Where processes are started otherwise, and why.
 OTHERWISE = {
@@ -99,6 +102,78 @@ def test_a_program_runs_as_the_user():
     done = programs.run([sys.executable, "-c", "import os; print(os.getuid())"], timeout_s=60)
     assert done.stdout.strip() == "0"
     assert programs.run(["id", "-u"], timeout_s=60, user=user).stdout.strip() == str(user.uid)
+
+
+#: Leaves a daemon behind: of another session, an orphan, without the variables that mark it.
+LEAVES = """
+import os, sys
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        print(os.getpid(), flush=True)
+        os.execve("/bin/sleep", ["sleep", "1000"], {})
+    os._exit(0)
+os.wait()
+if "stay" in sys.argv:
+    os.execv("/bin/sleep", ["sleep", "1000"])
+"""
+
+
+def is_dead(pid):
+    return (stat := process_stat(pid)) is None or stat.dead
+
+
+@pytest.mark.parametrize("user", [None, "nobody", "the servers' user"])
+def test_a_foreign_program_leaves_no_daemon_behind(user):
+    if user is not None and os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    credentials = Credentials(65534, 65534, "nobody") if user == "nobody" else unprivileged()
+    done = programs.run(
+        ["/usr/bin/python3", "-c", LEAVES], timeout_s=PATIENCE_S, user=credentials, foreign=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert is_dead(int(done.stdout))
+
+
+def test_what_a_foreign_program_has_left_is_killed_at_its_timeout():
+    with pytest.raises(subprocess.TimeoutExpired) as expired:
+        programs.run(["/usr/bin/python3", "-c", LEAVES, "stay"], timeout_s=5, foreign=True)
+    assert is_dead(int(expired.value.output))
+
+
+def test_a_foreign_program_has_no_new_privileges_and_an_end_of_its_own():
+    status = programs.run(["cat", "/proc/self/status"], timeout_s=60, foreign=True)
+    assert "NoNewPrivs:\t1\n" in status.stdout
+    for script, code in (("exit 3", 3), ("exit 200", 200), ("kill -SEGV $$", -signal.SIGSEGV)):
+        assert programs.run(["sh", "-c", script], timeout_s=60, foreign=True).returncode == code
+    with pytest.raises(FileNotFoundError):
+        programs.run(["/nonexistent"], timeout_s=60, foreign=True)
+
+
+def lines_of(script, limit_s=PATIENCE_S, stdin=""):
+    return programs.lines(["sh", "-c", script], stdin=stdin, limit_s=limit_s)
+
+
+def test_a_program_is_read_line_by_line_whatever_it_writes_to_stderr():
+    noise = "head -c 1000000 /dev/zero | tr '\\0' x >&2"
+    assert list(lines_of(f"echo one; {noise}; wc -c", stdin="y" * 1_000_000)) == ["one", "1000000"]
+
+
+def test_a_program_that_fails_is_reported_with_the_end_of_its_stderr():
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        list(lines_of("echo one; echo problem >&2; exit 3"))
+    assert (failed.value.returncode, failed.value.stderr) == (3, "problem\n")
+
+
+@pytest.mark.parametrize("script", ["sleep 1000", "exec >&- 2>&-; sleep 1000"])
+def test_a_program_that_prints_nothing_is_ended_at_its_limit(script):
+    with pytest.raises(subprocess.TimeoutExpired):
+        list(lines_of(script, limit_s=0.5))
+
+
+def test_a_line_without_an_end_is_refused():
+    with pytest.raises(OSError, match="without an end"):
+        list(lines_of("cat /dev/zero"))
 
 
 def test_nothing_is_started_in_another_way():

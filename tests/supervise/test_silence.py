@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from patience import PATIENCE_S, eventually
+from started_processes import processes_of
 
 from harness.errors import RunFailed
 from harness.supervise import silence
@@ -149,6 +150,43 @@ def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     thread.join()
     assert failed.value.problem == first_of(watch).failure().problem
     assert not first_of(watch).died
+
+
+#: Waits as for a device, in a thread that no signal interrupts; goes on when it is interrupted.
+BLOCKED_HARNESS = """
+import ctypes, os, sys, threading, time
+from pathlib import Path
+from harness.supervise.silence import Watch
+from harness.supervise.supervisor import Supervisor
+
+def wait_in_the_kernel():  # vfork(2), until the child has opened the FIFO
+    libc, actions = ctypes.CDLL(None), ctypes.create_string_buffer(256)
+    libc.posix_spawn_file_actions_init(actions)
+    libc.posix_spawn_file_actions_addopen(actions, 0, sys.argv[2].encode(), os.O_RDONLY, 0)
+    words = (ctypes.c_char_p * 2)(b"true", None)
+    libc.posix_spawn(ctypes.byref(ctypes.c_int()), b"/bin/true", actions, None, words, words)
+
+Watch._GIVE_UP_S = 0.2
+with Supervisor(Path(sys.argv[1])) as supervisor:
+    supervisor.spawn(["sleep", "1000"])
+    threading.Thread(target=wait_in_the_kernel).start()
+    print(supervisor.pid, flush=True)
+    while True:
+        try:
+            time.sleep(1000)
+        except KeyboardInterrupt:
+            pass
+"""
+
+
+def test_a_harness_that_waits_for_a_device_ends_at_its_limit(
+    harness_program, tmp_path, monkeypatch
+):
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setenv("HARNESS_SILENCE", "blocked=0.5")
+    program, _ = harness_program(BLOCKED_HARNESS, tmp_path / "state", tmp_path / "fifo")
+    assert program.wait(PATIENCE_S) == 1
+    assert eventually(lambda: processes_of(program.pid) == [])
 
 
 # Ports ------------------------------------------------------------------------------

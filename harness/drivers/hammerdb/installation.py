@@ -165,7 +165,13 @@ def _run(
     user = credentials if os.geteuid() == 0 else None
     try:
         return programs.run(
-            command, stdin=stdin, env=environment, timeout_s=_CHECK_TIMEOUT_S, cwd=cwd, user=user
+            command,
+            stdin=stdin,
+            env=environment,
+            timeout_s=_CHECK_TIMEOUT_S,
+            cwd=cwd,
+            user=user,
+            foreign=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"driver hammerdb: {command[0]}", str(error), _WHERE) from error

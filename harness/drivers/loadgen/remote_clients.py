@@ -110,8 +110,7 @@ def _hello(host: str, backend: str) -> Clock:
         ) from error
     finally:
         limit.cancel()
-        process.kill()
-        process.communicate()
+        programs.end(process)
     if clock.worst_ns > _APART_NS:
         raise UsageError(
             problem,

@@ -188,7 +188,7 @@ def _command(name: str) -> Path:
 @functools.cache
 def _inspect(program: Path) -> Java:
     try:
-        done = programs.run([program, "-version"], timeout_s=_TIMEOUT_S)
+        done = programs.run([program, "-version"], timeout_s=_TIMEOUT_S, foreign=True)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(_PROBLEM, f"{program}: {error}", "install another Java") from error
     lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]

@@ -19,6 +19,7 @@ operation_retried_count            tries undone by these, and made again
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -33,8 +34,7 @@ from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.store.result import Check
 from harness.store.spec import JsonObject
-from harness.supervise import programs
-from harness.supervise.credentials import unprivileged
+from harness.supervise.credentials import run_unprivileged
 from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.sql.folder import CHECK
@@ -279,10 +279,8 @@ def _failures(driven: DriverResult) -> Iterable[RunWarning]:
 def _version(program: Path) -> str:
     """Return what it says of itself, ``pgbench (PostgreSQL) 15.18``; it runs unprivileged."""
     try:
-        done = programs.run(
-            [program, "--version"], timeout_s=_VERSION_TIMEOUT_S, user=unprivileged()
-        )
-    except OSError as error:
+        done = run_unprivileged([str(program), "--version"], timeout_s=_VERSION_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"driver {program.name}", str(error), "install it again") from error
     words = done.stdout.strip().splitlines()
     if done.returncode or not words:

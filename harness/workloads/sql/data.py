@@ -26,6 +26,7 @@ from harness.store.datasets import SOURCE_RECORD, source_record
 from harness.store.documents import write_json_atomically
 from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
+from harness.supervise.silence import VARIABLE, limit_s
 from harness.supervise.user_files import Credentials, make_directory, remove_tree, take_over
 from harness.units import GIB, MIB
 from harness.workloads.sql.folder import DUMP, LOAD, TABLES, SqlFolder, opened_file, read_folder
@@ -243,22 +244,17 @@ def _convert(
 
 def _run(request: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
     """Yield a line for each file that is done, or for the error that ended it."""
-    process = programs.start(
-        [sys.executable, "-X", "utf8", "-m", "harness.workloads.sql.convert"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin and process.stdout and process.stderr
+    command = [sys.executable, "-X", "utf8", "-m", "harness.workloads.sql.convert"]
+    limit = limit_s("load")
     try:
-        process.stdin.write(json.dumps(request).encode())
-        process.stdin.close()
-        for text in process.stdout:
+        for text in programs.lines(command, stdin=json.dumps(request), limit_s=limit):
             yield jsonfile.parse(text)
-        words = process.stderr.read().decode(errors="replace").strip()[-2000:]
-        if process.wait() != 0 and words:
-            raise RunFailed("rewrite files", f"exit status {process.returncode}: {words}")
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(
+            "rewrite files",
+            f"no file was finished within {limit:g} s, the limit; the process was killed",
+            f"raise the limit: {VARIABLE}=load=SECONDS",
+        ) from error
+    except subprocess.CalledProcessError as error:
+        words = error.stderr.strip()[-2000:]
+        raise RunFailed("rewrite files", f"exit status {error.returncode}: {words}") from error

@@ -10,6 +10,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,6 +28,7 @@ from harness.progress import Progress
 from harness.store.datasets import SOURCE_RECORD, source_record
 from harness.store.documents import write_json_atomically
 from harness.supervise import programs
+from harness.supervise.silence import VARIABLE, limit_s
 from harness.units import GIB, MIB
 from harness.workloads.tpch.tables import TABLES, expected_rows
 
@@ -142,17 +144,22 @@ def run_generator(
     ):
         process = programs.start(command, stdout=stderr, stderr=stderr)
         try:
-            done = 0.0
+            done, heard = 0.0, time.monotonic()
             while process.returncode is None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_POLL_S)
                 now = _written(folder) / 1e6
                 task.advance(max(0.0, now - done))
+                heard = time.monotonic() if now > done else heard
                 done = max(done, now)
+                if time.monotonic() - heard >= (limit := limit_s("load")):
+                    raise RunFailed(
+                        f"generate {title}",
+                        f"tpchgen-cli has written nothing for {limit:g} s, the limit; it is killed",
+                        f"see what its disk waits for, or raise the limit: {VARIABLE}=load=SECONDS",
+                    )
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            programs.end(process)
     if process.returncode != 0:
         raise _generator_failed(title, folder, expected_bytes, process.returncode, log)
     log.unlink()

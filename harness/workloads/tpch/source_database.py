@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -14,6 +15,8 @@ from threading import Thread
 import duckdb
 
 from harness.engine import Scalar
+from harness.errors import RunFailed
+from harness.supervise.silence import VARIABLE, limit_s
 from harness.workloads.tpch.data import Source
 from harness.workloads.tpch.refresh_data import PRIMARY_KEYS, RefreshData
 from harness.workloads.tpch.tables import COLUMNS
@@ -140,7 +143,7 @@ def _read_csv(files: Sequence[str], form: str, columns: Mapping[str, str]) -> st
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Scalar, ...]]:
-    """All rows of a statement; Ctrl-C and SIGTERM end it at once.
+    """All rows of a statement; Ctrl-C and SIGTERM end it at once, RunFailed at its limit.
 
     DuckDB of several threads notices them by chance, else at the statement's end, which may be
     minutes away. So another thread waits for it, and a third one ends it: a second signal may
@@ -163,11 +166,17 @@ def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Scala
         ended.put(pending)
 
     thread = Thread(target=attend)
+    deadline = time.monotonic() + limit_s("statement")
     try:
         thread.start()
-        while True:
+        while time.monotonic() < deadline:
             with suppress(Empty):
-                return ended.get(timeout=_LOOK_S).result()
+                return ended.get(timeout=_LOOK_S).result(0)
+        raise RunFailed(
+            "compute reference answers",
+            f"DuckDB has not answered within {limit_s('statement'):g} s, the limit: {sql[:200]}",
+            f"raise the limit: {VARIABLE}=statement=SECONDS",
+        )
     finally:
         over = True
         if thread.is_alive():

@@ -15,6 +15,7 @@ import pytest
 from narrowed import present
 from patience import eventually
 
+from harness.errors import RunFailed
 from harness.store.datasets import DatasetStore
 from harness.supervise.supervisor import Supervisor
 from harness.workloads.tpch import data
@@ -360,6 +361,14 @@ def test_ctrl_c_ends_a_statement_that_would_take_for_ever():
             thread.start()
             rows_of(connection, ENDLESS)
         thread.join()
+        assert rows_of(connection, "select 1") == [(1,)]
+
+
+def test_a_statement_without_an_end_is_interrupted_at_its_limit(monkeypatch):
+    monkeypatch.setenv("HARNESS_SILENCE", "statement=0.2")
+    with closing(duckdb.connect(config={"threads": 2})) as connection:
+        with pytest.raises(RunFailed):
+            rows_of(connection, ENDLESS)
         assert rows_of(connection, "select 1") == [(1,)]
 
 

@@ -265,6 +265,14 @@ def test_a_killed_generator_is_a_failed_run(tmp_path, quiet):
     assert not (tmp_path / "source.json").exists()
 
 
+def test_a_generator_that_writes_nothing_is_killed_at_its_limit(tmp_path, quiet, monkeypatch):
+    monkeypatch.setenv("HARNESS_SILENCE", "load=0.2")
+    monkeypatch.setattr(data, "_command", lambda *_: ["sh", "-c", "echo $$ > pid; sleep 1000"])
+    with pytest.raises(RunFailed) as failed:
+        data.run_generator([], tmp_path, 1, "data", quiet)
+    assert "HARNESS_SILENCE=load=" in failed.value.hint
+
+
 def test_a_generator_begins_nothing_once_its_harness_has_ended(tmp_path, quiet, monkeypatch):
     """Killed between its start of the generator and the request to die with it."""
     ended = subprocess.Popen(["true"])
