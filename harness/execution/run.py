@@ -23,6 +23,7 @@ from harness.execution.host_lock import one_at_a_time, others_at_work
 from harness.experiment.placement import Part
 from harness.experiment.run_time import Estimator, RunTime
 from harness.host.cgroup import MemoryCap
+from harness.host.clocks import Clocks, clock_warnings
 from harness.host.confounders import uncontrolled
 from harness.host.processors import format_cpus
 from harness.monitors import GuardedMonitor, MonitorContext
@@ -192,10 +193,6 @@ def limit_not_enforced(cap: MemoryCap, hint: str) -> RunWarning:
     )
 
 
-def _stamps() -> dict[str, int]:
-    return {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
-
-
 @dataclass
 class Run:
     """A run under way: everything that is stored of it.
@@ -232,7 +229,7 @@ class Run:
     error: HarnessError | None = None
     folder: RunFolder = field(init=False)
     stored: StoredRun = field(init=False)
-    _clock: dict[str, int] = field(default_factory=_stamps)
+    _clocks: Clocks = field(default_factory=Clocks.now)
 
     @contextmanager
     def storing(self, store: Store) -> Iterator[None]:
@@ -279,8 +276,9 @@ class Run:
             one_at_a_time(self.env.progress, supervisor.hold) as warnings,
         ):
             self.warnings += warnings
-            self._clock = _stamps()  # waiting for another harness is not the run's time
+            self._clocks = Clocks.now()  # waiting for another harness is not the run's time
             yield
+            self.warnings += clock_warnings(self._clocks, Clocks.now())
 
     def _begin(self, store: Store) -> RunFolder:
         """The run's directory: that of an interrupted run, or a new one.
@@ -413,8 +411,8 @@ class Run:
             spec=self.spec,
             spec_hash=self.spec.hash(),
             experiment=self.attempt.experiment,
-            started_unix_ns=attempts[0].unix_ns if attempts else self._clock["realtime_ns"],
-            duration_ns=time.monotonic_ns() - self._clock["monotonic_ns"],
+            started_unix_ns=attempts[0].unix_ns if attempts else self._clocks.realtime_ns,
+            duration_ns=time.monotonic_ns() - self._clocks.monotonic_ns,
             host_mode=self.env.host["mode"],
             emulated=tuple(
                 Emulated(tier.name, f"{tier.facts.kind} at {tier.claim.path}")
@@ -453,7 +451,10 @@ class Run:
             self.restore_method,
             MemoryLimit(self.cap.method if self.cap else "none", self.spec.memory_limit_bytes),
             self.run_state,
-            self._clock,
+            {
+                "monotonic_ns": self._clocks.monotonic_ns,
+                "realtime_ns": self._clocks.realtime_ns,
+            },
             _tool_versions(),
             self.attempt.conditions,
             # Also of tiers that no part is placed on: unplaced memory costs what DRAM does.

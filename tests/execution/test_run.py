@@ -14,6 +14,7 @@ from example_run import SPEC
 
 from harness.engine import DataDirectories
 from harness.errors import RunFailed, UsageError
+from harness.execution import run as run_module
 from harness.execution import runner
 from harness.execution.data import write_back
 from harness.execution.repro import check_repeatable
@@ -30,6 +31,7 @@ from harness.execution.runner import naming_full_tiers, naming_lost_data
 from harness.execution.schedule import Item, TimeLeft
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
+from harness.host.clocks import Clocks, clock_warnings
 from harness.progress import SilentProgress
 from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Experiment, Metric, Program
@@ -209,6 +211,8 @@ def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
 
 ENVIRONMENT: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())
 ATTEMPT = Attempt(experiment=Experiment("x", "0"))
+#: In ns.
+S = 10**9
 PERHAPS: Any = "perhaps"  # as a plug-in may say
 
 
@@ -226,6 +230,47 @@ def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) 
     with one.storing(Store(tmp_path)):
         manifest = one._manifest(Program("postgres", "18", "", ""))
     assert (list(manifest.tiers), manifest.prices_per_gb) == ([], {"dram": 5.0})
+
+
+class FakeClocks:
+    """Clocks that differ from a moment on."""
+
+    def __init__(self, *moments: Clocks) -> None:
+        self.moments = list(moments)
+
+    def now(self) -> Clocks:
+        return self.moments.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("end", "codes"),
+    [
+        (Clocks(20 * S, 120 * S, 1020 * S + 1_000_000), []),  # read one after the other
+        (Clocks(20 * S, 3720 * S, 4620 * S), ["host-suspended"]),
+        (Clocks(20 * S, 120 * S, 1019 * S), ["clock-stepped"]),
+        (Clocks(20 * S, 120 * S, 5000 * S), ["clock-stepped"]),
+        (Clocks(20 * S, 130 * S, 1025 * S), ["host-suspended", "clock-stepped"]),
+    ],
+)
+def test_a_run_in_which_the_clocks_went_apart_has_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Clocks, codes: list[str]
+) -> None:
+    begin = Clocks(10 * S, 110 * S, 1010 * S)
+    monkeypatch.setattr(run_module, "Clocks", FakeClocks(begin, end))
+    monkeypatch.setattr(
+        run_module, "one_at_a_time", lambda progress, hold: nullcontext(enter_result=[])
+    )
+    supervisor = SimpleNamespace(hold=None, silence=SimpleNamespace(naming=nullcontext))
+    env: Any = SimpleNamespace(**vars(ENVIRONMENT), supervisor=supervisor)
+    run = Run(SPEC, env, ATTEMPT, [])
+    with run.storing(Store(tmp_path)), run.measuring():
+        pass
+    stored = {warning["code"] for warning in run.stored.document["uncontrolled"]}
+    assert stored & {"host-suspended", "clock-stepped"} == set(codes)
+
+
+def test_the_clocks_of_this_host_go_together() -> None:
+    assert not [*clock_warnings(Clocks.now(), Clocks.now())]
 
 
 @pytest.mark.parametrize(
