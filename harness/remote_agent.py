@@ -17,10 +17,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import socket
+import stat
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import HarnessError
@@ -28,13 +31,19 @@ from harness.native_programs import LOADGEN_INTERFACE, loadgen_program
 from harness.supervise import programs
 
 _ANY_PORT = 9
+#: What engines call a tunnel's end (``Engine.tunnel``); this account may have other sockets.
+_TUNNEL = re.compile(r"/tmp/(\.s\.PGSQL\.\d{5}|tierbench-\d{5}\.sock)")
 
 
 def main(argv: list[str]) -> int:
     """Run the command; return its exit status."""
     if argv == ["forced"]:
         argv = _requested(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
-    if len(argv) not in (2, 3) or argv[0] not in ("hello", "address", "run"):
+    if (
+        len(argv) not in (2, 3)
+        or argv[0] not in ("hello", "address", "run")
+        or (len(argv) == 3 and not _TUNNEL.fullmatch(argv[2]))
+    ):
         print(
             "harness.remote_agent: only `hello BACKEND`, `address ADDRESS`, `run BACKEND [SOCKET]`",
             file=sys.stderr,
@@ -91,8 +100,16 @@ def _run(backend: str, tunnel: Path | None) -> int:
         print(f"{error}; {error.hint}", file=sys.stderr)
         return 2
     finally:
-        if tunnel is not None and tunnel.is_socket():
-            tunnel.unlink(missing_ok=True)
+        if tunnel is not None:
+            _remove_socket(tunnel)
+
+
+def _remove_socket(tunnel: Path) -> None:
+    """Remove this end of the tunnel: a socket of this account, and none but such a one."""
+    with suppress(FileNotFoundError):
+        facts = tunnel.lstat()
+        if stat.S_ISSOCK(facts.st_mode) and facts.st_uid == os.geteuid():
+            tunnel.unlink()
 
 
 if __name__ == "__main__":

@@ -18,10 +18,12 @@ from harness.monitors import GuardedMonitor, MonitorContext
 from harness.native_programs import loadgen_backends, missing_packages
 from harness.supervise import programs
 from harness.supervise.credentials import shared_user_warnings, unprivileged
+from harness.supervise.journal import left_behind
 from harness.terminal import print_table, say
 from harness.tiers.discovery import find_tiers_and_problems
 from harness.tiers.linux.model import Tier
 from harness.units import format_bytes
+from harness.warnings import RunWarning
 
 #: Vector instruction sets of x86, the widest first.
 _X86_SETS = ("avx512", "avx2", "sse2")
@@ -37,6 +39,7 @@ def doctor(
     found["tier_problems"] = [problem.to_json() for problem in problems]
     found["engines"] = engine_rows()
     found["servers_user"] = _servers_user()
+    found["left_behind"] = [warning.to_json() for warning in _left_behind()]
     found["monitors"] = list(_monitors(list(tiers.values())))
     found["microbenchmarks"] = _microbenchmarks()
     found["official_ycsb"] = _official_ycsb()
@@ -63,6 +66,8 @@ def _print(found: dict[str, Any]) -> None:
     say(f"servers  run as {user['name']}", hanging=9)
     for entry in user["warnings"]:
         say(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
+    for entry in found["left_behind"]:
+        say(f"left     {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
     cap = found["memory_cap"]
     say(
         f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}", hanging=9
@@ -152,6 +157,18 @@ def _servers_user() -> dict[str, Any]:
         "name": user.name,
         "warnings": [warning.to_json() for warning in shared_user_warnings(user)],
     }
+
+
+def _left_behind() -> Iterator[RunWarning]:
+    """What killed harnesses have changed on this host and nothing has undone."""
+    for left in left_behind():
+        for what in (*left.undone, *left.failures):
+            yield RunWarning(
+                "left-behind",
+                "an earlier harness left something behind",
+                f"{what} (harness {left.owner})",
+                "the next `harness run` undoes it first",
+            )
 
 
 def _official_ycsb() -> dict[str, Any]:

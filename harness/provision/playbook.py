@@ -24,6 +24,7 @@ from harness.errors import UsageError, nearest
 from harness.progress import Progress, Task
 from harness.store.spec import JsonObject
 from harness.supervise import workdirs
+from harness.supervise.supervisor import Supervisor
 
 Action = Literal["plan", "apply", "verify", "restore"]
 
@@ -156,10 +157,12 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
 
     folder = playbooks_folder()
     with (
-        workdirs.temporary(workdirs.base()) as private,  # passwords: not on a disk
+        Supervisor() as supervisor,
         progress.task(request.playbook) as task,
         _signals_restored(),
     ):
+        # Passwords among the variables: not on a disk, and removed right after kill -9.
+        private = supervisor.journal.register_directory(workdirs.fresh(workdirs.base()))
         listener = _Listener(task)
         runner = ansible_runner.interface.init_runner(
             private_data_dir=str(private),

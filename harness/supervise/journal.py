@@ -283,6 +283,29 @@ def recover(
     return result
 
 
+def left_behind(state_dir: Path | None = None) -> list[Recovery]:
+    """What dead harness processes have left and no supervisor undoes, as of now; nothing is undone.
+
+    Changes that are pending are under ``undone``.
+    """
+    result = []
+    for path in _journals(state_dir or paths.state_dir()):
+        try:
+            with opened(path, os.O_RDWR | os.O_NONBLOCK) as descriptor:
+                if locks.try_lock(descriptor):
+                    pending = _pending(undo.read_notes(str(path)))
+                    result.append(Recovery(_owner_of(path), pending, ()))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            result.append(Recovery(_owner_of(path), (), (f"journal {path}: {error}",)))
+    return result
+
+
+def _pending(notes: undo.Notes) -> tuple[str, ...]:
+    return tuple(f"{e['kind']} {e.get('path') or e.get('name')}" for e in notes.pending)
+
+
 def _unfinished(path: Path) -> UsageError:
     supervisor = _supervisor_of(path)
     pid = supervisor.pid if supervisor else "?"
@@ -372,7 +395,7 @@ def _recover(path: Path) -> Recovery:
         left = f"journal {path} belongs to {host}: start harness there to undo what it left"
         return Recovery(_owner_of(path), (), (left,))
     failures: list[str] = []
-    pending = tuple(f"{e['kind']} {e.get('path') or e.get('name')}" for e in notes.pending)
+    pending = _pending(notes)
     same_boot = notes.owner is not None and notes.owner["boot_id"] == undo.boot_id()
     try:
         # Without a boot, a pid and its start time may mean another process by now.

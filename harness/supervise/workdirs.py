@@ -19,13 +19,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from harness import paths
 from harness.errors import UsageError
+from harness.supervise import locks
 from harness.supervise.user_files import (
     Credentials,
     make_passable,
@@ -43,6 +46,8 @@ _DISK = Path("/var/lib/tierbench/run")
 _SHARED = (Path("/tmp"), Path("/var/tmp"))
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _RANDOM_BYTES = 8
+#: A directory that has no lock although it is older has lost its maker.
+_FRESH_S = 60.0
 #: A Unix socket's path has at most 107 bytes; of these a directory's name and a socket's in it.
 _LONGEST_BASE = 107 - len("/tb-") - 2 * _RANDOM_BYTES - len("/.s.PGSQL.65535.lock")
 
@@ -80,13 +85,16 @@ def make(
 
 @contextlib.contextmanager
 def temporary(
-    parent: Path | None = None, prefix: str = "tb", credentials: Credentials | None = None
+    parent: Path | None = None, prefix: str = "tmp", credentials: Credentials | None = None
 ) -> Iterator[Path]:
     """A fresh directory in ``parent`` (None: :func:`disk_base`), removed at the end.
 
-    For what outlives no call: what must be removed after kill -9, too, is the journal's.
+    For what outlives no call: what must be removed right after kill -9 is the journal's. Those
+    that killed harnesses have left here are removed by the next one: their lock is free.
     """
-    path = fresh(disk_base() if parent is None else parent, prefix)
+    place = disk_base() if parent is None else parent
+    _sweep(place, prefix)
+    path = fresh(place, prefix)
     try:
         make(path, credentials)
     except OSError as error:
@@ -96,10 +104,28 @@ def temporary(
             "choose a writable directory that no other user can write to",
         ) from error
     try:
-        yield path
+        with opened(path, _DIRECTORY) as descriptor:
+            locks.try_lock(descriptor)
+            yield path
     finally:
         with contextlib.suppress(FileNotFoundError):
             remove_tree(path)
+
+
+def _sweep(place: Path, prefix: str) -> None:
+    """Remove what :func:`temporary` of killed harnesses has left; those in use are locked.
+
+    A fresh one is not locked yet. Where others make directories, too, ours are those of our user.
+    """
+    name = re.compile(rf"{re.escape(prefix)}-[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
+    shared = os.geteuid() != 0 or place.stat().st_mode & stat.S_ISVTX
+    for path in [path for path in place.iterdir() if name.fullmatch(path.name)]:
+        with contextlib.suppress(OSError), opened(path, _DIRECTORY) as descriptor:
+            facts = os.fstat(descriptor)
+            if shared and facts.st_uid != os.geteuid():
+                continue
+            if time.time() - facts.st_ctime > _FRESH_S and locks.try_lock(descriptor):
+                remove_tree(path)
 
 
 def base() -> Path:

@@ -220,6 +220,7 @@ def test_the_doctor_tells_tiers_engines_and_what_is_uncontrolled(loaded):
     assert own["instructions"]["avx512"] == ("avx512f" in flags)
     assert {found["microbenchmarks"][name]["missing"] for name in ("fio", "ioping")} == {None}
     assert found["official_ycsb"]["version"] == "0.17.0"
+    assert found["left_behind"] == []
     shown = loaded("doctor").out
     assert "host" in shown and "microbench, interface" in shown and "official YCSB" in shown
 

@@ -11,7 +11,7 @@ from narrowed import present
 from patience import PATIENCE_S, eventually
 from started_processes import processes_of
 
-from harness.supervise.journal import recover
+from harness.supervise.journal import left_behind, recover
 from harness.supervise.process import descendants, process_stat
 
 HARNESS = """
@@ -102,6 +102,22 @@ def test_killed_together_with_its_supervisor(base, start):
     (found,) = recover(base / "state", PATIENCE_S)
     assert found.failures == ()
     assert f"directory {base}/place" in found.undone
+    assert_clean(base, program.pid)
+
+
+def test_what_was_left_is_listed_before_it_is_undone(base, start):
+    program = start()
+    assert program.stdout.readline() == "running\n"
+    assert left_behind(base / "state") == []
+    (daemon,) = [s.id.pid for s in descendants(program.pid) if s.parent == program.pid]
+    os.kill(daemon, signal.SIGKILL)
+    program.kill()
+    program.wait()
+    (left,) = left_behind(base / "state")
+    assert f"directory {base}/place" in left.undone
+    assert (base / "place").exists()
+    recover(base / "state", PATIENCE_S)
+    assert left_behind(base / "state") == []
     assert_clean(base, program.pid)
 
 

@@ -207,6 +207,30 @@ def test_roots_group_is_trusted_if_root_alone_is_in_it(tmp_path, monkeypatch, me
             refuse_writable(tmp_path)
 
 
+def test_what_a_killed_harness_has_left_is_removed_and_what_is_in_use_is_not(tmp_path, monkeypatch):
+    left, another = (workdirs.fresh(tmp_path, name) for name in ("tmp", "results"))
+    for path in (left, another):
+        (path / "below").mkdir(parents=True)
+    with workdirs.temporary(tmp_path) as in_use:
+        with workdirs.temporary(tmp_path):
+            assert left.exists()  # its maker may not have locked it yet
+        monkeypatch.setattr(workdirs, "_FRESH_S", -1.0)
+        with workdirs.temporary(tmp_path):
+            assert not left.exists()
+            assert in_use.exists() and another.exists()
+
+
+@needs_root
+def test_directories_of_others_are_not_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(workdirs, "_FRESH_S", -1.0)
+    tmp_path.chmod(0o1777)
+    theirs = workdirs.fresh(tmp_path, "tmp")
+    theirs.mkdir()
+    os.chown(theirs, ANOTHER, ANOTHER)
+    with workdirs.temporary(tmp_path):
+        assert theirs.exists()
+
+
 def test_others_may_write_where_only_owners_rename(tmp_path):
     tmp_path.chmod(0o1777)
     workdirs.make(tmp_path / "work")
