@@ -118,8 +118,11 @@ def _sweep(place: Path, prefix: str) -> None:
     A fresh one is not locked yet. Where others make directories, too, ours are those of our user.
     """
     name = re.compile(rf"{re.escape(prefix)}-[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
+    left: list[Path] = []
+    with contextlib.suppress(OSError):  # a place that cannot be listed is not swept
+        left += [path for path in place.iterdir() if name.fullmatch(path.name)]
     shared = os.geteuid() != 0 or place.stat().st_mode & stat.S_ISVTX
-    for path in [path for path in place.iterdir() if name.fullmatch(path.name)]:
+    for path in left:
         with contextlib.suppress(OSError), opened(path, _DIRECTORY) as descriptor:
             facts = os.fstat(descriptor)
             if shared and facts.st_uid != os.geteuid():

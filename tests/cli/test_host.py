@@ -1,11 +1,17 @@
 """``harness host``: the playbooks through ansible-runner, on settings of a host made by hand."""
 
 import json
+import os
+import subprocess
+import sys
+import uuid
 from pathlib import Path
 
 import pytest
+from patience import eventually
 
 from harness.cli.host import consent_options
+from harness.supervise import workdirs
 
 PARANOID = "proc/sys/kernel/perf_event_paranoid"
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
@@ -87,6 +93,26 @@ def test_a_value_that_the_host_does_not_take_is_refused_with_its_name(tuned):
 )
 def test_what_is_known_beforehand(harness, argv, words):
     assert words in harness.refused("host", *argv)
+
+
+def test_kill_nine_leaves_no_variables_of_a_playbook(tmp_path):
+    """They may be passwords: the supervisor removes the directory at once."""
+    secret = uuid.uuid4().hex
+    program = Path(sys.executable).with_name("harness")
+    command = [str(program), "host", "plan", "tune", f"--set=secret={secret}"]
+    env = {**os.environ, "HARNESS_STATE": str(tmp_path)}
+    harness = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def left():
+        files = workdirs.base().glob("tb-*/env/extravars")
+        return [path for path in files if secret in path.read_text()]
+
+    try:
+        assert eventually(left)
+    finally:
+        harness.kill()
+        harness.communicate()
+    assert eventually(lambda: not left())
 
 
 def test_of_several_hosts_consent_names_the_host():
