@@ -79,7 +79,7 @@ def run(
 
     At the timeout, its whole process group is killed. ``env`` is added to the minimal environment.
     ``user``: it runs as that one (root only). ``foreign``, as everything of another user is: it
-    gets no new privileges, and what it leaves behind is killed, daemons included.
+    gets no new privileges, and processes that it leaves are killed, daemons included.
     """
     words = [str(word) for word in command]
     process = subprocess.Popen(
