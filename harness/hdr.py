@@ -139,6 +139,27 @@ class Histogram:
         high = self.layout.bounds()[1]
         return [int(high[index]) for index in found]
 
+    def divided(self, percents: Sequence[float]) -> tuple[list[int], list[float]]:
+        """Return the values at ascending percentiles, and the mean of those between each two.
+
+        Values are the counters' middles, and ranks are fractions: of the value in which a
+        percentile lies, each side has its share, so a mean lies between its percentiles. An empty
+        histogram, and an interval of no width, have zeros.
+        """
+        low, high = self.layout.bounds()
+        used = np.flatnonzero(self.counts)
+        if not len(used):
+            return [0] * len(percents), [0.0] * (len(percents) - 1)
+        middles = (low + (high - low + 1) // 2)[used]
+        ranks = np.concatenate([[0], np.cumsum(self.counts[used])])
+        sums = np.concatenate([[0.0], np.cumsum(self.counts[used] * middles.astype(np.float64))])
+        # A millionth of a rank is rounding of the percentage, and not a part of the next value.
+        places = np.round([min(p, 100.0) / 100 * self.total for p in percents], 6)
+        values = middles[np.clip(np.searchsorted(ranks, places) - 1, 0, len(used) - 1)]
+        widths, totals = np.diff(places), np.diff(np.interp(places, ranks, sums))
+        means = [float(t / w) if w > 0 else 0.0 for t, w in zip(totals, widths, strict=True)]
+        return [int(value) for value in values], means
+
     def encode(self) -> str:
         numbers = b"".join(_zigzag(number) for number in _runs(self.counts))
         one = self.layout

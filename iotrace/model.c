@@ -10,14 +10,29 @@
 #define PROBABILITY_ONE 4294967296ULL
 #define MEBIBYTE (1ULL << 20)
 
-static uint64_t at_quantile(const struct models *models, const uint64_t *ns, uint64_t probability) {
+// Between two quantiles, durations are level and then rise in a straight line, or rise and then are
+// level, such that their mean is the stated one. harness/models/durations.py has the same shape.
+static uint64_t at_quantile(const struct models *models, const struct durations *ns,
+                            uint64_t probability) {
   unsigned i = 1;
   while (i < MODEL_QUANTILES - 1 && models->probability[i] < probability) {
     i++;
   }
-  uint64_t low = models->probability[i - 1], high = models->probability[i];
-  double share = high > low ? (double)(probability - low) / (double)(high - low) : 0.0;
-  return ns[i - 1] + (uint64_t)(share * (double)(ns[i] - ns[i - 1]));
+  uint64_t begin = models->probability[i - 1], end = models->probability[i];
+  double share = end > begin ? (double)(probability - begin) / (double)(end - begin) : 0.0;
+  double low = (double)ns->quantile[i - 1], width = (double)ns->quantile[i] - low;
+  if (width <= 0) {
+    return ns->quantile[i - 1];
+  }
+  double above = ((double)ns->mean[i - 1] - low) / width, risen = 0;
+  if (above <= 0.5) {
+    double level = 1 - 2 * above;
+    risen = share > level ? (share - level) / (1 - level) : 0;
+  } else {
+    double rising = 2 * (1 - above);
+    risen = share < rising ? share / rising : 1;
+  }
+  return (uint64_t)(low + width * risen);
 }
 
 // Between two sizes, durations are taken to be linear in the size. Above the largest, they grow by
@@ -35,14 +50,14 @@ static uint64_t draw(struct thread *thread, const struct service *service, uint6
   while (upper < points - 1 && service->bytes[upper] < bytes) {
     upper++;
   }
-  uint64_t ns = at_quantile(models, service->ns[upper], probability);
+  uint64_t ns = at_quantile(models, &service->ns[upper], probability);
   if (bytes > service->bytes[upper] && ps_per_byte != 0) {
     return ns + (uint64_t)((double)(bytes - service->bytes[upper]) * (double)ps_per_byte / 1000.0);
   }
   if (upper == 0 || bytes == service->bytes[upper]) {
     return ns;
   }
-  uint64_t below = at_quantile(models, service->ns[upper - 1], probability);
+  uint64_t below = at_quantile(models, &service->ns[upper - 1], probability);
   double width = (double)(service->bytes[upper] - service->bytes[upper - 1]);
   double share = (double)(bytes - service->bytes[upper - 1]) / width;
   double result = (double)below + share * ((double)ns - (double)below);

@@ -1,7 +1,7 @@
 // The trace's shared page: written by the traced processes, read and given delays by the harness.
 //
 //   header   4 KiB: sizes, planted delays, mapped bytes
-//   models   32 KiB: devices that are modelled, and the state of their queues
+//   models   64 KiB: devices that are modelled, and the state of their queues
 //   heads    one per slot: whose it is, and a cell of counters per role × part × operation
 //   details  one per slot: histograms and size classes per role × traced part × operation
 //   index    chunks of the modelled page cache by hash
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 7
+#define PAGE_VERSION 8
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -58,15 +58,21 @@ _Static_assert(sizeof(struct header) == 256 + 384, "the reader knows this layout
 #define MODEL_POINTS 8
 #define MODEL_QUANTILES 17
 #define MODEL_SERVERS 64
-#define MODEL_BYTES 32768
+#define MODEL_BYTES 65536
 #define SERVICES (OPERATIONS + 1)
 
-// Durations of one operation at depth 1, by size: `ns[point][i]` is the quantile of the probability
-// `probability[i]` (in 2^-32) of requests of `bytes[point]` bytes. Sizes ascend.
+// A distribution in ns: the quantile of each `probability` of the models (in 2^-32), and the mean
+// between each two.
+struct durations {
+  uint64_t quantile[MODEL_QUANTILES];
+  uint64_t mean[MODEL_QUANTILES - 1];
+};
+
+// Durations of one operation at depth 1, by size. Sizes ascend.
 struct service {
   uint64_t points; // 0: no call of this operation waits
   uint64_t bytes[MODEL_POINTS];
-  uint64_t ns[MODEL_POINTS][MODEL_QUANTILES];
+  struct durations ns[MODEL_POINTS];
 };
 
 // Whether files are buffered. An engine's durations contain the copying from the page cache.
@@ -108,8 +114,8 @@ struct models {
   uint64_t chunks_used;
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
-_Static_assert(sizeof(struct service) == 1160, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 13 * 8 + 4 * 1160, "the writer knows this layout");
+_Static_assert(sizeof(struct service) == 2184, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 13 * 8 + 4 * 2184, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

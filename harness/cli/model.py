@@ -21,7 +21,8 @@ from harness.cli.common import (
 from harness.cli.options import CommonOptions, callback
 from harness.errors import RunFailed, UsageError
 from harness.models.curve import Score, ScoredMetric, ScoreStore
-from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models, quantile_ns
+from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models
+from harness.models.durations import PROBABILITIES
 from harness.store.documents import attributes
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say
@@ -116,21 +117,28 @@ def _print_model(model: DeviceModel) -> None:
         (
             operation,
             format_bytes(point.size_bytes),
-            *(format_ns(quantile_ns(point, percent)) for percent in _SHOWN),
+            format_ns(round(point.durations.mean)),
+            *(format_ns(point.durations.quantile(percent)) for percent in _SHOWN),
             point.source,
         )
         for operation, points in model.points.items()
         for point in points
     ]
     if rows:
-        print_table(("call", "size", *(f"p{p:g}" for p in _SHOWN), "source"), rows)
+        print_table(("call", "size", "mean", *(f"p{p:g}" for p in _SHOWN), "source"), rows)
     for gap in model.gaps():
         say(f"not stated: {gap}: a run that needs it is refused")
 
 
 def _point(point: Point) -> dict[str, Any]:
-    quantiles = {f"p{percent:g}": duration for percent, duration in point.quantiles}
-    return {"size_bytes": point.size_bytes, "quantiles_ns": quantiles, "source": point.source}
+    durations = point.durations
+    quantiles = dict(zip((f"p{p:g}" for p in PROBABILITIES), durations.quantiles, strict=True))
+    return {
+        "size_bytes": point.size_bytes,
+        "mean_ns": round(durations.mean),
+        "quantiles_ns": quantiles,
+        "source": point.source,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

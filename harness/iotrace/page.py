@@ -43,11 +43,11 @@ OPERATIONS = ("read", "write", "sync")
 #: The last one: files, pipes and sockets outside of all parts.
 _ALL_PARTS = len(PARTS) + 1
 
-_MAGIC, _VERSION = 0x31435254424F4954, 7
+_MAGIC, _VERSION = 0x31435254424F4954, 8
 _SLOTS = 1024
 HEADER_BYTES = 4096
 #: Of the models of devices and their queues (harness.models.device).
-MODELS_BYTES = 32768
+MODELS_BYTES = 65536
 HEADS_AT = HEADER_BYTES + MODELS_BYTES
 _MAPPED_AT, _DELAYS_AT = 48, 256
 _DELAY = struct.Struct("<QQ")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,13 +24,12 @@ from harness.models.device import (
     DEFAULT_READAHEAD_BYTES,
     MOST_PARALLEL,
     OPERATIONS,
-    PROBABILITIES,
     DeviceModel,
     Point,
     known_models,
-    quantile_ns,
 )
 from harness.models.device import load_model as load_device
+from harness.models.durations import constant, of_histogram
 from harness.models.make import as_yaml
 from harness.store.documents import Document, DocumentStore
 from harness.store.runs import StoredRun
@@ -133,12 +131,12 @@ class Shape:
     def scaled(self, factor: float, name: str) -> DeviceModel:
         """Return the model of a device with this share of today's latency."""
         points = {
-            operation: (replace(point, quantiles=_times(point, factor)),)
+            operation: (replace(point, durations=point.durations.scaled(factor)),)
             for operation, point in self.points.items()
         }
         missing = [operation for operation in OPERATIONS if operation not in points]
         # An operation that today's run made none of waits for nothing.
-        points |= {name: (Point(_PAGE_BYTES, ((50.0, 0),)),) for name in missing}
+        points |= {name: (Point(_PAGE_BYTES, constant(0)),) for name in missing}
         rates = {"read": 10**12, "write": 10**12}  # the durations have the transfer in them
         return DeviceModel(
             name=name,
@@ -152,10 +150,6 @@ class Shape:
             in_engine=True,
             source="a response curve",
         )
-
-
-def _times(point: Point, factor: float) -> tuple[tuple[float, int], ...]:
-    return tuple((percent, round(duration * factor)) for percent, duration in point.quantiles)
 
 
 def shape_of(run: StoredRun, part: Part) -> Shape:
@@ -177,10 +171,8 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
         found = _of_device(hdr.merge(histograms), operation)
         if found is None:
             continue
-        durations = found.percentiles(PROBABILITIES)
         size = mean_bytes(calls, part, operation)
-        pairs = zip(map(float, PROBABILITIES), durations, strict=True)
-        points[operation] = Point(size, tuple(pairs))
+        points[operation] = Point(size, of_histogram(found))
         means[operation] = found.mean
     main = next((operation for operation in _MAIN[part] if operation in means), None)
     if main is None:
@@ -268,14 +260,5 @@ def marks(shape: Shape) -> dict[str, float]:
             nearest = min(
                 points, key=lambda p: abs(p.size_bytes - shape.points[shape.operation].size_bytes)
             )
-            found[name] = _mean(nearest)
+            found[name] = nearest.durations.mean
     return found
-
-
-def _mean(point: Point) -> float:
-    """Mean of the distribution that a model's quantiles stand for."""
-    total = 0.0
-    for low, high in pairwise(PROBABILITIES):
-        share = (high - low) / 100
-        total += share * (quantile_ns(point, low) + quantile_ns(point, high)) / 2
-    return total

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from harness import paths
 from harness.errors import UsageError, unknown
 from harness.experiment.placement import DIRECTORY_PARTS, Part
+from harness.models.durations import PROBABILITIES, Durations, constant, of_quantiles
 from harness.store.documents import attributes
 from harness.store.spec import content_hash
 from harness.units import format_bytes, parse_duration_ns, parse_size
@@ -50,14 +50,10 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Point:
-    """Durations of requests of one size.
-
-    ``quantiles``: ascending pairs of a probability in percent and a duration in ns; a mean alone
-    is one pair at 50. ``source``: where the figures are from.
-    """
+    """Durations of requests of one size; ``source``: where the figures are from."""
 
     size_bytes: int
-    quantiles: tuple[tuple[float, int], ...]
+    durations: Durations
     source: str = ""
 
 
@@ -97,8 +93,9 @@ class DeviceModel:
     def instant(self) -> bool:
         """Whether the device adds no time to any call."""
         points = [point for of_one in self.points.values() for point in of_one]
-        durations = [ns for point in points for _, ns in point.quantiles]
-        return not any(durations) and (bool(points) or self.basis == "constant")
+        return not any(point.durations.quantiles[-1] for point in points) and (
+            bool(points) or self.basis == "constant"
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -110,7 +107,10 @@ class DeviceModel:
                 "burst": dict(self.burst_bytes),
                 "readahead": self.readahead_bytes,
                 "points": {
-                    name: [[p.size_bytes, [list(q) for q in p.quantiles]] for p in points]
+                    name: [
+                        [p.size_bytes, list(p.durations.quantiles), list(p.durations.means)]
+                        for p in points
+                    ]
                     for name, points in self.points.items()
                 },
             }
@@ -176,7 +176,7 @@ def _constant(name: str) -> DeviceModel:
     duration_ns = parse_duration_ns(name.removeprefix(_LATENCY))
     if duration_ns == 0:
         return DeviceModel(name, "A device of no latency", "constant")
-    point = Point(4096, ((50.0, duration_ns),), name)
+    point = Point(4096, constant(duration_ns), name)
     points = dict.fromkeys(OPERATIONS, (point,))
     return DeviceModel(
         name, "Every request takes the same time", "constant", points=points, sync_waits=1
@@ -204,7 +204,7 @@ def load_model(path: Path) -> DeviceModel:
         description=value["description"],
         basis=value["basis"],
         page_cache=value["page_cache"],
-        parallel=value.get("parallel", 1),
+        parallel=value["parallel"],
         points=points,
         bandwidth=bandwidth,
         burst_bytes={name: parse_size(text) for name, text in value.get("burst", {}).items()},
@@ -222,34 +222,35 @@ def _points(document: Document, operation: str) -> Iterator[Point]:
     sizes: Mapping[str, Mapping[str, Any]] = document.value[operation]
     for size, figures in sizes.items():
         where = (operation, size)
-        quantiles = tuple(_quantiles(document, where, figures))
-        durations = [duration for _, duration in quantiles]
-        if durations != sorted(durations):
-            context = "a higher quantile is shorter than a lower one"
-            raise UsageError(document.at(where), context, "correct the figures")
-        yield Point(parse_size(size), quantiles, figures.get("source", ""))
+        try:
+            durations = _durations(figures)
+        except ValueError as error:
+            hint = "write three quantiles such as p50: 90us, or a mean: 90us, or both"
+            raise UsageError(document.at(where), str(error), hint) from error
+        yield Point(parse_size(size), durations, figures.get("source", ""))
 
 
-def _quantiles(
-    document: Document, where: tuple[str, str], figures: Mapping[str, Any]
-) -> Iterable[tuple[float, int]]:
-    found = {
+def _durations(figures: Mapping[str, Any]) -> Durations:
+    """Return what the figures of one size state; ValueError where they cannot be a distribution.
+
+    ``means`` stand next to the quantiles of ``harness model make`` alone.
+    """
+    stated = {
         float(match[1]): parse_duration_ns(text)
         for key, text in figures.items()
         if (match := _QUANTILE.fullmatch(key))
     }
-    if any(not 0 <= percent <= 100 for percent in found):
-        raise UsageError(document.at(where), "a quantile outside 0 to 100", "write p0 to p100")
-    if not found and "mean" in figures:
-        found = {50.0: parse_duration_ns(figures["mean"])}
-    if not found:
-        hint = "write quantiles such as p50: 90us, or mean: 90us"
-        raise UsageError(document.at(where), "no duration", hint)
-    return sorted(found.items())
+    if any(not 0 <= percent <= 100 for percent in stated):
+        raise ValueError("a quantile outside 0 to 100")
+    if "means" not in figures:
+        mean_ns = parse_duration_ns(figures["mean"]) if "mean" in figures else None
+        return of_quantiles(stated, mean_ns)
+    if tuple(sorted(stated)) != PROBABILITIES or "mean" in figures:
+        raise ValueError("means that are not those between the quantiles of `harness model make`")
+    quantiles = tuple(ns for _, ns in sorted(stated.items()))
+    return Durations(quantiles, tuple(parse_duration_ns(text) for text in figures["means"]))
 
 
-#: Probabilities at which each distribution is stated in the table, in percent.
-PROBABILITIES = (0, 1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9, 99.99, 100)
 _ONE = 1 << 32
 _PAGE_BYTES = 4096
 #: Linux's defaults: vm.dirty_background_ratio, vm.dirty_ratio, vm.dirty_expire_centisecs.
@@ -325,19 +326,9 @@ def _ps_per_byte(model: DeviceModel, direction: str) -> int:
 
 def _service(points: tuple[Point, ...]) -> bytes:
     chosen = points[:MOST_SIZES]
-    sizes = [point.size_bytes for point in chosen] + [0] * (MOST_SIZES - len(chosen))
-    rows = [[quantile_ns(point, p) for p in PROBABILITIES] for point in chosen]
-    rows += [[0] * len(PROBABILITIES)] * (MOST_SIZES - len(chosen))
-    flat = [value for row in rows for value in row]
-    return struct.pack(f"<{1 + MOST_SIZES + len(flat)}Q", len(chosen), *sizes, *flat)
-
-
-def quantile_ns(point: Point, percent: float) -> int:
-    """Return a quantile: linear between stated ones, constant outside of them."""
-    known = point.quantiles
-    if percent <= known[0][0]:
-        return known[0][1]
-    for (low, low_ns), (high, high_ns) in pairwise(known):
-        if percent <= high:
-            return round(low_ns + (high_ns - low_ns) * (percent - low) / (high - low))
-    return known[-1][1]
+    unused = MOST_SIZES - len(chosen)
+    numbers = [len(chosen), *(point.size_bytes for point in chosen), *[0] * unused]
+    for point in chosen:
+        numbers += [*point.durations.quantiles, *point.durations.means]
+    numbers += [0] * (unused * (2 * len(PROBABILITIES) - 1))
+    return struct.pack(f"<{len(numbers)}Q", *numbers)

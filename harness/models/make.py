@@ -15,11 +15,11 @@ from harness.models.device import (
     FLUSHED,
     GROWN,
     MOST_PARALLEL,
-    PROBABILITIES,
     DeviceModel,
     Point,
     model_folders,
 )
+from harness.models.durations import PROBABILITIES, Durations, of_histogram
 from harness.store.documents import attributes
 from harness.store.rescue import write_result
 from harness.store.result import Metric
@@ -39,7 +39,6 @@ _LIMITED_SHARE = 0.8
 #: Of these, calls that take so many times the median waited for the throttle.
 _WAITED = 4
 _PAGE_BYTES = 4096
-_TAIL_STEPS = 20
 #: With fewer calls that did not wait for a throttle, durations of a size are not known.
 _LEAST_SHARE = 0.03
 #: Tier kinds whose files are buffered in the page cache.
@@ -119,28 +118,19 @@ def _points(
         limit_ns = None
         if bursts[direction] and histogram.mean * _LIMITED_SHARE <= transfer_ns:
             limit_ns = max(transfer_ns / 2, _WAITED * histogram.percentile(50))
-        if quantiles := _quantiles(histogram, limit_ns):
-            yield Point(size_bytes, quantiles)
+        if durations := _without_limit(histogram, limit_ns):
+            yield Point(size_bytes, durations)
 
 
-def _quantiles(
-    histogram: hdr.Histogram, limit_ns: float | None
-) -> tuple[tuple[float, int], ...] | None:
-    """Return the quantiles; of a throttled device's, those of the calls that did not wait for it.
+def _without_limit(histogram: hdr.Histogram, limit_ns: float | None) -> Durations | None:
+    """Return the durations; of a throttled device, those of the calls that did not wait for it.
 
-    None where hardly any call was shorter than the limit. Between two quantiles durations are
-    linear: the last one is such that the tail's mean is kept, since one call of milliseconds would
-    make a thousand fast ones slow.
+    None where hardly any call was shorter than the limit.
     """
     share = 1.0 if limit_ns is None else _share_below(histogram, limit_ns)
     if share < _LEAST_SHARE:
         return None
-    *durations, _ = histogram.percentiles([share * percent for percent in PROBABILITIES])
-    width = (100 - PROBABILITIES[-2]) / _TAIL_STEPS
-    tail = [share * (100 - width * (step + 0.5)) for step in range(_TAIL_STEPS)]
-    mean_ns = sum(histogram.percentiles(sorted(tail))) / _TAIL_STEPS
-    durations.append(max(durations[-1], round(2 * mean_ns - durations[-1])))
-    return tuple(zip(map(float, PROBABILITIES), durations, strict=True))
+    return of_histogram(histogram, share)
 
 
 def _largest(metrics: Sequence[Metric], name: str, measurements: tuple[str, ...]) -> int:
@@ -174,8 +164,8 @@ def _burst_bytes(by_size: Mapping[int, hdr.Histogram], rate: int) -> int:
 
 
 def _share_below(histogram: hdr.Histogram, limit_ns: float) -> float:
-    every = histogram.percentiles([percent / 10 for percent in range(1, 1001)])
-    return sum(duration_ns < limit_ns for duration_ns in every) / len(every)
+    _, high = histogram.layout.bounds()
+    return float(histogram.counts[high < limit_ns].sum()) / histogram.total
 
 
 def _fill_ns(run: StoredRun) -> int:
@@ -225,9 +215,14 @@ def _size(size_bytes: int) -> str:
     return f"{size_bytes // whole[0][1]}{whole[0][0]}" if whole else f"{size_bytes}B"
 
 
-def _durations(point: Point) -> Iterator[tuple[str, str]]:
-    for percent, duration_ns in point.quantiles:
-        yield f"p{percent:g}", f"{duration_ns / 1000:.3f}".rstrip("0").rstrip(".") + "us"
+def _durations(point: Point) -> Iterator[tuple[str, str | list[str]]]:
+    for percent, duration_ns in zip(PROBABILITIES, point.durations.quantiles, strict=True):
+        yield f"p{percent:g}", _microseconds(duration_ns)
+    yield "means", [_microseconds(mean_ns) for mean_ns in point.durations.means]
+
+
+def _microseconds(duration_ns: int) -> str:
+    return f"{duration_ns / 1000:.3f}".rstrip("0").rstrip(".") + "us"
 
 
 def write_model(model: DeviceModel) -> Path:

@@ -126,7 +126,7 @@ def _slower(base: Path, model: DeviceModel) -> str | None:
         points = model.points.get(operation, ())
         if not points or base_ns <= _NOTICEABLE_NS:
             continue
-        fastest_ns = points[0].quantiles[len(points[0].quantiles) // 2][1]
+        fastest_ns = points[0].durations.quantile(50)
         if base_ns > fastest_ns:
             return (
                 f"a {operation} takes {base_ns / 1000:.1f} us on {base}, "

@@ -20,7 +20,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from harness.models.device import GROWN, SERVICES, DeviceModel, quantile_ns
+from harness.models.device import GROWN, SERVICES, DeviceModel
 from harness.units import format_bytes
 from reports.charts.drawing import (
     ACROSS,
@@ -349,9 +349,12 @@ def draw_model(model: DeviceModel) -> Drawing | None:
 def _services(model: DeviceModel) -> Iterator[Curve]:
     for service in SERVICES:
         points = tuple(
-            (point.size_bytes, Summary(1, median, median, max(median, quantile_ns(point, 99))))
+            (
+                point.size_bytes,
+                Summary(1, median, median, max(median, point.durations.quantile(99))),
+            )
             for point in model.points.get(service, ())
-            if (median := quantile_ns(point, 50)) > 0
+            if (median := point.durations.quantile(50)) > 0
         )
         if points:
             yield Curve(_NAMES[service], points)

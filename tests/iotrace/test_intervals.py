@@ -8,6 +8,7 @@ import pytest
 from harness.errors import RunFailed
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.page import CELL_FIELDS, HEADS_AT, parse_plant
+from harness.models import durations
 from harness.models.device import DeviceModel, PageCache, Point, models_table
 from harness.store import schemas
 from harness.supervise.process import process_identity
@@ -150,7 +151,7 @@ def test_the_length_of_an_unknown_queue_is_stored_as_unknown(engine, trace):
 
 
 def test_durations_on_a_modelled_tier_are_stored_as_due_and_as_achieved(engine, trace):
-    slow = {"sync": (Point(4096, ((50.0, 2_000_000),)),)}
+    slow = {"sync": (Point(4096, durations.constant(2_000_000)),)}
     model = DeviceModel("dax", "", "published", False, points=slow)
     trace.page.model(models_table({"wal": model}, {"wal": "fast"}, PageCache(None, 1 << 40)))
     engine.run("os.fsync(wal)")

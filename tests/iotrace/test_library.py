@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from harness.drivers.client_program import histogram
 from harness.iotrace.page import SIZE_CLASSES, Cell, Delay
+from harness.models import durations
 from harness.models.device import (
-    PROBABILITIES,
     DeviceModel,
     PageCache,
     Point,
     models_table,
-    quantile_ns,
 )
 
 DATA_READ = Cell("data", "read", "foreground")
@@ -372,7 +372,8 @@ STORED = OPEN_TABLE + "os.truncate(fd, 1 << 20)\n"
 def constant(**points_us):
     """Each operation takes that many microseconds."""
     return {
-        name: (Point(4096, ((50.0, duration * 1000),)),) for name, duration in points_us.items()
+        name: (Point(4096, durations.constant(duration * 1000)),)
+        for name, duration in points_us.items()
     }
 
 
@@ -415,7 +416,7 @@ def test_reads_wait_where_linux_has_not_read_ahead(trace, run, case):
 @pytest.mark.parametrize("in_engine", [False, True])
 def test_a_buffered_read_copies_when_the_device_is_done(trace, run, in_engine):
     """8 MiB cannot be copied in 0.2 ms; an engine's durations contain the copying."""
-    points = {"read": (Point(4096, ((50.0, 5_000_000),)),)}
+    points = {"read": (Point(4096, durations.constant(5_000_000)),)}
     use(trace, DeviceModel("disk", "", "published", points=points, in_engine=in_engine))
     run(
         OPEN_TABLE + "os.truncate(fd, 8 << 20); os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)\n"
@@ -496,7 +497,7 @@ def test_without_a_page_cache_every_call_reaches_the_device(trace, run):
 
 
 def test_a_write_is_free_until_a_sync_pays_for_what_is_dirty_whoever_wrote_it(trace, run):
-    by_size = (Point(4096, ((50.0, 1000),)), Point(MIB, ((50.0, 9_000_000),)))
+    by_size = (Point(4096, durations.constant(1000)), Point(MIB, durations.constant(9_000_000)))
     points = constant(read=1, write=1) | {"sync": by_size}
     use(trace, DeviceModel("disk", "", "published", points=points))
     run(
@@ -534,17 +535,21 @@ def test_a_device_of_no_latency_models_no_call(trace, run, model, calls):
     assert counted(trace, WAL_SYNC, "calls", "modelled") == (1, calls)
 
 
-def test_durations_are_drawn_from_the_quantiles_of_their_size(trace, run):
-    quantiles = ((1.0, 2_000), (50.0, 10_000), (90.0, 20_000), (100.0, 40_000))
-    points = {"read": (Point(4096, quantiles), Point(16384, ((50.0, 100_000),)))}
+def test_durations_are_drawn_from_the_distribution_of_their_size(trace, run):
+    """Reads of 10 us, of which one in fifty stalls for 300 us."""
+    measured = histogram([10_000, 300_000], [980, 20])
+    points = {
+        "read": (
+            Point(4096, durations.of_histogram(measured)),
+            Point(16384, durations.constant(400_000)),
+        )
+    }
     use(trace, DeviceModel("disk", "", "published", False, points=points))
-    run(STORED + "for i in range(4000): os.pread(fd, 4096, 0)")
+    run(STORED + "for i in range(8000): os.pread(fd, 4096, 0)")
     due = trace.page.read().histogram(DATA_READ, "due")
     _, high = due.layout.bounds()
-    point = Point(4096, quantiles)
-    for percent in PROBABILITIES[1:-1]:
-        below = due.counts[high <= quantile_ns(point, percent)].sum()
-        assert below / 4000 == pytest.approx(percent / 100, abs=0.05)
+    assert due.counts[high < 20_000].sum() / 8000 == pytest.approx(0.98, abs=0.02)
+    assert due.mean == pytest.approx(980 * 10 + 20 * 300, rel=0.15)  # of some 160 stalls
 
 
 def test_requests_wait_for_a_free_server_in_virtual_time(trace, run):

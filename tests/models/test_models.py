@@ -14,15 +14,14 @@ from scipy.optimize import isotonic_regression
 from harness import hdr, paths
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import parse_placement
+from harness.models import durations
 from harness.models.curve import ModelledPoint, Score, ScoredMetric, ScoreStore, shape_of, summary
 from harness.models.device import (
-    PROBABILITIES,
     DeviceModel,
     Point,
     find_model,
     known_models,
     load_model,
-    quantile_ns,
 )
 from harness.store.result import Metric
 from reports.response import PointOfCurve, Throughput, at_latencies, curve_of, falling, first_parts
@@ -37,7 +36,7 @@ source: a test
 page_cache: true
 parallel: 4
 bandwidth: {read: 1GB/s, write: 500MB/s}
-read: {4KiB: {p50: 90us, p99: 200us}}
+read: {4KiB: {mean: 95us, p50: 90us, p99: 200us}}
 write: {4KiB: {mean: 20us}}
 sync: {8KiB: {mean: 700us}, 16KiB: {mean: 760us}}
 burst: {read: 20MB}
@@ -56,7 +55,10 @@ def written(folder: Path, text: str) -> Path:
         ("parallel: 4", "parallel: 65", 8),
         ("p99: 200us", "p99: 20us", 10),
         ("p99: 200us", "p101: 200us", 10),
-        ("{p50: 90us, p99: 200us}", "{source: nowhere}", 10),
+        ("{mean: 95us, p50: 90us, p99: 200us}", "{source: nowhere}", 10),
+        ("mean: 95us, ", "", 10),  # which leaves the tail open
+        ("mean: 95us", "mean: 40us", 10),
+        ("parallel: 4\n", "", 2),
         ("{mean: 20us}", "{mean: 20}", 11),
         ("basis: measured", "basis: guessed", 5),
         ("1GB/s", "1G/s", 9),
@@ -69,7 +71,7 @@ def test_a_wrong_value_is_refused_with_its_line(tmp_path, before, after, line):
 
 
 def test_what_a_model_does_not_state_is_missing_and_not_estimated() -> None:
-    one_size = {"sync": (Point(8192, ((50.0, 700_000),)),)}
+    one_size = {"sync": (Point(8192, durations.constant(700_000)),)}
     log = DeviceModel("log", "", "published", points=one_size)
     assert len(log.missing("wal")) == 1  # of other sizes
     assert replace(log, bandwidth={"write": 1}).missing("wal") == []
@@ -81,8 +83,8 @@ def test_a_constant_latency_is_a_model_of_every_size(name: str) -> None:
     model = find_model(name)
     assert not model.gaps() and model.instant == (name != "latency:20us")
     if not model.instant:
-        quantiles = {p.quantiles for points in model.points.values() for p in points}
-        assert quantiles == {((50.0, 20_000),)}
+        found = {p.durations for points in model.points.values() for p in points}
+        assert found == {durations.constant(20_000)}
 
 
 def test_models_that_ship_are_valid_and_name_their_sources() -> None:
@@ -95,12 +97,6 @@ def test_models_that_ship_are_valid_and_name_their_sources() -> None:
     for model in shipped.values():
         assert model.source
         assert all(p.source for points in model.points.values() for p in points)
-
-
-def test_quantiles_are_linear_between_stated_ones_and_constant_outside() -> None:
-    point = Point(4096, ((10.0, 100), (90.0, 900)))
-    assert [quantile_ns(point, p) for p in (0, 10, 50, 90, 100)] == [100, 100, 500, 900, 900]
-    assert list(PROBABILITIES) == sorted(PROBABILITIES)
 
 
 # Scores of models --------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttl
     times = metric("operation_duration_ns", histogram([1e6] * 95 + [1700e6] * 5), **mebibyte)
     made = model_of(device_suite(tmp_path, "slow", 100, times), "made")
     assert made.burst_bytes == {"read": pytest.approx(21e6, rel=0.15)}
-    assert made.points["read"][-1].quantiles[-1][1] == pytest.approx(1e6, rel=0.01)
+    assert made.points["read"][-1].durations.quantiles[-1] == pytest.approx(1e6, rel=0.01)
 
 
 Cell = Value | Missing
