@@ -37,7 +37,9 @@ from harness.counters import split
 from harness.hdr import Histogram
 from harness.iotrace.intervals import distance
 from harness.iotrace.page import LIBRARY, Cell, IoTrace
-from harness.models.device import OPERATIONS, DeviceModel, PageCache, Point, models_table
+from harness.models.device import OPERATIONS, DeviceModel, Point, models_table
+from harness.models.durations import constant, of_quantiles
+from harness.models.page_cache import PageCache
 from harness.native_programs import find_native
 from harness.tiers.linux.ext4 import EAGER
 
@@ -223,24 +225,19 @@ def delay(pairs: int) -> None:
                   f"{cell['delay_ns'] / cell['delayed'] / 1000:.1f} us", flush=True)  # fmt: skip
 
 
-def constant(duration_us: int) -> tuple[tuple[float, int], ...]:
-    """Quantiles of a device on which each request takes the same time."""
-    return ((50.0, duration_us * 1000),)
-
-
 #: What calls of a part on a modelled tier do that does not wait, with the calls of the loop.
 UNDELAYED = {
     "read of another part": ("read", "wal"),
     "read of a modelled part's cached page": ("read", "data"),
     "write into a modelled part's page cache": ("write", "data"),
 }
-#: Operation and quantiles in ns of calls that wait.
+#: Operation and durations of calls that wait.
 DELAYED = {
-    "read, 20 us": ("read", constant(20)),
-    "read, 100 us": ("read", constant(100)),
-    "read, 60 to 400 us": ("read", ((1.0, 60_000), (50.0, 90_000), (90.0, 130_000),
-                                    (99.0, 250_000), (100.0, 400_000))),
-    "sync, 1 ms": ("sync", constant(1000)),
+    "read, 20 us": ("read", constant(20_000)),
+    "read, 100 us": ("read", constant(100_000)),
+    "read, 60 to 400 us": ("read", of_quantiles({1: 60_000, 50: 90_000, 90: 130_000, 99: 250_000,
+                                                 100: 400_000})),
+    "sync, 1 ms": ("sync", constant(1_000_000)),
 }  # fmt: skip
 
 
@@ -273,7 +270,7 @@ class Loop:
         """A trace in which data is on the device, and the log is not."""
         trace = IoTrace(self.library)
         trace.directories = {"data": self.folder / "data", "wal": self.folder / "wal"}
-        cache = PageCache(None, 1 << 40)
+        cache = PageCache(None, 1 << 40, 1 << 40, 30_000_000_000)
         trace.page.model(models_table({"data": model}, {"data": "fast"}, cache))
         try:
             yield trace
@@ -283,7 +280,7 @@ class Loop:
 
 def undelayed(loop: Loop, calls: int, rounds: int) -> None:
     """Without and with the library in turn; of each, the least of the rounds' medians."""
-    points = {name: (Point(4096, constant(1)),) for name in OPERATIONS}
+    points = {name: (Point(4096, constant(1_000)),) for name in OPERATIONS}
     with loop.modelled(DeviceModel("buffered", "", "published", points=points)) as trace:
         for name, (operation, part) in UNDELAYED.items():
             words = (operation, loop.folder / part / "file", 4096, calls, 20)
@@ -315,10 +312,10 @@ def durations(
 
 def delayed(loop: Loop, calls: int, rounds: int) -> None:
     """The distance in each round, and quantiles of the last one."""
-    for name, (operation, quantiles) in DELAYED.items():
+    for name, (operation, waits) in DELAYED.items():
         distances = []
         for _ in range(rounds):
-            due, achieved, spent_us = durations(loop, operation, (Point(4096, quantiles),), calls)
+            due, achieved, spent_us = durations(loop, operation, (Point(4096, waits),), calls)
             distances.append(distance(due, achieved))
         each = ", ".join(
             f"p{p} {due.percentile(p) / 1000:.1f} and {achieved.percentile(p) / 1000:.1f} us"

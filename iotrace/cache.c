@@ -135,10 +135,15 @@ static uint64_t refer(struct chunk *chunk, unsigned word, uint64_t bits, void *w
 
 void cache_use(const struct pages *pages) { each_word(pages, false, refer, NULL); }
 
+static struct state *state_of(const struct chunk *chunk) {
+  return &models_of_page()->state[chunk->device % OTHER];
+}
+
 static uint64_t drop(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
   uint64_t clean_ones = bits & ~__atomic_load_n(&chunk->dirty[word], __ATOMIC_RELAXED);
-  return count(__atomic_fetch_and(&chunk->resident[word], ~clean_ones, __ATOMIC_RELAXED) &
-               clean_ones);
+  uint64_t before = __atomic_fetch_and(&chunk->resident[word], ~clean_ones, __ATOMIC_RELAXED);
+  add_shared(&state_of(chunk)->resident, 0 - count(before & clean_ones));
+  return 0;
 }
 
 uint64_t cache_fill(const struct pages *pages) {
@@ -179,13 +184,10 @@ uint64_t cache_history(const struct pages *pages, uint64_t before, uint64_t most
   return before - page;
 }
 
-void cache_drop(const struct pages *pages) {
-  uint64_t dropped = each_word(pages, false, drop, NULL);
-  add_shared(&models_of_page()->state[pages->device].resident, 0 - dropped);
-}
+void cache_drop(const struct pages *pages) { each_word(pages, false, drop, NULL); }
 
 static uint64_t make_dirty(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
-  struct state *state = &models_of_page()->state[chunk->device % OTHER];
+  struct state *state = state_of(chunk);
   uint64_t added = count(set_bits(&chunk->dirty[word], bits));
   if (added != 0) {
     uint64_t none = 0;
@@ -204,25 +206,40 @@ bool cache_write(const struct pages *pages, uint64_t now) {
   return device->throttle_pages != 0 && dirty > device->throttle_pages;
 }
 
+// `with`: NULL, or a time, which becomes that when what is under way of the chunk is written.
 static uint64_t clean(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
+  if (with != NULL) {
+    uint64_t *until = with;
+    *until = later(*until, __atomic_load_n(&chunk->written_at, __ATOMIC_RELAXED));
+  }
   if (__atomic_load_n(&chunk->dirty[word], __ATOMIC_RELAXED) == 0) {
     return 0;
   }
   uint64_t before = __atomic_fetch_and(&chunk->dirty[word], ~bits, __ATOMIC_RELAXED);
-  return count(before & bits);
+  uint64_t cleaned = count(before & bits);
+  add_shared(&state_of(chunk)->dirty, 0 - cleaned);
+  return cleaned;
 }
 
-static void note_clean(unsigned device, uint64_t pages) {
-  add_shared(&models_of_page()->state[device].dirty, 0 - pages);
+uint64_t cache_sync(const struct pages *pages, uint64_t *start) {
+  return each_word(pages, false, clean, start) * CACHE_PAGE;
 }
 
-uint64_t cache_sync(const struct pages *pages) {
-  uint64_t cleaned = each_word(pages, false, clean, NULL);
-  note_clean(pages->device, cleaned);
-  return cleaned * CACHE_PAGE;
+static uint64_t note_write(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
+  __atomic_store_n(&chunk->written_at, *(uint64_t *)with, __ATOMIC_RELAXED);
+  return 0;
 }
 
-uint64_t cache_write_back(unsigned number, uint64_t now) {
+void cache_note_write(const struct pages *pages, uint64_t end) {
+  each_word(pages, false, note_write, &end);
+}
+
+void cache_discard(const struct pages *pages) {
+  each_word(pages, false, clean, NULL);
+  cache_drop(pages);
+}
+
+uint64_t cache_write_back(unsigned number, uint64_t now, struct chunk **taken) {
   struct models *models = models_of_page();
   const struct device *device = &models->devices[number];
   struct state *state = &models->state[number];
@@ -241,7 +258,7 @@ uint64_t cache_write_back(unsigned number, uint64_t now) {
       cleaned += clean(chunk, word, ~0ULL, NULL);
     }
     if (cleaned != 0) {
-      note_clean(number, cleaned);
+      *taken = chunk;
       return cleaned * CACHE_PAGE;
     }
   }

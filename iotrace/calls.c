@@ -79,7 +79,7 @@ EXPORTED ssize_t pwritev64v2(VECTOR, off_t at, int flags) {
     return (int)end_call(&call, SYNC, AT_POSITION, result);       \
   }
 
-// Not sync_file_range: it makes nothing durable.
+// sync_file_range makes nothing durable, and is not counted.
 WRAP_SYNC(fsync, (int fd), false, SYS_fsync, fd)
 WRAP_SYNC(fdatasync, (int fd), true, SYS_fdatasync, fd)
 WRAP_SYNC(syncfs, (int fd), false, SYS_syncfs, fd)
@@ -135,6 +135,19 @@ EXPORTED ssize_t readahead(int fd, off64_t offset, size_t size) {
   ssize_t result = syscall(SYS_readahead, fd, offset, size);
   if (result == 0 && size != 0) {
     advised(fd, (uint64_t)offset, size, POSIX_FADV_WILLNEED);
+  }
+  return result;
+}
+
+EXPORTED int sync_file_range(int fd, off64_t offset, off64_t size, unsigned flags) {
+  int result = (int)syscall(SYS_sync_file_range, fd, offset, size, flags);
+  if (result == 0 && flags & SYNC_FILE_RANGE_WRITE) {
+    uint64_t end = start_write_back(fd, (uint64_t)offset, (uint64_t)size);
+    if (flags & SYNC_FILE_RANGE_WAIT_AFTER) {
+      int error = errno;
+      wait_until(now_ns(), end, false);
+      errno = error;
+    }
   }
   return result;
 }

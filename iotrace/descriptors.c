@@ -24,7 +24,8 @@ static int opened(long descriptor) {
       mode = va_arg(more, mode_t);                                           \
       va_end(more);                                                          \
     }                                                                        \
-    return opened(syscall(SYS_openat, folder, path, flags, mode));           \
+    return opened(flags & O_TRUNC ? open_truncating(folder, path, flags, mode) \
+                                  : syscall(SYS_openat, folder, path, flags, mode)); \
   }
 
 OPEN(open, (const char *path, int flags, ...), flags, AT_FDCWD)

@@ -59,7 +59,7 @@ static uint64_t written_until(int descriptor, uint64_t size) {
   return found.map.fm_mapped_extents < MOST_EXTENTS && end < size ? end : size;
 }
 
-static uint64_t hash_of(const struct stat *facts) {
+uint64_t hash_of(const struct stat *facts) {
   uint64_t hash = (uint64_t)facts->st_ino * 0x9e3779b97f4a7c15ULL;
   hash ^= (hash >> 29) + (uint64_t)facts->st_dev;
   return (hash * 0xbf58476d1ce4e5b9ULL) | 1;

@@ -68,6 +68,9 @@ struct file file_of(int descriptor);
 // A hash of the file's device and inode; 0: unknown.
 uint64_t identity_of(int descriptor);
 uint64_t size_of(int descriptor);
+struct stat;
+// As identity_of().
+uint64_t hash_of(const struct stat *facts);
 // Where an access begins, before follows() and extends() take note of it.
 uint64_t start_of(int descriptor, struct file file, off_t offset);
 void forget(int descriptor);
@@ -105,10 +108,19 @@ uint64_t cache_missing(const struct pages *pages, uint64_t from, uint64_t to);
 uint64_t cache_history(const struct pages *pages, uint64_t before, uint64_t most);
 // Marks them dirty. Returns whether so many pages are dirty that the writer has to wait.
 bool cache_write(const struct pages *pages, uint64_t now);
-// Bytes of the file below `bytes` that were dirty, and are not any more.
-uint64_t cache_sync(const struct pages *pages);
-// The dirty bytes of the next chunk that write-back takes; 0: none is due.
-uint64_t cache_write_back(unsigned device, uint64_t now);
+// Bytes of the range that were dirty, and are not any more. `*start` becomes the time at which the
+// device is done with what is being written back of it, if that is later.
+uint64_t cache_sync(const struct pages *pages, uint64_t *start);
+// Notes when the device is done with what was written of the range.
+void cache_note_write(const struct pages *pages, uint64_t end);
+// Forgets the range, which no file has any more: nothing of it is written.
+void cache_discard(const struct pages *pages);
+// The dirty bytes of the next chunk that write-back takes, and the chunk; 0: none is due.
+uint64_t cache_write_back(unsigned device, uint64_t now, struct chunk **taken);
+
+// names.c
+// openat() with O_TRUNC.
+long open_truncating(int folder, const char *path, int flags, mode_t mode);
 
 // readahead.c
 struct thread;
@@ -127,6 +139,9 @@ void advise_stream(int descriptor, bool random);
 static inline uint64_t later(uint64_t one, uint64_t other) { return one > other ? one : other; }
 // When the device is done with a read of so many bytes that it gets at `start`.
 uint64_t device_read(struct thread *thread, unsigned device, uint64_t bytes, uint64_t start);
+// Begins to write dirty pages of the range (0 bytes: to its end), as sync_file_range() does. Returns
+// when the device is done; 0: no modelled page cache has the file.
+uint64_t start_write_back(int descriptor, uint64_t offset, uint64_t bytes);
 // What the kernel is advised of an access, on a modelled part.
 void advised(int descriptor, uint64_t offset, uint64_t bytes, int advice);
 struct access {
@@ -151,6 +166,9 @@ struct due {
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);
 
 // record.c
+void sleep_until(uint64_t until);
+// Returns the time at which it is over: at the deadline, or as soon as the thread ran again.
+uint64_t wait_until(uint64_t now, uint64_t deadline, bool may_be_late);
 // Uses that much processor time. Returns by how much it took longer, on a busy host.
 uint64_t use_processor(uint64_t ns);
 uint64_t random_number(struct thread *thread);

@@ -9,6 +9,10 @@
 
 #define PROBABILITY_ONE 4294967296ULL
 #define MEBIBYTE (1ULL << 20)
+// The most that a request moves before others have their turn, as large as those of block devices.
+#define TURN_BYTES (256ULL << 10)
+// A turn that takes less is not worth a sleep.
+#define SHORTEST_TURN_NS 50000
 
 // Between two quantiles, durations are level and then rise in a straight line, or rise and then are
 // level, such that their mean is the stated one. harness/models/durations.py has the same shape.
@@ -105,20 +109,43 @@ static uint64_t transfer(const struct device *device, struct state *state, uint6
   return end;
 }
 
+static uint64_t turn(const struct device *device, struct state *state, uint64_t start,
+                     uint64_t service_ns, uint64_t bytes, bool writes) {
+  uint64_t served = serve(device, state, start, service_ns);
+  return later(served, transfer(device, state, start, bytes, writes));
+}
+
+// Returns when a request that the device gets at `start` is done. A caller that waits for it takes
+// its turns as they come: while a large request is under way, small ones are served in between.
 static uint64_t request(struct thread *thread, unsigned number, unsigned operation,
-                        uint64_t bytes, uint64_t start) {
+                        uint64_t bytes, uint64_t start, bool waits) {
   struct models *models = models_of_page();
   const struct device *device = &models->devices[number];
   struct state *state = &models->state[number];
   bool writes = operation != READ, bursts = device->burst_bytes[writes] != 0;
   uint64_t service_ns = draw(thread, &device->service[operation], bytes,
                              bursts ? 0 : device->ps_per_byte[writes]);
-  uint64_t served = serve(device, state, start, service_ns);
-  return later(served, transfer(device, state, start, bytes, writes));
+  uint64_t transfer_ns = (uint64_t)((double)bytes * (double)device->ps_per_byte[writes] / 1000.0);
+  uint64_t turns = (bytes + TURN_BYTES - 1) / TURN_BYTES;
+  if (turns > later(service_ns, transfer_ns) / SHORTEST_TURN_NS) {
+    turns = later(service_ns, transfer_ns) / SHORTEST_TURN_NS;
+  }
+  if (turns == 0 || !waits || device->page_cache == BUFFERED_AS_AN_ENGINE_SAW) {
+    turns = 1;
+  }
+  uint64_t end = start;
+  for (uint64_t i = 0; i < turns; i++) {
+    uint64_t part = bytes * (i + 1) / turns - bytes * i / turns;
+    if (i != 0) {
+      sleep_until(end);
+    }
+    end = turn(device, state, end, service_ns / turns, part, writes);
+  }
+  return end;
 }
 
 uint64_t device_read(struct thread *thread, unsigned device, uint64_t bytes, uint64_t start) {
-  return request(thread, device, READ, bytes, start);
+  return request(thread, device, READ, bytes, start, false);
 }
 
 // The service of a sync, by whether the file grew.
@@ -135,9 +162,11 @@ static void write_back(struct thread *thread, unsigned number, uint64_t now) {
                                                 __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     return;
   }
-  uint64_t bytes = cache_write_back(number, now);
+  struct chunk *chunk;
+  uint64_t bytes = cache_write_back(number, now, &chunk);
   if (bytes != 0) {
-    uint64_t end = request(thread, number, WRITE, bytes, now);
+    uint64_t end = request(thread, number, WRITE, bytes, now, false);
+    __atomic_store_n(&chunk->written_at, end, __ATOMIC_RELAXED);
     __atomic_store_n(&state->write_back_at, end, __ATOMIC_RELAXED);
   }
 }
@@ -168,18 +197,20 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
         return (struct due){.cached = true};
       }
     } else if (!access->file.durable) {
-      uint64_t bytes = cache_write_back(number, start);
-      return device_due(request(thread, number, WRITE, bytes, start), 1);
+      struct chunk *chunk;
+      uint64_t bytes = cache_write_back(number, start, &chunk);
+      return device_due(request(thread, number, WRITE, bytes, start, true), 1);
     }
-    cache_sync(&pages);
+    cache_sync(&pages, &start);
     unsigned sync = sync_of(number, take_grown(access->descriptor));
-    return device_due(request(thread, number, sync, access->bytes, start), 1);
+    return device_due(request(thread, number, sync, access->bytes, start, true), 1);
   }
+  pages.offset = 0; // and not where the next write() goes
   pages.bytes = size_of(access->descriptor);
-  uint64_t dirty = cache_sync(&pages);
+  uint64_t dirty = cache_sync(&pages, &start);
   unsigned sync = sync_of(number, access->grown);
   uint64_t waits = dirty == 0 ? 1 : models_of_page()->devices[number].sync_waits;
-  return device_due(request(thread, number, sync, dirty, start), waits);
+  return device_due(request(thread, number, sync, dirty, start, true), waits);
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {
@@ -197,21 +228,51 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
   if (operation == WRITE && access->file.durable) {
     operation = SYNC;
   }
-  return device_due(request(thread, number, operation, access->bytes, start), 1);
+  return device_due(request(thread, number, operation, access->bytes, start, true), 1);
+}
+
+// The modelled device of a descriptor's file, if its page cache is modelled; -1: it has none.
+static int cached_device(int descriptor) {
+  struct file file = page == NULL ? (struct file){.part = OTHER} : file_of(descriptor);
+  uint64_t device = file.part == OTHER ? 0 : models_of_page()->device_of[file.part];
+  bool modelled = device != 0 && device <= OTHER && !file.direct &&
+                  models_of_page()->devices[device - 1].page_cache;
+  return modelled ? (int)device - 1 : -1;
+}
+
+// The range of a file that a call names, of which 0 bytes reach to its end.
+static struct pages range_of(int device, int descriptor, uint64_t offset, uint64_t bytes) {
+  struct pages pages = {(unsigned)device, descriptor, identity_of(descriptor), offset, bytes};
+  uint64_t size = size_of(descriptor);
+  if (bytes == 0 || offset + bytes > size) {
+    pages.bytes = offset < size ? size - offset : 0;
+  }
+  return pages;
+}
+
+uint64_t start_write_back(int descriptor, uint64_t offset, uint64_t bytes) {
+  int device = cached_device(descriptor);
+  struct thread *thread = device < 0 ? NULL : this_thread();
+  if (thread == NULL) {
+    return 0;
+  }
+  struct pages pages = range_of(device, descriptor, offset, bytes);
+  uint64_t end = now_ns();
+  uint64_t dirty = cache_sync(&pages, &end);
+  if (dirty != 0) {
+    end = request(thread, (unsigned)device, WRITE, dirty, end, false);
+    cache_note_write(&pages, end);
+  }
+  return end;
 }
 
 void advised(int descriptor, uint64_t offset, uint64_t bytes, int advice) {
-  struct file file = page == NULL ? (struct file){.part = OTHER} : file_of(descriptor);
-  uint64_t device = file.part == OTHER ? 0 : models_of_page()->device_of[file.part];
-  struct thread *thread = device == 0 || device > OTHER ? NULL : this_thread();
-  if (thread == NULL || file.direct || !models_of_page()->devices[device - 1].page_cache) {
+  int device = cached_device(descriptor);
+  struct thread *thread = device < 0 ? NULL : this_thread();
+  if (thread == NULL) {
     return;
   }
-  struct pages pages = {(unsigned)device - 1, descriptor, identity_of(descriptor), offset, bytes};
-  uint64_t size = size_of(descriptor);
-  if (bytes == 0 || offset + bytes > size) { // to its end
-    pages.bytes = offset < size ? size - offset : 0;
-  }
+  struct pages pages = range_of(device, descriptor, offset, bytes);
   switch (advice) {
   case POSIX_FADV_WILLNEED:
     use_processor(prefetch(thread, &pages, now_ns()));

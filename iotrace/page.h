@@ -129,7 +129,8 @@ struct chunk {
   uint64_t key; // of file and number
   uint64_t device;
   uint64_t dirtied_ns; // the first of its dirty pages
-  uint64_t unused[5];
+  uint64_t written_at; // when the device is done with what was last written back of it
+  uint64_t unused[4];
   uint64_t resident[CHUNK_WORDS];
   uint64_t dirty[CHUNK_WORDS];
   uint64_t referenced[CHUNK_WORDS];

@@ -55,7 +55,7 @@ static uint64_t planted_ns(struct thread *thread, enum part part, enum operation
   return ns < LONGEST_DELAY_NS ? ns : LONGEST_DELAY_NS;
 }
 
-static void sleep_until(uint64_t until) {
+void sleep_until(uint64_t until) {
   struct timespec wake = {(time_t)(until / 1000000000ULL), (long)(until % 1000000000ULL)};
   int slack = prctl(PR_GET_TIMERSLACK);
   prctl(PR_SET_TIMERSLACK, 1);
@@ -76,8 +76,7 @@ uint64_t use_processor(uint64_t ns) {
   return now_ns() - start - ns;
 }
 
-// Returns the time at which it is over: at the deadline, or as soon as the thread ran again.
-static uint64_t wait_until(uint64_t now, uint64_t deadline, bool may_be_late) {
+uint64_t wait_until(uint64_t now, uint64_t deadline, bool may_be_late) {
   if (deadline > now + SPIN_NS) {
     sleep_until(deadline - (may_be_late ? 0 : SPIN_NS));
   }
@@ -184,8 +183,9 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   uint64_t longest = end + LONGEST_DELAY_NS;
   if (due.end_ns > end) {
     due.end_ns += use_processor(later(due.filling_ns, copied_ns) - copied_ns);
-    if (due.waits > 1 && due.end_ns < longest) {
-      due.end_ns += wait_in_turn(end, due.end_ns, due.waits);
+    uint64_t now = now_ns();
+    if (due.waits > 1 && now < due.end_ns && due.end_ns < longest) {
+      due.end_ns += wait_in_turn(now, due.end_ns, due.waits);
     }
     end = wait_until(now_ns(), due.end_ns < longest ? due.end_ns : longest,
                      due.as_engine_saw);

@@ -31,7 +31,8 @@ from harness.host.threads import affinity_check
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.page import LIBRARY, IoTrace, parse_plant
-from harness.models.device import PageCache, models_table
+from harness.models.device import models_table
+from harness.models.page_cache import page_cache
 from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
@@ -290,11 +291,14 @@ class _EngineAtWork:
 
         With a memory limit, their page cache has what the engine's own memory leaves of it.
         """
-        models = self.resolved.models
+        models, cap = self.resolved.models, self.record.cap
         if models and self.trace is not None:
-            limit = self.resolved.spec.memory_limit_bytes
-            left = None if limit is None else max(0, limit - own_memory_bytes(processes))
-            cache = PageCache(left, limit or self.env.memory_bytes)
+            cache = page_cache(
+                self.env.memory_bytes,
+                own_memory_bytes(processes),
+                self.resolved.spec.memory_limit_bytes,
+                cap is not None and cap.v2_path is not None,
+            )
             names = {part: self.resolved.tiers[part].name for part in models}
             self.trace.page.model(models_table(models, names, cache))
 

@@ -19,6 +19,7 @@ from harness import paths
 from harness.errors import UsageError, unknown
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.models.durations import PROBABILITIES, Durations, constant, of_quantiles
+from harness.models.page_cache import PageCache
 from harness.store.documents import attributes
 from harness.store.spec import content_hash
 from harness.units import format_bytes, parse_duration_ns, parse_size
@@ -253,22 +254,9 @@ def _durations(figures: Mapping[str, Any]) -> Durations:
 
 _ONE = 1 << 32
 _PAGE_BYTES = 4096
-#: Linux's defaults: vm.dirty_background_ratio, vm.dirty_ratio, vm.dirty_expire_centisecs.
-_BACKGROUND_SHARE, _THROTTLE_SHARE, _EXPIRE_NS = 0.10, 0.20, 30_000_000_000
 _PS_PER_S = 10**12
-#: Far above any memory; shares of it are limits that nothing reaches.
+#: Far above any memory.
 _UNLIMITED_PAGES = 1 << 40
-
-
-@dataclass(frozen=True)
-class PageCache:
-    """The memory that the modelled page cache has; ``size_bytes`` None: no limit.
-
-    ``available_bytes``: of what Linux's dirty limits are shares.
-    """
-
-    size_bytes: int | None
-    available_bytes: int
 
 
 def models_table(
@@ -300,7 +288,6 @@ def models_table(
 
 def _device(model: DeviceModel, cache: PageCache) -> bytes:
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
-    available = cache.available_bytes // _PAGE_BYTES
     return struct.pack(
         "<13Q",
         min(model.parallel, MOST_PARALLEL),
@@ -311,9 +298,9 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         int(model.page_cache) + int(model.page_cache and model.in_engine),
         model.readahead_bytes,
         max(1, pages),
-        int(available * _BACKGROUND_SHARE),
-        max(1, int(available * _THROTTLE_SHARE)),
-        _EXPIRE_NS,
+        cache.background_bytes // _PAGE_BYTES,
+        max(1, cache.throttle_bytes // _PAGE_BYTES),
+        cache.expire_ns,
         model.fill_ns,
         model.sync_waits,
     ) + b"".join(_service(model.points.get(operation, ())) for operation in SERVICES)

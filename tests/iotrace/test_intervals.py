@@ -9,7 +9,8 @@ from harness.errors import RunFailed
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.page import CELL_FIELDS, HEADS_AT, parse_plant
 from harness.models import durations
-from harness.models.device import DeviceModel, PageCache, Point, models_table
+from harness.models.device import DeviceModel, Point, models_table
+from harness.models.page_cache import PageCache
 from harness.store import schemas
 from harness.supervise.process import process_identity
 
@@ -153,7 +154,11 @@ def test_the_length_of_an_unknown_queue_is_stored_as_unknown(engine, trace):
 def test_durations_on_a_modelled_tier_are_stored_as_due_and_as_achieved(engine, trace):
     slow = {"sync": (Point(4096, durations.constant(2_000_000)),)}
     model = DeviceModel("dax", "", "published", False, points=slow)
-    trace.page.model(models_table({"wal": model}, {"wal": "fast"}, PageCache(None, 1 << 40)))
+    trace.page.model(
+        models_table(
+            {"wal": model}, {"wal": "fast"}, PageCache(None, 1 << 40, 1 << 40, 30_000_000_000)
+        )
+    )
     engine.run("os.fsync(wal)")
     (sync,) = (one for one in stored(engine) if one["operation"] == "sync")
     assert sync["due_ns"]["p50"] == pytest.approx(2_000_000, rel=0.01)

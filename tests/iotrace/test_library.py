@@ -11,10 +11,10 @@ from harness.iotrace.page import SIZE_CLASSES, Cell, Delay
 from harness.models import durations
 from harness.models.device import (
     DeviceModel,
-    PageCache,
     Point,
     models_table,
 )
+from harness.models.page_cache import PageCache
 
 DATA_READ = Cell("data", "read", "foreground")
 DATA_WRITE = Cell("data", "write", "foreground")
@@ -378,9 +378,11 @@ def constant(**points_us):
 
 
 def use(trace, model, size_bytes=None, available=1 << 40, parts=("data", "wal")):
+    """``size_bytes``: of the page cache; ``available``: a fifth of it may be dirty."""
     models = dict.fromkeys(parts, model)
     tiers = dict.fromkeys(parts, "fast")
-    trace.page.model(models_table(models, tiers, PageCache(size_bytes, available)))
+    cache = PageCache(size_bytes, available // 10, available // 5, 30_000_000_000)
+    trace.page.model(models_table(models, tiers, cache))
 
 
 def buffered(**points_us):
@@ -572,6 +574,69 @@ def test_bandwidth_limits_what_all_requests_move(trace, run):
     run(STORED + "for _ in range(4): os.pread(fd, 1 << 20, 0)")
     due = trace.page.read().histogram(DATA_READ, "due")
     assert due.percentile(25) == pytest.approx(10_000_000, rel=0.01)
+
+
+def test_a_small_sync_does_not_wait_for_the_whole_of_a_large_one(trace, run):
+    """256 MiB take 128 ms of a device of 2 GB/s: small syncs have their turns in between."""
+    points = {"sync": (Point(8192, durations.constant(30_000)),)} | constant(read=1, write=1)
+    use(trace, DeviceModel("disk", "", "published", True, 64, points, {"write": 2 * 10**9}))
+    run(
+        OPEN_TABLE + "import threading\n"
+        "log = os.open('wal/log', os.O_RDWR | os.O_CREAT)\n"
+        "for _ in range(32): os.write(fd, bytes(8 << 20))\n"
+        "large = threading.Thread(target=os.fsync, args=(fd,))\n"
+        "large.start()\n"
+        "while large.is_alive(): os.pwrite(log, bytes(8192), 0); os.fdatasync(log)"
+    )
+    reading = trace.page.read()
+    assert reading.histogram(DATA_SYNC, "due").max >= 128_000_000
+    assert reading.histogram(WAL_SYNC, "due").percentile(90) < 10 * 34_000
+
+
+GONE = {
+    "removed": "os.unlink('data/table')",
+    "replaced": "os.mkfifo('data/other'); os.rename('data/other', 'data/table')",
+    "cut off": "os.ftruncate(fd, 0)",
+    "cut off by its name": "os.truncate('data/table', 0)",
+    "opened anew": "os.close(os.open('data/table', os.O_RDWR | os.O_TRUNC))",
+}
+
+
+@pytest.mark.parametrize("case", GONE)
+def test_what_was_dirty_of_a_file_that_is_gone_is_not_written(trace, run, case):
+    """A sync pays for one page, which is written after that, and not for the mebibyte."""
+    points = constant(read=1, write=1, sync=1)
+    use(trace, DeviceModel("disk", "", "published", True, 1, points, {"write": 10 * MIB}))
+    run(
+        OPEN_TABLE + f"os.write(fd, bytes(1 << 20))\n{GONE[case]}\n"
+        "os.write(fd, bytes(4096)); os.fsync(fd)"
+    )
+    assert trace.page.read().histogram(DATA_SYNC, "due").max < 10_000_000  # and not 100 ms
+
+
+def test_another_name_of_a_file_keeps_what_is_dirty_of_it(trace, run):
+    points = constant(read=1, write=1, sync=1)
+    use(trace, DeviceModel("disk", "", "published", True, 1, points, {"write": 10 * MIB}))
+    run(
+        OPEN_TABLE + "os.write(fd, bytes(1 << 20)); os.link('data/table', 'data/other')\n"
+        "os.unlink('data/table'); os.fsync(fd)"
+    )
+    assert trace.page.read().histogram(DATA_SYNC, "due").max >= 100_000_000
+
+
+def test_write_back_that_was_begun_is_waited_for_and_not_paid_for_again(trace, run):
+    points = constant(read=1, write=1, sync=1)
+    use(trace, DeviceModel("disk", "", "published", True, 1, points, {"write": 10 * MIB}))
+    run(
+        OPEN_TABLE + "import ctypes\nlib = ctypes.CDLL(os.environ['LD_PRELOAD'])\n"
+        "whole = ctypes.c_long(0)\n"
+        "os.write(fd, bytes(1 << 20)); assert lib.sync_file_range(fd, whole, whole, 2) == 0\n"
+        "import time; time.sleep(0.06); os.fsync(fd); os.fsync(fd)"
+    )
+    due = trace.page.read().histogram(DATA_SYNC, "due")
+    assert due.total == 2
+    assert due.percentile(50) < 10_000  # the second one
+    assert due.max < 50_000_000  # of 100 ms, what was left
 
 
 def test_a_burst_passes_before_the_bandwidth_limits(trace, run):
