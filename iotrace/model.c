@@ -109,10 +109,32 @@ static uint64_t transfer(const struct device *device, struct state *state, uint6
   return end;
 }
 
+// Programs the buffered bytes of which there are enough, in the background, once they are written.
+static void program(const struct device *device, struct state *state, uint64_t written,
+                    uint64_t bytes) {
+  uint64_t each = device->program_bytes;
+  uint64_t before = __atomic_fetch_add(&state->buffered, bytes, __ATOMIC_RELAXED);
+  if ((before + bytes) / each == before / each) {
+    return;
+  }
+  double burst_ns = (double)device->burst_bytes[1] * (double)device->ps_per_byte[1] / 1000.0;
+  uint64_t drained =
+      __atomic_load_n(&state->transferred_at[1], __ATOMIC_RELAXED) + (uint64_t)burst_ns;
+  uint64_t end = later(drained, written + device->program_ns);
+  uint64_t seen = __atomic_load_n(&state->programmed_at, __ATOMIC_RELAXED);
+  while (seen < end && !__atomic_compare_exchange_n(&state->programmed_at, &seen, end, false,
+                                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
 static uint64_t turn(const struct device *device, struct state *state, uint64_t start,
                      uint64_t service_ns, uint64_t bytes, bool writes) {
   uint64_t served = serve(device, state, start, service_ns);
-  return later(served, transfer(device, state, start, bytes, writes));
+  uint64_t end = later(served, transfer(device, state, start, bytes, writes));
+  if (writes && device->program_bytes != 0) {
+    program(device, state, end, bytes);
+  }
+  return end;
 }
 
 // Returns when a request that the device gets at `start` is done. A caller that waits for it takes
@@ -141,7 +163,9 @@ static uint64_t request(struct thread *thread, unsigned number, unsigned operati
     }
     end = turn(device, state, end, service_ns / turns, part, writes);
   }
-  return end;
+  return writes && operation != WRITE
+             ? later(end, __atomic_load_n(&state->programmed_at, __ATOMIC_RELAXED))
+             : end;
 }
 
 uint64_t device_read(struct thread *thread, unsigned device, uint64_t bytes, uint64_t start) {

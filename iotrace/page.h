@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 8
+#define PAGE_VERSION 9
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -90,6 +90,10 @@ struct device {
   uint64_t expire_ns;          // age of dirty pages at which write-back takes them
   uint64_t fill_ns;            // processor time of a folio that is not cached, with its copying
   uint64_t sync_waits;         // of a sync of dirty pages: for its writes, a worker, and the flush
+  // Of a device that completes writes in a buffer of burst_bytes: each time that so many bytes have
+  // come together it programs them, which takes so long, and a sync waits for that. 0: no buffer.
+  uint64_t program_bytes;
+  uint64_t program_ns;
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];
@@ -104,6 +108,8 @@ struct state {
   uint64_t write_back_at; // no look at it before
   uint64_t write_back_hand;
   uint64_t eviction_hand;
+  uint64_t buffered; // bytes that were written into the device's buffer so far
+  uint64_t programmed_at;
 };
 
 struct models {
@@ -115,7 +121,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2184, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 13 * 8 + 4 * 2184, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 15 * 8 + 4 * 2184, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

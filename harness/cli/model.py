@@ -110,6 +110,11 @@ def _print_model(model: DeviceModel) -> None:
     say(f"{model.basis}; {model.source}" if model.source else model.basis)
     files = "buffered in the page cache" if model.page_cache else "no page cache (DAX)"
     limits = [f"{way} {rate / 1e6:,.0f} MB/s" for way, rate in model.bandwidth.items()]
+    if buffer := model.write_buffer:
+        program = f"{format_bytes(buffer.program_bytes)} in {format_ns(buffer.program_ns)}"
+        limits.append(
+            f"a write buffer of {format_bytes(buffer.size_bytes)} that programs {program}"
+        )
     if model.fill_ns:
         limits.append(f"{format_ns(model.fill_ns)} of a processor to fill a page")
     say(", ".join([files, f"serves {model.parallel} at once", *limits]))

@@ -59,6 +59,19 @@ class Point:
 
 
 @dataclass(frozen=True)
+class WriteBuffer:
+    """Memory in which an SSD completes writes early, until it is full.
+
+    Whenever ``program_bytes`` have come together, they are programmed into flash, in
+    ``program_ns``; a sync waits for what is being programmed.
+    """
+
+    size_bytes: int
+    program_bytes: int
+    program_ns: int
+
+
+@dataclass(frozen=True)
 class DeviceModel:
     """A device's service times; syncs are by the bytes that are dirty.
 
@@ -67,7 +80,8 @@ class DeviceModel:
     ``page_cache``: files are buffered in memory, as on a block device; else each call reaches the
     device, as with DAX. ``bandwidth``: bytes per second of ``read`` and ``write``, of all requests
     together. ``burst_bytes``: bytes that pass at once after a pause, before the bandwidth limits
-    them (a token bucket, as of a throttle or a cloud volume).
+    them (a token bucket, as of a throttle or a cloud volume). ``write_buffer``: the device
+    completes writes in a buffer, which programs them at the bandwidth.
     ``fill_ns``: processor time of a page that is not cached: to allocate, insert and copy it.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
     or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
@@ -84,6 +98,7 @@ class DeviceModel:
     points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
     bandwidth: Mapping[str, int] = field(default_factory=dict)
     burst_bytes: Mapping[str, int] = field(default_factory=dict)
+    write_buffer: WriteBuffer | None = None
     readahead_bytes: int = DEFAULT_READAHEAD_BYTES
     fill_ns: int = 0
     sync_waits: int = FLUSHED
@@ -106,6 +121,8 @@ class DeviceModel:
                 **attributes(self, "page_cache", "parallel", "bandwidth", "fill_ns"),
                 **attributes(self, "sync_waits", "in_engine"),
                 "burst": dict(self.burst_bytes),
+                "write_buffer": self.write_buffer
+                and attributes(self.write_buffer, "size_bytes", "program_bytes", "program_ns"),
                 "readahead": self.readahead_bytes,
                 "points": {
                     name: [
@@ -209,6 +226,7 @@ def load_model(path: Path) -> DeviceModel:
         points=points,
         bandwidth=bandwidth,
         burst_bytes={name: parse_size(text) for name, text in value.get("burst", {}).items()},
+        write_buffer=_write_buffer(document),
         readahead_bytes=parse_size(value["readahead"])
         if "readahead" in value
         else DEFAULT_READAHEAD_BYTES,
@@ -216,6 +234,22 @@ def load_model(path: Path) -> DeviceModel:
         sync_waits=value.get("sync_waits", FLUSHED),
         in_engine=value.get("in_engine", False),
         source=value["source"],
+    )
+
+
+def _write_buffer(document: Document) -> WriteBuffer | None:
+    value = document.value
+    if "write_buffer" not in value:
+        return None
+    if "write" not in value.get("bandwidth", {}) or "write" in value.get("burst", {}):
+        context = "a write buffer needs the bandwidth of writes, and is their burst"
+        hint = "write bandwidth: {write: …}, and no burst of writes"
+        raise UsageError(document.at(("write_buffer",)), context, hint)
+    stated = value["write_buffer"]
+    return WriteBuffer(
+        parse_size(stated["size"]),
+        parse_size(stated["program_size"]),
+        parse_duration_ns(stated["program"]),
     )
 
 
@@ -287,14 +321,15 @@ def models_table(
 
 
 def _device(model: DeviceModel, cache: PageCache) -> bytes:
+    buffer = model.write_buffer
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<13Q",
+        "<15Q",
         min(model.parallel, MOST_PARALLEL),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
         model.burst_bytes.get("read", 0),
-        model.burst_bytes.get("write", 0),
+        buffer.size_bytes if buffer else model.burst_bytes.get("write", 0),
         int(model.page_cache) + int(model.page_cache and model.in_engine),
         model.readahead_bytes,
         max(1, pages),
@@ -303,6 +338,8 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         cache.expire_ns,
         model.fill_ns,
         model.sync_waits,
+        buffer.program_bytes if buffer else 0,
+        buffer.program_ns if buffer else 0,
     ) + b"".join(_service(model.points.get(operation, ())) for operation in SERVICES)
 
 

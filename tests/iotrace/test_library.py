@@ -12,6 +12,7 @@ from harness.models import durations
 from harness.models.device import (
     DeviceModel,
     Point,
+    WriteBuffer,
     models_table,
 )
 from harness.models.page_cache import PageCache
@@ -646,6 +647,25 @@ def test_a_burst_passes_before_the_bandwidth_limits(trace, run):
     due = trace.page.read().histogram(DATA_READ, "due")
     assert due.percentile(50) < 10_000
     assert 20_000_000 < due.percentile(100) <= 101_000_000  # less what the calls themselves took
+
+
+def test_writes_complete_in_a_buffer_until_it_is_full(trace, run):
+    buffer = WriteBuffer(MIB, 64 << 10, 2_000_000)
+    moved = {"write": 10 * MIB}
+    points = constant(read=1, write=5, sync=5)
+    use(trace, DeviceModel("ssd", "", "published", False, 4, points, moved, write_buffer=buffer))
+    run(
+        OPEN_TABLE + "for _ in range(8): os.pwrite(fd, bytes(16384), 0)\n"  # programs twice
+        "log = os.open('wal/log', os.O_RDWR | os.O_CREAT); os.fsync(log); os.fsync(log)\n"
+        "for _ in range(16): os.pwrite(fd, bytes(131072), 0)"
+    )
+    reading = trace.page.read()
+    syncs = reading.histogram(WAL_SYNC, "due")
+    assert 1_000_000 < syncs.max < 14_000_000  # 128 KiB at 10 MiB/s, and no more
+    assert syncs.percentile(50) < 10_000  # the second one
+    writes = reading.histogram(DATA_WRITE, "due")
+    assert writes.percentile(50) < 10_000
+    assert writes.max > 10_000_000  # of 12.5 ms, once it is full
 
 
 def test_a_full_page_cache_evicts_what_was_not_used_again(trace, run):

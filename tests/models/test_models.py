@@ -43,6 +43,9 @@ burst: {read: 20MB}
 """
 
 
+BUFFER = "{size: 1MiB, program_size: 32KiB, program: 185us}"
+
+
 def written(folder: Path, text: str) -> Path:
     path = folder / "disk.yml"
     path.write_text(text)
@@ -62,6 +65,7 @@ def written(folder: Path, text: str) -> Path:
         ("{mean: 20us}", "{mean: 20}", 11),
         ("basis: measured", "basis: guessed", 5),
         ("1GB/s", "1G/s", 9),
+        ("burst: {read: 20MB}", "burst: {write: 20MB}\nwrite_buffer: " + BUFFER, 14),
         ("\nread:", "\nreads:", 10),
     ],
 )
