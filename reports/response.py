@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -13,10 +13,10 @@ import numpy as np
 from harness.models.curve import ScoredMetric
 from harness.store.documents import attributes
 from harness.store.runs import StoredRun
-from reports.compared_rows import Verdict
+from reports.compared_rows import Verdict, interim_analyses_of
 from reports.headline import main_operation
 from reports.metric_registry import load_of
-from reports.statistics import Missing, Value, compare_values, ratio_of
+from reports.statistics import Missing, Ratio, Value, compare_values, decide, ratio_of
 from reports.values import Quantity, measured_value
 
 #: What stands for the performance of a workload: metric, unit of what is printed, and whether it
@@ -29,6 +29,7 @@ _PERFORMANCE = (
 _NS_PER_HOUR = 3600e9
 #: A faster device that gains less than this is beyond the point of diminishing returns.
 DIMINISHING = 0.05
+_RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -53,38 +54,34 @@ class PointOfCurve:
 class ResponseCurve:
     """The curve of one part.
 
-    ``today``: the real device, at its own latency. ``at_today``: what the models give at the
-    latency that the device had in each block, as a multiple of its throughput there: 1 at best.
-    ``models``: known models by name, with their latency and the throughput that the curve has
-    there. ``diminishing_at_ns``: the longest latency at which a device without any latency gains
-    less than 5 %; None if even the shortest does more.
+    ``fastest``: what was measured on a device of no latency; ``ceiling``: the same as a multiple of
+    today's, decided in the family of all curves of the command. ``today``: the real device, at its
+    own latency. ``at_today``: what the models give at the latency that the device had in each
+    block, as a multiple of its throughput there: 1 at best. ``models``: known models by name, with
+    their latency and the throughput that the curve has there. ``diminishing_at_ns``: the longest
+    latency at which a device without any latency gains less than 5 %; 0 if even the shortest does
+    more.
     """
 
     part: str
     operation: str
     unit: str
     points: tuple[PointOfCurve, ...]
+    fastest: Throughput
+    ceiling: Ratio
     today: PointOfCurve
     at_today: Value
     models: Mapping[str, tuple[float, float]]
-    diminishing_at_ns: float | None
-
-    @property
-    def ceiling(self) -> Value:
-        """What a device of no latency gives, as a multiple of today's."""
-        return self.points[0].gain
+    diminishing_at_ns: Value
 
     @property
     def verdict(self) -> Verdict:
         """What a device of no latency shows, at a confidence of 95 %."""
-        one = self.ceiling
-        if one.low is None or one.high is None or not one.covered:
-            return "not resolvable"
-        if one.low > 1:
-            return "faster"
-        if one.high < 1:
-            return "slower"
-        return "no difference" if one.high <= 1 + DIMINISHING else "not resolvable"
+        gain = self.ceiling
+        if gain.shown:
+            return "faster" if gain.above else "slower"
+        small = gain.covered and gain.high is not None and gain.high <= 1 + DIMINISHING
+        return "no difference" if small else "not resolvable"
 
     def to_json(self) -> dict[str, Any]:
         """As in ``harness curve --json``."""
@@ -96,15 +93,8 @@ class ResponseCurve:
             ],
             "ceiling": _json(self.ceiling),
             "at_today": _json(self.at_today),
-            "diminishing_at_ns": self.diminishing_at_ns,
+            "diminishing_at_ns": _json(self.diminishing_at_ns),
         }
-
-
-def first_parts(curves: Sequence[ResponseCurve]) -> list[ResponseCurve]:
-    """The parts that gain most: the first, and those whose intervals overlap its interval."""
-    ordered = sorted(curves, key=lambda curve: -curve.ceiling.value)
-    least = ordered[0].ceiling.low or ordered[0].ceiling.value
-    return [one for one in ordered if (one.ceiling.high or one.ceiling.value) >= least]
 
 
 def performance(run: StoredRun) -> tuple[float, str] | None:
@@ -118,30 +108,42 @@ def performance(run: StoredRun) -> tuple[float, str] | None:
 
 @dataclass(frozen=True)
 class Throughput:
-    """What complete runs under the same conditions measured, by block."""
+    """What complete runs under the same conditions measured, by block.
+
+    ``looks``: how often results may have decided whether there would be more of them.
+    """
 
     unit: str
     values: Mapping[int, float]
-    run_ids: tuple[str, ...]
+    run_ids: tuple[str, ...] = ()
+    looks: int = 1
 
-    def point(self, latency_ns: float, today: Throughput) -> PointOfCurve | None:
-        """Return the point of a curve; None where no block has a run of today's device, too."""
+    def gain(self, today: Throughput) -> Ratio | None:
+        """Return it as a multiple of today's; None where no block has a run of both."""
         both = [block for block in self.values if block in today.values]
         if not both:
             return None
-        own = [self.values[block] for block in both]
-        rate = ratio_of(own, [1.0] * len(own))
-        gain = ratio_of(own, [today.values[block] for block in both])
+        own, others = ([side.values[block] for block in both] for side in (self, today))
+        return ratio_of(own, others, interim_analyses=max(self.looks, today.looks))
+
+    def point(self, latency_ns: float, today: Throughput) -> PointOfCurve | None:
+        """Return the point of a curve; None where no block has a run of today's device, too."""
+        gain = self.gain(today)
+        if gain is None:
+            return None
+        own = [value for block, value in self.values.items() if block in today.values]
+        rate = ratio_of(own, [1.0] * len(own), interim_analyses=max(self.looks, today.looks))
         return PointOfCurve(latency_ns, rate, gain, self.run_ids)
 
 
 def measured_of(runs: Sequence[StoredRun]) -> Throughput | None:
     """Return the throughput of runs that differ only in their block; None without any."""
-    found = [(run, one) for run in runs if (one := performance(run))]
-    if not found:
+    measured = [(run, rate) for run in runs if (rate := performance(run))]
+    if not measured:
         return None
-    values = {run.spec.block: value for run, (value, _) in found}
-    return Throughput(found[0][1][1], values, tuple(run.run_id for run, _ in found))
+    values = {run.spec.block: value for run, (value, _) in measured}
+    ids = tuple(run.run_id for run, _ in measured)
+    return Throughput(measured[0][1][1], values, ids, interim_analyses_of(runs))
 
 
 def _json(one: Value) -> dict[str, Any]:
@@ -152,28 +154,58 @@ def _json(one: Value) -> dict[str, Any]:
 def curve_of(
     part: str,
     operation: str,
-    unit: str,
-    points: Sequence[PointOfCurve],
-    today: PointOfCurve,
-    at_today: Value,
-    latencies: Mapping[str, float],
-) -> ResponseCurve:
-    """Return the curve; ``latencies``: of known models, by name.
+    steps: Sequence[tuple[float, Throughput]],
+    today: Throughput,
+    latencies_ns: Mapping[int, float],
+    models: Mapping[str, float],
+) -> ResponseCurve | None:
+    """Return the curve of a part; None where a block of today's device is in no step.
 
-    Between points it is linear, and it falls: where measured points rise, it is their mean.
+    ``steps``: latency of a model and what was measured on it, the latencies ascending, from 0.
+    ``latencies_ns``: of today's device, by block. ``models``: latencies of known models by name.
+    Between points the time of an operation is linear in the latency, and it rises: where measured
+    points fall, it is their mean.
     """
-    ordered = sorted(points, key=lambda point: point.latency_ns)
-    measured = [point.throughput.value for point in ordered]
-    line = [(p.latency_ns, y) for p, y in zip(ordered, falling(measured), strict=True)]
-    longest_ns = ordered[-1].latency_ns
-    inside = {
-        name: (latency, _at(line, latency))
-        for name, latency in latencies.items()
-        if latency <= longest_ns
+    points = [point for ns, rates in steps if (point := rates.point(ns, today))]
+    ceiling = steps[0][1].gain(today)
+    at_device = today.point(fmean(latencies_ns.values()), today)
+    if len(points) < len(steps) or ceiling is None or at_device is None:
+        return None
+    places = [point.latency_ns for point in points]
+    times = rising([1 / point.throughput.value for point in points])
+    marked = {
+        name: (ns, 1 / float(np.interp(ns, places, times)))
+        for name, ns in models.items()
+        if ns <= places[-1]
     }
     return ResponseCurve(
-        part, operation, unit, tuple(ordered), today, at_today, inside, _diminishing(line)
+        part,
+        operation,
+        today.unit,
+        tuple(points),
+        steps[0][1],
+        ceiling,
+        at_device,
+        at_latencies(steps, today, latencies_ns),
+        marked,
+        _diminishing(steps, places, times, ceiling.confidence),
     )
+
+
+def family(curves: Sequence[ResponseCurve]) -> list[ResponseCurve]:
+    """Return the curves of one command, the gains of their ceilings decided together."""
+    decided = decide([curve.ceiling for curve in curves])
+    return [replace(curve, ceiling=gain) for curve, gain in zip(curves, decided, strict=True)]
+
+
+def first_parts(curves: Sequence[ResponseCurve]) -> list[ResponseCurve]:
+    """The parts that gain most: the first, and those that it is not shown to exceed."""
+    first, *others = sorted(curves, key=lambda curve: -curve.ceiling.value)
+    ratios = [ratio for curve in others if (ratio := first.fastest.gain(curve.fastest))]
+    if len(ratios) < len(others):
+        return [first, *others]
+    decided = zip(others, decide(ratios), strict=True)
+    return [first, *(curve for curve, ratio in decided if not ratio.shown)]
 
 
 def at_latencies(
@@ -190,36 +222,58 @@ def at_latencies(
     """
     blocks = set(today.values) & set(latencies_ns)
     both = sorted(blocks.intersection(*(one.values for _, one in modelled)))
-    given = []
+    rates = []
+    places = [latency_ns for latency_ns, _ in modelled]
     for block in both:
-        times = [(latency_ns, 1 / one.values[block]) for latency_ns, one in modelled]
-        (before_ns, before), (last_ns, last) = times[-2:]
-        beyond_ns = max(0.0, latencies_ns[block] - last_ns)
+        times = [1 / one.values[block] for _, one in modelled]
+        beyond_ns = max(0.0, latencies_ns[block] - places[-1])
         # Noise aside, a longer latency makes no operation quicker.
-        slope = max(0.0, (last - before) / (last_ns - before_ns))
-        given.append(1 / (_at(times, latencies_ns[block]) + slope * beyond_ns))
-    return ratio_of(given, [today.values[block] for block in both])
+        slope = max(0.0, (times[-1] - times[-2]) / (places[-1] - places[-2]))
+        inside = float(np.interp(latencies_ns[block], places, times))
+        rates.append(1 / (inside + slope * beyond_ns))
+    return ratio_of(rates, [today.values[block] for block in both])
 
 
-def falling(values: Sequence[float]) -> list[float]:
-    """Return the values nearest to these that never rise: isotonic regression."""
+def rising(values: Sequence[float]) -> list[float]:
+    """Return the values nearest to these that never fall: isotonic regression."""
     places = range(len(values))
     return [
-        min(max(fmean(values[a : b + 1]) for b in places[i:]) for a in places[: i + 1])
+        max(min(fmean(values[a : b + 1]) for b in places[i:]) for a in places[: i + 1])
         for i in places
     ]
 
 
-def _at(line: Sequence[tuple[float, float]], latency_ns: float) -> float:
-    return float(np.interp(latency_ns, [x for x, _ in line], [y for _, y in line]))
+def _diminishing(
+    steps: Sequence[tuple[float, Throughput]],
+    places: Sequence[float],
+    times: Sequence[float],
+    confidence: float,
+) -> Value:
+    """Return the latency beyond which 5 % are lost, with the range of it over the blocks.
+
+    The interval is that of resampled blocks (percentile bootstrap, of a fixed seed).
+    """
+    blocks = sorted(set.intersection(*(set(rates.values) for _, rates in steps)))
+    value = _where_lost(places, times)
+    if len(blocks) < 2:
+        return Value(value, None, None)
+    logs = np.log([[1 / rates.values[block] for block in blocks] for _, rates in steps])
+    chosen = np.random.default_rng(0).integers(0, len(blocks), (_RESAMPLES, len(blocks)))
+    found = [
+        _where_lost(places, rising(np.exp(logs[:, sample].mean(axis=1)).tolist()))
+        for sample in chosen
+    ]
+    tail = 100 * (1 - confidence) / 2
+    low, high = np.percentile(found, [tail, 100 - tail])
+    return Value(value, min(value, float(low)), max(value, float(high)), confidence)
 
 
-def _diminishing(line: Sequence[tuple[float, float]]) -> float | None:
-    enough = line[0][1] / (1 + DIMINISHING)
-    for (low_ns, low), (high_ns, high) in pairwise(line):
-        if high < enough:
-            return (low_ns + (low - enough) / (low - high) * (high_ns - low_ns)) or None
-    return line[-1][0]
+def _where_lost(places: Sequence[float], times: Sequence[float]) -> float:
+    enough = times[0] * (1 + DIMINISHING)
+    for (low_ns, low), (high_ns, high) in pairwise(zip(places, times, strict=True)):
+        if high > enough:
+            return low_ns + (enough - low) / (high - low) * (high_ns - low_ns)
+    return places[-1]
 
 
 _PERCENTILES = ("50", "99")
@@ -227,16 +281,21 @@ _PERCENTILES = ("50", "99")
 
 def scored(pairs: Sequence[tuple[StoredRun, StoredRun]]) -> list[ScoredMetric]:
     """Return throughput and latencies of pairs of a modelled run and the real one of its block."""
-    found = [_ratio("throughput", [(_throughput(a), _throughput(b)) for a, b in pairs])]
+    looks = interim_analyses_of(*zip(*pairs, strict=True))
+    values = {"throughput": [(_throughput(a), _throughput(b)) for a, b in pairs]}
     for percentile in _PERCENTILES:
-        values = [(_latency(a, percentile), _latency(b, percentile)) for a, b in pairs]
-        found.append(_ratio(f"p{percentile}", values))
-    return [one for one in found if one is not None]
+        values[f"p{percentile}"] = [
+            (_latency(a, percentile), _latency(b, percentile)) for a, b in pairs
+        ]
+    metrics = (_ratio(name, both, looks) for name, both in values.items())
+    return [metric for metric in metrics if metric is not None]
 
 
-def _ratio(name: str, pairs: Sequence[tuple[float | None, float | None]]) -> ScoredMetric | None:
-    known = [(a, b) for a, b in pairs if a and b]
-    ratio = compare_values([a for a, _ in known], [b for _, b in known])
+def _ratio(
+    name: str, pairs: Sequence[tuple[float | None, float | None]], looks: int
+) -> ScoredMetric | None:
+    both = [(a, b) for a, b in pairs if a and b]
+    ratio = compare_values([a for a, _ in both], [b for _, b in both], interim_analyses=looks)
     if isinstance(ratio, Missing):
         return None
     return ScoredMetric(name, ratio.value, ratio.low, ratio.high)

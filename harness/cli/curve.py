@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,13 +30,14 @@ from harness.models.curve import (
     shape_of,
     write_points,
 )
+from harness.models.device import MeasuredTier
 from harness.models.tier import refuse_modelled
 from harness.sequences import grouped
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say, say_command
 from harness.units import NS_PER_S, counted, format_ns
 from harness.workloads.parameters import Parameters
-from reports.formatting import MODELLED, interval_text, percent, times
+from reports.formatting import MODELLED, interval_text, times
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.response import PointOfCurve, ResponseCurve
@@ -99,6 +99,7 @@ def curve(parameters: type[Parameters], options: CurveOptions, more: More | None
     ``more``: what is to be done where the repeats are too few to show a difference.
     """
     from reports.page import own_folder
+    from reports.response import family
 
     parts = _parts(options)
     options = replace(
@@ -137,7 +138,8 @@ def curve(parameters: type[Parameters], options: CurveOptions, more: More | None
     plan = plan_of(parameters, whole)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
         finished = last_attempts(execute(plan, whole, env, options.again) or [])
-    _print([_curve(shape, points, finished) for shape in shapes], left_out, options, more)
+    curves = family([_curve(shape, points, finished) for shape in shapes])
+    _print(curves, left_out, options, more)
     show.exit_for(finished)
 
 
@@ -205,31 +207,29 @@ def refuse_several(command: str, options: RunOptions) -> None:
 def _curve(
     shape: Shape, steps: Sequence[ModelledPoint], finished: Sequence[StoredRun]
 ) -> ResponseCurve:
-    from reports.response import at_latencies, curve_of, measured_of
+    from reports.response import curve_of, measured_of
 
     part = shape.part
     complete = [run for run in finished if run.result.status != "failed"]
     real = [run for run in complete if not run.spec.models]
     today = measured_of(real)
-    found = [
-        (step.latency_ns, measured_of([run for run in complete if _tier(run, part) == step.tier]))
+    measured = [
+        (step.latency_ns, rates)
         for step in steps
         if step.part == part
+        and (rates := measured_of([run for run in complete if _tier(run, part) == step.tier]))
     ]
-    points = [
-        point
-        for latency_ns, one in found
-        if one and today and (point := one.point(latency_ns, today))
-    ]
-    whole = points and (points[0].latency_ns, points[-1].latency_ns) == (0, shape.mean_ns)
-    if today is None or not whole:  # without an end there is no answer
-        raise RunFailed(f"curve of {part}", "too few runs are complete", "run it again")
+    # Without an end there is no answer.
+    whole = measured and (measured[0][0], measured[-1][0]) == (0, shape.mean_ns)
     latencies = {run.spec.block: shape_of(run, part).mean_ns for run in real}
-    at_device = today.point(fmean(latencies.values()), today)
-    assert at_device is not None, "today's runs have blocks of their own"
-    measured = [(latency_ns, one) for latency_ns, one in found if one]
-    check = at_latencies(measured, today, latencies)
-    return curve_of(part, shape.operation, today.unit, points, at_device, check, marks(shape))
+    if today is not None and whole:
+        manifest = real[0].manifest
+        assert manifest is not None
+        of_today = MeasuredTier(_tier(real[0], part) or "", str(manifest.host["host_id"]))
+        made = curve_of(part, shape.operation, measured, today, latencies, marks(shape, of_today))
+        if made is not None:
+            return made
+    raise RunFailed(f"curve of {part}", "too few runs are complete", "run it again")
 
 
 def _tier(run: StoredRun, part: Part) -> str | None:
@@ -265,7 +265,7 @@ def _print(
     if more:
         say_more(more)
     for one in ordered:
-        _print_curve(one)
+        _print_curve(one, options.from_)
     say(f"chart: {chart}")
 
 
@@ -310,15 +310,15 @@ def _which_first(found: Sequence[ResponseCurve]) -> str:
     """Which part should move first?"""
     from reports.response import first_parts
 
-    first, ceiling = first_parts(found), first_parts(found)[0].ceiling
-    if ceiling.low is None:
+    first = first_parts(found)
+    if first[0].ceiling.low is None:
         return f"{first[0].part} gains most; one repeat resolves nothing ({MODELLED})"
-    few = "" if ceiling.covered else f", by intervals at {percent(ceiling.confidence)}"
-    if ceiling.low <= 1:
-        return f"no part is shown to gain{few} ({MODELLED})"
+    if first[0].verdict != "faster":
+        return f"no part is shown to gain ({MODELLED})"
     if len(first) == 1:
-        return f"move {first[0].part} first: it gains most{few} ({MODELLED})"
-    return f"the gains of {' and '.join(one.part for one in first)} overlap{few} ({MODELLED})"
+        return f"move {first[0].part} first: it gains most ({MODELLED})"
+    parts = " and ".join(curve.part for curve in first)
+    return f"which of {parts} gains most is not shown ({MODELLED})"
 
 
 def _answer(one: ResponseCurve) -> str:
@@ -334,26 +334,29 @@ def _enough(one: ResponseCurve) -> str:
     from reports.response import DIMINISHING
 
     at_ns = one.diminishing_at_ns
-    if at_ns is None:
+    if at_ns.value == 0:
         return "every faster device that was tried gains more than 5 %"
-    if at_ns >= one.points[-1].latency_ns:
+    if at_ns.value >= one.points[-1].latency_ns:
         return "its latency costs less than 5 %"
     if one.ceiling.value < 1 + DIMINISHING:
-        bounded = one.ceiling.covered and (one.ceiling.high or math.inf) <= 1 + DIMINISHING
-        return f"no faster device {'gains' if bounded else 'is shown to gain'} 5 %"
-    below = max(p.latency_ns for p in one.points if p.latency_ns <= at_ns)
-    above = min(p.latency_ns for p in one.points if p.latency_ns > at_ns)
-    return (
-        f"devices faster than {format_ns(at_ns)} (measured: {_latency(below)} and "
-        f"{_latency(above)}) gain less than 5 % more"
-    )
+        gains = "gains" if one.verdict == "no difference" else "is shown to gain"
+        return f"no faster device {gains} 5 %"
+    between = ""
+    if at_ns.low is not None and at_ns.high is not None:
+        between = f" (between {_one_digit(at_ns.low)} and {_one_digit(at_ns.high)})"
+    return f"devices faster than {_one_digit(at_ns.value)}{between} gain less than 5 % more"
+
+
+def _one_digit(latency_ns: float) -> str:
+    """Format a latency that is known no better than to a digit."""
+    return _latency(float(f"{latency_ns:.0e}"))
 
 
 def _latency(latency_ns: float) -> str:
     return format_ns(latency_ns) if latency_ns else "0"
 
 
-def _print_curve(one: ResponseCurve) -> None:
+def _print_curve(one: ResponseCurve, tier: str) -> None:
     models = sorted(one.models.items(), key=lambda item: item[1])
     by_place = grouped((place, name) for name, place in models)
     today = one.today.throughput.value
@@ -367,6 +370,11 @@ def _print_curve(one: ResponseCurve) -> None:
     ]
     columns = (f"{one.operation} of {one.part}", one.unit, "of today's", "interval", "")
     print_table(columns, rows, right=range(1, 3))
+    if not one.models:
+        say(
+            "no known model is marked: they are compared with a model of today's tier "
+            f"(`harness model make NAME --tier {tier}`)"
+        )
 
 
 def _check_of_today(one: ResponseCurve) -> str:

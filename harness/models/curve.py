@@ -12,6 +12,7 @@ blocks. What a model predicts for a device that is not there can be trusted as f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -25,6 +26,7 @@ from harness.models.device import (
     MOST_PARALLEL,
     OPERATIONS,
     DeviceModel,
+    MeasuredTier,
     Point,
     known_models,
 )
@@ -247,18 +249,25 @@ def write_points(
     return points
 
 
-def marks(shape: Shape) -> dict[str, float]:
-    """Return the latency of each known model in ns, of those that state what the part needs."""
-    found = {}
-    for name, path in known_models().items():
-        try:
-            model = load_device(path)
-        except UsageError:  # `harness model list` reports it
-            continue
-        points = model.points.get(shape.operation, ())
-        if points and not model.missing(shape.part):
-            nearest = min(
-                points, key=lambda p: abs(p.size_bytes - shape.points[shape.operation].size_bytes)
-            )
-            found[name] = nearest.durations.mean
-    return found
+def marks(shape: Shape, today: MeasuredTier) -> dict[str, float]:
+    """Return the latency of each known model in ns, of those that state what the part needs.
+
+    An engine's calls take longer than the device alone. So a model's latency on the curve is
+    today's, as the engine saw it, times the ratio of both devices alone: that model's duration and
+    that of a model of today's tier, at the same size. Without such a model there are no marks.
+    """
+    models: list[DeviceModel] = []
+    for path in known_models().values():
+        with suppress(UsageError):  # `harness model list` reports it
+            models.append(load_device(path))
+    size_bytes = shape.points[shape.operation].size_bytes
+    own = [model for model in models if model.made_of == today]
+    alone_ns = own[-1].mean_ns(shape.operation, size_bytes) if own else None
+    latencies = {
+        model.name: shape.mean_ns * ns / alone_ns
+        for model in models
+        if alone_ns
+        and not model.missing(shape.part)
+        and (ns := model.mean_ns(shape.operation, size_bytes)) is not None
+    }
+    return latencies

@@ -18,6 +18,7 @@ from typing import Any
 from harness import paths
 from harness.errors import UsageError, unknown
 from harness.experiment.placement import DIRECTORY_PARTS, Part
+from harness.later import np
 from harness.models.durations import PROBABILITIES, Durations, constant, of_quantiles
 from harness.models.page_cache import PageCache
 from harness.store.documents import attributes
@@ -72,6 +73,14 @@ class WriteBuffer:
 
 
 @dataclass(frozen=True)
+class MeasuredTier:
+    """The tier of a host that a model was made of."""
+
+    tier: str
+    host_id: str
+
+
+@dataclass(frozen=True)
 class DeviceModel:
     """A device's service times; syncs are by the bytes that are dirty.
 
@@ -86,8 +95,9 @@ class DeviceModel:
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
     or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
     3 where Linux, after its writes, has a worker send a flush (a volatile cache); 1 where there is
-    none. ``in_engine``: the durations are those of an engine's calls on this host, which contain
-    the copying from the page cache and the waiting for processors.
+    none. ``made_of``: None of published figures. ``in_engine``: the durations are those of an
+    engine's calls on this host, which contain the copying from the page cache and the waiting for
+    processors.
     """
 
     name: str
@@ -104,6 +114,7 @@ class DeviceModel:
     sync_waits: int = FLUSHED
     in_engine: bool = False
     source: str = ""
+    made_of: MeasuredTier | None = None
 
     @property
     def instant(self) -> bool:
@@ -133,6 +144,20 @@ class DeviceModel:
                 },
             }
         )
+
+    def mean_ns(self, operation: str, size_bytes: int) -> float | None:
+        """Return the mean duration of one request of this size; None where none is stated.
+
+        Linear between stated sizes, and beyond the largest by the bandwidth.
+        """
+        points = self.points.get(operation, ())
+        if not points:
+            return None
+        sizes = [point.size_bytes for point in points]
+        mean = float(np.interp(size_bytes, sizes, [point.durations.mean for point in points]))
+        rate = self.bandwidth.get("read" if operation == "read" else "write")
+        beyond = max(0, size_bytes - sizes[-1])
+        return mean + beyond / rate * 1e9 if rate else mean
 
     def missing(self, part: str) -> list[str]:
         """Return what a run with this part on the device needs, and the model does not state."""
@@ -234,6 +259,7 @@ def load_model(path: Path) -> DeviceModel:
         sync_waits=value.get("sync_waits", FLUSHED),
         in_engine=value.get("in_engine", False),
         source=value["source"],
+        made_of=MeasuredTier(**value["made_of"]) if "made_of" in value else None,
     )
 
 

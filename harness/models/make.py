@@ -16,6 +16,7 @@ from harness.models.device import (
     GROWN,
     MOST_PARALLEL,
     DeviceModel,
+    MeasuredTier,
     Point,
     model_folders,
 )
@@ -92,7 +93,8 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         fill_ns=_fill_ns(run) if buffered else 0,
         sync_waits=1 if facts.volatile_cache is False else FLUSHED,
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
-        source=f"run {run.run_id} on {run.manifest.host['host_id']}",
+        source=f"run {run.run_id}",
+        made_of=MeasuredTier(tier.name, str(run.manifest.host["host_id"])),
     )
 
 
@@ -200,6 +202,8 @@ def as_yaml(model: DeviceModel) -> str:
         "fill": f"{model.fill_ns}ns",
         **attributes(model, "sync_waits", "in_engine", "parallel"),
     }
+    if model.made_of:
+        document["made_of"] = attributes(model.made_of, "tier", "host_id")
     if model.bandwidth:
         rates = {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()}
         document["bandwidth"] = rates
