@@ -24,6 +24,7 @@ from reports.compared_rows import Row, Verdict, compared_rows, executed_again, i
 from reports.headline import NONE, Headline, headline
 from reports.labels import ShownFact, not_enforced, resumed, value_name, what_was_run
 from reports.matching import Difference, Match, find, paired
+from reports.model_error import ModelError, model_error, not_kept
 from reports.run_configuration import Dimension, dimension, facts
 from reports.statistics import ALPHA, Pairing, Ratio, compare_values, decide
 from reports.values import Quantity, measured_value
@@ -39,7 +40,8 @@ class Group:
     ``warnings``: such as a memory limit that was not enforced; ``what``: the workload, its
     driver and every parameter; ``headline``: what decides; ``plans``: hashes of the plans that
     its runs are of; ``rests_on``: what its certainty rests on; ``unused``: whether no part that
-    moved was used, so that no row has a ratio.
+    moved was used, so that no row has a ratio. ``model_error``: of a modelled side, which the
+    intervals contain; ``not_kept``: runs that did not keep their model, with a warning's code.
     """
 
     context: Mapping[str, str]
@@ -55,6 +57,8 @@ class Group:
     plans: frozenset[str] = frozenset()
     rests_on: tuple[Fact, ...] = ()
     unused: bool = False
+    model_error: ModelError | None = None
+    not_kept: Mapping[str, str] = field(default_factory=dict)
 
     def row(self, quantity: Quantity | None) -> Row | None:
         return next((row for row in self.rows if row.quantity == quantity), None)
@@ -68,6 +72,8 @@ class Group:
         """Return how B is against A by the headline: see docs/statistics.md."""
         if self.unused:
             return "part not used"
+        if self.not_kept:
+            return "model not kept"
         if self.headline.rate is not None and self.headline.rate.not_kept:
             return "rate not kept"
         row = self.deciding
@@ -94,7 +100,10 @@ class Group:
         a, b = ([measured_value(run, row.quantity) for run in arm.runs] for arm in (self.a, self.b))
         over, under = (a, b) if row.better == "lower" else (b, a)
         ratio = compare_values(over, under, self.pairing, row.estimate.interim_analyses, bound)
-        return ratio if isinstance(ratio, Ratio) else None
+        if not isinstance(ratio, Ratio):
+            return None
+        error = row.estimate.model_error
+        return ratio.with_model_error(*error) if error else ratio
 
     def excludes(self, above: float) -> bool:
         """Return whether the interval excludes that B is worse by more than this share."""
@@ -354,6 +363,21 @@ def _group(
     decides = headline(found.a, found.b, comparable)
     if decides.quantity in comparable:
         warnings += repeat_warnings(sides[0], sides[1], found.pairing, decides.quantity)
+    error, disturbed = model_error(found.a, found.b), not_kept([*found.a, *found.b])
+    if disturbed:
+        note = f"the model was not kept in {len(disturbed)} runs"
+        rows = [replace(row, estimate=None, note=note) if row.estimate else row for row in rows]
+        warnings.append(
+            RunWarning(
+                "model-not-kept",
+                "other work, or a base that is too slow, took part in modelled durations",
+                ", ".join(f"{run}: {code}" for run, code in disturbed.items()),
+                "make these runs again (--again) on an idle host",
+            )
+        )
+    if error is not None:
+        of_others = model_error(found.a, found.b, whole=True) or error
+        rows = _with_error(rows, decides, error, of_others)
     plans = frozenset(str(run.result.experiment.hash) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
     what = what_was_run(list(zip(called, (found.a, found.b), strict=True)))
@@ -371,7 +395,25 @@ def _group(
         plans,
         basis(found.a, found.b, found.pairing, warnings),
         unused.every,
+        error,
+        disturbed,
     )
+
+
+def _with_error(
+    rows: Sequence[Row], deciding: Headline, error: ModelError, of_others: ModelError
+) -> list[Row]:
+    """Widen the rows' intervals by the error of a modelled side.
+
+    ``of_others``: of rows that do not decide, such as percentiles, which may wait for the device
+    in more of their time than the mean does.
+    """
+    widened = []
+    for row in rows:
+        by = error if row.quantity == deciding.quantity else of_others
+        estimate = row.estimate and row.estimate.with_model_error(by.low, by.high)
+        widened.append(replace(row, estimate=estimate))
+    return widened
 
 
 def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:

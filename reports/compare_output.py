@@ -67,6 +67,7 @@ def _group_json(group: Group, regressed: bool | None, inconclusive: bool | None)
         "second": group.headline.second and _quantity_json(group.headline.second),
         "verdict": group.verdict,
         "why": as_json(explanation(group).causes),
+        "model_error": group.model_error and attributes(group.model_error, "low", "high"),
         "regressed": regressed,
         "inconclusive": inconclusive,
         "set_rate": _rate_json(group.headline.rate),

@@ -24,7 +24,14 @@ from reports.values import (
 )
 
 Verdict = Literal[
-    "faster", "slower", "no difference", "not resolvable", "rate not kept", "part not used"
+    "faster",
+    "slower",
+    "no difference",
+    "not resolvable",
+    "within the models' error",
+    "model not kept",
+    "rate not kept",
+    "part not used",
 ]
 
 
@@ -73,6 +80,8 @@ class Row:
         """Return how B is against A in this quantity, where it ``has_verdict``."""
         if self.estimate is None or self.decision is None:
             return "not resolvable"
+        if self.decision.outcome == "within the models' error":
+            return "within the models' error"
         if self.decision.outcome != "shown":
             unresolved = self.decision.outcome == "cannot be shown"
             return "not resolvable" if unresolved else "no difference"

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.models.curve import ScoredMetric
+from harness.models.score import Measurement
 from harness.store.documents import attributes
 from harness.store.runs import StoredRun
 from reports.compared_rows import Verdict, interim_analyses_of
 from reports.headline import main_operation
 from reports.metric_registry import load_of
-from reports.statistics import Missing, Ratio, Value, compare_values, decide, ratio_of
+from reports.statistics import Ratio, Value, decide, ratio_of
 from reports.values import Quantity, measured_value
 
 #: What stands for the performance of a workload: metric, unit of what is printed, and whether it
@@ -279,26 +279,19 @@ def _where_lost(places: Sequence[float], times: Sequence[float]) -> float:
 _PERCENTILES = ("50", "99")
 
 
-def scored(pairs: Sequence[tuple[StoredRun, StoredRun]]) -> list[ScoredMetric]:
-    """Return throughput and latencies of pairs of a modelled run and the real one of its block."""
-    looks = interim_analyses_of(*zip(*pairs, strict=True))
-    values = {"throughput": [(_throughput(a), _throughput(b)) for a, b in pairs]}
+def measurements(
+    tier: StoredRun, model: StoredRun, no_latency: StoredRun
+) -> tuple[Measurement, ...]:
+    """Return throughput and latencies of the three runs of a block, where all of them have one."""
+    runs = (tier, model, no_latency)
+    values = {"throughput": [_throughput(run) for run in runs]}
     for percentile in _PERCENTILES:
-        values[f"p{percentile}"] = [
-            (_latency(a, percentile), _latency(b, percentile)) for a, b in pairs
-        ]
-    metrics = (_ratio(name, both, looks) for name, both in values.items())
-    return [metric for metric in metrics if metric is not None]
-
-
-def _ratio(
-    name: str, pairs: Sequence[tuple[float | None, float | None]], looks: int
-) -> ScoredMetric | None:
-    both = [(a, b) for a, b in pairs if a and b]
-    ratio = compare_values([a for a, _ in both], [b for _, b in both], interim_analyses=looks)
-    if isinstance(ratio, Missing):
-        return None
-    return ScoredMetric(name, ratio.value, ratio.low, ratio.high)
+        values[f"p{percentile}"] = [_latency(run, percentile) for run in runs]
+    return tuple(
+        Measurement(name, *(value for value in of_runs if value))
+        for name, of_runs in values.items()
+        if all(of_runs)
+    )
 
 
 def _throughput(run: StoredRun) -> float | None:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.models.curve import ScoreStore, summary
+from harness.models.score import ScoreStore, summary
 from harness.store.documents import as_json
 from harness.store.result import Emulated, Manifest
 from harness.store.runs import StoredRun

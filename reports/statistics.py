@@ -39,7 +39,7 @@ FloatArray = npt.NDArray[np.float64]
 _Values = Sequence[float] | FloatArray
 IntArray = npt.NDArray[np.int64]
 Pairing = Literal["paired", "unpaired"]
-Outcome = Literal["shown", "not shown", "cannot be shown"]
+Outcome = Literal["shown", "not shown", "cannot be shown", "within the models' error"]
 
 ALPHA = 0.05
 #: Log-ratios closer than this are equal: what differs is the logarithm's rounding.
@@ -131,7 +131,9 @@ class Ratio(Value):
     what these repeats could have reached at best. ``n_a``, ``n_b``: repeats used of either side
     (equal when paired). ``interim_analyses``: how often results decided whether there would be
     more repeats; interval and both p are corrected for it (Bonferroni). ``halved``: whether the
-    other half of the repeats chose the sides. ``decision``: None until it is decided in a family.
+    other half of the repeats chose the sides. ``model_error``: by what factors the ratio may be off
+    since a side is modelled, which the interval contains. ``decision``: None until it is decided in
+    a family.
     """
 
     p: float
@@ -142,6 +144,7 @@ class Ratio(Value):
     interim_analyses: int = 1
     bound: float = 1.0
     halved: bool = False
+    model_error: tuple[float, float] | None = None
     decision: Decision | None = None
 
     @property
@@ -157,6 +160,25 @@ class Ratio(Value):
         looks = self.interim_analyses + further_looks
         needed = repeats_needed(ALPHA / family / looks, self.pairing)
         return needed * (2 if self.halved else 1)
+
+    def with_model_error(self, low: float, high: float) -> Ratio:
+        """Return the ratio with these factors in its interval."""
+        return replace(
+            self,
+            low=None if self.low is None else self.low * low,
+            high=None if self.high is None else self.high * high,
+            model_error=(low, high),
+        )
+
+    @property
+    def within_model_error(self) -> bool:
+        """Whether the error of a modelled side alone may put it on the other side of the bound."""
+        if self.model_error is None:
+            return False
+        low, high = self.low, self.high
+        if low is None or high is None:
+            low, high = (self.value * factor for factor in self.model_error)
+        return low <= self.bound <= high
 
     @property
     def above(self) -> bool:
@@ -538,7 +560,7 @@ def decide(family: Sequence[Ratio]) -> list[Ratio]:
         best = [*p_values]
         best[index] = one.smallest_p
         if adjusted <= ALPHA:
-            outcome: Outcome = "shown"
+            outcome: Outcome = "within the models' error" if one.within_model_error else "shown"
         elif holm(best)[index] <= ALPHA:
             outcome = "not shown"
         else:

@@ -22,7 +22,6 @@ from harness.execution.run import ResolvedRun
 from harness.execution.run_list import last_attempts
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.models.curve import (
-    CONTRADICTED,
     FACTORS,
     ModelledPoint,
     Shape,
@@ -31,6 +30,7 @@ from harness.models.curve import (
     write_points,
 )
 from harness.models.device import MeasuredTier
+from harness.models.score import CONTRADICTED
 from harness.models.tier import refuse_modelled
 from harness.sequences import grouped
 from harness.store.runs import Store, StoredRun

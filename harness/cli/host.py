@@ -168,7 +168,7 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
         outcomes = run_playbook(request, progress)
     error = _error(action, mode, outcomes, request.check)
     here = mode == "tune" and action == "plan" and request.inventory is None
-    others = [one for one in uncontrolled() if one.code not in TUNED] if here else []
+    others = [one for one in uncontrolled(idle=True) if one.code not in TUNED] if here else []
     if json_:
         print_json(
             {

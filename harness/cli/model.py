@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,9 +20,17 @@ from harness.cli.common import (
 )
 from harness.cli.options import CommonOptions, callback
 from harness.errors import RunFailed, UsageError
-from harness.models.curve import Score, ScoredMetric, ScoreStore
 from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models
 from harness.models.durations import PROBABILITIES
+from harness.models.score import (
+    DEVICE_TIME,
+    NOT_KEPT,
+    Pair,
+    Refused,
+    Score,
+    ScoredMetric,
+    ScoreStore,
+)
 from harness.store.documents import attributes
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say
@@ -63,7 +71,7 @@ def _entry(model: DeviceModel, scores: Sequence[Score] = ()) -> dict[str, Any]:
         **attributes(model, "name", "description", "basis", "source", "page_cache"),
         **attributes(model, "parallel", "bandwidth"),
         "missing": model.gaps(),
-        "scores": [one.to_json() for one in scores if one.digest == model.digest],
+        "scores": [_score_json(score) for score in scores if score.digest == model.digest],
     }
 
 
@@ -230,16 +238,16 @@ class VerifyOptions(CommonOptions):
 
 
 def verify(options: VerifyOptions) -> None:
-    """Score a model: the same runs on the tier and on its model."""
+    """Score a model: the same runs on the tier, on its model, and without any latency."""
     from harness.cli.run_list import execute, plan_json, print_run_list
     from harness.cli.show import exit_for
     from harness.execution.environment import command_environment
     from harness.execution.run_list import last_attempts
     from harness.models.tier import refuse_modelled
 
-    known, tier = find_model(options.model), options.tier
+    model, tier = find_model(options.model), options.tier
     into = store(options.results)
-    found: list[Score] = []
+    scores: list[Score] = []
     planned: list[ResolvedRun] = []
 
     def listed(steps: Sequence[ResolvedRun], earlier: Store) -> None:
@@ -252,28 +260,38 @@ def verify(options: VerifyOptions) -> None:
     for text, plan in plans:
         with command_environment(options.host, plan.emulate, options.quiet) as env:
             refuse_modelled(f"--tier {tier}", tier, env.tiers)
-            made = execute(plan, options, env, options.again, print_plan=listed)
+            runs = execute(plan, options, env, options.again, print_plan=listed)
+            for _ in range(_REPETITIONS if runs else 0):
+                blocks = disturbed(last_attempts(runs or []))
+                if not blocks:
+                    break
+                say(f"blocks that other work disturbed are repeated: {', '.join(map(str, blocks))}")
+                again = replace(plan, runs=tuple(s for s in plan.runs if s.block in blocks))
+                runs = [*(runs or []), *(execute(again, options, env, again=True) or [])]
             host_id = str(env.host["host_id"])
-        if made is not None:
-            finished += made
-            found.append(score := _score(text, known, tier, host_id, last_attempts(made)))
+        if runs is not None:
+            finished += runs
+            score = _score(text, model, tier, host_id, last_attempts(runs), ScoreStore(into.root))
             ScoreStore(into.root).write(score)
+            scores.append(score)
     if options.json_:
-        scores = {"scores": [score.to_json() for score in found]}
-        print_json(plan_json(planned, into) if options.dry_run else scores)
+        documents = {"scores": [_score_json(score) for score in scores]}
+        print_json(plan_json(planned, into) if options.dry_run else documents)
     elif not options.dry_run:
-        _print_scores(found)
+        _print_scores(scores)
     exit_for(finished)
+    if any(not score.metrics for score in scores):
+        raise typer.Exit(1)
 
 
-app.command("verify")(callback(VerifyOptions, verify, without=("param", *_UNUSED)))
-
-
-_MODELLED = "modelled"
+#: The tiers of a case: the model, and the same base without any latency.
+_MODELLED, _NO_LATENCY = "modelled", "no_latency"
+#: How often blocks are made again that other work disturbed.
+_REPETITIONS = 2
 
 
 def _plan(text: str, options: VerifyOptions) -> Plan:
-    """Return the runs of a case on the tier and on its model."""
+    """Return the runs of a case on the tier, on its model, and without any latency."""
     from harness import registry
     from harness.cli.run import RunOptions, plan_of
 
@@ -288,8 +306,8 @@ def _plan(text: str, options: VerifyOptions) -> Plan:
     settings = [f"{name}={value}" for name, value in given.items() if name not in own]
     runs = RunOptions(
         engine=[engine],
-        placement=[f"{options.tier}-both", f"{_MODELLED}-both"],
-        model=[f"{_MODELLED}={options.model}"],
+        placement=[f"{name}-both" for name in (options.tier, _MODELLED, _NO_LATENCY)],
+        model=[f"{_MODELLED}={options.model}", f"{_NO_LATENCY}=latency:0us"],
         emulate=options.emulate,
         pairs=short_phases(parameters, own),
         set_=settings,
@@ -299,59 +317,93 @@ def _plan(text: str, options: VerifyOptions) -> Plan:
     return plan_of(parameters, runs)
 
 
+def disturbed(runs: Sequence[StoredRun]) -> dict[int, str]:
+    """Return the blocks whose runs do not say what the model does, each with a warning's code."""
+    return {
+        run.spec.block: warning.code
+        for run in runs
+        for warning in run.result.uncontrolled
+        if warning.code in NOT_KEPT
+    }
+
+
 def _score(
-    text: str, model: DeviceModel, tier: str, host_id: str, finished: Sequence[StoredRun]
+    text: str,
+    model: DeviceModel,
+    tier: str,
+    host_id: str,
+    finished: Sequence[StoredRun],
+    scores: ScoreStore,
 ) -> Score:
-    from reports.response import scored
+    """Return the score of all blocks so far, those of earlier commands included."""
+    from reports.compared_rows import interim_analyses_of
+    from reports.model_error import score_metrics
+    from reports.response import measurements
 
-    complete = [run for run in finished if run.result.status != "failed"]
-    real = {run.spec.block: run for run in complete if not run.spec.models}
-    pairs = [
-        (run, real[run.spec.block])
-        for run in complete
-        if run.spec.models and run.spec.block in real
-    ]
-    metrics = scored(pairs) if pairs else []
-    if not metrics:
-        raise RunFailed(f"score {model.name}", f"no pair of runs of {text!r} is complete")
+    by_block: dict[int, dict[str, StoredRun]] = {}
+    for run in finished:
+        if run.result.status != "failed" and run.spec.placement:
+            by_block.setdefault(run.spec.block, {})[run.spec.placement.data] = run
+    why = disturbed(finished)
+    blocks, refused = [], []
+    for block, arms in sorted(by_block.items()):
+        runs = [arms.get(name) for name in (tier, _MODELLED, _NO_LATENCY)]
+        ids = tuple(run.run_id for run in runs if run)
+        if block in why:
+            refused.append(Refused(why[block], ids))
+        elif runs[0] and runs[1] and runs[2]:
+            looks = interim_analyses_of(*([run] for run in runs if run))
+            blocks.append(Pair(ids, looks, measurements(runs[0], runs[1], runs[2])))
+    if not blocks and not refused:
+        raise RunFailed(f"score {model.name}", f"no block of runs of {text!r} is complete")
     workload, engine = text.split()[:2]
-    ids = tuple(run.run_id for pair in pairs for run in pair)
-    return Score(
-        host_id,
-        model.name,
-        model.digest,
-        tier,
-        engine,
-        workload,
-        text,
-        len(pairs),
-        time.time_ns(),
-        tuple(metrics),
-        ids,
-    )
+    new = Score(
+        host_id, model.name, model.digest, tier, engine, workload, text, time.time_ns(),
+        tuple(blocks), (), tuple(refused),
+    )  # fmt: skip
+    if earlier := scores.earlier(new):
+        both = {pair.run_ids: pair for pair in (*earlier.blocks, *new.blocks)}
+        without = {block.runs: block for block in (*earlier.refused, *new.refused)}
+        new = replace(new, blocks=tuple(both.values()), refused=tuple(without.values()))
+    return replace(new, metrics=tuple(score_metrics(new.blocks)) if new.blocks else ())
 
 
-def _print_scores(found: Sequence[Score]) -> None:
+def _score_json(score: Score) -> dict[str, Any]:
+    """As ``--json`` prints it: the number of pairs instead of each of them."""
+    document = score.to_json()
+    del document["blocks"]
+    return document | {"pairs": score.pairs}
+
+
+def _print_scores(scores: Sequence[Score]) -> None:
     from reports.formatting import percent
     from reports.statistics import ALPHA, smallest_p_paired
 
-    def interval(score: Score, one: ScoredMetric) -> str:
-        if one.low is None or one.high is None:
+    def interval(score: Score, metric: ScoredMetric) -> str:
+        if metric.low is None or metric.high is None:
             return "—"
-        covered = 1 - smallest_p_paired(score.repeats)
+        covered = 1 - smallest_p_paired(score.pairs)
         few = f" at {percent(covered)}" if covered < 1 - ALPHA else ""
-        return f"[{one.low - 1:+.0%}, {one.high - 1:+.0%}]{few}"
+        return f"[{metric.low - 1:+.0%}, {metric.high - 1:+.0%}]{few}"
 
     rows = [
         (
             score.case,
-            one.name,
-            f"{one.error:+.0%}",
-            str(score.repeats),
-            interval(score, one),
-            "contradicts the model" if one.contradicted else "",
+            metric.name,
+            f"{metric.error:+.0%}",
+            str(score.pairs),
+            interval(score, metric),
+            "contradicts the model" if metric.contradicted else "",
         )
-        for score in found
-        for one in score.metrics
+        for score in scores
+        for metric in score.metrics
     ]
     print_table(("case", "metric", "error of the model", "pairs", "interval", ""), rows)
+    for score in scores:
+        for refused in score.refused:
+            say(f"{score.case}: not scored, {refused.why}: {', '.join(refused.runs)}")
+        if score.metrics and score.metric(DEVICE_TIME) is None:
+            say(f"{score.case}: no time of the device is shown, so its model is not scored")
+
+
+app.command("verify")(callback(VerifyOptions, verify, without=("param", *_UNUSED)))

@@ -26,7 +26,7 @@ from harness.cli.common import (
 )
 from harness.errors import RunFailed, UsageError, unknown
 from harness.experiment.profile import published_of
-from harness.models.curve import ScoreStore
+from harness.models.score import ScoreStore
 from harness.store.calibrations import CalibrationStore
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO

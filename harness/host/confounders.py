@@ -94,13 +94,20 @@ _Found = tuple[str, str]
 
 
 def uncontrolled(
-    tiers: Iterable[Tier] = (), kernel: Kernel = LIVE, *, pinned: bool = False
+    tiers: Iterable[Tier] = (),
+    kernel: Kernel = LIVE,
+    *,
+    pinned: bool = False,
+    idle: bool = False,
 ) -> list[RunWarning]:
     """Warn of each setting of this host, and of the tiers in use.
 
     ``pinned``: each thread that is measured has a processor of its own, and does not roam.
+    ``idle``: nothing of the harness has run for minutes, so that the load average is of others;
+    of a run's measured phase, the monitor ``others`` says what they used.
     """
     found = [*_of_processors(kernel), *_of_memory(kernel, pinned)]
+    found += _of_load(kernel) if idle else ()
     return [
         *(
             RunWarning(code, _WARNINGS[code][0], context, _WARNINGS[code][1])
@@ -131,6 +138,9 @@ def _of_processors(kernel: Kernel) -> Iterator[_Found]:
     if quotas:
         least = min(quotas, key=lambda quota: quota.processors)
         yield "cpu-quota", f"{least.processors:g} processors in {least.directory}"
+
+
+def _of_load(kernel: Kernel) -> Iterator[_Found]:
     average = float((kernel.read("/proc/loadavg") or "0").split()[0])
     threads = processors.cpu(kernel).threads
     if average > _BUSY_LOAD * threads:

@@ -31,7 +31,7 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
         "tiers": [tier_finding(tier) for tier in tiers],
         "tools": tool_versions(),
         "memory_cap": _memory_cap(),
-        "uncontrolled": [warning.to_json() for warning in uncontrolled(tiers, LIVE)],
+        "uncontrolled": [warning.to_json() for warning in uncontrolled(tiers, LIVE, idle=True)],
     }
 
 

@@ -31,6 +31,7 @@ DEFAULT_MONITORS = frozenset(
         "energy",
         "io",
         "memory-traffic",
+        "others",
         "perf",
         "pressure",
         "process",

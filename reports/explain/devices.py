@@ -13,8 +13,9 @@ import numpy as np
 from harness.errors import RunFailed
 from harness.experiment.placement import PARTS as ALL_PARTS
 from harness.iotrace.page import Cell
-from harness.models.curve import Score, mean_bytes
+from harness.models.curve import mean_bytes
 from harness.models.make import SUITE, durations_of, model_of
+from harness.models.score import Score
 from harness.store.runs import StoredRun
 from reports.run_configuration import stand_ins
 from reports.values import histogram

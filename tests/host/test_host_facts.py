@@ -192,7 +192,7 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
     write(tmp_path, "/sys/fs/cgroup/batch/cpu.max", "150000 100000\n")
     swappable = Tier(TierClaim("pmem", "tmpfs", path="/y"), TierFacts("tmpfs", mount_point="/y"))
     tiers = [unsafe, swappable]
-    found = {finding.code: finding for finding in uncontrolled(tiers, Kernel(tmp_path))}
+    found = {finding.code: finding for finding in uncontrolled(tiers, Kernel(tmp_path), idle=True)}
     assert set(found) == {
         "frequency-governor",
         "turbo-enabled",
@@ -213,7 +213,9 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
     assert found["cpu-quota"].context.startswith("1.5 processors")
     assert found["stolen-cpu-time"].context.startswith("10.0%")
     assert all(finding.hint for finding in found.values())
-    pinned = {finding.code for finding in uncontrolled(tiers, Kernel(tmp_path), pinned=True)}
+    pinned = {
+        finding.code for finding in uncontrolled(tiers, Kernel(tmp_path), pinned=True, idle=True)
+    }
     assert found.keys() - pinned == {"threads-not-pinned"}  # threads with a processor each
 
 

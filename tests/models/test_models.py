@@ -15,16 +15,7 @@ from harness import hdr, paths
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import parse_placement
 from harness.models import durations
-from harness.models.curve import (
-    ModelledPoint,
-    Score,
-    ScoredMetric,
-    ScoreStore,
-    Shape,
-    marks,
-    shape_of,
-    summary,
-)
+from harness.models.curve import ModelledPoint, Shape, marks, shape_of
 from harness.models.device import (
     DeviceModel,
     MeasuredTier,
@@ -33,7 +24,9 @@ from harness.models.device import (
     known_models,
     load_model,
 )
+from harness.models.score import Measurement, Pair, Score, ScoredMetric, ScoreStore, summary
 from harness.store.result import Metric
+from reports.model_error import score_metrics
 from reports.response import (
     ResponseCurve,
     Throughput,
@@ -123,16 +116,26 @@ def test_models_that_ship_are_valid_and_name_their_sources() -> None:
 # Scores of models --------------------------------------------------------------
 
 
+def block(number: int, tier: float, model: float, no_latency: float) -> Pair:
+    """Operations per second on the tier, on its model, and without any latency."""
+    measured = (Measurement("throughput", tier, model, no_latency),)
+    return Pair((f"tier-{number}", f"model-{number}", f"no-{number}"), 1, measured)
+
+
 def score(ratio: float, case: str = "tpcc postgres", host: str = "here") -> Score:
     metric = ScoredMetric("throughput", ratio, ratio * 0.95, ratio * 1.05)
-    return Score(host, "disk", "d", "ssd", "postgres", "tpcc", case, 3, 1, (metric,), ("a", "b"))
+    pairs = (block(0, 100, 100 * ratio, 300),)
+    return Score(host, "disk", "d", "ssd", "postgres", "tpcc", case, 1, pairs, (metric,))
 
 
-def test_a_score_replaces_the_earlier_one_of_its_case(tmp_path: Path) -> None:
+def test_scores_of_a_case_are_found_again_to_be_added_to(tmp_path: Path) -> None:
     scores = ScoreStore(tmp_path)
-    for one in (score(0.5), score(0.9), score(1.1, "tpcc postgres users=4")):
+    assert scores.earlier(score(0.5)) is None
+    for one in (score(0.5), score(1.1, "tpcc postgres users=4")):
         scores.write(one)
-    assert [one.metrics[0].ratio for one in scores.all()] == [1.1, 0.9]
+    earlier = scores.earlier(score(0.9))
+    assert earlier is not None and earlier.blocks == score(0.5).blocks
+    assert scores.earlier(replace(score(0.9), digest="another model")) is None
 
 
 def test_an_unreadable_score_is_left_out(tmp_path: Path) -> None:
@@ -140,6 +143,23 @@ def test_an_unreadable_score_is_left_out(tmp_path: Path) -> None:
     scores.write(score(0.9))
     (scores.folder / "x.json").write_text("{")
     assert len(scores.all()) == 1
+
+
+@pytest.mark.parametrize("waits_us", [100, 1_000, 20_000])
+def test_a_model_whose_calls_take_twice_as_long_is_as_far_off_in_every_case(waits_us) -> None:
+    """Of an operation that takes 1 ms besides; its throughput is off by 9 % or by half."""
+    rates = [1e6 / (1_000 + wait) for wait in (waits_us, 2 * waits_us, 0)]
+    blocks = [block(n, *(rate * (1 + n / 1e4) for rate in rates)) for n in range(3)]
+    metrics = {metric.name: metric for metric in score_metrics(blocks)}
+    device_time = metrics["device_time"]
+    assert device_time.ratio == pytest.approx(2, rel=0.01) and device_time.contradicted
+    expected = (1_000 + waits_us) / (1_000 + 2 * waits_us)
+    assert metrics["throughput"].ratio == pytest.approx(expected, rel=0.01)
+
+
+def test_a_case_that_does_not_wait_for_the_device_scores_no_model() -> None:
+    blocks = [block(0, 100, 50, 101), block(1, 101, 50, 100)]
+    assert [metric.name for metric in score_metrics(blocks)] == ["throughput"]
 
 
 @pytest.mark.parametrize(

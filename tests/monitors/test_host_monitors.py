@@ -16,6 +16,7 @@ from harness.monitors import waits as module
 from harness.monitors.block import BlockMonitor
 from harness.monitors.energy import EnergyMonitor
 from harness.monitors.io import IoMonitor
+from harness.monitors.others import OthersMonitor
 from harness.monitors.pressure import PressureMonitor
 from harness.monitors.process import ProcessMonitor
 from harness.monitors.vm import VmMonitor
@@ -317,3 +318,41 @@ def test_an_engine_that_does_not_answer_does_not_hold_up_the_end(monkeypatch):
     assert eventually(lambda: engine.observed > seen)
     monitor.stop()
     engine.resumes.set()
+
+
+def ticks(root: Path, stat: str, processes: dict[int, tuple[int, int, int]]) -> None:
+    """Lay a made-up /proc out: of each process its parent, its own ticks and its children's."""
+    write(root, "proc/stat", f"cpu  {stat} 0 0\ncpu0 0 0\ncpu1 0 0\n")
+    for pid, (parent, own, children) in processes.items():
+        fields = f"S {parent} 0 0 0 0 0 0 0 0 0 {own} 0 {children} 0 20 0 1 0 0"
+        write(root, f"proc/{pid}/stat", f"{pid} (a (b) c) {fields}")
+
+
+@pytest.mark.parametrize(
+    ("others", "stolen", "codes"),
+    [(0, 0, set()), (9, 0, set()), (15, 0, {"other-load"}), (0, 3, {"stolen-while-measuring"})],
+)
+def test_what_others_use_is_neither_the_harness_s_nor_the_kernel_s(tmp_path, others, stolen, codes):
+    """On two processors: of 200 ticks, 0.1 processors are 10."""
+    monitor = OthersMonitor(
+        MonitorContext(processes=lambda: [own_identity()]), Kernel(tmp_path), 10
+    )
+    # Harness, a server whose backends end, a thread of the kernel, and another program.
+    before = {10: (1, 0, 0), 11: (10, 0, 0), 2: (0, 0, 0), 3: (2, 0, 0), 50: (1, 1000, 0)}
+    ticks(tmp_path, "1000 0 0 0 0 0 0 0", before)
+    monitor.start()
+    after = {**before, 11: (10, 40, 20), 3: (2, 30, 0), 50: (1, 1000 + others, 0)}
+    busy = 90 + others
+    ticks(tmp_path, f"{1000 + busy} 0 0 {200 - busy - stolen} 0 0 0 {stolen}", after)
+    monitor.stop()
+    shares = {metric.name: metric.value for metric in monitor.metrics()}
+    assert shares == {"other_cpu_share": others / 200, "stolen_cpu_share": stolen / 200}
+    assert {warning.code for warning in monitor.warnings()} == codes
+
+
+def test_a_server_of_the_user_s_own_is_no_other_program(tmp_path) -> None:
+    monitor = OthersMonitor(MonitorContext(waits=lambda: None), Kernel(tmp_path), 10)
+    for busy in (0, 100):
+        ticks(tmp_path, f"{busy} 0 0 {busy} 0 0 0 0", {10: (1, 0, 0)})
+        (monitor.stop if busy else monitor.start)()
+    assert monitor.metrics() == () and monitor.warnings() == ()

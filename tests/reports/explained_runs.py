@@ -74,6 +74,7 @@ def tpcc(
     model: DeviceModel | None = None,
     looks: int = 1,
     sync_us: float = 400.0,
+    run_changes: Mapping[str, Any] | None = None,
     **params: Any,
 ) -> StoredRun:
     """A closed loop of ``rate`` New-Orders per minute, with trace and waits. ``model``: of the tier
@@ -81,7 +82,7 @@ def tpcc(
     spec = driven("tpcc", **TPCC | params | {"rate": set_rate}) | {"plant": plant}
     timed = CALLS | {("wal", "sync"): (1000, sync_us)}
     metrics = tpcc_metrics(rate, PARTS_US | {"log sync": sync_us}, timed)
-    changes: dict[str, Any] = {"part_bytes": PART_BYTES}
+    changes: dict[str, Any] = {"part_bytes": PART_BYTES, **(run_changes or {})}
     changes |= {"experiment.looks": looks} if looks > 1 else {}
     manifest = {}
     if model is not None:

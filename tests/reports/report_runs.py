@@ -49,7 +49,7 @@ PMEM = {"tier": "pmem", "by": "tmpfs"}
 UNCONTROLLED = [
     {"code": "frequency-governor", "what": "CPU frequency", "found": "governor powersave",
      "do": "cpupower frequency-set -g performance"},
-    {"code": "other-load", "what": "other users", "found": "load 1.9 on 2 CPUs",
+    {"code": "swap-enabled", "what": "other users", "found": "load 1.9 on 2 CPUs",
      "do": "run on an idle machine"},
 ]  # fmt: skip
 FAILURE = RunFailed("query 9", "server died <&> $x$", "see its log")

@@ -1,0 +1,136 @@
+"""Scores of models: how far runs on a modelled tier are from runs on the tier itself.
+
+A score compares a tier that this host has with a model of it: the same workload on the tier, on the
+model, and on a model of no latency with the same base, in blocks. What a model predicts for a
+device that is not there can be trusted as far as that.
+
+Throughput alone does not carry over: where an operation hardly waits for the device, any model of
+it looks right. So the time that the device takes of an operation is scored: what the model adds to
+no latency, over what the device adds (DEVICE_TIME).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from harness.store.documents import Document, DocumentStore
+from harness.warnings import RunWarning
+
+#: An error beyond it, shown by the interval, contradicts the model.
+CONTRADICTED = 0.25
+#: The name of the scored metric of the time that the device takes.
+DEVICE_TIME = "device_time"
+#: Warnings of runs in which the host, and not the model, decided how long calls took.
+NOT_KEPT = ("model-not-kept", "other-load", "stolen-while-measuring")
+
+
+@dataclass(frozen=True)
+class ScoredMetric:
+    """The ratio of a metric on the modelled tier to that on the tier itself, with its interval."""
+
+    name: str
+    ratio: float
+    low: float | None
+    high: float | None
+
+    @property
+    def error(self) -> float:
+        """Relative error of the model: 0.1 is 10 % too much."""
+        return self.ratio - 1
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether even the near end of the interval is off by more than 25 %."""
+        if self.low is None or self.high is None:
+            return False
+        return self.low > 1 + CONTRADICTED or self.high < 1 / (1 + CONTRADICTED)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A quantity of one block: on the tier, on its model, and without any latency."""
+
+    name: str
+    tier: float
+    model: float
+    no_latency: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A block of a score; ``looks``: how often results may have decided on more of them."""
+
+    run_ids: tuple[str, ...]
+    looks: int
+    measured: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A block that says nothing of the model, since other work disturbed its runs."""
+
+    why: str
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Score(Document):
+    """One workload on all three; ``pairs`` add up over commands, and none replaces another.
+
+    ``metrics``: throughput first, then latencies or query times, and the device's time where it is
+    shown to take any.
+    """
+
+    schema = "model-score"
+    host_id: str
+    model: str
+    digest: str
+    tier: str
+    engine: str
+    workload: str
+    case: str
+    unix_ns: int
+    blocks: tuple[Pair, ...]
+    metrics: tuple[ScoredMetric, ...]
+    refused: tuple[Refused, ...] = ()
+
+    @property
+    def document_name(self) -> str:
+        name = f"{self.model}-{self.digest[:8]}-{self.tier}-{self.case}"
+        return name.replace("/", "_").replace(" ", "-")
+
+    @property
+    def pairs(self) -> int:
+        return len(self.blocks)
+
+    def metric(self, name: str) -> ScoredMetric | None:
+        return next((metric for metric in self.metrics if metric.name == name), None)
+
+
+class ScoreStore(DocumentStore[Score]):
+    """The scores of a results directory, one file for each model, tier and case."""
+
+    kind, place = Score, "scores"
+    unreadable = RunWarning("score-unreadable", "a score is left out", "")
+
+    def earlier(self, score: Score) -> Score | None:
+        """Return the score of the same model, tier and case that is stored."""
+        same = (score.document_name, score.host_id, score.digest)
+        found = (s for s in self.all() if (s.document_name, s.host_id, s.digest) == same)
+        return next(found, None)
+
+
+def summary(scores: Sequence[Score], host_id: str) -> str:
+    """Return how far models were from devices of this host, for a line of a report."""
+    own = [score for score in scores if score.host_id == host_id and score.metrics]
+    errors = [abs(score.metrics[0].error) for score in own]
+    if not errors:
+        return "not scored on this host"
+    within = sum(error <= 0.1 for error in errors)
+    pairs = sum(score.pairs for score in own)
+    return (
+        f"models of this host's own devices: median error {median(errors):.0%}, "
+        f"within 10 % in {within} of {len(errors)} cases of {pairs} pairs"
+    )

@@ -1,0 +1,154 @@
+"""How far a modelled run may be from a run on the device: scores, and the error of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from harness.experiment.placement import DIRECTORY_PARTS
+from harness.models.score import DEVICE_TIME, NOT_KEPT, Pair, Score, ScoredMetric, ScoreStore
+from harness.store.runs import StoredRun
+from reports.explain.ceilings import ceilings
+from reports.explain.devices import devices_that_hold
+from reports.run_configuration import modelled_tiers
+from reports.statistics import ALPHA, Missing, compare_values
+
+THROUGHPUT = "throughput"
+#: Without scores on this host, the device's time of a model may be off by this factor: as much as
+#: the largest of the project's own (BENCHMARKS.md), and a little more.
+ASSUMED = 1.5
+#: Fewer scores of an engine and workload than this have no spread of their own.
+FEWEST_SCORES = 3
+#: Of no device: their runs measure a ceiling.
+_NO_LATENCY = {"zero", "latency:0us"}
+_RESAMPLES = 1000
+
+
+def score_metrics(blocks: Sequence[Pair]) -> list[ScoredMetric]:
+    """Return the ratios of all blocks together: throughput, latencies, the device's time."""
+    names = dict.fromkeys(m.name for block in blocks for m in block.measured)
+    metrics = []
+    for name in names:
+        measured = [m for block in blocks for m in block.measured if m.name == name]
+        looks = max(block.looks for block in blocks)
+        ratio = compare_values(
+            [m.model for m in measured], [m.tier for m in measured], interim_analyses=looks
+        )
+        if not isinstance(ratio, Missing):
+            metrics.append(ScoredMetric(name, ratio.value, ratio.low, ratio.high))
+    device_time = _device_time(blocks)
+    return [*metrics, device_time] if device_time else metrics
+
+
+def _device_time(blocks: Sequence[Pair]) -> ScoredMetric | None:
+    """Return the time that the model adds to no latency, over that which the device adds.
+
+    By the means over the blocks, with an interval of resampled blocks (percentile bootstrap, of a
+    fixed seed). None unless each block is slower on the device than without any latency: of what
+    does not wait, nothing is scored.
+    """
+    measured = [m for block in blocks for m in block.measured if m.name == THROUGHPUT]
+    if not measured:
+        return None
+    tier, model, without = (
+        1 / np.array([getattr(m, side) for m in measured])
+        for side in ("tier", "model", "no_latency")
+    )
+    if not (tier > without).all():
+        return None
+    ratio = float((model - without).mean() / (tier - without).mean())
+    if len(measured) < 2:
+        return ScoredMetric(DEVICE_TIME, max(ratio, 0.0), None, None)
+    chosen = np.random.default_rng(0).integers(0, len(measured), (_RESAMPLES, len(measured)))
+    found = (model - without)[chosen].mean(axis=1) / (tier - without)[chosen].mean(axis=1)
+    low, high = np.percentile(found, [100 * ALPHA / 2, 100 * (1 - ALPHA / 2)])
+    return ScoredMetric(DEVICE_TIME, max(ratio, 0.0), max(0.0, float(low)), float(high))
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """By what factor a comparison's ratio may be off, since a side is modelled.
+
+    ``low``, ``high``: ratio and interval times these contain the device's. ``scores``: the number
+    that they are the spread of; 0: assumed.
+    """
+
+    low: float
+    high: float
+    scores: int
+
+    @property
+    def text(self) -> str:
+        """``the models' error of −4 to +9 %, by 5 scores``."""
+        by = f"by {self.scores} scores" if self.scores else "assumed: not scored on this host"
+        return f"the models' error of {self.low - 1:+.0%} to {self.high - 1:+.0%}, {by}"
+
+
+def not_kept(runs: Sequence[StoredRun]) -> dict[str, str]:
+    """Return the modelled runs that did not keep their model, each with the warning's code."""
+    found = {}
+    for run in runs:
+        codes = [warning.code for warning in run.result.uncontrolled if warning.code in NOT_KEPT]
+        if codes and modelled_tiers(run):
+            found[run.run_id] = codes[0]
+    return found
+
+
+def model_error(
+    a: Sequence[StoredRun], b: Sequence[StoredRun], whole: bool = False
+) -> ModelError | None:
+    """Return the error of B against A; None where neither is modelled, or only by no latency.
+
+    ``whole``: of a quantity that may wait for the device all of its time, such as a percentile.
+    """
+    sides = [_error_of(runs, whole) for runs in (a, b)]
+    if sides == [None, None]:
+        return None
+    of_a, of_b = (side or ModelError(1.0, 1.0, 0) for side in sides)
+    scores = [side.scores for side in sides if side]
+    return ModelError(of_b.low / of_a.high, of_b.high / of_a.low, min(scores))
+
+
+def _error_of(runs: Sequence[StoredRun], whole: bool) -> ModelError | None:
+    """Return by what factor the speed of modelled runs may be off."""
+    models = {model for run in runs for _, model in modelled_tiers(run)}
+    if models <= _NO_LATENCY:
+        return None
+    run = runs[0]
+    host = str(run.manifest.host["host_id"]) if run.manifest else ""
+    times = _device_times(run.directory.parents[1], host, run.spec.engine, run.spec.workload)
+    share = 1.0 if whole else _device_share(runs)
+    few = len(times) < FEWEST_SCORES
+    ratios = [1.0, *times, *((1 / ASSUMED, ASSUMED) if few else ())]
+    # An operation's time on the device: what is not the device's, and the device's without error.
+    speeds = [1 / (1 - share + share / max(ratio, 1e-3)) for ratio in ratios]
+    return ModelError(min(speeds), max(speeds), 0 if few else len(times))
+
+
+@cache
+def _device_times(results: Path, host_id: str, engine: str, workload: str) -> tuple[float, ...]:
+    scores = [
+        score
+        for score in ScoreStore(results).all()
+        if (score.host_id, score.engine) == (host_id, engine)
+    ]
+    own = [score for score in scores if score.workload == workload]
+    chosen: Sequence[Score] = own if len(own) >= FEWEST_SCORES else scores
+    return tuple(metric.ratio for score in chosen if (metric := score.metric(DEVICE_TIME)))
+
+
+def _device_share(runs: Sequence[StoredRun]) -> float:
+    """Return the largest share of an operation's time that may be the modelled devices'; 1: all."""
+    placement = runs[0].spec.placement
+    bounds = ceilings(runs)
+    if placement is None or bounds is None:
+        return 1.0
+    tiers = {tier for tier, _ in modelled_tiers(runs[0])}
+    parts = [part for part in DIRECTORY_PARTS if placement.tier_of(part) in tiers]
+    devices = devices_that_hold(parts)
+    ceiling = (bounds.of(devices) if devices else None) or bounds.of("all")
+    return 1.0 if ceiling is None or ceiling.share is None else ceiling.share

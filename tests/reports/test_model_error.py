@@ -1,0 +1,101 @@
+"""Verdicts of modelled runs contain the models' error, and need runs that kept their model."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explained_runs import tpcc
+
+from harness.models.device import find_model
+from harness.models.score import Score, ScoredMetric, ScoreStore
+from harness.store.runs import StoredRun
+from reports.compare import Group, compare
+from reports.compare_output import to_json
+
+MODEL = "nvme-970-pro"
+HOST = "a1b2c3d4"
+DISTURBED = {
+    "code": "other-load",
+    "what": "other programs used the processors",
+    "found": "1.20 of 2 processors",
+    "do": "stop other programs",
+}
+
+
+def sides(root: Path, gain: float, model: str = MODEL, **changes: Any) -> list[list[StoredRun]]:
+    """Six pairs on the disk and on a modelled tier; ``changes``: of one modelled run."""
+    disk = [tpcc(root, "ssd-both", block, 60_000 * (1 + block / 100)) for block in range(6)]
+    fast = [
+        tpcc(root, "fast-both", block, gain * 60_000 * (1 + block / 100), model=find_model(model),
+             run_changes=changes if block == 3 else {})
+        for block in range(6)
+    ]  # fmt: skip
+    return [disk, fast]
+
+
+def scored(root: Path, *ratios: float, workload: str = "tpcc") -> None:
+    for number, ratio in enumerate(ratios):
+        metrics = (ScoredMetric("throughput", 1.0, None, None),
+                   ScoredMetric("device_time", ratio, None, None))  # fmt: skip
+        ScoreStore(root).write(
+            Score(
+                HOST,
+                "disk",
+                "d" * 16,
+                "ssd",
+                "postgres",
+                workload,
+                f"case {number}",
+                1,
+                (),
+                metrics,
+            )
+        )
+
+
+def group(runs: list[list[StoredRun]]) -> tuple[Group, dict[str, Any]]:
+    found = compare(*runs, ["placement"])
+    return found.groups[0], to_json(found)["groups"][0]
+
+
+@pytest.mark.parametrize(
+    ("gain", "ratios", "verdict"),
+    [
+        (3.0, (), "faster"),  # not scored: the device's time may be half as long again
+        (1.2, (), "within the models' error"),
+        (1.2, (1.0, 1.05, 0.95), "faster"),
+        (1.2, (1.0, 0.5, 1.0), "within the models' error"),  # it may take twice as long
+        (1.2, (1.0, 2.0, 1.0), "faster"),  # or half as long, which is faster still
+    ],
+)
+def test_a_difference_that_the_models_error_may_hide_is_within_it(tmp_path, gain, ratios, verdict):
+    scored(tmp_path, *ratios)
+    compared, document = group(sides(tmp_path, gain))
+    assert compared.verdict == document["verdict"] == verdict
+    error = document["model_error"]
+    assert error["low"] <= 1 <= error["high"]
+    row = compared.deciding
+    assert row is not None and row.estimate is not None and row.estimate.low is not None
+    assert row.estimate.low <= gain * error["low"] * 1.01
+    if verdict != "faster":
+        assert document["why"] == []
+
+
+def test_few_scores_of_a_workload_give_way_to_those_of_the_engine(tmp_path) -> None:
+    scored(tmp_path, 1.0, 0.5, 1.0, workload="ycsb")
+    _, document = group(sides(tmp_path, 1.2))
+    assert document["model_error"]["low"] < 1
+    assert document["model_error"]["high"] == 1  # none of them was too slow: nothing is assumed
+
+
+def test_a_ceiling_has_no_error_of_a_device(tmp_path) -> None:
+    compared, document = group(sides(tmp_path, 1.2, model="zero"))
+    assert (compared.verdict, document["model_error"]) == ("faster", None)
+
+
+def test_no_verdict_rests_on_a_run_that_did_not_keep_its_model(tmp_path) -> None:
+    compared, document = group(sides(tmp_path, 3.0, uncontrolled=[DISTURBED]))
+    assert compared.verdict == document["verdict"] == "model not kept"
+    assert {row["ratio"] for row in document["rows"]} == {None}
+    assert any(warning["code"] == "model-not-kept" for warning in document["warnings"])
+    assert document["why"] == []
