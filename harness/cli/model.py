@@ -265,7 +265,8 @@ def verify(options: VerifyOptions) -> None:
                 blocks = disturbed(last_attempts(runs or []))
                 if not blocks:
                     break
-                say(f"blocks that other work disturbed are repeated: {', '.join(map(str, blocks))}")
+                repeated = ", ".join(map(str, blocks))
+                env.progress.note(f"repeating blocks that other work disturbed: {repeated}")
                 again = replace(plan, runs=tuple(s for s in plan.runs if s.block in blocks))
                 runs = [*(runs or []), *(execute(again, options, env, again=True) or [])]
             host_id = str(env.host["host_id"])
