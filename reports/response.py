@@ -282,11 +282,16 @@ _PERCENTILES = ("50", "99")
 def measurements(
     tier: StoredRun, model: StoredRun, no_latency: StoredRun
 ) -> tuple[Measurement, ...]:
-    """Return throughput and latencies of the three runs of a block, where all of them have one."""
+    """Return what the three runs of a block measured, of what all of them have.
+
+    Throughput, latencies, and the engine's processor time of an operation, which a base that
+    compresses, or a device that is not there, changes.
+    """
     runs = (tier, model, no_latency)
     values = {"throughput": [_throughput(run) for run in runs]}
     for percentile in _PERCENTILES:
         values[f"p{percentile}"] = [_latency(run, percentile) for run in runs]
+    values["cpu_per_operation"] = [_cpu_ns(run) for run in runs]
     return tuple(
         Measurement(name, *(value for value in of_runs if value))
         for name, of_runs in values.items()
@@ -297,6 +302,12 @@ def measurements(
 def _throughput(run: StoredRun) -> float | None:
     found = performance(run)
     return found[0] if found else None
+
+
+def _cpu_ns(run: StoredRun) -> float | None:
+    load = load_of(run.spec.workload, run.spec.params)
+    names = (f"{of}_cpu_per_{load.noun}_ns" for of in ("server", "process")) if load else ()
+    return next((value for name in names if (value := measured_value(run, Quantity(name)))), None)
 
 
 def _latency(run: StoredRun, percentile: str) -> float | None:

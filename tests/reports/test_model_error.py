@@ -13,6 +13,7 @@ from reports.compare import Group, compare
 from reports.compare_output import to_json
 
 MODEL = "nvme-970-pro"
+Sides = tuple[list[StoredRun], list[StoredRun]]
 HOST = "a1b2c3d4"
 DISTURBED = {
     "code": "other-load",
@@ -22,7 +23,7 @@ DISTURBED = {
 }
 
 
-def sides(root: Path, gain: float, model: str = MODEL, **changes: Any) -> list[list[StoredRun]]:
+def sides(root: Path, gain: float, model: str = MODEL, **changes: Any) -> Sides:
     """Six pairs on the disk and on a modelled tier; ``changes``: of one modelled run."""
     disk = [tpcc(root, "ssd-both", block, 60_000 * (1 + block / 100)) for block in range(6)]
     fast = [
@@ -30,7 +31,7 @@ def sides(root: Path, gain: float, model: str = MODEL, **changes: Any) -> list[l
              run_changes=changes if block == 3 else {})
         for block in range(6)
     ]  # fmt: skip
-    return [disk, fast]
+    return disk, fast
 
 
 def scored(root: Path, *ratios: float, workload: str = "tpcc") -> None:
@@ -53,8 +54,8 @@ def scored(root: Path, *ratios: float, workload: str = "tpcc") -> None:
         )
 
 
-def group(runs: list[list[StoredRun]]) -> tuple[Group, dict[str, Any]]:
-    found = compare(*runs, ["placement"])
+def group(runs: Sides) -> tuple[Group, dict[str, Any]]:
+    found = compare(runs[0], runs[1], ["placement"])
     return found.groups[0], to_json(found)["groups"][0]
 
 
