@@ -13,6 +13,7 @@ from harness.host.process_counters import (
     hugetlb_bytes,
     sync_overrides,
 )
+from harness.iotrace.page import LIBRARY
 from harness.store.result import Check, CheckStatus
 from harness.supervise.process import process_identity
 from harness.tiers.linux.numa import Residency
@@ -80,7 +81,7 @@ class EngineState:
         if pids:
             self._huge_bytes[hugetlb_bytes(pids)] = None
             self._async_io[async_io(pids)] = None
-            self._syncs |= sync_overrides(pids)
+            self._syncs |= sync_overrides(pids, LIBRARY)
 
     def facts(self) -> dict[str, str]:
         """The entry of the manifest (``run_state``)."""

@@ -277,13 +277,19 @@ _SYNCS = (b"fsync", b"fdatasync")
 _LIBRARY_BYTES = 16 << 20
 
 
-def sync_overrides(pids: Iterable[int], kernel: Kernel = LIVE) -> set[str]:
-    """Return libraries preloaded into these live processes that have syncs of their own."""
+def sync_overrides(pids: Iterable[int], first: str, kernel: Kernel = LIVE) -> set[str]:
+    """Return libraries preloaded into these live processes in place of the system's syncs.
+
+    ``first``: the name of a library of ours that makes the system calls itself: nothing comes
+    between a process with it and Linux, because LD_PRELOAD precedes what the host preloads.
+    """
     words = (kernel.read(_PRELOADED) or "").replace(":", " ").split()
     names = {PurePath(word).name for word in words}
     return {
         path
-        for path in {path for pid in pids for path in _mapped(kernel, pid)}
+        for mapped in (_mapped(kernel, pid) for pid in pids)
+        if not any(PurePath(path).name == first for path in mapped)
+        for path in mapped
         if (PurePath(path).name in names and _has_sync(kernel.path(path)))
         or PurePath(path).name.startswith(_EATMYDATA)
     }

@@ -23,6 +23,7 @@ from harness.host.process_counters import (
     hugetlb_bytes,
     sync_overrides,
 )
+from harness.iotrace.page import LIBRARY
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
@@ -251,12 +252,16 @@ def test_the_interface_of_asynchronous_io_is_read_from_linux(tmp_path: Path) -> 
 def test_a_library_that_the_host_preloads_in_place_of_syncs_is_reported(
     tmp_path, monkeypatch, preloaded, symbols, mapped, overrides
 ):
-    process(tmp_path, 1, f"7f00-7f10 r-xp 00000000 fe:00 5          {mapped}\n")
+    line = "7f00-7f10 r-xp 00000000 fe:00 5          "
+    process(tmp_path, 1, f"{line}{mapped}\n")
+    process(tmp_path, 2, f"{line}{mapped}\n{line}/run/libiotrace.so\n")
     write(tmp_path, mapped[1:], symbols.replace(" ", "\0"))
     write(tmp_path, "etc/ld.so.preload", preloaded)
-    found = sync_overrides([1, 2], Kernel(tmp_path))
+    found = sync_overrides([1, 2, 3], LIBRARY, Kernel(tmp_path))
     assert found == ({mapped} if overrides else set())
-    monkeypatch.setattr(engine_state, "sync_overrides", lambda pids: found)
+    # What the I/O trace is loaded into calls Linux.
+    assert sync_overrides([2], LIBRARY, Kernel(tmp_path)) == set()
+    monkeypatch.setattr(engine_state, "sync_overrides", lambda pids, first: found)
     state = EngineState(engine(own_identity()))
     state.observe()
     codes = [warning.code for warning in state.warnings(None)]
