@@ -6,8 +6,9 @@ The former is ``settings.yml`` in the engine's folder.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,14 @@ NOWHERE = Path("/nonexistent")
 TIMEOUT_S = 60
 #: Before the name of a setting that not every release has.
 LOOSE = "loose_"
+#: Stands for a value that is not recorded.
+NOT_RECORDED = "(not recorded)"
+_NUMBER = re.compile(
+    r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?\s*(?:[kmgtp]?i?b?|bytes|ns|us|ms|s|min|m|h|d|%)"
+    r"|on|off|true|false|yes|no|auto|none|default|(?:not )?null",
+    re.IGNORECASE,
+)
+_USER_OF_URL = re.compile(r"//[^/\s]*@")
 _RESERVED = "reserved for the harness (directories, sockets, access, data format)"
 
 
@@ -50,9 +59,11 @@ class SettingTable:
     ``stored``: settings that decide what a load leaves on disk, so that they are part of a
     dataset's key; each with the value of a profile that does not have it, None for no entry.
     ``not_stored``: exceptions, where an engine's options of one kind are stored by default.
-    ``recorded``: settings that are recorded even at their defaults. ``secret``: parts of the
-    names, in lower case, of settings that are never recorded. ``units``: of sizes in tuning
-    profiles.
+    ``recorded``: settings that are recorded even at their defaults. ``recorded_texts``: further
+    settings whose texts are recorded. Those of others are not, since they may have secrets:
+    numbers, sizes and switches alone, of names that begin with one of ``recorded_numbers``.
+    ``secret``: parts of the names, in lower case, of settings that are never recorded. ``units``:
+    of sizes in tuning profiles.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -61,6 +72,8 @@ class SettingTable:
     stored: Mapping[str, str | None] = field(default_factory=dict)
     not_stored: Iterable[str] = ()
     recorded: Iterable[str] = ()
+    recorded_texts: Iterable[str] = ()
+    recorded_numbers: Sequence[str] = ("",)
     secret: Iterable[str] = ()
     units: Mapping[str, str] = field(default_factory=dict)
 
@@ -85,9 +98,28 @@ class SettingTable:
         given = {name: settings.get(name, default) for name, default in self.stored.items()}
         return {name: value for name, value in given.items() if value is not None}
 
-    def is_secret(self, name: str) -> bool:
-        """Return whether a setting of that name is left out of the record."""
-        return any(part in name.lower() for part in self.secret)
+    def is_secret(self, name: str, value: str = "") -> bool:
+        """Return whether a setting is refused where it would be stored, by its name or a URL."""
+        named = any(part in name.lower() for part in self.secret)
+        return named or _USER_OF_URL.search(value) is not None
+
+    def is_harmless(self, name: str, value: str) -> bool:
+        """Return whether the value is recorded."""
+        if self.is_secret(name, value):
+            return False
+        if name in self.recorded or name in self.recorded_texts:
+            return True
+        return _NUMBER.fullmatch(value) is not None and name.startswith(
+            tuple(self.recorded_numbers)
+        )
+
+    def record(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return what a run records of an engine's settings: no text that may have a secret."""
+        return {
+            name: value if self.is_harmless(name, value) else NOT_RECORDED
+            for name, value in settings.items()
+            if not self.is_secret(name)
+        }
 
 
 def applied(settings: Mapping[str, str], known: Collection[str]) -> dict[str, str]:

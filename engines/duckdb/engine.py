@@ -200,11 +200,9 @@ class DuckDB(WorkerEngine):
         """Every setting that has a value, and the file's storage version; no secrets."""
         with closing(self.connect()) as connection:
             rows = connection.execute(_CONFIGURATION).rows
-        return {
-            str(name): str(value)
-            for name, value in rows
-            if value not in (None, "", "NULL") and not _SETTINGS.is_secret(str(name))
-        }
+        return _SETTINGS.record(
+            {str(name): str(value) for name, value in rows if value not in (None, "", "NULL")}
+        )
 
     def counters(self) -> Mapping[str, float]:
         """``spilled_bytes`` (see worker.py); DuckDB itself has no cumulative counters."""

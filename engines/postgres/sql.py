@@ -22,7 +22,7 @@ from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 
 _CONFIG_SQL = """
-SELECT name, current_setting(name) FROM pg_settings
+SELECT name, current_setting(name), vartype <> 'string' FROM pg_settings
 WHERE (source NOT IN ('default', 'override', 'client', 'session') OR name = ANY(%s))
 ORDER BY name"""
 
@@ -86,7 +86,9 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
     def effective_config(self) -> Mapping[str, str]:
         """Settings that differ from their defaults and those always recorded; no secrets."""
         rows = self._raw_query(_CONFIG_SQL, [list(SETTINGS.recorded)])
-        return {name: value for name, value in rows if not SETTINGS.is_secret(name)}
+        # Numbers, switches and listed words are no secrets.
+        texts = SETTINGS.record({name: value for name, value, typed in rows if not typed})
+        return {name: value for name, value, typed in rows if typed} | texts
 
     def lost_without_power(self) -> Mapping[str, str]:
         """Read in a session of the harness."""

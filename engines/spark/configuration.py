@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from engines._installation import first_fitting, java_of, output_of
 from engines._managed import compile_java
-from engines._settings import SettingTable, run_with_file
+from engines._settings import NOT_RECORDED, SettingTable, run_with_file
 from harness.engine import EngineContext, EngineOptions, EngineVersion, FileSettings
 from harness.errors import UsageError
 from harness.install import installed as installed_folders
@@ -154,20 +154,20 @@ def settings_of_file(options: EngineOptions, _: Path) -> FileSettings:
     """Return those settings of the file ``conf`` that are no secrets, to be stored with the run."""
     given = _in_file(options)
     SETTINGS.refuse_fixed(f"Spark: {options.get(_FILE)}", {name: name for name in given})
-    if is_secret(JAVA_OPTIONS, given.get(JAVA_OPTIONS, "")):
+    if not _is_harmless(JAVA_OPTIONS, given.get(JAVA_OPTIONS, "")):
         raise UsageError(
             f"Spark: {options[_FILE]}: {JAVA_OPTIONS}",
-            "it has a secret, and is in the driver's command line",
-            "leave it out",
+            "it has more than options such as -Xss8m, and is in the driver's command line",
+            "leave out what begins with -D, which may be a secret",
         )
-    return FileSettings({n: v for n, v in given.items() if not is_secret(n, v)})
+    return FileSettings({n: v for n, v in given.items() if _is_harmless(n, v)})
 
 
 def checked(context: EngineContext, installation: Installation) -> dict[str, str]:
     """Return the settings to use, without secrets; UsageError for one that Spark does not take."""
     given = dict(context.settings)
     SETTINGS.refuse_fixed("Spark", {name: name for name in given})
-    if stored := [name for name, value in given.items() if is_secret(name, value)]:
+    if stored := [name for name, value in given.items() if _is_secret(name, value)]:
         raise UsageError(
             f"Spark: setting {', '.join(stored)}",
             "it is a secret, and settings are stored with the run",
@@ -216,19 +216,36 @@ def _bytes(name: str, text: str) -> int:
     return int(match[1]) * _FACTORS[match[2].lower()]
 
 
-def secret_settings(options: EngineOptions) -> dict[str, str]:
-    """Return the secrets of the file ``conf``."""
-    return {n: v for n, v in _in_file(options).items() if is_secret(n, v)}
+def _unrecorded(options: EngineOptions) -> dict[str, str]:
+    """Return the settings of the file ``conf`` that are applied, and not stored."""
+    return {n: v for n, v in _in_file(options).items() if not _is_harmless(n, v)}
 
 
-def is_secret(name: str, value: str) -> bool:
-    """Return whether a setting is left out of the record, such as Java's with a password."""
-    return SETTINGS.is_secret(name) or (name.endswith("JavaOptions") and SETTINGS.is_secret(value))
+def _is_secret(name: str, value: str) -> bool:
+    java = name.endswith("JavaOptions") and SETTINGS.is_secret(value)
+    return java or SETTINGS.is_secret(name, value)
 
 
-def local(scratch: Path, temp: Path, threads: int) -> dict[str, str]:
+def _is_harmless(name: str, value: str) -> bool:
+    """Return whether a setting is recorded; of Java's options, those without properties."""
+    if name.endswith("JavaOptions"):
+        return all(option.startswith("-X") for option in value.split())
+    return SETTINGS.is_harmless(name, value)
+
+
+def recorded(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what a run records of the settings that the driver reports."""
+    found = SETTINGS.record(settings)
+    return {
+        name: value if _is_harmless(name, settings[name]) else NOT_RECORDED
+        for name, value in found.items()
+    }
+
+
+def local(scratch: Path, temp: Path, threads: int, options: EngineOptions) -> dict[str, str]:
     """Return what makes the driver Spark's only process, which no other user can speak to."""
     return {
+        **_unrecorded(options),
         **SETTINGS.values,
         "spark.master": f"local[{threads}]",
         "spark.local.dir": str(temp),
@@ -248,7 +265,7 @@ def cluster(scratch: Path, options: EngineOptions) -> dict[str, str]:
         "spark.submit.deployMode": "client",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": f"file://{scratch}/warehouse",
-        **secret_settings(options),
+        **_unrecorded(options),
     }
 
 

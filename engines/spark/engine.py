@@ -80,7 +80,7 @@ class LocalSpark(SqlOnSpark):
 
     def _configuration(self) -> Mapping[str, str]:
         scratch, threads = self._context.scratch, self._context.threads
-        return local(scratch, scratch / "temp", threads)
+        return local(scratch, scratch / "temp", threads, self._context.options)
 
     def _location(self, *names: str) -> str:
         return "/".join(["file://" + str(self._context.scratch / "data"), *names])

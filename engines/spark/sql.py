@@ -13,7 +13,7 @@ from typing import Any
 
 from engines._json_worker import Worker, WorkerConnection, WorkerEngine, WorkerError
 from engines._loading import total_bytes, verify_counts
-from engines.spark.configuration import JAVA_OPTIONS, checked, heap_bytes, installed, is_secret
+from engines.spark.configuration import JAVA_OPTIONS, checked, heap_bytes, installed, recorded
 from engines.spark.explain import translate
 from harness import jsonfile
 from harness.engine import EngineContext, EngineVersion, MemoryPolicy
@@ -172,8 +172,7 @@ class SqlOnSpark(WorkerEngine, ABC):
     def effective_config(self) -> Mapping[str, str]:
         """Return what the driver reports, without secrets and what each start draws."""
         found = self._request("configuration")["configuration"]
-        left_out = {n for n, v in found.items() if is_secret(n, v)} | _OF_A_START
-        return {n: v for n, v in found.items() if n not in left_out}
+        return recorded({n: v for n, v in found.items() if n not in _OF_A_START})
 
     def bulk_load(
         self,

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 from lab import execute
 from open_files import opened, seen_below
 
+from engines._settings import NOT_RECORDED
 from harness.engine import QueryTimeout
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -164,6 +165,9 @@ def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(lab):
     config = engine.effective_config()
     assert (config["threads"], config["memory_limit"]) == ("1", "64.0 MiB")
     assert config["autoinstall_known_extensions"] == "false"
+    with closing(engine.connect()) as connection:
+        connection.execute("set global file_search_path = '/hunter2'")
+    assert engine.effective_config()["file_search_path"] == NOT_RECORDED
 
 
 def test_timeout_and_errors_leave_the_connection_usable(started):

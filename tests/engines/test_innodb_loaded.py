@@ -20,6 +20,7 @@ from engines._innodb import explain
 from engines._innodb.connection import MySqlConnection
 from engines._innodb.installation import Flavour
 from engines._innodb.load import Loader, load_file, loading_settings
+from engines._settings import NOT_RECORDED
 from harness.engine import QueryTimeout
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -480,8 +481,12 @@ def test_all_answers_are_the_reference_ones(innodb, connection):
         assert agreement.agrees, f"Q{query}: {agreement.detail}"
 
 
-def test_the_configuration_has_what_was_set_and_no_secret(innodb):
+def test_the_configuration_has_what_was_set_and_no_secret(innodb, connection):
+    connection.execute("set global init_connect = 'set @pin = 4711'")
     config = innodb.effective_config()
+    connection.execute("set global init_connect = ''")
+    assert config.get("init_connect", NOT_RECORDED) == NOT_RECORDED
+    assert "4711" not in str(config)
     assert config["innodb_buffer_pool_size"] == str(128 << 20)
     assert config["innodb_flush_log_at_trx_commit"] == "1"
     assert "version" in config

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from lab import execute
 from open_files import opened
+from patience import eventually
 
+from engines._settings import NOT_RECORDED
 from engines.postgres import counters, explain
 from engines.postgres.engine import ManagedPostgres
 from harness.engine import QueryTimeout
@@ -104,9 +106,13 @@ def test_settings_counters_and_secrets(running):
     after = running.counters()
     written = after["spilled_bytes"] - before["spilled_bytes"]
     assert written > 200_000 * 32  # the sorted texts themselves
+    connection.execute("alter system set log_line_prefix = 'hunter2'")
+    connection.execute("select pg_reload_conf()")
+    assert eventually(lambda: "log_line_prefix" in running.effective_config())
     config = running.effective_config()
     assert config["work_mem"] == "64kB" and config["fsync"] == "on"
     assert not any("password" in name for name in config)
+    assert config["log_line_prefix"] == NOT_RECORDED
 
 
 def test_reading_the_counters_is_not_counted(lab):

@@ -18,7 +18,8 @@ from narrowed import of_kind
 from open_files import LOOPBACK, listening, seen_below
 from patience import eventually
 
-from engines.spark.configuration import AUTHENTICATE, Installation
+from engines._settings import NOT_RECORDED
+from engines.spark.configuration import AUTHENTICATE, Installation, recorded
 from engines.spark.explain import translate
 from harness import paths, registry
 from harness.engine import EngineContext, Process, QueryTimeout
@@ -305,9 +306,36 @@ def test_a_file_of_settings_is_stored_without_its_secrets(tmp_path):
         "spark.executorEnv.AWS_SECRET_ACCESS_KEY k\nspark.executorEnv.AWS_ACCESS_KEY_ID k\n"
         "spark.hadoop.fs.s3a.encryption.key k\nspark.hadoop.fs.azure.sas.c.a.net k\n"
         "spark.executor.extraJavaOptions -Djavax.net.ssl.trustStorePassword=k\n"
+        "spark.executorEnv.MYSQL_PWD 12345\nspark.executorEnv.PIN 12345\n"
+        "spark.sql.catalog.shop.url jdbc:mysql://h/d?user=k\nspark.sql.catalog.shop.pin 12345\n"
+        "spark.hadoop.fs.s3a.endpoint.region k\nspark.sql.extensions http://me:k@h\n"
+        "spark.sql.shuffle.partitions 8\nspark.executor.memory 2g\n"
     )
     found = registry.engine("spark").settings_of_file({"conf": str(file)}, Path())
-    assert found.values == {"spark.hadoop.fs.s3a.endpoint": "http://h"}
+    assert found.values == {
+        "spark.hadoop.fs.s3a.endpoint": "http://h",
+        "spark.hadoop.fs.s3a.endpoint.region": "k",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.executor.memory": "2g",
+    }
+
+
+def test_the_driver_s_record_has_no_text_of_a_name_that_others_choose():
+    found = recorded(
+        {
+            "spark.executorEnv.API_KEY": "k",
+            "spark.executorEnv.PIN": "12345",
+            "spark.master": "k8s://https://me:k@h:443",
+            "spark.executor.extraJavaOptions": "-Xss8m -Dpin=k",
+            "spark.driver.memory": "2g",
+        }
+    )
+    assert found == {
+        "spark.executorEnv.PIN": NOT_RECORDED,
+        "spark.master": NOT_RECORDED,
+        "spark.executor.extraJavaOptions": NOT_RECORDED,
+        "spark.driver.memory": "2g",
+    }
 
 
 def test_no_secret_of_a_file_is_in_the_driver_s_command_line(tmp_path):
@@ -378,7 +406,7 @@ def cluster(module_lab):
     conf.write_text(
         f"spark.authenticate true\nspark.authenticate.secret {secret}\n"
         "spark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\n"
-        "spark.master.rest.enabled false\n"
+        f"spark.master.rest.enabled false\nspark.executorEnv.PIN {secret}\n"
     )
     conf.chmod(0o600)
     if (user := module_lab.credentials) is not None:
@@ -495,7 +523,9 @@ def test_its_secret_is_in_no_command_line_and_no_log(clustered, cluster):
     assert len(logs) >= 4
     texts += [path.read_bytes() for path in logs]
     assert not [text for text in texts if cluster.secret.encode() in text]
-    assert cluster.secret not in str(clustered.effective_config())
+    config = clustered.effective_config()
+    assert cluster.secret not in str(config)
+    assert config["spark.executorEnv.PIN"] == NOT_RECORDED
 
 
 @pytest.fixture(scope="module")
