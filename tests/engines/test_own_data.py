@@ -206,6 +206,27 @@ MANY = {
 }
 
 
+INNODB_KINDS = (
+    "'007', '', null, 'NULL', true, 1.50, 1e300, cast('2024-01-01 01:02:03' as datetime), "
+    "date '2024-02-29', cast('01:02' as time), x'dead', b'101', json_array(1, 2)"
+)
+#: Values of each kind that an engine returns, by engine.
+KINDS = {
+    "postgres": "'007'::text, '', null::text, 'a'::char(5), 'NULL', true, 1e50::numeric, "
+    "'nan'::numeric, 'nan'::float8, '-infinity'::float8, 0.1::float4, timestamptz '2024-01-01 "
+    "00:00+02', timestamp '2024-01-01 01:02:03.5', date '2024-02-29', time '01:02', interval '3 "
+    "days', '\\xdead'::bytea, array[1, 2], '{\"a\": 1}'::jsonb, '10.0.0.1'::inet, 12.5::money",
+    "duckdb": "'007', '', null, 'NULL', true, 1.50::decimal(9, 2), 'nan'::double, 1e300, "
+    "170141183460469231731687303715884105727::hugeint, timestamp '2024-01-01 01:02:03.5', "
+    "date '2024-02-29', time '01:02', interval 3 days, '\\xAB'::blob, [1, 2], {'a': 1}",
+    "mariadb": INNODB_KINDS,
+    "mysql": INNODB_KINDS,
+    "spark": "'007', '', null, 'NULL', true, 1.50, double('nan'), 1e300d, float(0.1), timestamp "
+    "'2024-01-01 01:02:03.5', timestamp_ntz '2024-01-01 01:02:03', date '2024-02-29', x'dead', "
+    "array(1, 2), map('a', 1), named_struct('a', 1), interval 3 days",
+}
+
+
 def peak_bytes() -> int:
     """The most memory that this process has had since it was last asked."""
     status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
@@ -227,6 +248,7 @@ def test_rows_beyond_those_kept_are_counted_and_dropped(lab, name):
             other = connection.execute(MANY[name].replace("'x'", "'y'"), keep=5)
             few = connection.execute(f"{MANY[name]} limit 3", keep=5)
             whole = connection.execute(f"{MANY[name]} limit 3")
+            kinds, later = (connection.execute(f"select {KINDS[name]}", keep=5) for _ in range(2))
     finally:
         engine.kill()
     assert many.rows == [(number, "x" * 100, None) for number in range(1, 6)]
@@ -235,6 +257,9 @@ def test_rows_beyond_those_kept_are_counted_and_dropped(lab, name):
     assert many.columns == again.columns == ("n", "t", "u")
     assert many.checksum % 2**64 == again.checksum % 2**64 != other.checksum % 2**64
     assert sorted(few.rows) == sorted(whole.rows)
+    text = answer_text(kinds.columns, [[*map(plain_value, row)] for row in kinds.rows])
+    found = compare_rows(read_answer("a.csv", text), later.columns, later.rows, Ordering())
+    assert found.status == "passed" and later.checksum == kinds.checksum, (text, found)
 
 
 def test_checksums_compare_between_processes(lab):

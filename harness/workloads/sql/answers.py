@@ -389,7 +389,7 @@ def write_answers(folder: SqlFolder, answers: Mapping[str, Any]) -> list[Path]:
         if name in folder.answers or name not in folder.queries:
             continue
         rows = answer.get("rows", ())
-        if answer["row_count"] > len(rows):
+        if answer["row_count"] > len(rows) or "columns" not in answer:
             raise UsageError(
                 f"answer of {name}",
                 f"the run has stored {len(rows)} of {answer['row_count']} rows",
