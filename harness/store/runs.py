@@ -18,6 +18,7 @@ over, so that no step is ever part of two results.
 
 from __future__ import annotations
 
+import calendar
 import errno
 import json
 import os
@@ -64,6 +65,9 @@ from harness.warnings import RunWarning, warn
 ORIGIN_FILE = "origin.json"
 #: What :meth:`Store.begin` calls its directories.
 _RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
+_STEM = "%Y%m%dT%H%M%SZ"
+#: A clock that is set back by more was wrong for long: names go by it again.
+_SET_BACK_S = 86_400
 #: What each run reserves for its documents. Monitors of an hour store about 20 MiB.
 RESERVED_BYTES = 32 * MIB
 #: Of file systems that reserve nothing, such as NFS before version 4.2.
@@ -316,12 +320,12 @@ class Store:
         """
         document = spec.to_json()
         schemas.validate(document, "run-spec", source=f"spec of a {spec.workload} run")
-        stem = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        self.make()
+        stem = self._stem()
         where = spec.placement.name if spec.placement else (spec.label or "external")
         where = re.sub(r"[^A-Za-z0-9._=,-]+", "_", where)[:80]
         where += "-PLANTED" if spec.plant else ""
         name = f"{stem}-{spec.workload}-{spec.engine}-{where}-b{spec.block}-{spec.hash()[:6]}"
-        self.make()
         try:
             directory = self._fresh(run_id or name)
         except OSError as error:
@@ -386,6 +390,21 @@ class Store:
         folder.checkpoint.close()
         folder.checkpoint = interrupted.checkpoint
         return folder
+
+    def _stem(self) -> str:
+        """The time of day, or the second after the newest run's where the clock was set back.
+
+        Names are in the order of the runs then, by which an interrupted command finds its own.
+        """
+        now = time.time()
+        own, latest = (time.strftime(_STEM, time.gmtime(then)) for then in (now, now + _SET_BACK_S))
+        names = filter(_RUN_ID.match, os.listdir(self.runs_folder))  # noqa: PTH208
+        newest = max((name[:16] for name in names if name[:16] <= latest), default="")
+        if newest > own:
+            with suppress(ValueError):  # no time of day
+                after = calendar.timegm(time.strptime(newest, _STEM)) + 1
+                return time.strftime(_STEM, time.gmtime(after))
+        return own
 
     def _fresh(self, name: str) -> Path:
         for attempt in range(1000):

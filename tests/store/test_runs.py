@@ -46,6 +46,21 @@ def change(run, **members):
     path.write_text(json.dumps(json.loads(path.read_text()) | members))
 
 
+def test_a_clock_that_is_set_back_reorders_no_runs(store, monkeypatch):
+    made = []
+    for hour in (12, 11, 11.5, 13):
+        monkeypatch.setattr("harness.store.runs.time.time", lambda hour=hour: hour * 3600)
+        made.append(store.begin(SPEC).run_id)
+    assert made == sorted(made)
+    assert [name[9:15] for name in made] == ["120000", "120001", "120002", "130000"]
+
+
+def test_a_clock_that_was_years_ahead_does_not_stay_so(store, monkeypatch):
+    (store.runs_folder / "20990101T000000Z-tpch").mkdir(parents=True)
+    monkeypatch.setattr("harness.store.runs.time.time", lambda: 3600.0)
+    assert store.begin(SPEC).run_id.startswith("19700101T010000Z-")
+
+
 def test_a_run_is_unfinished_until_its_result_is_written(store):
     writer = store.begin(SPEC)
     (writer.directory / ".run.json.partial").write_text(json.dumps(result(writer).to_json())[:50])
