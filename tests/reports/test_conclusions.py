@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from micro_runs import DRAM, KINDS, card_run, micro_run, numa_tier, operations, rate, tier_facts
+from micro_runs import (
+    DRAM,
+    KINDS,
+    card_run,
+    micro_run,
+    numa_tier,
+    operations,
+    rate,
+    tier_facts,
+    write_ratio,
+)
 from report_runs import PLACES, Case, driven, interleaved, metric, write
 
 from harness.store.runs import StoredRun
@@ -291,6 +301,27 @@ def test_fewer_barriers_of_a_log(tmp_path, gain, outcome):
         for writer, per_s in (("zero", gain * 1e6), ("classic", 1e6))
     ]
     assert damon19("3.1", micro_run(tmp_path, metrics)) == (outcome, [pytest.approx(gain)])
+
+
+@pytest.mark.parametrize(
+    ("number", "ratio", "outcome"),
+    [("5.1 (2)", 0.98 / 0.5, "holds here"), ("5.1 (3)", 0.98 / 0.95, "does not hold here")],
+)
+def test_the_xpbuffer_s_capacity_by_effective_write_ratios(tmp_path, number, ratio, outcome):
+    """FAST'20, Section 5.1: of one DIMM, the same regions alone and next to a reader."""
+    ratios = {
+        "xpbuffer": {1024: 1.0, 16384: 0.98, 65536: 0.5},
+        "xpbuffer_with_reads": {16384: 0.95},
+    }
+    metrics = [
+        write_ratio(name, value, **KINDS["ntstore"], threads=1, range_bytes=size)
+        for name, curve in ratios.items()
+        for size, value in curve.items()
+    ]
+    found = checked("empirical-guide", number, [micro_run(tmp_path, metrics)])
+    assert found.outcome == outcome
+    (trial,) = found.to_json()["trials"]
+    assert trial["ratio"] == pytest.approx(ratio)
 
 
 def test_a_line_that_is_written_again(tmp_path: Path) -> None:
