@@ -228,8 +228,9 @@ def _spent(run: StoredRun) -> _Spent | None:
     values, waited = values_of(run), waited_of(run)
     by_place: dict[_Place, float] = {}
     for query, spent in call_ns(run).items():
-        labels = (("query", query),) if query else ()
-        sessions = values.get(Quantity("query_wait_sessions_count", labels), 1.0)
+        sessions = 1.0 if load else values.get(_sessions_of(query))
+        if sessions is None:  # of parallel sessions, time in calls is no share of the query's
+            continue
         for (part, operation), ns in spent.items():
             place = _Place(part, operation)
             by_place[place] = by_place.get(place, 0.0) + ns / sessions
@@ -247,6 +248,10 @@ def _spent(run: StoredRun) -> _Spent | None:
         latency_ns = values.get(Quantity("queries_duration_ns")) or latency_ns
     moments = sum(query_waits.moments for query_waits in waited.values())
     return _Spent(latency_ns, by_place, moments) if by_place and latency_ns else None
+
+
+def _sessions_of(query: str) -> Quantity:
+    return Quantity("query_wait_sessions_count", (("query", query),))
 
 
 def _mean_ns(run: StoredRun, durations: str) -> float:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from explained_runs import tpcc, tpcc_metrics
-from report_runs import with_metrics
+from explained_runs import calls, tpcc, tpcc_metrics
+from report_runs import interleaved, metric, with_metrics
 
 from harness.store.runs import StoredRun
 from reports.answers import answer_blocks
@@ -142,6 +143,32 @@ def test_a_part_of_the_difference_leaves_most_of_it_unexplained(tmp_path):
     only = planted(np.random.default_rng(7), slow, slow | {"other": 1000.0})
     why = explanation(Comparisons(tmp_path).group(*only))
     assert not why.causes and why.text.endswith("is not explained")
+
+
+@pytest.mark.parametrize("sessions", [1.0, 2.0, None])
+def test_calls_of_parallel_sessions_count_as_a_share_of_the_query(tmp_path, sessions):
+    """Two queries of 1 s and of 1,000 reads each, which two sessions divide among them."""
+    draw = np.random.default_rng(10)
+
+    def metrics(place: str, _: int) -> list[dict[str, Any]]:
+        each_ms = (6 if place == "ssd-both" else 1) * float(np.exp(draw.normal(0, 0.01)))
+        reads = {"part": "data", "operation": "read"}
+        seconds = 2 + 2 * each_ms / (sessions or 1)
+        made = [
+            metric("queries_geomean_ns", seconds / 2 * 1e9, "lower"),
+            metric("queries_duration_ns", seconds * 1e9, "lower"),
+            metric("io_duration_ns", calls(1000 * each_ms, 2000), role="foreground", **reads),
+        ]
+        for query in ("1", "6"):
+            made.append(metric("query_io_calls_count", 1000, query=query, **reads))
+            if sessions is not None:
+                made.append(metric("query_wait_sessions_count", sessions, query=query))
+        return made
+
+    (group,) = compare(*interleaved(tmp_path, metrics, PAIRS)).groups
+    causes = explanation(group).causes
+    assert group.verdict == "faster" and names(causes) == (["data.read"] if sessions else [])
+    assert [cause.share.value for cause in causes] == pytest.approx([1.0] * len(causes), rel=0.02)
 
 
 def test_where_no_difference_is_shown_lines_say_what_was_waited_for_at_most(tmp_path):
