@@ -469,7 +469,8 @@ class Run:
 
 def _headline(result: RunResult) -> str:
     """``complete, new_orders_per_minute 12345``, for messages."""
-    headline = head_of(result.to_json(), {}).result
+    others = ((m.name, m.value) for m in result.metrics if m.better != "none" and m.value)
+    headline = head_of(result.to_json(), {}).result or next(others, None)
     return f"{result.status}, {headline[0]} {headline[1]:g}" if headline else result.status
 
 

@@ -48,7 +48,11 @@ def env() -> Any:
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
-    """The state directory; no pause is made, and no warning of the host is looked for."""
+    """The state directory; no pause is made, and all runs begin in one second.
+
+    So each run of a case makes the same calls.
+    """
+    monkeypatch.setattr("harness.store.runs.time.strftime", lambda *_: "20260101T000000Z")
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(rescue, "PAUSES_S", (0.0,))
     monkeypatch.setattr(rescue, "_rescued", [])
