@@ -76,6 +76,13 @@ def test_scripts_fail_where_a_row_of_the_check_is_a_key_drawn_twice(
     assert check["name"] == "check.sql"
 
 
+def test_a_client_s_command_in_a_dump_is_an_error_of_usage(loaded: Any, shop: Path) -> None:
+    (shop / "load/more.sql").write_text("\\ir /etc/shadow\n")
+    command = ("run", "sql", "--folder", shop, "--engine", "postgres", "--placement", "ssd-both")
+    done = loaded(*command, "--json")
+    assert done.code == 2 and "load/more.sql, line 1" in done.err
+
+
 def test_a_query_that_fails_leaves_the_times_of_the_others(loaded: Any, shop: Path) -> None:
     (shop / "queries/colours.sql").write_text("select colour from product")
     code, run = measure(loaded, shop, "postgres", "--queries", "colours,never_bought")

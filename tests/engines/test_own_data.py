@@ -168,6 +168,7 @@ def test_texts_of_a_user_reach_the_server_as_they_are(lab, open_path, name, owne
 @pytest.mark.parametrize("name", ["postgres", "mariadb"])
 def test_a_client_s_command_in_a_dump_is_refused_with_its_line(lab, open_path, name):
     trap(open_path)
+    engine = lab.engine(name)
     (folder := open_path / "mine").mkdir()
     (folder / "load").mkdir()
     (folder / "tables.sql").write_text("create table t (a int);")
@@ -178,9 +179,9 @@ def test_a_client_s_command_in_a_dump_is_refused_with_its_line(lab, open_path, n
         "\\connect d",
     ):
         (folder / "load/t.sql").write_text(f"insert into t values (1);\n{line}\n")
-        with pytest.raises(UsageError) as refused, loaded(lab, name, folder):
-            pass
-        assert refused.value.problem == "t.sql, line 2"
+        with pytest.raises(UsageError) as refused:
+            data.check_loadable(read_folder(folder), engine)
+        assert refused.value.problem == f"{folder}/load/t.sql, line 2"
 
 
 def test_source_data_are_not_for_other_users(lab, things):

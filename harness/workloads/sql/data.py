@@ -7,6 +7,7 @@ digests are those. They may be secret: only root and the servers' user can read 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from harness import jsonfile
@@ -33,6 +35,9 @@ from harness.workloads.sql.folder import DUMP, LOAD, TABLES, SqlFolder, opened_f
 
 _SCHEMA, _ROWS, _COPIES = "schema", "rows", "copies"
 _BLOCK = 1 << 20
+#: A line that may be a command of a client, not one of those in rows of COPY and in dumps.
+_COMMAND = re.compile(rb"\n[ \t]*\\(?!N|\.|\\|(?:un)?restrict\b)")
+_LONGEST_COMMAND = 64
 _LATER = (
     ("30_indexes", re.compile(r"create\s+(unique\s+)?index\b", re.I)),
     ("40_foreign_keys", re.compile(r"alter\s+table\b.*\bforeign\s+key\b", re.I | re.S)),
@@ -71,6 +76,29 @@ def check_loadable(folder: SqlFolder, engine: Engine) -> None:
             "export the tables as CSV or Parquet",
         )
     stages(folder.tables_sql, engine.backslash_escapes)
+    for name in dumps:
+        digest = folder.digests[f"{LOAD}/{name}"]
+        _check_dump(folder.path, name, digest, engine.backslash_escapes)
+
+
+@cache
+def _check_dump(path: Path, name: str, digest: str, backslash: bool) -> None:
+    """UsageError for a client's command in a dump, which is read once as long as it is the same.
+
+    It is parsed only where a line may be a command: dumps may be large.
+    """
+    with opened_file(path, f"{LOAD}/{name}") as stream:
+        last, suspicious = b"\n", False
+        while not suspicious and (block := stream.read(_BLOCK)):
+            suspicious = _COMMAND.search(last + block) is not None
+            last = block[-_LONGEST_COMMAND:]
+        if not suspicious:
+            return
+        stream.seek(0)
+        lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
+        for statement in dumped(lines, backslash, f"{path}/{LOAD}/{name}"):
+            for _ in statement.rows or ():
+                pass
 
 
 def stages(text: str, backslash: bool) -> dict[str, list[str]]:
