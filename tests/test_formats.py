@@ -10,7 +10,7 @@ from repeatable import repeatable
 
 from harness import jsonfile
 from harness.errors import UsageError
-from harness.sql_script import dumped, script, split
+from harness.sql_script import dumped, masked, script, split
 from harness.units import format_bytes, format_ns, parse_duration_ns, parse_size
 from harness.yamlfile import load_yaml, parse_yaml
 
@@ -198,6 +198,23 @@ def test_rows_of_a_copy_follow_its_statement() -> None:
         (one.text, one.rows and list(one.rows)) for one in script(text.splitlines(True), False)
     ]
     assert found == [("COPY t (a, b) FROM stdin", ["1\t';\n", "2\t\\N\n"]), ("select 1", None)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "backslash", "expected"),
+    [
+        ("select 'a;--', \"b\" /*+ c */ || $$d'$$", False, "select xxxxxx, xxx /*+ c */ || xxxxxx"),
+        (r"select 'a\'b', `c`", True, "select xxxxxx, xxx"),
+        (r"select 'a\', 1 -- '", False, "select xxxx, 1"),
+        ("select e'a\\'\nb'", False, "select xxxxx\nxx"),
+    ],
+)
+def test_strings_and_quoted_names_are_masked(
+    statement: str, backslash: bool, expected: str
+) -> None:
+    (text,) = split(statement, backslash)
+    found = masked(text, backslash)
+    assert found.replace("\n", "x") == expected.replace("\n", "x") and len(found) == len(text)
 
 
 def test_a_dump_s_owners_rights_and_limits_are_left_out() -> None:

@@ -395,8 +395,13 @@ def write_answers(folder: SqlFolder, answers: Mapping[str, Any]) -> list[Path]:
                 f"the run has stored {len(rows)} of {answer['row_count']} rows",
                 "run without --keep-answers, sum up rows in the query, or write the file yourself",
             )
-        decoded = [[decode(value) for value in row] for row in rows]
-        texts[folder.path / ANSWERS / f"{name}.csv"] = answer_text(answer["columns"], decoded)
+        try:  # of an imported run, anybody wrote them
+            text = answer_text(answer["columns"], [[decode(v) for v in row] for row in rows])
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise UsageError(
+                f"answer of {name}", f"damaged: {error}", "name another run"
+            ) from error
+        texts[folder.path / ANSWERS / f"{name}.csv"] = text
     try:
         if texts:
             make_own(folder.path / ANSWERS)
