@@ -412,7 +412,10 @@ def _members(group: grp.struct_group) -> set[int]:
 def _refuse_shared(path: Path, descriptor: int, trusted: _Trusted, sticky: bool) -> None:
     facts = os.fstat(descriptor)
     if facts.st_uid not in trusted.uids:
-        raise PermissionError(errno.EPERM, f"it belongs to uid {facts.st_uid}", str(path))
+        whose = f"uid {facts.st_uid}"
+        if facts.st_uid in _servers_uids():
+            whose += f" ({servers_user()}), the user that servers run as ($HARNESS_USER)"
+        raise PermissionError(errno.EPERM, f"it belongs to {whose}", str(path))
     mode = stat.S_IMODE(facts.st_mode)
     shown = f"mode {mode:04o}"
     if (entries := _acl(descriptor, _ACL)) is None:

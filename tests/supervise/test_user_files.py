@@ -255,7 +255,7 @@ def test_the_servers_user_is_another_user_though_it_ran_sudo(tmp_path, monkeypat
     user = present(unprivileged())
     os.chown(tmp_path, user.uid, user.gid)
     monkeypatch.setenv("SUDO_UID", str(user.uid))
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError, match="HARNESS_USER"):
         refuse_exchangeable_way(tmp_path / "results")
 
 
