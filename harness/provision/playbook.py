@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import paths
+from harness import paths, tiers
 from harness.errors import UsageError, nearest
 from harness.progress import Progress, Task
 from harness.store.spec import JsonObject
@@ -199,6 +199,9 @@ def _environment(folder: Path, private: Path) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join([own, os.environ.get("PATH", os.defpath)]),
         "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+        "ANSIBLE_MODULE_UTILS": os.pathsep.join(
+            [str(folder / "module_utils"), str(Path(tiers.__file__).parent)]
+        ),
         "ANSIBLE_HOME": os.environ.get("ANSIBLE_HOME", str(private / "ansible")),
         "ANSIBLE_LOCAL_TEMP": str(private / "ansible" / "tmp"),
         "ANSIBLE_NOCOLOR": "1",
