@@ -189,7 +189,8 @@ def waited_at_most(group: Group) -> str:
     queries = bounds.noun == "query"
     who = "queries wait" if queries else f"{article(bounds.noun)} {bounds.noun} waits"
     whose = "their" if queries else "its"
-    return f"{who} for {parts_text(moved)} in at most {percent(ceiling.share)} of {whose} time"
+    waited = {"log": "the WAL", "data": "the data", "all": "the files"}[devices]
+    return f"{who} for {waited} in at most {percent(ceiling.share)} of {whose} time"
 
 
 # The time of an operation, and where it goes ------------------------------------------------
