@@ -20,10 +20,8 @@ import os
 import re
 import shlex
 import socket
-import stat
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import HarnessError
@@ -100,16 +98,8 @@ def _run(backend: str, tunnel: Path | None) -> int:
         print(f"{error}; {error.hint}", file=sys.stderr)
         return 2
     finally:
-        if tunnel is not None:
-            _remove_socket(tunnel)
-
-
-def _remove_socket(tunnel: Path) -> None:
-    """Remove this end of the tunnel: a socket of this account, and none but such a one."""
-    with suppress(FileNotFoundError):
-        facts = tunnel.lstat()
-        if stat.S_ISSOCK(facts.st_mode) and facts.st_uid == os.geteuid():
-            tunnel.unlink()
+        if tunnel is not None and tunnel.is_socket() and tunnel.lstat().st_uid == os.geteuid():
+            tunnel.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
