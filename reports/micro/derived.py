@@ -362,7 +362,10 @@ def _counted(row: PaperRow) -> Numbers:
     """What modules counted of the points with these labels, from the least to the most."""
     points = row.device.select(row.option("of"), **row.labels())
     if not points:
-        raise UnderivedError("needs", "counters of the modules: ipmctl, as root")
+        raise UnderivedError(
+            "needs",
+            "counters of the modules: ipmctl, as root, and more writes than idle modules make",
+        )
     values = [point.median for point in points]
     return Numbers((row.number(min(values), TIMES, "", max(values)),))
 
