@@ -74,5 +74,42 @@ def test_the_command_runs_it_end_to_end(engines):
     assert json.loads(manifest.read_text())["memory_cap"]["method"] == "none"
 
 
+#: The same engine, with a process that listens on a port of the host and does not name it.
+LISTENING = """
+import dataclasses
+
+PROGRAM = '''
+import socket, time
+server = socket.create_server(("127.0.0.1", 0))
+print("ready", flush=True)
+time.sleep(1000)
+'''
+
+
+class Listening(Sqlite):
+    def __init__(self, context: EngineContext) -> None:
+        super().__init__(context)
+        self.context = context
+
+    def start(self) -> None:
+        command = ["/usr/bin/python3", "-c", PROGRAM]
+        user = self.context.credentials
+        self.context.processes.spawn(command, credentials=user, pipes=True).stdout.readline()
+
+
+ENGINE = dataclasses.replace(ENGINE, make=Listening)
+"""
+
+
+def test_a_run_whose_engine_listens_unannounced_fails(engines):
+    with (engines / "sqlite/engine.py").open("a", encoding="utf-8") as file:
+        file.write(LISTENING)
+    done = harness(engines.parent, f"{RUN} --retries 0")
+    assert done.returncode == 1, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    assert run["status"] == "failed"
+    assert "listens" in run["error"]["problem"]
+
+
 def _rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [tuple(v if isinstance(v, str) else round(float(v), 2) for v in row) for row in rows]
