@@ -118,7 +118,7 @@ def wait_until(
         return True
     began = since = time.monotonic()
     waited_s, pause_s = 0.0, _FIRST_POLL_S
-    shown: int | None = None
+    shown: list[int | None] = []
     try:
         with ExitStack() as showing:
             while not free():
@@ -128,8 +128,10 @@ def wait_until(
                     if sum(_waits_s) + waited_s >= limit_s("lock"):
                         return False
                 since = now
-                if now - began >= _SHOWN_AFTER_S and pid is not None and pid != shown:
-                    shown = pid
+                # No holder after another one: that has just given the lock back.
+                changed = not shown or pid not in (None, shown[-1])
+                if now - began >= _SHOWN_AFTER_S and changed:
+                    shown.append(pid)
                     showing.close()
                     showing.enter_context(shows(f"waiting for the lock {path}: {described(pid)}"))
                 time.sleep(pause_s)
@@ -169,6 +171,8 @@ def holder_of(status: os.stat_result) -> int | None:
 
 def described(pid: int | None) -> str:
     """``process 123 of user bench, since 2026-01-31 14:02:11: harness run tpch``."""
+    if pid is None:
+        return "a process that this host does not show (of another host or container)"
     if not pid or not _lives(pid):
         return "its process has ended, its supervisor still cleans up"
     found = process_stat(pid)

@@ -139,6 +139,19 @@ def test_a_wait_names_the_holder_and_the_file_and_ends_at_the_limit(tmp_path, mo
     assert "HARNESS_SILENCE=lock=" in failed.value.hint
 
 
+def test_a_wait_is_shown_although_the_holder_is_not(tmp_path, monkeypatch):
+    """As that of a lock that a process on another host holds."""
+    monkeypatch.setenv("HARNESS_SILENCE", "lock=0.2")
+    monkeypatch.setattr(locks, "_waits_s", [])
+    monkeypatch.setattr(locks, "_SHOWN_AFTER_S", 0.0)
+    shown: list[str] = []
+    progress = SilentProgress()
+    monkeypatch.setattr(progress, "say", shown.append)
+    path = tmp_path / "lock"
+    assert not locks.wait_until(lambda: False, path, lambda: None, progress.waiting)
+    assert len(shown) == 1 and str(path) in shown[0]
+
+
 @needs_root
 def test_another_user_sees_that_a_run_is_under_way(open_path):
     with checkpoint(open_path) as path:
