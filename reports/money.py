@@ -378,7 +378,7 @@ def capacity(
         if run.manifest.memory_cap.method == "none":
             return Capacity(problem="its memory has no limit")
         sizes["memory"] = run.result.memory_bytes or 0
-    parts = grouped((places[part], part) for part, size in sizes.items() if size)
+    parts = grouped((places[part], part) for part, size in sizes.items() if size and part in places)
     host = run.manifest.host["hostname"]
     shares = []
     for tier, own in parts.items():

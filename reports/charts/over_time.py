@@ -130,7 +130,7 @@ def _draw_stack(axes: Axes, found: Timeline, lines: Sequence[Line]) -> None:
                 type(known[b])(b, known[b].end_ns, level[b], known[b].weight) for b in shared
             )
             both.append(_steps(found, Line(line.name, intervals)))
-        colour, hatch = RESOURCE_STYLES[line.name]
+        colour, hatch = RESOURCE_STYLES.get(line.name, RESOURCE_STYLES["other"])
         axes.fill_between(
             both[0][0],
             np.array(both[0][1]),

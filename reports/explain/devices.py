@@ -62,11 +62,15 @@ class Timed:
         return Timed(total, spent_ns / total)
 
 
+#: Labels without which a duration is of no cell.
+_CELL = frozenset(("part", "operation"))
+
+
 def timed_calls(runs: Sequence[StoredRun]) -> dict[Cell, Timed]:
     """What the trace timed, by cell, over repeats."""
     found: dict[Cell, Timed] = {}
     for metric in (metric for run in runs for metric in run.result.metrics):
-        if metric.name != "io_duration_ns":
+        if metric.name != "io_duration_ns" or not metric.labels.keys() >= _CELL:
             continue
         if (one := histogram(metric)) is not None and one.total:
             cell, timed = _cell(metric.labels), Timed(one.total, one.mean)

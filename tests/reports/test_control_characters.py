@@ -20,16 +20,33 @@ from typer.main import get_command
 from harness import cli, registry
 from harness.cli.app import app
 from harness.errors import UsageError
+from harness.models.score import Refused, Score, ScoredMetric, ScoreStore
+from harness.paths import source_root
 from harness.printable import PrintableStream
+from harness.progress import SilentProgress
 from harness.store import schemas
+from harness.store.calibrations import (
+    Calibration,
+    CalibrationStore,
+    Canary,
+    CanaryStore,
+    Figure,
+    MetricNoise,
+)
+from harness.store.datasets import DatasetStore
+from harness.store.runs import Store
+from harness.supervise.journal import Journal
+from harness.warnings import RunWarning
 
 #: It writes the clipboard (OSC 52), by C0 and by C1, colours, rings, erases and turns text around.
 MARK = "\x1b]52;c;QQ==\x07\x9d52;c;QQ==\x9c\x9b31m\x00\x7f\r\x08\u202e"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 #: Members whose texts are the project's own words: with a mark, pages lack what is drawn of them.
 #: Of two stores one has the mark in these, too.
-WORDS = {"spec", "spec_hash", "unit", "hdr", "kind", "operator", "part", "resource", "role",
+WORDS = {"spec", "spec_hash", "unit", "kind", "operator", "part", "resource", "role",
          "operation", "of", "config", "measure", "measurement", "tier"}  # fmt: skip
+#: Of these the reader refuses any other text than it knows.
+REFUSED = {"hdr", "placement"}
 RUNNING = tuple(registry.all_parameters())
 #: What each command is run with; STORE, OUT and MARK stand for themselves. A command that is not
 #: listed here fails the test: list it with what makes it print what it reads.
@@ -50,7 +67,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "experiment show": ["profile.yml --placement ssd-both"],
     "experiment run": ["profile.yml --dry-run --placement ssd-both", "MARK"],
     "model list": [""],
-    "model show": ["MARK"],
+    "model show": ["cloud-ebs-observed", "MARK"],
     "model make": ["MARK --tier MARK"],
     "model verify": ["MARK --tier MARK --case MARK"],
     "runs list": ["", "MARK"],
@@ -98,6 +115,8 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
         yield from commands(group.get_command(None, name), (*path, name))
 
 
+#: Those that print texts of the store.
+SHOWN = ("compare", "explain", "runs list", "runs show", "runs sql", "data list")
 #: Those whose pictures are drawn.
 DRAWN = ("report", "card")
 ALL = dict(commands(get_command(app)))
@@ -110,6 +129,14 @@ def test_each_command_is_tried() -> None:
 # The store ------------------------------------------------------------------------------
 
 
+def is_valid(document: Any, schema: str) -> bool:
+    try:
+        schemas.validate(document, schema, source="here")
+    except UsageError:
+        return False
+    return True
+
+
 def marked(document: Any, schema: str | None, every: bool, fits: dict[Any, bool]) -> Any:
     """The document with the mark in each text that may have it.
 
@@ -118,17 +145,13 @@ def marked(document: Any, schema: str | None, every: bool, fits: dict[Any, bool]
 
     def valid(where: tuple[str, ...]) -> bool:
         if where not in fits:
-            try:
-                schemas.validate(document, schema, source="here") if schema else None
-                fits[where] = True
-            except UsageError:
-                fits[where] = False
+            fits[where] = schema is None or is_valid(document, schema)
         return fits[where]
 
     def walk(node: Any, path: tuple[str, ...]) -> None:
         for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
             number = isinstance(value, str) and value.isdecimal() and key != "query"
-            if not every and (key in WORDS or number):
+            if key in REFUSED or (not every and (key in WORDS or number)):
                 continue
             where = (*path, key if isinstance(node, dict) else "#")
             if isinstance(value, dict | list):
@@ -138,23 +161,62 @@ def marked(document: Any, schema: str | None, every: bool, fits: dict[Any, bool]
                 node[key] = value + MARK * valid(where)
             if every and isinstance(node, dict):
                 node[key + MARK] = node.pop(key)
-                if not valid((*where, "key")):
+                if not valid((*where, "name of it")):
                     node[key] = node.pop(key + MARK)
 
     walk(document, (str(schema),))
     return document
 
 
+#: Of documents, by their name or folder.
+SCHEMAS = {
+    "spec": "run-spec",
+    "run": "run",
+    "manifest": "manifest",
+    "golden": "dataset",
+    "calibrations": "calibration",
+    "canaries": "canary",
+    "scores": "model-score",
+}
+
+
+def write_others(root: Path) -> None:
+    """What commands keep in addition to runs."""
+    run = Store(root).runs()[0]
+    ids = ((run.run_id, run.run_id),) * 6
+    noise = MetricNoise("queries_geomean_ns", "ns", "lower", {}, (0.1, -0.1, 0.02) * 2)
+    warning = RunWarning("turbo-enabled", "a problem", "a context", "a hint")
+    made = Calibration(run.run_id, 1, "a1b2c3d4", run.spec, ids, 9, 0, (noise,), (warning,))
+    CalibrationStore(root).write(made)
+    CanaryStore(root).write(
+        Canary("plan", "a1b2c3d4", 1, 9, (Figure("dram", "r", (1.0,), (2.0,)),))
+    )
+    scored = (ScoredMetric("operations_per_second", 1.1, 1.0, 1.2),)
+    about = ("a1b2c3d4", "cloud-ebs-observed", "digest", "pmem", "rocksdb", "ycsb", "a case")
+    refused = Refused("disturbed", (run.run_id,))
+    ScoreStore(root).write(Score(*about, 1, (), scored, (refused,)))
+    folder = source_root(root / "data")
+    folder.mkdir(parents=True)
+    journal = Journal(root / "state")
+    with DatasetStore(folder, journal).building("tpch-x", SilentProgress()) as building:
+        assert building is not None
+        building.publish({"data": {"scale": 1}, "build": "x"}, {"rows": {}}, SilentProgress())
+    journal.close()
+
+
 @pytest.fixture(scope="module", params=["texts", "everything"])
 def store(request, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp(request.param)
     write_every_kind(root)
+    write_others(root)
     fits: dict[Any, bool] = {}
     for path in root.rglob("*.json"):
-        schema = {"spec": "run-spec", "run": "run", "manifest": "manifest"}.get(path.stem)
-        document = json.loads(path.read_text("utf-8"))
-        everything = request.param == "everything"
-        path.write_text(json.dumps(marked(document, schema, everything, fits)), "utf-8")
+        schema = SCHEMAS.get(path.stem) or SCHEMAS.get(path.parent.name)
+        every, text = request.param == "everything", path.read_text("utf-8")
+        document = marked(json.loads(text), schema, every, fits)
+        if schema and not is_valid(document, schema):  # it is not like the earlier ones
+            document = marked(json.loads(text), schema, every, {})
+        path.write_text(json.dumps(document), "utf-8")
     (root / "runs.index").unlink(missing_ok=True)
     return root
 
@@ -193,8 +255,11 @@ def check_file(path: Path) -> None:
             assert page.open == []
 
 
-def ran(argv: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Exit status of a command, run as by ``harness.cli.main``; it prints no control character."""
+def ran(argv: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """Exit status and output of a command, run as by ``harness.cli.main``.
+
+    It prints no control character.
+    """
     monkeypatch.setattr("sys.argv", ["harness", *argv])
     streams = [PrintableStream(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
@@ -207,7 +272,7 @@ def ran(argv: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
         assert not CONTROL.search(text), argv
     if "--json" in argv and code == 0:
         json.loads(out)
-    return code
+    return code, out
 
 
 @pytest.mark.parametrize(
@@ -216,22 +281,23 @@ def ran(argv: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
 )
 def test_no_control_character_comes_out(command, store, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HARNESS_DATA", str(store / "data"))
     for name, text in {"paper": PAPER, "figure1": PROFILE, "profile": PROFILE}.items():
         marked_text = text.replace("A paper", json.dumps(MARK)[1:-1])
         (tmp_path / f"{name}.yml").write_text(marked_text.replace("one query", json.dumps(MARK)))
     options = {name for one in ALL[command].params for name in one.opts}
     of_texts = store.name.startswith("texts")
-    if not of_texts and "--results" not in options:
-        return  # it reads no store, and was tried with the other one
+    if not of_texts and ("--results" not in options or command == "experiment list"):
+        return  # it prints nothing of a store, and was tried with the other one
     results = ["--results", str(store)] * ("--results" in options)
     forms = [(), ("--json",)][: 1 if command in DRAWN or "--json" not in options else 2]
     places = {"OUT": str(tmp_path), "MARK": MARK.replace("\0", "")}  # no argument has NUL
     for line in COMMANDS[command]:
         words = [_replaced(word, places) for word in shlex.split(line)]
         for form in forms:
-            code = ran([*command.split(), *words, *results, *form], monkeypatch)
+            code, out = ran([*command.split(), *words, *results, *form], monkeypatch)
             assert code < 2 or "MARK" in line or not of_texts
+            assert "\\u001b" in out or command not in SHOWN or "MARK" in line
     for path in tmp_path.rglob("*"):
         if path.suffix in (".html", ".md", ".csv", ".svg", ".xml", ".yaml"):
             check_file(path)
