@@ -281,22 +281,22 @@ class _Listener(ClientProgram):
 
     def _listen(self, timeout_s: float) -> str | None:
         """Return the program's next line, if one comes in that time."""
-        found = self.next_line(timeout_s)
+        read = self.next_line(timeout_s)
         self._read_cpu()
         now = time.monotonic()
         self._task.advance(now - self._shown)
         self._shown = now
-        if found is None:
+        if read is None:
             if self.silent_s > self._silence_s:
                 raise self.failed(f"it has printed nothing for {self._silence_s:g} s")
             return None
-        _, line = found
+        _, line = read
         self.lines.append(line)
         if not self._job.reports.match(line):
             self.last.append(line)
         if self._job.fails is not None and self._job.fails.match(line):
-            while (found := self.next_line()) is not None:  # the server's details follow
-                self.last.append(found[1])
+            while (read := self.next_line()) is not None:  # the server's details follow
+                self.last.append(read[1])
             raise self.failed(line)
         return line
 

@@ -155,7 +155,7 @@ def read_summary(what: str, lines: Sequence[str], ramp_up_s: int) -> Summary:
     The last ones are the window's; but total times are since the beginning.
     """
     text = "\n".join(lines)
-    events, totals, averages = (one.findall(text) for one in (_EVENTS, _TOTAL, _AVERAGE))
+    events, totals, averages = (pattern.findall(text) for pattern in (_EVENTS, _TOTAL, _AVERAGE))
     reports = 2 if ramp_up_s else 1
     if (len(events), len(totals), len(averages)) != (reports,) * 3:
         raise unreadable(what, "sysbench", lines)
