@@ -9,8 +9,10 @@ from xml.sax.saxutils import escape
 
 from rich.console import Console
 
+from harness import jsonfile
 from harness.printable import PrintableStream, printable
 from harness.progress import BarProgress, _with_codes
+from harness.store.documents import json_bytes
 
 EVERY = "".join(map(chr, range(sys.maxunicode + 1)))
 HOSTILE = "\x1b]52;c;QQ==\x07\x9b31m\r\x7f\udc80"
@@ -26,6 +28,12 @@ def test_every_character_of_unicode_can_be_written_and_is_xml() -> None:
 def test_a_json_document_remains_the_same() -> None:
     document = list(EVERY)
     assert json.loads(printable(json.dumps(document, ensure_ascii=False))) == document
+
+
+def test_stored_documents_have_no_control_character() -> None:
+    content = json_bytes({"argv": [HOSTILE]})
+    assert content.decode() == printable(content.decode())
+    assert jsonfile.parse(content) == {"argv": [HOSTILE.replace("\udc80", "?")]}
 
 
 def test_lines_and_tabs_stay() -> None:

@@ -31,6 +31,7 @@ from typing import (
 
 from harness import jsonfile, paths
 from harness.errors import RunFailed, UsageError
+from harness.printable import printable
 from harness.store import rescue, schemas
 from harness.store.spec import Json
 from harness.supervise.user_files import make_passable, replacing
@@ -172,7 +173,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def json_bytes(document: Any) -> bytes:
     """Return a document as its file has it; TypeError or ValueError for what JSON cannot have."""
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    return text.encode()
+    return printable(text).encode()
 
 
 def not_written(path: Path, error: OSError) -> RunFailed:
