@@ -303,6 +303,7 @@ def _plan(text: str, options: VerifyOptions) -> Plan:
     workload, engine, *pairs = words
     parameters = registry.parameters(workload)
     given = key_values(pairs, "--case")
+    memory_limit = given.pop("memory_limit", None)
     own = {name: value for name, value in given.items() if name in parameters.declared()}
     settings = [f"{name}={value}" for name, value in given.items() if name not in own]
     runs = RunOptions(
@@ -312,6 +313,7 @@ def _plan(text: str, options: VerifyOptions) -> Plan:
         emulate=options.emulate,
         pairs=short_phases(parameters, own),
         set_=settings,
+        memory_limit=memory_limit,
         repeats=options.repeats,
         name="model-verify",
     )
