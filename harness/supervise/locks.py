@@ -19,7 +19,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from datetime import datetime
 from pathlib import Path
 
-from harness import terminal
 from harness.errors import RunFailed
 from harness.supervise.process import PROC_BYTES, process_stat, read_proc
 from harness.supervise.silence import VARIABLE, limit_s
@@ -38,6 +37,8 @@ _waits_s: list[float] = []
 
 
 def _on_stderr(text: str) -> AbstractContextManager[None]:
+    from harness import terminal  # locks are taken where its libraries are not installed
+
     terminal.say(text, file=sys.stderr)
     return nullcontext()
 
