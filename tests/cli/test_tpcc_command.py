@@ -66,7 +66,8 @@ def test_a_window_without_a_new_order_is_a_failed_run_and_no_rate_of_nothing(loa
                   "--duration", "1s", "--retries", "0", "--json")  # fmt: skip
     assert done.code == 1, done.err + done.out
     (run,) = done.json["runs"]
-    assert (run["status"], run["metrics"]) == ("failed", [])
+    assert run["status"] == "failed"
+    assert {metric["name"] for metric in run["metrics"]} == {"other_cpu_share", "stolen_cpu_share"}
     assert "not one transaction was done" in run["error"]["context"]
     assert "--duration" in run["error"]["hint"]
 

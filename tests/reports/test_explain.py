@@ -111,8 +111,9 @@ def test_a_modelled_speed_up_is_of_runs_on_both_models_or_over_the_baseline(tmp_
     assert known(row.measured).value == pytest.approx(1.5)
     modelled = known(row.modelled)
     assert modelled.value == pytest.approx(1.2)
-    # Not scored on this host, and nothing bounds the share of the devices' time.
-    assert modelled.low == pytest.approx(1.2 / 1.5**2)
+    # Not scored on this host: the devices' share of the time may be wrong by half on both sides.
+    assert 0.8 < present(modelled.low) < 1
+    assert 1.5 < present(modelled.high) < 1.8
     assert "of-ssd" in str(row.models) and "of-pmem" in str(row.models)
 
 
