@@ -64,8 +64,8 @@ def _device_time(blocks: Sequence[Pair]) -> ScoredMetric | None:
     if len(measured) < 2:
         return ScoredMetric(DEVICE_TIME, max(ratio, 0.0), None, None)
     chosen = np.random.default_rng(0).integers(0, len(measured), (_RESAMPLES, len(measured)))
-    found = (model - without)[chosen].mean(axis=1) / (tier - without)[chosen].mean(axis=1)
-    low, high = np.percentile(found, [100 * ALPHA / 2, 100 * (1 - ALPHA / 2)])
+    resampled = (model - without)[chosen].mean(axis=1) / (tier - without)[chosen].mean(axis=1)
+    low, high = np.percentile(resampled, [100 * ALPHA / 2, 100 * (1 - ALPHA / 2)])
     return ScoredMetric(DEVICE_TIME, max(ratio, 0.0), max(0.0, float(low)), float(high))
 
 
@@ -90,12 +90,12 @@ class ModelError:
 
 def not_kept(runs: Sequence[StoredRun]) -> dict[str, str]:
     """Return the modelled runs that did not keep their model, each with the warning's code."""
-    found = {}
+    disturbed = {}
     for run in runs:
         codes = [warning.code for warning in run.result.uncontrolled if warning.code in NOT_KEPT]
         if codes and modelled_tiers(run):
-            found[run.run_id] = codes[0]
-    return found
+            disturbed[run.run_id] = codes[0]
+    return disturbed
 
 
 def model_error(
@@ -136,8 +136,8 @@ def _device_times(results: Path, host_id: str, engine: str, workload: str) -> tu
         for score in ScoreStore(results).all()
         if (score.host_id, score.engine) == (host_id, engine)
     ]
-    own = [score for score in scores if score.workload == workload]
-    chosen: Sequence[Score] = own if len(own) >= FEWEST_SCORES else scores
+    alike = [score for score in scores if score.workload == workload]
+    chosen: Sequence[Score] = alike if len(alike) >= FEWEST_SCORES else scores
     return tuple(metric.ratio for score in chosen if (metric := score.metric(DEVICE_TIME)))
 
 

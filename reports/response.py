@@ -123,16 +123,16 @@ class Throughput:
         both = [block for block in self.values if block in today.values]
         if not both:
             return None
-        own, others = ([side.values[block] for block in both] for side in (self, today))
-        return ratio_of(own, others, interim_analyses=max(self.looks, today.looks))
+        rates, others = ([side.values[block] for block in both] for side in (self, today))
+        return ratio_of(rates, others, interim_analyses=max(self.looks, today.looks))
 
     def point(self, latency_ns: float, today: Throughput) -> PointOfCurve | None:
         """Return the point of a curve; None where no block has a run of today's device, too."""
         gain = self.gain(today)
         if gain is None:
             return None
-        own = [value for block, value in self.values.items() if block in today.values]
-        rate = ratio_of(own, [1.0] * len(own), interim_analyses=max(self.looks, today.looks))
+        values = [value for block, value in self.values.items() if block in today.values]
+        rate = ratio_of(values, [1.0] * len(values), interim_analyses=max(self.looks, today.looks))
         return PointOfCurve(latency_ns, rate, gain, self.run_ids)
 
 
@@ -259,12 +259,12 @@ def _diminishing(
         return Value(value, None, None)
     logs = np.log([[1 / rates.values[block] for block in blocks] for _, rates in steps])
     chosen = np.random.default_rng(0).integers(0, len(blocks), (_RESAMPLES, len(blocks)))
-    found = [
+    lost_ns = [
         _where_lost(places, rising(np.exp(logs[:, sample].mean(axis=1)).tolist()))
         for sample in chosen
     ]
     tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(found, [tail, 100 - tail])
+    low, high = np.percentile(lost_ns, [tail, 100 - tail])
     return Value(value, min(value, float(low)), max(value, float(high)), confidence)
 
 

@@ -185,13 +185,12 @@ def marks(shape: Shape, today: MeasuredTier) -> dict[str, float]:
         with suppress(UsageError):  # `harness model list` reports it
             models.append(load_device(path))
     size_bytes = shape.points[shape.operation].size_bytes
-    own = [model for model in models if model.made_of == today]
-    alone_ns = own[-1].mean_ns(shape.operation, size_bytes) if own else None
-    latencies = {
+    of_today = [model for model in models if model.made_of == today]
+    alone_ns = of_today[-1].mean_ns(shape.operation, size_bytes) if of_today else None
+    return {
         model.name: shape.mean_ns * ns / alone_ns
         for model in models
         if alone_ns
         and not model.missing(shape.part)
         and (ns := model.mean_ns(shape.operation, size_bytes)) is not None
     }
-    return latencies

@@ -118,18 +118,18 @@ class ScoreStore(DocumentStore[Score]):
     def earlier(self, score: Score) -> Score | None:
         """Return the score of the same model, tier and case that is stored."""
         same = (score.document_name, score.host_id, score.digest)
-        found = (s for s in self.all() if (s.document_name, s.host_id, s.digest) == same)
-        return next(found, None)
+        stored = (s for s in self.all() if (s.document_name, s.host_id, s.digest) == same)
+        return next(stored, None)
 
 
 def summary(scores: Sequence[Score], host_id: str) -> str:
     """Return how far models were from devices of this host, for a line of a report."""
-    own = [score for score in scores if score.host_id == host_id and score.metrics]
-    errors = [abs(score.metrics[0].error) for score in own]
+    here = [score for score in scores if score.host_id == host_id and score.metrics]
+    errors = [abs(score.metrics[0].error) for score in here]
     if not errors:
         return "not scored on this host"
     within = sum(error <= 0.1 for error in errors)
-    pairs = sum(score.pairs for score in own)
+    pairs = sum(score.pairs for score in here)
     return (
         f"models of this host's own devices: median error {median(errors):.0%}, "
         f"within 10 % in {within} of {len(errors)} cases of {pairs} pairs"

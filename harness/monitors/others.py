@@ -86,9 +86,9 @@ class OthersMonitor(Monitor):
             return ()
         others, stolen = self._shares
         processors = _processors(self._kernel)
-        found = []
+        warnings = []
         if others * processors > min(_MOST_PROCESSORS, _MOST_SHARE * processors):
-            found.append(
+            warnings.append(
                 RunWarning(
                     "other-load",
                     "other programs used the processors in the measured phase",
@@ -97,7 +97,7 @@ class OthersMonitor(Monitor):
                 )
             )
         if stolen > _MOST_STOLEN:
-            found.append(
+            warnings.append(
                 RunWarning(
                     "stolen-while-measuring",
                     "the hypervisor took processor time in the measured phase",
@@ -105,7 +105,7 @@ class OthersMonitor(Monitor):
                     "request dedicated processors",
                 )
             )
-        return found
+        return warnings
 
     @property
     def _shares(self) -> tuple[float, float] | None:
