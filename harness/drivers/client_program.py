@@ -220,7 +220,7 @@ class _Listener(ClientProgram):
 
     @classmethod
     @contextmanager
-    def open(
+    def started(
         cls, clients: Clients, job: Job, folder: Path, argv: Sequence[str], silence_s: float,
         task: Task,
     ) -> Iterator[_Listener]:  # fmt: skip
@@ -311,7 +311,7 @@ def run(
     """Run a program that loads data to its end; RunFailed with its last lines."""
     with (
         progress.task(title, None, "s") as task,
-        _Listener.open(clients, job, folder, argv, limit_s("load"), task) as program,
+        _Listener.started(clients, job, folder, argv, limit_s("load"), task) as program,
     ):
         program.until_end(math.inf)
 
@@ -336,7 +336,7 @@ def measured(
     silence_s = limit_s("measure")
     with (
         progress.task("ramp-up", load.ramp_up_ns / 1e9, "s") as task,
-        _Listener.open(clients, job, folder, argv, silence_s, task) as program,
+        _Listener.started(clients, job, folder, argv, silence_s, task) as program,
     ):
         begin_ns = program.until(program.until_line(begins))
         drives.on_measuring()
