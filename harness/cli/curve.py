@@ -137,7 +137,8 @@ def curve(parameters: type[Parameters], options: CurveOptions, more: More | None
     )
     plan = plan_of(parameters, whole)
     with command_environment(options.host, plan.emulate, options.quiet) as env:
-        finished = last_attempts(execute(plan, whole, env, options.again) or [])
+        attempts = execute(plan, whole, env, options.again, compares_models=True)
+    finished = last_attempts(attempts or [])
     curves = family([_curve(shape, points, finished) for shape in shapes])
     _print(curves, left_out, options, more)
     show.exit_for(finished)

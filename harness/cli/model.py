@@ -260,14 +260,18 @@ def verify(options: VerifyOptions) -> None:
     for text, plan in plans:
         with command_environment(options.host, plan.emulate, options.quiet) as env:
             refuse_modelled(f"--tier {tier}", tier, env.tiers)
-            runs = execute(plan, options, env, options.again, print_plan=listed)
+            runs = execute(
+                plan, options, env, options.again, print_plan=listed, compares_models=True
+            )
             for _ in range(_REPETITIONS if runs else 0):
                 blocks = disturbed(last_attempts(runs or []))
                 if not blocks:
                     break
                 repeated = ", ".join(map(str, blocks))
                 env.progress.note(f"repeating blocks that other work disturbed: {repeated}")
-                again = replace(plan, runs=tuple(s for s in plan.runs if s.block in blocks))
+                specs = tuple(spec for spec in plan.runs if spec.block in blocks)
+                looks = max(run.result.experiment.looks for run in runs or [])
+                again = replace(plan, runs=specs, looks=looks)
                 runs = [*(runs or []), *(execute(again, options, env, again=True) or [])]
             host_id = str(env.host["host_id"])
         if runs is not None:

@@ -52,18 +52,22 @@ def execute(
     print_plan: Callable[[Sequence[ResolvedRun], Store], None] | None = None,
     into: Store | None = None,
     after_block: Callable[[int, Sequence[StoredRun]], None] = lambda planned, runs: None,
+    compares_models: bool = False,
 ) -> list[StoredRun] | None:
     """Run a plan and return all attempts; with --dry-run print its runs and return None.
 
     ``again``: complete runs are repeated, too; with the option of that name, interrupted ones are
     not resumed. ``resolved``: the plan's runs, unless they are on engines. ``print_plan``: prints
     them, with the store to estimate from. ``into``: another store than that of the options.
-    ``after_block``: see :func:`run_plan`.
+    ``after_block``: see :func:`run_plan`. ``compares_models``: results of runs on modelled tiers
+    may have decided whether there are more of them, which counts as a look.
     """
     earlier = store(options.results)
     into = into or earlier
     with plan.blaming():
         steps = plan_steps(plan, env, into, again, resume=not options.again, resolved=resolved)
+    if compares_models:
+        plan = continued(plan, [step for step in steps if step.spec.models])
     if options.dry_run and print_plan is not None:
         print_plan(steps, earlier)
     elif options.dry_run:
