@@ -182,7 +182,7 @@ class Job:
 
     ``files``: by name, private to the user that it runs as. ``secret``: never in a message.
     ``reports``: matches the lines that come every second, and are in no message. ``fails``: a
-    line after which the program goes on with fewer users.
+    line after which the program continues with fewer users.
     """
 
     what: str
@@ -215,7 +215,7 @@ class _Listener(ClientProgram):
         self.lines: list[str] = []
         self._job, self._silence_s, self._task = job, silence_s, task
         self._shown = time.monotonic()
-        #: Its processor time by the monotonic clock: nobody can read it once it has ended.
+        #: Its processor time by the monotonic clock: it cannot be read once it has ended.
         self._cpu: list[tuple[int, int]] = []
 
     @classmethod

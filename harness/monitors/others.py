@@ -27,13 +27,13 @@ _KTHREADD = 2
 
 @dataclass(frozen=True)
 class _Ticks:
-    """Clock ticks since boot, over all processors; ``own``: of the harness's processes."""
+    """Clock ticks since boot, over all processors; ``harness``: of the harness's processes."""
 
     monotonic_ns: int
     total: int
     busy: int
     stolen: int
-    own: int
+    harness: int
     kernel: int
 
 
@@ -116,7 +116,9 @@ class OthersMonitor(Monitor):
         total = last.total - first.total
         if total <= 0:
             return None
-        others = (last.busy - first.busy) - (last.own - first.own) - (last.kernel - first.kernel)
+        others = (
+            (last.busy - first.busy) - (last.harness - first.harness) - (last.kernel - first.kernel)
+        )
         return max(0.0, others / total), max(0.0, (last.stolen - first.stolen) / total)
 
     def _read(self) -> _Ticks:
