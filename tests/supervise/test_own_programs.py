@@ -109,9 +109,10 @@ LEAVES = """
 import os, sys
 if not os.fork():
     os.setsid()
-    if not os.fork():
-        print(os.getpid(), flush=True)
+    daemon = os.fork()
+    if not daemon:
         os.execve("/bin/sleep", ["sleep", "1000"], {})
+    print(daemon, flush=True)
     os._exit(0)
 os.wait()
 if "stay" in sys.argv:
