@@ -21,9 +21,9 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from engines._managed import AnyServer
-from harness.engine import SqlConnection
+from harness.engine import FillRequest, LoadRequest, SqlConnection
 from harness.errors import RunFailed
-from harness.progress import Progress, Task
+from harness.progress import Task
 from harness.sql_script import head, tables_of, text_of
 from harness.store.spec import JsonObject
 
@@ -156,11 +156,6 @@ def readable_by(server: AnyServer | None, files: Mapping[str, Sequence[Path]]) -
     return server is not None and server.can_read([p for paths in files.values() for p in paths])
 
 
-def total_bytes(files: Mapping[str, Sequence[Path]]) -> int:
-    """Return the size of all ``files``."""
-    return sum(path.stat().st_size for paths in files.values() for path in paths)
-
-
 def columns_in(file: Path, columns: Sequence[str]) -> list[str]:
     """Return the names in the first line of a CSV file, spelled as those of the table."""
     with file.open(encoding="utf-8", newline="") as stream:
@@ -241,10 +236,8 @@ class Loader(ABC, Generic[Connection]):
     def load_files(
         self,
         workers: Workers[Connection],
-        folder: Path,
-        files: Mapping[str, Sequence[Path]],
+        request: LoadRequest,
         task: Task,
-        dumps: Sequence[Path] = (),
     ) -> Mapping[str, int]:
         """Load all files, then run ``final_jobs``; returns the rows loaded by table."""
 
@@ -262,9 +255,7 @@ class Loader(ABC, Generic[Connection]):
     def run(self, connection: Connection, sql: str, table: str = "") -> None:
         """Execute one statement, on behalf of ``table`` if one is given."""
 
-    def _dump_jobs(
-        self, dumps: Sequence[Path], tables: Iterable[str], task: Task
-    ) -> list[Job[Connection]]:
+    def _dump_jobs(self, request: LoadRequest, task: Task) -> list[Job[Connection]]:
         """Return jobs for scripts, one at a time: they may contain rows of any table."""
 
         def job(dump: Path) -> Job[Connection]:
@@ -275,9 +266,9 @@ class Loader(ABC, Generic[Connection]):
                     self.run_dump(dump)
                 task.advance(size, note=dump.name)
 
-            return Job(1, frozenset(tables), False, size, run)
+            return Job(1, frozenset(request.files), False, size, run)
 
-        return [job(dump) for dump in dumps]
+        return [job(dump) for dump in request.dumps]
 
     def _statement_jobs(
         self,
@@ -304,36 +295,24 @@ class Loader(ABC, Generic[Connection]):
 
         return [job(stage, text, shared) for stage, texts, shared in stages for text in texts]
 
-    def load(
-        self,
-        folder: Path,
-        files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        dumps: Sequence[Path] = (),
-    ) -> None:
-        """See Engine.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
-        total = total_bytes({**files, "": dumps})
+    def load(self, request: LoadRequest) -> None:
+        """See Engine.bulk_load; ``schema`` holds ``10_tables.sql`` and so on."""
+        total = request.size_bytes
         with (
-            self.empty_tables(folder, total) as workers,
-            progress.task("loading tables", total, "B") as task,
+            self.empty_tables(request.schema, total) as workers,
+            request.progress.task("loading tables", total, "B") as task,
         ):
-            verify_counts(self.load_files(workers, folder, files, task, dumps), row_counts)
+            verify_counts(self.load_files(workers, request, task), request.row_counts)
 
     def fill(
-        self,
-        folder: Path,
-        fill: Callable[[], Mapping[str, int]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: JsonObject,
+        self, folder: Path, request: FillRequest, connection: Callable[[], JsonObject]
     ) -> None:
         """See Engine.native_load; ``folder`` has ``procedures/`` too."""
-        source_bytes = sum(row_counts.values()) * _ROW_BYTES
-        with self.empty_tables(folder, source_bytes, params) as workers:
-            stored = fill()
-            verify_counts(stored, row_counts, "load again; the server's log may say why")
-            with progress.task("building indexes", total=None) as task:
+        source_bytes = sum(request.row_counts.values()) * _ROW_BYTES
+        with self.empty_tables(folder, source_bytes, request.params) as workers:
+            stored = request.fill(connection())
+            verify_counts(stored, request.row_counts, "load again; the server's log may say why")
+            with request.progress.task("building indexes", total=None) as task:
                 workers.run(self.final_jobs(folder, stored, task))
             for file in sorted((folder / "procedures").glob("*.sql")):
                 self.run(workers.connections[0], text_of(file))

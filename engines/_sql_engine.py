@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Generic
 
 from engines._loading import Connection, Loader
-from harness.engine import Engine, Fill, Scalar
-from harness.progress import Progress
+from harness.engine import Engine, FillRequest, LoadRequest, Scalar
 from harness.sql_script import calls
 from harness.store.spec import JsonObject
 
@@ -76,33 +75,14 @@ class SqlEngine(CallsSql, Generic[Connection]):
         self._connections.add(connection)
         return connection
 
-    def bulk_load(
-        self,
-        schema: Path,
-        files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        dumps: Sequence[Path] = (),
-    ) -> None:
+    def bulk_load(self, request: LoadRequest) -> None:
         """Load schema, files in parallel, keys, indexes, statistics; verify row counts."""
-        self._loader().load(schema, files, row_counts, progress, dumps)
+        self._loader().load(request)
 
-    def native_load(
-        self,
-        workload: str,
-        fill: Fill,
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: JsonObject | None = None,
-    ) -> None:
+    def native_load(self, request: FillRequest) -> None:
         """Load schema, keys, indexes and procedures around ``fill``; verify row counts."""
-        self._loader().fill(
-            self.sql_folder / workload,
-            lambda: fill(self.native_connection()),
-            row_counts,
-            progress,
-            params or {},
-        )
+        folder = self.sql_folder / request.workload
+        self._loader().fill(folder, request, self.native_connection)
 
     def _query(self, sql: str) -> list[tuple[Scalar, ...]]:
         """Return the rows of one statement, read by a connection of its own."""

@@ -53,6 +53,44 @@ TaskTimes = Mapping[str, Sequence[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
+class LoadRequest:
+    """Files to load into an empty database.
+
+    ``schema``: a folder as ``sql/<workload>/``. ``files``: for each table, as SQL names it, its
+    chunk files, which name their columns; loaded in parallel. ``row_counts``: those known
+    beforehand; a difference is RunFailed. ``dumps``: scripts with rows of any tables.
+    """
+
+    schema: Path
+    files: Mapping[str, Sequence[Path]]
+    row_counts: Mapping[str, int]
+    progress: Progress
+    dumps: Sequence[Path] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all files and dumps."""
+        tables = [*self.files.values(), self.dumps]
+        return sum(path.stat().st_size for paths in tables for path in paths)
+
+
+@dataclass(frozen=True)
+class FillRequest:
+    """A database that a client fills with the rows of a workload.
+
+    ``fill`` is called once, while the empty tables have no keys, or only those they are clustered
+    by. ``row_counts``: those known beforehand; a difference is RunFailed. ``params``: the
+    workload's, where the schema depends on them.
+    """
+
+    workload: str
+    fill: Fill
+    row_counts: Mapping[str, int]
+    progress: Progress
+    params: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class DataDirectories:
     """The directories of one run, one per directory part, absolute and existing.
 
@@ -302,20 +340,8 @@ class Engine(ABC):
         """Open a connection to the started engine."""
         raise self._lacks("connect to", "it does not run SQL")
 
-    def bulk_load(
-        self,
-        schema: Path,
-        files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        dumps: Sequence[Path] = (),
-    ) -> None:
-        """Create the tables of a folder as ``sql/<workload>/``, load, index, analyse.
-
-        ``files``: for each table, as SQL names it, its chunk files; loaded in parallel. They name
-        their columns. ``row_counts`` are verified afterwards; a difference is RunFailed. ``dumps``:
-        scripts with rows of any tables.
-        """
+    def bulk_load(self, request: LoadRequest) -> None:
+        """Create the tables, load, index, analyse; verify the row counts."""
         raise self._lacks("load", "the engine has no bulk load")
 
     def load_retries(self) -> Mapping[str, int]:
@@ -436,20 +462,10 @@ class Engine(ABC):
         """
         return {}
 
-    def native_load(
-        self,
-        workload: str,
-        fill: Fill,
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: JsonObject | None = None,
-    ) -> None:
+    def native_load(self, request: FillRequest) -> None:
         """Create the schema from ``sql/<workload>/``, fill it; index, procedures, analyse.
 
-        ``fill`` is called once, while the empty tables have no keys, or only those they are
-        clustered by. ``row_counts``: those known beforehand; a difference is RunFailed.
-        ``params``: the workload's, where the schema depends on them. All data are durable at
-        the end.
+        All data are durable at the end.
         """
         raise self._lacks("load", "no native client speaks to it")
 

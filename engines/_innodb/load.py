@@ -34,6 +34,7 @@ from engines._innodb.connection import LazyResult, MySqlConnection, server_error
 from engines._innodb.installation import Flavour
 from engines._loading import FileLoad, Job, Workers, columns_in, readable_by
 from engines._managed import AnyServer
+from harness.engine import LoadRequest
 from harness.errors import RunFailed
 from harness.progress import Task
 from harness.sql_script import dumped, head, statements
@@ -172,18 +173,16 @@ class Loader(_loading.Loader[MySqlConnection]):
     def load_files(
         self,
         workers: Workers[MySqlConnection],
-        folder: Path,
-        files: Mapping[str, Sequence[Path]],
+        request: LoadRequest,
         task: Task,
-        dumps: Sequence[Path] = (),
     ) -> Mapping[str, int]:
         """One file at a time per connection: the largest table first, its files in order."""
         for connection in workers.connections:
             connection.run(_SESSION)
         first = workers.connections[0]
-        columns = {t: first.run(f"SELECT * FROM {t} LIMIT 0").columns for t in files}
-        load = FileLoad[MySqlConnection](files, task)
-        by_server = readable_by(self._server, files)
+        columns = {t: first.run(f"SELECT * FROM {t} LIMIT 0").columns for t in request.files}
+        load = FileLoad[MySqlConnection](request.files, task)
+        by_server = readable_by(self._server, request.files)
 
         def load_one(table: str, path: Path, connection: MySqlConnection) -> int:
             attempt = partial(load_file, connection, table, path, columns[table], by_server)
@@ -193,11 +192,11 @@ class Loader(_loading.Loader[MySqlConnection]):
 
         jobs = [
             load.job(1, table, load.bytes[table], partial(load_one, table, path), shared=True)
-            for table, paths in files.items()
+            for table, paths in request.files.items()
             for path in paths
         ]
-        jobs += self._dump_jobs(dumps, files, task)
-        workers.run([*jobs, *self.final_jobs(folder, load.bytes, task)])
+        jobs += self._dump_jobs(request, task)
+        workers.run([*jobs, *self.final_jobs(request.schema, load.bytes, task)])
         return load.rows
 
     def run_dump(self, dump: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from engines._installation import workloads_in
 from engines._json_worker import Worker, WorkerConnection, WorkerEngine, WorkerError
-from engines._loading import total_bytes, verify_counts
+from engines._loading import verify_counts
 from engines._settings import SettingTable
 from engines._thread_waits import GROUP_COMMIT, ThreadObserver
 from engines.duckdb import explain
@@ -30,11 +30,12 @@ from harness.engine import (
     EngineFactory,
     EngineKind,
     EngineVersion,
+    LoadRequest,
     SqlConnection,
 )
 from harness.errors import RunFailed, UsageError, nearest
 from harness.experiment.placement import Part
-from harness.progress import Progress, Task
+from harness.progress import Task
 from harness.query_plan import ExecutedPlan
 from harness.sql_script import statements
 from harness.supervise.silence import limit_s, phase
@@ -168,29 +169,24 @@ class DuckDB(WorkerEngine):
             idle=frozenset({"futex", GROUP_COMMIT, "poll", "sleep", "recv", "send"}),
         )
 
-    def bulk_load(
-        self,
-        schema: Path,
-        files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        dumps: Sequence[Path] = (),
-    ) -> None:
+    def bulk_load(self, request: LoadRequest) -> None:
         """Schema, Parquet files, keys, indexes, statistics, checkpoint; counts verified."""
         with closing(self.connect()) as connection:
-            for statement in statements(schema, "10_tables"):
+            for statement in statements(request.schema, "10_tables"):
                 connection.execute(statement)
-            with progress.task("loading tables", total_bytes(files), "B") as task:
+            with request.progress.task("loading tables", request.size_bytes, "B") as task:
                 loaded = {
                     table: _insert(connection, table, paths, task)
-                    for table, paths in files.items()
+                    for table, paths in request.files.items()
                     if paths
                 }
-            verify_counts(loaded, row_counts)
+            verify_counts(loaded, request.row_counts)
             for stem in ("20_keys", "30_indexes", "40_foreign_keys", "50_analyze"):
-                texts = statements(schema, stem) or (["ANALYZE"] if stem == "50_analyze" else [])
+                texts = statements(request.schema, stem) or (
+                    ["ANALYZE"] if stem == "50_analyze" else []
+                )
                 what = stem[3:].replace("_", " ")
-                with progress.task(f"building {what}", total=len(texts)) as task:
+                with request.progress.task(f"building {what}", total=len(texts)) as task:
                     for statement in texts:
                         connection.execute(statement)
                         task.advance()
@@ -272,7 +268,7 @@ def _insert(connection: SqlConnection, table: str, paths: Sequence[Path], task: 
     """Insert the rows of Parquet files into an empty table, and count them there."""
     names = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
     connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM read_parquet([{names}])")
-    task.advance(total_bytes({table: paths}), note=table)
+    task.advance(sum(path.stat().st_size for path in paths), note=table)
     return int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
 
 

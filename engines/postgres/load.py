@@ -26,6 +26,7 @@ from engines import _loading
 from engines._loading import FileLoad, Job, Workers, columns_in, readable_by
 from engines._managed import AnyServer
 from engines.postgres.connection import PostgresConnection, failed
+from harness.engine import LoadRequest
 from harness.errors import RunFailed
 from harness.progress import Task
 from harness.sql_script import dumped, statements
@@ -89,18 +90,16 @@ class Loader(_loading.Loader[PostgresConnection]):
     def load_files(
         self,
         workers: Workers[PostgresConnection],
-        folder: Path,
-        files: Mapping[str, Sequence[Path]],
+        request: LoadRequest,
         task: Task,
-        dumps: Sequence[Path] = (),
     ) -> Mapping[str, int]:
         """One table per connection, or one file for tables that would delay the others."""
-        load = FileLoad[PostgresConnection](files, task)
-        copies = copy_jobs(load, self._connections, readable_by(self._server, files))
+        load = FileLoad[PostgresConnection](request.files, task)
+        copies = copy_jobs(load, self._connections, readable_by(self._server, request.files))
         keys = self._without_foreign_keys()
         final = [
-            *self._dump_jobs(dumps, files, task),
-            *self.final_jobs(folder, load.bytes, task),
+            *self._dump_jobs(request, task),
+            *self.final_jobs(request.schema, load.bytes, task),
             *self._statement_jobs([(4, keys, False)], load.bytes, task),
         ]
         workers.run([*copies, *final])

@@ -50,14 +50,13 @@ from harness.engine import (
     EngineOptions,
     EngineVersion,
     FileSettings,
-    Fill,
+    FillRequest,
     ProcessId,
     TaskTimes,
     YcsbBinding,
 )
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
-from harness.progress import Progress
 from harness.store.spec import JsonObject
 from harness.supervise.process import alive, send_signal
 from harness.supervise.user_files import acting_as, make_directory, read_text, write_text
@@ -295,16 +294,9 @@ class RocksDb(Engine):
             "scan": "scan :key :length",
         }
 
-    def native_load(
-        self,
-        workload: str,
-        fill: Fill,
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: JsonObject | None = None,
-    ) -> None:
+    def native_load(self, request: FillRequest) -> None:
         """The client fills the empty database and compacts it; row counts verified."""
-        verify_counts(fill(self.native_connection()), row_counts, "load again")
+        verify_counts(request.fill(self.native_connection()), request.row_counts, "load again")
 
     def ycsb_binding(self) -> YcsbBinding:
         """UsageError if there are no Java classes next to the library."""

@@ -6,19 +6,18 @@ import json
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from engines._json_worker import Worker, WorkerConnection, WorkerEngine, WorkerError
-from engines._loading import total_bytes, verify_counts
+from engines._loading import verify_counts
 from engines.spark.configuration import JAVA_OPTIONS, checked, heap_bytes, installed, recorded
 from engines.spark.explain import translate
 from harness import jsonfile
-from harness.engine import EngineContext, EngineVersion, MemoryPolicy
+from harness.engine import EngineContext, EngineVersion, LoadRequest, MemoryPolicy
 from harness.errors import RunFailed
-from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
 from harness.sql_script import head, statements
 from harness.supervise.failures import log_tail
@@ -174,31 +173,24 @@ class SqlOnSpark(WorkerEngine, ABC):
         found = self._request("configuration")["configuration"]
         return recorded({n: v for n, v in found.items() if n not in _OF_A_START})
 
-    def bulk_load(
-        self,
-        schema: Path,
-        files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        dumps: Sequence[Path] = (),
-    ) -> None:
+    def bulk_load(self, request: LoadRequest) -> None:
         """Tables are folders of Parquet files: copies, or rewritten where types differ.
 
         Keys and indexes are left out. Counts verified.
         """
-        for stage in sorted(path.stem for path in schema.glob("[2-4]*")):
-            for statement in statements(schema, stage):
+        for stage in sorted(path.stem for path in request.schema.glob("[2-4]*")):
+            for statement in statements(request.schema, stage):
                 if not _KEYS.match(statement):
                     context = "Spark's tables have only rows: no triggers, for instance"
                     raise RunFailed(head(statement), context, "leave it out of tables.sql")
-        texts = json.dumps(statements(schema, "10_tables"))
+        texts = json.dumps(statements(request.schema, "10_tables"))
         self._request("write", path=self._location(TABLES), text=texts, replace=True)
         self._define_tables()
         with (
-            progress.task("loading tables", total_bytes(files), "B") as task,
+            request.progress.task("loading tables", request.size_bytes, "B") as task,
             closing(self.connect()) as connection,
         ):
-            for table, paths in files.items():
+            for table, paths in request.files.items():
                 if not paths:
                     continue
                 if self.kind == "external" or self._fits(connection, table, paths[0]):
@@ -208,9 +200,12 @@ class SqlOnSpark(WorkerEngine, ABC):
                 else:
                     for path in paths:
                         self._insert(connection, table, path)
-                task.advance(total_bytes({table: paths}), note=table)
-            counts = {t: connection.execute(f"select count(*) from {t}").rows[0][0] for t in files}
-        verify_counts({table: int(str(count)) for table, count in counts.items()}, row_counts)
+                task.advance(sum(path.stat().st_size for path in paths), note=table)
+            loaded = {
+                table: int(str(connection.execute(f"select count(*) from {table}").rows[0][0]))
+                for table in request.files
+            }
+        verify_counts(loaded, request.row_counts)
 
     def _fits(self, connection: SparkConnection, table: str, path: Path) -> bool:
         """Return whether the file has the columns and types of the table."""

@@ -21,9 +21,16 @@ from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_sess
 from engines._loading import FileLoad, Job, Workers, columns_in, loading
 from engines._sql_engine import Monitor, SqlEngine
 from engines.sqlserver.connection import ERRORS, Login, SqlServerConnection, explain
-from harness.engine import EngineContext, EngineOptions, EngineVersion, Fill, SqlConnection
+from harness.engine import (
+    EngineContext,
+    EngineOptions,
+    EngineVersion,
+    FillRequest,
+    LoadRequest,
+    SqlConnection,
+)
 from harness.errors import RunFailed, UsageError
-from harness.progress import Progress, Task
+from harness.progress import Task
 from harness.query_plan import ExecutedPlan
 from harness.sql_script import statements
 from harness.store.documents import attributes
@@ -208,18 +215,11 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
         own = attributes(login, "host", "port", "user", "password", "ca")
         return {**own, "database": self._schema or login.database}
 
-    def native_load(
-        self,
-        workload: str,
-        fill: Fill,
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: JsonObject | None = None,
-    ) -> None:
+    def native_load(self, request: FillRequest) -> None:
         """As others; readers see row versions, as on other engines, and wait for no writer."""
         with self._server() as connection:
             _run(connection, f"alter database [{self._schema}] set read_committed_snapshot on")
-        super().native_load(workload, fill, row_counts, progress, params)
+        super().native_load(request)
 
     def _new_connection(self) -> SqlServerConnection:
         return SqlServerConnection(self._dsn, self._schema or "")
@@ -333,13 +333,11 @@ class Loader(_loading.Loader[SqlServerConnection]):
     def load_files(
         self,
         workers: Workers[SqlServerConnection],
-        folder: Path,
-        files: Mapping[str, Sequence[Path]],
+        request: LoadRequest,
         task: Task,
-        dumps: Sequence[Path] = (),
     ) -> Mapping[str, int]:
         """The largest table first; the files of a heap are loaded at the same time."""
-        load = FileLoad[SqlServerConnection](files, task)
+        load = FileLoad[SqlServerConnection](request.files, task)
 
         def job(table: str, path: Path) -> Job[SqlServerConnection]:
             size = path.stat().st_size
@@ -352,8 +350,8 @@ class Loader(_loading.Loader[SqlServerConnection]):
 
             return load.job(1, table, load.bytes[table], copy, shared=True)
 
-        jobs = [job(table, path) for table, paths in files.items() for path in paths]
-        workers.run([*jobs, *self.final_jobs(folder, load.bytes, task)])
+        jobs = [job(table, path) for table, paths in request.files.items() for path in paths]
+        workers.run([*jobs, *self.final_jobs(request.schema, load.bytes, task)])
         return load.rows
 
     def run_dump(self, dump: Path) -> None:

@@ -49,12 +49,11 @@ from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
-    Fill,
+    FillRequest,
     Process,
 )
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
-from harness.progress import Progress
 from harness.store.spec import JsonObject
 from harness.supervise.failures import log_tail
 from harness.supervise.linux import network_of
@@ -325,25 +324,16 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
             "password": password_digest(self._password).hex(),
         }
 
-    def native_load(
-        self,
-        workload: str,
-        fill: Fill,
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: JsonObject | None = None,
-    ) -> None:
+    def native_load(self, request: FillRequest) -> None:
         """Tables, ``fill``, indexes, procedures; row counts verified."""
         with closing(self.connect()) as connection:
             load(
                 connection,
                 self._context,
                 self._installation,
-                self.sql_folder / workload,
-                fill,
+                self.sql_folder / request.workload,
+                request,
                 self.native_connection(),
-                row_counts,
-                progress,
             )
         self._save()
 

@@ -6,15 +6,13 @@ import hashlib
 import io
 import stat
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from engines._loading import verify_counts
 from engines._managed import compile_java
 from engines.voltdb.installation import Installation
 from engines.voltdb.wire import VoltDbConnection
-from harness.engine import EngineContext, Fill
-from harness.progress import Progress
+from harness.engine import EngineContext, FillRequest
 from harness.sql_script import statements
 from harness.store.spec import JsonObject
 from harness.supervise.user_files import read_bytes, walk
@@ -46,16 +44,14 @@ def load(
     context: EngineContext,
     installation: Installation,
     folder: Path,
-    fill: Fill,
+    request: FillRequest,
     native: JsonObject,
-    row_counts: Mapping[str, int],
-    progress: Progress,
 ) -> None:
     """See Engine.native_load. ``native``: the client's connection, without the tables."""
     _define(connection, folder, "10_tables")
-    stored = fill({**native, "tables": _tables(connection)})
-    verify_counts(stored, row_counts, "load again; the server's log may have the reason")
-    with progress.task("building indexes and procedures", total=None):
+    stored = request.fill({**native, "tables": _tables(connection)})
+    verify_counts(stored, request.row_counts, "load again; the server's log may have the reason")
+    with request.progress.task("building indexes and procedures", total=None):
         _define(connection, folder, "30_indexes")
         connection.call("@UpdateClasses", _compiled(context, installation), "")
         for file in sorted((folder / "procedures").glob("*.sql")):

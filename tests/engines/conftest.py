@@ -7,7 +7,7 @@ import pytest
 from lab import open_lab
 from scratch import open_directory
 
-from harness.engine import LoadFormat
+from harness.engine import LoadFormat, LoadRequest
 from harness.progress import SilentProgress
 from harness.workloads.tpch import data
 
@@ -62,7 +62,9 @@ def innodb(request, tpch_csv):
     with open_lab() as lab:
         settings = {"innodb_buffer_pool_size": "134217728"}
         engine = lab.started(request.param, settings)
-        engine.bulk_load(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+        engine.bulk_load(
+            LoadRequest(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+        )
         yield engine
         engine.kill()
 

@@ -8,6 +8,7 @@ from lab import execute
 
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode
+from harness.engine import FillRequest
 from harness.progress import SilentProgress
 from harness.sql_script import text_of
 from harness.store.spec import JsonObject
@@ -68,5 +69,5 @@ def started(lab, name: str, settings: Mapping[str, str]) -> Native:
 def loaded(lab, name: str, settings: Mapping[str, str]) -> Native:
     """With one warehouse, loaded by the client."""
     native = started(lab, name, settings)
-    native.engine.native_load("tpcc", native.load, COUNTS, SilentProgress())
+    native.engine.native_load(FillRequest("tpcc", native.load, COUNTS, SilentProgress()))
     return native

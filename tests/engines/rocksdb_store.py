@@ -13,7 +13,7 @@ from narrowed import present
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.spec import LoadgenSpec, Mode, Verified
 from harness.drivers.result import WindowCallbacks
-from harness.engine import DataDirectories
+from harness.engine import DataDirectories, FillRequest
 from harness.progress import SilentProgress
 from harness.store.spec import JsonObject
 from harness.workload import Clients
@@ -57,7 +57,7 @@ class Store:
             spec = self.spec(task="load", connection=connection)
             return processes.drive([spec], self.clients).rows
 
-        self.engine.native_load("ycsb", fill, {"usertable": RECORDS}, SilentProgress())
+        self.engine.native_load(FillRequest("ycsb", fill, {"usertable": RECORDS}, SilentProgress()))
         self.engine.stop()
 
     def restored(self, golden: Path, places: DataDirectories) -> Store:

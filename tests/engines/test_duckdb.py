@@ -15,7 +15,7 @@ from lab import execute
 from open_files import opened, seen_below
 
 from engines._settings import NOT_RECORDED
-from harness.engine import QueryTimeout
+from harness.engine import LoadRequest, QueryTimeout
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.sql_script import decode, encode
@@ -230,7 +230,9 @@ def test_values_survive_the_pipe(value):
 
 def test_load_and_plan(started, tpch_parquet):
     started.bulk_load(
-        started.sql("tpch"), tpch_parquet.files, tpch_parquet.row_counts, SilentProgress()
+        LoadRequest(
+            started.sql("tpch"), tpch_parquet.files, tpch_parquet.row_counts, SilentProgress()
+        )
     )
     connection = started.connect()
     rows = connection.execute("select count(*), max(l_shipdate) from lineitem").rows
@@ -255,4 +257,6 @@ def test_load_and_plan(started, tpch_parquet):
 def test_wrong_row_count_is_a_failure(started, tpch_parquet):
     counts = tpch_parquet.row_counts | {"nation": 26}
     with pytest.raises(RunFailed, match="load 26 rows into nation: 25 were loaded"):
-        started.bulk_load(started.sql("tpch"), tpch_parquet.files, counts, SilentProgress())
+        started.bulk_load(
+            LoadRequest(started.sql("tpch"), tpch_parquet.files, counts, SilentProgress())
+        )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.engine import LoadRequest
 from harness.progress import SilentProgress
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.statements import query_sql
@@ -36,7 +37,9 @@ def test_it_loads_tpch_and_answers_like_duckdb(engines, lab, tpch_csv, tpch_parq
     answers: dict[str, list[Any]] = {}
     for name, source in (("sqlite", tpch_csv), ("duckdb", tpch_parquet)):
         engine = lab.started(name, fresh=True)
-        engine.bulk_load(engine.sql("tpch"), source.files, source.row_counts, SilentProgress())
+        engine.bulk_load(
+            LoadRequest(engine.sql("tpch"), source.files, source.row_counts, SilentProgress())
+        )
         connection = engine.connect()
         for query in (1, 6, 12):
             sql = query_sql(query, parameters(query, None, 0.01), engine.sql_folder / "tpch")

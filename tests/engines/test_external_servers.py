@@ -10,6 +10,7 @@ from lab import execute
 from patience import PATIENCE_S, eventually
 
 from harness import paths, registry
+from harness.engine import LoadRequest
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.workloads.tpch.statements import Statement
@@ -71,7 +72,9 @@ def test_data_are_loaded_once_and_found_by_their_mark(external, server, lab, tpc
     assert (external.kind, server.kind) == ("external", "managed")
     assert external.prepared(KEY) is None
     external.prepare(KEY)
-    external.bulk_load(external.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    external.bulk_load(
+        LoadRequest(external.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    )
     assert external.prepared(KEY) is None, "incomplete data count as missing"
     external.mark_prepared(KEY, {"rows": tpch_csv.row_counts})
     again = lab.engine(server.name, options=ENV)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import date
 from decimal import Decimal
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from engines._innodb.connection import MySqlConnection
 from engines._innodb.installation import Flavour
 from engines._innodb.load import Loader, load_file, loading_settings
 from engines._settings import NOT_RECORDED
-from harness.engine import QueryTimeout
+from harness.engine import LoadRequest, QueryTimeout
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.query_plan import ExecutedPlan, Operator
@@ -144,7 +143,11 @@ def test_values_arrive_as_they_are_in_the_file(elsewhere, lab):
 
 def test_a_server_of_the_users_is_sent_the_files(innodb, elsewhere, tpch_csv):
     loader = Loader(elsewhere, innodb.flavour, threads=2)
-    loader.load(innodb.sql_folder / "tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    loader.load(
+        LoadRequest(
+            innodb.sql_folder / "tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress()
+        )
+    )
     ours, theirs = innodb.connect(), elsewhere()
     for table in tpch_csv.files:
         sums = [c.execute(f"checksum table {table}").rows[0][1] for c in (ours, theirs)]
@@ -155,10 +158,10 @@ def test_a_server_of_the_users_is_sent_the_files(innodb, elsewhere, tpch_csv):
 
 def test_a_missing_row_fails_the_load(innodb, elsewhere, tpch_csv):
     files = {"region": tpch_csv.files["region"], "nation": tpch_csv.files["nation"]}
-    folder = innodb.sql_folder / "tpch"
-    load = partial(Loader(elsewhere, innodb.flavour, threads=2).load, folder)
+    counts = {"region": 5, "nation": 26}
+    request = LoadRequest(innodb.sql_folder / "tpch", files, counts, SilentProgress())
     with pytest.raises(RunFailed) as caught:
-        load(files, {"region": 5, "nation": 26}, SilentProgress())
+        Loader(elsewhere, innodb.flavour, threads=2).load(request)
     assert (caught.value.problem, caught.value.context) == (
         "load 26 rows into nation",
         "25 were loaded",
@@ -194,7 +197,8 @@ def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(innodb, elsewh
 
     def load() -> None:
         with SilentProgress().task("") as task:
-            loaded.update(loader.load_files(workers, folder, {"t": [file]}, task))
+            request = LoadRequest(folder, {"t": [file]}, {}, SilentProgress())
+            loaded.update(loader.load_files(workers, request, task))
 
     with loader.empty_tables(folder, 0) as workers:
         loading = threading.Thread(target=load)

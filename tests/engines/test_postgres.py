@@ -14,7 +14,7 @@ from patience import eventually
 from engines._settings import NOT_RECORDED
 from engines.postgres import counters, explain
 from engines.postgres.engine import ManagedPostgres
-from harness.engine import QueryTimeout
+from harness.engine import LoadRequest, QueryTimeout
 from harness.errors import RunFailed
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
@@ -159,7 +159,9 @@ def test_a_release_that_cannot_publish_its_sums_has_none():
 @pytest.fixture(scope="module")
 def loaded(module_lab, tpch_csv):
     engine = module_lab.started("postgres", {"min_parallel_table_scan_size": "0"})
-    engine.bulk_load(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    engine.bulk_load(
+        LoadRequest(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    )
     return engine
 
 
@@ -199,7 +201,9 @@ def test_a_load_uses_only_the_profile_s_settings_in_the_dataset_key(lab, tpch_cs
     profile = {"default_statistics_target": "20", "random_page_cost": "1.1", "work_mem": "1MB"}
     engine = lab.started("postgres", profile, fresh=True)
     assert engine.format_options()["default_statistics_target"] == "20"
-    engine.bulk_load(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    engine.bulk_load(
+        LoadRequest(engine.sql("tpch"), tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    )
     bounds = execute(
         engine,
         "select max(cardinality(histogram_bounds::text::text[])) from pg_stats "
@@ -231,7 +235,9 @@ def test_a_bad_row_names_table_and_line(lab, tpch_csv):
     engine = lab.started("postgres")
     with pytest.raises(RunFailed, match="load table nation: invalid input syntax") as caught:
         engine.bulk_load(
-            engine.sql("tpch"), tpch_csv.files | {"nation": [bad]}, {}, SilentProgress()
+            LoadRequest(
+                engine.sql("tpch"), tpch_csv.files | {"nation": [bad]}, {}, SilentProgress()
+            )
         )
     assert "line 2" in caught.value.hint
 

@@ -22,7 +22,7 @@ from engines._settings import NOT_RECORDED
 from engines.spark.configuration import AUTHENTICATE, Installation, recorded
 from engines.spark.explain import translate
 from harness import paths, registry
-from harness.engine import EngineContext, Process, QueryTimeout
+from harness.engine import EngineContext, LoadRequest, Process, QueryTimeout
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.supervise.listeners import ANY_PORT
@@ -73,7 +73,7 @@ def loaded(module_lab, source):
 
 def load(engine, source: Path) -> None:
     made = data.read_source(source)
-    engine.bulk_load(engine.sql("tpch"), made.files, made.row_counts, SilentProgress())
+    engine.bulk_load(LoadRequest(engine.sql("tpch"), made.files, made.row_counts, SilentProgress()))
 
 
 class WarmSession(Session):
@@ -197,11 +197,11 @@ def test_files_of_other_types_are_rewritten_and_keys_left_out(loaded, lab):
         f"to '{file}' (format parquet)"
     )
     file.chmod(0o644)
-    loaded.bulk_load(schema, {"t": [file]}, {}, SilentProgress())
+    loaded.bulk_load(LoadRequest(schema, {"t": [file]}, {}, SilentProgress()))
     assert [str(v) for v in execute(loaded, "select * from t")[0]] == ["7", "1999-01-31", "1.50"]
     (schema / "40_foreign_keys.sql").write_text("create trigger i after insert on t;")
     with pytest.raises(RunFailed, match="trigger"):
-        loaded.bulk_load(schema, {}, {}, SilentProgress())
+        loaded.bulk_load(LoadRequest(schema, {}, {}, SilentProgress()))
 
 
 def test_a_dataset_is_restored_elsewhere_and_no_spilled_file_is_left(loaded, module_lab):

@@ -15,6 +15,7 @@ from patience import PATIENCE_S
 
 from engines.postgres.external import _may_set_logging
 from harness.drivers.result import WindowCallbacks
+from harness.engine import FillRequest
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.sql_script import text_of
@@ -75,7 +76,7 @@ def test_rows_that_do_not_fit_are_an_error(empty):
             return empty.load(connection)
 
         with pytest.raises(RunFailed, match=words):
-            empty.engine.native_load("tpcc", fill, COUNTS, SilentProgress())
+            empty.engine.native_load(FillRequest("tpcc", fill, COUNTS, SilentProgress()))
         execute(empty.engine, *(f"drop table {table}" for table in (*COUNTS, "order_line")))
 
 
@@ -83,7 +84,7 @@ def test_rows_that_do_not_fit_are_an_error(empty):
 def test_missing_rows_are_an_error(empty):
     with pytest.raises(RunFailed, match="99999 were loaded"):
         empty.engine.native_load(
-            "tpcc", lambda _: {**COUNTS, "stock": 99_999}, COUNTS, SilentProgress()
+            FillRequest("tpcc", lambda _: {**COUNTS, "stock": 99_999}, COUNTS, SilentProgress())
         )
 
 
@@ -295,7 +296,7 @@ def test_a_schema_of_its_own_in_a_server_of_the_user(module_lab, native):
         engine = module_lab.engine("postgres", options={"dsn": dsn})
         engine.prepare("tpcc-w1")
         users = Native(module_lab, engine)
-        engine.native_load("tpcc", users.load, COUNTS, SilentProgress())
+        engine.native_load(FillRequest("tpcc", users.load, COUNTS, SilentProgress()))
         before = native.rows("select count(*) from public.orders")
         result = users.run(operations=200)
         users.holds()

@@ -23,6 +23,7 @@ from tpcc_reference import LOADED, NOTHING_NEW, TABLES, TIMES, UNUSED_ITEM, Line
 from engines.voltdb.deployment import deployment, settled
 from engines.voltdb.engine import SNAPSHOT_BYTES, SNAPSHOTS_ENDED
 from engines.voltdb.engine import write_back_warnings as window_warnings
+from harness.engine import FillRequest
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.sql_script import text_of
@@ -261,7 +262,7 @@ def server(request, module_lab):
         with closing(served.connection):
             return served.insert_rows()
 
-    engine.native_load("tpcc", fill, {"item": by_the_letter.ITEMS}, SilentProgress())
+    engine.native_load(FillRequest("tpcc", fill, {"item": by_the_letter.ITEMS}, SilentProgress()))
     yield engine
     engine.kill()
 

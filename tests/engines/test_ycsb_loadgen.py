@@ -14,6 +14,7 @@ from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode, Verified, split
 from harness.drivers.result import WindowCallbacks, WindowCounters
 from harness.drivers.validity import late_publication
+from harness.engine import FillRequest
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workload import Clients
@@ -58,7 +59,9 @@ class Ycsb:
             assert rows == {"usertable": RECORDS}
             return rows
 
-        self.engine.native_load("ycsb", fill, {"usertable": RECORDS}, SilentProgress(), SHAPE)
+        self.engine.native_load(
+            FillRequest("ycsb", fill, {"usertable": RECORDS}, SilentProgress(), SHAPE)
+        )
 
     def calls(self, params: Mapping[str, Any]) -> dict[str, Any]:
         texts = self.engine.native_calls("ycsb", {**SHAPE, **params})

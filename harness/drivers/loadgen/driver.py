@@ -8,7 +8,7 @@ from harness.drivers.loadgen.processes import drive
 from harness.drivers.loadgen.remote_clients import RemoteClients
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec
 from harness.drivers.result import WindowCallbacks
-from harness.engine import Engine
+from harness.engine import Engine, FillRequest
 from harness.errors import UsageError
 from harness.host import cgroup
 from harness.native_programs import loadgen_program
@@ -124,7 +124,7 @@ def load(
             results.append(drive([spec], loading.clients, callbacks))
         return results[-1].rows
 
-    native.native_load(workload, fill, rows, loading.progress, schema)
+    native.native_load(FillRequest(workload, fill, rows, loading.progress, schema or {}))
     return results[-1]
 
 

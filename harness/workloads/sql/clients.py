@@ -30,7 +30,7 @@ from harness.drivers import pgbench, sysbench
 from harness.drivers.client_program import Load, Script
 from harness.drivers.result import DriverResult, WindowCallbacks, WindowCounters
 from harness.drivers.validity import Nouns
-from harness.engine import Engine
+from harness.engine import Engine, FillRequest
 from harness.errors import RunFailed, UsageError
 from harness.store.result import Check
 from harness.store.spec import JsonObject
@@ -206,7 +206,7 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
             )
             return _tables(engine)
 
-        engine.native_load("sql", fill, {}, loading.progress)
+        engine.native_load(FillRequest("sql", fill, {}, loading.progress))
         return {"driver": version, **self.key()}
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:

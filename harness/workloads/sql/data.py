@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from harness import jsonfile
-from harness.engine import Engine
+from harness.engine import Engine, LoadRequest
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
@@ -197,7 +197,7 @@ def load(source: Path | None, engine: Engine, progress: Progress) -> None:
     if source is None:
         raise RunFailed("load the folder", "its source data are not there", "run again")
     made = read_source(source)
-    engine.bulk_load(made.schema, made.files, {}, progress, made.dumps)
+    engine.bulk_load(LoadRequest(made.schema, made.files, {}, progress, made.dumps))
 
 
 def _changed(path: Path) -> RunFailed:

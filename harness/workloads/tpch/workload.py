@@ -67,7 +67,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.counters import counter_metrics
-from harness.engine import Engine, LoadFormat
+from harness.engine import Engine, LoadFormat, LoadRequest
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
@@ -445,7 +445,7 @@ class Tpch(Workload[TpchParams]):
             raise RunFailed("load TPC-H", "its source data are not there", "run again")
         made = data.read_source(loading.source)
         schema = loading.engine.sql(self.name)
-        loading.engine.bulk_load(schema, made.files, made.row_counts, loading.progress)
+        loading.engine.bulk_load(LoadRequest(schema, made.files, made.row_counts, loading.progress))
         return self.data_key(params) | {"row_counts": dict(made.row_counts)}
 
     def measure(self, params: TpchParams, session: Session) -> Outcome:

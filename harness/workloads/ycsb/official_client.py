@@ -20,7 +20,7 @@ from harness.drivers.ycsb import client
 from harness.drivers.ycsb.build import NAME, built, check_buildable, find_java
 from harness.drivers.ycsb.client import Request
 from harness.drivers.ycsb.metrics import measured
-from harness.engine import Engine
+from harness.engine import Engine, FillRequest
 from harness.errors import UsageError
 from harness.store.result import Check
 from harness.store.spec import JsonObject
@@ -115,7 +115,8 @@ class Official(LoadingDriver):
             )
             return stored
 
-        engine.native_load("ycsb", fill, {"usertable": records}, loading.progress, params.to_json())
+        counts = {"usertable": records}
+        engine.native_load(FillRequest("ycsb", fill, counts, loading.progress, params.to_json()))
         return {**data_key(params), **self.key(), "row_counts": stored}
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
