@@ -323,7 +323,6 @@ def _more(
 
 
 app = workload_commands(
-    "Answer which part should move to a faster device.",
     AdviseOptions,
     advise,
     "Measure what moving each part gains; the first line is the answer.",

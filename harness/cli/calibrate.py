@@ -161,7 +161,6 @@ def _needed(difference: float, repeats: int | None, duration_ns: int | None) -> 
 
 
 app = workload_commands(
-    "Measure how much identical runs differ on this host.",
     CalibrateOptions,
     calibrate,
     "Measure how much identical runs differ, and what repeats can show.",

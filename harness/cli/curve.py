@@ -393,7 +393,6 @@ def _row(point: PointOfCurve, note: str) -> tuple[str, ...]:
 
 
 app = workload_commands(
-    "Measure performance over the latency of a device.",
     CurveOptions,
     curve,
     "Measure a response curve of the workload.",

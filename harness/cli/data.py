@@ -19,7 +19,7 @@ from harness.supervise.user_files import regular_bytes
 from harness.terminal import print_table, say
 from harness.units import format_bytes
 
-app = typer.Typer(help="List, remove and verify datasets.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 def _all(host: Path | None) -> list[tuple[str, Dataset]]:

@@ -15,7 +15,7 @@ from harness.store import documents
 from harness.store.documents import as_json
 from harness.terminal import print_table, say
 
-app = typer.Typer(help="List engines; install pinned versions.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 def engine_rows() -> list[dict[str, Any]]:

@@ -33,9 +33,7 @@ from harness.yamlfile import scalar
 #: Of a bulk load, the format after which data take most space.
 _LARGEST_FORMAT = "csv"
 
-app = typer.Typer(
-    help="Run a profile: a YAML file of axes that expands to runs.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,6 @@ from harness.terminal import print_table, say
 from harness.yamlfile import parse_yaml
 
 app = typer.Typer(
-    help="Set hosts up: persistent memory, CXL, settings, engines.",
     no_args_is_help=True,
 )
 

@@ -33,7 +33,7 @@ from harness.tiers.discovery import stand_in_names
 from harness.units import counted, format_bytes, format_ns
 from harness.yamlfile import Document
 
-app = typer.Typer(help="List and show suites of microbenchmarks.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 SuiteArgument = Annotated[str, typer.Argument(help="A suite's name, or a file.")]
 _FORMATS = ("table", "perma")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # a command that prints models needs no plan
     from harness.execution.run import ResolvedRun
     from harness.experiment.profile import Plan
 
-app = typer.Typer(no_args_is_help=True, help="List, show and make models of devices.")
+app = typer.Typer(no_args_is_help=True)
 _SHOWN = (50, 90, 99, 99.9)
 
 

@@ -255,14 +255,13 @@ def _options(command: Any) -> list[str]:
 
 
 def workload_commands(
-    help_: str,
     options: type[T],
     start: Callable[[type[Parameters], T], None],
     command_help: str,
     without: Collection[str],
 ) -> typer.Typer:
     """Make a command with a sub-command for each workload, as :func:`callback` makes one."""
-    app = typer.Typer(cls=RunGroup, no_args_is_help=True, help=help_)
+    app = typer.Typer(cls=RunGroup, no_args_is_help=True)
     for workload, parameters in registry.all_parameters().items():
         unused = [] if len(parameters.drivers) > 1 else ["driver"]
         unused += [] if parameters.property_files else ["properties"]

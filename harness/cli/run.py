@@ -337,7 +337,6 @@ def _experiment_name(name: str | None) -> str:
 app = typer.Typer(
     cls=RunGroup,
     no_args_is_help=True,
-    help="Run a workload. Rerunning the command resumes an interrupted run.",
 )
 for _workload, _parameters in registry.all_parameters().items():
     _unused = {

@@ -48,7 +48,7 @@ _PRIVATE_ARTIFACTS = {
     "answers": "answers",
 }
 
-app = typer.Typer(help="List, show, remove, export and import runs.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")

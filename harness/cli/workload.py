@@ -15,9 +15,7 @@ from harness.workloads.sql.example import write_example
 from harness.workloads.sql.folder import read_folder
 from harness.workloads.sql.params import SqlParams
 
-app = typer.Typer(
-    help="Your own workload: a folder of tables, data, queries.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 _Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder, such as shop/.")]
 

@@ -1,6 +1,9 @@
 """The commands of the README, run for real on small data."""
 
+import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,24 @@ def test_a_run_prints_every_result_as_json_within_the_contract(runs, loaded):
             else:
                 assert entry["resident_bytes"] <= 0.01 * entry["total_bytes"]
     assert "EMULATED" in loaded("runs", "list").out
+
+
+#: Prints the modules of commands that a list of all commands has imported.
+LISTS = """
+import json, sys
+from harness.cli.app import app
+try:
+    app(["--help"])
+finally:
+    names = [name for name in sys.modules if name.startswith("harness.cli.")]
+    print(json.dumps(names), file=sys.stderr)
+"""
+
+
+def test_the_list_of_commands_imports_none_of_them():
+    """Else each look at it takes a second."""
+    done = subprocess.run([sys.executable, "-c", LISTS], capture_output=True, text=True, check=True)
+    assert json.loads(done.stderr) == ["harness.cli.app"]
 
 
 def test_a_list_of_numbers_is_a_sweep(harness):
