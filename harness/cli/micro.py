@@ -64,7 +64,7 @@ def suites(json_: JsonOption = False) -> None:
 
 @app.command("show")
 def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
-    """List a suite's configurations, before scaling to a tier."""
+    """List a suite's configurations."""
     loaded = load_suite(find_suite(suite), variables_here())
     found = _configurations(loaded)
     if json_:
@@ -76,7 +76,7 @@ def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
 
 
 def _configurations(suite: Suite) -> Sequence[Measurement]:
-    """Return the configurations as requested, before scaling."""
+    """Return the configurations as requested."""
     other = other_program(suite)
     return other.planned(suite.repeats).configurations if other else suite.measurements
 
@@ -172,7 +172,7 @@ def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
 
 def _check_perma(resolved: Sequence[ResolvedSuite]) -> None:
     for one in resolved:
-        if one.program.name != NAME or not all(m.source for m in one.scaled.measurements):
+        if one.program.name != NAME or not all(m.source for m in one.host_suite.measurements):
             raise UsageError(
                 "--format perma", f"{one.suite.name} is no suite of PerMA-Bench's", "use --json"
             )
@@ -194,7 +194,7 @@ def _print_plan(
             f"{one.suite.name} on {one.tier.name}{by}: "
             f"{count} × {one.repeats}{_time(planned)}; {state}",
         )
-        for warning in one.scaled.warnings:
+        for warning in one.host_suite.warnings:
             say(f"warning: {warning}")
 
 
@@ -237,5 +237,5 @@ def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:
     kept = stored.artifact("microbench")
     if kept is None:  # it failed
         return []
-    result = SuiteResult.read(resolved.scaled.measurements, resolved.repeats, kept["result"])
+    result = SuiteResult.read(resolved.host_suite.measurements, resolved.repeats, kept["result"])
     return perma_results(result, memory_of(resolved.tier), stored.result.uncontrolled)

@@ -147,10 +147,6 @@ class ResolvedRun:
         """What decides its result and is not in its spec, which has names for it only."""
         raise UsageError(f"run of {self.spec.workload}", self.why)
 
-    def resume_conditions(self) -> JsonObject:
-        """What else must be the same to resume an interrupted run."""
-        return {}
-
     def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:
         """Measure and store it, or resume an interrupted one; a failed run is returned, too."""
         raise UsageError(f"run of {self.spec.workload}", self.why)

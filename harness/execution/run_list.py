@@ -174,7 +174,7 @@ def run_plan(
     runs: list[StoredRun] = []
 
     def attempt(step: ResolvedRun, earlier: StoredRun | None = None) -> StoredRun:
-        same = {**_unchanged(step, env, plan.experiment), **step.resume_conditions()}
+        same = _unchanged(step, env, plan.experiment)
         env.supervisor.renew()
         own = Attempt(conditions=same, experiment=plan.experiment, restart=restart, failed=earlier)
         runs.append(stored := schedule.run(step, lambda: step.run(env, store, own)))

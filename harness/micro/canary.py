@@ -101,7 +101,7 @@ def _estimated_ns(todo: Sequence[ResolvedRun], results: Store) -> int:
 
 
 def _suites(tiers: Sequence[str], env: Environment, budget_ns: float) -> Iterator[ResolvedSuite]:
-    """Scale the suite to the time limit of each tier; leave out a tier that cannot be measured."""
+    """Fit the suite into the time limit of each tier; leave out a tier that cannot be measured."""
     documents = load_documents(find_suite(_SUITE))
     for tier in tiers:
         emulate = (tier,) if env.tiers[tier].emulated else ()

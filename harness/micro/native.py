@@ -18,6 +18,7 @@ from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
 from harness.micro.host_capacity import HostCapacity, capacity_of
+from harness.micro.host_suite import HostSuite, Library, job_source, suite_on, target_sizes
 from harness.micro.keys import KEYS, MicroParams
 from harness.micro.metrics import (
     NOTHING_DONE,
@@ -37,7 +38,6 @@ from harness.micro.protocol import (
     failed_in,
 )
 from harness.micro.result_warnings import warnings_of
-from harness.micro.scaling import Library, ScaledSuite, job_source, scale, target_sizes
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.rewrite import check_tools, rewrite
@@ -88,13 +88,13 @@ _NODE_NS, _RANDOM_NODE_NS, _RANDOM_NODES, _RANDOM_POWER = 4.3, 12, 1 << 24, 0.37
 
 @dataclass(frozen=True)
 class Microbench(MeasuringProgram):
-    """The program with a suite, scaled to what a host has for a tier.
+    """The program with a suite on a host.
 
     ``library_digest``: SHA-256 of an index library.
     """
 
     suite: Suite
-    scaled: ScaledSuite
+    host_suite: HostSuite
     capacity: HostCapacity
     library_digest: str = ""
     name = NAME
@@ -105,13 +105,13 @@ class Microbench(MeasuringProgram):
 
     def planned(self, repeats: int, tier: Tier | None = None) -> Planned:
         """Plan each configuration once in every block of repeats."""
-        return estimate(self.scaled.measurements, self.capacity, repeats)
+        return estimate(self.host_suite.measurements, self.capacity, repeats)
 
     def measure(self, work: MicroContext) -> ProgramOutcome:
         """Run all measurements, their repeats interleaved."""
-        scaled = self.scaled
+        host_suite = self.host_suite
         spec = spec_json(
-            scaled.measurements,
+            host_suite.measurements,
             work.tier,
             work.directory,
             self.capacity,
@@ -120,8 +120,8 @@ class Microbench(MeasuringProgram):
         )
         counted = Counted()
         label = f"{self.suite.name} on {work.tier.name}"
-        document = _result_of(spec, work, scaled, label, counted)
-        result = SuiteResult.read(scaled.measurements, work.repeats, document)
+        document = _result_of(spec, work, host_suite, label, counted)
+        result = SuiteResult.read(host_suite.measurements, work.repeats, document)
         return ProgramOutcome(
             metrics=[*metrics_of(result), *counted_metrics(result, counted, work.media)],
             checks=[
@@ -138,7 +138,7 @@ class Microbench(MeasuringProgram):
 def prepare(
     suite: Suite, tier: Tier, env: Environment, limits: MicroParams, overwrite: bool
 ) -> Microbench:
-    """Scale a suite to a tier; UsageError for the first thing that cannot work."""
+    """Check a suite on a tier; UsageError for the first thing that cannot work."""
     native_programs.microbench_program()
     if tier.facts.kind == "devdax" and not overwrite:
         raise UsageError(
@@ -149,12 +149,12 @@ def prepare(
     if limits.index_library:
         _check_library(Path(limits.index_library), tier, env)
     capacity = capacity_of(tier, env, limits)
-    scaled = scale(suite, capacity, limits)
-    refuse(scaled, tier, capacity, env)
-    if any(one.rewritten for one in scaled.libraries):
+    host_suite = suite_on(suite, capacity, limits)
+    refuse(host_suite, tier, capacity, env)
+    if any(one.rewritten for one in host_suite.libraries):
         check_tools()
     digest = _digest(Path(limits.index_library), env) if limits.index_library else ""
-    return Microbench(suite, scaled, capacity, digest)
+    return Microbench(suite, host_suite, capacity, digest)
 
 
 def _check_library(library: Path, tier: Tier, env: Environment) -> None:
@@ -182,7 +182,7 @@ def _digest(library: Path, env: Environment) -> str:
 
 
 def refuse(
-    suite: ScaledSuite, tier: Tier, capacity: HostCapacity, env: Environment | None = None
+    suite: HostSuite, tier: Tier, capacity: HostCapacity, env: Environment | None = None
 ) -> None:
     """Raise, in the suite's words, what the program refuses; nothing is measured.
 
@@ -257,7 +257,7 @@ def _loading(spec: dict[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
 def _result_of(
     spec: dict[str, Any],
     work: MicroContext,
-    scaled: ScaledSuite,
+    host_suite: HostSuite,
     label: str,
     counted: Counted,
 ) -> dict[str, Any]:
@@ -274,10 +274,10 @@ def _result_of(
     spec["report_windows"] = work.traffic is not None or work.media is not None
     left = [one for one in spec["measurements"] if one["name"] not in results]
     with (
-        loaded(spec, work, scaled) as program,
+        loaded(spec, work, host_suite) as program,
         env.progress.task(label, len(left)) as task,
     ):
-        under_way = UnderWay(scaled, spec, work, task, results, counted)
+        under_way = UnderWay(host_suite, spec, work, task, results, counted)
         try:
             if left:
                 run_program(program, {**spec, "measurements": left}, work, under_way.receive)
@@ -291,13 +291,13 @@ def _result_of(
 
 
 @contextmanager
-def loaded(spec: dict[str, Any], work: MicroContext, scaled: ScaledSuite) -> Iterator[Path]:
+def loaded(spec: dict[str, Any], work: MicroContext, host_suite: HostSuite) -> Iterator[Path]:
     """Yield the program; the spec names libraries where the program's user can read them."""
     with ExitStack() as stack:
-        folder = stack.enter_context(workdirs.temporary()) if scaled.libraries else work.scratch
+        folder = stack.enter_context(workdirs.temporary()) if host_suite.libraries else work.scratch
         files = {
             one.name: stack.enter_context(work.env.readable(_rewritten(one, folder)))
-            for one in scaled.libraries
+            for one in host_suite.libraries
         }
         _loading(spec, files)
         yield native_programs.microbench_for(_user(work), work.scratch)
@@ -349,7 +349,7 @@ class UnderWay:
     what counters say of their windows.
     """
 
-    scaled: ScaledSuite
+    host_suite: HostSuite
     spec: dict[str, Any]
     work: MicroContext
     task: Task
@@ -374,7 +374,7 @@ class UnderWay:
             self.results[one["name"]] = counts
             return
         index, _, block = counts["measurement"].partition(BLOCK)
-        configuration = self.scaled.measurements[int(index)].configuration
+        configuration = self.host_suite.measurements[int(index)].configuration
         self.said = f"{configuration} (repeat {int(block) + 1} of {self.work.repeats})"
         self.task.advance(1, configuration)
 

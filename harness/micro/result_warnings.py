@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from harness.micro.metrics import Repeat, SuiteResult, pages_of
-from harness.micro.scaling_warnings import STRIPE_BYTES
 from harness.micro.spec import BLOCK
+from harness.micro.suite_warnings import STRIPE_BYTES
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 

@@ -1,4 +1,4 @@
-"""One run of a suite on a tier: checked, fitted, measured, stored.
+"""One run of a suite on a tier: checked, measured, stored.
 
 Nothing is loaded, restored or kept: what a suite measures is made by the program itself. An
 interrupted run keeps the configurations and repeats that were measured, and is resumed after them.
@@ -30,12 +30,12 @@ from harness.experiment.run_time import Estimator, RunTime
 from harness.micro import native
 from harness.micro.fio import Fio
 from harness.micro.host_capacity import variables_on
+from harness.micro.host_suite import HostSuite
 from harness.micro.ioping import Ioping
 from harness.micro.keys import MicroParams
 from harness.micro.model import Suite
 from harness.micro.native import Microbench, loaded, run_program
 from harness.micro.protocol import MeasuringProgram, MicroContext, Planned, TrafficReader
-from harness.micro.scaling import ScaledSuite
 from harness.micro.spec import measurement_name, spec_json
 from harness.micro.suite import suite_of
 from harness.models.tier import refuse_modelled
@@ -54,8 +54,8 @@ from harness.warnings import RunWarning
 from harness.yamlfile import Document
 
 _OTHERS: Mapping[str, type[Fio | Ioping]] = {one.workload: one for one in (Fio, Ioping)}
-#: Of other programs.
-_UNSCALED = ScaledSuite((), ())
+#: What our own program measures of a suite that another program measures.
+_NO_SUITE = HostSuite((), ())
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
 _BLOCK_KINDS = ("block", "sector", "fs-nodax")
 #: Where bytes may be those of Optane modules, whose media count.
@@ -86,14 +86,14 @@ class SuiteRequest:
 class ResolvedSuite(ResolvedRun):
     """A run of a suite that can be made: everything checked, nothing touched.
 
-    ``scaled``: to the tier, for our own program; ``cpus``: that this may use, empty for all.
+    ``host_suite``: of our own program; ``cpus``: that this may use, empty for all.
     """
 
     request: SuiteRequest
     suite: Suite
     tier: Tier
     program: MeasuringProgram
-    scaled: ScaledSuite = _UNSCALED
+    host_suite: HostSuite = _NO_SUITE
     cpus: Sequence[int] = ()
     runnable: ClassVar[bool] = True
 
@@ -120,7 +120,7 @@ class ResolvedSuite(ResolvedRun):
             "setup_s": None if setup_ns is None else setup_ns / NS_PER_S,
             "ended_by_a_count": planned.counted,
             "configurations": [one.configuration for one in planned.configurations],
-            "scaled": [one.to_json() for one in self.scaled.warnings],
+            "warnings": [one.to_json() for one in self.host_suite.warnings],
         }
 
     def run_time(self, times: Estimator) -> RunTime | None:
@@ -132,11 +132,8 @@ class ResolvedSuite(ResolvedRun):
             **host_conditions([self.tier], self.cpus, env),
             **host_state(env),
             "program": [program, Path(program).stat().st_mtime_ns] if program else None,
+            "suite": content_hash([one.identity for one in self.host_suite.measurements]),
         }
-
-    def resume_conditions(self) -> JsonObject:
-        """A finished run may have been scaled otherwise: free memory changes."""
-        return {"scaled suite": [one.identity for one in self.scaled.measurements] or None}
 
     def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:
         program = self.program
@@ -145,8 +142,8 @@ class ResolvedSuite(ResolvedRun):
             env,
             attempt,
             [self.tier],
-            pinned=bool(self.scaled.measurements),  # fio and ioping pin no thread
-            warnings=list(self.scaled.warnings),
+            pinned=bool(self.host_suite.measurements),  # fio and ioping pin no thread
+            warnings=list(self.host_suite.warnings),
             artifacts={"suite": self._artifact()},
         )
         context = MonitorContext(
@@ -170,7 +167,7 @@ class ResolvedSuite(ResolvedRun):
         """Return the suite as requested, so that the run can be repeated from what is stored."""
         return {
             **attributes(self.suite, "name", "description", "published", "documents"),
-            "configurations": [one.configuration for one in self.scaled.measurements],
+            "configurations": [one.configuration for one in self.host_suite.measurements],
         }
 
     @contextmanager
@@ -223,7 +220,7 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     if other is None:
         own = native.prepare(suite, tier, env, limits, request.overwrite)
         cpus = (*own.capacity.near, *own.capacity.far)
-        return _resolved(request, suite, tier, own, own.scaled, cpus)
+        return _resolved(request, suite, tier, own, own.host_suite, cpus)
     program = _kind(other["program"]).from_mapping({**other.get("params", {}), **given})
     program.check(tier)
     return _resolved(request, suite, tier, program)
@@ -234,7 +231,7 @@ def _resolved(
     suite: Suite,
     tier: Tier,
     program: MeasuringProgram,
-    scaled: ScaledSuite = _UNSCALED,
+    host_suite: HostSuite = _NO_SUITE,
     cpus: Sequence[int] = (),
 ) -> ResolvedSuite:
     spec = RunSpec(
@@ -247,7 +244,7 @@ def _resolved(
             "repeats": request.repeats or suite.repeats,
             "overwrite": request.overwrite,
             "requested": dict(request.params),
-            "configurations": len(scaled.measurements) or None,
+            "configurations": len(host_suite.measurements) or None,
             **program.in_spec,
         },
         emulate=request.emulate,
@@ -262,7 +259,7 @@ def _resolved(
         suite=suite,
         tier=tier,
         program=program,
-        scaled=scaled,
+        host_suite=host_suite,
         cpus=cpus,
     )
 
@@ -371,13 +368,13 @@ class _Execution:
 
     def run(self, program: Microbench, work: MicroContext) -> None:
         """The first configuration is measured twice: before it is observed memory is touched."""
-        measurements = program.scaled.measurements
+        measurements = program.host_suite.measurements
         spec = spec_json(
             measurements, work.tier, work.directory, program.capacity, seed=work.seed, repeats=1
         )
         first = {**spec["measurements"][0], "name": measurement_name(0, 1)}
         spec["measurements"].insert(0, first)
-        with ExitStack() as under_way, loaded(spec, work, program.scaled) as executable:
+        with ExitStack() as under_way, loaded(spec, work, program.host_suite) as executable:
 
             def receive(event: str, counts: dict[str, Any]) -> None:
                 if event != "measured":

@@ -100,7 +100,12 @@ def test_an_emulated_tier_is_marked_and_left_as_it_was(loaded, tmp_path):
 def test_a_file_of_perma_benchs_is_run_as_it_is_and_told_in_its_own_form(loaded, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(PERMA)
-    done = loaded.microbench("--suite", file, "--tier", "dram", "--format", "perma", "-q")
+    argv = ("--suite", file, "--tier", "dram", "--format", "perma", "-q")
+    before = loaded("runs", "list", "--json").json
+    refused = loaded("run", "micro", *argv)
+    assert refused.code == 2 and "-p threads=" in refused.err
+    assert loaded("runs", "list", "--json").json == before
+    done = loaded.microbench(*argv, "-p", "threads=2")
     writes, update, beside = done.document
     assert (writes["bm_name"], writes["bm_type"]) == ("writes", "single")
     assert writes["matrix_args"] == ["number_threads", "persist_instruction"]
@@ -206,12 +211,17 @@ def test_ctrl_c_leaves_no_run_and_no_process(loaded):
 def test_a_processor_that_others_had_is_told(loaded, tmp_path):
     file = tmp_path / "mine.yml"
     file.write_text(
-        "schema: 1\nname: mine\ndescription: d\nmeasurements:\n  both:\n"
-        "    args: {duration: 200ms}\n    jobs:\n"
-        "      a: {args: {kernel: load, access: 64, pattern: random, range: 16MiB}}\n"
-        "      b: {args: {kernel: load, access: 64, pattern: random, range: 16MiB}}\n"
+        "schema: 1\nname: mine\ndescription: d\nmeasurements:\n  reads:\n"
+        "    args: {kernel: load, access: 64, pattern: random, range: 16MiB, duration: 1s}\n"
     )
-    done = loaded.microbench("--suite", file, "--tier", "dram", "--cpus", "0", "--json", "-q")
+    cpu = min(os.sched_getaffinity(0))
+    other = subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"])
+    try:
+        argv = ("--suite", file, "--tier", "dram", "--cpus", str(cpu), "--json", "-q")
+        done = loaded.microbench(*argv)
+    finally:
+        other.kill()
+        other.wait()
     assert "in 1 of 1 measurements" in uncontrolled(done.run)["processors-shared"]
 
 

@@ -136,9 +136,6 @@ class _Made(ResolvedRun):
     def conditions(self, env: Any) -> dict[str, Any]:
         return {"build": self.build}
 
-    def resume_conditions(self) -> dict[str, Any]:
-        return {"scaled": 1}
-
     def run(self, env: Any, store: Any, attempt: Attempt) -> Any:
         made = run(0, self.spec, status=self.ends.pop(0))
         made.result = SimpleNamespace(status=made.head.status, error=None)
@@ -165,7 +162,7 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
     plan = Plan("mine", "", (first, CXL))
     before = run(1, first)
     of_plan = {"experiment": plan.experiment.to_json(), "host": "here", "kernel": "6.1"}
-    conditions = of_plan | {"build": 7, "host state": FACTS}  # scaled otherwise
+    conditions = of_plan | {"build": 7, "host state": FACTS}
     before.manifest = SimpleNamespace(conditions=conditions)
     store: Any = SimpleNamespace(
         runs=lambda: [before], interrupted=lambda spec: spec == CXL, root=NO_STORE.root

@@ -8,12 +8,12 @@ import pytest
 from micro_suites import DRAM, capacity, overrides, perma
 
 from harness.errors import UsageError
+from harness.micro.host_suite import suite_on
 from harness.micro.keys import MicroParams
 from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement, parse_chain
 from harness.micro.perma import KEYS, PermaConfig, PermaConfiguration, measurements, parse_perma
 from harness.micro.perma_result import Memory, memory_of, perma_results
-from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, KIB, MIB, NS_PER_S
@@ -206,7 +206,7 @@ PMEM = Tier(TierClaim("pmem", "fsdax", path="/mnt/pmem"), TierFacts("fsdax"))
 
 
 def measured(text: str, limits: MicroParams | None = None) -> tuple[Measurement, ...]:
-    return scale(perma(text), capacity(), limits or overrides()).measurements
+    return suite_on(perma(text), capacity(), limits or overrides()).measurements
 
 
 def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from recorded_kernel import write
 
 from harness.errors import RunFailed
 from harness.execution.environment import open_environment
+from harness.micro.host_suite import suite_on
 from harness.micro.metrics import SuiteResult, Target, pages_of
 from harness.micro.model import Job, Measurement
 from harness.micro.native import UnderWay, prepare
 from harness.micro.protocol import MicroContext, ProgramOutcome, TrafficReader, traffic_metrics
 from harness.micro.result_warnings import warnings_of
-from harness.micro.scaling import scale
 from harness.micro.spec import measurement_name
 from harness.monitors.dimm_media import MediaReader, effective_write_ratio
 from harness.progress import progress_on_stderr
@@ -277,10 +277,10 @@ class Work:
 
 
 def under_way(work: Work, **kept: dict[str, Any]) -> UnderWay:
-    scaled = scale(suite(f"  m: {{{RANDOM}}}"), capacity(), overrides())
+    host_suite = suite_on(suite(f"  m: {{{RANDOM}}}"), capacity(), overrides())
     nothing: Any = None
     workplace: Any = work
-    return UnderWay(scaled, SPEC, workplace, nothing, dict(kept))
+    return UnderWay(host_suite, SPEC, workplace, nothing, dict(kept))
 
 
 def test_results_of_the_same_memory_are_stored() -> None:

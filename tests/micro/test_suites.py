@@ -11,8 +11,8 @@ from micro_suites import DRAM, HERE, RANDOM, capacity, overrides, suite
 
 from harness.errors import UsageError
 from harness.micro import native
+from harness.micro.host_suite import suite_on
 from harness.micro.keys import Patterns, chosen
-from harness.micro.scaling import scale
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite
 from harness.units import GIB, KIB, MIB
@@ -40,12 +40,22 @@ def test_every_suite_that_comes_along_is_one_that_the_program_takes(name):
     names = [one.configuration for one in loaded.measurements]
     assert len(names) == len(set(names))
     here = replace(
-        capacity(tier=256 * GIB, dram=512 * GIB), near=tuple(sorted(os.sched_getaffinity(0)))
+        capacity(tier=256 * GIB, dram=512 * GIB), near=tuple(sorted(os.sched_getaffinity(0))) * 64
     )
-    scaled = scale(loaded, here, overrides())
-    native.refuse(scaled, DRAM, here)
-    spec = spec_json(scaled.measurements, DRAM, None, here, seed=1, repeats=2)
-    assert len(spec["measurements"]) == 2 * len(scaled.measurements)
+    host_suite = suite_on(loaded, here, overrides())
+    native.refuse(host_suite, DRAM, here)
+    spec = spec_json(host_suite.measurements, DRAM, None, here, seed=1, repeats=2)
+    assert len(spec["measurements"]) == 2 * len(host_suite.measurements)
+
+
+@pytest.mark.parametrize("llc", [32 * MIB, 504 * MIB])
+def test_quick_fits_two_processors_and_4_gb(llc):
+    """0.6 of what is free may be taken; a cache of 504 MiB is the server's that the guest is on."""
+    variables = {"cpus": 2.0, "cores": 1.0, "llc": float(llc), "memory": 4e9}
+    quick = load_suite(find_suite("quick"), variables)
+    free = int(0.6 * 3e9)
+    fitting = suite_on(quick, capacity(cpus=2, tier=free, dram=free), overrides())
+    assert len(fitting.measurements) == len(quick.measurements)
 
 
 @cache
@@ -69,7 +79,7 @@ def test_every_number_of_a_papers_microbenchmarks_is_laid_beside_some_suite(pape
 def test_far_configurations_want_a_second_socket_and_say_so_without_one(name):
     """A simulated host of two sockets with 24 processors each, and of one."""
     loaded = load_suite(find_suite(f"empirical-guide/{name}"), HERE)
-    two, one = (scale(loaded, capacity(cpus=24, far=far), overrides()) for far in (24, 0))
+    two, one = (suite_on(loaded, capacity(cpus=24, far=far), overrides()) for far in (24, 0))
     far = {m.configuration for m in two.measurements if any(j.numa == "far" for j in m.jobs)}
     assert far and not [f for f in two.warnings if f.code == "no-far-processors"]
     assert [m.configuration for m in one.measurements] == [
@@ -81,7 +91,7 @@ def test_far_configurations_want_a_second_socket_and_say_so_without_one(name):
 def test_without_pmdk_its_configurations_are_left_out_and_counted():
     loaded = load_suite(find_suite("pmem-io-primitives/fig6"), HERE)
     there, missing = (
-        scale(loaded, replace(capacity(), no_pmdk=why), overrides())
+        suite_on(loaded, replace(capacity(), no_pmdk=why), overrides())
         for why in ("", "libpmemlog missing")
     )
     assert len(there.measurements) - len(missing.measurements) == 6

@@ -4,13 +4,13 @@ import os
 from dataclasses import replace
 
 import pytest
-from micro_suites import DRAM, capacity, overrides, perma, suite
+from micro_suites import DRAM, capacity, overrides, suite
 
 from harness.errors import UsageError
 from harness.micro import native
+from harness.micro.host_suite import suite_on
 from harness.micro.io_jobs import FioParams
 from harness.micro.keys import MicroParams
-from harness.micro.scaling import scale
 from harness.store.spec import Json
 from harness.units import GIB, MIB
 
@@ -21,7 +21,7 @@ STRIDED = "kernel: load, access: 256, pattern: strided"
 def refusal(args: str, here=None, limits: MicroParams | None = None) -> UsageError:
     """Of a suite with one measurement ``m`` in line 6 of mine.yml."""
     with pytest.raises(UsageError) as refused:
-        scale(suite(f"  m: {{args: {{{args}}}}}"), here or capacity(), limits or overrides())
+        suite_on(suite(f"  m: {{args: {{{args}}}}}"), here or capacity(), limits or overrides())
     return refused.value
 
 
@@ -52,22 +52,10 @@ def test_a_value_that_cannot_be_read_is_refused_with_file_measurement_and_key(ke
     assert error.hint
 
 
-#: Refused of a scaled suite.
-UNMEASURABLE = [
-    ("access", "kernel: load, access: 256, pattern: random, threads: 4, partitions: 0, range: 512"),
-    ("access", "kernel: load, access: 1MiB, pattern: random, range: 64KiB"),
-]
-
-
-@pytest.mark.parametrize(("key", "args"), UNMEASURABLE)
-def test_what_the_cache_would_serve_is_refused(key, args):
-    error = refusal(args)
-    assert error.problem == "mine.yml:6, m"
-    assert error.context.startswith(f"{key}: ")
-
-
 #: Refused by the program, as the suite calls its keys.
 REFUSED_BY_PROGRAM = [
+    ("access", "kernel: load, access: 256, pattern: random, threads: 4, partitions: 0, range: 512"),
+    ("access", "kernel: load, access: 1MiB, pattern: random, range: 64KiB"),
     ("stride", f"{STRIDED}, stride: 64"),
     ("stride", "kind: latency, kernel: load, access: 256, pattern: strided, stride: 128"),
     ("stride", "kind: chain, chain: r_256, mode: independent, pattern: strided, stride: 64"),
@@ -101,10 +89,10 @@ REFUSED_BY_PROGRAM = [
 
 @pytest.mark.parametrize(("key", "args"), REFUSED_BY_PROGRAM)
 def test_what_the_program_refuses_is_refused_by_the_suites_key(key, args):
-    here = replace(capacity(), near=tuple(sorted(os.sched_getaffinity(0))))
-    scaled = scale(suite(f"  m: {{args: {{{args}}}}}"), here, overrides())
+    here = replace(capacity(), near=tuple(sorted(os.sched_getaffinity(0))) * 4)
+    host_suite = suite_on(suite(f"  m: {{args: {{{args}}}}}"), here, overrides())
     with pytest.raises(UsageError) as refused:
-        native.refuse(scaled, DRAM, here)
+        native.refuse(host_suite, DRAM, here)
     assert refused.value.problem == "mine.yml:6, m"
     assert f"{key}: " in refused.value.context or refused.value.context.startswith(key)
     assert refused.value.hint
@@ -123,43 +111,28 @@ def test_what_the_program_refuses_is_refused_by_the_suites_key(key, args):
     ],
 )
 def test_what_is_at_the_edge_is_measured(args):
-    scaled = scale(suite(f"  m: {{args: {{{args}}}}}"), capacity(), overrides())
-    assert len(scaled.measurements) == 1
+    host_suite = suite_on(suite(f"  m: {{args: {{{args}}}}}"), capacity(), overrides())
+    assert len(host_suite.measurements) == 1
 
 
 def test_partitions_divide_the_threads_that_the_command_line_leaves():
     requested = suite(f"  m: {{args: {{{ACCESSES}, threads: 4, partitions: 4}}}}")
-    (job,) = scale(requested, capacity(), overrides(threads=3)).measurements[0].jobs
+    (job,) = suite_on(requested, capacity(), overrides(threads=3)).measurements[0].jobs
     assert (job.threads, job.partitions) == (3, 3)
 
 
 def test_want_of_room_moves_no_range_into_the_cache():
     full = capacity(tier=48 * MIB, dram=64 * GIB)  # the cache has 32 MiB
     error = refusal(ACCESSES, full)
-    assert error.context.startswith("range: 1 GiB, and no more than 48 MiB may be taken")
-    assert "halved to 32 MiB" in error.context
-    requested = perma("b: {args: {memory_range: 200G, run_time: 1}}")
-    with pytest.raises(UsageError, match=r"range: 200 GiB.* 1.56 MiB .*cache of 32 MiB") as refused:
-        scale(requested, capacity(tier=2 * MIB, dram=2 * MIB), overrides())
-    assert "-p range=1MiB" in refused.value.hint
-
-
-def test_a_range_in_the_cache_is_measured_where_it_is_requested():
-    full = capacity(tier=24 * MIB, dram=64 * GIB)
-    small = suite(f"  m: {{args: {{{ACCESSES}, range: 32MiB}}}}")
-    assert scale(small, full, overrides()).measurements[0].jobs[0].range_bytes == 16 * MIB
+    assert error.context.startswith("1 GiB on the tier, and no more than 48 MiB")
+    assert error.hint.startswith("free some space") and "-p range=32MiB" in error.hint
     large = suite(f"  m: {{args: {{{ACCESSES}}}}}")
-    limited = scale(large, full, overrides(range=16 * MIB))
-    assert limited.measurements[0].jobs[0].range_bytes == 16 * MIB
     enough = capacity(tier=512 * MIB, dram=64 * GIB)
-    assert scale(large, enough, overrides()).measurements[0].jobs[0].range_bytes == 512 * MIB
-
-
-def test_memory_beside_the_tier_is_not_moved_into_the_cache_either():
-    requested = perma("b: {args: {exec_mode: random, dram_operation_ratio: 0.5,"
-                      " dram_memory_range: 64M, memory_range: 1G}}")  # fmt: skip
-    with pytest.raises(UsageError, match="range: 64 MiB, and no more"):
-        scale(requested, capacity(tier=200 * MIB, dram=200 * MIB), overrides())
+    with pytest.raises(UsageError) as refused:
+        suite_on(large, enough, overrides())
+    assert refused.value.hint == "add -p range=512MiB"
+    limited = suite_on(large, full, overrides(range=16 * MIB))
+    assert limited.measurements[0].jobs[0].range_bytes == 16 * MIB
 
 
 READ: dict[str, Json] = {"operation": "read", "pattern": "random", "access": "4KiB"}

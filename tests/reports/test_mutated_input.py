@@ -60,7 +60,7 @@ from reports.published import read_published
 from reports.query_breakdown import plan_sums
 
 COUNT = 25
-HERE = {"cpus": 2.0, "llc": float(1 << 20)}
+HERE = {"cpus": 2.0, "llc": float(1 << 20), "memory": 4e9}
 PROFILES = data_folder("profiles")
 RECORDINGS = Path(__file__).parents[1]
 

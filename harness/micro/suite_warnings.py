@@ -1,9 +1,9 @@
-"""Warnings about how a suite was scaled to the host: no change of it is silent."""
+"""Warnings about a suite on a host: what is left out of it, and what makes results doubtful."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED, MicroParams
@@ -46,21 +46,9 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
         "configurations that end by time have no number of operations",
         "limit them by -p duration=…",
     ),
-    "threads-limited": (
-        "more threads requested than processors",
-        "measure on a host with more processors",
-    ),
-    "equal-configurations": (
-        "configurations became equal to others and were measured once with them",
-        "relax the limit on threads, range, count, pages or isa",
-    ),
-    "range-scaled-down": (
-        "ranges were scaled down to the free memory",
-        "free space on the tier, or measure on a larger host",
-    ),
-    "range-cut-to-chunks": (
-        "ranges were cut to whole chunks",
-        "choose a range that is a multiple of the chunk",
+    "beyond-limits": (
+        "configurations that sweep a value beyond a parameter were left out",
+        "raise the parameter, or remove it",
     ),
     "addresses-in-memory": (
         "zipf's addresses are read from DRAM, too, and are not in the rates",
@@ -93,48 +81,35 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
 _BLOCK_BYTES, STRIPE_BYTES = 4096, 24576
 
 
-@dataclass(frozen=True)
-class Steps:
-    """A suite's measurements after each step of scaling it.
-
-    ``left_out``: number of configurations by what they lack (near, far, pmdk). ``limited``
-    (as the command line wants), ``threaded`` and ``sized`` go side by side; of ``sized`` ``kept``
-    are measured.
-    """
-
-    left_out: Mapping[str, int]
-    limited: Sequence[Measurement]
-    threaded: Sequence[Measurement]
-    sized: Sequence[Measurement]
-    kept: Sequence[Measurement]
-
-
 def warnings_of(
-    steps: Steps, capacity: HostCapacity, limits: MicroParams
+    measured: Sequence[Measurement],
+    left_out: Mapping[str, int],
+    beyond: int,
+    capacity: HostCapacity,
+    limits: MicroParams,
 ) -> tuple[RunWarning, ...]:
-    """Return warnings of all differences from the request, and of doubtful measurements."""
-    equal = len(steps.sized) - len(steps.kept)
-    halved, cut = _smaller_ranges(steps.threaded, steps.sized)
+    """Return warnings of all differences from the request, and of doubtful measurements.
+
+    ``left_out``: number of configurations by what they lack (near, far, pmdk); ``beyond``: number
+    of those that sweep a value beyond a parameter.
+    """
     contexts = {
-        "isa-not-applicable": _without_isa(steps.kept, limits),
-        "operations-not-applicable": _without_count(steps.kept, limits),
-        "threads-limited": _fewer_threads(steps.limited, steps.threaded),
-        "equal-configurations": counted(equal, "configuration") if equal else "",
-        "range-scaled-down": "; ".join(halved),
-        "range-cut-to-chunks": "; ".join(cut),
-        "addresses-in-memory": _addresses(steps.kept, capacity),
-        "dram-unbound": _unbound(steps.kept, capacity),
-        "stripe-differs": _other_stripes(steps.kept, capacity),
-        "range-in-cache": _in_cache(steps.kept, capacity),
+        "beyond-limits": counted(beyond, "configuration") if beyond else "",
+        "isa-not-applicable": _without_isa(measured, limits),
+        "operations-not-applicable": _without_count(measured, limits),
+        "addresses-in-memory": _addresses(measured, capacity),
+        "dram-unbound": _unbound(measured, capacity),
+        "stripe-differs": _other_stripes(measured, capacity),
+        "range-in-cache": _in_cache(measured, capacity),
         "prefault-ignored": _names(
-            steps.kept, lambda one: not all(config.prefault_file for config in one.source)
+            measured, lambda one: not all(config.prefault_file for config in one.source)
         ),
         "page-cache": "a mapped file on a tier without DAX" if capacity.page_cached else "",
     }
     return (
         *(
             replace(LEFT_OUT[lacking], context=_left_out(lacking, count, capacity))
-            for lacking, count in steps.left_out.items()
+            for lacking, count in left_out.items()
             if count
         ),
         *(
@@ -153,21 +128,6 @@ def _left_out(lacking: str, count: int, capacity: HostCapacity) -> str:
     return f"{counted(count, 'configuration')} left out{why}"
 
 
-def _fewer_threads(before: Sequence[Measurement], after: Sequence[Measurement]) -> str:
-    fewer = [
-        (sum(job.threads for job in a.jobs), sum(job.threads for job in b.jobs))
-        for a, b in zip(before, after, strict=True)
-        if [job.threads for job in a.jobs] != [job.threads for job in b.jobs]
-    ]
-    if not fewer:
-        return ""
-    requested, measured = (max(counts) for counts in zip(*fewer, strict=True))
-    return (
-        f"{counted(len(fewer), 'configuration')}: up to {requested} threads requested, "
-        f"{measured} measured"
-    )
-
-
 def _without_isa(measurements: Sequence[Measurement], limits: MicroParams) -> str:
     names = _names(measurements, lambda one: any(job.kind not in VECTORED for job in one.jobs))
     one_loop = "chases, logs and pages have one loop for all instruction sets"
@@ -183,30 +143,6 @@ def _without_count(measurements: Sequence[Measurement], limits: MicroParams) -> 
 
 def _names(measurements: Sequence[Measurement], fits: Callable[[Measurement], bool]) -> str:
     return ", ".join(dict.fromkeys(one.name for one in measurements if fits(one)))
-
-
-def _smaller_ranges(
-    before: Sequence[Measurement], after: Sequence[Measurement]
-) -> tuple[dict[str, None], dict[str, None]]:
-    """Return the halved ranges, and those that were cut to whole chunks."""
-    halved: dict[str, None] = {}
-    cut: dict[str, None] = {}
-    for a, b in zip(before, after, strict=True):
-        for job, smaller in zip(a.jobs, b.jobs, strict=True):
-            for was, now, of in (
-                (job.range_bytes, smaller.range_bytes, ""),
-                (job.dram_range_bytes, smaller.dram_range_bytes, " of DRAM"),
-            ):
-                if now < was:
-                    reduced = halved if now * 2 <= was else cut
-                    reduced[f"{a.name} {_size(now, was)}{of} instead of {_size(was, now)}"] = None
-    return halved, cut
-
-
-def _size(size_bytes: int, other_bytes: int) -> str:
-    """Return a size, in bytes where rounding would make it equal to the other one."""
-    text = format_bytes(size_bytes)
-    return text if text != format_bytes(other_bytes) else f"{size_bytes:,} B"
 
 
 def _in_cache(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:

@@ -1,4 +1,4 @@
-"""A suite on a host that is smaller than it asks for, and what such a host has."""
+"""A suite on a host: its bounds, whether it fits, and what a host has."""
 
 import os
 from dataclasses import replace
@@ -13,10 +13,10 @@ from narrowed import present
 
 from harness.errors import UsageError
 from harness.micro.host_capacity import capacity_of, llc_bytes, variables_on
+from harness.micro.host_suite import suite_on, targets_of
 from harness.micro.keys import MicroParams
 from harness.micro.native import estimate
 from harness.micro.protocol import Planned
-from harness.micro.scaling import scale, targets_of
 from harness.micro.spec import spec_json
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
@@ -25,7 +25,7 @@ from harness.units import GIB, MIB, NS_PER_S
 
 def test_what_fits_is_left_as_it_is():
     requested = suite(f"  m: {{matrix: {{threads: [1, 4]}}, {RANDOM}}}")
-    assert scale(requested, capacity(cpus=4), overrides()).measurements == requested.measurements
+    assert suite_on(requested, capacity(cpus=4), overrides()).measurements == requested.measurements
 
 
 def test_a_range_holds_whole_accesses_and_keeps_its_name():
@@ -33,77 +33,121 @@ def test_a_range_holds_whole_accesses_and_keeps_its_name():
         "  m: {matrix: {access: [64, 192], range: [1GiB, 2GiB]},"
         " args: {kernel: load, pattern: random}}"
     )
-    scaled = scale(requested, capacity(), overrides())
-    assert names(scaled) == [
+    host_suite = suite_on(requested, capacity(), overrides())
+    assert names(host_suite) == [
         f"m/access={access},range={size}" for access in (64, 192) for size in ("1GiB", "2GiB")
     ]
-    assert scaled.measurements[2].jobs[0].range_bytes == GIB // 192 * 192
+    assert host_suite.measurements[2].jobs[0].range_bytes == GIB // 192 * 192
 
 
-def test_more_threads_than_processors_become_as_many_and_equal_ones_are_measured_once():
-    requested = suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}")
-    assert names(scale(requested, capacity(2), overrides())) == ["m/threads=1", "m/threads=2"]
-    found = reported(requested, capacity(2))
-    assert found["threads-limited"] == "2 configurations: up to 32 threads requested, 2 measured"
-    assert found["equal-configurations"] == "2 configurations"
+THREADS = suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}")
 
 
-def names(scaled) -> list[str]:
-    return [one.configuration for one in scaled.measurements]
+def refused(requested, here, **limits: object) -> UsageError:
+    with pytest.raises(UsageError) as error:
+        suite_on(requested, here, overrides(**limits))
+    return error.value
+
+
+def test_more_threads_than_processors_are_refused_with_the_number_that_fits():
+    error = refused(THREADS, capacity(2))
+    assert error.problem == "mine.yml:6, m/threads=8"
+    assert "8 threads, and 2 processors near the tier" in error.context
+    assert error.hint == "add -p threads=2 (leaves out 2 of 4 configurations)"
+    bounded = suite_on(THREADS, capacity(2), overrides(threads=2))
+    assert names(bounded) == ["m/threads=1", "m/threads=2"]
+    assert reported(THREADS, capacity(2), overrides(threads=2)) == {
+        "beyond-limits": "2 configurations"
+    }
+
+
+def test_threads_that_are_not_swept_become_as_many_as_the_parameter_allows():
+    requested = suite(f"  m: {{{RANDOM.replace('{', '{threads: 8, ')}}}")
+    assert refused(requested, capacity(2)).hint == "add -p threads=2"
+    (only,) = suite_on(requested, capacity(2), overrides(threads=2)).measurements
+    assert (only.configuration, only.jobs[0].threads) == ("m", 2)
+
+
+def test_more_jobs_than_processors_are_left_out_by_name():
+    both = f"m: {{jobs: {{a: {{{RANDOM}}}, b: {{{RANDOM}}}}}}}"
+    requested = suite(f"  {both}\n  n: {{{RANDOM}}}")
+    assert refused(requested, capacity(1)).hint.startswith("add -p only=n; or ")
+    assert names(suite_on(requested, capacity(1), overrides(only="n"))) == ["n"]
+    assert "only" not in refused(suite(f"  {both}"), capacity(1)).hint
+
+
+def test_only_larger_values_than_there_are_processors_need_another_host():
+    requested = suite(f"  m: {{matrix: {{threads: [32, 64]}}, {RANDOM}}}")
+    assert "-p" not in refused(requested, capacity(2)).hint
+    refused(requested, capacity(2), threads=2)  # nothing is left
+
+
+def names(host_suite) -> list[str]:
+    return [one.configuration for one in host_suite.measurements]
 
 
 def spec_of(requested, here=None):
     return spec_json(requested.measurements, DRAM, None, here or capacity(), seed=7, repeats=1)
 
 
-def test_configurations_are_called_by_the_range_that_a_limit_leaves_them():
+def test_a_bound_leaves_out_the_larger_ranges_of_a_sweep():
     requested = suite(
         "  chase: {matrix: {range: [4MiB, 16MiB, 67108864, 1GiB]}, args: {kind: chase}}"
     )
-    scaled = scale(requested, capacity(), overrides(range=16 * MIB))
-    assert names(scaled) == ["chase/range=4MiB", "chase/range=16MiB"]
-    assert [one.jobs[0].range_bytes for one in scaled.measurements] == [4 * MIB, 16 * MIB]
-    scaled = scale(requested, capacity(), overrides(range=8 * MIB))
-    assert names(scaled) == ["chase/range=4MiB", f"chase/range={8 * MIB}"]
+    bounded = suite_on(requested, capacity(), overrides(range=16 * MIB))
+    assert names(bounded) == ["chase/range=4MiB", "chase/range=16MiB"]
+    assert [each.jobs[0].range_bytes for each in bounded.measurements] == [4 * MIB, 16 * MIB]
+    assert names(suite_on(requested, capacity(), overrides(range=8 * MIB))) == ["chase/range=4MiB"]
+
+
+def test_a_swept_duration_is_not_measured_under_another_ones_name():
+    requested = suite(f"  m: {{matrix: {{duration: [1s, 2s]}}, {RANDOM}}}")
+    assert names(suite_on(requested, capacity(), overrides(duration="2s"))) == ["m/duration=2s"]
 
 
 def test_what_the_command_line_changes_of_pages_and_instructions_is_in_the_names():
     requested = suite(f"  m: {{matrix: {{isa: [sse2, auto], pages: [huge, base]}}, {RANDOM}}}")
-    scaled = scale(requested, capacity(), overrides(isa="sse2", pages="base"))
-    assert names(scaled) == ["m/isa=sse2,pages=base"]
+    host_suite = suite_on(requested, capacity(), overrides(isa="sse2", pages="base"))
+    assert names(host_suite) == ["m/isa=sse2,pages=base"]
 
 
-def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too():
+def test_timed_chains_are_bounded_as_the_others_are():
     requested = perma(
         "b: {matrix: {number_threads: [2, 16, 32]}, args: {exec_mode: custom,"
         " custom_operations: r_64, latency_sample_frequency: 5000}}"
     )
-    found = names(scale(requested, capacity(cpus=2), overrides()))
+    found = names(suite_on(requested, capacity(cpus=2), overrides(threads=2)))
     assert found == ["b/number_threads=2", "b/number_threads=2,chain=dependent"]
 
 
-def test_parallel_jobs_share_the_processors_in_proportion():
+def test_parallel_jobs_fit_where_all_their_threads_do():
     requested = perma(
         "p: {parallel_benchmark: {a: {args: {number_threads: 24, run_time: 1}},"
-        " b: {args: {number_threads: 8, run_time: 1}}}}"
+        " b: {args: {number_threads: 2, run_time: 1}}}}"
     )
-    (one,) = scale(requested, capacity(cpus=8), overrides()).measurements
-    assert [job.threads for job in one.jobs] == [6, 2]
+    assert refused(requested, capacity(cpus=8)).hint == "add -p threads=6"
+    (both,) = suite_on(requested, capacity(cpus=8), overrides(threads=6)).measurements
+    assert [job.threads for job in both.jobs] == [6, 2]
 
 
-def test_ranges_are_halved_alike_in_all_configurations_of_a_measurement():
+def test_ranges_that_do_not_fit_are_refused_with_the_range_that_does():
     requested = perma(
         "b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}"
     )
-    here = capacity(tier=8 * GIB, dram=8 * GIB)
-    scaled = scale(requested, here, overrides())
-    assert [one.jobs[0].range_bytes for one in scaled.measurements] == [50 * GIB // 8] * 2
-    assert reported(requested, here) == {"range-scaled-down": "b 6.25 GiB instead of 50 GiB"}
+    error = refused(requested, capacity(tier=9 * GIB, dram=64 * GIB))
+    assert error.problem.endswith(", b/access_size=64")
+    assert error.context.startswith("50 GiB on the tier, and no more than 9 GiB")
+    assert error.hint == "add -p range=8GiB"
+    bounded = suite_on(requested, capacity(tier=9 * GIB), overrides(range=8 * GIB))
+    assert [each.jobs[0].range_bytes for each in bounded.measurements] == [8 * GIB] * 2
     odd = suite("  m: {args: {kernel: load, access: 192, pattern: random}}")
-    found = reported(odd, capacity(tier=GIB - 1, dram=GIB - 1))
-    assert found == {}  # 64 bytes less than a GiB are whole accesses of 192
-    found = reported(odd, capacity(tier=GIB - 192, dram=GIB - 192))
-    assert found == {"range-scaled-down": "m 512 MiB instead of 1 GiB"}
+    assert reported(odd, capacity(tier=GIB - 1, dram=GIB - 1)) == {}  # whole accesses of 192
+
+
+def test_both_parameters_are_named_where_both_are_needed():
+    requested = perma("b: {args: {number_threads: 16, memory_range: 50G, run_time: 1}}")
+    here = capacity(cpus=2, tier=9 * GIB)
+    assert refused(requested, here).hint == "add -p threads=2 -p range=8GiB"
 
 
 BOTH = (
@@ -114,46 +158,46 @@ BOTH = (
 
 def test_what_lies_in_memory_shares_it():
     here = capacity(tier=10 * GIB, dram=10 * GIB)
-    (one,) = scale(perma(BOTH), here, overrides()).measurements
-    assert sum(targets_of(one, here).values()) <= 10 * GIB
-    found = reported(perma(BOTH), here)["range-scaled-down"]
-    assert "b 4 GiB instead of 8 GiB; b 4 GiB of DRAM instead of 8 GiB" in found
+    error = refused(perma(BOTH), here)
+    assert error.context.startswith("16 GiB of memory, and no more than 10 GiB")
+    assert error.hint == "add -p range=4GiB"
+    (bounded,) = suite_on(perma(BOTH), here, overrides(range=4 * GIB)).measurements
+    assert sum(targets_of(bounded, here).values()) == 8 * GIB
 
 
 NEAR_AND_FAR = f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"
 
 
 def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_theirs():
-    assert names(scale(suite(NEAR_AND_FAR), capacity(), overrides())) == ["m/numa=near"]
+    assert names(suite_on(suite(NEAR_AND_FAR), capacity(), overrides())) == ["m/numa=near"]
     with pytest.raises(UsageError, match="numa_pattern far"):
-        scale(perma("b: {args: {numa_pattern: far, run_time: 1}}"), capacity(), overrides())
+        suite_on(perma("b: {args: {numa_pattern: far, run_time: 1}}"), capacity(), overrides())
 
 
 def test_far_processors_alone_measure_nothing_that_is_called_near():
     far = capacity(0, far=2)
-    scaled = scale(suite(f"{NEAR_AND_FAR}\n  n: {{{RANDOM}}}"), far, overrides())
-    assert names(scaled) == ["m/numa=far"]
-    assert [finding.code for finding in scaled.warnings] == ["no-near-processors"]
+    host_suite = suite_on(suite(f"{NEAR_AND_FAR}\n  n: {{{RANDOM}}}"), far, overrides())
+    assert names(host_suite) == ["m/numa=far"]
+    assert [finding.code for finding in host_suite.warnings] == ["no-near-processors"]
     for requested in (suite(f"  n: {{{RANDOM}}}"), perma("b: {args: {run_time: 1}}")):
         with pytest.raises(UsageError):
-            scale(requested, far, overrides())
+            suite_on(requested, far, overrides())
 
 
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     requested = suite(f"  a: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}\n  b: {{{RANDOM}}}")
-    chosen = scale(requested, capacity(), overrides(only="b,a/threads=2"))
+    chosen = suite_on(requested, capacity(), overrides(only="b,a/threads=2"))
     assert names(chosen) == ["a/threads=2", "b"]
     with pytest.raises(UsageError) as refused:
-        scale(requested, capacity(), overrides(only="c"))
+        suite_on(requested, capacity(), overrides(only="c"))
     assert "its measurements: a, b" in refused.value.hint
 
 
 def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
-    here = replace(capacity(), near_node=1, near_free_bytes=8 * GIB)
-    scaled = scale(perma(BOTH), here, overrides())
-    (job,) = scaled.measurements[0].jobs
-    assert (job.range_bytes, job.dram_range_bytes) == (4 * GIB, 4 * GIB)
-    targets = spec_of(scaled, here)["targets"]
+    here = replace(capacity(), near_node=1, near_free_bytes=7 * GIB)
+    assert refused(perma(BOTH), here).context.startswith("8 GiB of DRAM, and no more than 7 GiB")
+    host_suite = suite_on(perma(BOTH), here, overrides(range=4 * GIB))
+    targets = spec_of(host_suite, here)["targets"]
     nodes = {name.partition("_")[0]: one["node"] for name, one in targets.items()}
     assert nodes == {"tier": 0, "dram": 1}
 
@@ -167,8 +211,8 @@ def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
         " b: {args: {number_threads: 2, run_time: 1, memory_range: 2G}}}}"
     )
     here = capacity(cpus=4)
-    scaled = scale(requested, here, overrides())
-    spec = spec_of(scaled, here)
+    host_suite = suite_on(requested, here, overrides())
+    spec = spec_of(host_suite, here)
     a, b = spec["measurements"][0]["jobs"]
     assert (a["offset_bytes"], a["range_bytes"]) == (0, GIB)
     assert (b["offset_bytes"], b["range_bytes"]) == (GIB, 2 * GIB)
@@ -221,35 +265,27 @@ def test_a_library_replaces_every_index_and_equal_measurements_become_one(tmp_pa
         "  manual: {args: {kind: index, index: woart, workload: a, discipline: ff}}\n"
         f"  loads: {{{RANDOM}}}"
     )
-    scaled = scale(requested, capacity(), overrides(index_library=library))
-    assert names(scaled) == ["vanilla/index=library", "loads"]
-    (job,) = scaled.measurements[0].jobs
+    host_suite = suite_on(requested, capacity(), overrides(index_library=library))
+    assert names(host_suite) == ["vanilla/index=library", "loads"]
+    (job,) = host_suite.measurements[0].jobs
     assert job.pages == "base"
     assert job.keys == {"index": "library", "library": str(library), "workload": "a"}
-    assert [one.path for one in scaled.libraries] == [library]
-    sized = scale(requested, capacity(), overrides(index_library=library, key=16, value=200))
+    assert [one.path for one in host_suite.libraries] == [library]
+    sized = suite_on(requested, capacity(), overrides(index_library=library, key=16, value=200))
     assert sized.measurements[0].jobs[0].keys == {**job.keys, "key_bytes": 16, "value_bytes": 200}
     with pytest.raises(UsageError):
-        scale(requested, capacity(), overrides(value=200))  # ours have words
-    small = scale(requested, capacity(tier=GIB), overrides(index_library=library))
-    assert small.measurements[0].jobs[0].range_bytes == GIB // 2  # the rest is the library's
+        suite_on(requested, capacity(), overrides(value=200))  # ours have words
+    small = refused(requested, capacity(tier=GIB), index_library=library)
+    assert small.hint == "add -p range=256MiB"  # on huge and on base pages; half is the library's
 
 
-# Each change is reported -------------------------------------------------------
+# What is left out, and doubtful -----------------------------------------------------
 
 
 def reported(requested_suite, here, limits: MicroParams | None = None) -> dict[str, str]:
-    """What was found, by what it is of."""
-    scaled = scale(requested_suite, here, limits or overrides())
-    return {finding.code: finding.context for finding in scaled.warnings}
-
-
-def test_a_chunk_that_is_not_whole_is_reported_as_cut_off_and_not_as_want_of_room():
-    requested = perma("b: {args: {memory_range: 8G, run_time: 1}}")
-    found = reported(requested, capacity(), overrides(range=200 * MIB))
-    assert found == {"range-cut-to-chunks": "b 192 MiB instead of 200 MiB"}
-    found = reported(requested, capacity(), overrides(range=4 * GIB + 256))
-    assert found["range-cut-to-chunks"].endswith("b 4,294,967,296 B instead of 4,294,967,552 B")
+    """Contexts of the warnings, by code."""
+    host_suite = suite_on(requested_suite, here, limits or overrides())
+    return {warning.code: warning.context for warning in host_suite.warnings}
 
 
 @pytest.mark.parametrize(
@@ -315,8 +351,8 @@ def test_a_bound_on_operations_that_bounds_nothing_is_told():
 
 
 def expected(measurements: str, repeats: int = 1) -> Planned:
-    scaled = scale(suite(measurements), capacity(), overrides())
-    return estimate(scaled.measurements, capacity(), repeats)
+    host_suite = suite_on(suite(measurements), capacity(), overrides())
+    return estimate(host_suite.measurements, capacity(), repeats)
 
 
 def setup_ns(measurements: str, repeats: int = 1) -> int:

@@ -1,0 +1,429 @@
+"""A suite on a host: bounded by the command line, and refused where it does not fit.
+
+A bound changes no swept value, and so no name: a configuration that sweeps a larger value is left
+out. What does not fit is refused with the bounds that make it fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.micro.host_capacity import HostCapacity
+from harness.micro.keys import VECTORED, MicroParams, chosen
+from harness.micro.model import LINE_BYTES, Axis, Job, Measurement, Numa, Pages, Place, Suite
+from harness.micro.suite_warnings import LEFT_OUT, warnings_of
+from harness.native_programs import index_library
+from harness.units import counted, format_bytes
+from harness.warnings import RunWarning
+
+#: A target of the program: a place, and for DRAM its pages.
+TargetKey = tuple[Place, Pages]
+#: The kind of job that calls PMDK.
+_PMDK = "pmdk"
+#: Keys of an index job that have no meaning for a library's index.
+_OF_OUR_INDEXES = ("flush", "fence", "added_fence", "discipline", "binary")
+
+
+def _key(key: str, job: Job) -> Any:
+    return job.keys.get(key)
+
+
+#: Values of swept keys that a bound may change.
+_BOUNDED: Mapping[str, Callable[[Job], Any]] = {
+    **dict.fromkeys(("threads", "number_threads"), lambda job: job.threads),
+    **dict.fromkeys(("partitions", "number_partitions"), lambda job: job.partitions),
+    **dict.fromkeys(("range", "memory_range"), lambda job: job.range_bytes),
+    **dict.fromkeys(("dram_range", "dram_memory_range"), lambda job: job.bytes_on("dram")),
+    **dict.fromkeys(("count", "number_operations"), lambda job: job.operations),
+    "pages": lambda job: job.pages,
+    "isa": partial(_key, "isa"),
+    "key": partial(_key, "key_bytes"),
+    "value": partial(_key, "value_bytes"),
+}
+
+
+@dataclass(frozen=True)
+class HostSuite:
+    """What will be measured on a host, and what makes it doubtful."""
+
+    measurements: tuple[Measurement, ...]
+    warnings: tuple[RunWarning, ...]
+
+    @property
+    def libraries(self) -> list[Library]:
+        """Return the libraries that have its indexes, each once."""
+        libraries = (library_of(job) for each in self.measurements for job in each.jobs)
+        return list(dict.fromkeys(library for library in libraries if library))
+
+
+@dataclass(frozen=True)
+class Library:
+    """A shared library with an index. ``rewritten``: measured is what ``harness rewrite`` made.
+
+    ``ours``: one that was built with the harness.
+    """
+
+    path: Path
+    rewritten: bool = False
+    ours: bool = False
+
+    @property
+    def name(self) -> str:
+        """What a job's spec calls it until it can be read by the program."""
+        return f"{self.path}{':rewritten' * self.rewritten}"
+
+
+def library_of(job: Job) -> Library | None:
+    """Return the library of a job's index: the user's, or ours; UsageError if it was not built."""
+    if named := job.keys.get("library"):
+        return Library(Path(named))
+    if (binary := job.keys.get("binary")) is None:
+        return None
+    index, discipline = job.keys["index"], job.keys.get("discipline", "designed")
+    return Library(index_library(f"{index}_{discipline}"), binary == "rewritten", True)
+
+
+# Targets -----------------------------------------------------------------------
+
+
+def target_of(job: Job, capacity: HostCapacity) -> TargetKey:
+    """Return the target of a job's range."""
+    pages = job.pages if job.place == "dram" or capacity.pages_matter else "base"
+    return job.place, pages
+
+
+def targets_of(measurement: Measurement, capacity: HostCapacity) -> dict[TargetKey, int]:
+    """Return the bytes of each target; every job has a range of its own."""
+    sizes: dict[TargetKey, int] = {}
+    for job in measurement.jobs:
+        key = target_of(job, capacity)
+        sizes[key] = sizes.get(key, 0) + job.range_bytes
+        if job.dram_range_bytes:
+            second: TargetKey = ("dram", job.pages)
+            sizes[second] = sizes.get(second, 0) + job.dram_range_bytes
+    return sizes
+
+
+def target_sizes(
+    measurements: Iterable[Measurement], capacity: HostCapacity
+) -> dict[TargetKey, int]:
+    """Return the bytes of each target: as large as its largest use."""
+    sizes: dict[TargetKey, int] = {}
+    for each in measurements:
+        for key, size in targets_of(each, capacity).items():
+            sizes[key] = max(size, sizes.get(key, 0))
+    return sizes
+
+
+# A suite on a host ---------------------------------------------------------------
+
+
+def suite_on(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> HostSuite:
+    """Bound a suite; UsageError where nothing of it is left, or it does not fit the host."""
+    _check_library_options(suite, limits)
+    if limits.index_library or any(
+        "binary" in job.keys or job.kind == _PMDK for job in suite.jobs()
+    ):  # A library has memory or files of its own.
+        halves: dict[Place, int] = {place: n // 2 for place, n in capacity.bytes_free.items()}
+        capacity = replace(capacity, bytes_free=halves)
+    requested = chosen(
+        suite.measurements, limits.only or (), lambda each: (each.name, each.configuration)
+    )
+    lacking = _lacking(capacity)
+    measurable = _measurable(requested, lacking)
+    measured = _bounded(measurable, limits)
+    left_out = {
+        need: sum(any(need in _needs(job) for job in each.jobs) for each in requested)
+        for need in sorted(lacking)
+    }
+    beyond = len(_with_library(measurable, limits)) - len(measured)
+    warnings = warnings_of(measured, left_out, beyond, capacity, limits)
+    if not measured:
+        raise UsageError(
+            f"suite {suite.name}",
+            "nothing of it can be measured here",
+            "; ".join(f"{each.problem}: {each.context}" for each in warnings),
+        )
+    _refuse_misfits(measurable, capacity, limits)
+    return HostSuite(tuple(measured), warnings)
+
+
+def _check_library_options(suite: Suite, limits: MicroParams) -> None:
+    if limits.index_library and not any(job.kind == "index" for job in suite.jobs()):
+        raise UsageError(
+            f"suite {suite.name} with --index-library",
+            "it measures no index",
+            "leave the library out, or name a suite such as bento/fig2",
+        )
+    if not limits.index_library and (limits.key or limits.value):
+        raise UsageError(
+            f"suite {suite.name} with -p key or -p value",
+            "our own indexes have keys and values of 8 bytes",
+            "name a library that takes others: --index-library FILE.so",
+        )
+
+
+def _measurable(measurements: Sequence[Measurement], lacking: set[str]) -> list[Measurement]:
+    """Return the measurements whose near and far processors may be used, and PMDK."""
+    measurable = []
+    for each in measurements:
+        need = next((need for job in each.jobs for need in _needs(job) if need in lacking), None)
+        if need is None:
+            measurable.append(each)
+        elif each.needed:
+            raise UsageError(
+                each.origin, f"numa_pattern {need}: {LEFT_OUT[need].problem}", LEFT_OUT[need].hint
+            )
+    return measurable
+
+
+def _needs(job: Job) -> tuple[str, ...]:
+    return (job.numa, job.kind) if job.kind == _PMDK else (job.numa,)
+
+
+def _lacking(capacity: HostCapacity) -> set[str]:
+    here = {"near": capacity.near, "far": capacity.far, _PMDK: not capacity.no_pmdk}
+    return {need for need, available in here.items() if not available}
+
+
+# Bounds of the command line --------------------------------------------------------
+
+
+def _bounded(measurements: Sequence[Measurement], limits: MicroParams) -> list[Measurement]:
+    """Apply the bounds, without the configurations that sweep a value beyond one."""
+    measured = []
+    for each in _with_library(measurements, limits):
+        limited = _limited(each, limits)
+        if all(_value(each, axis) == _value(limited, axis) for axis in each.axes):
+            measured.append(replace(limited, jobs=tuple(map(_whole, limited.jobs))))
+    return measured
+
+
+def _value(measurement: Measurement, axis: Axis) -> Any:
+    """Return the value of a swept key; None where no bound changes it."""
+    if axis.key in ("duration", "run_time"):
+        return measurement.duration_ns
+    if axis.key == "warm_up":
+        return measurement.warm_up_ns
+    jobs = [job for job in measurement.jobs if axis.job in ("", job.name)]
+    return _BOUNDED[axis.key](jobs[0]) if jobs and axis.key in _BOUNDED else None
+
+
+def _whole(job: Job) -> Job:
+    """Cut ranges to whole accesses (4 GiB in accesses of 192 bytes)."""
+    access = int(job.keys.get("access_bytes", LINE_BYTES))
+    return replace(
+        job,
+        range_bytes=job.range_bytes // access * access or job.range_bytes,  # the program refuses it
+        dram_range_bytes=job.dram_range_bytes // access * access or job.dram_range_bytes,
+    )
+
+
+def _limited(measurement: Measurement, limits: MicroParams) -> Measurement:
+    """Apply the command line's bounds to a measurement."""
+    jobs = tuple(
+        replace(
+            _with_threads(job, min(job.threads, limits.threads or job.threads)),
+            range_bytes=min(job.range_bytes, limits.range_bytes or job.range_bytes),
+            dram_range_bytes=min(job.dram_range_bytes, limits.range_bytes or job.dram_range_bytes),
+            operations=job.operations and min(job.operations, limits.operations or job.operations),
+            pages=job.pages if "library" in job.keys else limits.pages or job.pages,
+            keys={**job.keys, "isa": limits.isa}
+            if limits.isa and job.kind in VECTORED
+            else job.keys,
+        )
+        for job in measurement.jobs
+    )
+    return replace(
+        measurement,
+        jobs=jobs,
+        duration_ns=limits.duration.ns if limits.duration else measurement.duration_ns,
+        warm_up_ns=measurement.warm_up_ns if limits.warm_up is None else limits.warm_up.ns,
+    )
+
+
+def _with_threads(job: Job, threads: int) -> Job:
+    """Set the threads of a job, and partitions that divide them."""
+    if threads == job.threads:
+        return job
+    most = min(job.partitions, threads)
+    partitions = next((n for n in range(most, 0, -1) if threads % n == 0), 0)
+    return replace(job, threads=threads, partitions=partitions)
+
+
+def _with_library(
+    measurements: Sequence[Measurement], limits: MicroParams
+) -> Sequence[Measurement]:
+    """Put the index of a library in place of ours; what it makes equal is measured once."""
+    if not limits.index_library:
+        return measurements
+    unique: dict[str, Measurement] = {}
+    for each in measurements:
+        replaced = replace(
+            each,
+            jobs=tuple(_library_job(job, limits) for job in each.jobs),
+            axes=tuple(_library_axes(each)),
+        )
+        done = tuple(replace(job, name="") for job in replaced.jobs)
+        unique.setdefault(repr((done, each.duration_ns, each.warm_up_ns)), replaced)
+    return list(unique.values())
+
+
+def _library_job(job: Job, limits: MicroParams) -> Job:
+    """Return the job with the library's index, which allocates by itself, on base pages."""
+    if job.kind != "index":
+        return job
+    keys = {key: value for key, value in job.keys.items() if key not in _OF_OUR_INDEXES}
+    keys |= {"index": "library", "library": limits.index_library}
+    sizes = {"key_bytes": limits.key, "value_bytes": limits.value}
+    keys |= {name: size for name, size in sizes.items() if size}
+    return replace(job, pages="base", keys=dict(sorted(keys.items())))
+
+
+def _library_axes(measurement: Measurement) -> Iterable[Axis]:
+    """Return the swept keys that a library's index has, too."""
+    indexes = {job.name for job in measurement.jobs if job.kind == "index"}
+    for axis in measurement.axes:
+        of_index = axis.job in indexes if axis.job else bool(indexes)
+        if not of_index or axis.key not in ("index", "pages", *_OF_OUR_INDEXES):
+            yield axis
+        elif axis.key == "index":
+            yield replace(axis, text="library")
+
+
+# What fits -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Misfit:
+    """The first measurement that needs more of the host than there is, and what it needs."""
+
+    measurement: Measurement
+    context: str
+
+
+def _refuse_misfits(
+    requested: Sequence[Measurement], capacity: HostCapacity, limits: MicroParams
+) -> None:
+    """UsageError where the host has too few processors or bytes, with the bounds that fit."""
+    measured = _bounded(requested, limits)
+    misfit = _too_many_threads(measured, capacity) or _too_many_bytes(measured, capacity)
+    if misfit is not None:
+        raise UsageError(
+            f"{misfit.measurement.origin}, {misfit.measurement.configuration}",
+            misfit.context,
+            _remedy(requested, capacity, limits),
+        )
+
+
+def _too_many_threads(
+    measurements: Sequence[Measurement], capacity: HostCapacity
+) -> _Misfit | None:
+    for each in measurements:
+        for numa in ("near", "far"):
+            processors = _processors(capacity, numa)
+            threads = sum(job.threads for job in each.jobs if job.numa == numa)
+            if threads > processors:
+                context = (
+                    f"{threads} threads, and {counted(processors, 'processor')} {numa} "
+                    f"{'' if numa == 'near' else 'from '}the tier"
+                )
+                return _Misfit(each, context)
+    return None
+
+
+def _processors(capacity: HostCapacity, numa: Numa) -> int:
+    return len(capacity.near if numa == "near" else capacity.far)
+
+
+def _too_many_bytes(measurements: Sequence[Measurement], capacity: HostCapacity) -> _Misfit | None:
+    """Compare the targets, which all exist at once, with what one run may take."""
+    free = capacity.bytes_free
+    near = free["dram"] if capacity.near_free_bytes is None else capacity.near_free_bytes
+    bounds: list[tuple[str, Sequence[Place], int]] = [
+        ("on the tier", ("tier",), free["tier"]),
+        ("of DRAM", ("dram",), min(free["dram"], near)),
+    ]
+    if capacity.in_memory:
+        bounds.append(("of memory", ("tier", "dram"), free["dram"]))
+    for where, places, most in bounds:
+        if (total := _bytes(target_sizes(measurements, capacity), places)) > most:
+            context = (
+                f"{format_bytes(total)} {where}, and no more than {format_bytes(most)} may be "
+                "taken of what is free"
+            )
+            sizes = [_bytes(targets_of(each, capacity), places) for each in measurements]
+            return _Misfit(measurements[sizes.index(max(sizes))], context)
+    return None
+
+
+def _bytes(sizes: Mapping[TargetKey, int], places: Sequence[Place]) -> int:
+    return sum(size for (place, _), size in sizes.items() if place in places)
+
+
+def _remedy(requested: Sequence[Measurement], capacity: HostCapacity, limits: MicroParams) -> str:
+    """Return the bounds that make a suite fit, else what the host needs."""
+    fitting, words = limits, []
+    if _too_many_threads(_bounded(requested, limits), capacity):
+        candidates = range(max(len(capacity.near), len(capacity.far)), 0, -1)
+        bounds = (replace(limits, threads=threads) for threads in candidates)
+        threads = _first(bounds, requested, lambda each: not _too_many_threads(each, capacity))
+        if threads is None:
+            return _without_misfits(requested, capacity, limits)
+        fitting = threads
+        words.append(f"-p threads={fitting.threads}")
+    bounded = _bounded(requested, fitting)
+    largest = max(
+        max(job.range_bytes, job.dram_range_bytes) for each in bounded for job in each.jobs
+    )
+    if _too_many_bytes(bounded, capacity):
+        powers = (1 << power for power in range(largest.bit_length() - 1, 5, -1))
+        bounds = (replace(fitting, range_bytes=size) for size in powers)
+        sized = _first(bounds, requested, lambda each: not _too_many_bytes(each, capacity))
+        if sized is None or sized.range_bytes is None:
+            return "free some space, or measure on a larger host"
+        fitting = sized
+        words.append(f"-p range={format_bytes(sized.range_bytes).replace(' ', '')}")
+        if sized.range_bytes <= capacity.llc_bytes < largest:
+            return (
+                f"free some space; {' '.join(words)} would measure the last-level cache of "
+                f"{format_bytes(capacity.llc_bytes)}"
+            )
+    every, left = len(_bounded(requested, limits)), len(_bounded(requested, fitting))
+    note = f" (leaves out {every - left} of {counted(every, 'configuration')})"
+    return f"add {' '.join(words)}{note if left < every else ''}"
+
+
+def _first(
+    bounds: Iterable[MicroParams],
+    requested: Sequence[Measurement],
+    fits: Callable[[list[Measurement]], bool],
+) -> MicroParams | None:
+    """Return the first bounds with which something is measured, and it fits."""
+    for limits in bounds:
+        bounded = _bounded(requested, limits)
+        if bounded and fits(bounded):
+            return limits
+    return None
+
+
+def _without_misfits(
+    requested: Sequence[Measurement], capacity: HostCapacity, limits: MicroParams
+) -> str:
+    """Name the measurements of which each configuration has a processor for each thread."""
+    bounded = _bounded(requested, limits)
+    misfits = {each.name for each in bounded if _too_many_threads([each], capacity)}
+    fitting = dict.fromkeys(each.name for each in bounded if each.name not in misfits)
+    host = "measure on a host with more processors"
+    return f"add -p only={','.join(fitting)}; or {host}" if fitting else host
+
+
+def job_source(measurement: Measurement, job: str) -> str:
+    """Return file, line and configuration of a job, for errors."""
+    of = f", job {job}" if len(measurement.jobs) > 1 else ""
+    return f"{measurement.origin}, {measurement.configuration}{of}"
