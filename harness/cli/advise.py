@@ -68,7 +68,7 @@ class AdviseOptions(RunOptions):
         ),
     ] = None
     budget: Annotated[
-        str, typer.Option(metavar="TIME", help="Time of this command, loading included.")
+        str, typer.Option(metavar="DURATION", help="Time of this command, loading included.")
     ] = "20m"
 
 

@@ -12,37 +12,46 @@ from typer.main import get_group
 
 import harness
 
-#: In the order of the help, those of the first day first: the module of harness.cli that has the
-#: command as a function of that name, or sub-commands as ``app``; and the command's line in the
-#: help, which imports no module of a command.
-_COMMANDS = {
-    "doctor": ("doctor", "Show tiers, host mode, engines, tools, uncontrolled settings."),
-    "advise": ("advise", "Answer which part should move to a faster device."),
-    "run": ("run", "Run a workload. Rerunning the command resumes an interrupted run."),
-    "compare": ("results", "Compare two sets of runs: ratios, intervals, a verdict."),
-    "report": ("results", "Write a page in HTML, Markdown and CSV, with figures."),
-    "calibrate": ("calibrate", "Measure how much identical runs differ on this host."),
-    "experiment": ("experiment", "Run a profile: a YAML file of axes that expands to runs."),
-    "model": ("model", "List, show and make models of devices."),
-    "curve": ("curve", "Measure performance over the latency of a device."),
-    "runs": ("runs", "List, show, remove, export and import runs."),
-    "workload": ("workload", "Your own workload: a folder of tables, data, queries."),
-    "data": ("data", "List, remove and verify datasets."),
-    "explain": ("results", "Compare waits, devices and models of placements, or arms."),
-    "repro": ("results", "Repeat a run from its manifest and compare the results."),
-    "engines": ("engines", "List engines; install pinned versions."),
-    "micro": ("micro", "List and show suites of microbenchmarks."),
-    "card": ("results", "Write a page per device: preferences, practices, prices."),
-    "rewrite": ("rewrite", "Replace flush instructions in a program or library."),
-    "paper": ("paper", "Run a paper's figures; write published next to measured."),
-    "conclusions": ("results", "Test the papers' conclusions on stored runs."),
-    "selftest": ("selftest", "Plant effects and faults; report whether they are found."),
-    "host": ("host", "Set hosts up: persistent memory, CXL, settings, engines."),
+#: Commands by the panel of the help: the module of harness.cli that has the command as a function
+#: of that name, or sub-commands as ``app``; and the command's line in the help, which imports no
+#: module of a command.
+_PANELS = {
+    "First day": {
+        "doctor": ("doctor", "Show tiers, host mode, engines, tools, uncontrolled settings."),
+        "advise": ("advise", "Answer which part should move to a faster device."),
+        "run": ("run", "Run a workload. Rerunning the command resumes an interrupted run."),
+        "compare": ("results", "Compare two sets of runs: ratios, intervals, a verdict."),
+        "report": ("results", "Write a page in HTML, Markdown and CSV, with figures."),
+    },
+    "Runs": {
+        "runs": ("runs", "List, show, remove, export and import runs."),
+        "experiment": ("experiment", "Run a profile: a YAML file of axes that expands to runs."),
+        "explain": ("results", "Compare waits, devices and models of placements, or arms."),
+        "calibrate": ("calibrate", "Measure how much identical runs differ on this host."),
+        "repro": ("results", "Repeat a run from its manifest and compare the results."),
+        "paper": ("paper", "Run a paper's figures; write published next to measured."),
+        "conclusions": ("results", "Test the papers' conclusions on stored runs."),
+    },
+    "Models": {
+        "model": ("model", "List, show and make models of devices."),
+        "curve": ("curve", "Measure performance over the latency of a device."),
+    },
+    "Devices": {
+        "micro": ("micro", "List and show suites of microbenchmarks; `run micro` runs one."),
+        "card": ("results", "Write a page per device: preferences, practices, prices."),
+        "rewrite": ("rewrite", "Replace flush instructions in a program or library."),
+    },
+    "Hosts": {
+        "host": ("host", "Set hosts up: persistent memory, CXL, settings, engines."),
+        "engines": ("engines", "List engines; install pinned versions."),
+        "selftest": ("selftest", "Plant effects and faults; report whether they are found."),
+    },
+    "Data": {
+        "data": ("data", "List, remove and verify datasets."),
+        "workload": ("workload", "Your own workload: a folder of tables, data, queries."),
+    },
 }
-
-
-#: The number of commands that a newcomer needs.
-_FIRST_DAY = 5
+_COMMANDS = {name: entry for panel in _PANELS.values() for name, entry in panel.items()}
 
 
 class _Root(TyperGroup):
@@ -50,11 +59,11 @@ class _Root(TyperGroup):
         super().__init__(**{**attributes, "commands": dict.fromkeys(_COMMANDS)})
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands of the first day apart."""
-        rows = [(name, summary) for name, (_, summary) in _COMMANDS.items()]
-        for title, own in (("First day", rows[:_FIRST_DAY]), ("Commands", rows[_FIRST_DAY:])):
+        """List the commands by panel, with the summaries in one column."""
+        width = max(map(len, _COMMANDS))
+        for title, panel in _PANELS.items():
             with formatter.section(title):
-                formatter.write_dl(own)
+                formatter.write_dl([(f"{n:{width}}", summary) for n, (_, summary) in panel.items()])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import its module; None for another name."""
@@ -70,7 +79,28 @@ def _command(name: str) -> Any:
         alone.add_typer(module.app, name=name, help=summary)
     else:
         alone.command(name, cls=getattr(module, "command_class", None))(getattr(module, name))
-    return get_group(alone).commands[name]
+    command = get_group(alone).commands[name]
+    _name_values(command)
+    return command
+
+
+def _name_values(command: Any) -> None:
+    """Give each value without a metavariable one in upper case: N, FILE, or the option's name."""
+    for child in getattr(command, "commands", {}).values():
+        _name_values(child)
+    for param in command.params:
+        if param.metavar is not None or getattr(param, "is_flag", False):
+            continue
+        kind, argument = str(param.type.name), param.param_type_name == "argument"
+        if kind == "choice":
+            param.metavar = "|".join(param.type.choices)
+        elif kind.startswith(("int", "float")):
+            param.metavar = "N"
+        else:
+            name = param.name.strip("_").upper().replace("_", "-")
+            name = "FILE" if kind in ("path", "file") and not argument else name
+            several = "..." if argument and param.nargs == -1 else ""
+            param.metavar = (name if param.required or not argument else f"[{name}]") + several
 
 
 app = typer.Typer(

@@ -27,7 +27,9 @@ UNNAMED = "command-line"
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 ResultsOption = Annotated[
     Path | None,
-    typer.Option("--results", help="Results directory [$HARNESS_RESULTS, else ./results]."),
+    typer.Option(
+        "--results", metavar="DIR", help="Results directory [$HARNESS_RESULTS, else ./results]."
+    ),
 ]
 HostOption = Annotated[
     Path | None,
@@ -46,7 +48,7 @@ SelectorArgument = Annotated[
         help="Runs: engine=postgres placement=ssd-both, an id, an experiment; `or` adds [all].",
     ),
 ]
-OutOption = Annotated[Path, typer.Option("--out", "-o", help="Output folder.")]
+OutOption = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Output folder.")]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print every parameter, defaults too.")
 ]
@@ -63,7 +65,10 @@ EmulateOption = Annotated[
 
 ObserveOption = Annotated[
     list[str] | None,
-    typer.Option(help="Observe a second, untimed execution: vtune:hotspots …; may repeat."),
+    typer.Option(
+        metavar="OBSERVER",
+        help="Observe a second, untimed execution: vtune:hotspots …; may repeat.",
+    ),
 ]
 ModelOption = Annotated[
     list[str] | None,

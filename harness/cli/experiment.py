@@ -52,7 +52,12 @@ class ExperimentOptions(CommonOptions):
     ] = None
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", help="Override a workload parameter in all runs, key=value."),
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Override a workload parameter in all runs.",
+        ),
     ] = None
     repeats: Annotated[
         int | None,
@@ -62,7 +67,7 @@ class ExperimentOptions(CommonOptions):
     ] = None
     budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Repeat where intervals are widest, for 2h."),
+        typer.Option(metavar="DURATION", help="Repeat where intervals are widest, for 2h."),
     ] = None
     resolve: Annotated[
         str | None,

@@ -39,11 +39,11 @@ _InventoryOption = Annotated[
     typer.Option("--inventory", "-i", help="Ansible inventory of other hosts [this host]."),
 ]
 _LimitOption = Annotated[
-    str | None, typer.Option("--limit", help="Only these hosts of the inventory.")
+    str | None, typer.Option("--limit", metavar="HOST", help="Only these hosts of the inventory.")
 ]
 _SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A variable of the playbook; repeatable."),
+    typer.Option("--set", metavar="NAME=VALUE", help="A variable of the playbook; repeatable."),
 ]
 _ConfirmOption = Annotated[
     bool, typer.Option("--confirm-destroy", help="Destroy what --destroy names.")

@@ -39,8 +39,8 @@ SuiteArgument = Annotated[str, typer.Argument(help="A suite's name, or a file.")
 _FORMATS = ("table", "perma")
 
 
-@app.command("suites")
-def suites(json_: JsonOption = False) -> None:
+@app.command("list")
+def list_(json_: JsonOption = False) -> None:
     """List suites, with their configurations on this host."""
     known = [load_suite(path, variables_here()) for path in known_suites().values()]
     found = [
@@ -101,7 +101,7 @@ class MicroOptions(CommonOptions):
     """A suite of microbenchmarks on a tier."""
 
     suite: Annotated[
-        str | None, typer.Option(help="Name of a suite (`harness micro suites`), or its file.")
+        str | None, typer.Option(help="Name of a suite (`harness micro list`), or its file.")
     ] = None
     tier: Annotated[list[str] | None, typer.Option(help="Tier to measure; may repeat.")] = None
     overwrite: Annotated[
@@ -164,7 +164,7 @@ def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
         raise UsageError(
             "run micro",
             "no suite is named",
-            "add --suite quick, say (`harness micro suites` lists them), or a file",
+            "add --suite quick, say (`harness micro list` lists them), or a file",
         )
     path = find_suite(options.suite)
     return suite_name(path), load_documents(path)

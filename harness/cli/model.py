@@ -79,7 +79,8 @@ def _entry(model: DeviceModel, scores: Sequence[Score] = ()) -> dict[str, Any]:
 def show(
     name: Annotated[str, typer.Argument(help="A model, latency:20us, or a file.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for a chart of the durations.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder for a chart of the durations."),
     ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
@@ -162,7 +163,12 @@ class MakeOptions(CommonOptions):
     tier: Annotated[str, typer.Option(help="Tier to measure (`harness doctor` lists them).")]
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", help="Key of the suite device-model: duration=1s."),
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Key of the suite device-model: duration=1s.",
+        ),
     ] = None
     repeats: Annotated[
         int | None, typer.Option(min=1, max=100, help="Repeats of each measurement [3].")

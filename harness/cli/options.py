@@ -46,7 +46,9 @@ class CommonOptions:
 
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", help="Any workload parameter: key=value; may repeat."),
+        typer.Option(
+            "--param", "-p", metavar="NAME=VALUE", help="Any workload parameter; may repeat."
+        ),
     ] = None
     repeats: Annotated[
         int | None,
@@ -260,11 +262,15 @@ def workload_commands(
     command_help: str,
     without: Collection[str],
 ) -> typer.Typer:
-    """Make a command with a sub-command for each workload, as :func:`callback` makes one."""
+    """Make a command with a sub-command for each workload, as :func:`callback` makes one.
+
+    ``command_help``: what it does, of any workload; the list of sub-commands says what each is.
+    """
     app = typer.Typer(cls=RunGroup, no_args_is_help=True)
     for workload, parameters in registry.all_parameters().items():
         unused = [] if len(parameters.drivers) > 1 else ["driver"]
         unused += [] if parameters.property_files else ["properties"]
         command = callback(options, partial(start, parameters), parameters, (*without, *unused))
-        app.command(workload, cls=RunCommand, help=command_help)(command)
+        about = parameters.__doc__
+        app.command(workload, cls=RunCommand, help=command_help, short_help=about)(command)
     return app

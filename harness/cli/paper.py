@@ -51,7 +51,9 @@ class PaperOptions(CommonOptions):
     size: Annotated[
         float | None, typer.Option(help="Size of data and memory of all its profiles [1].")
     ] = None
-    budget: Annotated[str, typer.Option(help="Time for all runs of this command.")] = "30m"
+    budget: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time of all runs of this command.")
+    ] = "30m"
     repeats: Annotated[
         int | None,
         typer.Option(min=1, max=10_000, help="Repeats of every run [the profile's, the suite's]."),
@@ -59,7 +61,10 @@ class PaperOptions(CommonOptions):
     param: Annotated[
         list[str] | None,
         typer.Option(
-            "--param", "-p", help="Override a parameter of its workloads, else of its suites."
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Override a parameter of its workloads, else of its suites.",
         ),
     ] = None
     driver: Annotated[

@@ -21,10 +21,12 @@ def rewrite(
     program: Annotated[Path, typer.Argument(help="A program or shared library of x86-64.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The new file.")],
     from_: Annotated[
-        str | None, typer.Option("--from", help="The flush to replace [clflush, clflushopt].")
+        str | None,
+        typer.Option("--from", metavar="FLUSH", help="The flush to replace [clflush, clflushopt]."),
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", help="clwb+sfence, clwb … [clwb+sfence, clwb].")
+        str | None,
+        typer.Option("--to", metavar="FLUSH", help="clwb+sfence, clwb … [clwb+sfence, clwb]."),
     ] = None,
     json_: JsonOption = False,
 ) -> None:

@@ -93,10 +93,11 @@ class RunOptions(CommonOptions):
         "computed"
     )
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Override an engine setting: key=value.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Override an engine setting."),
     ] = None
     option: Annotated[
-        list[str] | None, typer.Option("--option", help="Engine option: key=value.")
+        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Engine option.")
     ] = None
     listen: Annotated[
         str | None,

@@ -270,7 +270,10 @@ def export(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help=".csv, .json, .tar.gz, or .yaml for Apache Otava [runs.csv]."
+            "--out",
+            "-o",
+            metavar="FILE",
+            help=".csv, .json, .tar.gz, or .yaml for Apache Otava [runs.csv].",
         ),
     ] = None,
     parquet: Annotated[
@@ -442,11 +445,18 @@ def import_(
         Path, typer.Argument(help="A .tar.gz of harness runs export, or a results directory.")
     ],
     origin: Annotated[
-        str, typer.Option("--from", help="Host of origin, added to a run id that is taken.")
+        str,
+        typer.Option(
+            "--from", metavar="HOST", help="Host of origin, added to a run id that is taken."
+        ),
     ] = "elsewhere",
     max_size: Annotated[
         str | None,
-        typer.Option("--max-size", help="Largest unpacked size [64 MiB, or 100 × the archive]."),
+        typer.Option(
+            "--max-size",
+            metavar="SIZE",
+            help="Largest unpacked size [64 MiB, or 100 × the archive].",
+        ),
     ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,

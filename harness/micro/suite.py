@@ -58,7 +58,7 @@ def find_suite(name: str) -> Path:
         raise UsageError(
             f"suite {name}",
             "there is no such file",
-            "name a file that is there, a folder of them, or a suite of `harness micro suites`",
+            "name a file that is there, a folder of them, or a suite of `harness micro list`",
         )
     raise UsageError(
         f"suite {name!r}",

@@ -4,10 +4,14 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_values import values
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from harness.cli.app import app
@@ -62,6 +66,44 @@ def test_the_list_of_commands_imports_none_of_them():
     """Else each look at it takes a second."""
     done = subprocess.run([sys.executable, "-c", LISTS], capture_output=True, text=True, check=True)
     assert json.loads(done.stderr) == ["harness.cli.app"]
+
+
+def test_the_help_groups_every_command_once(harness):
+    lines = harness("--help").out.splitlines()
+    panels = [line.removesuffix(":") for line in lines if line.endswith(":")]
+    assert panels == ["Options", "First day", "Runs", "Models", "Devices", "Hosts", "Data"]
+    rows = lines[lines.index("First day:") :]
+    listed = [line.split()[0] for line in rows if line.startswith("  ") and line[2] != " "]
+    assert len(listed) == len(set(listed))
+    assert {name for name in listed if harness(name, "--help").code} == set()
+    assert listed[:5] == ["doctor", "advise", "run", "compare", "report"]
+
+
+def commands(command: Any) -> Iterator[Any]:
+    """A command, and all below it."""
+    yield command
+    if isinstance(command, TyperGroup):
+        with command.make_context("harness", [], resilient_parsing=True) as context:
+            for name in command.list_commands(context):
+                yield from commands(command.get_command(context, name))
+
+
+def test_a_value_is_named_in_upper_case_or_by_its_choices():
+    every = [param for one in commands(get_command(app)) for param in one.params]
+    named = {param.metavar for param in every if param.metavar is not None}
+    assert len(named) > 20
+    words = {name for name in named if name != name.upper()}
+    assert all("|" in name for name in words), words
+    unnamed = [one.name for one in every if one.metavar is None and not one.is_flag]
+    assert set(unnamed) <= {"install_completion", "show_completion"}
+
+
+def test_a_workload_is_described_where_it_is_chosen(harness):
+    for command in ("run", "advise", "curve", "calibrate"):
+        lines = harness(command, "--help").out.splitlines()
+        rows = lines[lines.index("Commands:") + 1 :]
+        texts = [line.split(maxsplit=1)[1] for line in rows if line.startswith("  ")]
+        assert len(texts) == len(set(texts)) >= 4
 
 
 def test_a_list_of_numbers_is_a_sweep(harness):

@@ -91,7 +91,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "engines list": [""],
     "engines install": ["MARK"],
     "engines verify": ["MARK"],
-    "micro suites": [""],
+    "micro list": [""],
     "micro show": ["MARK"],
     "card": ["-o OUT"],
     "rewrite": ["MARK -o OUT/MARK"],
