@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Annotated
 
 import typer
@@ -29,6 +28,8 @@ from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import execute_experiment
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
+from harness.execution.run import ResolvedRun
+from harness.execution.run_time import Estimator, assumed_overhead_ns
 from harness.experiment.placement import TIER_NAME
 from harness.experiment.sequential import Goal
 from harness.models.curve import FACTORS
@@ -37,7 +38,7 @@ from harness.store.runs import StoredRun
 from harness.store.spec import content_hash
 from harness.terminal import say, say_command
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
-from harness.units import counted, parse_duration_ns
+from harness.units import NS_PER_S, counted, parse_duration_ns
 from harness.workloads.parameters import Parameters, option_text
 
 #: A difference that is not shown is excluded from this share on.
@@ -46,8 +47,9 @@ _MOST_PAIRS = 24
 #: Of a response curve: repeats that show a difference, and the fewest that are measured.
 _DECIDING_REPEATS, _FEWEST_REPEATS = 6, 3
 _LOOKS = 2
-#: What a run takes in addition to its phases: restoring data, starting, checking, stopping.
-_OTHER_S = 8.0
+#: Typical data of a run that has to be short; the upper estimate would leave no time for windows.
+#: Earlier runs do not count: the same command has the same phases again, so that it resumes.
+_OTHER_NS = assumed_overhead_ns(copied_bytes=450_000_000)
 #: Runs that have less time have less data, too: restoring and checking them takes most of it.
 _SHORT_RUN_S = 25.0
 _SHORTEST_S, _LONGEST_S = 3.0, 120.0
@@ -194,7 +196,7 @@ def _phases(
     phased = loads and {"ramp_up", "duration"} <= parameters.declared().keys()
     if "operations" in given or not phased:
         return dict(given)
-    each_s = 0.85 * budget_s / (pairs * arms) - _OTHER_S
+    each_s = 0.85 * budget_s / (pairs * arms) - _OTHER_NS / NS_PER_S
     window_s = min(_LONGEST_S, max(_SHORTEST_S, each_s * 0.75))
     ramp_up_s = max(1.0, window_s / 4)
     return {"ramp_up": f"{ramp_up_s:.0f}s", "duration": f"{window_s:.0f}s", **given}
@@ -233,7 +235,7 @@ def _repeats_of_curve(
         count = repeats * points
         pairs = _phases(parameters, options.pairs, budget_s, points, repeats)
         phases = (pairs[name] for name in ("ramp_up", "duration") if name in pairs)
-        took_s = count * (_OTHER_S + sum(map(parse_duration_ns, phases)) / 1e9)
+        took_s = count * (_OTHER_NS + sum(map(parse_duration_ns, phases))) / NS_PER_S
         if took_s <= budget_s:
             return repeats, pairs, took_s
     minutes = math.ceil(took_s / 60)
@@ -288,9 +290,10 @@ def _further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:
 
     A continued command is corrected for a look more, which takes a pair more.
     """
-    took = [int(run.result.duration_ns) for run in runs if run.result.status != "failed"]
+    steps = {run.spec.series(): ResolvedRun(run.spec) for run in runs}
+    block_ns = Estimator(runs).total_ns(steps.values())
     missing = max(1, _pairs(arms) + 1 - pairs)
-    return round(1.2 * median(took) * arms * missing) if took else None
+    return round(1.2 * block_ns * missing) if block_ns else None
 
 
 def _more(

@@ -15,11 +15,12 @@ from harness.cli import show
 from harness.cli.common import OutOption, print_json, short_phases, store
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
-from harness.cli.run_list import estimated_ns, execute, hours, list_rows
+from harness.cli.run_list import execute, hours, list_rows
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
 from harness.execution.run import ResolvedRun
 from harness.execution.run_list import last_attempts
+from harness.execution.run_time import Estimator
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.models.curve import (
     FACTORS,
@@ -148,12 +149,13 @@ def _print_plan(
     parts: Sequence[Part], options: CurveOptions, steps: Sequence[ResolvedRun], into: Store
 ) -> None:
     """Print the run of today's device, and how many follow: their models depend on it."""
-    rows = list_rows(steps, into)
+    times = Estimator(into.runs())
     count = (options.repeats or _REPEATS) * (1 + len(parts) * len(FACTORS))
-    each_ns = estimated_ns([row | {"complete": None} for row in rows])
+    each_ns = times.total_ns(replace(step, done=None) for step in steps)
     total_ns = count * each_ns if each_ns else None
     if options.json_:
-        print_json({"plan": rows, "runs": count, "estimated_duration_ns": total_ns})
+        plan = list_rows(steps, times)
+        print_json({"plan": plan, "runs": count, "estimated_duration_ns": total_ns})
         return
     about = f", about {hours(total_ns)} without loading data" if total_ns else ""
     say(

@@ -20,8 +20,9 @@ from harness.cli.common import (
 )
 from harness.cli.options import CommonOptions, RunCommand, callback
 from harness.cli.run_list import execute_experiment, hours
+from harness.execution.run import ResolvedRun
+from harness.execution.run_time import Estimator
 from harness.experiment.profile import Plan, find_profile, known_profiles, load_profile
-from harness.experiment.run_time import Estimator
 from harness.experiment.selection import only
 from harness.experiment.sequential import Goal
 from harness.sequences import grouped
@@ -121,19 +122,17 @@ def run(options: ExperimentOptions) -> None:
 @app.command("list")
 def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
     """List the installed profiles, with their time and space here."""
-    estimate = Estimator(store(results).runs())
+    times = Estimator(store(results).runs())
     rows: list[dict[str, Any]] = []
     for name, path in known_profiles().items():
         plan = load_profile(path)
-        each = [estimate.run_time(spec, 0) for spec in plan.runs]
-        known = [one.duration_ns for one in each if one is not None]
         rows.append(
             {
                 "name": name,
                 "description": " ".join(plan.description.split()),
                 "workload": plan.runs[0].workload,
                 "runs": len(plan.runs),
-                "estimated_duration_ns": sum(known) if len(known) == len(each) else None,
+                "estimated_duration_ns": times.total_ns(map(ResolvedRun, plan.runs)),
                 "needs_bytes": _needs_bytes(plan),
             }
         )

@@ -184,6 +184,7 @@ def make(options: MakeOptions) -> None:
     """Measure a tier (about five minutes) and write its model."""
     from harness.cli.run_list import execute, plan_json
     from harness.execution.environment import command_environment
+    from harness.execution.run_time import Estimator
     from harness.micro.runner import SuiteRequest, suite_plan
     from harness.micro.suite import find_suite, load_documents
     from harness.models import make as making
@@ -205,7 +206,7 @@ def make(options: MakeOptions) -> None:
         if options.json_:
             print_json(plan_json(steps, earlier))
         else:
-            about = format_ns(planned.known_ns)
+            about = format_ns(Estimator().total_ns(steps) or 0)
             say(f"{name}: {count} measurements of {options.tier}, about {about}")
 
     with command_environment(options.host, options.emulate or [], options.quiet) as env:

@@ -15,7 +15,7 @@ from harness.cli.common import ModelOption, OutOption, print_json, stand_ins, st
 from harness.cli.options import CommonOptions, RunCommand, callback
 from harness.cli.run_list import hours
 from harness.execution.environment import command_environment
-from harness.experiment.run_time import Estimator
+from harness.execution.run_time import Estimator
 from harness.paper.catalogue import Paper, find_paper
 from harness.paper.plan import (
     Cell,

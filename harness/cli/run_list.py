@@ -15,10 +15,10 @@ from harness.cli.common import print_json, set_params, store
 from harness.cli.options import CommonOptions
 from harness.execution.environment import Environment, command_environment
 from harness.execution.run import ResolvedRun
-from harness.execution.run_list import Retries, expected_ns, plan_steps, run_plan
+from harness.execution.run_list import Retries, plan_steps, run_plan
+from harness.execution.run_time import Budget, Estimator, least_ns
 from harness.execution.schedule import Schedule
 from harness.experiment.profile import Plan
-from harness.experiment.run_time import Budget, Estimator, least_ns
 from harness.experiment.selection import in_this_mode, installed, with_repeats
 from harness.experiment.sequential import (
     Goal,
@@ -166,7 +166,7 @@ def _canary(
 
 def _cost_ns(steps: Sequence[ResolvedRun], earlier: Store) -> int | None:
     """Of the runs to do, by those of the store; None if one of them is not known."""
-    return expected_ns(steps, Estimator(earlier.runs()))
+    return Estimator(earlier.runs()).total_ns(steps)
 
 
 def _blocks_within(
@@ -251,8 +251,9 @@ def print_run_list(
     repeats, expected = _forecast(steps, env, earlier, sequence.plan.looks if sequence else 1)
     counts = list(sequence.counts) if sequence else []
     steps = [step for step in steps if not counts or step.spec.block < counts[0]]
-    rows = list_rows(steps, earlier)
-    total_ns = estimated_ns(rows)
+    times = Estimator(earlier.runs())
+    rows = list_rows(steps, times)
+    total_ns = times.total_ns(steps)
     if json_:
         print_json(
             {
@@ -294,12 +295,11 @@ def print_run_list(
         say(f"all runs: {shared}")
 
 
-def list_rows(steps: Sequence[ResolvedRun], earlier: Store) -> list[dict[str, Any]]:
-    """What is known of each run beforehand; ``earlier``: runs to estimate from."""
-    times = Estimator(earlier.runs())
+def list_rows(steps: Sequence[ResolvedRun], times: Estimator) -> list[dict[str, Any]]:
+    """List what is known of each run beforehand."""
     rows = []
     for step in steps:
-        spec, took = step.spec, step.run_time(times)
+        spec, took = step.spec, times.run_time(step)
         row = {
             "spec_hash": spec.hash(),
             "workload": spec.workload,
@@ -343,14 +343,8 @@ def _forecast(
 
 def plan_json(steps: Sequence[ResolvedRun], earlier: Store) -> dict[str, Any]:
     """``{plan: [a run each], estimated_duration_ns}``, as every dry run has them."""
-    rows = list_rows(steps, earlier)
-    return {"plan": rows, "estimated_duration_ns": estimated_ns(rows)}
-
-
-def estimated_ns(rows: Sequence[Mapping[str, Any]]) -> int | None:
-    """Of the runs that remain; None if one of them is not known."""
-    known = [row["estimated_duration_ns"] for row in rows if row["complete"] is None]
-    return None if None in known else sum(known)
+    times = Estimator(earlier.runs())
+    return {"plan": list_rows(steps, times), "estimated_duration_ns": times.total_ns(steps)}
 
 
 def _how_long(rows: Sequence[Mapping[str, Any]], estimated_ns: int | None) -> str:

@@ -21,7 +21,6 @@ from harness.execution.engine_state import host_facts_of_run
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time, others_at_work
 from harness.experiment.placement import Part
-from harness.experiment.run_time import Estimator, RunTime
 from harness.host.cgroup import MemoryCap
 from harness.host.clocks import Clocks, clock_warnings
 from harness.host.confounders import uncontrolled
@@ -139,9 +138,15 @@ class ResolvedRun:
         """Space on its tiers, by part, where that is known."""
         return {}
 
-    def run_time(self, times: Estimator) -> RunTime | None:
-        """How long it will take, by earlier runs or by what is known of it."""
-        return times.run_time(self.spec, 0)
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes that are restored before it; 0 if not known."""
+        return 0
+
+    @property
+    def planned_ns(self) -> int | None:
+        """Duration that is decided beforehand (0: not known); None: the work decides it."""
+        return None
 
     def conditions(self, env: Environment) -> JsonObject:
         """What decides its result and is not in its spec, which has names for it only."""

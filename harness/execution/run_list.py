@@ -17,7 +17,6 @@ from harness.execution.run import ResolvedRun, host_state
 from harness.execution.schedule import Schedule, kept_of_interrupted
 from harness.experiment.preflight import EngineRun, prepare_all
 from harness.experiment.profile import Plan
-from harness.experiment.run_time import Estimator
 from harness.store.checkpoint import Attempt, changed_conditions
 from harness.store.result import Experiment
 from harness.store.runs import Store, StoredRun
@@ -30,12 +29,6 @@ _MODES = {
     "Mixed": "`harness host apply memory-mode --set memory_mode_percent=50`",
     "Default": "removing the modules, or not using them",
 }
-
-
-def expected_ns(steps: Iterable[ResolvedRun], times: Estimator) -> int | None:
-    """How long those to do will take; None if one of them is not known."""
-    found = [step.run_time(times) for step in steps if step.done is None]
-    return None if None in found else sum(one.duration_ns for one in found if one)
 
 
 def plan_steps(

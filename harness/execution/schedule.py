@@ -3,88 +3,22 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from statistics import fmean
-from typing import Literal
 
 from harness.errors import interruption
 from harness.execution.environment import Environment
-from harness.execution.host_lock import working_ns
 from harness.execution.run import ResolvedRun
+from harness.execution.run_time import Estimator, Item, TimeLeft
 from harness.experiment.preflight import EngineRun
 from harness.experiment.profile import Plan
-from harness.experiment.run_time import Estimator, load_ns
 from harness.progress import Progress
 from harness.store.runs import Store, StoredRun
 from harness.supervise.user_files import make_own, replacing
 from harness.units import NS_PER_S, counted
-
-
-@dataclass(frozen=True)
-class Item:
-    """A load or a run that is to do; ``expected_ns``: its estimated duration, None if not known."""
-
-    kind: Literal["load", "run"]
-    key: str
-    expected_ns: int | None
-
-
-@dataclass
-class TimeLeft:
-    """How long items still take: estimates, corrected by how long those so far took here.
-
-    Waiting for the measuring lock is in what they took, and does not shorten what is left.
-    """
-
-    to_do: list[Item]
-    clock: Callable[[], int] = time.monotonic_ns
-    working: Callable[[], int] = working_ns
-    _done: list[tuple[Item, int]] = field(default_factory=list)
-    _current: tuple[Item, int] | None = None
-
-    @contextmanager
-    def doing(self, kind: Literal["load", "run"], key: str) -> Iterator[Callable[[], None]]:
-        """An item is under way. Yield what is called at its end: others take as long.
-
-        Not of one that fails, nor of a further attempt.
-        """
-        found = next((one for one in self.to_do if (one.kind, one.key) == (kind, key)), None)
-        item = found or Item(kind, key, None)
-        if found is not None:
-            self.to_do.remove(found)
-        began_ns, self._current = self.clock(), (item, self.working())
-
-        def done() -> None:
-            if found is not None:
-                self._done.append((item, self.clock() - began_ns))
-
-        try:
-            yield done
-        finally:
-            self._current = None
-
-    def left_ns(self) -> int | None:
-        """Of the items to do and the one under way; None where nothing is known of one."""
-        each = [self._each_ns(item) for item in list(self.to_do)]
-        if (current := self._current) is not None:
-            whole = self._each_ns(current[0])
-            spent = self.working() - current[1]
-            each.append(None if whole is None else max(0, whole - spent))
-        known = [one for one in each if one is not None]
-        return round(sum(known)) if len(known) == len(each) else None
-
-    def _each_ns(self, item: Item) -> float | None:
-        took = [(one.expected_ns, ns) for one, ns in self._done if one.kind == item.kind]
-        if item.expected_ns is None:
-            return fmean(ns for _, ns in took) if took else None
-        both = [(expected, ns) for expected, ns in took if expected]
-        factor = sum(ns for _, ns in both) / sum(one for one, _ in both) if both else 1.0
-        return item.expected_ns * factor
 
 
 @dataclass
@@ -109,27 +43,25 @@ class Schedule:
     _advance: Callable[[float], None] = field(default=lambda _: None, init=False)
 
     def __post_init__(self) -> None:
-        times = Estimator(self.store.runs())
+        datasets = self.env.datasets
+        times = Estimator(self.store.runs(), datasets.datasets())
         self.kept = [step.done.run_id for step in self.steps if step.done]
-        self._left = TimeLeft([*self._loads(), *self._runs(times)])
-
-    def _runs(self, times: Estimator) -> Iterator[Item]:
-        for step in self.steps:
-            if step.done is None and step.runnable:
-                time_ = step.run_time(times)
-                yield Item("run", step.spec.hash(), time_.duration_ns if time_ else None)
-
-    def _loads(self) -> Iterator[Item]:
         needed = {
             step.dataset_name: step
             for step in self.steps
             if isinstance(step, EngineRun) and step.dataset_name and not step.done
         }
-        for name, step in needed.items():
-            datasets = self.env.datasets
-            if datasets.find(name) is None:
-                size = sum(step.needs_bytes.values())
-                yield Item("load", name, load_ns(datasets.datasets(), step.spec, size))
+        loads = [
+            Item("load", name, times.load_ns(step))
+            for name, step in needed.items()
+            if datasets.find(name) is None
+        ]
+        runs = [
+            Item("run", step.spec.hash(), times.total_ns([step]))
+            for step in self.steps
+            if step.done is None and step.runnable
+        ]
+        self._left = TimeLeft([*loads, *runs])
 
     @property
     def progress(self) -> Progress:

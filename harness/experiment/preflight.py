@@ -22,7 +22,6 @@ from harness.execution.observing import check_observers
 from harness.execution.run import ResolvedRun, check_monitors, host_conditions
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.profile import LEAST_MEMORY
-from harness.experiment.run_time import Estimator, RunTime
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
 from harness.host.processors import resolve_cpus
@@ -97,9 +96,9 @@ class EngineRun(ResolvedRun):
             return {}
         return self.workload.estimate_bytes(self.params, self.load_format)
 
-    def run_time(self, times: Estimator) -> RunTime | None:
-        copied = (size for part, size in self.needs_bytes.items() if part in ("data", "index"))
-        return times.run_time(self.spec, sum(copied))
+    @property
+    def copied_bytes(self) -> int:
+        return sum(size for part, size in self.needs_bytes.items() if part in ("data", "index"))
 
     def conditions(self, env: Environment) -> JsonObject:
         return {

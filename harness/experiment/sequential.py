@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.execution.run import ResolvedRun
+from harness.execution.run_time import Budget
 from harness.experiment.profile import Plan
-from harness.experiment.run_time import Budget
 from harness.experiment.selection import with_repeats
 from harness.sequences import grouped
 from harness.store.runs import StoredRun

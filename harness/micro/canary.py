@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from harness.errors import UsageError, as_failure, interruption
 from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
+from harness.execution.run_time import Estimator
 from harness.experiment.profile import Plan
-from harness.experiment.run_time import Estimator
 from harness.micro import native
 from harness.micro.runner import ResolvedSuite, SuiteRequest, prepare
 from harness.micro.suite import find_suite, load_documents
@@ -56,7 +56,8 @@ def canary(
     """
     todo = [step for step in steps if step.done is None and step.runnable]
     tiers = _tiers(todo, env)
-    expected_ns = min(_estimated_ns(todo, results), most_ns or sys.maxsize)
+    estimated_ns = Estimator(results.runs()).total_ns(todo, _UNKNOWN_NS) or 0
+    expected_ns = min(estimated_ns, most_ns or sys.maxsize)
     budget_ns = expected_ns * _SHARE / 2 / max(1, len(tiers))
     if not todo or budget_ns < _LEAST_NS:
         yield
@@ -92,12 +93,6 @@ def _tiers(todo: Sequence[ResolvedRun], env: Environment) -> list[str]:
     if modelled := [tier.name for tier in tiers if tier.model]:
         env.progress.say(f"no canary on {', '.join(modelled)}, which is modelled")
     return [tier.name for tier in tiers if tier.facts.kind != "devdax" and not tier.model]
-
-
-def _estimated_ns(todo: Sequence[ResolvedRun], results: Store) -> int:
-    times = Estimator(results.runs())
-    known = (step.run_time(times) for step in todo)
-    return sum(one.duration_ns if one else _UNKNOWN_NS for one in known)
 
 
 def _suites(tiers: Sequence[str], env: Environment, budget_ns: float) -> Iterator[ResolvedSuite]:

@@ -26,7 +26,6 @@ from harness.execution.observing import Observing, check_observers, second_execu
 from harness.execution.run import ResolvedRun, Run, check_monitors, host_conditions, host_state
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
-from harness.experiment.run_time import Estimator, RunTime
 from harness.micro import native
 from harness.micro.fio import Fio
 from harness.micro.host_capacity import variables_on
@@ -123,8 +122,9 @@ class ResolvedSuite(ResolvedRun):
             "warnings": [one.to_json() for one in self.host_suite.warnings],
         }
 
-    def run_time(self, times: Estimator) -> RunTime | None:
-        return RunTime(known, "assumptions") if (known := self.planned.known_ns) else None
+    @property
+    def planned_ns(self) -> int:
+        return self.planned.known_ns
 
     def conditions(self, env: Environment) -> JsonObject:
         program = self.program.executable

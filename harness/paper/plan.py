@@ -17,10 +17,10 @@ from harness import registry
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
-from harness.execution.run_list import Retries, expected_ns, plan_steps, run_plan
+from harness.execution.run_list import Retries, plan_steps, run_plan
+from harness.execution.run_time import Budget, Estimator
 from harness.execution.schedule import Schedule
 from harness.experiment.profile import Plan, find_profile, load_profile
-from harness.experiment.run_time import Budget, Estimator
 from harness.experiment.sequential import continued
 from harness.micro.perma import is_perma
 from harness.micro.runner import SuiteRequest, parameter_names, suite_plan
@@ -109,7 +109,7 @@ class Cell:
     def estimate_ns(self, times: Estimator) -> int | None:
         """Of the parts to do; None where one of them is not known, or there are none."""
         steps = [part.step for part in self.to_do if part.step]
-        return expected_ns(steps, times) if steps else None
+        return times.total_ns(steps) if steps else None
 
 
 @dataclass(frozen=True)
@@ -388,7 +388,7 @@ def run_cells(
     """
     budget = Budget(budget_ns)
     attempts = Retries(
-        retries, lambda steps: budget.refuses(expected_ns(steps, Estimator(store.runs())))
+        retries, lambda steps: budget.refuses(Estimator(store.runs()).total_ns(steps))
     )
     made: list[StoredRun] = []
     left_out: LeftOut = {}

@@ -27,8 +27,8 @@ from harness.execution.run_list import (
     plan_steps,
     run_plan,
 )
+from harness.execution.run_time import Item, TimeLeft
 from harness.execution.runner import naming_full_tiers, naming_lost_data
-from harness.execution.schedule import Item, TimeLeft
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
 from harness.host.clocks import Clocks, clock_warnings
@@ -64,6 +64,7 @@ HERE: Any = SimpleNamespace(
     host=FACTS | {"host_id": "here", "kernel": {"release": "6.1"}},
     progress=SilentProgress(),
     supervisor=SimpleNamespace(renew=lambda: None),
+    datasets=SimpleNamespace(datasets=list),
 )
 
 

@@ -1,6 +1,6 @@
 """Profiles expand to specs: purely, in interleaved blocks; parts of plans, and their duration."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +11,8 @@ from example_run import result
 
 from harness import registry
 from harness.errors import UsageError
+from harness.execution.run import ResolvedRun
+from harness.execution.run_time import Estimator, RunTime
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import (
     expand,
@@ -19,7 +21,6 @@ from harness.experiment.profile import (
     load_profile,
     published_of,
 )
-from harness.experiment.run_time import Estimator, RunTime
 from harness.experiment.selection import installed, only, with_repeats
 from harness.store import schemas
 from harness.store.runs import Store, StoredRun
@@ -388,6 +389,11 @@ SPEC = RunSpec("tpcc", "postgres", parse_placement("ssd-both"),
                {"warehouses": 1, "ramp_up": "5s", "duration": "20s"})  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Copied(ResolvedRun):
+    copied_bytes: int = 0
+
+
 def stored(root: Path, spec: RunSpec, took_ns: int, status: str = "complete") -> StoredRun:
     writer = Store(root).begin(spec)
     own = replace(result(writer, status), spec=spec, spec_hash=spec.hash(), duration_ns=took_ns)
@@ -398,22 +404,28 @@ def test_a_run_takes_as_long_as_its_earlier_repeats(tmp_path: Path) -> None:
     earlier = [stored(tmp_path, replace(SPEC, block=k), took * S)
                for k, took in enumerate((40, 44, 90))]  # fmt: skip
     earlier.append(stored(tmp_path, replace(SPEC, block=3), 1, "failed"))
-    assert Estimator(earlier).run_time(SPEC, 0) == RunTime(44 * S, "earlier runs")
+    assert Estimator(earlier).run_time(ResolvedRun(SPEC)) == RunTime(44 * S, "earlier runs")
 
 
 def test_another_window_has_the_same_overhead(tmp_path: Path) -> None:
     longer = replace(SPEC, params={**SPEC.params, "duration": "3m"})
     earlier = [stored(tmp_path, SPEC, 40 * S)]
-    assert Estimator(earlier).run_time(longer, 0) == RunTime((185 + 15) * S, "earlier runs")
+    assert Estimator(earlier).run_time(ResolvedRun(longer)) == RunTime(
+        (185 + 15) * S, "earlier runs"
+    )
 
 
 def test_runs_on_less_data_say_nothing_of_the_overhead(tmp_path: Path) -> None:
     larger = replace(SPEC, params={**SPEC.params, "warehouses": 10})
     earlier = Estimator([stored(tmp_path, SPEC, 40 * S)])
-    assert earlier.run_time(larger, 1_500_000_000) == RunTime(40 * S, "assumptions")
+    assert earlier.run_time(Copied(larger, copied_bytes=1_500_000_000)) == RunTime(
+        40 * S, "assumptions"
+    )
 
 
 def test_without_earlier_runs_copying_is_assumed() -> None:
-    assert Estimator([]).run_time(SPEC, 750_000_000) == RunTime(35 * S, "assumptions")
+    assert Estimator([]).run_time(Copied(SPEC, copied_bytes=750_000_000)) == RunTime(
+        35 * S, "assumptions"
+    )
     queries = replace(SPEC, workload="tpch", params={"scale": 1})
-    assert Estimator([]).run_time(queries, 500_000_000) is None
+    assert Estimator([]).run_time(Copied(queries, copied_bytes=500_000_000)) is None

@@ -8,9 +8,9 @@ import pytest
 
 from harness.errors import UsageError
 from harness.execution.run import ResolvedRun
+from harness.execution.run_time import Estimator
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import find_profile, known_profiles, load_profile
-from harness.experiment.run_time import Estimator
 from harness.micro.suite import find_suite, known_suites, load_documents
 from harness.paper.catalogue import Caption, Entry, Paper, find_paper, known_papers
 from harness.paper.plan import (

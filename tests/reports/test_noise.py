@@ -133,7 +133,11 @@ def test_an_interrupted_calibration_has_its_whole_blocks(tmp_path, monkeypatch, 
             after_block(2, [write(tmp_path, case) for case in cases])
         raise KeyboardInterrupt
 
-    nowhere = SimpleNamespace(progress=SilentProgress(), argv=["harness", "calibrate"])
+    nowhere = SimpleNamespace(
+        progress=SilentProgress(),
+        argv=["harness", "calibrate"],
+        datasets=SimpleNamespace(datasets=list),
+    )
     monkeypatch.setattr(command, "command_environment", lambda *_: nullcontext(nowhere))
     resolved = lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]  # noqa: E731
     monkeypatch.setattr(run_list, "plan_steps", resolved)
@@ -299,11 +303,10 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(canaries, "_measured", lambda *_: measured.pop(0))
     monkeypatch.setattr(canaries, "_suites", lambda *_: [])
     monkeypatch.setattr(canaries, "_tiers", lambda *_: ["dram"])
-    step: Any = SimpleNamespace(done=None, runnable=True)
     environment: Any = SimpleNamespace(host={"host_id": "host"})
 
     def run(duration_ns: int, most_ns: int | None = None) -> Any:
-        monkeypatch.setattr(canaries, "_estimated_ns", lambda *_: duration_ns)
+        step: Any = SimpleNamespace(done=None, runnable=True, planned_ns=duration_ns)
         plan: Any = SimpleNamespace(hash="plan")
         return canary(plan, [step], environment, Store(tmp_path), most_ns)
 
