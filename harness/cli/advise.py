@@ -25,13 +25,15 @@ from harness.cli.curve import (
 )
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
-from harness.cli.run_list import execute_experiment
+from harness.cli.show import exit_for
+from harness.cli.study import conduct_experiment
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
 from harness.execution.run import ResolvedRun
 from harness.execution.run_time import Estimator, assumed_overhead_ns
 from harness.experiment.placement import TIER_NAME
 from harness.experiment.sequential import Goal
+from harness.experiment.study import Made
 from harness.models.curve import FACTORS
 from harness.models.device import find_model
 from harness.store.runs import StoredRun
@@ -98,9 +100,7 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     series = {spec.series() for spec in plan_of(parameters, options).runs}
     options = replace(options, name=f"{name}-{content_hash(sorted(series))[:_NAME_DIGITS]}")
     plan = plan_of(parameters, options)
-    execute_experiment(
-        plan, options, False, goal, print_results=partial(_print, arms, options, less)
-    )
+    conduct_experiment(plan, options, False, goal, answer=partial(_answer, arms, options, less))
 
 
 def _with_models(options: AdviseOptions) -> AdviseOptions:
@@ -246,6 +246,17 @@ def _repeats_of_curve(
     )
 
 
+def _answer(
+    arms: Mapping[str, tuple[tuple[str, ...], str]],
+    options: AdviseOptions,
+    less: Mapping[str, str],
+    made: Made,
+) -> None:
+    """Print the answers. ``less``: parameters with which there were less data than by default."""
+    _print(arms, options, less, made.attempts, made.ended)
+    exit_for(made.attempts)
+
+
 def _print(
     arms: Mapping[str, tuple[tuple[str, ...], str]],
     options: AdviseOptions,
@@ -253,7 +264,6 @@ def _print(
     runs: Sequence[StoredRun],
     ended: str,
 ) -> None:
-    """Print the answers. ``less``: parameters with which there were less data than by default."""
     from reports.advice import PlannedArm, answers, lines, measured, trials_of
 
     base = f"{options.from_}-both"

@@ -12,11 +12,11 @@ from harness.cli import show
 from harness.cli.common import print_json, store
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
-from harness.cli.run_list import execute, hours
+from harness.cli.run_list import hours
+from harness.cli.study import conduct
 from harness.errors import RunFailed
-from harness.execution.environment import command_environment
-from harness.execution.run_list import last_attempts_of
 from harness.experiment.selection import pairs_of, twice
+from harness.experiment.study import Made, Study
 from harness.store.calibrations import Calibration, CalibrationStore
 from harness.store.runs import StoredRun
 from harness.terminal import print_table, say
@@ -48,38 +48,33 @@ def calibrate(parameters: type[Parameters], options: CalibrateOptions) -> None:
     options = replace(options, repeats=options.repeats or _PAIRS, name="calibration", again=True)
     plan = twice(plan_of(parameters, options))
     into = CalibrationStore(store(options.results).root)
-    finished: list[StoredRun] = []
 
-    def ended(planned: int, made: Sequence[StoredRun]) -> None:
-        finished.extend(last_attempts_of(planned, made))
+    def answer(made: Made) -> None:
+        last = [run for block in made.batches for run in block]
+        failed = sum(run.result.status == "failed" for run in last)
+        calibrations = _stored(last, into, 2)
+        if not calibrations:
+            raise RunFailed(
+                "calibrate",
+                f"{failed} of {len(last)} runs failed",
+                f"`harness runs list --results {into.folder}` shows them",
+            )
+        _print(calibrations, resolve, options.json_)
+        if failed:  # also where its twin did not
+            raise typer.Exit(1)
+        show.exit_for(made.attempts)
 
-    try:
-        with command_environment(options.host, plan.emulate, options.quiet) as env:
-            attempts = execute(plan, options, env, True, into=into.runs, after_block=ended)
-        if attempts is None:
-            return
-    except BaseException:  # Ctrl-C, or a failure of more than a run: whole blocks count
-        if found := _stored(finished, into, _LEAST_PAIRS):
-            _print(found, resolve, options.json_)
-        raise
-    found = _stored(finished, into, 2)
-    if not found:
-        failed = sum(run.result.status == "failed" for run in finished)
-        raise RunFailed(
-            "calibrate",
-            f"{failed} of {len(finished)} runs failed",
-            f"`harness runs list --results {into.folder}` shows them",
-        )
-    _print(found, resolve, options.json_)
-    if any(run.result.status == "failed" for run in finished):  # also where its twin did not
-        raise typer.Exit(1)
-    show.exit_for(attempts)
+    def interrupted(made: Made) -> None:
+        last = [run for block in made.batches for run in block]
+        if calibrations := _stored(last, into, _LEAST_PAIRS):
+            _print(calibrations, resolve, options.json_)
+
+    study = Study(plan, answer, into=into.runs, interrupted=interrupted)
+    conduct(options, plan.emulate, lambda env: study)
 
 
 def _stored(finished: Sequence[StoredRun], into: CalibrationStore, least: int) -> list[Calibration]:
     """A calibration of each engine and placement with this number of pairs or more."""
-    if not finished:
-        return []
     from reports.noise import calibration_of  # reports are loaded where they are needed
 
     found = [calibration_of(pairs) for pairs in pairs_of(finished) if len(pairs) >= least]

@@ -15,13 +15,15 @@ from harness.cli import show
 from harness.cli.common import OutOption, print_json, short_phases, store
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, plan_of
-from harness.cli.run_list import execute, hours, list_rows
+from harness.cli.run_list import hours, list_rows
+from harness.cli.study import conduct
 from harness.errors import RunFailed, UsageError
-from harness.execution.environment import command_environment
+from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
 from harness.execution.run_list import last_attempts
 from harness.execution.run_time import Estimator
 from harness.experiment.placement import DIRECTORY_PARTS, Part
+from harness.experiment.study import Made, ModelsCompared, Study
 from harness.models.curve import (
     FACTORS,
     ModelledPoint,
@@ -112,37 +114,43 @@ def curve(parameters: type[Parameters], options: CurveOptions, more: More | None
     into = store(options.results)
     today = replace(options, placement=[f"{options.from_}-both"], repeats=1)
     plan = plan_of(parameters, today)
-    with command_environment(options.host, plan.emulate, options.quiet) as env:
+
+    def of_today(env: Environment) -> Study:
         refuse_modelled(f"--from {options.from_}", options.from_, env.tiers)
         if not options.dry_run:
             own_folder(options.out)  # before hours of measuring
         listing = partial(_print_plan, parts, options)
-        attempts = execute(plan, today, env, options.again, print_plan=listing)
-    if attempts is None:
-        return
-    (first,) = last_attempts(attempts)
-    if first.result.status == "failed":
-        show.runs([first], options.json_)
-        raise typer.Exit(1)
-    shapes, left_out = _shapes(first, parts)
-    points = [
-        point
-        for shape in shapes
-        for point in write_points(shape, into.root / "curves" / first.run_id)
-    ]
-    placements = [point.placement(options.from_, parts) for point in points]
-    whole = replace(
-        options,
-        placement=[f"{options.from_}-both", *placements],
-        model=[point.request for point in points],
-    )
-    plan = plan_of(parameters, whole)
-    with command_environment(options.host, plan.emulate, options.quiet) as env:
-        attempts = execute(plan, whole, env, options.again, compares_models=True)
-    finished = last_attempts(attempts or [])
-    curves = family([_curve(shape, points, finished) for shape in shapes])
-    _print(curves, left_out, options, more)
-    show.exit_for(finished)
+        return Study(plan, of_models, again=options.again, listing=listing)
+
+    def of_models(made: Made) -> None:
+        (first,) = last_attempts(made.attempts)
+        if first.result.status == "failed":
+            show.runs([first], options.json_)
+            raise typer.Exit(1)
+        shapes, left_out = _shapes(first, parts)
+        points = [
+            point
+            for shape in shapes
+            for point in write_points(shape, into.root / "curves" / first.run_id)
+        ]
+        placements = [point.placement(options.from_, parts) for point in points]
+        whole = replace(
+            options,
+            placement=[f"{options.from_}-both", *placements],
+            model=[point.request for point in points],
+        )
+
+        def answer(made: Made) -> None:
+            finished = last_attempts(made.attempts)
+            curves = family([_curve(shape, points, finished) for shape in shapes])
+            _print(curves, left_out, options, more)
+            show.exit_for(finished)
+
+        plan = plan_of(parameters, whole)
+        study = Study(plan, answer, ModelsCompared(), again=options.again)
+        conduct(whole, plan.emulate, lambda env: study)
+
+    conduct(today, plan.emulate, of_today)
 
 
 def _print_plan(

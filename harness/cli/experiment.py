@@ -19,7 +19,8 @@ from harness.cli.common import (
     store,
 )
 from harness.cli.options import CommonOptions, RunCommand, callback
-from harness.cli.run_list import execute_experiment, hours
+from harness.cli.run_list import hours
+from harness.cli.study import conduct_experiment
 from harness.execution.run import ResolvedRun
 from harness.execution.run_time import Estimator
 from harness.experiment.profile import Plan, find_profile, known_profiles, load_profile
@@ -114,7 +115,7 @@ def run(options: ExperimentOptions) -> None:
         plan, {key: names(getattr(options, key)) for key in ("engine", "placement", "driver")}
     )
     options = replace(options, again=options.again and not options.resume)
-    execute_experiment(
+    conduct_experiment(
         plan, options, options.again, goal, options.skip_missing, not options.no_canary
     )
 

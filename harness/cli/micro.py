@@ -13,12 +13,14 @@ import typer
 from harness.cli import show
 from harness.cli.common import JsonOption, ObserveOption, names, print_json
 from harness.cli.options import CommonOptions
-from harness.cli.run_list import execute, plan_json
+from harness.cli.run_list import plan_json
 from harness.cli.show import print_figures
+from harness.cli.study import conduct
 from harness.errors import UsageError
-from harness.execution.environment import command_environment
+from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
 from harness.execution.run_list import last_attempts
+from harness.experiment.study import Made, Study
 from harness.micro.host_capacity import variables_here
 from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement, Suite
@@ -116,16 +118,20 @@ class MicroOptions(CommonOptions):
 def run_micro(options: MicroOptions) -> None:
     """Run a suite on each tier, or say what would be run."""
     requests = _requests(options)
-    with command_environment(options.host, options.emulate or [], options.quiet) as env:
+
+    def study_of(env: Environment) -> Study:
         plan, suites = suite_plan(requests, env)
         if options.format_ == "perma":
             _check_perma(suites)
+
+        def answer(made: Made) -> None:
+            _print(last_attempts(made.attempts), suites, options)
+            show.exit_for(made.attempts)
+
         listing = partial(_print_plan, suites, options.json_)
-        finished = execute(plan, options, env, True, suites, listing)
-    if finished is None:
-        return
-    _print(last_attempts(finished), suites, options)
-    show.exit_for(finished)
+        return Study(plan, answer, resolved=suites, listing=listing)
+
+    conduct(options, options.emulate or [], study_of)
 
 
 def _requests(options: MicroOptions) -> list[SuiteRequest]:

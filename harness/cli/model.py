@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,6 @@ from harness.models.device import ZERO, DeviceModel, Point, find_model, known_mo
 from harness.models.durations import PROBABILITIES
 from harness.models.score import (
     DEVICE_TIME,
-    NOT_KEPT,
     Pair,
     Refused,
     Score,
@@ -38,8 +38,10 @@ from harness.tiers.discovery import stand_in_names
 from harness.units import format_bytes, format_ns
 
 if TYPE_CHECKING:  # a command that prints models needs no plan
+    from harness.execution.environment import Environment
     from harness.execution.run import ResolvedRun
     from harness.experiment.profile import Plan
+    from harness.experiment.study import Made, Study
 
 app = typer.Typer(no_args_is_help=True)
 _SHOWN = (50, 90, 99, 99.9)
@@ -182,9 +184,10 @@ class MakeOptions(CommonOptions):
 
 def make(options: MakeOptions) -> None:
     """Measure a tier (about five minutes) and write its model."""
-    from harness.cli.run_list import execute, plan_json
-    from harness.execution.environment import command_environment
+    from harness.cli.run_list import plan_json
+    from harness.cli.study import conduct
     from harness.execution.run_time import Estimator
+    from harness.experiment.study import Study
     from harness.micro.runner import SuiteRequest, suite_plan
     from harness.micro.suite import find_suite, load_documents
     from harness.models import make as making
@@ -200,27 +203,29 @@ def make(options: MakeOptions) -> None:
         emulate=stand_in_names(options.emulate),
     )
 
-    def listed(steps: Sequence[ResolvedRun], earlier: Store) -> None:
-        planned = suites[0].planned
-        count = len(planned.configurations) * suites[0].repeats
-        if options.json_:
-            print_json(plan_json(steps, earlier))
-        else:
-            about = format_ns(Estimator().total_ns(steps) or 0)
-            say(f"{name}: {count} measurements of {options.tier}, about {about}")
-
-    with command_environment(options.host, options.emulate or [], options.quiet) as env:
+    def study_of(env: Environment) -> Study:
         plan, suites = suite_plan([request], env)
-        made = execute(plan, options, env, True, suites, listed)
-    if made is None:
-        return
-    (run,) = made
-    model = making.model_of(run, name)
-    path = making.write_model(model)
-    if options.json_:
-        print_json({"model": _entry(model), "path": str(path), "run": run.run_id})
-    else:
-        say(f"{path}\n`harness model show {name}` prints it; --model fast={name} runs on it")
+        count = sum(len(suite.planned.configurations) * suite.repeats for suite in suites)
+
+        def listed(steps: Sequence[ResolvedRun], earlier: Store) -> None:
+            if options.json_:
+                print_json(plan_json(steps, earlier))
+            else:
+                about = format_ns(Estimator().total_ns(steps) or 0)
+                say(f"{name}: {count} measurements of {options.tier}, about {about}")
+
+        return Study(plan, answer, resolved=suites, listing=listed)
+
+    def answer(made: Made) -> None:
+        (run,) = made.attempts
+        model = making.model_of(run, name)
+        path = making.write_model(model)
+        if options.json_:
+            print_json({"model": _entry(model), "path": str(path), "run": run.run_id})
+        else:
+            say(f"{path}\n`harness model show {name}` prints it; --model fast={name} runs on it")
+
+    conduct(options, options.emulate or [], study_of)
 
 
 _UNUSED = ("cpus", "seed", "monitor", "no_monitor")
@@ -246,46 +251,42 @@ class VerifyOptions(CommonOptions):
 
 def verify(options: VerifyOptions) -> None:
     """Score a model: the same runs on the tier, on its model, and without any latency."""
-    from harness.cli.run_list import execute, plan_json, print_run_list
+    from harness.cli.run_list import plan_json, print_run_list
     from harness.cli.show import exit_for
-    from harness.execution.environment import command_environment
+    from harness.cli.study import conduct
     from harness.execution.run_list import last_attempts
+    from harness.experiment.study import Study
     from harness.models.tier import refuse_modelled
+    from harness.models.verify import Undisturbed
 
     model, tier = find_model(options.model), options.tier
     into = store(options.results)
     scores: list[Score] = []
     planned: list[ResolvedRun] = []
-
-    def listed(steps: Sequence[ResolvedRun], earlier: Store) -> None:
-        planned.extend(steps)
-        if not options.json_:
-            print_run_list(steps, env, earlier, False)
-
-    plans = [(text, _plan(text, options)) for text in options.case]
     finished: list[StoredRun] = []
-    for text, plan in plans:
-        with command_environment(options.host, plan.emulate, options.quiet) as env:
-            refuse_modelled(f"--tier {tier}", tier, env.tiers)
-            runs = execute(
-                plan, options, env, options.again, print_plan=listed, compares_models=True
-            )
-            for _ in range(_REPETITIONS if runs else 0):
-                blocks = disturbed(last_attempts(runs or []))
-                if not blocks:
-                    break
-                repeated = ", ".join(map(str, blocks))
-                env.progress.note(f"repeating blocks that other work disturbed: {repeated}")
-                specs = tuple(spec for spec in plan.runs if spec.block in blocks)
-                looks = max(run.result.experiment.looks for run in runs or [])
-                again = replace(plan, runs=specs, looks=looks)
-                runs = [*(runs or []), *(execute(again, options, env, again=True) or [])]
-            host_id = str(env.host["host_id"])
-        if runs is not None:
-            finished += runs
-            score = _score(text, model, tier, host_id, last_attempts(runs), ScoreStore(into.root))
+
+    def study_of(text: str, plan: Plan, env: Environment) -> Study:
+        refuse_modelled(f"--tier {tier}", tier, env.tiers)
+        host_id = str(env.host["host_id"])
+
+        def listed(steps: Sequence[ResolvedRun], earlier: Store) -> None:
+            planned.extend(steps)
+            if not options.json_:
+                print_run_list(steps, earlier, env, False)
+
+        def answer(made: Made) -> None:
+            finished.extend(made.attempts)
+            last = last_attempts(made.attempts)
+            score = _score(text, model, tier, host_id, last, ScoreStore(into.root))
             ScoreStore(into.root).write(score)
             scores.append(score)
+
+        rule = Undisturbed(note=env.progress.note)
+        return Study(plan, answer, rule, again=options.again, listing=listed)
+
+    plans = [(text, _plan(text, options)) for text in options.case]
+    for text, plan in plans:
+        conduct(options, plan.emulate, partial(study_of, text, plan))
     if options.json_:
         documents = {"scores": [_score_json(score) for score in scores]}
         print_json(plan_json(planned, into) if options.dry_run else documents)
@@ -298,8 +299,6 @@ def verify(options: VerifyOptions) -> None:
 
 #: The tiers of a case: the model, and the same base without any latency.
 _MODELLED, _NO_LATENCY = "modelled", "no_latency"
-#: How often blocks are made again that other work disturbed.
-_REPETITIONS = 2
 
 
 def _plan(text: str, options: VerifyOptions) -> Plan:
@@ -331,16 +330,6 @@ def _plan(text: str, options: VerifyOptions) -> Plan:
     return plan_of(parameters, runs)
 
 
-def disturbed(runs: Sequence[StoredRun]) -> dict[int, str]:
-    """Return the blocks whose runs do not say what the model does, each with a warning's code."""
-    return {
-        run.spec.block: warning.code
-        for run in runs
-        for warning in run.result.uncontrolled
-        if warning.code in NOT_KEPT
-    }
-
-
 def _score(
     text: str,
     model: DeviceModel,
@@ -350,6 +339,7 @@ def _score(
     scores: ScoreStore,
 ) -> Score:
     """Return the score of all blocks so far, those of earlier commands included."""
+    from harness.models.verify import disturbed
     from reports.compared_rows import interim_analyses_of
     from reports.model_error import score_metrics
     from reports.response import measurements

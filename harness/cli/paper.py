@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,19 +14,26 @@ from harness.cli import show
 from harness.cli.common import ModelOption, OutOption, print_json, stand_ins, store
 from harness.cli.options import CommonOptions, RunCommand, callback
 from harness.cli.run_list import hours
-from harness.execution.environment import command_environment
-from harness.execution.run_time import Estimator
+from harness.cli.study import conduct
+from harness.execution.environment import Environment
+from harness.execution.run import ResolvedRun
+from harness.execution.run_time import Budget, Estimator
+from harness.experiment.profile import Plan
+from harness.experiment.study import Made, Study
 from harness.paper.catalogue import Paper, find_paper
 from harness.paper.plan import (
+    ENOUGH,
     Cell,
+    Cells,
     Chosen,
     Figure,
     PaperRequest,
     choose,
+    figure_runs,
     figures_of,
-    run_cells,
     with_looks,
 )
+from harness.store.runs import Store
 from harness.terminal import print_table, say
 from harness.units import counted, parse_duration_ns
 
@@ -82,33 +89,47 @@ def run_paper(options: PaperOptions) -> None:
     """
     from reports.page import own_folder  # reports are loaded where they are needed
 
-    found = find_paper(options.name)
+    paper_ = find_paper(options.name)
     if options.figures:
-        found = found.only(options.figures)
+        paper_ = paper_.only(options.figures)
     budget_ns = parse_duration_ns(options.budget)
     requests = stand_ins(options.emulate, options.model)
     request = PaperRequest(
         options.size, options.repeats, options.pairs, tuple(requests), options.driver
     )
     into = store(options.results)
-    with command_environment(options.host, requests, options.quiet) as env:
-        figures = figures_of(found, request, env, into)
-        cells = [cell for figure in figures for cell in figure.cells]
-        times = Estimator(into.runs())
-        chosen = choose(cells, budget_ns, times)
-        if options.dry_run:
-            _print_plan(found, figures, chosen, times, options.json_)
-            return
-        own_folder(options.out)  # before hours of measuring
-        cells = with_looks(figures, chosen.cells)
-        made, left_out = run_cells(found.name, cells, budget_ns, env, into, options.retries)
-        done = figures_of(found, request, env, into)
-    # Reports are loaded where they are needed.
-    from harness.paper.plan import figure_runs
 
-    shown = figure_runs(done, made, {**chosen.left_out, **left_out}, request)
-    _write(found, shown, options.out, options.json_)
-    show.exit_for(made)
+    def study_of(env: Environment) -> Study:
+        figures = figures_of(paper_, request, env, into)
+        cells = [cell for figure in figures for cell in figure.cells]
+        chosen = choose(cells, budget_ns, Estimator(into.runs()))
+        if not options.dry_run:
+            own_folder(options.out)  # before hours of measuring
+            chosen = replace(chosen, cells=tuple(with_looks(figures, chosen.cells)))
+        rule = Cells(budget=Budget(budget_ns), cells=chosen.cells, env=env, store=into)
+
+        def listing(steps: Sequence[ResolvedRun], earlier: Store) -> None:
+            times = Estimator(earlier.runs())
+            _print_plan(paper_, figures, chosen, times, options.json_)
+
+        def answer(made: Made) -> None:
+            left_out = {**chosen.left_out, **rule.left_out}
+            shown = figure_runs(figures, made.attempts, left_out, request)
+            _write(paper_, shown, options.out, options.json_)
+            show.exit_for(made.attempts)
+
+        plan = Plan(paper_.name, "", tuple(step.spec for step in rule.steps))
+        return Study(
+            plan,
+            answer,
+            rule,
+            resolved=rule.steps,
+            again=False,
+            enough=ENOUGH,
+            listing=listing,
+        )
+
+    conduct(options, requests, study_of)
 
 
 _UNUSED = ("cpus", "seed", "again", "monitor", "no_monitor")

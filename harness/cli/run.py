@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,15 +30,17 @@ from harness.cli.common import (
     store,
 )
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
-from harness.cli.run_list import execute, execute_experiment
+from harness.cli.study import conduct, conduct_experiment
 from harness.errors import UsageError, unknown
-from harness.execution.environment import command_environment
+from harness.execution.environment import Environment
 from harness.execution.run_list import last_attempts, plan_steps
 from harness.experiment.profile import Plan, expand
 from harness.experiment.selection import SHARES, capacity_of
+from harness.experiment.study import Made, Study
 from harness.micro.keys import MicroParams
 from harness.store.documents import attributes
 from harness.store.spec import RunSpec
+from harness.terminal import say
 from harness.units import parse_share
 from harness.workloads.parameters import Count, Number, Parameters, Time
 from harness.yamlfile import Document, scalar
@@ -142,12 +145,11 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
     rate = parameters.options().get("--rate")
     given = options.pairs.get(rate.name, "") if rate else ""
     if rate is not None and (options.load_curve or given.endswith("%")):
-        plan = _at_shares(parameters, options, rate.name, given)
+        _at_shares(parameters, options, rate.name, given)
     else:
         arms = _arms(parameters, options)
-        plan = _of_arms([_plan_with_sweeps(parameters, one) for one in arms])
-    if plan is not None:
-        execute_experiment(plan, options, again=True)
+        plan = _of_arms([_plan_with_sweeps(parameters, arm) for arm in arms])
+        conduct_experiment(plan, options, again=True)
 
 
 def _plan_with_sweeps(parameters: type[Parameters], options: RunOptions) -> Plan:
@@ -227,10 +229,8 @@ def _swept(
     return swept, {name: text for name, text in pairs.items() if name not in swept}
 
 
-def _at_shares(
-    parameters: type[Parameters], options: RunOptions, name: str, given: str
-) -> Plan | None:
-    """The plan at shares of what its arms do in a closed loop; None of a dry run."""
+def _at_shares(parameters: type[Parameters], options: RunOptions, name: str, given: str) -> None:
+    """Run at shares of what the arms do in a closed loop, which is measured first."""
     if options.load_curve and given:
         raise UsageError(
             f"--load-curve with --rate {given}", "it has rates of its own", "leave one of them out"
@@ -246,18 +246,23 @@ def _at_shares(
         return _of_arms([plan_of(parameters, a, varied) for a in _arms(parameters, options)])
 
     probe = replace(of_arms(one_each), several_commands=False)
-    with command_environment(options.host, probe.emulate, options.quiet) as env:
-        rated = of_arms(options, [1])
+    rated = of_arms(options, [1])
+
+    def closed_loop(env: Environment) -> Study:
         with rated.blaming():
             plan_steps(rated, env, store(options.results), again=True)
-        probes = execute(probe, options, env, options.again)
-        if probes is None:
-            return None
-        capacity = capacity_of(last_attempts(probes))
+        return Study(probe, at_shares, again=options.again)
+
+    def at_shares(made: Made) -> None:
+        capacity = capacity_of(last_attempts(made.attempts))
         rates = capacity.rates(shares)
-        offered = ", ".join(f"{rate:,}/s" for rate in rates)
-        env.progress.say(f"closed loop: {capacity.text}; offered: {offered}")
-    return capacity.within(of_arms(options, rates), name, shares)
+        if not options.quiet:
+            offered = ", ".join(f"{rate:,}/s" for rate in rates)
+            say(f"closed loop: {capacity.text}; offered: {offered}", file=sys.stderr)
+        plan = capacity.within(of_arms(options, rates), name, shares)
+        conduct_experiment(plan, options, again=True)
+
+    conduct(options, probe.emulate, closed_loop)
 
 
 def plan_of(

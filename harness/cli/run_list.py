@@ -1,257 +1,49 @@
-"""Run a plan, or print its runs with their durations and what the repeats can show."""
+"""List the runs of a plan, with their durations and what the repeats can show."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.cli import show
-from harness.cli.common import print_json, set_params, store
-from harness.cli.options import CommonOptions
-from harness.execution.environment import Environment, command_environment
+from harness.cli.common import print_json, set_params
+from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
-from harness.execution.run_list import Retries, plan_steps, run_plan
-from harness.execution.run_time import Budget, Estimator, least_ns
-from harness.execution.schedule import Schedule
-from harness.experiment.profile import Plan
-from harness.experiment.selection import in_this_mode, installed, with_repeats
-from harness.experiment.sequential import (
-    Goal,
-    Sequential,
-    continued,
-    own_steps,
-    results,
-    run_sequence,
-    sequence_of,
-)
-from harness.sequences import grouped
+from harness.execution.run_time import Estimator, least_ns
+from harness.experiment.study import StopRule
 from harness.store.calibrations import CalibrationStore, latest_of
 from harness.store.documents import as_json
-from harness.store.runs import Store, StoredRun
+from harness.store.runs import Store
 from harness.store.spec import RunSpec, canonical_json
 from harness.terminal import print_table, say
 from harness.units import counted, format_bytes, format_ns
-from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.noise import Expected
     from reports.series import PlannedRepeats
 
 
-def execute(
-    plan: Plan,
-    options: CommonOptions,
-    env: Environment,
-    again: bool = False,
-    resolved: Sequence[ResolvedRun] | None = None,
-    print_plan: Callable[[Sequence[ResolvedRun], Store], None] | None = None,
-    into: Store | None = None,
-    after_block: Callable[[int, Sequence[StoredRun]], None] = lambda planned, runs: None,
-    compares_models: bool = False,
-) -> list[StoredRun] | None:
-    """Run a plan and return all attempts; with --dry-run print its runs and return None.
-
-    ``again``: complete runs are repeated, too; with the option of that name, interrupted ones are
-    not resumed. ``resolved``: the plan's runs, unless they are on engines. ``print_plan``: prints
-    them, with the store to estimate from. ``into``: another store than that of the options.
-    ``after_block``: see :func:`run_plan`. ``compares_models``: results of runs on modelled tiers
-    may have decided whether there are more of them, which counts as a look.
-    """
-    earlier = store(options.results)
-    into = into or earlier
-    with plan.blaming():
-        steps = plan_steps(plan, env, into, again, resume=not options.again, resolved=resolved)
-    if compares_models:
-        plan = continued(plan, [step for step in steps if step.spec.models])
-    if options.dry_run and print_plan is not None:
-        print_plan(steps, earlier)
-    elif options.dry_run:
-        print_run_list(steps, env, earlier, options.json_)
-    else:
-        retries = Retries(options.retries)
-        schedule = Schedule(plan, steps, env, into, resumes=_resumes(options), again=again)
-        with schedule.running():
-            return run_plan(
-                plan, steps, env, into, options.again, retries, after_block, schedule=schedule
-            )
-    return None
-
-
-def _resumes(options: CommonOptions) -> bool:
-    """Whether the same command, without --again, keeps the runs that it has completed."""
-    return not options.again or "--again" in sys.argv
-
-
-def execute_experiment(
-    plan: Plan,
-    options: CommonOptions,
-    again: bool,
-    goal: Goal | None = None,
-    skip_missing: bool = False,
-    with_canary: bool = False,
-    print_results: Callable[[Sequence[StoredRun], str], None] | None = None,
-) -> None:
-    """Run an experiment and print its results; with --dry-run print its runs instead.
-
-    ``again``: complete runs are repeated, too. ``goal``: when there are enough repeats, in place
-    of the plan's number. ``skip_missing``: leave out engines that are not installed.
-    ``with_canary``: the tiers are measured before and after all runs, too. ``print_results``:
-    prints all attempts, with the reason why there are no more of them.
-    """
-    restart = options.again
-    into = store(options.results)
-    budget = Budget(goal.budget_ns if goal else None)
-    with command_environment(options.host, plan.emulate, options.quiet) as env:
-        with plan.blaming():
-            plan = installed(plan, env, skip_missing)
-        if goal:
-            with plan.blaming():
-                plan = in_this_mode(plan, plan_steps(with_repeats(plan, 1), env, into))
-        sequence = sequence_of(plan, goal, env.host["mode"]) if goal else None
-        if sequence is not None:
-            plan = sequence.plan
-        with plan.blaming():
-            steps = plan_steps(plan, env, into, again, resume=not restart)
-        if sequence is not None:
-            sequence, steps = own_steps(sequence, steps)
-            plan = sequence.plan
-            _warn_of_a_short_budget(sequence, steps, env, into)
-        else:
-            plan = continued(plan, steps)
-        if options.dry_run:
-            print_run_list(steps, env, into, options.json_, sequence)
-            return
-        repeats, expected = _forecast(steps, env, into, plan.looks)
-        for text in filter(None, (repeats.text, *(one.text for one in expected))):
-            env.progress.say(text)
-        early, resumes = sequence is not None, _resumes(options)
-        schedule = Schedule(plan, steps, env, into, budget.left_ns, resumes, early, again)
-        with (
-            schedule.running(),
-            _canary(plan, steps, env, into, goal) if with_canary else nullcontext(),
-        ):
-            retries = Retries(options.retries, lambda own: budget.refuses(_cost_ns(own, into)))
-
-            def run(own: Sequence[ResolvedRun]) -> list[StoredRun]:
-                return run_plan(plan, own, env, into, restart, retries, schedule=schedule)
-
-            if sequence is None:
-                finished, ended = run(steps), ""
-            else:
-                cost_ns = partial(_cost_ns, earlier=into)
-                finished, ended = run_sequence(
-                    sequence, steps, run, cost_ns, budget, env.progress.say
-                )
-    if print_results is not None:
-        print_results(finished, ended)
-    elif sequence is None:
-        show.runs(finished, options.json_)
-    else:
-        _print_sequence(sequence, finished, ended, options.json_)
-    show.exit_for(finished)
-
-
-def _canary(
-    plan: Plan, steps: Sequence[ResolvedRun], env: Environment, into: Store, goal: Goal | None
-) -> AbstractContextManager[None]:
-    from harness.micro.canary import canary
-
-    return canary(plan, steps, env, into, goal.budget_ns if goal else None)
-
-
-def _cost_ns(steps: Sequence[ResolvedRun], earlier: Store) -> int | None:
-    """Of the runs to do, by those of the store; None if one of them is not known."""
-    return Estimator(earlier.runs()).total_ns(steps)
-
-
-def _blocks_within(
-    sequence: Sequential, steps: Sequence[ResolvedRun], earlier: Store
-) -> int | None:
-    """The whole blocks that the budget allows, complete ones included; None: not known."""
-    blocks = grouped((step.spec.block, step) for step in steps)
-    cost_ns = _cost_ns([replace(step, done=None) for step in blocks[0]], earlier)
-    if sequence.goal.budget_ns is None or not cost_ns:
-        return None
-    complete = sum(all(step.done for step in own) for own in blocks.values())
-    return min(len(blocks), complete + sequence.goal.budget_ns // cost_ns)
-
-
-def _warn_of_a_short_budget(
-    sequence: Sequential, steps: Sequence[ResolvedRun], env: Environment, into: Store
-) -> None:
-    """Warn where it ends before any difference can be shown."""
-    from reports.series import planned_repeats
-
-    looks = sequence.plan.looks
-    needed = planned_repeats([step.spec for step in steps], env.host["mode"], looks).needed
-    blocks = _blocks_within(sequence, steps, into)
-    if blocks is not None and needed is not None and blocks < needed:
-        warn(
-            RunWarning(
-                "budget-too-short",
-                "the budget ends before a difference can be shown",
-                f"about {counted(blocks, 'repeat')} of {needed}",
-                "give a larger --budget, or restrict the profile",
-            )
-        )
-
-
-def _print_sequence(
-    sequence: Sequential, finished: Sequence[StoredRun], ended: str, json_: bool
-) -> None:
-    """Print the runs, and each comparison with its repeats. As JSON ``{runs, sequence}``."""
-    from reports.formatting import interval_text, times, verdict_text
-    from reports.statistics import Value
-
-    found, looks = results(sequence, finished), sequence.plan.looks
-    if json_:
-        rule = {"looks": looks, "counts": list(sequence.counts), "ended": ended}
-        runs = [stored.document for stored in finished]
-        print_json({"runs": runs, "sequence": {**rule, "comparisons": as_json(found)}})
-        return
-    show.runs(finished, json_)
-    print_table(
-        ("engine", "compared", "repeats", "speed-up", "interval", "verdict"),
-        [
-            (
-                one.context.get("engine", ""),
-                f"{one.b} against {one.a}",
-                one.repeats,
-                times(one.speed_up),
-                interval_text(Value(one.speed_up, one.low, one.high, one.confidence or 0.0)),
-                verdict_text(one.verdict),
-            )
-            for one in found
-        ],
-        title=f"ended: {ended}"
-        + (f"; intervals and verdicts are corrected for {looks} looks" if looks > 1 else ""),
-    )
-
-
 def print_run_list(
     steps: Sequence[ResolvedRun],
-    env: Environment,
     earlier: Store,
+    env: Environment,
     json_: bool,
-    sequence: Sequential | None = None,
+    rule: StopRule | None = None,
+    looks: int = 1,
 ) -> None:
     """Print the runs of a plan and their estimates; ``earlier``: runs to estimate from.
 
-    Of a ``sequence`` the runs before its first look.
+    Where results decide, the runs before the first of ``looks``.
 
     As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}, expected: [an engine
     each], counts: [repeats at each look], budget_repeats}``; ``budget_repeats`` None if not known.
     """
-    within = _blocks_within(sequence, steps, earlier) if sequence else None
-    repeats, expected = _forecast(steps, env, earlier, sequence.plan.looks if sequence else 1)
-    counts = list(sequence.counts) if sequence else []
+    rule, times = rule or StopRule(), Estimator(earlier.runs())
+    within, counts = rule.blocks_within(steps, times.total_ns), list(rule.counts)
+    shown = forecast(steps, env, earlier, looks)
     steps = [step for step in steps if not counts or step.spec.block < counts[0]]
-    times = Estimator(earlier.runs())
     rows = list_rows(steps, times)
     total_ns = times.total_ns(steps)
     if json_:
@@ -259,8 +51,8 @@ def print_run_list(
             {
                 "plan": rows,
                 "estimated_duration_ns": total_ns,
-                "repeats": asdict(repeats),
-                "expected": as_json(expected),
+                "repeats": asdict(shown.repeats),
+                "expected": as_json(shown.expected),
                 "counts": counts,
                 "budget_repeats": within,
             }
@@ -283,11 +75,11 @@ def print_run_list(
         title=f"{counted(len(rows), 'run')}, {sum(r['complete'] is None for r in rows)} to do"
         f"{_how_long(rows, total_ns)}; no run is started",
     )
-    for text in filter(None, (repeats.text, *(one.text for one in expected))):
+    for text in shown.texts:
         say(text)
     if within is not None:
         say(f"the budget allows about {counted(within, 'repeat')}")
-    elif sequence and sequence.goal.budget_ns is not None:
+    elif rule.budget.left_ns() is not None:
         say("what the budget allows is known after one repeat: there are no earlier runs of these")
     if len(counts) > 1:
         say(f"results decide after {', '.join(map(str, counts))} repeats; listed are the first")
@@ -320,25 +112,36 @@ def list_rows(steps: Sequence[ResolvedRun], times: Estimator) -> list[dict[str, 
     return rows
 
 
-def _forecast(
-    steps: Sequence[ResolvedRun], env: Environment, into: Store, looks: int
-) -> tuple[PlannedRepeats, list[Expected]]:
-    """What the repeats can show, and what they resolve where the noise was calibrated."""
+@dataclass(frozen=True)
+class Forecast:
+    """What repeats can show; ``expected``: what they resolve where the noise was calibrated."""
+
+    repeats: PlannedRepeats
+    expected: Sequence[Expected]
+
+    @property
+    def texts(self) -> list[str]:
+        return list(filter(None, (self.repeats.text, *(each.text for each in self.expected))))
+
+
+def forecast(steps: Sequence[ResolvedRun], env: Environment, into: Store, looks: int) -> Forecast:
+    """Forecast the smallest difference that the repeats can show; ``looks``: at the results."""
     from reports.noise import expected
     from reports.series import planned_repeats
 
     specs = [step.spec for step in steps]
     repeats = planned_repeats(specs, env.host["mode"], looks)
     if not repeats.comparisons:
-        return repeats, []
+        return Forecast(repeats, [])
     calibrations = CalibrationStore(into.root).all()
     host_id = str(env.host["host_id"])
-    found = []
-    for spec in {spec.engine: spec for spec in reversed(specs)}.values():
-        if (latest := latest_of(calibrations, host_id, spec)) is not None:
-            level = repeats.level / repeats.comparisons
-            found.append(expected(latest, spec, repeats.repeats, level))
-    return repeats, [one for one in found if one is not None]
+    level = repeats.level / repeats.comparisons
+    of_engines = [
+        expected(latest, spec, repeats.repeats, level)
+        for spec in {spec.engine: spec for spec in reversed(specs)}.values()
+        if (latest := latest_of(calibrations, host_id, spec)) is not None
+    ]
+    return Forecast(repeats, [each for each in of_engines if each is not None])
 
 
 def plan_json(steps: Sequence[ResolvedRun], earlier: Store) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import Any, NoReturn
+from typing import Any
 
 import harness
 from harness import registry
@@ -127,7 +126,7 @@ class Retries:
         say: Callable[[str], None],
     ) -> None:
         """Try these runs again, all of them once before any of them twice."""
-        failed = [one for one in failed if one[0].spec.series() not in self.broken]
+        failed = [pair for pair in failed if pair[0].spec.series() not in self.broken]
         for _ in range(self.most):
             if not failed:
                 return
@@ -135,60 +134,45 @@ class Retries:
                 say(f"no further attempt at {counted(len(failed), 'failed run')}: {why}")
                 return
             again = [(step, attempt(step, earlier)) for step, earlier in failed]
-            failed = [one for one in again if one[1].result.status == "failed"]
+            failed = [pair for pair in again if pair[1].result.status == "failed"]
         self.broken |= {step.spec.series() for step, _ in failed}
 
 
-def run_plan(
+def run_batch(
     plan: Plan,
     steps: Sequence[ResolvedRun],
     env: Environment,
     store: Store,
+    attempts: list[StoredRun],
+    schedule: Schedule,
+    retries: Retries,
     restart: bool = False,
-    retries: Retries | None = None,
-    after_block: Callable[[int, Sequence[StoredRun]], None] = lambda planned, runs: None,
-    *,
-    schedule: Schedule | None = None,
 ) -> list[StoredRun]:
-    """Run what is not done; returns the runs of the whole plan in its order.
+    """Run what is not done of a block; return the last attempt at each run, in its order.
 
-    An interrupted run of this plan is resumed, unless ``restart``.
-    A failed run is stored and the next one starts; further attempts follow at the end of its
-    block, and in the result (:func:`last_attempts`). What can be run in the present host
-    mode is run first; then a run that needs another one stops the plan with what to do:
-    finished runs stay, and the same command resumes. ``after_block`` receives the number of runs
-    of each block that has ended, and all attempts at them. ``schedule``: of the command, where
-    these are not all of its runs.
+    A failed run is stored and the next one starts; further attempts follow at the end.
+    ``attempts`` gets all of them, and complete runs. An interrupted run of this plan is resumed,
+    unless ``restart``.
     """
-    if schedule is None:
-        whole = Schedule(plan, steps, env, store)
-        with whole.running():
-            return run_plan(plan, steps, env, store, restart, retries, after_block, schedule=whole)
-    runs: list[StoredRun] = []
+    last: dict[int, StoredRun] = {}
+    failed: list[tuple[ResolvedRun, StoredRun]] = []
 
     def attempt(step: ResolvedRun, earlier: StoredRun | None = None) -> StoredRun:
         same = _unchanged(step, env, plan.experiment)
         env.supervisor.renew()
         own = Attempt(conditions=same, experiment=plan.experiment, restart=restart, failed=earlier)
-        runs.append(stored := schedule.run(step, lambda: step.run(env, store, own)))
+        stored = last[id(step)] = schedule.run(step, lambda: step.run(env, store, own))
+        attempts.append(stored)
         return stored
 
-    _prepare_data(steps, env, schedule)
-    for _, of_block in groupby(steps, lambda step: step.spec.block):
-        block, first = list(of_block), len(runs)
-        failed: list[tuple[ResolvedRun, StoredRun]] = []
-        for step in block:
-            if step.done:
-                runs.append(step.done)
-            elif step.runnable and (stored := attempt(step)).result.status == "failed":
-                failed.append((step, stored))
-        if retries is not None:
-            retries.make(failed, attempt, env.progress.say)
-        after_block(len(block), runs[first:])
     for step in steps:
-        if step.done is None and not step.runnable:
-            _stop_for(step.spec, env)
-    return runs
+        if step.done:
+            last[id(step)] = step.done
+            attempts.append(step.done)
+        elif step.runnable and (stored := attempt(step)).result.status == "failed":
+            failed.append((step, stored))
+    retries.make(failed, attempt, env.progress.say)
+    return [last[id(step)] for step in steps if id(step) in last]
 
 
 def last_attempts(runs: Iterable[StoredRun]) -> list[StoredRun]:
@@ -196,23 +180,7 @@ def last_attempts(runs: Iterable[StoredRun]) -> list[StoredRun]:
     return list({stored.head.spec_hash: stored for stored in runs}.values())
 
 
-def last_attempts_of(planned: int, runs: Sequence[StoredRun]) -> list[StoredRun]:
-    """The last attempt at each planned run of a block, in order; some runs may be identical.
-
-    ``runs``: as :func:`run_plan` returns them of one block, attempts at failed runs last.
-    """
-    found, further = list(runs[:planned]), list(runs[planned:])
-    left = len(further) + 1
-    while len(further) < left:
-        left = len(further)
-        for place, run in enumerate(found):
-            same = further and further[0].head.spec_hash == run.head.spec_hash
-            if run.head.status == "failed" and same:
-                found[place] = further.pop(0)
-    return found
-
-
-def _prepare_data(steps: Sequence[ResolvedRun], env: Environment, schedule: Schedule) -> None:
+def prepare_data(steps: Sequence[ResolvedRun], env: Environment, schedule: Schedule) -> None:
     """Load all datasets before the first run is measured.
 
     Loaded when first needed, the first placement of every engine would be measured
@@ -243,16 +211,20 @@ def _prepare_data(steps: Sequence[ResolvedRun], env: Environment, schedule: Sche
             env.progress.say(str(as_failure(error, f"load {resolved.dataset_name}")))
 
 
-def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:
-    """UsageError: the host must be switched for this run."""
+def stop_for_mode(steps: Iterable[ResolvedRun], env: Environment) -> None:
+    """UsageError where the host must be switched for a run that is not done."""
+    step = next((step for step in steps if step.done is None and not step.runnable), None)
+    if step is None:
+        return
+    modes = _modes(step.spec)
     if env.host["mode"] == "unknown":
         raise UsageError(
-            f"host mode {_modes(spec)}", env.host["mode_evidence"], "give the same command as root"
+            f"host mode {modes}", env.host["mode_evidence"], "give the same command as root"
         )
     raise UsageError(
-        f"host mode {_modes(spec)}",
+        f"host mode {modes}",
         f"the host is in {env.host['mode']} mode",
-        f"switch it by {_MODES[_modes(spec).partition(' ')[0]]} and a reboot, then give the same "
+        f"switch it by {_MODES[modes.partition(' ')[0]]} and a reboot, then give the same "
         "command with --resume: finished runs are kept (`harness runs list`, `harness report`). "
         "On a host that cannot be switched, leave these runs out of a copy of the profile",
     )

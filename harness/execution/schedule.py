@@ -108,7 +108,7 @@ class Schedule:
             if status != "failed":
                 self.kept.append(stored.run_id)
                 done()
-        self._advance(status != "failed")
+        self._advance(status != "failed" and len(self.kept) <= len(self.steps))
         why = f": {error.problem}: {error.context}" if error else ""
         text = self.left()
         self.progress.say(f"{stored.run_id}: {status}{why}{f' ({text})' if text else ''}")

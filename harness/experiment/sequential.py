@@ -9,7 +9,7 @@ reports.compare corrects p values and intervals of their runs, here as in every 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from harness.execution.run import ResolvedRun
 from harness.execution.run_time import Budget
 from harness.experiment.profile import Plan
 from harness.experiment.selection import with_repeats
+from harness.experiment.study import Batch, Batches, Cost, StopRule, looks_of
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
@@ -101,26 +102,128 @@ def resolved(group: Group, difference: float) -> bool:
     return row.shown or (1 / bound <= estimate.low and estimate.high <= bound)
 
 
-@dataclass(frozen=True)
-class Sequential:
-    """A plan with the numbers of blocks (``counts``) after which its results are looked at."""
+@dataclass(frozen=True, kw_only=True)
+class Sequential(StopRule):
+    """Repeats as needed: ``counts`` are the numbers of blocks after which results are looked at."""
 
-    plan: Plan
     goal: Goal
     over: str
     together: tuple[Together, ...]
-    counts: tuple[int, ...]
+
+    def counted(self, plan: Plan, steps: Sequence[ResolvedRun]) -> tuple[Plan, list[ResolvedRun]]:
+        """Leave out complete runs whose results did not decide under the same rule.
+
+        Such a run says of fewer looks, so its comparison would not be corrected for them. Runs of
+        an earlier execution that count may have been looked at as well: within a budget, where
+        the time decides on the number of blocks, that is one look more. UsageError where a run
+        needs another host mode.
+        """
+        _refuse_other_modes(steps)
+        steps = [
+            replace(step, done=None, why="its earlier run is of another number of looks")
+            if step.done and step.runnable and looks_of(step.done) < plan.looks
+            else step
+            for step in steps
+        ]
+        earlier = [looks_of(step.done) for step in steps if step.done]
+        spent = max([plan.looks, *earlier])
+        if self.goal.budget_ns is not None and earlier:
+            spent += 1
+            warn(
+                RunWarning(
+                    "repeats-continued",
+                    "results of earlier repeats may have decided on another budget",
+                    f"{len(earlier)} runs are complete; corrected for {spent} looks",
+                    "--again starts from scratch",
+                )
+            )
+        return replace(plan, looks=spent), steps
+
+    def batches(
+        self,
+        plan: Plan,
+        steps: Sequence[ResolvedRun],
+        cost_ns: Cost,
+        say: Callable[[str], None],
+    ) -> Batches:
+        """Yield blocks: all up to the first look, then those of the widest comparison."""
+        blocks = grouped((step.spec.block, step) for step in steps)
+        finished: list[StoredRun] = []
+
+        def blocks_of(
+            first: int, end: int, chosen: Together | None
+        ) -> Generator[Batch, Sequence[StoredRun], str]:
+            for block in range(first, end):
+                own = [s for s in blocks[block] if not chosen or s.spec.series() in chosen.series]
+                if why := self.budget.refuses(cost_ns(own)):
+                    return why
+                finished.extend((yield Batch(plan, own)))
+            return ""
+
+        counts, together = self.counts, self.together
+        why = yield from blocks_of(0, counts[0], None)
+        self.look(finished, together)
+        while not why:
+            open_ = [
+                group
+                for group in together
+                if group.stage < len(counts) and not group.settled(self.goal)
+            ]
+            if not open_:
+                return self._why_ended()
+            widest = max(open_, key=lambda group: group.width)
+            say(f"{counts[widest.stage - 1]} repeats: {'; '.join(_texts(widest))}; continuing")
+            why = yield from blocks_of(counts[widest.stage - 1], counts[widest.stage], widest)
+            self.look(finished, [widest])
+        return why
+
+    def blocks_within(self, steps: Sequence[ResolvedRun], cost_ns: Cost) -> int | None:
+        blocks = grouped((step.spec.block, step) for step in steps)
+        block_ns = cost_ns([replace(step, done=None) for step in blocks[0]])
+        if self.goal.budget_ns is None or not block_ns:
+            return None
+        complete = sum(all(step.done for step in own) for own in blocks.values())
+        return min(len(blocks), complete + self.goal.budget_ns // block_ns)
+
+    def look(self, finished: Sequence[StoredRun], now: Sequence[Together]) -> None:
+        """Compare all runs that there are, as reports do; those ``now`` have spent a look more."""
+        from reports.series import panels
+
+        compared = panels(finished, self.over, None)
+        for group in self.together:
+            group.found = [
+                comparison
+                for panel in compared
+                if panel.runs[0].spec.series() in group.series
+                for comparison in panel.groups
+            ]
+        for group in now:
+            group.stage += 1
+
+    def _why_ended(self) -> str:
+        """Say why no comparison gets more repeats. The command prints it."""
+        resolve = self.goal.resolve
+        if any(group.missing for group in self.together):
+            return "a comparison has no result"
+        if resolve is not None and all(group.resolved(resolve) for group in self.together):
+            return "all resolved"
+        return "largest number of repeats"
 
 
-def sequence_of(plan: Plan, goal: Goal, host_mode: str) -> Sequential:
-    """The plan with as many blocks as there may be; UsageError where nothing is compared."""
+def sequence_of(
+    plan: Plan, goal: Goal, host_mode: str, budget: Budget | None = None
+) -> tuple[Plan, Sequential]:
+    """Plan as many blocks as there may be, and their rule; UsageError where nothing is compared.
+
+    ``budget``: that of the goal, where its time runs already.
+    """
     from reports.series import compared_together
     from reports.statistics import ALPHA, MOST_REPEATS, repeats_needed
 
-    over, found = compared_together(with_repeats(plan, 1).runs, host_mode)
+    over, compared = compared_together(with_repeats(plan, 1).runs, host_mode)
     together = tuple(
         Together(frozenset(spec.series() for arm in arms for spec in arm), len(arms) - 1)
-        for arms in found
+        for arms in compared
         if len(arms) > 1
     )
     if not together:
@@ -131,7 +234,7 @@ def sequence_of(plan: Plan, goal: Goal, host_mode: str) -> Sequential:
         )
     decides = goal.resolve is not None or len(together) > 1
     looks = goal.looks if decides else 1
-    comparisons = sum(one.comparisons for one in together)
+    comparisons = sum(group.comparisons for group in together)
     first = repeats_needed(ALPHA / looks / comparisons, "paired")
     most = goal.most or (MOST_REPEATS if goal.budget_ns is not None else _MOST_TIMES * first)
     if most < first:
@@ -142,7 +245,8 @@ def sequence_of(plan: Plan, goal: Goal, host_mode: str) -> Sequential:
         )
     counts = numbers_of_blocks(first, most, looks)
     whole = replace(with_repeats(plan, most), looks=len(counts))
-    return Sequential(whole, goal, over, together, counts)
+    budget = budget or Budget(goal.budget_ns)
+    return whole, Sequential(goal=goal, over=over, together=together, counts=counts, budget=budget)
 
 
 def numbers_of_blocks(first: int, most: int, looks: int) -> tuple[int, ...]:
@@ -153,122 +257,6 @@ def numbers_of_blocks(first: int, most: int, looks: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(round(first * growth**look) for look in range(looks)))
 
 
-def own_steps(
-    sequence: Sequential, steps: Sequence[ResolvedRun]
-) -> tuple[Sequential, list[ResolvedRun]]:
-    """The steps, without complete runs whose results did not decide under the same rule.
-
-    Such a run says of fewer looks, so its comparison would not be corrected for them. Runs of an
-    earlier execution that count may have been looked at as well: within a budget, where the time
-    decides on the number of blocks, that is one look more. UsageError where a run needs another
-    host mode.
-    """
-    _refuse_other_modes(steps)
-    looks = [_looks_of(step) if step.done else 0 for step in steps]
-    own = [
-        replace(step, done=None, why="its earlier run is of another number of looks")
-        if step.done and step.runnable and one < sequence.plan.looks
-        else step
-        for step, one in zip(steps, looks, strict=True)
-    ]
-    most = max((one for step, one in zip(own, looks, strict=True) if step.done), default=0)
-    spent = max(most, sequence.plan.looks)
-    if sequence.goal.budget_ns is not None and most:
-        spent += 1
-        complete = sum(step.done is not None for step in own)
-        warn(
-            RunWarning(
-                "repeats-continued",
-                "results of earlier repeats may have decided on another budget",
-                f"{complete} runs are complete; corrected for {spent} looks",
-                "--again starts from scratch",
-            )
-        )
-    return replace(sequence, plan=replace(sequence.plan, looks=spent)), own
-
-
-def continued(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
-    """The plan; with a look more where it adds repeats to runs whose results may have been seen.
-
-    That is a series with complete runs of another plan, such as one of fewer repeats, and blocks
-    after them to run. What remains of an interrupted command is of the same plan.
-    """
-    done = [(step.spec, step.done, _looks_of(step)) for step in steps if step.done]
-    own = [looks for _, run, looks in done if run.result.experiment.hash == plan.hash]
-    ends: dict[str, int] = {}
-    for spec, run, _ in done:
-        if run.result.experiment.hash != plan.hash:
-            ends[spec.series()] = max(spec.block, ends.get(spec.series(), 0))
-    todo = [step.spec for step in steps if step.done is None]
-    new = [spec for spec in todo if spec.block > ends.get(spec.series(), math.inf)]
-    if own or not new:  # what remains of a command has its looks
-        return replace(plan, looks=max([plan.looks, *own]))
-    looks = 1 + max(looks for spec, _, looks in done if spec.series() in ends)
-    warn(
-        RunWarning(
-            "repeats-continued",
-            "results of earlier repeats may have decided on more of them",
-            f"{len(new)} runs are added to complete ones; corrected for {looks} looks",
-            "decide on --repeats beforehand; --again starts from scratch",
-        )
-    )
-    return replace(plan, looks=looks)
-
-
-def _looks_of(step: ResolvedRun) -> int:
-    assert step.done is not None
-    return int(step.done.result.experiment.looks)
-
-
-def run_sequence(
-    sequence: Sequential,
-    steps: Sequence[ResolvedRun],
-    run: Callable[[Sequence[ResolvedRun]], Sequence[StoredRun]],
-    cost_ns: Callable[[Sequence[ResolvedRun]], int | None],
-    budget: Budget,
-    say: Callable[[str], None],
-) -> tuple[list[StoredRun], str]:
-    """The runs, and why there are no more of them.
-
-    ``steps`` of all blocks; ``run`` runs those of a block, which is not divided.
-    """
-    blocks = grouped((step.spec.block, step) for step in steps)
-    finished: list[StoredRun] = []
-
-    def run_blocks(first: int, end: int, chosen: Together | None) -> str:
-        for block in range(first, end):
-            own = [s for s in blocks[block] if chosen is None or s.spec.series() in chosen.series]
-            if why := budget.refuses(cost_ns(own)):
-                return why
-            finished.extend(run(own))
-        return ""
-
-    counts, together = sequence.counts, sequence.together
-    why = run_blocks(0, counts[0], None)
-    _look(sequence, finished, together)
-    while not why:
-        open_ = [
-            one for one in together if one.stage < len(counts) and not one.settled(sequence.goal)
-        ]
-        if not open_:
-            return finished, _why_ended(sequence)
-        widest = max(open_, key=lambda one: one.width)
-        say(f"{counts[widest.stage - 1]} repeats: {'; '.join(_texts(widest))}; continuing")
-        why = run_blocks(counts[widest.stage - 1], counts[widest.stage], widest)
-        _look(sequence, finished, [widest])
-    return finished, why
-
-
-def _why_ended(sequence: Sequential) -> str:
-    """Why no comparison gets more repeats. The command prints it."""
-    resolve = sequence.goal.resolve
-    if any(one.missing for one in sequence.together):
-        return "a comparison has no result"
-    if resolve is not None and all(one.resolved(resolve) for one in sequence.together):
-        return "all resolved"
-    return "largest number of repeats"
-
-
 def _refuse_other_modes(steps: Sequence[ResolvedRun]) -> None:
     for step in steps:
         if not step.runnable and step.done is None:
@@ -277,22 +265,6 @@ def _refuse_other_modes(steps: Sequence[ResolvedRun]) -> None:
                 f"a run {step.why}, and blocks are not divided",
                 "leave it out with --placement or --engine, or give --repeats",
             )
-
-
-def _look(sequence: Sequential, finished: Sequence[StoredRun], now: Sequence[Together]) -> None:
-    """Compare all runs that there are, as reports do; those ``now`` have spent one look more."""
-    from reports.series import panels
-
-    found = panels(finished, sequence.over, None)
-    for one in sequence.together:
-        one.found = [
-            group
-            for panel in found
-            if panel.runs[0].spec.series() in one.series
-            for group in panel.groups
-        ]
-    for one in now:
-        one.stage += 1
 
 
 def _texts(one: Together) -> Iterator[str]:
@@ -320,10 +292,10 @@ class ComparisonResult:
     rests_on: Sequence[JsonObject]
 
 
-def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[ComparisonResult]:
-    """Each comparison of the finished runs."""
-    _look(sequence, finished, ())
-    resolve = sequence.goal.resolve
+def results(rule: Sequential, finished: Sequence[StoredRun]) -> list[ComparisonResult]:
+    """Compare the finished runs."""
+    rule.look(finished, ())
+    resolve = rule.goal.resolve
     return [
         ComparisonResult(
             dict(group.context),
@@ -338,7 +310,7 @@ def results(sequence: Sequential, finished: Sequence[StoredRun]) -> list[Compari
             None if resolve is None else resolved(group, resolve),
             [vars(fact) for fact in group.rests_on],
         )
-        for one in sequence.together
+        for one in rule.together
         for group in one.found
         if (estimate := _estimate(group)) is not None
     ]

@@ -9,19 +9,19 @@ any, and cells in which something can be compared before others.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from harness import registry
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
-from harness.execution.run_list import Retries, plan_steps, run_plan
-from harness.execution.run_time import Budget, Estimator
-from harness.execution.schedule import Schedule
+from harness.execution.run_list import plan_steps
+from harness.execution.run_time import Estimator
 from harness.experiment.profile import Plan, find_profile, load_profile
-from harness.experiment.sequential import continued
+from harness.experiment.study import Batch, Batches, Cost, StopRule, continued
 from harness.micro.perma import is_perma
 from harness.micro.runner import SuiteRequest, parameter_names, suite_plan
 from harness.micro.suite import find_suite, load_documents, suite_name
@@ -34,7 +34,7 @@ from harness.yamlfile import load_yaml, scalar
 from reports.fidelity.page import FigureRuns
 
 #: Statuses of runs that are not run again: what could not be checked is no better the next time.
-_ENOUGH = ("complete", "unknown")
+ENOUGH = ("complete", "unknown")
 #: Why cells are not run, by their figures and turns.
 LeftOut = dict[tuple[int, int], str]
 
@@ -72,6 +72,10 @@ class Part:
         """The complete run that makes it needless."""
         return self.step.done if self.step else None
 
+    def run(self, made: Mapping[str, StoredRun]) -> StoredRun | None:
+        """Return its complete run, else the last attempt of this command, by hash of its spec."""
+        return self.done or made.get(self.hash)
+
     @property
     def hash(self) -> str:
         """Of what is run; empty of what cannot be run."""
@@ -106,10 +110,14 @@ class Cell:
         """Whether nothing can be compared in it; a suite answers by itself."""
         return not self.alone and sum(not part.why for part in self.parts) < 2
 
+    @property
+    def steps(self) -> list[ResolvedRun]:
+        """What is run of the parts to do."""
+        return [part.step for part in self.to_do if part.step]
+
     def estimate_ns(self, times: Estimator) -> int | None:
         """Of the parts to do; None where one of them is not known, or there are none."""
-        steps = [part.step for part in self.to_do if part.step]
-        return times.total_ns(steps) if steps else None
+        return times.total_ns(self.steps) if self.steps else None
 
 
 @dataclass(frozen=True)
@@ -235,7 +243,7 @@ class _Figures:
     def _parts(self, plan: Plan) -> Iterator[Part]:
         """A part for each run of a plan; what cannot be run here says why."""
         try:
-            steps = plan_steps(plan, self.env, self.store, enough=_ENOUGH)
+            steps = plan_steps(plan, self.env, self.store, enough=ENOUGH)
         except UsageError:
             steps = [self._step(plan, spec) for spec in plan.runs]
         for spec, step in zip(plan.runs, steps, strict=True):
@@ -245,7 +253,7 @@ class _Figures:
         try:
             with plan.blaming():
                 own = replace(plan, runs=(spec,))
-                (step,) = plan_steps(own, self.env, self.store, enough=_ENOUGH)
+                (step,) = plan_steps(own, self.env, self.store, enough=ENOUGH)
         except UsageError as error:
             return ResolvedRun(spec, None, str(error))
         return step
@@ -263,7 +271,7 @@ class _Figures:
                 params = {name: text for name, text in of_suites.items() if name in names}
                 request = replace(of_tier, params=params)
                 plan, suites = suite_plan([request], self.env)
-                (step,) = plan_steps(plan, self.env, self.store, enough=_ENOUGH, resolved=suites)
+                (step,) = plan_steps(plan, self.env, self.store, enough=ENOUGH, resolved=suites)
                 part = Part(tier, step=step)
                 given |= params
             except UsageError as error:
@@ -373,70 +381,74 @@ def with_looks(figures: Sequence[Figure], cells: Sequence[Cell]) -> list[Cell]:
     return [replace(cell, plan=plans.get(cell.entry, cell.plan)) for cell in cells]
 
 
-def run_cells(
-    name: str,
-    cells: Sequence[Cell],
-    budget_ns: int,
-    env: Environment,
-    store: Store,
-    retries: int = 0,
-) -> tuple[list[StoredRun], LeftOut]:
-    """The runs of a paper that were made, failed ones included, and the cells that were not run.
+@dataclass(frozen=True, kw_only=True)
+class Cells(StopRule):
+    """Cells in turn, each if its time is left; ``left_out``: why others were not run.
 
     A complete run is not run again, so the same command resumes what was interrupted and uses the
     next budget for what the last one left.
     """
-    budget = Budget(budget_ns)
-    attempts = Retries(
-        retries, lambda steps: budget.refuses(Estimator(store.runs()).total_ns(steps))
-    )
-    made: list[StoredRun] = []
-    left_out: LeftOut = {}
-    steps = {part.hash: part.step for cell in cells for part in cell.to_do if part.step}
-    plan = Plan(name, "", tuple(step.spec for step in steps.values()))
-    schedule = Schedule(plan, list(steps.values()), env, store, budget.left_ns)
-    with schedule.running():
-        for cell in cells:
-            if why := budget.refuses(cell.estimate_ns(Estimator(store.runs()))):
-                left_out[cell.entry, cell.turn] = why
+
+    cells: Sequence[Cell]
+    env: Environment
+    store: Store
+    left_out: LeftOut = field(default_factory=dict)
+    loads_first: ClassVar[bool] = False
+
+    @property
+    def steps(self) -> list[ResolvedRun]:
+        """Runs of all cells, each once."""
+        return list({s.spec.hash(): s for cell in self.cells for s in cell.steps}.values())
+
+    def counted(self, plan: Plan, steps: Sequence[ResolvedRun]) -> tuple[Plan, list[ResolvedRun]]:
+        return plan, list(steps)  # by figures: with_looks
+
+    def batches(
+        self,
+        plan: Plan,
+        steps: Sequence[ResolvedRun],
+        cost_ns: Cost,
+        say: Callable[[str], None],
+    ) -> Batches:
+        for cell in self.cells:
+            if why := self.budget.refuses(cost_ns(cell.steps)):
+                self.left_out[cell.entry, cell.turn] = why
                 continue
             try:
-                made += _run(cell, schedule, attempts)
+                yield self._batch(cell)
             except UsageError as error:
-                left_out[cell.entry, cell.turn] = str(error)
-    return made, left_out
+                self.left_out[cell.entry, cell.turn] = str(error)
+        return ""
 
-
-def _run(cell: Cell, schedule: Schedule, retries: Retries) -> list[StoredRun]:
-    env, store = schedule.env, schedule.store
-    assert cell.plan is not None, "there is something to do"
-    steps = [part.step for part in cell.to_do if part.step]
-    if not cell.alone:  # checked again: the data of others take space, another figure made some
-        specs = tuple(step.spec for step in steps)
-        steps = plan_steps(replace(cell.plan, runs=specs), env, store, enough=_ENOUGH)
-    todo = [step for step in steps if step.done is None]
-    return run_plan(cell.plan, todo, env, store, retries=retries, schedule=schedule)
+    def _batch(self, cell: Cell) -> Batch:
+        """Check the cell again: the data of others take space, another figure made some runs."""
+        assert cell.plan is not None, "there is something to do"
+        steps = cell.steps
+        if not cell.alone:
+            of_cell = replace(cell.plan, runs=tuple(step.spec for step in steps))
+            steps = plan_steps(of_cell, self.env, self.store, enough=ENOUGH)
+        return Batch(cell.plan, [step for step in steps if step.done is None])
 
 
 def figure_runs(
     figures: Sequence[Figure],
-    made: Sequence[StoredRun],
+    attempts: Sequence[StoredRun],
     left_out: Mapping[tuple[int, int], str],
     request: PaperRequest,
 ) -> list[FigureRuns]:
     """Each figure with its complete runs, and why others were not made.
 
-    ``made``: the runs of this command, from which a failure is read.
+    ``attempts``: those of this command.
     """
-    failed = {run.spec.hash(): run for run in made if run.result.status == "failed"}
+    made = {run.spec.hash(): run for run in attempts}
     return [
         FigureRuns(
             figure.entry.figure,
             _command(figure, request),
             figure.published,
-            tuple(_runs(figure, failed)),
+            tuple(run for cell in figure.cells for part in cell.parts if (run := part.run(made))),
             sum(len(cell.parts) for cell in figure.cells),
-            tuple(_left_out(figure, left_out, failed)),
+            tuple(_left_out(figure, left_out, made)),
             figure.entry.differs,
             figure.why,
         )
@@ -444,33 +456,18 @@ def figure_runs(
     ]
 
 
-def _runs(figure: Figure, failed: Mapping[str, StoredRun]) -> Iterator[StoredRun]:
-    """Those with a result, and the failed ones of this command."""
-    for part in (part for cell in figure.cells for part in cell.parts):
-        found = part.done or failed.get(part.hash)
-        if found is not None:
-            yield found
-
-
 def _left_out(
-    figure: Figure, left_out: Mapping[tuple[int, int], str], failed: Mapping[str, StoredRun]
+    figure: Figure, left_out: Mapping[tuple[int, int], str], made: Mapping[str, StoredRun]
 ) -> Iterator[tuple[str, str]]:
     for cell in figure.cells:
         for part in cell.parts:
-            if part.done is None and (why := _why(cell, part, left_out, failed)):
-                yield ", ".join(dict.fromkeys((cell.what, part.what))), why
-
-
-def _why(
-    cell: Cell,
-    part: Part,
-    left_out: Mapping[tuple[int, int], str],
-    failed: Mapping[str, StoredRun],
-) -> str:
-    run = failed.get(part.hash)
-    if run is not None:
-        return f"failed: {run.result.why_failed}"
-    return part.why or left_out.get((cell.entry, cell.turn), "left to another figure")
+            run = part.run(made)
+            if run is not None and run.result.status != "failed":
+                continue
+            why = part.why or left_out.get((cell.entry, cell.turn), "left to another figure")
+            if run is not None:
+                why = f"failed: {run.result.why_failed}"
+            yield ", ".join(dict.fromkeys((cell.what, part.what))), why
 
 
 def _command(figure: Figure, request: PaperRequest) -> str:

@@ -12,9 +12,10 @@ from harness import paths
 from harness.errors import UsageError
 from harness.execution.data import loaded_dataset
 from harness.execution.environment import Environment, open_environment
-from harness.execution.run_list import Retries, last_attempts, plan_steps, run_plan
+from harness.execution.run_list import last_attempts, plan_steps
 from harness.experiment.preflight import EngineRun, prepare_all
 from harness.experiment.profile import Plan, expand
+from harness.experiment.study import Made, StopRule, make_runs
 from harness.progress import Progress
 from harness.store.datasets import Dataset, DatasetStore, digest_files
 from harness.store.documents import members, write_json_atomically
@@ -102,9 +103,16 @@ class Lab:
         """
         plan = fixed.plan(arms, repeats)
         steps = plan_steps(plan, self.environment, self.store, again=True)
-        further = Retries(retries)
-        runs = run_plan(plan, steps, self.environment, self.store, restart=True, retries=further)
-        return last_attempts(runs)
+        made = make_runs(
+            Made(plan),
+            StopRule(),
+            steps,
+            self.environment,
+            self.store,
+            restart=True,
+            retries=retries,
+        )
+        return last_attempts(made.attempts)
 
     def check(self, workloads: Sequence[Fixed]) -> None:
         """UsageError with all that such runs lack here, such as an engine that is not installed."""

@@ -333,7 +333,7 @@ def test_queries_have_no_phases(loaded, tmp_path):
 def test_other_options_are_another_experiment(monkeypatch, tmp_path):
     plans = []
     monkeypatch.setattr(
-        "harness.cli.advise.execute_experiment", lambda plan, *_, **__: plans.append(plan)
+        "harness.cli.advise.conduct_experiment", lambda plan, *_, **__: plans.append(plan)
     )
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
     of_queries = ["advise", "tpch", "--engine", "duckdb", *TIERS, "--scale", "0.01"]

@@ -25,14 +25,16 @@ from harness.execution.run_list import (
     last_attempts,
     newest_alike,
     plan_steps,
-    run_plan,
+    run_batch,
 )
 from harness.execution.run_time import Item, TimeLeft
 from harness.execution.runner import naming_full_tiers, naming_lost_data
+from harness.execution.schedule import Schedule
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
 from harness.host.clocks import Clocks, clock_warnings
 from harness.progress import SilentProgress
+from harness.sequences import grouped
 from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Experiment, Metric, Program
 from harness.store.runs import Store
@@ -174,6 +176,16 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
     assert [step.done is before for step in steps] == [placed, False]
 
 
+def attempts(steps: list[Any], retries: Retries) -> list[Any]:
+    """All attempts at runs, block by block."""
+    runs: list[Any] = []
+    schedule = Schedule(PLAN, steps, HERE, NO_STORE)
+    with schedule.running():
+        for block in grouped((step.spec.block, step) for step in steps).values():
+            run_batch(PLAN, block, HERE, NO_STORE, runs, schedule, retries)
+    return runs
+
+
 @pytest.mark.parametrize(
     ("retries", "ends", "expected"),
     [
@@ -190,7 +202,7 @@ def test_failed_runs_are_tried_again_at_the_end_of_their_block(retries, ends, ex
         _Made(spec, ends=[names[end] for end in each])
         for spec, each in zip((SSD, PMEM), ends, strict=True)
     ]
-    runs: list[Any] = run_plan(PLAN, own, HERE, NO_STORE, False, retries)
+    runs: list[Any] = attempts(own, retries)
     assert [one.result.status for one in runs] == [names[end] for end in expected]
     assert [one.failed_before is not None for one in runs] == [i >= 2 for i in range(len(runs))]
     assert [one.spec for one in own] == [SSD, PMEM] and len(last_attempts(runs)) == 2
@@ -199,7 +211,7 @@ def test_failed_runs_are_tried_again_at_the_end_of_their_block(retries, ends, ex
 def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
     bad = [_Made(replace(SSD, block=k), ends=["failed"] * 2) for k in range(3)]
     good = _Made(replace(PMEM, block=2), ends=["failed", "complete"])
-    runs = run_plan(PLAN, [*bad, good], HERE, NO_STORE, False, Retries(1))
+    runs = attempts([*bad, good], Retries(1))
     assert [len(one.ends) for one in bad] == [0, 1, 1]
     assert runs[-1].head.status == "complete"
 

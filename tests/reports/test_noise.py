@@ -14,16 +14,15 @@ from narrowed import present
 from report_runs import Case, interleaved, metric, write
 from typer.testing import CliRunner
 
-from harness.cli import calibrate as command
-from harness.cli import run_list
+from harness.cli import study
 from harness.cli.app import app
 from harness.execution.run import ResolvedRun
 from harness.experiment.placement import parse_placement
-from harness.experiment.profile import Plan, find_profile, load_profile
+from harness.experiment.profile import find_profile, load_profile
 from harness.experiment.selection import pairs_of, twice
+from harness.experiment.study import Made, StopRule
 from harness.micro import canary as canaries
 from harness.micro.canary import canary
-from harness.progress import SilentProgress
 from harness.store.calibrations import (
     Calibration,
     CalibrationStore,
@@ -124,24 +123,19 @@ def test_in_every_second_block_the_first_run_is_b(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("blocks", "kept"), [(6, 6), (3, None)])
 def test_an_interrupted_calibration_has_its_whole_blocks(tmp_path, monkeypatch, blocks, kept):
-    def run_plan(plan: Plan, steps: Sequence[ResolvedRun], *more: Any, **_: Any) -> None:
-        after_block = more[-1]
+    def make_runs(made: Made, rule: StopRule, steps: Sequence[ResolvedRun], *_: Any, **__: Any):
         results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
         for step in steps[: 2 * blocks : 2]:
             spec = {one.name: getattr(step.spec, one.name) for one in fields(RunSpec)}
             cases = [Case(metrics=[one], spec_changes=spec) for one in results]
-            after_block(2, [write(tmp_path, case) for case in cases])
+            made.batches.append([write(tmp_path, case) for case in cases])
         raise KeyboardInterrupt
 
-    nowhere = SimpleNamespace(
-        progress=SilentProgress(),
-        argv=["harness", "calibrate"],
-        datasets=SimpleNamespace(datasets=list),
-    )
-    monkeypatch.setattr(command, "command_environment", lambda *_: nullcontext(nowhere))
+    nowhere = SimpleNamespace()
+    monkeypatch.setattr(study, "command_environment", lambda *_: nullcontext(nowhere))
     resolved = lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]  # noqa: E731
-    monkeypatch.setattr(run_list, "plan_steps", resolved)
-    monkeypatch.setattr(run_list, "run_plan", run_plan)
+    monkeypatch.setattr(study, "plan_steps", resolved)
+    monkeypatch.setattr(study, "make_runs", make_runs)
     argv = ["tpch", "--engine", "duckdb", "--placement", "ssd-both", "--results", str(tmp_path)]
     done = CliRunner().invoke(app, ["calibrate", *argv, "--repeats", "8", "--json"])
     assert done.exit_code == 130

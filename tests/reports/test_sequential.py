@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,11 @@ from harness.experiment.sequential import (
     LOOKS,
     Goal,
     Sequential,
-    continued,
     numbers_of_blocks,
-    own_steps,
     results,
-    run_sequence,
     sequence_of,
 )
+from harness.experiment.study import Batch, continued, drive
 from harness.store.result import ClosedLoop
 from harness.store.runs import StoredRun
 from harness.workloads.tpcc.params import TpccParams
@@ -55,7 +52,7 @@ class Host:
     """Writes made-up runs: ``gain`` of pmem by engine, and its noise; ``fails``: a placement."""
 
     root: Path
-    sequence: Any  # has the plan
+    plan: Plan
     gains: dict[str, float]
     noise: dict[str, float]
     fails: str = ""
@@ -77,14 +74,14 @@ class Host:
             status="failed" if placement == self.fails else "complete",
             metrics=[metric("queries_geomean_ns", value, "lower")],
             spec_changes={one.name: getattr(spec, one.name) for one in fields(spec)},
-            run_changes={"experiment": self.sequence.plan.experiment.to_json()},
+            run_changes={"experiment": self.plan.experiment.to_json()},
         )
         return write(self.root, case)
 
 
-def steps_of(sequence: Any) -> list[ResolvedRun]:
+def steps_of(plan: Plan) -> list[ResolvedRun]:
     """All of them could be run here."""
-    return [Runnable(spec) for spec in sequence.plan.runs]
+    return [Runnable(spec) for spec in plan.runs]
 
 
 def ran(
@@ -96,12 +93,20 @@ def ran(
     fails: str = "",
     **changes: Any,
 ) -> tuple[Sequential, list[StoredRun], str]:
-    sequence = sequence_of(plan(list(gains), **changes), goal, "Default")
+    budget = Budget(goal.budget_ns, clock)
+    whole, rule = sequence_of(plan(list(gains), **changes), goal, "Default", budget)
     of = noise if isinstance(noise, dict) else dict.fromkeys(gains, noise)
-    host, budget = Host(root, sequence, gains, of, fails), Budget(goal.budget_ns, clock)
+    host = Host(root, whole, gains, of, fails)
     nothing: Any = lambda _: None  # noqa: E731
-    steps = steps_of(sequence)
-    return sequence, *run_sequence(sequence, steps, host.run, nothing, budget, nothing)
+    made: list[StoredRun] = []
+
+    def make(batch: Batch) -> list[StoredRun]:
+        runs = host.run(batch.steps)
+        made.extend(runs)
+        return runs
+
+    ended = drive(rule.batches(whole, steps_of(whole), nothing, nothing), make)
+    return rule, made, ended
 
 
 def sides(made: Sequence[StoredRun]) -> tuple[list[StoredRun], list[StoredRun]]:
@@ -164,9 +169,9 @@ def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
 
 
 def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
-    sequence = sequence_of(plan(), Goal(budget_ns=1), "Default")
-    assert sequence.plan.looks == 1 and len(sequence.counts) == 1
-    assert sequence.plan.experiment.looks == 1
+    whole, rule = sequence_of(plan(), Goal(budget_ns=1), "Default")
+    assert whole.looks == 1 and len(rule.counts) == 1
+    assert whole.experiment.looks == 1
 
 
 def ran_placements(root: Path, placements: Sequence[str], fails: str = "") -> Any:
@@ -190,16 +195,15 @@ def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:
 
 
 def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: Path) -> None:
-    sequence = sequence_of(plan(), Goal(resolve=0.05), "Default")
-    fixed = replace(sequence, plan=replace(sequence.plan, looks=1))
-    first, second = steps_of(sequence)[:2]
+    whole, rule = sequence_of(plan(), Goal(resolve=0.05), "Default")
+    first, second = steps_of(whole)[:2]
     done = [
-        Host(tmp_path, one, {"duckdb": 1.0}, {"duckdb": 0.01}).run([step])[0]
-        for one, step in ((sequence, first), (fixed, second))
+        Host(tmp_path, of, {"duckdb": 1.0}, {"duckdb": 0.01}).run([step])[0]
+        for of, step in ((whole, first), (replace(whole, looks=1), second))
     ]
     steps = [replace(first, done=done[0]), replace(second, done=done[1])]
-    _, own = own_steps(sequence, steps)
-    assert [step.done for step in own] == [done[0], None]
+    _, counted = rule.counted(whole, steps)
+    assert [step.done for step in counted] == [done[0], None]
 
 
 def test_repeats_raised_after_looking_are_a_look_more(tmp_path, capsys):
@@ -209,8 +213,7 @@ def test_repeats_raised_after_looking_are_a_look_more(tmp_path, capsys):
     def run(of: Plan, done: Sequence[StoredRun], most: int | None = None) -> list[StoredRun]:
         complete = {one.spec.hash(): one for one in done}
         steps = [Runnable(s, complete.get(s.hash())) for s in of.runs]
-        marked = SimpleNamespace(plan=continued(of, steps))
-        host = Host(tmp_path, marked, {"duckdb": 1.3}, {"duckdb": 0.01})
+        host = Host(tmp_path, continued(of, steps), {"duckdb": 1.3}, {"duckdb": 0.01})
         todo = [step for step in steps if step.done is None][:most]
         return [*(step.done for step in steps if step.done), *host.run(todo)]
 
@@ -235,7 +238,7 @@ def test_blocks_that_were_executed_again_are_a_look_more(tmp_path: Path) -> None
     def compared(*repeats: int) -> Any:
         made = []
         for number in repeats:
-            of = SimpleNamespace(plan=plan(repeats=number))
+            of = plan(repeats=number)
             made += Host(tmp_path, of, {"duckdb": 1.3}, {"duckdb": 0.01}).run(steps_of(of))
         return compare(*sides(made)).groups[0]
 
