@@ -21,19 +21,20 @@ import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
+from harness import structs
 from harness.errors import UsageError, unknown
 from harness.store import schemas
+from harness.structs import Where
 from harness.units import GIB, KIB, MIB
 
 #: Far above any file that a person writes, and read in well under a second.
 _MOST_NODES = 100_000
 
-#: A path into a document: keys and list positions.
-Where = tuple[str | int, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class Document:
     def at(self, where: Where) -> str:
         """``host.yml:12``: for error messages; the path alone where there are no lines."""
         return f"{self.path}:{self.line(where)}" if self.lines else self.path
+
+    def to(self, kind: type[T]) -> T:
+        """Return the value as a struct; UsageError with the line and the nearest valid key."""
+        return structs.convert(self.value, kind, self.at)
 
 
 class _Loader(yaml.SafeLoader):

@@ -19,12 +19,15 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
+from harness.structs import Struct, whole
 from harness.yamlfile import load_yaml
 from reports.arm import Arm
 from reports.compare import Group
@@ -38,7 +41,7 @@ from reports.values import Quantity, Summary, measured, summarise
 
 # What a GB of a tier costs: from a file of prices, else as recorded with the run -----------
 #
-# A file (schema ``prices``, folder profiles/prices) says where its prices come from and when. The
+# A file (folder profiles/prices) says where its prices come from and when. The
 # host file's ``price_per_gb`` is in USD and travels in each run's manifest.
 
 RECORDED_CURRENCY, RECORDED_SOURCE = "USD", "price_per_gb of the host file"
@@ -55,28 +58,46 @@ class Price:
     gb: float = 0.0
 
 
-@dataclass(frozen=True)
-class PriceList:
-    """Prices by host and tier, with where they come from."""
+class PricedDevice(Struct):
+    """What a tier is made of, and its price."""
 
-    currency: str
-    source: str
-    devices: tuple[dict[str, Any], ...]
+    name: Annotated[str, Meta(min_length=1, description="its name next to the numbers")]
+    tier: Annotated[str, Meta(min_length=1, description="the tier's name, * for any part of it")]
+    modules: Annotated[int, Meta(ge=1, description="how many DIMMs or drives the tier is made of")]
+    price_per_module: Annotated[float, Meta(gt=0, description="of one, in the currency")]
+    gb_per_module: Annotated[float, Meta(gt=0, description="capacity of one in GB, as it is sold")]
+    host: Annotated[
+        str, Meta(min_length=1, description="the host's name, * for any part of it [*]")
+    ] = "*"
+
+
+class PriceList(Struct, tag_field="schema", tag=1):
+    """What devices cost (profiles/prices/*.yml), for price-performance as PerMA-Bench has it
+    (VLDB 2022, Table 2).
+    """
+
+    currency: Annotated[str, whole("[A-Z]{3}", "three letters: EUR, USD")]
+    source: Annotated[
+        str, Meta(min_length=1, description="where these prices come from, and their date")
+    ]
+    devices: Annotated[
+        tuple[PricedDevice, ...],
+        Meta(min_length=1, description="the first entry whose host and tier fit is taken"),
+    ]
 
     def of(self, host: str, tier_name: str) -> Price | None:
         """The first entry that fits; None where none does."""
-        for one in self.devices:
-            if fnmatchcase(host, one.get("host", "*")) and fnmatchcase(tier_name, one["tier"]):
-                whole = one["modules"] * one["price_per_module"]
-                gb = one["modules"] * one["gb_per_module"]
-                return Price(one["name"], self.currency, whole / gb, whole, gb)
+        for device in self.devices:
+            if fnmatchcase(host, device.host) and fnmatchcase(tier_name, device.tier):
+                price = device.modules * device.price_per_module
+                gb = device.modules * device.gb_per_module
+                return Price(device.name, self.currency, price / gb, price, gb)
         return None
 
 
 def read_prices(path: Path) -> PriceList:
     """A prices file; UsageError names file and line of what is wrong."""
-    value = load_yaml(path, "prices").value
-    return PriceList(value["currency"], value["source"], tuple(value["devices"]))
+    return load_yaml(path).to(PriceList)
 
 
 def tier_price(

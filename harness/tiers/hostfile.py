@@ -7,14 +7,18 @@ Searched: ``--host``, ``$HARNESS_HOST``, ``~/.config/harness/host.yml``,
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from harness import paths
 from harness.errors import UsageError
-from harness.tiers.linux.model import TierClaim
-from harness.yamlfile import Document, load_yaml
+from harness.structs import Misfit, Struct, whole
+from harness.tiers.linux.model import Policy, TierClaim, TierKind
+from harness.yamlfile import load_yaml
 
 
 @dataclass(frozen=True)
@@ -45,50 +49,149 @@ def find_host_file(named: Path | None = None) -> Path | None:
 
 def load_host_file(path: Path) -> HostFile:
     """Read and check a host file; UsageError with file, line and the nearest valid key."""
-    document = load_yaml(path, "host-file")
-    claims = tuple(_claim(document, name) for name in document.value["tiers"])
-    data_dir = document.value.get("data_dir")
-    return HostFile(path, claims, Path(data_dir) if data_dir else None)
-
-
-def _claim(document: Document, name: str) -> TierClaim:
-    tier: dict[str, Any] = document.value["tiers"][name]
-    _check_keys(document, name, tier)
-    return TierClaim(
-        name=name,
-        kind=tier["kind"],
-        path=tier.get("on" if tier["kind"] == "modelled" else "path"),
-        model=tier.get("model"),
-        device=tier.get("device"),
-        nodes=tuple(tier.get("nodes", [tier["node"]] if "node" in tier else [])),
-        policy=tier.get("policy"),
-        price_per_gb=tier.get("price_per_gb"),
-        emulates=tier.get("emulates"),
-        source=document.at(("tiers", name)),
+    document = load_yaml(path)
+    stated = document.to(HostDocument)
+    claims = tuple(
+        tier.claim(name, document.at(("tiers", name))) for name, tier in stated.tiers.items()
     )
+    return HostFile(path, claims, Path(stated.data_dir) if stated.data_dir else None)
 
 
-#: The keys that say where a tier is: exactly one, by its kind.
-_PLACE_KEYS = ("path", "device", "node", "nodes", "on")
+#: The keys that say where a tier is, by its kind; of other kinds it is a path.
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "devdax": ("device",),
+    "numa": ("node", "nodes"),
+    "modelled": ("on",),
+}
+_Node = Annotated[int, Meta(ge=0, description="a NUMA node number")]
 
 
-def _check_keys(document: Document, name: str, tier: dict[str, Any]) -> None:
-    """Check that the place fits the kind (JSON Schema's message would be unclear)."""
-    kind = tier["kind"]
-    fitting = {"devdax": ("device",), "numa": ("node", "nodes"), "modelled": ("on",)}.get(
-        kind, ("path",)
-    )
-    value = [key for key in _PLACE_KEYS if key in tier]
-    for key in [*value, *(("policy",) if "policy" in tier else ())]:
-        if key not in (*fitting, *(("policy",) if kind == "numa" else ())):
-            raise UsageError(
-                document.at(("tiers", name, key)),
-                f"{key!r} is not valid with kind {kind}",
-                f"a {kind} tier is placed by {' or '.join(fitting)}",
-            )
-    if len(value) > 1 or (not value and kind != "modelled"):
-        raise UsageError(
-            document.at(("tiers", name)),
-            f"tier {name!r} has {'no place' if not value else ' and '.join(value)}",
-            f"a {kind} tier is placed by {' or '.join(fitting)}",
+class _Tier(Struct):
+    """One tier: its kind and its place (path, device, or node)."""
+
+    documented = "docs/tiers.md"
+    kind: Annotated[
+        TierKind,
+        Meta(
+            description="block, fsdax, fs-nodax, sector, tmpfs: a path; devdax: a device; numa: "
+            "a node; modelled: a model, on a faster directory"
+        ),
+    ]
+    model: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="of a modelled tier: a device model, such as zero or latency:20us "
+                "(harness model list)",
+            ),
+        ]
+        | None
+    ) = None
+    on: (
+        Annotated[
+            str,
+            Meta(
+                pattern="^/",
+                description="of a modelled tier: an absolute directory on a tmpfs, a DAX file "
+                "system or a RAM disk [the RAM disk of harness host apply ramdisk, else /dev/shm]",
+            ),
+        ]
+        | None
+    ) = None
+    path: Annotated[str, Meta(pattern="^/", description="an absolute directory")] | None = None
+    device: (
+        Annotated[
+            str,
+            Meta(pattern="^/dev/dax", description="a DAX character device, such as /dev/dax0.0"),
+        ]
+        | None
+    ) = None
+    node: _Node | None = None
+    nodes: (
+        Annotated[
+            tuple[_Node, ...],
+            Meta(min_length=1, description="NUMA node numbers, to interleave over"),
+        ]
+        | None
+    ) = None
+    policy: (
+        Annotated[
+            Policy,
+            Meta(
+                description="bind (only there), preferred (there first), or interleave (over nodes)"
+            ),
+        ]
+        | None
+    ) = None
+    price_per_gb: Annotated[float, Meta(gt=0, description="USD for 10⁹ bytes")] | None = None
+    emulates: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                description="what this tier stands in for without being it, such as pmem",
+            ),
+        ]
+        | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        """Check that the place fits the kind."""
+        fitting = _PLACES.get(self.kind, ("path",))
+        hint = f"a {self.kind} tier is placed by {' or '.join(fitting)}"
+        places = [key for key in ("path", "device", "node", "nodes", "on") if self._has(key)]
+        policy = ("policy",) if self.policy else ()
+        for key in (*places, *policy):
+            if key not in (*fitting, *(("policy",) if self.kind == "numa" else ())):
+                raise Misfit(f"it is not valid with kind {self.kind}", hint, key)
+        if len(places) > 1 or (not places and self.kind != "modelled"):
+            raise Misfit(f"the tier has {' and '.join(places) or 'no place'}", hint)
+        if len(set(self.nodes or ())) < len(self.nodes or ()):
+            raise Misfit("a node is given twice", "name each node once", "nodes")
+
+    def _has(self, key: str) -> bool:
+        return getattr(self, key) is not None
+
+    def claim(self, name: str, source: str) -> TierClaim:
+        """Return the tier as the rest of the harness knows it."""
+        return TierClaim(
+            name=name,
+            kind=self.kind,
+            path=self.on if self.kind == "modelled" else self.path,
+            model=self.model,
+            device=self.device,
+            nodes=self.nodes or (() if self.node is None else (self.node,)),
+            policy=self.policy,
+            price_per_gb=self.price_per_gb,
+            emulates=self.emulates,
+            source=source,
         )
+
+
+_TierName = Annotated[
+    str,
+    whole(
+        "[a-z][a-z0-9_]*", "a tier name is a small letter, then small letters, digits, underscores"
+    ),
+]
+
+
+class HostDocument(Struct, tag_field="schema", tag=1):
+    """The tiers of a host as its owner states them; every claim is verified against the kernel."""
+
+    documented = "docs/tiers.md"
+    tiers: Annotated[
+        dict[_TierName, Annotated[_Tier, Meta(description=_Tier.__doc__)]],
+        Meta(
+            min_length=1,
+            description="tiers by name: a small letter, then small letters, digits, underscores",
+        ),
+    ]
+    data_dir: (
+        Annotated[
+            str,
+            Meta(pattern="^/", description="an absolute directory for source data and datasets"),
+        ]
+        | None
+    ) = None

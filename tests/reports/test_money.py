@@ -9,7 +9,7 @@ from report_runs import Case, driven, interleaved, metric, report, write
 
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
-from reports.money import Money, MoneyRow, PriceList, capacity, money
+from reports.money import Money, MoneyRow, PricedDevice, PriceList, capacity, money
 from reports.report import Report
 from reports.series import panels
 
@@ -44,8 +44,7 @@ def rows(runs: list[StoredRun], prices: PriceList | None = None) -> list[MoneyRo
 
 def prices(**per_gb: float) -> PriceList:
     """Prices of a GB by tier, in modules of one GB."""
-    one = {"modules": 1, "gb_per_module": 1, "name": "x"}
-    listed = ({"tier": tier, "price_per_module": usd} | one for tier, usd in per_gb.items())
+    listed = (PricedDevice("x", tier, 1, usd, 1) for tier, usd in per_gb.items())
     return PriceList("USD", "a shop", tuple(listed))
 
 

@@ -1,0 +1,267 @@
+"""Structs: the one declaration of a document's keys, with their types, bounds and help.
+
+The classes are msgspec's, with ``Meta`` for bounds and descriptions. :func:`convert` makes one of
+a parsed document and names the key that does not fit; :func:`json_schema` describes it for other
+programs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+from msgspec import Meta
+
+from harness.errors import UsageError, nearest
+
+#: A path into a document: keys and list positions.
+Where = tuple[str | int, ...]
+
+T = TypeVar("T")
+
+#: msgspec's words for JSON's types, and ours.
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "int | float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "null",
+}
+#: msgspec names the place at the end of its messages.
+_PLACE = re.compile(r" - at (`key` in )?`[^`]*`$")
+_REGEX = re.compile(r"matching regex '(?:\^\(\?:)?(.*?)(?:\)\$\(\?!.*\))?'$")
+_LONGEST_SHOWN = 60
+
+
+class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all documents and of their parts: immutable, and closed to unknown keys.
+
+    ``documented``: the page that explains a document, for errors.
+    """
+
+    documented: ClassVar[str] = "docs/profiles.md"
+
+
+class Misfit(ValueError):
+    """Members that do not fit together: ``__post_init__`` raises it.
+
+    ``key``: the member to blame, if it is one; ``hint``: how to mend it.
+    """
+
+    def __init__(self, context: str, hint: str = "", key: str = "") -> None:
+        super().__init__(context)
+        self.hint = hint
+        self.key = key
+
+
+def whole(pattern: str, description: str | None = None) -> Meta:
+    """Demand a text that matches ``pattern`` from its begin to its end."""
+    return Meta(pattern=f"{_WHOLE[0]}{pattern}{_WHOLE[1]}", description=description)
+
+
+#: Python's ``$`` matches before a newline at the end, too.
+_WHOLE = ("^(?:", r")$(?!\n)")
+
+
+def convert(document: Any, kind: type[T], source: str | Callable[[Where], str]) -> T:
+    """Make a value of type ``kind`` of a parsed document.
+
+    UsageError names the outermost key that does not fit, with the nearest valid one. ``source``:
+    where the document is from, or a function from a path in it to such a text (a YAML file's
+    line).
+    """
+    try:
+        return _converted(document, kind)
+    except msgspec.ValidationError:
+        refusal = _refusal(document, kind, ())
+    except RecursionError:
+        refusal = _Refusal((), "nested too deeply", "")
+    place = source(refusal.where) if callable(source) else f"{source} at {_dotted(refusal.where)}"
+    hint = refusal.hint or f"see {getattr(kind, 'documented', Struct.documented)}"
+    raise UsageError(place, refusal.context, hint)
+
+
+def json_schema(kind: type[Struct]) -> dict[str, Any]:
+    """Return the JSON Schema of a document, for other programs."""
+    return msgspec.json.schema(kind)
+
+
+def _converted(document: Any, kind: type[T]) -> T:
+    config = getattr(kind, "__struct_config__", None)
+    version = config.tag_field if config else None
+    if version and isinstance(document, Mapping) and version not in document:
+        raise msgspec.ValidationError(version)  # msgspec demands it in unions only
+    return msgspec.convert(document, kind)
+
+
+# What does not fit -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    where: Where
+    context: str
+    hint: str
+
+
+def _refusal(value: Any, kind: Any, where: Where) -> _Refusal:
+    """Explain why a value is refused: the outermost reason on the way to the first one."""
+    inner, description = _plain(kind, value)
+    problem = _problem(value, inner, where)
+    if problem is not None:
+        return problem
+    for key, child, child_kind in _children(value, inner):
+        try:
+            _converted(child, child_kind)
+        except msgspec.ValidationError:
+            return _refusal(child, child_kind, (*where, key))
+    return _leaf(value, kind, where, description)
+
+
+def _problem(value: Any, kind: Any, where: Where) -> _Refusal | None:
+    """Return what is wrong with the keys of a mapping, None where nothing is."""
+    if not isinstance(value, Mapping):
+        return None
+    if (strange := next((key for key in value if not isinstance(key, str)), None)) is not None:
+        return _Refusal(where, f"the key {strange!r} is not a text", f"write it as '{strange}'")
+    if _is_struct(kind):
+        return _wrong_key(value, kind, where)
+    key_kind = get_args(kind)[0] if get_args(kind) else str
+    for key in value:
+        try:
+            msgspec.convert(key, key_kind)
+        except msgspec.ValidationError as error:
+            context = f"{key!r} is not a valid name here: {_message(error)}"
+            return _Refusal((*where, key), context, _plain(key_kind, key)[1])
+    return None
+
+
+def _wrong_key(
+    value: Mapping[str, Any], kind: type[msgspec.Struct], where: Where
+) -> _Refusal | None:
+    """Return the first key that a struct does not have, or lacks; None where there is none."""
+    keys = _keys(kind)
+    for key in value:
+        if key not in keys:
+            hint = f"valid keys here: {', '.join(sorted(keys))}" if keys else "remove it"
+            return _Refusal((*where, key), f"unknown key {key!r}{nearest(key, list(keys))}", hint)
+    for key, (key_kind, is_required) in keys.items():
+        if is_required and key not in value:
+            description = _plain(key_kind, None)[1]
+            context = f"{_dotted(where)}: the key {key!r} is missing"
+            return _Refusal(where, context, f"{key}: {description}" if description else "")
+    return None
+
+
+def _leaf(value: Any, kind: Any, where: Where, description: str) -> _Refusal:
+    try:
+        _converted(value, kind)
+    except msgspec.ValidationError as error:
+        misfit = error.__cause__
+        if isinstance(misfit, Misfit):
+            where = (*where, misfit.key) if misfit.key else where
+            return _Refusal(where, f"{_dotted(where)}: {misfit}", misfit.hint)
+        message = _message(error)
+    shown = json.dumps(value, ensure_ascii=False, default=str)
+    plain = _plain(kind, value)[0]
+    if get_origin(plain) is Literal:
+        words = [str(word) for word in get_args(plain)]
+        message = f"expected {'one of ' * (len(words) > 1)}{', '.join(words)}"
+        message += nearest(str(value), words)
+    if isinstance(value, str | int | float | None):
+        shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
+        return _Refusal(where, f"{_dotted(where)} {shown}: {message}", description)
+    return _Refusal(where, f"{_dotted(where)}: {message}", description)
+
+
+def _message(error: msgspec.ValidationError) -> str:
+    """Return msgspec's message in our words: ``expected a whole number >= 1``."""
+    text = _PLACE.sub("", str(error))
+    text = _REGEX.sub(r"that matches \1", text)
+    text = re.sub(r"`([a-z| ]+)`", lambda match: _TYPES.get(match[1], match[1]), text)
+    return text[:1].lower() + text[1:]
+
+
+def _children(value: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
+    """Yield the key, the value and the type of each member of a mapping or a list."""
+    origin, arguments = get_origin(kind) or kind, get_args(kind)
+    if isinstance(value, Mapping):
+        if _is_struct(kind):
+            keys = _keys(kind)
+            yield from ((key, child, keys[key][0]) for key, child in value.items())
+        elif len(arguments) == 2:
+            yield from ((key, child, arguments[1]) for key, child in value.items())
+    elif isinstance(value, list | tuple) and origin in (tuple, list) and arguments:
+        several = origin is tuple and Ellipsis not in arguments
+        kinds = arguments if several else arguments[:1] * len(value)
+        yield from ((at, *pair) for at, pair in enumerate(zip(value, kinds, strict=False)))
+
+
+def _plain(kind: Any, value: Any) -> tuple[Any, str]:
+    """Return the type without bounds and alternatives of another shape, and its description."""
+    description = ""
+    while True:
+        origin, arguments = get_origin(kind), get_args(kind)
+        if origin is Annotated:
+            described = (meta.description for meta in arguments[1:] if isinstance(meta, Meta))
+            description = next(filter(None, reversed([*described])), description)
+            kind = arguments[0]
+        elif origin in (Union, UnionType):
+            fitting = [one for one in arguments if _has_shape(one, value)]
+            if len(fitting) != 1:
+                return kind, description
+            kind = fitting[0]
+        else:
+            return kind, description
+
+
+def _has_shape(kind: Any, value: Any) -> bool:
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    origin = get_origin(kind) or kind
+    if isinstance(value, Mapping):
+        return _is_struct(kind) or (isinstance(origin, type) and issubclass(origin, Mapping))
+    is_list = isinstance(origin, type) and issubclass(origin, list | tuple)
+    if isinstance(value, list | tuple):
+        return is_list
+    return not is_list and origin is not type(None)
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+@cache
+def _keys(kind: type[msgspec.Struct]) -> Mapping[str, tuple[Any, bool]]:
+    """Return the type of each key in the document, and whether it is required."""
+    hints = get_type_hints(kind, include_extras=True)
+    config = kind.__struct_config__
+    tag: dict[str, tuple[Any, bool]] = {}
+    if config.tag_field is not None:
+        tag = {config.tag_field: (Literal[config.tag], True)}
+    return tag | {
+        field.encode_name: (hints[field.name], field.required)
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def _dotted(where: Where) -> str:
+    return ".".join(map(str, where)) or "the top level"

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Write the JSON Schema of each document of the project into a folder: for other programs.
+
+scripts/export_schemas.py FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from harness.structs import Struct, json_schema
+from harness.tiers.hostfile import HostDocument
+from reports.money import PriceList
+
+DOCUMENTS: dict[str, type[Struct]] = {"host-file": HostDocument, "prices": PriceList}
+
+
+def main() -> None:
+    """Write a file for each document."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, kind in DOCUMENTS.items():
+        text = json.dumps(json_schema(kind), indent=1, ensure_ascii=False)
+        (folder / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
