@@ -35,11 +35,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from harness import registry
 from harness.errors import UsageError, unknown
 from harness.paths import data_folder
+from harness.structs import Misfit, Struct
 from harness.units import GIB, KIB, MIB
 from harness.yamlfile import Document, evaluate, is_expression, load_yaml
 
@@ -61,6 +64,45 @@ def tunings() -> list[str]:
     return sorted(path.stem for path in TUNING.glob("*.yml"))
 
 
+_Setting = Annotated[
+    str | bool | int | float,
+    Meta(description="a text, a number, or an expression that begins with ="),
+]
+
+
+class Tuning(Struct, tag_field="schema", tag=1):
+    """Engines' settings, computed from cores and memory."""
+
+    documented = "docs/tuning.md"
+    name: str = ""
+    description: str = ""
+    base: Annotated[str | None, Meta(description="the profile whose settings these replace")] = None
+    memory: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^\s*=",
+                description="what the base computes from instead of the run's memory: "
+                '"= memory / 4", say',
+            ),
+        ]
+        | None
+    ) = None
+    engines: (
+        dict[str, Annotated[dict[str, _Setting] | None, Meta(description="settings by name")]]
+        | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        """Check that there is something to compute, and a base that computes from the memory."""
+        if self.base is None and self.engines is None:
+            raise Misfit("neither base nor engines", "write the settings below engines")
+        if self.memory is not None and self.base is None:
+            raise Misfit(
+                "there is no base that would compute from it", "name one: base: computed", "memory"
+            )
+
+
 def settings_for(
     tuning: str | Path,
     engine: str,
@@ -72,48 +114,41 @@ def settings_for(
     A profile that says nothing of an engine leaves it at its defaults. UsageError
     names file, line and nearest key.
     """
-    document = _read(tuning)
+    document, profile = _read(tuning)
     based: dict[str, str] = {}
-    if "base" in document.value:
-        variables = {**variables, **_memory(document, variables)}
-        based = _own(_base(document), engine, variables)
-    return based | _own(document, engine, variables) | dict(overrides or {})
+    if profile.base is not None:
+        base_document, base = _read(profile.base)
+        if base.base is not None:
+            raise UsageError(
+                document.at(("base",)), f"{profile.base!r} has a base itself", "name that one"
+            )
+        if profile.memory is not None:
+            in_bytes = float(evaluate(profile.memory, variables, document.at(("memory",))))
+            variables = {**variables, "memory": in_bytes}
+        based = _settings(base_document, base, engine, variables)
+    return based | _settings(document, profile, engine, variables) | dict(overrides or {})
 
 
-def _read(tuning: str | Path) -> Document:
-    document = load_yaml(_find(tuning), "tuning")
-    known = registry.engine_names()
-    for engine in document.value.get("engines") or ():
-        if engine not in known:
+def _read(tuning: str | Path) -> tuple[Document, Tuning]:
+    document = load_yaml(_find(tuning))
+    profile = document.to(Tuning)
+    engines = registry.engine_names()
+    for engine in profile.engines or ():
+        if engine not in engines:
             where = document.at(("engines", engine))
-            raise unknown(where, f"unknown engine {engine!r}", engine, known)
-    return document
+            raise unknown(where, f"unknown engine {engine!r}", engine, engines)
+    return document, profile
 
 
-def _base(document: Document) -> Document:
-    base = _read(str(document.value["base"]))
-    if "base" in base.value:
-        raise UsageError(
-            document.at(("base",)), f"{document.value['base']!r} has a base itself", "name that one"
-        )
-    return base
-
-
-def _memory(document: Document, variables: Mapping[str, float]) -> dict[str, float]:
-    """What the profile computes from instead of the run's memory, in bytes."""
-    if "memory" not in document.value:
-        return {}
-    where = document.at(("memory",))
-    return {"memory": float(evaluate(document.value["memory"], variables, where))}
-
-
-def _own(document: Document, engine: str, variables: Mapping[str, float]) -> dict[str, str]:
+def _settings(
+    document: Document, profile: Tuning, engine: str, variables: Mapping[str, float]
+) -> dict[str, str]:
     """The settings that this file has for the engine."""
-    values: Mapping[str, Any] = (document.value.get("engines") or {}).get(engine) or {}
-    known = {name: value for name, value in variables.items() if not math.isnan(value)}
+    values = (profile.engines or {}).get(engine) or {}
+    finite = {name: value for name, value in variables.items() if not math.isnan(value)}
     units = _units(engine)
     return {
-        key: _render(value, units.get(key), known, document.at(("engines", engine, key)))
+        key: _render(value, units.get(key), finite, document.at(("engines", engine, key)))
         for key, value in values.items()
     }
 

@@ -18,7 +18,6 @@ FOLDER = Path(__file__).parent
 #: Where what a person writes is explained, by its schema; profiles.md for all the others.
 _DOCUMENTED = {
     "micro-suite": "docs/micro.md",
-    "tuning": "docs/tuning.md",
 }
 
 
