@@ -100,6 +100,17 @@ def convert(document: Any, kind: type[T], source: str | Callable[[Where], str]) 
     raise UsageError(place, refusal.context, hint)
 
 
+def to_json(value: msgspec.Struct) -> dict[str, Any]:
+    """Return a struct as a document of JSON's types: the inverse of :func:`convert`."""
+    document: dict[str, Any] = msgspec.to_builtins(value, enc_hook=_plain_value)
+    return document
+
+
+def _plain_value(value: Any) -> Any:
+    """Return what msgspec does not know as JSON has it: other mappings, and numpy's numbers."""
+    return dict(value) if isinstance(value, Mapping) else value.item()
+
+
 def json_schema(kind: type[Struct]) -> dict[str, Any]:
     """Return the JSON Schema of a document, for other programs."""
     return msgspec.json.schema(kind)

@@ -58,7 +58,7 @@ class Price:
     gb: float = 0.0
 
 
-class PricedDevice(Struct):
+class PricedDevice(Struct, frozen=True):
     """What a tier is made of, and its price."""
 
     name: Annotated[str, Meta(min_length=1, description="its name next to the numbers")]
@@ -71,7 +71,7 @@ class PricedDevice(Struct):
     ] = "*"
 
 
-class PriceList(Struct, tag_field="schema", tag=1):
+class PriceList(Struct, frozen=True, tag_field="schema", tag=1):
     """What devices cost (profiles/prices/*.yml), for price-performance as PerMA-Bench has it
     (VLDB 2022, Table 2).
     """

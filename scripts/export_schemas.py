@@ -10,11 +10,20 @@ import json
 import sys
 from pathlib import Path
 
+from harness.drivers.loadgen.spec import LoadgenResult
+from harness.experiment.tuning import Tuning
+from harness.store.datasets import DatasetRecord
 from harness.structs import Struct, json_schema
 from harness.tiers.hostfile import HostDocument
 from reports.money import PriceList
 
-DOCUMENTS: dict[str, type[Struct]] = {"host-file": HostDocument, "prices": PriceList}
+DOCUMENTS: dict[str, type[Struct]] = {
+    "dataset": DatasetRecord,
+    "host-file": HostDocument,
+    "loadgen-result": LoadgenResult,
+    "prices": PriceList,
+    "tuning": Tuning,
+}
 
 
 def main() -> None:

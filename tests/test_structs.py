@@ -12,7 +12,7 @@ from harness.yamlfile import parse_yaml
 Name = Annotated[str, whole("[a-z]+", "small letters")]
 
 
-class Part(Struct):
+class Part(Struct, frozen=True):
     kind: Literal["block", "tmpfs"]
     size: Annotated[int, Meta(ge=1, description="in bytes")] = 1
     share: float | None = None
@@ -22,7 +22,7 @@ class Part(Struct):
             raise Misfit("nothing is left", "choose more", "share")
 
 
-class Whole(Struct, tag_field="schema", tag=1):
+class Whole(Struct, frozen=True, tag_field="schema", tag=1):
     documented = "docs/whole.md"
     parts: Annotated[dict[Name, Part], Meta(min_length=1)]
     rows: tuple[Part, ...] = ()

@@ -35,10 +35,11 @@ from harness.models.tier import requested_model
 from harness.paths import data_folder
 from harness.store.result import ClosedLoop, Experiment
 from harness.store.spec import JsonObject, RunSpec, content_hash
+from harness.structs import Where
 from harness.units import MIB, parse_size
 from harness.warnings import RunWarning, warn
 from harness.workloads.parameters import ParameterError, Parameters
-from harness.yamlfile import Document, Where, evaluate, is_expression, load_yaml
+from harness.yamlfile import Document, evaluate, is_expression, load_yaml
 
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.
 _Key = tuple[str, ...]

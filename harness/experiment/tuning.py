@@ -70,7 +70,7 @@ _Setting = Annotated[
 ]
 
 
-class Tuning(Struct, tag_field="schema", tag=1):
+class Tuning(Struct, frozen=True, tag_field="schema", tag=1):
     """Engines' settings, computed from cores and memory."""
 
     documented = "docs/tuning.md"

@@ -30,9 +30,10 @@ from typing import Any, Literal, Self
 from harness.errors import UsageError
 from harness.micro.keys import Patterns, Size, chosen
 from harness.store.spec import Json, JsonObject
+from harness.structs import Where
 from harness.units import MIB, format_bytes
 from harness.workloads.parameters import Choice, Count, Duration, Flag, Parameters, Time, parameter
-from harness.yamlfile import Document, Where
+from harness.yamlfile import Document
 
 Operation = Literal["read", "write"]
 Pattern = Literal["sequential", "random"]

@@ -35,9 +35,10 @@ from harness.micro.model import (
     Measurement,
     chain_text,
 )
+from harness.structs import Where
 from harness.units import GIB, KIB, MIB, NS_PER_S
 from harness.workloads.parameters import Choice, Kind
-from harness.yamlfile import Document, Where
+from harness.yamlfile import Document
 
 _SIZE = re.compile(r"^(\d+)([kKmMgG]?)$")
 _FACTORS = {"": 1, "k": KIB, "m": MIB, "g": GIB}

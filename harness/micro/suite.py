@@ -28,7 +28,8 @@ from harness.micro.io_jobs import check_written
 from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, keys_of, read_key
 from harness.micro.model import Axis, Job, Measurement, Suite, mix_text
 from harness.paths import data_folder
-from harness.yamlfile import Document, Where, is_expression, load_yaml
+from harness.structs import Where
+from harness.yamlfile import Document, is_expression, load_yaml
 
 _FOLDER = data_folder("profiles") / "micro"
 _SUFFIXES = (".yml", ".yaml")

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar, cast
 
-from harness import paths
+import msgspec
+
+from harness import paths, structs
 from harness.errors import UsageError
 from harness.execution.data import loaded_dataset
 from harness.execution.environment import Environment, open_environment
@@ -142,8 +144,8 @@ class Lab:
         """Take the files of a dataset, which a fault was planted in, for those that were made."""
         progress = self.environment.progress
         files = digest_files(dataset.content, progress, f"recording {dataset.name}")
-        record = replace(dataset.record, files=files)
-        write_json_atomically(dataset.directory / "golden.json", record.to_json())
+        record = msgspec.structs.replace(dataset.record, files=files)
+        write_json_atomically(dataset.directory / "golden.json", structs.to_json(record))
 
 
 @contextmanager

@@ -23,14 +23,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from harness import jsonfile
+from msgspec import Meta
+
+from harness import jsonfile, structs
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress, SilentProgress
-from harness.store import schemas
-from harness.store.documents import from_members, set_members, write_json_atomically
+from harness.store.documents import set_members, write_json_atomically
 from harness.store.spec import JsonObject, content_hash
+from harness.structs import Struct
 from harness.supervise import locks
 from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import (
@@ -56,31 +58,31 @@ _Stamps = dict[str, tuple[int, int, int, int]]
 _intact: dict[Path, _Stamps] = {}
 
 
-@dataclass(frozen=True)
-class FileRecord:
+class FileRecord(Struct, frozen=True, omit_defaults=True):
     """A file of a dataset as it was made: its digest, or where a symbolic link leads."""
 
-    size_bytes: int
+    size_bytes: Annotated[int, Meta(ge=0)]
     blake2b: str | None = None
     link: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return set_members(self)
 
+class DatasetRecord(Struct, frozen=True, tag_field="schema", tag=1, omit_defaults=True):
+    """golden.json: what a dataset is made of.
 
-@dataclass(frozen=True)
-class DatasetRecord:
-    """golden.json. ``load_retries``: by table, how often a piece of it was loaded again."""
+    It is written last: a directory without it is never used.
+    """
 
-    key: JsonObject
-    facts: JsonObject
+    key: Mapping[str, Any]
+    facts: Mapping[str, Any]
     created_unix_ns: int
     files: Mapping[str, FileRecord]
-    loaded_in_ns: int | None = None
-    load_retries: Mapping[str, int] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema": 1, **set_members(self)}
+    loaded_in_ns: Annotated[
+        Annotated[int, Meta(ge=0)] | None, Meta(description="duration of its making; null: unknown")
+    ] = None
+    load_retries: Annotated[
+        Mapping[str, Annotated[int, Meta(ge=1)]] | None,
+        Meta(description="by table, how often a piece was loaded again after a deadlock"),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,7 @@ class DatasetName:
 
 @lru_cache(maxsize=8)  # a run reads its dataset's several times
 def _record(text: bytes) -> DatasetRecord:
-    record = jsonfile.parse(text)
-    schemas.validate(record, "dataset", source="golden.json")
-    return from_members(DatasetRecord, record)
+    return structs.convert(jsonfile.parse(text), DatasetRecord, "golden.json")
 
 
 @dataclass(frozen=True)
@@ -245,9 +245,7 @@ class DatasetBuilder:
         record = DatasetRecord(
             key, facts, time.time_ns(), files, loaded_in_ns, load_retries or None
         )
-        document = record.to_json()
-        schemas.validate(document, "dataset", source=f"record of {self.target.name}")
-        write_json_atomically(self.partial / "golden.json", document)
+        write_json_atomically(self.partial / "golden.json", structs.to_json(record))
         shutil.rmtree(self.target, ignore_errors=True)  # a removal that was cut off
         self.partial.rename(self.target)
         self.keeper.release_directory(self.partial)

@@ -66,7 +66,7 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
 _Node = Annotated[int, Meta(ge=0, description="a NUMA node number")]
 
 
-class _Tier(Struct):
+class _Tier(Struct, frozen=True):
     """One tier: its kind and its place (path, device, or node)."""
 
     documented = "docs/tiers.md"
@@ -177,7 +177,7 @@ _TierName = Annotated[
 ]
 
 
-class HostDocument(Struct, tag_field="schema", tag=1):
+class HostDocument(Struct, frozen=True, tag_field="schema", tag=1):
     """The tiers of a host as its owner states them; every claim is verified against the kernel."""
 
     documented = "docs/tiers.md"

@@ -13,8 +13,8 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from patience import PATIENCE_S, eventually
 
-from harness import hdr
-from harness.store import schemas
+from harness import hdr, structs
+from harness.drivers.loadgen.spec import LoadgenResult
 
 MS, S = 10**6, 10**9
 #: Longer than anybody would wait: a run of this length that ends has ended early.
@@ -81,7 +81,7 @@ def complete(start):
 
 def valid(stdout, status):
     result = json.loads(stdout)
-    schemas.validate(result, "loadgen-result", "loadgen's result")
+    structs.convert(result, LoadgenResult, "loadgen's result")
     assert result["status"] == status
     return result
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.store import schemas
+from harness import structs
+from harness.drivers.loadgen.spec import LoadgenResult
 
 MS, S = 10**6, 10**9
 RECORDS = 2000
@@ -78,7 +79,7 @@ class Store:
     def run(self, params: dict[str, Any], **changes) -> dict[str, Any]:
         status, result = execute(self.program, spec_of(self.connection(), params, **changes))
         assert (status, result["status"]) == (0, "complete"), result
-        schemas.validate(result, "loadgen-result", "the result")
+        structs.convert(result, LoadgenResult, "the result")
         return result
 
     def failed(self, params: dict[str, Any], **changes) -> str:
@@ -104,7 +105,7 @@ class Store:
         spec = job_of("ycsb", self.connection(), {**SHAPE, **params}, **given)
         status, result = execute(self.program, spec)
         assert (status, result["error"]) == (0, None)
-        schemas.validate(result, "loadgen-result", "the result")
+        structs.convert(result, LoadgenResult, "the result")
         return result
 
     def records(self) -> dict[bytes, bytes]:

@@ -33,8 +33,9 @@ from harness.store.calibrations import (
     Figure,
     MetricNoise,
 )
-from harness.store.datasets import DatasetStore
+from harness.store.datasets import DatasetRecord, DatasetStore
 from harness.store.runs import Store
+from harness.structs import Struct, convert
 from harness.supervise.journal import Journal
 from harness.warnings import RunWarning
 
@@ -129,15 +130,20 @@ def test_each_command_is_tried() -> None:
 # The store ------------------------------------------------------------------------------
 
 
-def is_valid(document: Any, schema: str) -> bool:
+def is_valid(document: Any, schema: str | type[Struct]) -> bool:
     try:
-        schemas.validate(document, schema, source="here")
+        if isinstance(schema, str):
+            schemas.validate(document, schema, source="here")
+        else:
+            convert(document, schema, source="here")
     except UsageError:
         return False
     return True
 
 
-def marked(document: Any, schema: str | None, every: bool, fits: dict[Any, bool]) -> Any:
+def marked(
+    document: Any, schema: str | type[Struct] | None, every: bool, fits: dict[Any, bool]
+) -> Any:
     """The document with the mark in each text that may have it.
 
     ``fits``: which members may, by their path, as tried by the schema in an earlier document.
@@ -169,11 +175,11 @@ def marked(document: Any, schema: str | None, every: bool, fits: dict[Any, bool]
 
 
 #: Of documents, by their name or folder.
-SCHEMAS = {
+SCHEMAS: dict[str, str | type[Struct]] = {
     "spec": "run-spec",
     "run": "run",
     "manifest": "manifest",
-    "golden": "dataset",
+    "golden": DatasetRecord,
     "calibrations": "calibration",
     "canaries": "canary",
     "scores": "model-score",

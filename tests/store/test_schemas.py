@@ -6,7 +6,7 @@ from jsonschema_rs import meta
 from harness.store import schemas
 
 CONTRACTS = {
-    "calibration", "canary", "dataset", "host-facts", "loadgen-result", "manifest",
+    "calibration", "canary", "host-facts", "manifest",
     "micro-suite", "profile", "published-csv", "run",
     "run-spec",
 }  # fmt: skip

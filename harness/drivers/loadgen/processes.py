@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import jsonfile, remote_hosts
+from harness import jsonfile, remote_hosts, structs
 from harness.drivers.client_program import private_folder
 from harness.drivers.loadgen.remote_clients import RemoteClients
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, merged, split, summed
@@ -35,7 +35,6 @@ from harness.engine import Credentials, Process
 from harness.errors import RunFailed
 from harness.native_programs import loadgen_for
 from harness.progress import Task
-from harness.store import schemas
 from harness.store.documents import from_members
 from harness.supervise.failures import ending, log_tail
 from harness.supervise.silence import limit_s
@@ -190,8 +189,7 @@ class _Client:
         if code != 0 or status != "complete":
             failure = StalledError if status == "stalled" else RunFailed
             raise failure(_PROBLEM, document.get("error") or self._failure(code))
-        schemas.validate(document, "loadgen-result", "loadgen's result")
-        return from_members(LoadgenResult, document)
+        return structs.convert(document, LoadgenResult, "loadgen's result")
 
     def release(self) -> None:
         """Let the client end: it keeps its connections until its stdin ends."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from harness import hdr
 from harness.drivers.result import DriverResult, Operation, latency_percentiles
@@ -15,6 +18,9 @@ from harness.sequences import grouped
 from harness.store.documents import set_members
 from harness.store.result import SeriesPoint
 from harness.store.spec import JsonObject
+from harness.structs import Misfit, Struct
+
+Count = Annotated[int, Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -121,82 +127,144 @@ def _share(of: int, processes: int, index: int) -> int:
 _APART_NS = 200_000_000
 
 
-@dataclass(frozen=True)
-class Clock:
-    """Both clocks, read at one moment."""
+class Clock(Struct, frozen=True):
+    """Both clocks, read at one moment, to merge clocks across hosts."""
 
     monotonic_ns: int
     realtime_ns: int
 
 
-@dataclass(frozen=True)
-class IntervalHistograms:
-    """Histograms of an interval, by operation."""
+class ClientOperation(Struct, frozen=True):
+    """An operation of the measured window, as :class:`Operation` describes its counts."""
+
+    count: Count
+    not_found_count: Count
+    skipped_count: Count
+    rolled_back_count: Count
+    retried_count: Count
+    unfinished_count: Count
+    latency_hdr: Annotated[
+        str,
+        Meta(
+            description="nanoseconds, by (intended) start in the window, however late the end; "
+            "HdrHistogram V2 compressed, base64; 1 ns … 1 h, 3 digits"
+        ),
+    ]
+
+    def operation(self) -> Operation:
+        """Return the operation as all drivers report it."""
+        return Operation(**msgspec.structs.asdict(self))
+
+
+class IntervalCounts(Struct, frozen=True):
+    """Operations that ended in an interval, by name."""
+
+    monotonic_ns: int
+    counts: Mapping[str, Count]
+
+
+class IntervalHistograms(Struct, frozen=True):
+    """Histograms of an interval, by operation: of nanoseconds, 8 ns … 1 h, 2 digits."""
 
     monotonic_ns: int
     hdr: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Offered:
+class Offered(Struct, frozen=True):
     """The intended starts of an open loop in the window, and what was under way at its ends."""
 
-    count: int
-    backlog_begin: int
-    backlog_end: int
-    in_flight_begin: int
-    in_flight_end: int
+    count: Count
+    backlog_begin: Count
+    backlog_end: Count
+    in_flight_begin: Count
+    in_flight_end: Count
 
 
-@dataclass(frozen=True)
-class Verified:
-    """The records that a verification has read back."""
+class Verified(Struct, frozen=True):
+    """The records that a verification has read back.
 
-    records: int
-    expected: int
-    missing: int
-    malformed: int
-    unexpected: int
-    changed: int
-    updated: Sequence[int]
-    first: str | None = None
+    ``malformed``: not what was written at any time under this key; ``unexpected``: under keys that
+    were never written; ``changed``: fields whose last writing was an update; ``updated``: the same
+    fields, sampled as those of a run are: where a number is lower than the run's, an acknowledged
+    update is not there; ``first``: describes the first wrong record.
+    """
 
-
-@dataclass(frozen=True)
-class InsideEngine:
-    """The counters of an engine inside the client at the window's ends, and its texts."""
-
-    begin: Mapping[str, float] = field(default_factory=dict)
-    end: Mapping[str, float] = field(default_factory=dict)
-    text: Mapping[str, str] = field(default_factory=dict)
+    records: Count
+    expected: Count
+    missing: Count
+    malformed: Count
+    unexpected: Count
+    changed: Count
+    updated: tuple[Count, ...]
+    first: str | None
 
 
-@dataclass(frozen=True)
-class LoadgenResult:
-    """A result of schema loadgen-result, which says what each member is."""
+class InsideEngine(Struct, frozen=True):
+    """The counters of an engine inside the client, units in their names, and its texts.
 
+    ``begin``, ``end``: of the measured window, after a load of its end; ``text``: of the end.
+    """
+
+    begin: Mapping[str, float] = {}
+    end: Mapping[str, float] = {}
+    text: Mapping[str, str] = {}
+
+
+class LoadgenResult(Struct, frozen=True, tag_field="schema", tag=1):
+    """The document that ``loadgen`` prints.
+
+    ``client_cpu_ns``: user and system time of the process: in the measured window of a run, in all
+    of a load or verification; ``threads_cpu_ns``: of each event loop, in the window. ``notes``:
+    facts for a reader: loop (meaning of the latencies), and the workload's own.
+    ``measured_ns``: length of the measured window, which begins at ``started_monotonic_ns``.
+    ``latencies``: of every ``intervals_per_histogram`` intervals of the series. ``errors``: by the
+    server's code, attempts retried in the window, and errors that ended the run.
+    ``published_sessions``: connections that had the server count what they did at the window's
+    ends; 0 where servers count at once. Of YCSB: ``inserted``: inserts acknowledged without a gap
+    since the run began, by all processes that share the counter; ``inserts_begun``: since the run
+    began; ``updated``: a sample of the fields whose update was acknowledged, ramp-up included: of
+    each of 2048 groups of fields the highest hash, 0 for none.
+    """
+
+    status: Annotated[
+        Literal["complete", "failed", "stalled"],
+        Meta(description="stalled: the server answered no call for stall_timeout_ns"),
+    ]
+    task: Literal["run", "load", "verify"]
     version: str
-    client_cpu_ns: int
-    notes: JsonObject
-    memory_peak_bytes: int | None = None
+    client_cpu_ns: Count
+    notes: Mapping[str, Any]
+    error: str | None = None
+    memory_peak_bytes: Count | None = None
     # Of a run:
     clock: Clock = Clock(0, 0)
     started_monotonic_ns: int = 0
-    measured_ns: int = 0
-    threads_cpu_ns: tuple[int, ...] = ()
-    operations: Mapping[str, Operation] = field(default_factory=dict)
-    series: tuple[SeriesPoint, ...] = ()
+    measured_ns: Count = 0
+    threads_cpu_ns: tuple[Count, ...] = ()
+    operations: Mapping[str, ClientOperation] = {}
+    series: tuple[IntervalCounts, ...] = ()
     latencies: tuple[IntervalHistograms, ...] = ()
-    errors: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, Count] = {}
     offered: Offered | None = None
-    published_sessions: int = 0
-    inserted: int | None = None
-    inserts_begun: int | None = None
-    updated: Sequence[int] | None = None
+    published_sessions: Count = 0
+    inserted: Count | None = None
+    inserts_begun: Count | None = None
+    updated: tuple[Count, ...] | None = None
     engine: InsideEngine = InsideEngine()
     # Of a load, and of a verification:
-    rows: Mapping[str, int] = field(default_factory=dict)
+    duration_ns: Count | None = None
+    rows: Mapping[str, Count] = {}
     verified: Verified | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a run without a window, and others without their duration."""
+        complete = self.status == "complete"
+        if self.task == "run" and not (
+            self.clock.realtime_ns and (self.measured_ns or not complete)
+        ):
+            raise Misfit("a run without a measured window")
+        if self.task != "run" and self.duration_ns is None:
+            raise Misfit(f"a {self.task} without its duration_ns")
 
     def window(self) -> DriverResult:
         """Return what the client did in the measurement window, as all drivers report it."""
@@ -205,7 +273,7 @@ class LoadgenResult:
             driver="loadgen",
             version=self.version,
             window_ns=self.measured_ns,
-            operations=self.operations,
+            operations={name: one.operation() for name, one in self.operations.items()},
             client_cpu_ns=self.client_cpu_ns,
             client_threads=len(threads) or None,
             busiest_thread_share=max(threads) / self.measured_ns if threads else None,
@@ -220,7 +288,7 @@ class LoadgenResult:
             ),
             published_sessions=self.published_sessions,
             retried_by_code=self.errors,
-            series=self.series,
+            series=[SeriesPoint(one.monotonic_ns, one.counts) for one in self.series],
             latencies=[
                 latency_percentiles(
                     one.monotonic_ns, {name: hdr.decode(text) for name, text in one.hdr.items()}
@@ -248,30 +316,33 @@ def merged(results: Sequence[LoadgenResult]) -> LoadgenResult:
         values = [value for one in results if (value := getattr(one, name)) is not None]
         return function(values) if values else None
 
-    return replace(
+    return msgspec.structs.replace(
         first,
         **{name: combine(max, name) for name in _LARGEST},
         **{name: combine(sum, name) for name in ("client_cpu_ns", "published_sessions")},
         threads_cpu_ns=tuple(chain.from_iterable(one.threads_cpu_ns for one in results)),
         errors=summed(one.errors for one in results),
         # The highest of each group of fields.
-        updated=combine(lambda hashes: list(map(max, *hashes)), "updated"),
+        updated=combine(lambda hashes: tuple(map(max, *hashes)), "updated"),
         operations={
             name: _merged_operation([one.operations[name] for one in results])
             for name in first.operations
         },
         series=tuple(
-            SeriesPoint(there[0].monotonic_ns, summed(one.counts for one in there))
+            IntervalCounts(there[0].monotonic_ns, summed(one.counts for one in there))
             for there in _by_interval(result.series for result in results)
         ),
         latencies=tuple(
             _merged_interval(there)
             for there in _by_interval(result.latencies for result in results)
         ),
-        offered=combine(lambda several: Offered(**summed(vars(one) for one in several)), "offered"),
+        offered=combine(
+            lambda several: Offered(**summed(map(msgspec.structs.asdict, several))), "offered"
+        ),
     )
 
 
+_HISTOGRAM = "latency_hdr"
 _LARGEST = ("measured_ns", "memory_peak_bytes", "inserted", "inserts_begun")
 
 
@@ -289,12 +360,12 @@ def _merged_interval(there: Sequence[IntervalHistograms]) -> IntervalHistograms:
     return IntervalHistograms(there[0].monotonic_ns, histograms)
 
 
-def _merged_operation(same: Sequence[Operation]) -> Operation:
+def _merged_operation(same: Sequence[ClientOperation]) -> ClientOperation:
     counts: dict[str, Any] = summed(
-        {name: count for name, count in vars(one).items() if isinstance(count, int)} for one in same
+        {name: count for name, count in msgspec.structs.asdict(one).items() if name != _HISTOGRAM}
+        for one in same
     )
-    latencies = hdr.merge_encoded(one.latency_hdr for one in same if one.latency_hdr)
-    return Operation(**counts, latency_hdr=latencies)
+    return ClientOperation(**counts, latency_hdr=hdr.merge_encoded(one.latency_hdr for one in same))
 
 
 def _check_together(results: Sequence[LoadgenResult]) -> None:

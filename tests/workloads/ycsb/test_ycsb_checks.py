@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from idle_engine import IdleEngine
 from lab import execute
+from msgspec import structs
 from narrowed import present
 
 from harness.drivers.loadgen.spec import Verified
@@ -189,18 +190,25 @@ def test_a_record_that_was_not_found_fails_the_run():
 
 
 def test_fewer_records_than_expected_are_missing_whatever_else_is_told():
-    assert check_records(replace(WELL, expected=10)).status == "failed"
+    assert check_records(structs.replace(WELL, expected=10)).status == "failed"
 
 
 WELL = Verified(
-    records=9, expected=9, missing=0, malformed=0, unexpected=0, changed=0, updated=[0, 0, 0]
+    records=9,
+    expected=9,
+    missing=0,
+    malformed=0,
+    unexpected=0,
+    changed=0,
+    updated=(0, 0, 0),
+    first=None,
 )
 
 
 def test_updates_that_were_acknowledged_and_are_not_there_fail_the_run():
     """A higher hash is of another field that was updated, too; a lower one lacks this one."""
-    for found, status in (([5, 0, 9], "passed"), ([6, 1, 9], "passed"), ([5, 0, 8], "failed")):
-        check = check_records(replace(WELL, changed=2, updated=found), [5, 0, 9])
+    for found, status in (((5, 0, 9), "passed"), ((6, 1, 9), "passed"), ((5, 0, 8), "failed")):
+        check = check_records(structs.replace(WELL, changed=2, updated=found), [5, 0, 9])
         assert check.status == status
     assert "of 2 updated fields looked at 1 without their update" in check.detail
     assert check_records(WELL, [5, 0, 9]).status == "failed"
