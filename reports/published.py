@@ -64,7 +64,7 @@ _RATES = {
 class PublishedPoint:
     """One point; ``y_base`` and ``error_base`` in ns, bytes, or the unit as it is.
 
-    ``derived``: how the local value is read off a microbenchmark (reports.micro.derived).
+    ``derived``: how the local value is read off a microbenchmark (reports.micro.paper_values).
     """
 
     x: str

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from harness.store.documents import attributes
 from reports.formatting import stand_in_mark
-from reports.micro.points import Point
+from reports.micro.devices import Point
 from reports.statistics import Missing, Ratio, compare_values, decide
 
 Outcome = Literal["holds", "contrary", "open"]

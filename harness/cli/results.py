@@ -137,7 +137,7 @@ def explain(
     from reports.explain.comparisons import explained
     from reports.explain.devices import TierSources
     from reports.explain.output import ExplainedView, explain_page, to_json
-    from reports.micro.points import is_micro
+    from reports.micro.devices import is_micro
     from reports.page import print_blocks
     from reports.select import unplanted
     from reports.series import panels
@@ -235,7 +235,7 @@ def report(
     from reports.conclusions.catalogue import OF_ENGINES, conclusions_of
     from reports.conclusions.model import check_all
     from reports.explain.devices import TierSources
-    from reports.micro.points import is_micro
+    from reports.micro.devices import is_micro
     from reports.micro.report import write_cards
     from reports.money import read_prices
     from reports.page import print_blocks
@@ -407,7 +407,7 @@ def card(
 ) -> None:
     """Write a page per device: preferences, practices, prices."""
     from harness.micro.perma_result import perma_devices
-    from reports.micro.points import device_of_metrics, is_micro
+    from reports.micro.devices import device_of_metrics, is_micro
     from reports.micro.report import write_cards
 
     where = store(results)

@@ -1,8 +1,8 @@
 """Tests of conclusions about devices: ratios between points of microbenchmarks.
 
-Both sides of a ratio are alike in all but what is compared (reports.micro.pairs); where both sides
-have several thread counts, each has its best. FAST'20's practices are those of the card
-(reports.micro.practices), with the verdicts that they have there.
+Both sides of a ratio are alike in all but what is compared (reports.micro.point_ratios); where
+both sides have several thread counts, each has its best. FAST'20's practices are those of the card
+(reports.micro.best_practices), with the verdicts that they have there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,18 @@ from harness.sequences import grouped
 from harness.units import format_bytes
 from reports.conclusions.comparisons import Compared, SpeedUp
 from reports.conclusions.model import Evidence, Test
-from reports.micro.derived import threads_of
-from reports.micro.pairs import (
+from reports.micro.best_practices import practices
+from reports.micro.devices import (
+    DURATION,
+    MEAN,
+    OPERATIONS,
+    RATE,
+    Device,
+    Point,
+)
+from reports.micro.instructions import kind_of
+from reports.micro.paper_values import threads_of
+from reports.micro.point_ratios import (
     Having,
     PairQuery,
     PointRatio,
@@ -27,17 +37,8 @@ from reports.micro.pairs import (
     is_dram,
     ways,
 )
-from reports.micro.points import (
-    DURATION,
-    MEAN,
-    OPERATIONS,
-    RATE,
-    Device,
-    Point,
-)
-from reports.micro.practices import practices
 from reports.micro.prices import price_of
-from reports.micro.questions import INSTRUCTIONS, kind_of, largest
+from reports.micro.sweeps import INSTRUCTIONS, largest
 from reports.statistics import Missing
 from reports.trials import Trial, best_first, tested
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from harness.store.documents import as_json, attributes
 from harness.store.runs import StoredRun
-from reports.micro.points import Device, devices, is_micro
+from reports.micro.devices import Device, devices, is_micro
 from reports.run_configuration import Facts, facts
 from reports.select import unplanted
 from reports.trials import Outcome as TrialOutcome

@@ -25,8 +25,8 @@ from reports.formatting import (
     times,
     verdict_text,
 )
-from reports.micro.papers import PaperRows, paper_rows, published_file
-from reports.micro.points import devices, is_micro
+from reports.micro.as_published import PaperRows, paper_rows, published_file
+from reports.micro.devices import devices, is_micro
 from reports.page import write_page
 from reports.published import (
     Cell,

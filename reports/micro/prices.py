@@ -14,15 +14,9 @@ from dataclasses import dataclass, replace
 from harness.errors import UsageError
 from harness.units import GIB
 from reports.formatting import NOTHING, significant
-from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
-from reports.micro.questions import (
-    LOAD,
-    NTSTORE,
-    Instructions,
-    beyond_caches,
-    experiments,
-    sequence_of,
-)
+from reports.micro.devices import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
+from reports.micro.instructions import LOAD, NTSTORE, Instructions, sequence_of
+from reports.micro.sweeps import beyond_caches, experiments
 from reports.money import RECORDED_SOURCE, Price, PriceList, tier_price
 
 #: What Section 4.4.1 models: two buckets of 256 bytes read and two lines flushed (Dash), three

@@ -18,11 +18,19 @@ from reports.conclusions.model import check_all
 from reports.conclusions.output import conclusion_tables
 from reports.conditions import hosts_and_tiers, names, uncontrolled
 from reports.formatting import NOTHING, utc
-from reports.micro.figures import card_drawing, measurements
-from reports.micro.findings import Finding, findings, practice_title, trials
-from reports.micro.papers import paper_rows
-from reports.micro.points import Device, devices
-from reports.micro.practices import BOUND, Practice, card_trials, practices
+from reports.micro.as_published import paper_rows
+from reports.micro.best_practices import (
+    BOUND,
+    Practice,
+    card_trials,
+    practice_title,
+    practices,
+    trials,
+)
+from reports.micro.card_lines import Finding
+from reports.micro.devices import Device, devices
+from reports.micro.measurements import card_drawing, measurements
+from reports.micro.preferences import findings
 from reports.micro.prices import price_table
 from reports.money import PriceList, read_prices
 from reports.page import write_page

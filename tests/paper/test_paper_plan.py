@@ -19,7 +19,7 @@ from harness.paper.plan import (
     choose,
 )
 from harness.store.spec import RunSpec
-from reports.micro.papers import published_file
+from reports.micro.as_published import published_file
 from reports.published import read_published
 
 S = 10**9

@@ -16,8 +16,8 @@ from report_runs import Case, with_artifacts, write
 from harness.micro.fio import histogram
 from harness.paths import data_folder
 from harness.store.runs import StoredRun
-from reports.micro.papers import paper_rows
-from reports.micro.points import devices
+from reports.micro.as_published import paper_rows
+from reports.micro.devices import devices
 from reports.published import Cell, Number, Numbers
 
 GB = 1e9

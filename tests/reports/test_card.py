@@ -18,10 +18,12 @@ from harness.micro.fio import histogram
 from harness.micro.model import chain_text, parse_chain
 from harness.micro.perma_result import perma_devices
 from harness.store.runs import StoredRun
-from reports.micro.figures import measurements, percentile
-from reports.micro.findings import Finding, findings
-from reports.micro.points import MEAN, OPERATIONS, RATE, Device, device_of_metrics, devices
-from reports.micro.practices import card_trials, curves, practices
+from reports.micro.best_practices import card_trials, practices
+from reports.micro.card_lines import Finding
+from reports.micro.devices import MEAN, OPERATIONS, RATE, Device, device_of_metrics, devices
+from reports.micro.knees import curves
+from reports.micro.measurements import measurements, percentile
+from reports.micro.preferences import findings
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
 from reports.micro.report import card_of, write_cards
 from reports.money import read_prices

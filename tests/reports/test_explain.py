@@ -22,7 +22,7 @@ from reports.explain.ceilings import ceilings, upper_share
 from reports.explain.comparisons import Explained, explained
 from reports.explain.devices import Call, TierSources
 from reports.explain.output import ExplainedView, to_json
-from reports.micro.points import is_micro
+from reports.micro.devices import is_micro
 from reports.select import unplanted
 from reports.series import panels
 from reports.statistics import Missing, Value

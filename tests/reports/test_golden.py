@@ -22,7 +22,7 @@ from reports.explain import output as explain_output
 from reports.explain.comparisons import explained
 from reports.explain.devices import TierSources
 from reports.explain.output import ExplainedView
-from reports.micro.points import is_micro
+from reports.micro.devices import is_micro
 from reports.micro.report import write_cards
 from reports.report import Report
 from reports.series import panels

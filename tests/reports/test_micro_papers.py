@@ -23,9 +23,10 @@ from narrowed import present
 from report_runs import with_artifacts
 
 from harness.store.runs import StoredRun
-from reports.micro.findings import Finding, findings
-from reports.micro.papers import paper_rows
-from reports.micro.points import devices
+from reports.micro.as_published import paper_rows
+from reports.micro.card_lines import Finding
+from reports.micro.devices import devices
+from reports.micro.preferences import findings
 from reports.statistics import Missing
 
 

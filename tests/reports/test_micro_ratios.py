@@ -22,8 +22,8 @@ from micro_runs import (
 )
 
 from harness.store.runs import StoredRun
-from reports.micro.pairs import PairQuery
-from reports.micro.points import RATE, Device, devices
+from reports.micro.devices import RATE, Device, devices
+from reports.micro.point_ratios import PairQuery
 from reports.statistics import Missing
 
 Metrics = Sequence[dict[str, Any]]

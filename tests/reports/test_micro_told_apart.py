@@ -14,15 +14,16 @@ from harness.errors import UsageError
 from harness.micro.host_capacity import variables_here
 from harness.micro.suite import known_suites, load_suite
 from harness.store.runs import StoredRun
-from reports.micro.figures import card_drawing, measurements
-from reports.micro.findings import findings
-from reports.micro.pairs import pairs
-from reports.micro.papers import paper_rows
-from reports.micro.points import RATE, Device, devices, number_in
-from reports.micro.practices import access_size_knees, curves, practices
+from reports.micro.as_published import paper_rows
+from reports.micro.best_practices import practices
+from reports.micro.devices import RATE, Device, devices, number_in
+from reports.micro.knees import access_size_knees, curves
+from reports.micro.measurements import card_drawing, measurements
+from reports.micro.point_ratios import pairs
+from reports.micro.preferences import findings
 from reports.micro.prices import COLUMNS
-from reports.micro.questions import access_sizes, experiments, thread_counts
 from reports.micro.report import write_cards
+from reports.micro.sweeps import access_sizes, experiments, thread_counts
 from reports.statistics import Missing
 from reports.values import measured
 

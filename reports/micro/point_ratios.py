@@ -14,8 +14,8 @@ from typing import Any
 from harness.sequences import grouped
 from harness.units import counted, format_bytes
 from reports.formatting import significant
-from reports.micro.points import NAMES, NEAR_NODES, Device, Point, best, main_memory
-from reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest
+from reports.micro.devices import NAMES, NEAR_NODES, Device, Point, best, main_memory
+from reports.micro.sweeps import CACHES, FOLLOW, beyond_caches, largest
 from reports.statistics import Missing, Ratio
 from reports.trials import best_first, tested, tested_points
 

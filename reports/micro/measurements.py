@@ -17,7 +17,7 @@ from harness.store.runs import StoredRun
 from harness.units import counted
 from reports.charts.curves import MOST_LINES, Curve, Plot, draw, x_text
 from reports.formatting import NOTHING, quantity_text, range_text
-from reports.micro.points import (
+from reports.micro.devices import (
     DURATION,
     EMPTY,
     LATENCY,
@@ -30,15 +30,15 @@ from reports.micro.points import (
     best,
     number_in,
 )
-from reports.micro.practices import curves as loaded_curves
-from reports.micro.questions import (
+from reports.micro.instructions import sequence_of
+from reports.micro.knees import curves as loaded_curves
+from reports.micro.sweeps import (
     INSTRUCTIONS,
     LOAD_LABELS,
     access_sizes,
     alike,
     persist_sizes,
     queue_depths,
-    sequence_of,
     thread_counts,
     varying_labels,
 )

@@ -17,12 +17,12 @@ from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn
 from reports.charts.curves import x_text
 from reports.formatting import quantity_text
-from reports.micro.derived import derived
-from reports.micro.figures import AXES
-from reports.micro.pairs import UnderivedError, check_dimms, clear, uncached
-from reports.micro.points import NEAR_NODES, Device, Point, best, points_of
+from reports.micro.devices import NEAR_NODES, Device, Point, best, points_of
+from reports.micro.measurements import AXES
+from reports.micro.paper_values import derived
+from reports.micro.point_ratios import UnderivedError, check_dimms, clear, uncached
 from reports.micro.prices import price_of
-from reports.micro.questions import varying_labels
+from reports.micro.sweeps import varying_labels
 from reports.money import PriceList
 from reports.published import (
     Cell,

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from harness import hdr
 from harness.sequences import grouped
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
-from reports.formatting import NOTHING, interval_text, p_text, percent, quantity_text, times
-from reports.micro.figures import percentile
-from reports.micro.points import DURATION, EMPTY, LATENCY, MEAN, RATE, Device, Point, best
-from reports.micro.practices import Knee, LoadedKnee, Practice, by_sequence, card_trials
-from reports.micro.questions import (
-    CACHES,
-    Instructions,
-    beyond_caches,
-    flushed_line,
-    indexes,
-    largest,
-    persists,
-    policy_of,
-    sequence_of,
-    varying_labels,
+from reports.formatting import NOTHING, quantity_text
+from reports.micro.best_practices import card_trials
+from reports.micro.card_lines import LINE, Finding, threads_text
+from reports.micro.devices import DURATION, EMPTY, LATENCY, MEAN, RATE, Device, Point, best
+from reports.micro.instructions import Instructions, flushed_line, indexes, policy_of, sequence_of
+from reports.micro.knees import (
+    Knee,
+    LoadedKnee,
+    bandwidth_lines,
+    by_sequence,
+    loaded_line,
+    queue_lines,
 )
-from reports.sections import Span, Text
-from reports.statistics import Ratio
-from reports.trials import Trial
+from reports.micro.measurements import percentile
+from reports.micro.sweeps import CACHES, beyond_caches, largest, persists, varying_labels
 
-_LINE = ";\n"
 #: The percentile by which tails are compared.
 _TAIL = 99.99
 #: Two instructions closer than this are reported as alike: repeats of one differ by as much.
@@ -58,113 +52,23 @@ _OF_THE_TIER = (
 _FLUSHES = ("clwb", "clflushopt", "clflush")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One line of the card.
-
-    ``answer``: what is best, in a few words; ``figures``: the numbers that it is read from;
-    ``rows``: what these were before they were words.
-    """
-
-    question: str
-    answer: str
-    figures: str
-    rows: tuple[Any, ...]
-
-
 def findings(device: Device) -> list[Finding]:
     """Everything that its runs show; what was not measured is left out."""
     knees = card_trials(device).knees
     curves = [one for one in knees if isinstance(one, Knee)]
     return [
-        *_knees(curves),
+        *bandwidth_lines(curves),
         *_persist(device),
         *_policies(device),
         *_times(device),
         *_chased(device),
-        *(_loaded(one) for one in knees if isinstance(one, LoadedKnee)),
+        *(loaded_line(one) for one in knees if isinstance(one, LoadedKnee)),
         *_tail(device),
-        *_queues(curves),
+        *queue_lines(curves),
         *map(_call, device.select(MEAN, measurement=_CALLS)),
         *_planner(device),
         *_left_out(device),
     ]
-
-
-# Bandwidth ----------------------------------------------------------------------
-
-
-def _knees(knees: Sequence[Knee]) -> Iterator[Finding]:
-    for knee in (one for one in knees if one.axis == "access_size_bytes"):
-        yield _knee(f"Access size, random {sequence_of(knee.top).title}", knee)
-    by_threads = grouped(
-        (
-            f"{sequence_of(knee.top).title}, {knee.top['access_size_bytes']} B",
-            replace(knee, name=knee.top["pattern"]),
-        )
-        for knee in knees
-        if knee.axis == "threads"
-    )
-    for what, rows in by_threads.items():
-        yield _knee(f"Thread count, {what}", *rows)
-
-
-def _queues(knees: Sequence[Knee]) -> Iterator[Finding]:
-    for knee in (one for one in knees if one.axis == "queue_depth"):
-        size = format_bytes(knee.top.number("access_size_bytes"))
-        yield _knee(f"Queue depth, {knee.top['measurement'].replace('_', ' ')}, {size}", knee)
-
-
-def _knee(question: str, *knees: Knee) -> Finding:
-    """Where curves of bandwidth flatten."""
-    answer, figures = (_LINE.join(map(words, knees)) for words in (_knee_answer, _knee_figures))
-    return Finding(question, answer, figures, knees)
-
-
-def _knee_answer(knee: Knee) -> str:
-    near = ""
-    if knee.near is not knee.top:
-        share = percent(round(knee.near.median / knee.top.median, 2))
-        near = f"; {_place(knee.axis, knee.near)} already {share} of it"
-    name = f"{knee.name}: " if knee.name else ""
-    return f"{name}{_place(knee.axis, knee.top)}{near}{_doubt(knee, 'knee ')}"
-
-
-def _knee_figures(knee: Knee) -> str:
-    ends = [f"{_place(knee.axis, point)}: {_rate(point.median)}" for point in knee.ends]
-    one_count = knee.axis != "threads" and int(knee.top.number("threads"))
-    threads = f" ({_threads(knee.top)})" if one_count else ""
-    name = f"{knee.name} " if knee.name else ""
-    return f"{name}{', '.join(ends)}{threads}{_said(knee, 'knee ')}"
-
-
-def _loaded(one: LoadedKnee) -> Finding:
-    """Up to which load a load waits at most twice as long as on an idle device."""
-    curve = one.curve
-    last = curve.points[-1]
-    upto = f"up to {_rate(curve.knee.rate)}" if curve.knee else "at no load of those tried"
-    whole = curve.knee is last
-    doubt = f", the most there was{_doubt(one, '')}" if whole else _doubt(one, "knee ")
-    idle = NOTHING if curve.idle is None else format_ns(curve.idle.median)
-    return Finding(
-        f"Latency during {curve.title}",
-        f"at most twice the idle one {upto}{doubt}",
-        f"idle {idle}; during the most load, {_rate(last.rate)}, "
-        f"{format_ns(last.latency)}{_said(one, '' if whole else 'knee ')}",
-        (one,),
-    )
-
-
-def _said(knee: Knee | LoadedKnee, noun: str) -> str:
-    if knee.known is None:
-        return ""
-    if knee.shown:
-        return f", {noun}shown (p {_p(knee.known)})"
-    return f", {noun}not shown ({_why_not(knee.known) or 'its repeats say otherwise'})"
-
-
-def _doubt(knee: Knee | LoadedKnee, noun: str) -> str:
-    return f" ({noun}not shown)" if knee.shown is False else ""
 
 
 @dataclass(frozen=True)
@@ -224,8 +128,8 @@ def _policies(device: Device) -> Iterator[Finding]:
 
 
 def _persist_finding(question: str, rows: tuple[PersistRow, ...]) -> Finding:
-    answer = _LINE.join(f"{row.name}: {' or '.join(row.alike)}" for row in rows)
-    return Finding(question, answer, _LINE.join(row.figures for row in rows), rows)
+    answer = LINE.join(f"{row.name}: {' or '.join(row.alike)}" for row in rows)
+    return Finding(question, answer, LINE.join(row.figures for row in rows), rows)
 
 
 def _persisting(
@@ -281,7 +185,7 @@ def _spread_figures(rows: Sequence[Spread], after_name: str, *percents: float) -
     missing = [one for one in percents if any(row.at(one) is None for row in rows)]
     lacking = [f"p{one:g} takes {hdr.fewest(one):,}" for one in missing]
     few = [f"{NOTHING}: too few operations, {', '.join(lacking)}"] if lacking else []
-    return _LINE.join([*texts, *few])
+    return LINE.join([*texts, *few])
 
 
 def _times(device: Device) -> Iterator[Finding]:
@@ -314,7 +218,7 @@ def _label_text(point: Point, label: str) -> str:
     value = point[label] or "none"
     texts = {"isa": value, "pages": f"{value} pages", "access_size_bytes": f"{value} B"}
     if label == "threads":
-        return _threads(point)
+        return threads_text(point)
     return texts.get(label, f"{label.replace('_', ' ')} {value}")
 
 
@@ -436,86 +340,9 @@ def _left_out(device: Device) -> Iterator[Finding]:
 
 # Practices ----------------------------------------------------------------------
 
-_PRACTICES: Mapping[int, str] = {
-    1: "Avoid random accesses smaller than 256 B",
-    2: "Use non-temporal stores for large transfers, and control cache evictions",
-    3: "Limit the number of concurrent threads accessing a DIMM",
-    4: "Avoid NUMA accesses, especially read-modify-write sequences",
-}
-
-
-def practice_title(number: int) -> str:
-    """``1. Avoid random accesses …``."""
-    return f"{number}. {_PRACTICES[number]}"
-
-
-def trials(practice: Practice) -> Text:
-    """The ratios that it was tried by, or why there are none."""
-    if practice.trials:
-        return _LINE.join(map(_trial, practice.trials))
-    if practice.missing == "no-far-processors":
-        return "no processors of another NUMA node: everything is near here"
-    where = " in one experiment beyond the caches" if practice.missing == "no-experiment" else ""
-    command = Span("harness run micro --suite device-card --tier …", "code")
-    measurements = ", ".join(practice.measurements)
-    return (f"not measured{where}: {measurements} of the suite device-card (", command, ")")
-
-
-def _trial(trial: Trial) -> str:
-    points, ratio, why = trial.points, trial.known, trial.why
-    measured = ""
-    if ratio:
-        shown = f", p {_p(ratio)}" if ratio.shown else ""
-        measured = f"{times(ratio.value)} {interval_text(ratio)}{shown}; "
-    rates = [_rate(point.median) for point in points]
-    compared = f"{rates[0]} against {rates[1]}"
-    if len(points) == 4:
-        compared = f"random {rates[0]} and {rates[1]}, sequential {rates[2]} and {rates[3]}"
-    elif why == "few-threads":
-        compared = f"best with {_threads(points[0])}, {rates[0]}"
-    reasons = {
-        "few-threads": f"only {_threads(points[1])} here; the paper's DIMMs slow down with 4 to 12",
-        "different-runs": "measured in different runs",
-        "nothing-done": "in one of the repeats nothing was done",
-    }
-    reason = reasons.get(why) or (_why_not(ratio) if ratio and why else "")
-    return f"{trial.what}: {measured}{compared}" + (f" ({reason})" if reason else "")
-
-
-def _p(ratio: Ratio) -> str:
-    return p_text(ratio.decision.adjusted_p) if ratio.decision else NOTHING
-
-
-def _why_not(ratio: Ratio) -> str:
-    reasons = {
-        "bound-in-interval": f"the interval holds {ratio.bound:g}",
-        "not-shown": f"not shown among the card's other verdicts, p {_p(ratio)}",
-    }
-    if ratio.reason != "too-few-repeats" or ratio.decision is None:
-        return reasons.get(ratio.reason, "")
-    others = ratio.decision.family - 1
-    among = f" with the card's {counted(others, 'other verdict')}" if others else ""
-    repeats, needed = counted(ratio.repeats, "repeat"), ratio.decision.repeats_needed
-    return f"cannot be shown with {repeats}, {needed} are needed{among}"
-
 
 # Words --------------------------------------------------------------------------
 
 
-def _place(axis: str, point: Point) -> str:
-    if axis == "threads":
-        return _threads(point)
-    number = point.number(axis)
-    return format_bytes(number) if axis.endswith("_bytes") else f"depth {number:g}"
-
-
-def _threads(point: Point) -> str:
-    return counted(int(point.number("threads")), "thread")
-
-
 def _range(point: Point) -> str:
     return format_bytes(point.number("range_bytes"))
-
-
-def _rate(bytes_per_s: float) -> str:
-    return quantity_text(bytes_per_s, "B/s")

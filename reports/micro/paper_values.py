@@ -18,9 +18,9 @@ of one side of a ratio (``over.numa=far``), and options:
 ``choose``     the points of a curve whose labels are shown (``_CHOICES``)
 =============  ==============================================================================
 
-Both sides are of one experiment and of the same accesses (reports.micro.pairs), a curve is of the
-largest experiment (reports.micro.questions). Where a paper's sentence leaves something open, every
-value that it could mean is shown; what cannot be derived says what is missing.
+Both sides are of one experiment and of the same accesses (reports.micro.point_ratios), a curve is
+of the largest experiment (reports.micro.sweeps). Where a paper's sentence leaves something open,
+every value that it could mean is shown; what cannot be derived says what is missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ from harness.hdr import Histogram
 from harness.sequences import grouped
 from harness.units import counted, format_bytes
 from reports.formatting import TIMES
-from reports.micro.pairs import (
+from reports.micro.devices import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
+from reports.micro.instructions import flushed_line, kind_of, of_kind
+from reports.micro.knees import near_best
+from reports.micro.point_ratios import (
     PAGES,
     PairQuery,
     PointRatio,
@@ -45,9 +48,7 @@ from reports.micro.pairs import (
     one_experiment,
     tiers,
 )
-from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
-from reports.micro.practices import NEAR
-from reports.micro.questions import INSTRUCTIONS, beyond_caches, flushed_line, kind_of, of_kind
+from reports.micro.sweeps import INSTRUCTIONS, beyond_caches
 from reports.published import Cell, Number, Numbers
 from reports.statistics import Missing
 
@@ -407,13 +408,13 @@ def _at_threads_of(top: Point, points: Sequence[Point]) -> list[Point]:
 def _knee(points: Sequence[Point]) -> Sequence[Point]:
     """The smallest size near the best of the best thread count."""
     top = best(points)
-    near = [p for p in _at_threads_of(top, points) if p.median >= NEAR * top.median]
+    near = near_best(_at_threads_of(top, points), top)
     return [min(near, key=lambda p: p.number(_SIZE))]
 
 
 def _held(points: Sequence[Point]) -> Sequence[Point]:
     """The largest range that is near the best one."""
-    near = [p for p in points if p.median >= NEAR * best(points).median]
+    near = near_best(points, best(points))
     return [max(near, key=lambda p: p.number("range_bytes"))]
 
 

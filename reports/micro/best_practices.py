@@ -8,224 +8,27 @@ What is shown is decided over all verdicts of the card together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.sequences import grouped
 from harness.units import counted, format_bytes
-from reports.micro.points import RATE, Device, Point, best
-from reports.micro.questions import (
-    CLWB,
-    LOAD,
-    NTSTORE,
-    STORE,
-    Instructions,
-    access_sizes,
+from reports.formatting import interval_text, times
+from reports.micro.card_lines import LINE, p_of, rate_text, threads_text, why_not_shown
+from reports.micro.devices import RATE, Device, Point, best
+from reports.micro.instructions import CLWB, LOAD, NTSTORE, STORE, sequence_of
+from reports.micro.knees import Knee, LoadedKnee, knees
+from reports.micro.sweeps import (
     alike,
     beyond_caches,
     largest,
     mixes,
     persist_sizes,
-    queue_depths,
-    sequence_of,
     thread_counts,
-    waits,
 )
-from reports.statistics import Missing, Ratio
+from reports.sections import Span, Text
+from reports.statistics import Missing
 from reports.trials import Trial, decided, tested, tested_points
-
-# Knees: from where on a curve is near its best; up to which load a dependent one waits little ----
-#
-# A knee is read off medians. It is tested as well: that the curve is there, and that one step
-# before it is not. Both must hold, so the weaker one stands for it (an intersection of two tests).
-
-#: A knee is where a curve comes so near to its best value.
-NEAR = 0.9
-
-
-@dataclass(frozen=True)
-class _Shown(Trial):
-    """A trial of which only the expected side counts."""
-
-    @property
-    def shown(self) -> bool | None:
-        """Whether its repeats show it; None where nothing is tested."""
-        return self.known.shown and self.known.above if self.known else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Knee(_Shown):
-    """The knee of a curve of rates: ``curve`` by the axis, its best point, the first near it.
-
-    No ratio is tested on a curve that is best where it begins. ``name``: of the curve among
-    several of a question.
-    """
-
-    axis: str
-    curve: tuple[Point, ...]
-    top: Point
-    near: Point
-    name: str = ""
-
-    @property
-    def ends(self) -> list[Point]:
-        """Where the curve begins, is near its best, is best, and ends."""
-        return list(dict.fromkeys((self.curve[0], self.near, self.top, self.curve[-1])))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadedKnee(_Shown):
-    """Of a loaded-latency curve: up to which point latency is at most twice the idle one."""
-
-    curve: LoadedCurve
-
-
-def knees(device: Device) -> list[Knee | LoadedKnee]:
-    """Every knee of the card."""
-    return [
-        *access_size_knees(device),
-        *thread_knees(device),
-        *queue_knees(device),
-        *loaded_knees(device),
-    ]
-
-
-def access_size_knees(device: Device) -> Iterator[Knee]:
-    """Random accesses, by instructions."""
-    for kind, same in by_sequence(access_sizes(device)):
-        yield _knee(f"access size, random {kind.title}", same, "access_size_bytes")
-
-
-def thread_knees(device: Device) -> Iterator[Knee]:
-    """Yield the knee over thread counts of each instruction sequence and pattern."""
-    for kind, same in by_sequence(thread_counts(device)):
-        for pattern in ("sequential", "random"):
-            if held := [p for p in same if p["pattern"] == pattern]:
-                yield _knee(f"threads, {pattern} {kind.title}", held, "threads")
-
-
-def queue_knees(device: Device) -> Iterator[Knee]:
-    """Of block devices, by what was done."""
-    for measurement in ("random_read", "random_write", "sequential_read", "sequential_write"):
-        if points := queue_depths(device, measurement):
-            yield _knee(f"queue depth, {measurement}", points, "queue_depth")
-
-
-def loaded_knees(device: Device) -> Iterator[LoadedKnee]:
-    """Of every loaded-latency curve whose idle latency is known."""
-    for curve in curves(device):
-        if curve.idle is not None:
-            yield LoadedKnee(
-                f"loaded latency, {curve.title}", _of_loaded(curve, curve.idle), curve=curve
-            )
-
-
-def by_sequence(points: Iterable[Point]) -> Iterable[tuple[Instructions, list[Point]]]:
-    """Points of the same instructions together, in the order of their first ones."""
-    return grouped((sequence_of(point), point) for point in points).items()
-
-
-def _knee(what: str, points: Sequence[Point], axis: str) -> Knee:
-    curve = tuple(
-        best([p for p in points if p.number(axis) == x])
-        for x in sorted({p.number(axis) for p in points})
-    )
-    top = best(curve)
-    place = next(index for index, p in enumerate(curve) if p.median >= NEAR * top.median)
-    near = curve[place]
-    ratios, choices = [], len(curve) - 1  # any step of the curve could have been the knee
-    if near is not top:
-        ratios.append(tested_points(near, top, NEAR, choices))
-    if place:
-        ratios.append(tested_points(top, curve[place - 1], 1 / NEAR, choices))
-    return Knee(what, _weakest(ratios), axis=axis, curve=curve, top=top, near=near)
-
-
-def _of_loaded(curve: LoadedCurve, idle: Point) -> Ratio | Missing:
-    place = curve.points.index(curve.knee) if curve.knee else -1
-    ratios = []
-    if curve.knee:
-        ratios.append(tested_points(idle, curve.knee.wait, 1 / TWICE))
-    if place + 1 < len(curve.points):
-        ratios.append(tested_points(curve.points[place + 1].wait, idle, TWICE))
-    return _weakest(ratios)
-
-
-def _weakest(ratios: Sequence[Ratio | Missing]) -> Ratio | Missing:
-    """The one that is furthest from being shown; missing where one of them cannot be tested."""
-    found = [one for one in ratios if isinstance(one, Ratio)]
-    if not found or len(found) < len(ratios):
-        return Missing("nothing-done")
-    return max(found, key=lambda one: (not one.above, one.p))
-
-
-#: The knee: the most bandwidth at which a load waits at most this multiple of the idle latency.
-TWICE = 2.0
-
-
-@dataclass(frozen=True)
-class LoadedPoint:
-    """The bandwidth of a load, and the latency of a dependent load during it."""
-
-    load: Point
-    wait: Point
-
-    @property
-    def rate(self) -> float:
-        """The bandwidth of the load, in B/s."""
-        return self.load.median
-
-    @property
-    def latency(self) -> float:
-        """Of one dependent load, ns."""
-        return self.wait.median
-
-
-@dataclass(frozen=True)
-class LoadedCurve:
-    """One kind of load, by rising bandwidth. ``idle``: the latency without it; None: unknown."""
-
-    title: str
-    idle: Point | None
-    points: tuple[LoadedPoint, ...]
-
-    @property
-    def knee(self) -> LoadedPoint | None:
-        """The last point before latency first doubles; None where that is at once."""
-        last = None
-        for point in self.points:
-            if self.idle is None or point.latency > TWICE * self.idle.median:
-                break
-            last = point
-        return last
-
-
-def curves(device: Device) -> list[LoadedCurve]:
-    """Every kind of load that ran during the chase, of one experiment."""
-    held = waits(device)
-    rates = {
-        (p["configuration"], p.runs): p for p in device.select(RATE, measurement="loaded_latency")
-    }
-    idle = [p for p in held if p["load_operation"] in ("", "none")]
-    quiet = max(idle, key=lambda p: len(p.samples), default=None)
-    found: dict[str, list[LoadedPoint]] = {}
-    for wait in held:
-        load = rates.get((wait["configuration"], wait.runs))
-        if load is None or wait in idle:
-            continue
-        share = wait.number("load_read_share")
-        reads = f", {100 * share:g} % reads" if wait["load_read_share"] else ""
-        threads = counted(int(wait.number("load_threads")), "thread")
-        title = f"{wait['load_operation']}{reads} of {threads}"
-        found.setdefault(title, []).append(LoadedPoint(load, wait))
-    return [
-        LoadedCurve(title, quiet, tuple(sorted(points, key=lambda p: p.rate)))
-        for title, points in found.items()
-    ]
-
-
-# Practices ------------------------------------------------------------------------------------
 
 Outcome = Literal["confirmed", "refuted", "not testable here", "not measured"]
 #: What each practice is tried on, in the order of FAST'20.
@@ -399,3 +202,50 @@ def _remote(device: Device) -> Iterator[Trial]:
 
 def _against(what: str, a: Point, b: Point, choices: int = 1) -> Trial:
     return Trial(what, tested_points(a, b, BOUND, choices), points=(a, b))
+
+
+_PRACTICES: Mapping[int, str] = {
+    1: "Avoid random accesses smaller than 256 B",
+    2: "Use non-temporal stores for large transfers, and control cache evictions",
+    3: "Limit the number of concurrent threads accessing a DIMM",
+    4: "Avoid NUMA accesses, especially read-modify-write sequences",
+}
+
+
+def practice_title(number: int) -> str:
+    """``1. Avoid random accesses …``."""
+    return f"{number}. {_PRACTICES[number]}"
+
+
+def trials(practice: Practice) -> Text:
+    """List the ratios that tested a practice, or the reason why none could be formed."""
+    if practice.trials:
+        return LINE.join(map(_trial, practice.trials))
+    if practice.missing == "no-far-processors":
+        return "no processors of another NUMA node: everything is near here"
+    where = " in one experiment beyond the caches" if practice.missing == "no-experiment" else ""
+    command = Span("harness run micro --suite device-card --tier …", "code")
+    measurements = ", ".join(practice.measurements)
+    return (f"not measured{where}: {measurements} of the suite device-card (", command, ")")
+
+
+def _trial(trial: Trial) -> str:
+    points, ratio, why = trial.points, trial.known, trial.why
+    measured = ""
+    if ratio:
+        shown = f", p {p_of(ratio)}" if ratio.shown else ""
+        measured = f"{times(ratio.value)} {interval_text(ratio)}{shown}; "
+    rates = [rate_text(point.median) for point in points]
+    compared = f"{rates[0]} against {rates[1]}"
+    if len(points) == 4:
+        compared = f"random {rates[0]} and {rates[1]}, sequential {rates[2]} and {rates[3]}"
+    elif why == "few-threads":
+        compared = f"best with {threads_text(points[0])}, {rates[0]}"
+    reasons = {
+        "few-threads": f"only {threads_text(points[1])} here; the paper's DIMMs slow down with 4 "
+        "to 12",
+        "different-runs": "measured in different runs",
+        "nothing-done": "in one of the repeats nothing was done",
+    }
+    reason = reasons.get(why) or (why_not_shown(ratio) if ratio and why else "")
+    return f"{trial.what}: {measured}{compared}" + (f" ({reason})" if reason else "")

@@ -1,0 +1,295 @@
+"""Knees: from where on a curve is near its best; up to which load a dependent load waits little.
+
+A knee is read off medians. It is tested as well: that the curve is there, and that one step
+before it is not. Both must hold, so the weaker one stands for it (an intersection of two tests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harness.sequences import grouped
+from harness.units import counted, format_bytes, format_ns
+from reports.formatting import NOTHING, percent
+from reports.micro.card_lines import (
+    LINE,
+    Finding,
+    p_of,
+    place_text,
+    rate_text,
+    threads_text,
+    why_not_shown,
+)
+from reports.micro.devices import RATE, Device, Point, best
+from reports.micro.instructions import Instructions, sequence_of
+from reports.micro.sweeps import access_sizes, queue_depths, thread_counts, waits
+from reports.statistics import Missing, Ratio
+from reports.trials import Trial, tested_points
+
+#: A knee is where a curve comes so near to its best value.
+NEAR = 0.9
+
+
+@dataclass(frozen=True)
+class _Shown(Trial):
+    """A trial of which only the expected side counts."""
+
+    @property
+    def shown(self) -> bool | None:
+        """Whether its repeats show it; None where nothing is tested."""
+        return self.known.shown and self.known.above if self.known else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knee(_Shown):
+    """The knee of a curve of rates: ``curve`` by the axis, its best point, the first near it.
+
+    No ratio is tested on a curve that is best where it begins. ``name``: of the curve among
+    several of a question.
+    """
+
+    axis: str
+    curve: tuple[Point, ...]
+    top: Point
+    near: Point
+    name: str = ""
+
+    @property
+    def ends(self) -> list[Point]:
+        """Where the curve begins, is near its best, is best, and ends."""
+        return list(dict.fromkeys((self.curve[0], self.near, self.top, self.curve[-1])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedKnee(_Shown):
+    """Of a loaded-latency curve: up to which point latency is at most twice the idle one."""
+
+    curve: LoadedCurve
+
+
+def knees(device: Device) -> list[Knee | LoadedKnee]:
+    """Every knee of the card."""
+    return [
+        *access_size_knees(device),
+        *thread_knees(device),
+        *queue_knees(device),
+        *loaded_knees(device),
+    ]
+
+
+def access_size_knees(device: Device) -> Iterator[Knee]:
+    """Random accesses, by instructions."""
+    for kind, same in by_sequence(access_sizes(device)):
+        yield _knee(f"access size, random {kind.title}", same, "access_size_bytes")
+
+
+def thread_knees(device: Device) -> Iterator[Knee]:
+    """Yield the knee over thread counts of each instruction sequence and pattern."""
+    for kind, same in by_sequence(thread_counts(device)):
+        for pattern in ("sequential", "random"):
+            if held := [p for p in same if p["pattern"] == pattern]:
+                yield _knee(f"threads, {pattern} {kind.title}", held, "threads")
+
+
+def queue_knees(device: Device) -> Iterator[Knee]:
+    """Of block devices, by what was done."""
+    for measurement in ("random_read", "random_write", "sequential_read", "sequential_write"):
+        if points := queue_depths(device, measurement):
+            yield _knee(f"queue depth, {measurement}", points, "queue_depth")
+
+
+def loaded_knees(device: Device) -> Iterator[LoadedKnee]:
+    """Of every loaded-latency curve whose idle latency is known."""
+    for curve in curves(device):
+        if curve.idle is not None:
+            yield LoadedKnee(
+                f"loaded latency, {curve.title}", _of_loaded(curve, curve.idle), curve=curve
+            )
+
+
+def near_best(points: Iterable[Point], top: Point) -> list[Point]:
+    """Points that come near the best one: the first of them on a curve is its knee."""
+    return [point for point in points if point.median >= NEAR * top.median]
+
+
+def by_sequence(points: Iterable[Point]) -> Iterable[tuple[Instructions, list[Point]]]:
+    """Points of the same instructions together, in the order of their first ones."""
+    return grouped((sequence_of(point), point) for point in points).items()
+
+
+def _knee(what: str, points: Sequence[Point], axis: str) -> Knee:
+    curve = tuple(
+        best([p for p in points if p.number(axis) == x])
+        for x in sorted({p.number(axis) for p in points})
+    )
+    top = best(curve)
+    near = near_best(curve, top)[0]
+    place = curve.index(near)
+    ratios, choices = [], len(curve) - 1  # any step of the curve could have been the knee
+    if near is not top:
+        ratios.append(tested_points(near, top, NEAR, choices))
+    if place:
+        ratios.append(tested_points(top, curve[place - 1], 1 / NEAR, choices))
+    return Knee(what, _weakest(ratios), axis=axis, curve=curve, top=top, near=near)
+
+
+def _of_loaded(curve: LoadedCurve, idle: Point) -> Ratio | Missing:
+    place = curve.points.index(curve.knee) if curve.knee else -1
+    ratios = []
+    if curve.knee:
+        ratios.append(tested_points(idle, curve.knee.wait, 1 / TWICE))
+    if place + 1 < len(curve.points):
+        ratios.append(tested_points(curve.points[place + 1].wait, idle, TWICE))
+    return _weakest(ratios)
+
+
+def _weakest(ratios: Sequence[Ratio | Missing]) -> Ratio | Missing:
+    """The one that is furthest from being shown; missing where one of them cannot be tested."""
+    found = [one for one in ratios if isinstance(one, Ratio)]
+    if not found or len(found) < len(ratios):
+        return Missing("nothing-done")
+    return max(found, key=lambda one: (not one.above, one.p))
+
+
+#: The knee: the most bandwidth at which a load waits at most this multiple of the idle latency.
+TWICE = 2.0
+
+
+@dataclass(frozen=True)
+class LoadedPoint:
+    """The bandwidth of a load, and the latency of a dependent load during it."""
+
+    load: Point
+    wait: Point
+
+    @property
+    def rate(self) -> float:
+        """The bandwidth of the load, in B/s."""
+        return self.load.median
+
+    @property
+    def latency(self) -> float:
+        """Of one dependent load, ns."""
+        return self.wait.median
+
+
+@dataclass(frozen=True)
+class LoadedCurve:
+    """One kind of load, by rising bandwidth. ``idle``: the latency without it; None: unknown."""
+
+    title: str
+    idle: Point | None
+    points: tuple[LoadedPoint, ...]
+
+    @property
+    def knee(self) -> LoadedPoint | None:
+        """The last point before latency first doubles; None where that is at once."""
+        last = None
+        for point in self.points:
+            if self.idle is None or point.latency > TWICE * self.idle.median:
+                break
+            last = point
+        return last
+
+
+def curves(device: Device) -> list[LoadedCurve]:
+    """Every kind of load that ran during the chase, of one experiment."""
+    held = waits(device)
+    rates = {
+        (p["configuration"], p.runs): p for p in device.select(RATE, measurement="loaded_latency")
+    }
+    idle = [p for p in held if p["load_operation"] in ("", "none")]
+    quiet = max(idle, key=lambda p: len(p.samples), default=None)
+    found: dict[str, list[LoadedPoint]] = {}
+    for wait in held:
+        load = rates.get((wait["configuration"], wait.runs))
+        if load is None or wait in idle:
+            continue
+        share = wait.number("load_read_share")
+        reads = f", {100 * share:g} % reads" if wait["load_read_share"] else ""
+        threads = counted(int(wait.number("load_threads")), "thread")
+        title = f"{wait['load_operation']}{reads} of {threads}"
+        found.setdefault(title, []).append(LoadedPoint(load, wait))
+    return [
+        LoadedCurve(title, quiet, tuple(sorted(points, key=lambda p: p.rate)))
+        for title, points in found.items()
+    ]
+
+
+# Lines of the card ------------------------------------------------------------
+
+
+def bandwidth_lines(knees: Sequence[Knee]) -> Iterator[Finding]:
+    """Lines of access sizes, and of thread counts: patterns of the same instructions together."""
+    for knee in (one for one in knees if one.axis == "access_size_bytes"):
+        yield _line(f"Access size, random {sequence_of(knee.top).title}", knee)
+    by_threads = grouped(
+        (
+            f"{sequence_of(knee.top).title}, {knee.top['access_size_bytes']} B",
+            replace(knee, name=knee.top["pattern"]),
+        )
+        for knee in knees
+        if knee.axis == "threads"
+    )
+    for what, rows in by_threads.items():
+        yield _line(f"Thread count, {what}", *rows)
+
+
+def queue_lines(knees: Sequence[Knee]) -> Iterator[Finding]:
+    """Lines of queue depths, one for each measurement of a block device."""
+    for knee in (one for one in knees if one.axis == "queue_depth"):
+        size = format_bytes(knee.top.number("access_size_bytes"))
+        yield _line(f"Queue depth, {knee.top['measurement'].replace('_', ' ')}, {size}", knee)
+
+
+def _line(question: str, *knees: Knee) -> Finding:
+    """Where curves of bandwidth flatten."""
+    answer, figures = (LINE.join(map(words, knees)) for words in (_knee_answer, _knee_figures))
+    return Finding(question, answer, figures, knees)
+
+
+def _knee_answer(knee: Knee) -> str:
+    near = ""
+    if knee.near is not knee.top:
+        share = percent(round(knee.near.median / knee.top.median, 2))
+        near = f"; {place_text(knee.axis, knee.near)} already {share} of it"
+    name = f"{knee.name}: " if knee.name else ""
+    return f"{name}{place_text(knee.axis, knee.top)}{near}{_doubt(knee, 'knee ')}"
+
+
+def _knee_figures(knee: Knee) -> str:
+    ends = [f"{place_text(knee.axis, point)}: {rate_text(point.median)}" for point in knee.ends]
+    one_count = knee.axis != "threads" and int(knee.top.number("threads"))
+    threads = f" ({threads_text(knee.top)})" if one_count else ""
+    name = f"{knee.name} " if knee.name else ""
+    return f"{name}{', '.join(ends)}{threads}{_said(knee, 'knee ')}"
+
+
+def loaded_line(one: LoadedKnee) -> Finding:
+    """Up to which load a load waits at most twice as long as on an idle device."""
+    curve = one.curve
+    last = curve.points[-1]
+    upto = f"up to {rate_text(curve.knee.rate)}" if curve.knee else "at no load of those tried"
+    whole = curve.knee is last
+    doubt = f", the most there was{_doubt(one, '')}" if whole else _doubt(one, "knee ")
+    idle = NOTHING if curve.idle is None else format_ns(curve.idle.median)
+    return Finding(
+        f"Latency during {curve.title}",
+        f"at most twice the idle one {upto}{doubt}",
+        f"idle {idle}; during the most load, {rate_text(last.rate)}, "
+        f"{format_ns(last.latency)}{_said(one, '' if whole else 'knee ')}",
+        (one,),
+    )
+
+
+def _said(knee: Knee | LoadedKnee, noun: str) -> str:
+    if knee.known is None:
+        return ""
+    if knee.shown:
+        return f", {noun}shown (p {p_of(knee.known)})"
+    return f", {noun}not shown ({why_not_shown(knee.known) or 'its repeats say otherwise'})"
+
+
+def _doubt(knee: Knee | LoadedKnee, noun: str) -> str:
+    return f" ({noun}not shown)" if knee.shown is False else ""
