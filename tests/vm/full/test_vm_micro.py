@@ -29,7 +29,7 @@ defaults: {range: 8MiB, duration: 200ms}
 measurements:
   access:
     matrix: {kernel: [load, ntstore+sfence, store+clwb+sfence, store]}
-    args: {pattern: random, access: 256, threads: 2}
+    args: {pattern: random, access: 256}
   single: {args: {kind: latency, kernel: ntstore+sfence, access: 64, pattern: random}}
   chase: {args: {kind: chase}}
   log:
