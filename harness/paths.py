@@ -35,6 +35,16 @@ def data_folder(name: str) -> Path:
     return next((path for path in candidates if path.is_dir()), candidates[-1])
 
 
+def extension_folders(variable: str) -> list[Path]:
+    """Folders of the user's own engines, workloads or monitors, which the variable names."""
+    names = list(filter(None, os.environ.get(variable, "").split(":")))
+    for name in names:
+        if not Path(name).is_dir():
+            problem = f"{variable}={':'.join(names)}"
+            raise UsageError(problem, f"{name} is not a folder", "correct the path")
+    return [Path(name).resolve() for name in names]
+
+
 def data_root() -> Path:
     """Source data, datasets and the default ``ssd`` tier lie below it."""
     if given := os.environ.get("HARNESS_DATA"):

@@ -10,7 +10,6 @@ Names that begin with ``_`` are shared parts, not entries.
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from harness.engine import EngineFactory
 from harness.errors import UsageError, unknown
 from harness.monitors import Monitor
 from harness.observers import Observer
+from harness.paths import extension_folders
 from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, warn
 from harness.workload import Workload
@@ -44,15 +44,8 @@ class _Entries:
 
     def extend(self) -> None:
         """Have the package find modules in the variable's folders too, after its own."""
-        folders = list(filter(None, os.environ.get(self._variable, "").split(":")))
-        for folder in folders:
-            if not Path(folder).is_dir():
-                raise UsageError(
-                    f"{self._variable}={':'.join(folders)}",
-                    f"{folder} is not a folder",
-                    "correct the path",
-                )
-        self._package.__path__[:] = [*self._own, *(str(Path(f).resolve()) for f in folders)]
+        folders = extension_folders(self._variable) if self._variable else []
+        self._package.__path__[:] = [*self._own, *map(str, folders)]
 
     def places(self, file: str = "") -> Iterator[Path]:
         """Folders with the file, or modules: the package's own first; a name is taken once."""

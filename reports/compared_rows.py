@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from harness.metrics import MetricInfo
 from harness.store.result import Better
 from harness.store.runs import StoredRun
-from reports.metric_registry import MetricInfo, metric_info, metric_title
+from reports.metric_registry import metric_info, metric_title
 from reports.statistics import Decision, Missing, Pairing, Ratio, compare_values
 from reports.values import (
     Measured,

@@ -15,10 +15,11 @@ from statistics import median
 from typing import Literal
 
 from harness import hdr
+from harness.metrics import Load, load_of
 from harness.store.result import Better
 from harness.store.runs import StoredRun
 from harness.store.spec import Json
-from reports.metric_registry import Load, headline_first, load_of, metric_info
+from reports.metric_registry import headline_first, metric_info
 from reports.values import Quantity, duration_of, measured, measured_value
 
 #: What decides, and what is second.

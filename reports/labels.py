@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness import jsonfile
 from harness.errors import UsageError
+from harness.metrics import workload_info
 from harness.store.runs import StoredRun
 from harness.units import format_bytes, format_ns, parse_duration_ns
-from reports.metric_registry import essential_parameters, workload_title
 from reports.run_configuration import Dimension, dimension, emulations, facts, spec_facts
 
 #: Facts a reader looks for first, as prefixes; the others follow in the order of the facts.
@@ -325,7 +325,7 @@ def what_was_run(
 
 def essential_facts(workload: str, dims: Sequence[Dimension]) -> list[str]:
     """Facts without which a number of this workload means nothing, but for those compared."""
-    facts = [f"params.{name}" for name in essential_parameters(workload)]
+    facts = [f"params.{name}" for name in workload_info(workload).essential]
     return [fact for fact in facts if not any(dim.covers(fact, "", "") for dim in dims)]
 
 
@@ -356,7 +356,8 @@ def _values(fact: str, held: Sequence[Mapping[str, str]]) -> str:
 
 def _text(fact: str, value: str | None) -> str:
     if fact == "workload" and value is not None:
-        return f"{value} ({workload_title(value)})" if workload_title(value) != value else value
+        title = workload_info(value).title
+        return f"{value} ({title})" if title != value else value
     if fact in ("memory_limit_bytes", "threads", "cpus"):
         return value_text(fact, value)
     if value in (None, "null"):

@@ -25,6 +25,7 @@ from msgspec import Meta
 
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS
+from harness.metrics import standing_for
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.structs import Struct, whole
@@ -33,11 +34,11 @@ from reports.arm import Arm
 from reports.compare import Group
 from reports.formatting import NOTHING, interval_text, quantity_text, significant, times
 from reports.headline import headline
-from reports.metric_registry import metric_info
+from reports.performance import performance
 from reports.sections import Block, Paragraph, Section, Table
 from reports.series import Panel
 from reports.statistics import Ratio, Value
-from reports.values import Quantity, Summary, measured, summarise
+from reports.values import Quantity, Summary, summarise
 
 # What a GB of a tier costs: from a file of prices, else as recorded with the run -----------
 #
@@ -114,19 +115,6 @@ def tier_price(
 _GB = 1e9
 #: The tier of the nodes with processors (harness.tiers.discovery).
 _DRAM = "dram"
-_HOUR_NS = 3600e9
-#: The sum of the times of a run's queries, one after another, and the time of each.
-_TOTAL, _EACH = "queries_duration_ns", "query_duration_ns"
-#: What counts as performance, with its unit; the first that all arms of a panel have.
-_PERFORMANCE: Mapping[str, str] = {
-    "composite_queries_per_hour": "1/h",
-    "throughput_queries_per_hour": "1/h",
-    "query_streams_queries_per_hour": "1/h",
-    "power_geomean_queries_per_hour": "1/h",
-    _TOTAL: "1/h",
-    "new_orders_per_minute": "1/min",
-    "operations_per_second": "1/s",
-}
 
 
 @dataclass(frozen=True)
@@ -293,35 +281,22 @@ def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:
         if group.a.name in rows and group.b.name in rows and name:
             a, b = rows[group.a.name], rows[group.b.name]
             rows[group.b.name] = _compared(a, b, group, name)
-    title = "queries per hour" if name == _TOTAL else _title(name)
-    unit = _PERFORMANCE.get(name, "")
+    rates = (performance(run, name) for arm in arms for run in arm.usable if name)
+    rate = next(filter(None, rates), None)
+    title, unit = (rate.title, rate.unit) if rate else ("", "")
     return MoneyTable(panel.title_with_workload, title, unit, tuple(rows.values()))
-
-
-def _title(name: str) -> str:
-    return metric_info(Quantity(name), "higher").title if name else ""
 
 
 def _performance_metric(arms: Sequence[Arm]) -> str:
     """Empty where the arms have none in common, or a rate was set: then it is no result."""
     if any(headline(arm.usable, arm.usable, {}).rate for arm in arms):
         return ""
-    found = (name for name in _PERFORMANCE if all(_performances(arm, name) for arm in arms))
-    return next(found, "")
+    names = standing_for("price")
+    return next((name for name in names if all(_performances(arm, name) for arm in arms)), "")
 
 
 def _performances(arm: Arm, name: str) -> list[float]:
-    return [value for run in arm.usable if (value := _performance(run, name)) is not None]
-
-
-def _performance(run: StoredRun, name: str) -> float | None:
-    values = measured(run)
-    one = values.get(Quantity(name))
-    if one is None or not one.value:
-        return None
-    if name != _TOTAL:
-        return one.value
-    return sum(quantity.name == _EACH for quantity in values) * _HOUR_NS / one.value
+    return [rate.value for run in arm.usable if (rate := performance(run, name))]
 
 
 #: Prices of a GB by tier, as a run's host file has them.
@@ -349,9 +324,9 @@ def _row(arm: Arm, name: str, prices: PriceList | None, dram: Recorded | None) -
         notes.append("no throughput, or its rate was set")
     complete = not problems and not unpriced
     per_unit = [
-        done / one.price
+        rate.value / one.price
         for run, one in held
-        if complete and name and one.price and (done := _performance(run, name)) is not None
+        if complete and name and one.price and (rate := performance(run, name))
     ]
     costs = [one.price for _, one in held if complete and one.price]
     return MoneyRow(

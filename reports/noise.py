@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from harness.metrics import load_of
 from harness.store.calibrations import Calibration, MetricNoise
 from harness.store.documents import as_json
 from harness.store.runs import StoredRun
@@ -16,7 +17,7 @@ from harness.store.spec import RunSpec
 from harness.warnings import unique
 from reports.formatting import percent, significant, utc
 from reports.headline import headline
-from reports.metric_registry import load_of, metric_info, metric_title
+from reports.metric_registry import metric_info, metric_title
 from reports.statistics import (
     ALPHA,
     Value,

@@ -10,23 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from harness.metrics import load_of, standing_for
 from harness.models.score import Measurement
 from harness.store.documents import attributes
 from harness.store.runs import StoredRun
 from reports.compared_rows import Verdict, interim_analyses_of
 from reports.headline import main_operation
-from reports.metric_registry import load_of
+from reports.performance import Performance, performance
 from reports.statistics import Ratio, Value, decide, ratio_of
 from reports.values import Quantity, measured_value
 
-#: What stands for the performance of a workload: metric, unit of what is printed, and whether it
-#: is a duration, of which the rate is the inverse.
-_PERFORMANCE = (
-    ("new_orders_per_minute", "New-Orders/min", False),
-    ("operations_per_second", "operations/s", False),
-    ("queries_geomean_ns", "queries/h", True),
-)
-_NS_PER_HOUR = 3600e9
 #: A faster device that gains less than this is beyond the point of diminishing returns.
 DIMINISHING = 0.05
 _RESAMPLES = 1000
@@ -97,13 +90,10 @@ class ResponseCurve:
         }
 
 
-def performance(run: StoredRun) -> tuple[float, str] | None:
-    """Return a run's throughput with its unit; None of a run that has none."""
-    for name, unit, is_duration in _PERFORMANCE:
-        value = measured_value(run, Quantity(name))
-        if value:
-            return (_NS_PER_HOUR / value if is_duration else value), unit
-    return None
+def throughput_of(run: StoredRun) -> Performance | None:
+    """Return what stands for a run on a curve; None of a run that has no such metric."""
+    rates = (performance(run, name) for name in standing_for("curve"))
+    return next(filter(None, rates), None)
 
 
 @dataclass(frozen=True)
@@ -138,12 +128,12 @@ class Throughput:
 
 def measured_of(runs: Sequence[StoredRun]) -> Throughput | None:
     """Return the throughput of runs that differ only in their block; None without any."""
-    measured = [(run, rate) for run in runs if (rate := performance(run))]
+    measured = [(run, rate) for run in runs if (rate := throughput_of(run))]
     if not measured:
         return None
-    values = {run.spec.block: value for run, (value, _) in measured}
+    values = {run.spec.block: rate.value for run, rate in measured}
     ids = tuple(run.run_id for run, _ in measured)
-    return Throughput(measured[0][1][1], values, ids, interim_analyses_of(runs))
+    return Throughput(measured[0][1].short, values, ids, interim_analyses_of(runs))
 
 
 def _json(one: Value) -> dict[str, Any]:
@@ -300,8 +290,8 @@ def measurements(
 
 
 def _throughput(run: StoredRun) -> float | None:
-    found = performance(run)
-    return found[0] if found else None
+    rate = throughput_of(run)
+    return rate.value if rate else None
 
 
 def _cpu_ns(run: StoredRun) -> float | None:

@@ -19,6 +19,7 @@ from itertools import combinations
 from pathlib import Path
 
 from harness.errors import UsageError, nearest
+from harness.metrics import workload_info
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject, RunSpec
@@ -35,7 +36,6 @@ from reports.labels import (
     readable,
     value_name,
 )
-from reports.metric_registry import workload_title
 from reports.run_configuration import (
     DIMENSIONS,
     Dimension,
@@ -95,7 +95,7 @@ class Panel:
     @property
     def title_with_workload(self) -> str:
         """Return the title, with the workload if that is not in it."""
-        named = workload_title(self.workload)
+        named = workload_info(self.workload).title
         return self.title if named in self.context else f"{self.title}, {named}"
 
     @property
@@ -287,7 +287,7 @@ def _distinction(context: Context, found: Sequence[Context], dim: Dimension) -> 
         + (" (not enforced)" if fact == "memory_limit_bytes" and loose else "")
         for fact in (*decided, *rest)
     )
-    return tuple(filter(None, [workload_title(_workload(context)) if several else "", *said]))
+    return tuple(filter(None, [workload_info(_workload(context)).title if several else "", *said]))
 
 
 def _with_baseline(

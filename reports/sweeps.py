@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from harness.metrics import Swept, load_of, workload_info
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.arm import Arm
@@ -28,40 +29,11 @@ from reports.labels import (
     parameter_words,
     varied_numbers,
 )
-from reports.metric_registry import essential_parameters, load_of, metric_info
+from reports.metric_registry import metric_info
 from reports.run_configuration import marked, spec_facts
 from reports.series import Panel
 from reports.values import Measured, Quantity, Summary, in_order, mean_durations, summarise
 
-
-@dataclass(frozen=True)
-class Swept:
-    """A metric and the parameter that it is shown over, as a fact of the spec.
-
-    ``place``: another parameter, whose values have a place of their own each, side by side;
-    ``percentiles``: which of a histogram's; ``mean``: its mean, too. ``share``: a metric with the
-    same labels that says which share of the whole the parameter stands for; values are then per
-    cent, cut as the papers print them. ``offered``: the parameter is the rate of a load, and the
-    metric is shown of its main operation only.
-    """
-
-    metric: str
-    parameter: str
-    place: str = ""
-    percentiles: tuple[str, ...] = ()
-    mean: bool = False
-    share: str = ""
-    offered: bool = False
-
-
-SWEPT = (
-    Swept("new_orders_per_minute", "params.users"),
-    Swept("operations_per_second", "params.threads", "params.workload"),
-    Swept("operation_duration_ns", "params.threads", "params.workload", ("50", "99"), mean=True),
-    Swept("transaction_duration_ns", "params.rate", "", ("99",), offered=True),
-    Swept("operation_duration_ns", "params.rate", "params.workload", ("99",), offered=True),
-    Swept("query_duration_ns", "params.q6_dates", share="query_selected_fraction"),
-)
 #: Of two lines of a paper: ``pmem-both over ssd-both``, under the metric's name with this.
 RATIO = "_ratio"
 OVER = " over "
@@ -191,9 +163,11 @@ class _Part:
 def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
     """Those of every engine that has the metric, a single value of the parameter included."""
     found: list[Sweep] = []
-    for swept in [*SWEPT, *_others(panels)]:
-        for title in dict.fromkeys(panel.engine for panel in panels):
-            own = [panel for panel in panels if panel.engine == title]
+    stated = {swept: None for panel in panels for swept in _stated(panel)}
+    for swept in [*stated, *_others(panels)]:
+        having = [panel for panel in panels if swept not in stated or swept in _stated(panel)]
+        for title in dict.fromkeys(panel.engine for panel in having):
+            own = [panel for panel in having if panel.engine == title]
             parts = [part for panel in own for part in _parts(panel, swept)]
             for quantity in in_order({part.one.quantity for part in parts}):
                 alike = [part for part in parts if part.one.quantity == quantity]
@@ -201,16 +175,20 @@ def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
     return found
 
 
+def _stated(panel: Panel) -> Sequence[Swept]:
+    return workload_info(panel.workload).sweeps
+
+
 def _others(panels: Sequence[Panel]) -> Iterator[Swept]:
     """The headline over each other number in which panels of one engine and workload differ."""
-    known = {swept.parameter for swept in SWEPT}
     own = grouped(((panel.engine, panel.workload), panel) for panel in panels)
     found: dict[Swept, None] = {}
     for alike in own.values():
+        stated = {swept.parameter for swept in _stated(alike[0])}
         facts = [spec_facts(arm.usable[0]) for panel in alike for arm in panel.arms if arm.usable]
         heads = [arm.headline for panel in alike for arm in panel.arms if arm.headline]
         for fact in varied_numbers(facts):
-            found |= {Swept(q.name, fact): None for q in heads if fact not in known}
+            found |= {Swept(q.name, fact): None for q in heads if fact not in stated}
     yield from found
 
 
@@ -260,7 +238,7 @@ def _value(arm: Arm, swept: Swept, quantity: Quantity) -> float | None:
 
 def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sweep]:
     places = grouped((part.facts.get(swept.place, ""), part) for part in parts)
-    names = [f"params.{name}" for name in essential_parameters(panel.workload)]
+    names = [f"params.{name}" for name in workload_info(panel.workload).essential]
     for value in sorted(places):
         own = places[value]
         shared = [fact for fact in names if fact not in (swept.parameter, swept.place)]

@@ -34,6 +34,7 @@ from harness.execution.run_time import Estimator, assumed_overhead_ns
 from harness.experiment.placement import TIER_NAME
 from harness.experiment.sequential import Goal
 from harness.experiment.study import Made
+from harness.metrics import load_of
 from harness.models.curve import FACTORS
 from harness.models.device import find_model
 from harness.store.runs import StoredRun
@@ -141,8 +142,6 @@ def _faster(options: AdviseOptions, tiers: Mapping[str, Tier]) -> list[str]:
 
 def _parts(parameters: type[Parameters], options: AdviseOptions) -> tuple[str, ...]:
     """Return the parts that may move alone: of a workload that writes, the log and the data."""
-    from reports.metric_registry import load_of
-
     engine = registry.engine((options.engine or [""])[0], parameters.workload)
     apart = {"data", "wal"} <= set(engine.supported_parts({}))
     writes = load_of(parameters.workload, options.pairs) is not None
@@ -190,8 +189,6 @@ def _phases(
     pairs: int,
 ) -> dict[str, str]:
     """Return phases with which the budget has as many pairs as show a difference."""
-    from reports.metric_registry import load_of
-
     loads = load_of(parameters.workload, given) is not None
     phased = loads and {"ramp_up", "duration"} <= parameters.declared().keys()
     if "operations" in given or not phased:

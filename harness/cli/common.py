@@ -14,6 +14,7 @@ import typer
 
 from harness import paths, registry
 from harness.errors import UsageError
+from harness.metrics import workload_info
 from harness.models.tier import model_requests
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import JsonObject, RunSpec, canonical_json
@@ -122,9 +123,7 @@ def default_params(spec: RunSpec) -> JsonObject:
 
 def set_params(spec: RunSpec) -> JsonObject:
     """The parameters of a run that say something: those a number needs, and those that were set."""
-    from reports.metric_registry import essential_parameters
-
-    usual, needed = default_params(spec), essential_parameters(spec.workload)
+    usual, needed = default_params(spec), workload_info(spec.workload).essential
     return {
         name: value
         for name, value in spec.params.items()

@@ -30,6 +30,7 @@ from harness.cli.common import (
 )
 from harness.cli.show import print_figures
 from harness.errors import UsageError
+from harness.metrics import brief_parameters, metrics
 from harness.store.checkpoint import steps_kept, under_way
 from harness.store.result import Metric
 from harness.store.runs import Store, StoredRun
@@ -93,7 +94,6 @@ def _print_json(finished: list[StoredRun], unfinished: list[str]) -> None:
 def _what(stored: StoredRun) -> str:
     """``tpcc, warehouses 1, users 4, hammerdb``: its difference from other runs."""
     from reports.labels import in_words
-    from reports.metric_registry import brief_parameters
     from reports.run_configuration import spec_facts
 
     spec, facts = stored.spec, spec_facts(stored)
@@ -104,17 +104,10 @@ def _what(stored: StoredRun) -> str:
     return ", ".join([spec.workload, *filter(None, [*stated, durability, driver])])
 
 
-#: The unit of a result in a list, where its metric has one to be named.
-_RESULT_UNITS = {
-    "new_orders_per_minute": "New-Orders/min",
-    "operations_per_second": "operations/s",
-    "recovery_duration_ns": "until it answered again",
-}
-
-
 def _result(name: str, value: float) -> str:
-    """The time of its queries, the rate of its transactions or operations."""
-    return f"{show.value_text(name, value)} {_RESULT_UNITS.get(name, '')}".strip()
+    """``1,234 New-Orders/min``, ``5.3 s total``."""
+    info = metrics().get(name)
+    return f"{show.value_text(name, value)} {info.short if info else ''}".strip()
 
 
 def _state(unfinished: Path) -> str:

@@ -13,6 +13,7 @@ from harness import hdr, paths
 from harness.cli.common import UNNAMED, given, print_json
 from harness.errors import UsageError
 from harness.execution.run_list import last_attempts
+from harness.metrics import load_of, metrics
 from harness.store.result import Metric, RunResult
 from harness.store.runs import StoredRun
 from harness.store.spec import canonical_json
@@ -27,7 +28,6 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
         return
     _print_answers(finished)
     _print_headlines(finished)
-    _print_figures(finished)
     if len({stored.spec.driver for stored in finished}) > 1:
         agreement(finished)
     for stored in finished:
@@ -91,22 +91,10 @@ def number_text(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _print_figures(finished: Sequence[StoredRun]) -> None:
-    """Print queries per hour, of the runs that have them."""
-    rows = [
-        (stored.run_id, metric.name.removesuffix("_queries_per_hour"), f"{metric.value or 0:,.1f}")
-        for stored in finished
-        for metric in stored.result.metrics
-        if metric.name.endswith("_queries_per_hour")
-    ]
-    if rows:
-        print_table(("run", "figure (see docs/tpch.md)", "queries/h"), rows)
-
-
 def _print_headlines(finished: Sequence[StoredRun]) -> None:
     """Print one row a run, with a column for each result that one of them has."""
     headlines = [
-        {**varied, **_headline(stored.result)}
+        {**varied, **_headline(stored)}
         for varied, stored in zip(_varied(finished), finished, strict=True)
     ]
     columns = list(dict.fromkeys(name for one in headlines for name in one))
@@ -137,13 +125,14 @@ def _varied(finished: Sequence[StoredRun]) -> list[dict[str, str]]:
     return [{parameter_words(fact): readable(one.get(fact)) for fact in columns} for one in sets]
 
 
-def _headline(result: RunResult) -> dict[str, str]:
+def _headline(stored: StoredRun) -> dict[str, str]:
     """Column to text: times of queries, or rates and times of operations."""
+    result = stored.result
     found = {
-        column: value_text(name, value)
-        for column, name in _RESULTS.items()
-        if (value := result.value(name)) is not None
-    } | _p95s(result.metrics)
+        info.short: value_text(name, value)
+        for name, info in metrics().items()
+        if info.short and (value := result.value(name)) is not None
+    } | _p95s(stored)
     for column, names in _CHECKS.items():
         checks = [check for check in result.checks if check.name in names]
         if checks:
@@ -152,28 +141,21 @@ def _headline(result: RunResult) -> dict[str, str]:
     return found
 
 
-#: Results of a run, and checks, by column.
-_RESULTS = {
-    "total": "queries_duration_ns",
-    "geomean": "queries_geomean_ns",
-    "New-Orders/min": "new_orders_per_minute",
-    "transactions/min": "transactions_per_minute",
-    "operations/s": "operations_per_second",
-    "restart after the kill": "recovery_duration_ns",
-}
-
-
+#: Checks by column.
 _CHECKS = {"answers": ("answer",), "data": ("consistency", "durability", "records")}
 
 
-def _p95s(metrics: Iterable[Metric]) -> dict[str, str]:
-    """``{"New-Order p95": "21.2 ms"}``; of operations all of them, of transactions this one."""
-    found = {}
-    for metric in metrics:
-        operation = metric.labels.get("operation") if "part" not in metric.labels else None
-        if metric.labels == {"transaction": "new_order"}:
-            operation = "New-Order"
-        if operation is None or not metric.name.endswith("_duration_ns") or metric.hdr is None:
+def _p95s(stored: StoredRun) -> dict[str, str]:
+    """``{"new order p95": "21.2 ms"}``: of the load's main operation, or of all operations."""
+    found: dict[str, str] = {}
+    load = load_of(stored.spec.workload, stored.spec.params)
+    if load is None:
+        return found
+    for metric in stored.result.metrics:
+        operation = metric.labels.get(load.noun)
+        if metric.name != load.durations or metric.hdr is None or operation is None:
+            continue
+        if load.main and operation != load.main:
             continue
         if (times := hdr.decode(metric.hdr)).total >= hdr.fewest(95.0):
             found[f"{operation.replace('_', ' ')} p95"] = format_ns(times.percentile(95.0))
@@ -226,10 +208,10 @@ _OF_PARTS = f"of each call: {_PERCENTILES}"
 _AS_DONE = ("sync", "direct")
 
 
-def print_figures(metrics: Iterable[Metric]) -> None:
+def print_figures(measured: Iterable[Metric]) -> None:
     """Print the figures of a run."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    for metric in (one for one in metrics if one.better != "none"):
+    for metric in (one for one in measured if one.better != "none"):
         labels = metric.labels
         if cell := _cell(metric):
             column, text = cell
@@ -270,8 +252,8 @@ def _cell(metric: Metric) -> tuple[str, str] | None:
         return "GB/s", f"{value / 1e9:.3g}"
     if metric.unit == "ns":
         return name.removesuffix("_ns").replace("_", " "), format_ns(value)
-    if name == "operations_per_second":
-        return "operations/s", f"{value:,.0f}"
+    if (info := metrics().get(name)) and info.short:
+        return info.short, f"{value:,.0f}"
     return name.replace("_", " "), f"{value:,.4g}"
 
 

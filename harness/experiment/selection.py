@@ -13,6 +13,7 @@ from harness.errors import RunFailed, UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
 from harness.experiment.profile import Plan, expand
+from harness.metrics import load_of
 from harness.store.result import ClosedLoop
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, canonical_json
@@ -168,7 +169,6 @@ class Capacity:
 
 def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
     """From one closed-loop run of each arm; RunFailed where one has no rate."""
-    from reports.metric_registry import load_of  # reports are loaded where they are needed
     from reports.values import Quantity, measured
 
     per_s = {}

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import jsonfile
+from harness.metrics import metric_files, result_of
 from harness.store import schemas
 from harness.store.documents import from_members
 from harness.store.result import Emulated, Experiment, RunStatus
@@ -29,13 +30,6 @@ from harness.supervise.user_files import appending, replacing
 FILE = "runs.index"
 #: The documents of a run that have a schema of the same name.
 DOCUMENTS = ("run", "manifest")
-#: The result of a run in a list is the first of these metrics that it has.
-RESULTS = (
-    "queries_duration_ns",
-    "new_orders_per_minute",
-    "operations_per_second",
-    "recovery_duration_ns",
-)
 
 #: The file is written again if this number of its lines, and half of them, do not count.
 _FEW = 100
@@ -106,7 +100,7 @@ def head_of(run: JsonObject, manifest: JsonObject) -> Head:
             "failed": run["error"] is not None,
             "resumed": bool(run.get("resumed")),
             "host": host and {"hostname": host["hostname"], "host_id": host["host_id"]},
-            "result": next(((name, values[name]) for name in RESULTS if name in values), None),
+            "result": result_of(values),
         },
     )
 
@@ -162,7 +156,7 @@ def _digest(text: bytes) -> bytes:
 @cache
 def _release() -> bytes:
     """Identify the schemas, how a head is made, and all types that it consists of."""
-    files = (*sorted(schemas.FOLDER.glob("*.json")), Path(__file__))
+    files = (*sorted(schemas.FOLDER.glob("*.json")), Path(__file__), *metric_files())
     texts = [*(path.read_bytes() for path in files), "\n".join(_types(Head, set())).encode()]
     return hashlib.blake2b(b"".join(texts), digest_size=16).digest()
 

@@ -1,16 +1,16 @@
-"""Charts of a report: one small function each, chosen by metric name.
+"""Charts of a report: one small function each, which a metric's statement names.
 
-A workload with its own picture adds a line to ``KINDS``; every metric that has none
-gets bars where it has labels, and stands in the table where it has not.
+A metric that names none (``harness.metrics``) gets bars where it has labels, and stands in the
+table where it has not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from harness.metrics import metrics
 from reports.charts.bars import bars_on_log_axis, rate_bars
 from reports.charts.forest import speedups
 from reports.charts.stacked import (
@@ -30,28 +30,19 @@ from reports.series import Panel
 Draw = Callable[[Panel, str, str, str], Drawing | None]
 
 
-@dataclass(frozen=True)
-class ChartKind:
-    """A metric and what draws it; ``why``: it explains the results rather than being one."""
-
-    metric: str
-    stem: str
-    draw: Draw
-    why: bool = False
-
-
-KINDS = (
-    ChartKind("new_orders_per_minute", "rate", rate_bars),
-    ChartKind("operations_per_second", "rate", rate_bars),
-    ChartKind("query_duration_ns", "times", bars_on_log_axis),
-    ChartKind("query_duration_ns", "speedups", speedups),
-    ChartKind("wait_ns", "waits", operation_waits, why=True),
-    ChartKind("query_wait_ns", "waits", query_waits, why=True),
-    ChartKind("plan_operator_ns", "operators", operator_times, why=True),
-    ChartKind("query_tier_read_bytes", "tiers", tier_bytes, why=True),
-    ChartKind("query_working_set_bytes", "working-set", working_set, why=True),
-    ChartKind("query_dram_read_bytes_per_s", "bandwidth", memory_bandwidth, why=True),
-)
+#: What draws each chart, by the end of its file's name.
+CHARTS: Mapping[str, Mapping[str, Draw]] = {
+    "rates": {"rate": rate_bars},
+    "times": {"times": bars_on_log_axis, "speedups": speedups},
+    "operation-waits": {"waits": operation_waits},
+    "query-waits": {"waits": query_waits},
+    "operators": {"operators": operator_times},
+    "tiers": {"tiers": tier_bytes},
+    "working-set": {"working-set": working_set},
+    "bandwidth": {"bandwidth": memory_bandwidth},
+}
+#: Roles of results; what has another one explains them.
+_RESULTS = ("headline", "detail", "part")
 
 
 def draw_panel(
@@ -59,7 +50,7 @@ def draw_panel(
 ) -> Iterator[Drawing]:
     """The charts of a panel's results, or of what explains them (``why``).
 
-    In the order of ``KINDS``, then bars and speed-ups of labelled results that no kind names.
+    In the order in which metrics are stated, then of labelled results that name no chart.
     ``published``: a paper's points, which bars show next to those of the same metric.
     """
     infos = {
@@ -67,22 +58,22 @@ def draw_panel(
         for arm in reversed(panel.arms)
         for quantity, one in reversed(arm.kinds().items())
     }
-    named = {kind.metric for kind in KINDS}
-    others = [
-        ChartKind(metric, f"{metric.replace('_', '-')}{suffix}", draw)
-        for metric in dict.fromkeys(q.name for arm in panel.arms for q in arm.kinds())
-        if metric not in named and infos[metric][1] and infos[metric][0].role == "detail"
-        for suffix, draw in (("", bars_on_log_axis), ("-speedups", speedups))
-    ]
-    for kind in (*KINDS, *others):
-        if kind.why == why and kind.metric in infos:
-            title, draw = infos[kind.metric][0].title, kind.draw
-            if draw is bars_on_log_axis:
-                of_engine = [one for one in published if one.engine == panel.engine_name]
-                own = [one for one in of_engine if one.metric == kind.metric]
-                draw = partial(bars_on_log_axis, published=own)
-            name = f"{number}-{_slug(panel.title)}-{kind.stem}"
-            if drawing := draw(panel, kind.metric, title, name):
+    charts = [(name, CHARTS[info.chart]) for name, info in metrics().items() if info.chart]
+    stated = {metric for metric, _ in charts}
+    for metric in dict.fromkeys(q.name for arm in panel.arms for q in arm.kinds()):
+        info, labelled = infos[metric]
+        if metric not in stated and labelled and info.role == "detail":
+            stem = metric.replace("_", "-")
+            charts.append((metric, {stem: bars_on_log_axis, f"{stem}-speedups": speedups}))
+    for metric, draws in charts:
+        if metric not in infos or (infos[metric][0].role not in _RESULTS) != why:
+            continue
+        own = [s for s in published if (s.engine, s.metric) == (panel.engine_name, metric)]
+        with_published = partial(bars_on_log_axis, published=own)
+        for stem, each in draws.items():
+            draw = with_published if each is bars_on_log_axis else each
+            name = f"{number}-{_slug(panel.title)}-{stem}"
+            if drawing := draw(panel, metric, infos[metric][0].title, name):
                 yield drawing
 
 

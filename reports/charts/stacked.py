@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
+from harness.metrics import load_of
 from harness.units import format_bytes, format_ns
 from harness.waits import TOLERANCE
 from reports.arm import Arm
@@ -32,7 +33,6 @@ from reports.charts.drawing import (
     style,
 )
 from reports.formatting import percent, quantity_text, significant
-from reports.metric_registry import load_of
 from reports.query_breakdown import MARK, QueryBreakdown, bound_bytes, kind_title, query_breakdowns
 from reports.sections import Drawing
 from reports.series import Panel

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from harness.errors import UsageError
+from harness.metrics import brief_parameters
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
@@ -20,7 +21,7 @@ from reports.compared_rows import Row
 from reports.conclusions.model import Evidence, Test
 from reports.labels import in_words
 from reports.matching import find
-from reports.metric_registry import brief_parameters, metric_info
+from reports.metric_registry import metric_info
 from reports.run_configuration import (
     Dimension,
     dimension,

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from harness.iotrace.page import Cell
+from harness.metrics import load_of
 from harness.store.runs import StoredRun
 from harness.units import format_ns
 from reports.arm import Arm
@@ -34,7 +35,6 @@ from reports.explain.ceilings import (
 )
 from reports.explain.devices import PARTS, devices_that_hold, moved_parts, timed_calls
 from reports.formatting import NOTHING, percent, significant
-from reports.metric_registry import load_of
 from reports.sections import Table
 from reports.series import Panel
 from reports.statistics import (

@@ -25,10 +25,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from harness.metrics import load_of
 from harness.store.runs import StoredRun
 from reports.explain.devices import PARTS, Devices, Timed, timed_calls
 from reports.headline import headline
-from reports.metric_registry import load_of
 from reports.statistics import ALPHA
 from reports.values import Quantity, histogram, measured, natural
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness.metrics import workload_info
 from harness.sequences import first_of, grouped
 from harness.store.documents import as_json, attributes
 from harness.store.runs import StoredRun
@@ -49,7 +50,7 @@ from reports.sections import (
 )
 from reports.series import Panel, panels
 from reports.statistics import Missing
-from reports.sweeps import OVER, RATIO, SWEPT, sweeps
+from reports.sweeps import OVER, RATIO, sweeps
 
 Cells = tuple[str, ...]
 
@@ -283,7 +284,8 @@ def _published_speed_up(
 ) -> float | None:
     """By the paper's numbers for the same engine, arms and value of the parameter; None without."""
     quantity = group.headline.quantity
-    swept = next((s for s in SWEPT if quantity and s.metric == quantity.name), None)
+    stated = workload_info(panel.workload).sweeps
+    swept = next((s for s in stated if quantity and s.metric == quantity.name), None)
     if quantity is None or swept is None or swept.place or swept.percentiles or swept.share:
         return None
     x = spec_facts(panel.runs[0]).get(swept.parameter)

@@ -4,6 +4,7 @@ Found by ``HARNESS_WORKLOAD_PATH=tests/toy_workloads``.
 """
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 from harness.engine import Engine
@@ -51,7 +52,10 @@ class Counting(Workload[CountingParams]):
         durations = tuple(result.duration_ns for result in results)
         counts = {int(str(result.rows[0][0])) for result in results}
         return Outcome(
-            metrics=[Metric("count_duration_ns", "ns", "lower", samples=durations)],
+            metrics=[
+                Metric("counts_per_second", "1/s", "higher", value=1e9 / fmean(durations)),
+                Metric("count_duration_ns", "ns", "lower", samples=durations),
+            ],
             checks=[Check("count", "passed" if counts == {params.rows} else "failed", str(counts))],
         )
 
