@@ -118,7 +118,11 @@ static void evict(unsigned number) {
 
 static uint64_t make_resident(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
   set_bits(&chunk->referenced[word], bits);
-  return count(set_bits(&chunk->resident[word], bits));
+  uint64_t added = set_bits(&chunk->resident[word], bits);
+  if (__atomic_load_n(&chunk->marked[word], __ATOMIC_RELAXED) & added) { // from before an eviction
+    __atomic_fetch_and(&chunk->marked[word], ~added, __ATOMIC_RELAXED);
+  }
+  return count(added);
 }
 
 static void note_resident(unsigned device, uint64_t added) {
@@ -163,6 +167,29 @@ uint64_t cache_missing(const struct pages *pages, uint64_t from, uint64_t to) {
     uint64_t stop = (from / CHUNK_PAGES + 1) * CHUNK_PAGES;
     for (; from < stop && from < to; from++) {
       if (chunk == NULL || !is_resident(chunk, from)) {
+        return from;
+      }
+    }
+  }
+  return to;
+}
+
+static uint64_t mark(struct chunk *chunk, unsigned word, uint64_t bits, void *with) {
+  set_bits(&chunk->marked[word], bits);
+  return 0;
+}
+
+void cache_mark(const struct pages *pages) { each_word(pages, false, mark, NULL); }
+
+uint64_t cache_take_mark(const struct pages *pages, uint64_t from, uint64_t to) {
+  while (from < to) {
+    struct chunk *chunk = find_chunk(pages, from / CHUNK_PAGES, false);
+    uint64_t stop = (from / CHUNK_PAGES + 1) * CHUNK_PAGES;
+    for (; from < stop && from < to; from++) {
+      uint64_t bit = 1ULL << (from % 64);
+      uint64_t *word = chunk == NULL ? NULL : &chunk->marked[from % CHUNK_PAGES / 64];
+      if (word != NULL && __atomic_load_n(word, __ATOMIC_RELAXED) & bit &&
+          __atomic_fetch_and(word, ~bit, __ATOMIC_RELAXED) & bit) {
         return from;
       }
     }

@@ -75,7 +75,8 @@ EXPORTED ssize_t pwritev64v2(VECTOR, off_t at, int flags) {
   EXPORTED int name parameters {                                  \
     struct call call = begin_call(fd, SYNC, AT_POSITION);         \
     call.datasync = only_data;                                    \
-    ssize_t result = syscall(__VA_ARGS__);                        \
+    bool skipped = call.counted && models_sync(call.file.part);   \
+    ssize_t result = skipped ? 0 : syscall(__VA_ARGS__);          \
     return (int)end_call(&call, SYNC, AT_POSITION, result);       \
   }
 
@@ -145,7 +146,10 @@ EXPORTED int sync_file_range(int fd, off64_t offset, off64_t size, unsigned flag
     uint64_t end = start_write_back(fd, (uint64_t)offset, (uint64_t)size);
     if (flags & SYNC_FILE_RANGE_WAIT_AFTER) {
       int error = errno;
-      wait_until(now_ns(), end, false);
+      struct thread *thread = this_thread();
+      if (thread != NULL) {
+        wait_until(thread, now_ns(), end);
+      }
       errno = error;
     }
   }

@@ -52,6 +52,7 @@ struct thread {
   uint32_t calls;
   uint64_t random;
   uint64_t overdue_ns; // of its calls, on a device whose durations are those that an engine saw
+  uint64_t wake_ns;    // by which a sleep typically ends late
 };
 // The calling thread with its slot and its present role; NULL where no slot is free.
 struct thread *this_thread(void);
@@ -104,6 +105,10 @@ uint64_t cache_fill(const struct pages *pages);
 void cache_drop(const struct pages *pages);
 // The first page in [from, to) that is not resident; else `to`.
 uint64_t cache_missing(const struct pages *pages, uint64_t from, uint64_t to);
+// Marks the pages of the range, of which the first reader is to read ahead.
+void cache_mark(const struct pages *pages);
+// The first page in [from, to) that is marked, and is not any more; else `to`.
+uint64_t cache_take_mark(const struct pages *pages, uint64_t from, uint64_t to);
 // The number of resident pages directly before a page, at most `most`.
 uint64_t cache_history(const struct pages *pages, uint64_t before, uint64_t most);
 // Marks them dirty. Returns whether so many pages are dirty that the writer has to wait.
@@ -160,15 +165,18 @@ struct due {
   uint64_t end_ns;
   uint64_t waits;      // one after the other
   uint64_t filling_ns; // processor time of filling the page cache
+  uint64_t processor_ns; // of the kernel, for the request
   bool as_engine_saw;
 };
 // When a call that began at `start` would have ended on the modelled device of its part.
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);
+// Whether a sync of the part's files is modelled altogether: the base tier need not make it.
+bool models_sync(enum part part);
 
 // record.c
 void sleep_until(uint64_t until);
-// Returns the time at which it is over: at the deadline, or as soon as the thread ran again.
-uint64_t wait_until(uint64_t now, uint64_t deadline, bool may_be_late);
+// Returns the time at which it is over: at the deadline, or when the thread ran again after it.
+uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline);
 // Uses that much processor time. Returns by how much it took longer, on a busy host.
 uint64_t use_processor(uint64_t ns);
 uint64_t random_number(struct thread *thread);

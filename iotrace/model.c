@@ -195,8 +195,21 @@ static void write_back(struct thread *thread, unsigned number, uint64_t now) {
   }
 }
 
-static struct due device_due(uint64_t end_ns, uint64_t waits) {
-  return (struct due){.modelled = true, .end_ns = end_ns, .waits = waits};
+static struct due device_due(unsigned number, enum operation operation, uint64_t end_ns,
+                             uint64_t waits) {
+  return (struct due){.modelled = true,
+                      .end_ns = end_ns,
+                      .waits = waits,
+                      .processor_ns = models_of_page()->devices[number].processor_ns[operation]};
+}
+
+bool models_sync(enum part part) {
+  if (page == NULL || part == OTHER) {
+    return false;
+  }
+  uint64_t device = models_of_page()->device_of[part];
+  return device != 0 && device <= OTHER &&
+         models_of_page()->devices[device - 1].processor_ns[SYNC] != 0;
 }
 
 static struct due buffered(struct thread *thread, unsigned number, const struct access *access,
@@ -206,14 +219,16 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
   write_back(thread, number, start);
   if (access->operation == READ) {
     struct arrival found = read_through_cache(thread, &pages, start);
-    bool copies = models_of_page()->devices[number].page_cache == BUFFERED;
+    const struct device *device = &models_of_page()->devices[number];
+    bool copies = device->page_cache == BUFFERED;
     return found.end_ns <= start
                ? (struct due){.cached = true}
                : (struct due){.modelled = true,
                               .copies = copies,
                               .end_ns = found.end_ns,
                               .waits = 1,
-                              .filling_ns = found.filling_ns};
+                              .filling_ns = found.filling_ns,
+                              .processor_ns = device->processor_ns[READ]};
   }
   if (access->operation == WRITE) {
     if (!cache_write(&pages, start)) {
@@ -223,18 +238,18 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
     } else if (!access->file.durable) {
       struct chunk *chunk;
       uint64_t bytes = cache_write_back(number, start, &chunk);
-      return device_due(request(thread, number, WRITE, bytes, start, true), 1);
+      return device_due(number, WRITE, request(thread, number, WRITE, bytes, start, true), 1);
     }
     cache_sync(&pages, &start);
     unsigned sync = sync_of(number, take_grown(access->descriptor));
-    return device_due(request(thread, number, sync, access->bytes, start, true), 1);
+    return device_due(number, SYNC, request(thread, number, sync, access->bytes, start, true), 1);
   }
   pages.offset = 0; // and not where the next write() goes
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages, &start);
   unsigned sync = sync_of(number, access->grown);
   uint64_t waits = dirty == 0 ? 1 : models_of_page()->devices[number].sync_waits;
-  return device_due(request(thread, number, sync, dirty, start, true), waits);
+  return device_due(number, SYNC, request(thread, number, sync, dirty, start, true), waits);
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {
@@ -252,7 +267,8 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
   if (operation == WRITE && access->file.durable) {
     operation = SYNC;
   }
-  return device_due(request(thread, number, operation, access->bytes, start, true), 1);
+  return device_due(number, operation,
+                    request(thread, number, operation, access->bytes, start, true), 1);
 }
 
 // The modelled device of a descriptor's file, if its page cache is modelled; -1: it has none.

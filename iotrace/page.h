@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 9
+#define PAGE_VERSION 10
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -94,6 +94,9 @@ struct device {
   // come together it programs them, which takes so long, and a sync waits for that. 0: no buffer.
   uint64_t program_bytes;
   uint64_t program_ns;
+  // Of the kernel, for a request: what the base tier's call takes less is used, too. A sync whose
+  // processor time is known is not passed on to the base tier.
+  uint64_t processor_ns[OPERATIONS];
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];
@@ -121,7 +124,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2184, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 15 * 8 + 4 * 2184, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 18 * 8 + 4 * 2184, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.
@@ -140,8 +143,9 @@ struct chunk {
   uint64_t resident[CHUNK_WORDS];
   uint64_t dirty[CHUNK_WORDS];
   uint64_t referenced[CHUNK_WORDS];
+  uint64_t marked[CHUNK_WORDS]; // whose first reader reads ahead
 };
-_Static_assert(sizeof(struct chunk) == 256, "the layout");
+_Static_assert(sizeof(struct chunk) == 320, "the layout");
 
 // Counters -----------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 // A read that misses fetches a window; a read that reaches the mark in a window fetches the next
 // one, larger, while the reader continues. So a sequential reader waits for the bandwidth of a device
 // and not for its latency. Where the pages before a miss are cached, it is taken for a stream too.
+// Marks are of pages, and stay until some reader comes by: also one of another stream.
 //
 // The reader itself fills the page cache: it allocates the folios of a window before the device gets
 // their requests. A stream's folios grow fourfold with each window that follows the first one.
@@ -53,12 +54,17 @@ static uint64_t next_size(uint64_t size, uint64_t most) {
   return size < most / 16 ? size * 4 : size <= most / 2 ? size * 2 : most;
 }
 
-// Reads pages that are not cached, in folios of 2^order pages. Returns when they are allocated.
-static uint64_t fetch(struct thread *thread, struct stream *stream, const struct pages *file,
-                      uint64_t start, uint64_t end, unsigned order, uint64_t now) {
+static struct pages pages_of(const struct pages *file, uint64_t start, uint64_t end) {
   struct pages range = *file;
   range.offset = start * CACHE_PAGE;
   range.bytes = (end - start) * CACHE_PAGE;
+  return range;
+}
+
+// Reads pages that are not cached, in folios of 2^order pages. Returns when they are allocated.
+static uint64_t fetch(struct thread *thread, struct stream *stream, const struct pages *file,
+                      uint64_t start, uint64_t end, unsigned order, uint64_t now) {
+  struct pages range = pages_of(file, start, end);
   uint64_t missing = cache_fill(&range) / CACHE_PAGE;
   uint64_t folios = (missing + (1ULL << order) - 1) >> order;
   now += folios * models_of_page()->devices[file->device].fill_ns;
@@ -89,6 +95,11 @@ static uint64_t arrived(const struct stream *stream, uint64_t from, uint64_t to)
   return result;
 }
 
+static uint64_t mark_of(const struct stream *stream) {
+  uint64_t mark = stream->start + stream->size - stream->async;
+  return later(mark >> stream->order << stream->order, stream->start);
+}
+
 static uint64_t open_window(struct thread *thread, struct stream *stream,
                             const struct pages *file, unsigned order, uint64_t now) {
   uint64_t file_end = (size_of(file->descriptor) + CACHE_PAGE - 1) / CACHE_PAGE;
@@ -97,7 +108,33 @@ static uint64_t open_window(struct thread *thread, struct stream *stream,
   while (stream->order > 0 && 1ULL << stream->order > stream->size) {
     stream->order--;
   }
-  return fetch(thread, stream, file, stream->start, end, stream->order, now);
+  uint64_t mark = mark_of(stream);
+  bool missed = mark < end && cache_missing(file, mark, mark + 1) == mark;
+  uint64_t allocated = fetch(thread, stream, file, stream->start, end, stream->order, now);
+  if (missed) {
+    struct pages marked = pages_of(file, mark, mark + 1);
+    cache_mark(&marked);
+  }
+  return allocated;
+}
+
+// Whether the page, whose mark was taken, has the stream read ahead: the next window, or, of another
+// stream's mark, what is missing after it.
+static bool moves_on(struct stream *stream, const struct pages *file, uint64_t page, uint64_t end,
+                     uint64_t most) {
+  if (page == mark_of(stream)) {
+    stream->start += stream->size;
+    stream->size = next_size(stream->size, most);
+  } else {
+    uint64_t start = cache_missing(file, page + 1, page + 1 + most);
+    if (start - page > most) {
+      return false;
+    }
+    stream->start = start;
+    stream->size = next_size(start - page + end - page, most);
+  }
+  stream->async = stream->size;
+  return true;
 }
 
 // Whether a miss at `page`, of a read up to `end`, opens a window; else it is one of many reads all
@@ -142,14 +179,14 @@ struct arrival read_through_cache(struct thread *thread, const struct pages *pag
   cache_use(pages);
   for (int i = 0; i < MOST_WINDOWS && page < end; i++) {
     uint64_t missing = cache_missing(pages, page, end);
-    uint64_t mark = stream->start + stream->size - stream->async;
-    if (stream->async != 0 && mark >= page && mark < missing) {
+    uint64_t mark = cache_take_mark(pages, page, missing);
+    if (mark < missing) {
       over = later(over, arrived(stream, page, mark + 1));
-      stream->start += stream->size;
-      stream->async = stream->size = next_size(stream->size, most);
-      uint64_t allocated = open_window(thread, stream, pages, stream->order + 2, over);
-      filling_ns += allocated - over;
-      over = allocated;
+      if (moves_on(stream, pages, mark, end, most)) {
+        uint64_t allocated = open_window(thread, stream, pages, stream->order + 2, over);
+        filling_ns += allocated - over;
+        over = allocated;
+      }
     } else if (missing < end) {
       over = later(over, arrived(stream, page, missing));
       uint64_t allocated = miss(thread, stream, pages, missing, end, most, over);

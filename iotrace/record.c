@@ -4,8 +4,14 @@
 
 #include "iotrace.h"
 
-// A sleep is woken late by tens of microseconds: it ends that much earlier, and the rest spins.
-#define SPIN_NS 50000
+// A sleep is woken late, by microseconds on a busy processor and by tens of them on an idle one: it
+// is to end that much earlier, and what is left spins. Whoever has to wait for a processor is woken
+// later still, as by a device.
+#define LONGEST_WAKE_NS 50000
+#define WAKE_STEP_NS 100
+#define WAKE_STEPS_DOWN 8
+// Of a sleep and its wake, with the calls that set the timer's slack.
+#define SLEEP_PROCESSOR_NS 4000
 #define LONGEST_DELAY_NS 10000000000ULL
 // A call of the base tier may end later than the modelled device's by what no engine notices.
 #define LATE_NS 2000
@@ -76,9 +82,24 @@ uint64_t use_processor(uint64_t ns) {
   return now_ns() - start - ns;
 }
 
-uint64_t wait_until(uint64_t now, uint64_t deadline, bool may_be_late) {
-  if (deadline > now + SPIN_NS) {
-    sleep_until(deadline - (may_be_late ? 0 : SPIN_NS));
+// Returns when the thread runs again. The wake's lateness is a running quantile of one in nine: what
+// a processor takes to wake, without the waiting for one.
+static uint64_t sleep_towards(struct thread *thread, uint64_t deadline) {
+  uint64_t until = deadline - thread->wake_ns;
+  sleep_until(until);
+  uint64_t woken = now_ns();
+  if (woken > until + thread->wake_ns) {
+    thread->wake_ns += thread->wake_ns < LONGEST_WAKE_NS ? WAKE_STEP_NS : 0;
+  } else {
+    uint64_t step = WAKE_STEPS_DOWN * WAKE_STEP_NS;
+    thread->wake_ns -= thread->wake_ns < step ? thread->wake_ns : step;
+  }
+  return woken;
+}
+
+uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
+  if (deadline > now + thread->wake_ns) {
+    sleep_towards(thread, deadline);
   }
   while ((now = now_ns()) < deadline) {
   }
@@ -137,15 +158,20 @@ static bool count_access(struct thread *thread, struct cell *cell, const struct 
 
 // A sync waits for its writes, for a worker that sends the flush, and for the flush: on a busy host,
 // each of them waits for a processor, too. Returns by how much the sync ends later for that.
-static uint64_t wait_in_turn(uint64_t now, uint64_t end_ns, uint64_t waits) {
+static uint64_t wait_in_turn(struct thread *thread, uint64_t now, uint64_t end_ns,
+                             uint64_t waits) {
   uint64_t each = (end_ns - now) / waits, lost = 0;
-  for (uint64_t i = 1; i < waits; i++) {
-    uint64_t until = now + i * each + lost;
-    sleep_until(until);
-    uint64_t woken = now_ns();
-    lost += woken > until + SPIN_NS ? woken - until - SPIN_NS : 0;
+  for (uint64_t i = 1; i < waits && each > thread->wake_ns; i++) {
+    uint64_t until = now + i * each + lost, woken = sleep_towards(thread, until);
+    lost += woken > until ? woken - until : 0;
   }
   return lost;
+}
+
+// What the device's request takes of a processor, beyond what the base tier's call and the sleeps do.
+static uint64_t processor_left(const struct due *due, uint64_t base_ns) {
+  uint64_t used = base_ns + due->waits * SLEEP_PROCESSOR_NS;
+  return due->processor_ns > used ? due->processor_ns - used : 0;
 }
 
 // Durations that an engine saw contain its waiting for processors, for which calls wait here, too:
@@ -182,13 +208,13 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   }
   uint64_t longest = end + LONGEST_DELAY_NS;
   if (due.end_ns > end) {
-    due.end_ns += use_processor(later(due.filling_ns, copied_ns) - copied_ns);
+    due.end_ns += use_processor(later(due.filling_ns, copied_ns) - copied_ns +
+                                processor_left(&due, due.copies ? 0 : end - call->start_ns));
     uint64_t now = now_ns();
     if (due.waits > 1 && now < due.end_ns && due.end_ns < longest) {
-      due.end_ns += wait_in_turn(now, due.end_ns, due.waits);
+      due.end_ns += wait_in_turn(thread, now, due.end_ns, due.waits);
     }
-    end = wait_until(now_ns(), due.end_ns < longest ? due.end_ns : longest,
-                     due.as_engine_saw);
+    end = wait_until(thread, now_ns(), due.end_ns < longest ? due.end_ns : longest);
   }
   if (due.as_engine_saw && end > due.end_ns) {
     add_overdue(thread, end - due.end_ns);
@@ -228,7 +254,7 @@ ssize_t end_call(const struct call *call, enum operation operation, off_t offset
     }
     uint64_t planted = planted_ns(thread, part, operation);
     if (planted != 0) {
-      over = wait_until(over, over + planted, false);
+      over = wait_until(thread, over, over + planted);
     }
     uint64_t delay = over - end;
     add(&cell->delayed, delay != 0);

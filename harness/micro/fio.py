@@ -58,6 +58,7 @@ class IoSample:
     operations_per_second: float
     operations: int
     mean_ns: float
+    kernel_ns: float
     latencies: str
     syncs: str | None
     sync_mean_ns: float
@@ -79,6 +80,7 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
             operations_per_second=number(side["iops"]),
             operations=int(number(side["total_ios"])),
             mean_ns=number(side["lat_ns"]["mean"]),
+            kernel_ns=_kernel_ns(job_result, side),
             latencies=latencies.encode(),
             syncs=syncs.encode() if syncs else None,
             sync_mean_ns=number(sync["mean"]) if sync else 0.0,
@@ -108,6 +110,13 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
             "give the measurements a longer duration",
         )
     return found
+
+
+def _kernel_ns(job_result: Mapping[str, Any], side: Mapping[str, Any]) -> float:
+    """Return the processor time that the kernel used for an operation, with its syncs."""
+    share = number(job_result["sys_cpu"]) / 100
+    operations = int(number(side["total_ios"]))
+    return share * number(job_result["job_runtime"]) * 1e6 / operations if operations else 0.0
 
 
 def require_version(document: Mapping[str, Any]) -> None:
@@ -155,6 +164,7 @@ def metrics_of(samples: Sequence[IoSample], labels: Mapping[str, str], sync: str
         each("bandwidth_bytes_per_second", "B/s", "higher", rates),
         each("operations_per_second", "1/s", "higher", [s.operations_per_second for s in samples]),
         each("operation_mean_duration_ns", "ns", "lower", means),
+        each("operation_kernel_ns", "ns", "lower", [one.kernel_ns for one in samples]),
     ]
     syncs = [one.syncs for one in samples if one.syncs is not None]
     if not syncs:

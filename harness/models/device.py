@@ -92,6 +92,8 @@ class DeviceModel:
     them (a token bucket, as of a throttle or a cloud volume). ``write_buffer``: the device
     completes writes in a buffer, which programs them at the bandwidth.
     ``fill_ns``: processor time of a page that is not cached: to allocate, insert and copy it.
+    ``processor_ns``: the kernel's processor time of a request by operation, of 4 KiB; a sync whose
+    processor time is stated is not passed on to the base tier, whose own work would be added.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
     or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
     3 where Linux, after its writes, has a worker send a flush (a volatile cache); 1 where there is
@@ -111,6 +113,7 @@ class DeviceModel:
     write_buffer: WriteBuffer | None = None
     readahead_bytes: int = DEFAULT_READAHEAD_BYTES
     fill_ns: int = 0
+    processor_ns: Mapping[str, int] = field(default_factory=dict)
     sync_waits: int = FLUSHED
     in_engine: bool = False
     source: str = ""
@@ -132,6 +135,7 @@ class DeviceModel:
                 **attributes(self, "page_cache", "parallel", "bandwidth", "fill_ns"),
                 **attributes(self, "sync_waits", "in_engine"),
                 "burst": dict(self.burst_bytes),
+                "processor": dict(self.processor_ns),
                 "write_buffer": self.write_buffer
                 and attributes(self.write_buffer, "size_bytes", "program_bytes", "program_ns"),
                 "readahead": self.readahead_bytes,
@@ -256,6 +260,9 @@ def load_model(path: Path) -> DeviceModel:
         if "readahead" in value
         else DEFAULT_READAHEAD_BYTES,
         fill_ns=parse_duration_ns(value["fill"]) if "fill" in value else 0,
+        processor_ns={
+            name: parse_duration_ns(text) for name, text in value.get("processor", {}).items()
+        },
         sync_waits=value.get("sync_waits", FLUSHED),
         in_engine=value.get("in_engine", False),
         source=value["source"],
@@ -350,7 +357,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     buffer = model.write_buffer
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<15Q",
+        "<18Q",
         min(model.parallel, MOST_PARALLEL),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
@@ -366,6 +373,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         model.sync_waits,
         buffer.program_bytes if buffer else 0,
         buffer.program_ns if buffer else 0,
+        *(model.processor_ns.get(operation, 0) for operation in OPERATIONS),
     ) + b"".join(_service(model.points.get(operation, ())) for operation in SERVICES)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import yaml
@@ -15,6 +16,7 @@ from harness.models.device import (
     FLUSHED,
     GROWN,
     MOST_PARALLEL,
+    OPERATIONS,
     DeviceModel,
     MeasuredTier,
     Point,
@@ -91,6 +93,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         bandwidth={} if in_memory else bandwidth,
         burst_bytes={way: burst for way, burst in bursts.items() if burst},
         fill_ns=_fill_ns(run) if buffered else 0,
+        processor_ns=_processor_ns(metrics) if buffered else {},
         sync_waits=1 if facts.volatile_cache is False else FLUSHED,
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
@@ -181,6 +184,18 @@ def _fill_ns(run: StoredRun) -> int:
     return max(0, round(longer_ns / (size_bytes / _PAGE_BYTES)))
 
 
+def _processor_ns(metrics: Sequence[Metric]) -> dict[str, int]:
+    """Return the kernel's processor time of an operation of the smallest size, one at a time."""
+    found = {}
+    for operation in OPERATIONS:
+        smallest = min(
+            _of(metrics, "operation_kernel_ns", operation),
+            key=lambda metric: int(metric.labels["access_size_bytes"]),
+        )
+        found[operation] = round(median(smallest.samples or ()))
+    return found
+
+
 def _parallel(metrics: Sequence[Metric]) -> int:
     """Little's law: requests under way are the rate times the duration of one alone."""
     smallest = min(
@@ -200,6 +215,7 @@ def as_yaml(model: DeviceModel) -> str:
         **attributes(model, "name", "description", "basis", "source", "page_cache"),
         "readahead": _size(model.readahead_bytes),
         "fill": f"{model.fill_ns}ns",
+        **_processor(model),
         **attributes(model, "sync_waits", "in_engine", "parallel"),
     }
     if model.made_of:
@@ -212,6 +228,11 @@ def as_yaml(model: DeviceModel) -> str:
     for operation, points in model.points.items():
         document[operation] = {_size(p.size_bytes): dict(_durations(p)) for p in points}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _processor(model: DeviceModel) -> dict[str, Any]:
+    stated = {name: _microseconds(ns) for name, ns in model.processor_ns.items()}
+    return {"processor": stated} if stated else {}
 
 
 def _size(size_bytes: int) -> str:

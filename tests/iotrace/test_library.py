@@ -404,6 +404,11 @@ STREAMS = {
     "every third page": (range(101, 161, 3), list(range(101, 161, 3))),
     "after cached pages": ([10, 11, 12, 13, 40, 39, 38, 14], [10, 11, 40, 39, 38]),
     "backwards": (range(60, 50, -1), list(range(60, 50, -1))),
+    # Page 102 is marked by the first stream's window, which ends with page 104.
+    "at the mark of another stream": (
+        [100, 101, 200, 201, 102, *range(105, 110)],
+        [100, 101, 200, 201],
+    ),
 }
 
 
@@ -536,6 +541,18 @@ def test_a_device_of_no_latency_models_no_call(trace, run, model, calls):
     use(trace, model)
     run("fd = os.open('wal/log', os.O_RDWR | os.O_CREAT)\nos.fsync(fd)")
     assert counted(trace, WAL_SYNC, "calls", "modelled") == (1, calls)
+
+
+def test_a_sync_with_its_processor_time_uses_it_and_is_not_passed_on(trace, run):
+    """Linux syncs no pipe, which a modelled sync does not find out."""
+    stated = replace(buffered(read=1, write=1, sync=9000), processor_ns={"sync": 8_000_000})
+    use(trace, stated)
+    used = run(
+        "import time\nos.mkfifo('wal/pipe')\nfd = os.open('wal/pipe', os.O_RDWR)\n"
+        "start = time.thread_time_ns()\nos.fsync(fd)\nprint(time.thread_time_ns() - start)"
+    )
+    assert int(used) >= 7_500_000
+    assert trace.page.read().histogram(WAL_SYNC, "achieved").max >= 9_000_000
 
 
 def test_durations_are_drawn_from_the_distribution_of_their_size(trace, run):

@@ -161,15 +161,16 @@ def test_what_fio_did_not_do_is_no_result() -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     side = {"bw_bytes": 0, "iops": 0, "total_ios": 0, "lat_ns": {"mean": 0}}
     with pytest.raises(RunFailed, match="did no I/O: no operation ended in time"):
-        sample_of(printed(error=0, read=side), job)
+        sample_of(printed(read=side), job)
     with pytest.raises(RunFailed, match="failed with error 5"):
         sample_of(printed(error=5, read=side | {"total_ios": 7}), job)
     with pytest.raises(RunFailed, match="not as fio 3 writes it"):
-        sample_of(printed(error=0), job)
+        sample_of(printed(), job)
 
 
 def printed(version: str = "fio-3.33", **job: Any) -> dict[str, Any]:
-    return {"fio version": version, "jobs": [job]}
+    ended = {"error": 0, "sys_cpu": 12.5, "job_runtime": 2}
+    return {"fio version": version, "jobs": [ended | job]}
 
 
 SIDE = {"bw_bytes": 9, "iops": 1, "total_ios": 1, "lat_ns": {"mean": 9, "bins": {"9": 1}}}
@@ -184,16 +185,23 @@ SIDE = {"bw_bytes": 9, "iops": 1, "total_ios": 1, "lat_ns": {"mean": 9, "bins": 
 )  # fmt: skip
 def test_numbers_that_fio_cannot_have_counted_are_no_result(change: dict[str, Any]) -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
-    assert sample_of(printed(error=0, read=SIDE), job).operations == 1
+    assert sample_of(printed(read=SIDE), job).operations == 1
     with pytest.raises(RunFailed, match="not as fio 3 writes it"):
-        sample_of(printed(error=0, read=SIDE | change), job)
+        sample_of(printed(read=SIDE | change), job)
+
+
+def test_the_kernel_s_time_of_an_operation_is_its_share_of_all_threads_time() -> None:
+    job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
+    eight = SIDE | {"total_ios": 8, "lat_ns": {"mean": 9, "bins": {"9": 8}}}
+    found = sample_of(printed(sys_cpu=12.5, job_runtime=4000, read=eight), job)
+    assert found.kernel_ns == 62_500_000
 
 
 @pytest.mark.parametrize("version", ["fio-2.2.10", "fio-3.1", "", "None"])
 def test_what_an_older_fio_printed_is_refused_by_its_version(version: str) -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     with pytest.raises(RunFailed) as refused:
-        sample_of(printed(version, error=0, read={}), job)
+        sample_of(printed(version, read={}), job)
     assert refused.value.context == f"it is of {version!r}"
 
 

@@ -106,6 +106,7 @@ def device_suite(root: Path, tier: str, us: float, *more: dict[str, Any]) -> Sto
             metrics += [
                 metric(name, calls(us * times, 1000), "lower", **labels),
                 metric("operation_mean_duration_ns", [us * times * US], "lower", **labels),
+                metric("operation_kernel_ns", [us * times * US / 4], "lower", **labels),
                 metric("bandwidth_bytes_per_second", [1.2345e9 / us], "higher", **labels),
             ]
     cold = {"measurement": "cold_read", "access_size_bytes": "16384"}

@@ -11,8 +11,8 @@ from explained_runs import TPCC, US, device_suite, tpcc
 from narrowed import of_kind, present
 from report_runs import Case, driven, histogram, metric, with_artifacts, write
 
-from harness.models.device import DeviceModel, find_model
-from harness.models.make import model_of
+from harness.models.device import OPERATIONS, DeviceModel, find_model, load_model
+from harness.models.make import as_yaml, model_of
 from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.runs import Store, StoredRun
 from reports.advice import Answer, answers, lines, trials_of
@@ -139,6 +139,13 @@ def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttl
     made = model_of(device_suite(tmp_path, "slow", 100, times), "made")
     assert made.burst_bytes == {"read": pytest.approx(21e6, rel=0.15)}
     assert made.points["read"][-1].durations.quantiles[-1] == pytest.approx(1e6, rel=0.01)
+
+
+def test_a_model_keeps_the_kernel_s_time_of_small_requests(tmp_path):
+    made = model_of(device_suite(tmp_path, "ssd", 100), "made")
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(made))
+    assert load_model(path).processor_ns == dict.fromkeys(OPERATIONS, 25_000)
 
 
 Cell = Value | Missing
