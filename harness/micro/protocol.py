@@ -191,8 +191,8 @@ class TrafficReader:
 
     def rates(self) -> dict[str, float]:
         """Return bytes per second since ``begin``, by counter."""
-        moved, passed_ns = difference(self._begun, self._read()), time.monotonic_ns()
-        passed_ns -= self._begin_ns
+        passed_ns = time.monotonic_ns() - self._begin_ns  # a reading may wait, and nothing moves
+        moved = difference(self._begun, self._read())
         return {name: value * NS_PER_S / max(1, passed_ns) for name, value in moved.items()}
 
     def _read(self) -> dict[str, float]:

@@ -22,11 +22,10 @@ _PORT = re.compile(r"uncore_cxl\w+_(\d+)")
 
 
 class CxlMonitor(TrafficMonitor):
-    """Opens one counter for each direction of each device, or of each port."""
+    """Counts both directions of each device, or of each port."""
 
     name: ClassVar[str] = "cxl"
-    cost: ClassVar[str] = "reads one counter per CXL device and direction twice a second"
-    interval_s: ClassVar[float] = 0.5
+    cost: ClassVar[str] = "runs perf stat, which reads the devices' counters 10 times a second"
 
     def preflight(self) -> RunWarning | None:
         """Return why no device or port has counters that the kernel lets us open."""
@@ -43,14 +42,14 @@ class CxlMonitor(TrafficMonitor):
             "run as root on Linux 6.6 or later with the module cxl_pmu, and a device with a CPMU",
         )
 
-    def _events(self) -> Sequence[TrafficEvent]:
-        return cxl_events(self._kernel)
+    def _choices(self) -> Sequence[Sequence[TrafficEvent]]:
+        return (cxl_events(self._kernel),)
 
-    def _sums(self, event: TrafficEvent, events: Sequence[TrafficEvent]) -> Sequence[str]:
+    def _sums(self, event: TrafficEvent, socket: str, sockets: int) -> Sequence[str]:
         """``cxl_pmu_mem0.1/…`` is of the device mem0, ``uncore_cxlcm_3/…`` of port 3."""
         pmu = event.name.partition("/")[0]
         if port := _PORT.fullmatch(pmu):
-            return [labelled(event.counts, port=port[1], socket=str(event.socket))]
+            return [labelled(event.counts, port=port[1], socket=socket)]
         return [labelled(event.counts, device=pmu.removeprefix("cxl_pmu_").partition(".")[0])]
 
 

@@ -12,122 +12,166 @@ the DRAM numbers include its work as a cache.
 
 from __future__ import annotations
 
-import errno
+import threading
+import time
 from abc import abstractmethod
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from functools import cached_property
 from typing import Any, ClassVar
 
 from harness.counters import labelled
 from harness.host.processors import virtualised
-from harness.host.uncore import PerfCounter, Total, TrafficEvent, traffic_events
-from harness.monitors import MonitorContext, SampledMonitor
+from harness.host.uncore import LINE_BYTES, UNIT_BYTES, TrafficEvent, traffic_choices
+from harness.monitors import Monitor, MonitorContext
+from harness.monitors.perf_stat import PATIENCE_S, Count, PerfStat
 from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 
-_PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
-#: What each counter has counted for one reader (see :class:`Total`): two do not disturb each other.
-Totals = defaultdict[PerfCounter, Total]
+class TrafficMonitor(Monitor):
+    """Has perf count events by socket; a kind adds the events, and the sums they are part of.
 
+    perf prints its counts at the end of each interval, and no sooner.
+    """
 
-class TrafficMonitor(SampledMonitor):
-    """Opens one counter for each event; a kind adds the events, and the sums they are part of."""
+    interval_s: ClassVar[float] = 0.1
 
-    def __init__(self, context: MonitorContext, kernel: Kernel = LIVE) -> None:
-        super().__init__(context, kernel)
-        self._stack = ExitStack()
-        self._open: list[tuple[Sequence[str], float, PerfCounter]] = []
-        self._event_names: list[str] = []
-        #: One for queries and one for the samples, which would cut theirs short.
-        self._of_totals, self._of_samples = Totals(Total), Totals(Total)
+    def __init__(
+        self, context: MonitorContext, kernel: Kernel = LIVE, program: str = "perf"
+    ) -> None:
+        super().__init__(context)
+        self._kernel = kernel
+        self._perf = PerfStat(program, self.interval_s, self._receive, ["--per-socket"])
+        self._changed = threading.Condition()
+        self._interval: list[Count] = []
+        self._counts_in_interval = 0
+        self._uncounted_s: dict[tuple[str, str], float] = {}
+        self._totals: dict[str, float] = {}
+        self._samples: list[tuple[float, dict[str, float]]] = []
 
     @abstractmethod
-    def _events(self) -> Sequence[TrafficEvent]:
-        """Those that the kernel offers."""
+    def _choices(self) -> Sequence[Sequence[TrafficEvent]]:
+        """Return the events of the kernel; the first choice that perf has is counted."""
 
     @abstractmethod
-    def _sums(self, event: TrafficEvent, events: Sequence[TrafficEvent]) -> Sequence[str]:
-        """Names of the sums that an event is part of."""
+    def _sums(self, event: TrafficEvent, socket: str, sockets: int) -> Sequence[str]:
+        """Return the names of the sums that a count of an event is part of."""
 
     def start(self) -> None:
-        """Open the counters, and sample them."""
-        self._open_all()
-        super().start()
+        """Start perf, where it can count all events."""
+        if self._events:
+            self._perf.start(list(self._events))
 
     def stop(self) -> None:
-        """Stop sampling, and close the counters."""
-        super().stop()
-        self._close()
+        """End perf."""
+        self._perf.stop()
+        with self._changed:
+            self._finish()
 
     def totals(self) -> Mapping[str, float]:
-        """Bytes so far by name; a sum of which one counter did not run is left out."""
-        return self._read(self._of_totals)
+        """Bytes by name up to the next interval's end, which is waited for.
 
-    def sample(self) -> Mapping[str, float]:
-        return self._read(self._of_samples)
+        A sum of which one counter did not run is left out.
+        """
+        moment_s = (time.monotonic_ns() - self._perf.earliest_ns) / NS_PER_S
+        deadline = time.monotonic() + PATIENCE_S
+        with self._changed:
+            while self._ended_s() < moment_s and self._perf.prints and time.monotonic() < deadline:
+                self._changed.wait(self.interval_s)
+            return self._samples[-1][1] if self._samples else {}
+
+    def _ended_s(self) -> float:
+        """The end of the last interval."""
+        return self._samples[-1][0] if self._samples else 0.0
 
     def series(self) -> Mapping[str, Any]:
         """``events: [name], samples: [{monotonic_ns, …}]``: the totals."""
-        return {**super().series(), "events": self._event_names}
+        return {
+            "interval_s": self.interval_s,
+            "clock": "monotonic",
+            "stamp_error_ns": self._perf.latest_ns - self._perf.earliest_ns,
+            "samples": [
+                {"monotonic_ns": self._perf.latest_ns + round(stamp_s * NS_PER_S), **totals}
+                for stamp_s, totals in list(self._samples)
+            ],
+            "events": sorted(self._events),
+        }
+
+    @cached_property
+    def _tried(self) -> tuple[Mapping[str, TrafficEvent], str]:
+        """Events that perf counts, by name, all or none: a sum without one would be wrong.
+
+        And why it does not; empty where the kernel offers none.
+        """
+        problem = ""
+        for choice in filter(None, self._choices()):
+            events = {event.name: event for event in choice}
+            counted, problem = self._perf.tried(list(events))
+            unfit = [
+                count.event
+                for count in counted
+                if not count.supported or count.event not in events or count.unit not in UNIT_BYTES
+            ]
+            if not problem and not unfit:
+                return events, ""
+            problem = problem or f"{unfit[0]}: not supported"
+        return {}, problem
+
+    @property
+    def _events(self) -> Mapping[str, TrafficEvent]:
+        return self._tried[0]
 
     def _why_uncounted(self) -> str | None:
         """Why an event cannot be counted; empty where the kernel offers none; None if all can."""
-        why = self._open_all()
-        self._close()
-        return why
+        return None if self._events else self._tried[1]
 
-    def _open_all(self) -> str | None:
-        """Open all counters or none: a sum without one of them would be a wrong number."""
-        events = self._events()
-        for event in events:
-            try:
-                counter = PerfCounter(event.event, event.cpu)
-            except OSError as error:
-                self._close()
-                return f"{event.name} on processor {event.cpu}: {self._why(error)}"
-            self._stack.callback(counter.close)
-            self._open.append((self._sums(event, events), event.bytes_per_count, counter))
-        self._event_names = sorted({event.name for event in events})
-        return None if events else ""
+    def warnings(self) -> Sequence[RunWarning]:
+        """Warn about a perf that was killed."""
+        return self._perf.warnings(self.name)
 
-    def _close(self) -> None:
-        self._stack.close()
-        self._open = []
+    def _receive(self, count: Count) -> None:
+        """Add a count to its interval, which ends with as many as the one before, or the next."""
+        with self._changed:
+            if self._interval and count.stamp_s != self._interval[0].stamp_s:
+                self._finish()
+            self._interval.append(count)
+            if len(self._interval) == self._counts_in_interval:
+                self._finish()
 
-    def _read(self, totals: Totals) -> dict[str, float]:
-        sums: dict[str, float] = {}
+    def _finish(self) -> None:
+        """Add the interval to the totals.
+
+        A time in which a counter did not run is joined to its next interval: it counts as fast.
+        """
+        if not self._interval:
+            return
+        stamp_s = self._interval[0].stamp_s
+        duration_s = stamp_s - self._ended_s()
+        sockets = len({count.socket for count in self._interval})
         incomplete: set[str] = set()
-        for names, bytes_per_count, counter in self._open:
-            count = _count(counter, totals[counter])
+        for count in self._interval:
+            names = self._sums(self._events[count.event], count.socket, sockets)
+            uncounted_s = self._uncounted_s.pop((count.event, count.socket), 0.0)
+            if count.value is None:
+                self._uncounted_s[count.event, count.socket] = uncounted_s + duration_s
+                incomplete.update(names)
+                continue
+            lines = count.value * UNIT_BYTES[count.unit] / LINE_BYTES
+            moved = round(lines * (1 + uncounted_s / duration_s)) * LINE_BYTES
             for name in names:
-                if count is None:
-                    incomplete.add(name)
-                else:
-                    sums[name] = sums.get(name, 0.0) + count * bytes_per_count
-        return {name: value for name, value in sums.items() if name not in incomplete}
-
-    def _why(self, error: OSError) -> str:
-        if error.errno in (errno.EACCES, errno.EPERM):
-            level = self._kernel.read(_PARANOID)
-            return f"not permitted (kernel.perf_event_paranoid is {level}, must be <= 0)"
-        return str(error)
-
-
-def _count(counter: PerfCounter, total: Total) -> float | None:
-    try:
-        return total.at(counter.read())
-    except OSError:
-        return None
+                self._totals[name] = self._totals.get(name, 0.0) + moved
+        complete = {n: value for n, value in self._totals.items() if n not in incomplete}
+        self._samples.append((stamp_s, complete))
+        self._counts_in_interval, self._interval = len(self._interval), []
+        self._changed.notify_all()
 
 
 class MemoryTraffic(TrafficMonitor):
-    """Opens one counter for each event of each memory controller."""
+    """Counts what each memory controller moves."""
 
     name: ClassVar[str] = "memory-traffic"
-    cost: ClassVar[str] = "reads one counter per channel and direction ten times a second"
-    interval_s: ClassVar[float] = 0.1
+    cost: ClassVar[str] = "runs perf stat, which reads the controllers' counters 10 times a second"
 
     def preflight(self) -> RunWarning | None:
         """Whether the kernel offers such counters, and lets us open them."""
@@ -142,14 +186,13 @@ class MemoryTraffic(TrafficMonitor):
             "run as root on bare metal whose processor has memory-controller counters",
         )
 
-    def _events(self) -> Sequence[TrafficEvent]:
-        return traffic_events(self._kernel)
+    def _choices(self) -> Sequence[Sequence[TrafficEvent]]:
+        return traffic_choices(self._kernel)
 
-    def _sums(self, event: TrafficEvent, events: Sequence[TrafficEvent]) -> Sequence[str]:
-        """That over all sockets, and where there are several, that of the event's."""
-        several = len({other.socket for other in events}) > 1
-        of_socket = labelled(f"socket_{event.counts}", socket=str(event.socket))
-        return [event.counts, *([of_socket] if several else [])]
+    def _sums(self, event: TrafficEvent, socket: str, sockets: int) -> Sequence[str]:
+        """That over all sockets, and where there are several, that of the count's."""
+        of_socket = labelled(f"socket_{event.counts}", socket=socket)
+        return [event.counts, *([of_socket] if sockets > 1 else [])]
 
 
 MONITOR = MemoryTraffic

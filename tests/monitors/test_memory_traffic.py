@@ -1,18 +1,20 @@
 """Traffic of memory controllers, Optane modules and CXL devices."""
 
+import json
 import mmap
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from narrowed import present
+from patience import eventually
 from recorded_kernel import write
 
 from harness.counters import bandwidths, counter_metrics
-from harness.host.uncore import PerfCounter, PerfEvent, Reading, Total, cxl_events, traffic_events
+from harness.host.uncore import TrafficEvent, cxl_events, traffic_choices
 from harness.monitors import Monitor, MonitorContext
 from harness.monitors.cxl import CxlMonitor
 from harness.monitors.dimm_media import DimmMediaMonitor, media_counters
@@ -58,6 +60,14 @@ class Sysfs:
         self.write(f"{path}.scale", scale)
         self.write(f"{path}.unit", unit)
 
+    def perf(self, processor: str = "6-55-7") -> str:
+        """A perf that reads this tree, on an Intel processor of this family, model and stepping."""
+        program = self.root / "perf"
+        variables = f"SYSFS_PATH={self.root}/sys PERF_CPUID=GenuineIntel-{processor}"
+        program.write_text(f'#!/bin/sh\nexec env {variables} perf "$@"\n')
+        program.chmod(0o755)
+        return str(program)
+
     @property
     def kernel(self) -> Kernel:
         return Kernel(self.root)
@@ -68,44 +78,51 @@ def sysfs(tmp_path: Path) -> Sysfs:
     return Sysfs(tmp_path)
 
 
-def test_an_intel_server_counts_on_every_channel_of_every_socket(sysfs: Sysfs) -> None:
+def test_an_intel_server_counts_on_every_channel(sysfs: Sysfs) -> None:
     for channel in (0, 1):
         sysfs.pmu(f"uncore_imc_{channel}", 20 + channel, "0,2")
         sysfs.event(f"uncore_imc_{channel}", "cas_count_read", "event=0x04,umask=0x03")
         sysfs.event(f"uncore_imc_{channel}", "cas_count_write", "event=0x04,umask=0x0c")
         sysfs.event(f"uncore_imc_{channel}", "clockticks", "event=0x00")
-    events = traffic_events(sysfs.kernel)
-    assert len(events) == 2 * 2 * 2
-    assert {(e.cpu, e.socket) for e in events} == {(0, 0), (2, 1)}
-    assert {e.bytes_per_count for e in events} == {64.0}
-    reads = {e.event for e in events if e.counts == "dram_read_bytes"}
-    assert reads == {PerfEvent(20, 0x0304), PerfEvent(21, 0x0304)}
-    writes = {e.event for e in events if e.counts == "dram_write_bytes"}
-    assert writes == {PerfEvent(20, 0x0C04), PerfEvent(21, 0x0C04)}
+    assert traffic_choices(sysfs.kernel)[-1] == [
+        TrafficEvent(f"dram_{direction}_bytes", f"uncore_imc_{channel}/cas_count_{direction}/")
+        for channel in (0, 1)
+        for direction in ("read", "write")
+    ]
 
 
+@as_root
 @pytest.mark.parametrize(
-    ("model", "stepping", "counted"),
-    [(85, 7, True), (85, 4, False), (106, 6, True), (79, 1, False)],
+    ("processor", "counted"),
+    [("6-55-7", True), ("6-55-4", False), ("6-6A-6", True), ("6-4F-1", False)],
 )  # Cascade Lake, Skylake, Ice Lake, Broadwell
-def test_traffic_of_optane_modules_where_controllers_queue_it(sysfs, model, stepping, counted):
-    sysfs.write(
-        "proc/cpuinfo",
-        f"processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : {model}\n"
-        f"stepping : {stepping}",
-    )
-    sysfs.pmu("uncore_imc_0", 20, "0")
-    found = {e.counts: e.event.config for e in traffic_events(sysfs.kernel)}
-    assert found == ({"pmem_read_bytes": 0xE3, "pmem_write_bytes": 0xE7} if counted else {})
+def test_traffic_of_optane_modules_where_controllers_queue_it(sysfs, processor, counted):
+    """The events' codes are in a word that the stand-in, a clock, does not read."""
+    sysfs.pmu("uncore_imc_0", PERF_TYPE_SOFTWARE, "0", event="config1:0-7", umask="config1:8-15")
+    sysfs.event("uncore_imc_0", "cas_count_read", "event=0x04")
+    traffic = MemoryTraffic(MonitorContext(), sysfs.kernel, sysfs.perf(processor))
+    assert traffic.preflight() is None
+    modules = {"pmem_read_bytes", "pmem_write_bytes"} if counted else set()
+    assert {event.counts for event in traffic._events.values()} == {"dram_read_bytes"} | modules
 
 
 def test_an_amd_server_s_controllers_are_asked_by_the_vendor_s_codes(sysfs: Sysfs) -> None:
     sysfs.pmu("amd_umc_0", 30, "0", rdwrmask="config:8-9")
-    found = {e.counts: e.event for e in traffic_events(sysfs.kernel)}
-    assert found == {
-        "dram_read_bytes": PerfEvent(30, 0x10A),
-        "dram_write_bytes": PerfEvent(30, 0x20A),
-    }
+    assert traffic_choices(sysfs.kernel) == [
+        [
+            TrafficEvent("dram_read_bytes", "amd_umc_0/event=0x0a,rdwrmask=0x1/"),
+            TrafficEvent("dram_write_bytes", "amd_umc_0/event=0x0a,rdwrmask=0x2/"),
+        ]
+    ]
+
+
+@as_root
+def test_perf_encodes_the_vendor_s_codes(sysfs: Sysfs) -> None:
+    sysfs.pmu("amd_umc_0", PERF_TYPE_SOFTWARE, "0", event="config1:0-7", rdwrmask="config1:8-9")
+    traffic = MemoryTraffic(MonitorContext(), sysfs.kernel, sysfs.perf())
+    assert traffic.preflight() is None
+    with started(traffic):
+        assert traffic.totals()["dram_read_bytes"] > 0
 
 
 @pytest.mark.parametrize(
@@ -115,46 +132,58 @@ def test_a_scale_that_is_no_line_of_memory_is_not_believed(sysfs, scale, unit):
     """Linux before 6.1 had 3.8e-6 MiB (4 bytes) for the free-running counters."""
     sysfs.pmu("uncore_imc_free_running", 25, "0")
     sysfs.event("uncore_imc_free_running", "data_read", "event=0xff,umask=0x20", scale, unit)
-    assert traffic_events(sysfs.kernel) == []
+    assert traffic_choices(sysfs.kernel) == [[]]
     sysfs.event("uncore_imc_free_running", "data_read", "event=0xff,umask=0x20")
-    assert [e.event.config for e in traffic_events(sysfs.kernel)] == [0x20FF]
-
-
-def test_bits_of_a_term_may_be_scattered_and_unknown_terms_leave_an_event_out(sysfs):
-    sysfs.pmu("uncore_imc_0", 20, "0", event="config:0-3,8", edge="config1:1")
-    sysfs.event("uncore_imc_0", "cas_count_read", "event=0x1f,edge")
-    sysfs.event("uncore_imc_0", "cas_count_write", "event=0x04,thresh=1")
-    assert [e.event for e in traffic_events(sysfs.kernel)] == [PerfEvent(20, 0x10F, 0x2)]
+    (event,) = traffic_choices(sysfs.kernel)[0]
+    assert event == TrafficEvent("dram_read_bytes", "uncore_imc_free_running/data_read/")
 
 
 @as_root
-def test_a_processor_s_clock_is_counted_as_it_passes() -> None:
-    counter = PerfCounter(PerfEvent(PERF_TYPE_SOFTWARE, CPU_CLOCK), min(os.sched_getaffinity(0)))
-    outside = time.monotonic_ns()
-    before = counter.read()
-    inside = time.monotonic_ns()
-    time.sleep(0.3)
-    least = time.monotonic_ns() - inside
-    after = counter.read()
-    most = time.monotonic_ns() - outside
-    counter.close()
-    assert 0.99 * least <= present(after.since(before)) <= 1.01 * most
+def test_an_event_with_a_term_that_its_pmu_lacks_is_named(sysfs: Sysfs) -> None:
+    sysfs.pmu("uncore_imc_0", PERF_TYPE_SOFTWARE, "0")
+    sysfs.event("uncore_imc_0", "cas_count_read", "event=0x0,thresh=1")
+    traffic = MemoryTraffic(MonitorContext(), sysfs.kernel, sysfs.perf())
+    warning = traffic.preflight()
+    assert warning and warning.code == "memory-traffic-not-counted" and "cas_" in warning.context
+    with started(traffic):
+        assert traffic.totals() == {}
 
 
-def test_a_counter_that_shared_its_hardware_is_scaled_over_the_span_asked_for() -> None:
-    """Alone for 100 ns, then for half of 100 ns: what the second half had is not in the first."""
-    total = Total()
-    assert total.at(Reading(1000, 100, 100)) == 1000
-    assert total.at(Reading(1000, 200, 150)) == 1000, "it counted nothing while it ran"
-    assert total.at(Reading(1300, 300, 250)) == 1300
+READS, WRITES = "uncore_imc_0/cas_count_read/", "uncore_imc_0/cas_count_write/"
 
 
-def test_a_span_in_which_a_counter_did_not_run_has_no_number_and_goes_to_the_next() -> None:
-    total = Total()
-    assert total.at(Reading(0, 10, 0)) is None, "it never ran"
-    assert total.at(Reading(50, 100, 50)) == 100
-    assert total.at(Reading(50, 140, 50)) is None
-    assert total.at(Reading(90, 200, 90)) == 100 + 40 * (100 / 40)
+def printed(sysfs: Sysfs, *intervals: Mapping[str, float | None]) -> list[dict[str, float]]:
+    """Samples of intervals of a second, with lines of memory by event; None: not counted."""
+    for name in ("cas_count_read", "cas_count_write"):
+        sysfs.event("uncore_imc_0", name, "event=0x04")
+    traffic = MemoryTraffic(MonitorContext(), sysfs.kernel)
+    traffic.__dict__["_tried"] = ({e.name: e for e in traffic_choices(sysfs.kernel)[-1]}, "")
+    for second, lines in enumerate(intervals, 1):
+        for event, value in lines.items():
+            text = "<not counted>" if value is None else f"{value}"
+            row = {"interval": second, "counter-value": text, "event": event, "pcnt-running": 1.0}
+            traffic._perf.receive(json.dumps(row), second * 10**9)
+    traffic.stop()
+    samples = traffic.series()["samples"]
+    return [{k: v / 64 for k, v in sample.items() if k != "monotonic_ns"} for sample in samples]
+
+
+def test_totals_grow_by_what_perf_counts_in_each_interval(sysfs: Sysfs) -> None:
+    assert printed(sysfs, {READS: 100.0, WRITES: 5}, {READS: 50.0, WRITES: 0}) == [
+        {"dram_read_bytes": 100, "dram_write_bytes": 5},
+        {"dram_read_bytes": 150, "dram_write_bytes": 5},
+    ]
+
+
+def test_an_interval_in_which_a_counter_did_not_run_has_no_number_and_goes_to_the_next(sysfs):
+    gap = printed(
+        sysfs, {READS: None, WRITES: 5}, {READS: 100.0, WRITES: 5}, {READS: 10, WRITES: 0}
+    )
+    assert gap == [
+        {"dram_write_bytes": 5},
+        {"dram_read_bytes": 200, "dram_write_bytes": 10},
+        {"dram_read_bytes": 210, "dram_write_bytes": 10},
+    ]
 
 
 @pytest.fixture
@@ -187,11 +216,10 @@ def _touch(pages: int) -> None:
 
 
 @as_root
-def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets, monkeypatch):
+def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets):
     cpus = os.sched_getaffinity(0)
     pages = 2000
-    monkeypatch.setattr(MemoryTraffic, "interval_s", 0.02)
-    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel)
+    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel, two_sockets.perf())
     assert traffic.preflight() is None
     with started(traffic):
         before = traffic.totals()
@@ -207,22 +235,44 @@ def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets, mo
     by_socket = [moved[f"socket_dram_read_bytes[socket={socket}]"] for socket in (0, 1)]
     assert moved["dram_read_bytes"] == sum(by_socket)
     series = traffic.series()
-    assert series["events"] == ["uncore_imc_0/cas_count_read/", "uncore_imc_0/cas_count_write/"]
+    assert series["events"] == [READS, WRITES]
     stamps = [sample["monotonic_ns"] for sample in series["samples"]]
     counts = [sample["dram_read_bytes"] for sample in series["samples"]]
     assert len(stamps) > 2 and stamps == sorted(stamps) and counts == sorted(counts)
-    assert counts[-1] >= pages * 64  # since it was opened: the first sample may hold some already
+    assert counts[-1] >= pages * 64
+    assert traffic.warnings() == []
+
+
+@as_root
+def test_a_killed_perf_leaves_its_samples_and_a_warning_and_is_not_waited_for(two_sockets):
+    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel, two_sockets.perf())
+    traffic.start()
+    before = traffic.totals()
+    present(traffic._perf.process).kill()
+    assert eventually(lambda: not traffic._perf.prints)
+    assert traffic.totals().keys() == before.keys()
+    traffic.stop()
+    assert [warning.code for warning in traffic.warnings()] == ["monitor-failed"]
 
 
 @as_root
 def test_a_counter_that_cannot_be_opened_leaves_out_all_of_them(two_sockets: Sysfs) -> None:
     two_sockets.pmu("uncore_imc_1", 4095, "0")
     two_sockets.event("uncore_imc_1", "cas_count_read", "event=0x04")
-    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel)
+    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel, two_sockets.perf())
     warning = traffic.preflight()
-    assert warning and warning.context.startswith("uncore_imc_1/cas_count_read/ on")
+    assert warning and warning.context.startswith("uncore_imc_1/cas_count_read/: ")
     with started(traffic):
         assert traffic.totals() == {}
+
+
+def test_a_host_without_perf_says_so(two_sockets: Sysfs) -> None:
+    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel, "/no/perf")
+    warning = traffic.preflight()
+    assert warning and (warning.code, warning.context) == (
+        "memory-traffic-not-counted",
+        "perf is not installed",
+    )
 
 
 def test_a_host_without_such_counters_says_so_and_invents_nothing(sysfs: Sysfs) -> None:
@@ -250,7 +300,7 @@ EVENTS = "sys/bus/event_source/devices/cxl_pmu_mem0.0/events"
 # Optane modules ------------------------------------------------------------------
 
 
-def printed(media: int, requests: int, module: str = "0x0001") -> str:
+def performance(media: int, requests: int, module: str = "0x0001") -> str:
     """Counters of one module, in units of 64 bytes."""
     names = {"MediaReads": 9, "MediaWrites": media, "ReadRequests": 9, "WriteRequests": requests}
     lines = "".join(f"   {name}=0x{value:032x}\n" for name, value in names.items())
@@ -278,14 +328,14 @@ def test_media_counters_are_in_units_of_64_bytes() -> None:
 
 
 def test_the_effective_write_ratio_is_that_of_the_measured_phase() -> None:
-    monitor = measured(printed(100, 50), printed(100, 50), printed(500, 150))
+    monitor = measured(performance(100, 50), performance(100, 50), performance(500, 150))
     found = {metric.name: metric.value for metric in monitor.metrics()}
     assert found["phase_media_write_bytes"] == 400 * 64
     assert found["phase_effective_write_ratio"] == 100 / 400
 
 
 def test_modules_that_write_as_much_when_idle_have_no_ratio() -> None:
-    monitor = measured(printed(100, 50), printed(10**9, 50), printed(10**9 + 400, 150))
+    monitor = measured(performance(100, 50), performance(10**9, 50), performance(10**9 + 400, 150))
     assert "phase_effective_write_ratio" not in {metric.name for metric in monitor.metrics()}
     drift = monitor.series()["idle_bytes_per_s"]["0x0001"]
     assert drift["media_write_bytes"] > 0 and drift["request_write_bytes"] == 0
@@ -299,17 +349,17 @@ def test_modules_of_other_regions_are_not_counted(tmp_path, module, counted):
         write(tmp_path, f"/sys/bus/nd/devices/{name}", text)
     facts = TierFacts("fsdax", region="region0")
     context = MonitorContext(tiers=[Tier(TierClaim("pmem", "fsdax", path="/x"), facts)])
-    monitor = DimmMediaMonitor(context, lambda: printed(1, 1, module), 0, Kernel(tmp_path))
+    monitor = DimmMediaMonitor(context, lambda: performance(1, 1, module), 0, Kernel(tmp_path))
     assert (monitor.preflight() is None) is counted
 
 
-@pytest.mark.parametrize("last", [printed(1, 1), printed(900, 900, "0x0101"), ""])
+@pytest.mark.parametrize("last", [performance(1, 1), performance(900, 900, "0x0101"), ""])
 def test_a_module_that_was_reset_or_is_gone_has_no_figures(last: str) -> None:
-    assert measured(printed(100, 50), printed(100, 50), last).metrics() == []
+    assert measured(performance(100, 50), performance(100, 50), last).metrics() == []
 
 
 def test_a_phase_without_writes_has_no_ratio():
-    metrics = measured(*[printed(100, 50)] * 3).metrics()
+    metrics = measured(*[performance(100, 50)] * 3).metrics()
     assert "phase_effective_write_ratio" not in {metric.name for metric in metrics}
 
 
@@ -330,8 +380,7 @@ def test_a_device_counts_data_read_and_written(device: Sysfs) -> None:
     device.write(f"{EVENTS}/s2m_drs_memdata", "config=0x1e98002400000001")
     events = cxl_events(device.kernel)
     assert [event.counts for event in events] == ["cxl_read_bytes", *["cxl_write_bytes"] * 2]
-    assert events[0].event == PerfEvent(1, 0x1E98002400000001)
-    assert {event.bytes_per_count for event in events} == {64}
+    assert events[0].name == "cxl_pmu_mem0.0/s2m_drs_memdata/"
 
 
 def test_a_direction_of_which_an_event_is_missing_is_left_out(device: Sysfs) -> None:
@@ -341,7 +390,7 @@ def test_a_direction_of_which_an_event_is_missing_is_left_out(device: Sysfs) -> 
 
 @as_root
 def test_bytes_are_labelled_with_their_device(device: Sysfs) -> None:
-    monitor = CxlMonitor(MonitorContext(), device.kernel)
+    monitor = CxlMonitor(MonitorContext(), device.kernel, device.perf())
     assert monitor.preflight() is None
     monitor.start()
     totals = monitor.totals()
@@ -367,9 +416,9 @@ def test_without_counters_of_devices_those_of_ports_count(device: Sysfs) -> None
     device.pmu("uncore_cxlcm_0", 31, "0")
     device.pmu("uncore_cxldp_0", 32, "0")
     events = cxl_events(kernel)
-    assert [(e.counts, e.event) for e in events] == [
-        ("cxl_read_bytes", PerfEvent(31, 0x1041)),
-        ("cxl_write_bytes", PerfEvent(32, 0x2002)),
+    assert events == [
+        TrafficEvent("cxl_read_bytes", "uncore_cxlcm_0/event=0x41,umask=0x10/"),
+        TrafficEvent("cxl_write_bytes", "uncore_cxldp_0/event=0x02,umask=0x20/"),
     ]
-    names = CxlMonitor(MonitorContext(), kernel)._sums(events[0], events)
+    names = CxlMonitor(MonitorContext(), kernel)._sums(events[0], "0", 1)
     assert names == ["cxl_read_bytes[port=0,socket=0]"]

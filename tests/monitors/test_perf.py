@@ -13,8 +13,9 @@ from narrowed import present
 from patience import eventually
 from toy_host import write
 
-from harness.monitors import MonitorContext, perf
-from harness.monitors.perf import CHOICES, EVENTS, PerfMonitor, counts
+from harness.monitors import MonitorContext, perf_stat
+from harness.monitors.perf import CHOICES, EVENTS, PerfMonitor
+from harness.monitors.perf_stat import counts
 from harness.tiers.linux.kernel import Kernel
 
 RECORDING = Path(__file__).parent / "recordings/perf-6.1-virtual-machine.jsonl"
@@ -49,7 +50,7 @@ def printed(kernel: Kernel, *events: str, running: float = 100.0) -> PerfMonitor
     monitor = PerfMonitor(MonitorContext(), kernel)
     for event in events:
         row = {"interval": 1.0, "counter-value": "7.0", "event": event, "pcnt-running": running}
-        monitor._printed.append((2_000_000_000, json.dumps(row)))
+        monitor.perf.receive(json.dumps(row), 2_000_000_000)
     return monitor
 
 
@@ -138,7 +139,7 @@ def test_a_killed_perf_leaves_its_samples_and_a_warning(kernel: Kernel) -> None:
     monitor = PerfMonitor(MonitorContext(), kernel, 0.1, SOFTWARE)
     monitor.start()
     assert eventually(lambda: monitor.series()["samples"])
-    process = present(monitor._process)
+    process = present(monitor.perf.process)
     process.kill()
     assert eventually(lambda: process.poll() is not None)
     monitor.stop()
@@ -152,11 +153,11 @@ def test_a_perf_that_does_not_begin_to_count_is_not_waited_for(
     program = tmp_path / "perf"
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
     program.chmod(0o755)
-    monkeypatch.setattr(perf, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(perf_stat, "PATIENCE_S", 0.2)
     monitor = PerfMonitor(MonitorContext(), kernel, program=str(program))
     with pytest.raises(RuntimeError, match="did not begin"):
         monitor.start()
-    process = present(monitor._process)
+    process = present(monitor.perf.process)
     monitor.stop()
     assert process.poll() is not None
 
@@ -167,7 +168,7 @@ def test_a_killed_harness_leaves_no_perf(kernel: Kernel) -> None:
         "import sys, time; from pathlib import Path; from harness.monitors import MonitorContext;"
         "from harness.monitors.perf import PerfMonitor; from harness.tiers.linux.kernel import"
         " Kernel; m = PerfMonitor(MonitorContext(), Kernel(Path(sys.argv[1])), 0.1,"
-        " ('task-clock',)); m.start(); print(m._process.pid, flush=True); time.sleep(600)"
+        " ('task-clock',)); m.start(); print(m.perf.process.pid, flush=True); time.sleep(600)"
     )
     argv = [sys.executable, "-c", program, str(kernel.root)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as harness:

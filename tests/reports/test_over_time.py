@@ -252,9 +252,9 @@ def printed(counts: Mapping[str, float], seconds: int, ramp_up: int = 2) -> list
 
 def series_of(lines: list[str]) -> Mapping[str, Any]:
     monitor = PerfMonitor(MonitorContext())
-    monitor._began = (BEGAN_NS, BEGAN_NS)
+    monitor.perf.earliest_ns = monitor.perf.latest_ns = BEGAN_NS
     for line in lines:
-        monitor._printed.append((BEGAN_NS + round(json.loads(line)["interval"] * S), line))
+        monitor.perf.receive(line, BEGAN_NS + round(json.loads(line)["interval"] * S))
     return monitor.series()
 
 
