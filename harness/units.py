@@ -37,6 +37,9 @@ _DURATION_FACTORS = {
     "min": 60 * 10**9,
     "h": 3600 * 10**9,
 }
+#: Of programs that mean 1024 by K.
+_SUFFIXES = ("", "K", "M", "G", "T", "P", "E")
+_SUFFIXED = re.compile(r"([+-]?\d+(?:\.\d+)?(?:E[+-]?\d+)?)([KMGTPE]?)B?", re.IGNORECASE)
 _QUANTITY = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]*)\s*$")
 
 
@@ -66,6 +69,19 @@ def _quantity(kind: str, text: str | int, factors: Mapping[str, int], examples: 
         hint = f"write a number with a unit, such as {examples}"
         raise UsageError(f"{kind} {text!r}", f"not a {kind}", hint)
     return float(match.group(1)) * factor
+
+
+def suffixed_number(text: str, bare: str = "") -> float | None:
+    """Number with a suffix of other programs, 1024-based: ``64M``, ``4gb``; None for other texts.
+
+    It is whole where its digits are. ``bare``: the suffix of one without.
+    """
+    match = _SUFFIXED.fullmatch(text.strip())
+    if match is None:
+        return None
+    factor: int = 1024 ** _SUFFIXES.index((match[2] or bare).upper())
+    whole = match[1].lstrip("+-").isdigit()
+    return (int(match[1]) if whole else float(match[1])) * factor
 
 
 def parse_share(text: str) -> float:

@@ -11,7 +11,7 @@ from repeatable import repeatable
 from harness import jsonfile
 from harness.errors import UsageError
 from harness.sql_script import dumped, masked, script, split
-from harness.units import format_bytes, format_ns, parse_duration_ns, parse_size
+from harness.units import format_bytes, format_ns, parse_duration_ns, parse_size, suffixed_number
 from harness.yamlfile import load_yaml, parse_yaml
 
 
@@ -229,3 +229,23 @@ def test_a_dump_s_owners_rights_and_limits_are_left_out() -> None:
         "CREATE TABLE t",
         "ALTER TABLE t ADD CONSTRAINT c CHECK",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("64M", 64 << 20), ("4gb", 4 << 30), ("1E", 1 << 60), (" 10B ", 10), ("-3k", -3072),
+        ("1.5G", 1.5 * 2**30), ("1e3", 1000.0), (f"{2**63 - 1}", 2**63 - 1),
+        ("64MiB", None), ("off", None), ("", None), ("0x10", None),
+    ],
+)  # fmt: skip
+def test_suffixes_of_other_programs_are_1024_based(text, number):
+    assert suffixed_number(text) == number
+    assert isinstance(suffixed_number("64M"), int)
+
+
+def test_a_bare_number_may_have_a_unit_of_its_own():
+    assert (suffixed_number("512", bare="m"), suffixed_number("2g", bare="m")) == (
+        512 << 20,
+        2 << 30,
+    )

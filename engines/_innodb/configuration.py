@@ -18,6 +18,7 @@ from harness.engine import EngineContext
 from harness.errors import RunFailed, UsageError, nearest
 from harness.host.page_cache import in_memory
 from harness.supervise.user_files import write_text
+from harness.units import suffixed_number
 
 SOCKET = "sql.sock"
 SETTINGS = SettingTable.read(Path(__file__).parent)
@@ -246,8 +247,6 @@ def _render(settings: Mapping[str, str]) -> str:
 _ROUNDING = 0.05
 #: Smaller numbers are counts (threads, connections) and must be equal.
 _LEAST_SIZE = 2**16
-_SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}
-_SIZE = re.compile(r"^([+-]?\d+(?:\.\d+)?)([KMGTPE]?)B?$", re.IGNORECASE)
 _TRUE, _FALSE = {"on", "true", "1", "yes"}, {"off", "false", "0", "no"}
 
 #: Some settings → the values of all settings with them; empty if the server rejects one.
@@ -279,18 +278,12 @@ def same_value(requested: str, reported: str) -> bool:
         return True
     if {one, other} <= _TRUE or {one, other} <= _FALSE:
         return True
-    sizes = size_bytes(requested), size_bytes(reported)
+    sizes = suffixed_number(requested), suffixed_number(reported)
     if sizes[0] is not None and sizes[1] is not None:
         rounded = _ROUNDING * sizes[0] if min(sizes[0], sizes[1]) >= _LEAST_SIZE else 0.0
         return abs(sizes[0] - sizes[1]) <= rounded
     # The server reports all of a set of switches or modes, the option file only some.
     return "," in other and set(one.split(",")) <= set(other.split(","))
-
-
-def size_bytes(text: str) -> float | None:
-    """The number of a text with or without a unit; None if it is not a number."""
-    match = _SIZE.match(text.strip())
-    return float(match[1]) * _SUFFIXES[match[2].upper()] if match else None
 
 
 def accepted(name: str, read: ReadSettings) -> str:
@@ -301,10 +294,10 @@ def accepted(name: str, read: ReadSettings) -> str:
         return f"{name}: {', '.join(valid)}"
     if default.lower() in _TRUTHS:
         return f"{name}: ON, OFF"
-    if size_bytes(default) is None:
+    if suffixed_number(default) is None:
         return ""
     low, high = (read({name: value}).get(name, "") for value in (_LEAST, _MOST))
-    if (size_bytes(high) or _NO_BOUND) >= _NO_BOUND:
+    if (suffixed_number(high) or _NO_BOUND) >= _NO_BOUND:
         return f"{name} from {low}" if low else ""
     return f"{name} from {low} to {high}"
 

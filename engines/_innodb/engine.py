@@ -26,7 +26,6 @@ from engines._innodb.configuration import (
     init_file,
     known_settings,
     redo_is_mapped,
-    size_bytes,
     verify_locations,
     verify_variables,
     write_configuration,
@@ -52,6 +51,7 @@ from harness.experiment.placement import Part
 from harness.store.spec import JsonObject
 from harness.supervise.failures import log_tail
 from harness.supervise.user_files import acting_as
+from harness.units import suffixed_number
 
 #: What a workload's statements and procedures need; procedures have their caller's rights.
 _CLIENT_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, EXECUTE"
@@ -133,7 +133,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
         mapped = any(redo_is_mapped(p.pid, self._cluster) for p in self.processes())
         if mapped:
             value = configured(self._installation, self._settings, LOG_BUFFER)
-            config[LOG_BUFFER] = f"{size_bytes(value):.0f}"
+            config[LOG_BUFFER] = f"{suffixed_number(value):.0f}"
         config["log_redo_access"] = "memory-mapped" if mapped else "system calls"
         return config
 

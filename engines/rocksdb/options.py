@@ -25,6 +25,7 @@ from engines.rocksdb.installation import (
 )
 from harness.engine import FileSettings
 from harness.errors import UsageError, nearest
+from harness.units import suffixed_number
 from harness.warnings import RunWarning
 
 #: Options of every write, with RocksDB's defaults.
@@ -42,7 +43,6 @@ SETTINGS = SettingTable.read(Path(__file__).parent)
 _DIRECT, _FILE_SYSTEM = "use_direct_", "IO error"
 _TRUTHS = {"on": "true", "off": "false", "true": "true", "false": "false"}
 _WHOLE_SIZE = re.compile(r"\d+[kKmMgGtT]?")
-_SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
             continue
         _check_name(title, name, value, sections)
         part = parts[sections[name] if sections[name] in parts else ""]
-        part[name] = _whole_size(value) if name == _CACHE else _TRUTHS.get(value, value)
+        part[name] = str(suffixed_number(value)) if name == _CACHE else _TRUTHS.get(value, value)
     if parts[TABLE].get("no_block_cache", "false") != "false":
         raise UsageError(  # 11.8.1: cache hits, and the size is no longer reported
             f"{title}: no_block_cache={parts[TABLE]['no_block_cache']}",
@@ -133,7 +133,8 @@ def same(one: str, other: str) -> bool:
     """
     requested, full = members(one), members(other)
     if requested is None or full is None:
-        return _plain(one) == _plain(other)
+        numbers = [suffixed_number(text) for text in (one, other)]
+        return one.strip() == other.strip() if None in numbers else numbers[0] == numbers[1]
     return all(name in full and same(value, full[name]) for name, value in requested.items())
 
 
@@ -154,21 +155,6 @@ def members(text: str) -> dict[str, str] | None:
     return found
 
 
-def _plain(text: str) -> str | float:
-    lower = text.strip().lower()
-    factor = _SUFFIXES.get(lower[-1:], 0)
-    try:
-        return float(lower[:-1]) * factor if factor else float(lower)
-    except ValueError:
-        return text.strip()
-
-
-def _whole_size(text: str) -> str:
-    """The size in bytes, without a suffix."""
-    factor = _SUFFIXES.get(text[-1].lower(), 0)
-    return str(int(text[:-1]) * factor if factor else int(text))
-
-
 def _check_size(title: str, name: str, value: str) -> None:
     if not _WHOLE_SIZE.fullmatch(value):
         raise UsageError(  # RocksDB would read 0.5G as 0, no cache
@@ -180,7 +166,7 @@ def _check_size(title: str, name: str, value: str) -> None:
 
 def _row_cache(title: str, value: str) -> int:
     _check_size(title, ROW_CACHE, value)
-    if (size := int(_whole_size(value))) > _MOST_BYTES:
+    if (size := int(suffixed_number(value) or 0)) > _MOST_BYTES:
         raise UsageError(
             f"{title}: option {ROW_CACHE}={value}",
             f"must be <= {_MOST_BYTES} bytes",

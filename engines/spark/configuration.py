@@ -25,7 +25,7 @@ from harness.engine import EngineContext, EngineOptions, EngineVersion, FileSett
 from harness.errors import UsageError
 from harness.install import installed as installed_folders
 from harness.supervise.user_files import acting_as
-from harness.units import GIB, KIB, MIB
+from harness.units import MIB, suffixed_number
 
 _JAVA_SOURCES = Path(__file__).parent / "java"
 _PROGRAM, _INSTALLED = _JAVA_SOURCES / "driver", _JAVA_SOURCES / "installed"
@@ -145,8 +145,7 @@ _BROADCAST_SHARE, _MOST_BROADCAST = 0.01, 128 * MIB
 _DRIVER, _EXECUTOR = "spark.driver.memory", "spark.executor.memory"
 JAVA_OPTIONS, AUTHENTICATE = "spark.driver.defaultJavaOptions", "spark.authenticate"
 _LINE = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*")
-_SIZE = re.compile(r"(\d+)([kmgt]?)b?", re.I)
-_FACTORS = {"": MIB, "k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
+_SIZE = re.compile(r"\d+[kmgt]?b?", re.I)
 _FILE = "conf"
 
 
@@ -210,10 +209,10 @@ def heap_bytes(settings: Mapping[str, str]) -> int:
 
 
 def _bytes(name: str, text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    size = suffixed_number(text, bare="m")
+    if size is None or not _SIZE.fullmatch(text.strip()):
         raise UsageError(f"{name}={text}", "not a size", "write 4g or 512m")
-    return int(match[1]) * _FACTORS[match[2].lower()]
+    return int(size)
 
 
 def _unrecorded(options: EngineOptions) -> dict[str, str]:

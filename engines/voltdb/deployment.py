@@ -11,7 +11,7 @@ from xml.sax.saxutils import quoteattr
 
 from engines.voltdb.wire import password_digest
 from harness.errors import UsageError, nearest
-from harness.units import MIB
+from harness.units import suffixed_number
 
 USER = "harness"
 HEAP = "java_heap"
@@ -89,8 +89,7 @@ def settled(settings: Mapping[str, str], threads: int) -> dict[str, str]:
 
 def heap_bytes(settings: Mapping[str, str]) -> int:
     """Of ``settled`` ones: the most that Java's heap takes."""
-    text = settings[HEAP]
-    return int(text[:-1]) * (MIB if text.endswith("M") else 1024 * MIB)
+    return int(suffixed_number(settings[HEAP]) or 0)
 
 
 def deployment(settings: Mapping[str, str], snapshots: Path, password: str) -> str:

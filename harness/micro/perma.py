@@ -36,12 +36,11 @@ from harness.micro.model import (
     chain_text,
 )
 from harness.structs import Where
-from harness.units import GIB, KIB, MIB, NS_PER_S
+from harness.units import GIB, MIB, NS_PER_S, suffixed_number
 from harness.workloads.parameters import Choice, Kind
 from harness.yamlfile import Document
 
-_SIZE = re.compile(r"^(\d+)([kKmMgG]?)$")
-_FACTORS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
+_SIZE = re.compile(r"\d+[kKmMgG]?")
 _YES, _NO = ("yes", "y", "true", "on"), ("no", "n", "false", "off")
 _MOST_THREADS = (1 << 16) - 1
 
@@ -125,11 +124,11 @@ class _Size:
 
     def parse(self, name: str, value: Any) -> int:
         """Read a number of bytes, or one with K, M or G (1024-based)."""
-        match = _SIZE.match(str(value)) if not isinstance(value, bool) else None
-        if match is None:
+        size = suffixed_number(str(value))
+        if size is None or isinstance(value, bool) or not _SIZE.fullmatch(str(value)):
             hint = "a number of bytes, or one with K, M or G (1024-based): 512, 64K, 10G"
             raise UsageError(name, "not a size", hint)
-        return int(match.group(1)) * _FACTORS[match.group(2).lower()]
+        return int(size)
 
 
 class _Whole:
