@@ -14,6 +14,7 @@ KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 NS_PER_S = 1_000_000_000
+NS_PER_US = 1000
 
 _SIZE_FACTORS = {
     "": 1,

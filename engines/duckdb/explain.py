@@ -16,9 +16,9 @@ from typing import Any
 from harness import jsonfile
 from harness.engine import SqlConnection
 from harness.query_plan import ExecutedPlan, Operator, OperatorKind
+from harness.units import NS_PER_S
 
 _PREFIX = "EXPLAIN (ANALYZE, FORMAT json) "
-_NS_PER_S = 1e9
 _NOTE = "own times are CPU time (with waiting for I/O) over the {:.2f} threads at work on average"
 _KINDS: tuple[tuple[str, OperatorKind], ...] = (
     ("SCAN", "scan"),
@@ -55,8 +55,8 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
     document = jsonfile.parse(text)
     query = document["query"]
     extra = {
-        "engine_duration_ns": round(query["total_time"] * _NS_PER_S),
-        "cpu_ns": round(query["cpu_time"] * _NS_PER_S),
+        "engine_duration_ns": round(query["total_time"] * NS_PER_S),
+        "cpu_ns": round(query["cpu_time"] * NS_PER_S),
         "rows_scanned": int(query["total_rows_scanned"]),
         "row_groups_scanned": int(query["total_row_groups_scanned"]),
         "bytes_read": int(document["io"]["total_bytes_read"]),
@@ -67,9 +67,9 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
     statement = _statement(document["operator"][0])
     # Parsing is negligible.
     parts = ("planner", "optimizer", "physical_planner")
-    planning_ns = round(sum(float(document[one]["total_time"]) for one in parts) * _NS_PER_S)
+    planning_ns = round(sum(float(document[one]["total_time"]) for one in parts) * NS_PER_S)
     running_ns = max(0, extra["engine_duration_ns"] - planning_ns)
-    busy_ns = round(_timing_s(statement) * _NS_PER_S)
+    busy_ns = round(_timing_s(statement) * NS_PER_S)
     threads = max(1.0, busy_ns / running_ns) if running_ns else 1.0
     return ExecutedPlan(
         operators=_operator(statement, threads),
@@ -103,7 +103,7 @@ def _operator(node: dict[str, Any], threads: float) -> Operator:
         kind=_kind(node["type"]),
         name=_name(node),
         rows=int(node["intermediate_rows"]),
-        time_ns=round(node["timing"] * _NS_PER_S / threads),
+        time_ns=round(node["timing"] * NS_PER_S / threads),
         relation=str(table).rsplit(".", 1)[-1] if table else None,
         children=tuple(_operator(child, threads) for child in node.get("children", ())),
     )

@@ -15,12 +15,11 @@ from typing import Any
 
 from harness import jsonfile
 from harness.engine import TaskTimes
-from harness.units import MIB, format_bytes
+from harness.units import MIB, NS_PER_US, format_bytes
 from harness.warnings import RunWarning
 
 _EVENT = "EVENT_LOG_v1 "
 _TASKS = ("flush", "compaction")
-_NS_PER_US = 1000
 
 
 def background_tasks(log: str, ahead_ns: int, ended_ns: int) -> TaskTimes:
@@ -36,7 +35,7 @@ def background_tasks(log: str, ahead_ns: int, ended_ns: int) -> TaskTimes:
         job, stamp_us = event.get("job"), event.get("time_micros")
         if task not in spans or not isinstance(job, int) or not isinstance(stamp_us, int):
             continue
-        at_ns = stamp_us * _NS_PER_US - ahead_ns
+        at_ns = stamp_us * NS_PER_US - ahead_ns
         if change == "started":
             running[task, job] = at_ns
         elif change == "finished" and (task, job) in running:

@@ -46,12 +46,11 @@ from harness.store.result import LatencyPoint, SeriesPoint
 from harness.store.spec import JsonObject
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import Credentials, acting_as, open_regular
-from harness.units import format_ns
+from harness.units import NS_PER_US, format_ns
 from harness.workload import Clients
 
 _PASSWORDS, _LOG = "pgpass", "log"
 _BLOCK = 1 << 24
-_NS_PER_US = 1000
 #: Words in place of a duration, by the column's value here.
 _WORDS = {b"serialization": b"-1", b"deadlock": b"-2"}
 _FAILED = {-1: "40001", -2: "40P01"}
@@ -250,9 +249,9 @@ def _times(table: Any, load: Load, ahead_ns: int) -> Times:
     none = np.zeros(len(table), dtype=np.int64)
     return Times(
         script=table[:, 3],
-        duration_ns=np.where(table[:, 2] >= 0, table[:, 2] * _NS_PER_US, table[:, 2]),
-        ended_ns=table[:, 4] * 10**9 + table[:, 5] * _NS_PER_US - ahead_ns,
-        lag_ns=table[:, 6] * _NS_PER_US if load.rate_per_s is not None else none,
+        duration_ns=np.where(table[:, 2] >= 0, table[:, 2] * NS_PER_US, table[:, 2]),
+        ended_ns=table[:, 4] * 10**9 + table[:, 5] * NS_PER_US - ahead_ns,
+        lag_ns=table[:, 6] * NS_PER_US if load.rate_per_s is not None else none,
         retries=table[:, -1] if load.max_tries != 1 else none,
     )
 

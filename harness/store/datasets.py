@@ -19,7 +19,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -307,17 +307,19 @@ class DatasetStore:
         """
         if self._keeper is None:
             raise RuntimeError("a store without a keeper only reads")
-        try:
-            make_passable(self.root)
-            if os.geteuid() == 0:  # what is loaded as the servers' user is ours in the end
-                refuse_exchangeable(self.root, "data", "HARNESS_DATA")
-            descriptor = locks.open_private(path := _lock_path(self.root / name))
-        except OSError as error:
-            raise UsageError(
-                f"data in {self.root}", str(error), "export HARNESS_DATA=DIRECTORY, a writable one"
-            ) from error
-        try:
-            locks.lock(descriptor, path, shows=progress.waiting)
+        with ExitStack() as stack:
+            try:
+                make_passable(self.root)
+                if os.geteuid() == 0:  # what is loaded as the servers' user is ours in the end
+                    refuse_exchangeable(self.root, "data", "HARNESS_DATA")
+                path = _lock_path(self.root / name)
+                stack.enter_context(locks.locked(path, shows=progress.waiting))
+            except OSError as error:
+                raise UsageError(
+                    f"data in {self.root}",
+                    str(error),
+                    "export HARNESS_DATA=DIRECTORY, a writable one",
+                ) from error
             if self.find(name) is not None:
                 yield None
                 return
@@ -330,8 +332,6 @@ class DatasetStore:
             finally:
                 if not building.published:
                     self._keeper.remove_directory(partial)
-        finally:
-            os.close(descriptor)
 
 
 def remove_datasets(directories: Sequence[Path]) -> None:
@@ -377,17 +377,11 @@ def _lock_path(directory: Path) -> Path:
 @contextmanager
 def _shared_lock(directory: Path, progress: Progress) -> Iterator[None]:
     """Hold the lock of the dataset in ``directory``, if it is ours."""
-    path = _lock_path(directory)
-    try:
-        descriptor = locks.open_private(path)
-    except OSError:  # another user keeps the data, or nobody can write them
+    lock = locks.locked(_lock_path(directory), shared=True, shows=progress.waiting)
+    with ExitStack() as stack:
+        with suppress(OSError):  # another user keeps the data, or nobody can write them
+            stack.enter_context(lock)
         yield
-        return
-    try:
-        locks.lock(descriptor, path, shared=True, shows=progress.waiting)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 #: Written last into source data: what they consist of.

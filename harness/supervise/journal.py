@@ -30,6 +30,7 @@ from harness.supervise.user_files import (
     opened,
     refuse_exchangeable_way,
     refuse_writable,
+    sync_path,
 )
 
 _RECOVER_POLL_S = 0.05
@@ -96,7 +97,7 @@ class Journal:
             "command": sys.argv,
         }
         undo.append_entry(self._fd, owner, sync=True)
-        _sync_directory(self._state_dir)
+        sync_path(self._state_dir)
 
     def close(self) -> None:
         """Give up ownership; what is still pending is for the supervisor or ``recover``."""
@@ -414,8 +415,3 @@ def _journals(folder: Path) -> list[Path]:
 def _state_lock(folder: Path) -> contextlib.AbstractContextManager[None]:
     """Short exclusive sections among all harness processes of one state directory."""
     return locks.locked(folder / "lock")
-
-
-def _sync_directory(path: Path) -> None:
-    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-        os.fsync(descriptor)

@@ -35,12 +35,11 @@ from harness.sql_script import decode, encode
 from harness.store.documents import as_json, attributes, from_members, members
 from harness.store.result import Check, Metric
 from harness.store.spec import JsonObject
+from harness.units import NS_PER_S
 from harness.waits import Breakdown, explain_alone, take, unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Session
 from harness.workloads.parameters import CacheMode
-
-_NS_PER_S = 1e9
 
 
 class Statement(ABC):
@@ -321,7 +320,7 @@ def query_metrics(executions: Sequence[Execution[S]], timeout_s: float | None) -
         if execution.error:
             continue
         if execution.duration_ns is None:
-            limit_ns = int((timeout_s or 0) * _NS_PER_S)
+            limit_ns = int((timeout_s or 0) * NS_PER_S)
             metrics.append(Metric("query_timeout_ns", "ns", "none", labels, value=limit_ns))
             continue
         metrics.append(

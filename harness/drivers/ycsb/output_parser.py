@@ -21,6 +21,7 @@ from harness.errors import RunFailed
 from harness.hdr import Histogram, Layout
 from harness.later import np
 from harness.supervise.user_files import Credentials, acting_as, read_text
+from harness.units import NS_PER_US
 
 #: A status line: its moment (wall clock, UTC) and the operations of all threads so far.
 _STATUS = re.compile(
@@ -112,7 +113,6 @@ class Words:
 _COOKIE, _COMPRESSED = 0x1C849381, 0x1C849382
 _START = "#[StartTime: "
 _SUFFIX = ".hdr"
-_NS_PER_US = 1000
 #: Far more than a histogram each second of a day.
 _MAX_LOG_BYTES = 1 << 30
 #: As the native client's: 1 ns … 1 h, three digits.
@@ -159,7 +159,7 @@ def merged_ns(intervals: Iterable[Interval]) -> Histogram:
     for interval in intervals:
         low, high = interval.histogram.layout.bounds()
         used = np.flatnonzero(interval.histogram.counts)
-        middles = (low[used] * _NS_PER_US + (high[used] + 1) * _NS_PER_US) // 2
+        middles = (low[used] * NS_PER_US + (high[used] + 1) * NS_PER_US) // 2
         places = np.searchsorted(lows, np.minimum(middles, STORED.highest), side="right") - 1
         np.add.at(counts, places, interval.histogram.counts[used])
     return Histogram(STORED, counts)

@@ -13,6 +13,7 @@ from harness.drivers.client_program import Script
 from harness.errors import UsageError, unknown
 from harness.store.spec import NATIVE
 from harness.supervise.user_files import read_text
+from harness.units import NS_PER_S
 from harness.workloads import parameters
 from harness.workloads.parameters import (
     CacheMode,
@@ -28,7 +29,6 @@ from harness.workloads.parameters import (
 from harness.workloads.sql.folder import read_folder
 
 _USERS_PER_THREAD, _MOST_THREADS = 16, 8
-_NS_PER_S = 10**9
 #: A file of the user's with its weight.
 _FILE = r"(?P<path>.+\.(?:sql|lua|pgbench))(?:@(?P<weight>\d{1,9}))?"
 _DIGEST = "[0-9a-f]{16}"
@@ -140,7 +140,7 @@ class ClientParams(Parameters):
         """UsageError for parameters that only scripts have, and for times that are not whole."""
         for name in ("ramp_up", "duration"):
             given: Duration | None = getattr(self, name)
-            if given is not None and given.ns % _NS_PER_S:
+            if given is not None and given.ns % NS_PER_S:
                 raise UsageError(
                     f"{name} {given}", "pgbench and sysbench count whole seconds", "round it"
                 )
