@@ -35,18 +35,29 @@ atexit.register(_AT_EXIT.close)
 _AT_EXIT.callback(remove_session_directory)
 
 
+#: Code that is compiled with less care and not verified: what tests start of Java ends long before
+#: the best code would pay.
+_JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:ReservedCodeCacheSize=240m",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
+
+
 def brief_java() -> None:
-    """A ``java`` first on the PATH that compiles with less care: what tests start of it ends long
-    before the best code would pay. (An option in the environment would not reach servers.)
+    """A ``java`` and a ``javac`` first on the PATH that have these options. (An option in the
+    environment would not reach servers.)
     """
-    real = shutil.which("java")
-    if real is None:
-        return
     folder = _AT_EXIT.enter_context(open_directory())
-    program = folder / "java"
-    options = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(real)} {options} "$@"\n')
-    program.chmod(0o755)
+    for name, prefix in (("java", ""), ("javac", "-J")):
+        if (real := shutil.which(name)) is None:
+            continue
+        options = " ".join(prefix + option for option in _JAVA_OPTIONS)
+        program = folder / name
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(real)} {options} "$@"\n')
+        program.chmod(0o755)
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
 
 

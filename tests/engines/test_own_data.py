@@ -31,20 +31,47 @@ THINGS = [
 ]
 
 
-@contextmanager
-def loaded(lab, name: str, folder: Path) -> Iterator[Any]:
-    """A connection to an engine that has loaded the folder."""
-    engine, read = lab.started(name), read_folder(folder)
-    source = lab.root / f"source-{lab.made}"
-    source.mkdir(mode=0o755)
-    try:
-        data.check_loadable(read, engine)
-        data.generate(folder, read.data_digest, engine, source, SilentProgress())
-        data.load(source, engine, SilentProgress())
-        with closing(engine.connect()) as connection:
-            yield connection
-    finally:
-        engine.kill()
+@pytest.fixture(scope="module")
+def spark(module_lab):
+    """Spark, whose start takes ten seconds of processor time."""
+    return module_lab.started("spark", {"spark.sql.shuffle.partitions": "4"})
+
+
+@pytest.fixture
+def started(lab, request):
+    """Start an engine for a block; Spark is the module's."""
+
+    @contextmanager
+    def start(name: str) -> Iterator[Any]:
+        if name == "spark":
+            yield request.getfixturevalue("spark")
+            return
+        engine = lab.started(name)
+        try:
+            yield engine
+        finally:
+            engine.kill()
+
+    return start
+
+
+@pytest.fixture
+def loaded(lab, started):
+    """Connect to an engine that has loaded a folder."""
+
+    @contextmanager
+    def load(name: str, folder: Path) -> Iterator[Any]:
+        with started(name) as engine:
+            read = read_folder(folder)
+            source = lab.root / f"source-{lab.made}"
+            source.mkdir(mode=0o755)
+            data.check_loadable(read, engine)
+            data.generate(folder, read.data_digest, engine, source, SilentProgress())
+            data.load(source, engine, SilentProgress())
+            with closing(engine.connect()) as connection:
+                yield connection
+
+    return load
 
 
 @pytest.fixture
@@ -61,11 +88,11 @@ def things(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["duckdb", "postgres", "mariadb"])
-def test_rows_are_those_of_the_files(lab, things, name):
+def test_rows_are_those_of_the_files(loaded, things, name):
     quote = '"' if name in ("duckdb", "postgres") else "`"
     tables = TABLES.replace('"', quote)
     (things / "tables.sql").write_text(tables)
-    with loaded(lab, name, things) as connection:
+    with loaded(name, things) as connection:
         found = connection.execute(f"select * from {quote}Thing{quote} order by id").rows
         assert found == THINGS
         parts = connection.execute("select thing, name from part order by thing").rows
@@ -75,11 +102,11 @@ def test_rows_are_those_of_the_files(lab, things, name):
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
-def test_a_dump_is_loaded_as_it_is(lab, tmp_path, name):
+def test_a_dump_is_loaded_as_it_is(loaded, tmp_path, name):
     (tmp_path / "load").mkdir()
     (tmp_path / "tables.sql").write_text((DUMPS / f"{name}-tables.sql").read_text())
     (tmp_path / "load/all.sql").write_text((DUMPS / f"{name}-rows.sql").read_text())
-    with loaded(lab, name, tmp_path) as connection:
+    with loaded(name, tmp_path) as connection:
         (last,) = connection.execute("select * from customer where id = 201").rows
         assert last == (201, "x", None)
         assert len(connection.execute("select * from customer").rows) == 4
@@ -89,10 +116,10 @@ def test_a_dump_is_loaded_as_it_is(lab, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["duckdb", "postgres"])
-def test_a_foreign_key_that_the_rows_break_is_an_error(lab, things, name):
+def test_a_foreign_key_that_the_rows_break_is_an_error(loaded, things, name):
     (things / "load/part.parquet").unlink()
     (things / "load/part.csv").write_text("thing,name\n99,x\n")
-    with pytest.raises(RunFailed), loaded(lab, name, things):
+    with pytest.raises(RunFailed), loaded(name, things):
         pass
 
 
@@ -103,10 +130,10 @@ def test_a_foreign_key_that_the_rows_break_is_an_error(lab, things, name):
         ("part.csv", "thing,name\nmany,red\n", "many"),
     ],
 )
-def test_a_bad_file_is_named(lab, things, name, text, words):
+def test_a_bad_file_is_named(loaded, things, name, text, words):
     (things / "load/part.parquet").unlink()
     (things / "load" / name).write_text(text)
-    with pytest.raises(RunFailed) as caught, loaded(lab, "postgres", things):
+    with pytest.raises(RunFailed) as caught, loaded("postgres", things):
         pass
     assert words in str(caught.value) + caught.value.hint
 
@@ -143,7 +170,7 @@ def trap(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("name", "owner"), [*((name, "server's") for name in COMMENTS), ("duckdb", "nobody's")]
 )
-def test_texts_of_a_user_reach_the_server_as_they_are(lab, open_path, name, owner):
+def test_texts_of_a_user_reach_the_server_as_they_are(lab, loaded, open_path, name, owner):
     text = trap(open_path)
     (folder := open_path / "mine").mkdir()
     definition, reading = COMMENTS[name]
@@ -158,7 +185,7 @@ def test_texts_of_a_user_reach_the_server_as_they_are(lab, open_path, name, owne
     for path in (folder, *folder.rglob("*")) if os.geteuid() == 0 else ():
         os.chown(path, uid, uid)
     received = text if name in ("postgres", "duckdb") else text.replace("\\", "")
-    with loaded(lab, name, folder) as connection:
+    with loaded(name, folder) as connection:
         assert received in [value for row in connection.execute(reading).rows for value in row]
         assert connection.execute(f"select '{text}'").rows == [(received,)]
         if dumps:
@@ -236,22 +263,18 @@ def peak_bytes() -> int:
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_rows_beyond_those_kept_are_counted_and_dropped(lab, name):
-    engine = lab.started(name)
-    try:
-        with closing(engine.connect()) as connection:
-            connection.execute("select 1", keep=5)
-            peak_bytes()
-            before = peak_bytes()
-            many = connection.execute(f"{MANY[name]} order by 1", keep=5)
-            assert peak_bytes() - before < 12 << 20
-            again = connection.execute(f"{MANY[name]} order by 1 desc", keep=1500)
-            other = connection.execute(MANY[name].replace("'x'", "'y'"), keep=5)
-            few = connection.execute(f"{MANY[name]} limit 3", keep=5)
-            whole = connection.execute(f"{MANY[name]} limit 3")
-            kinds, later = (connection.execute(f"select {KINDS[name]}", keep=5) for _ in range(2))
-    finally:
-        engine.kill()
+def test_rows_beyond_those_kept_are_counted_and_dropped(started, name):
+    with started(name) as engine, closing(engine.connect()) as connection:
+        connection.execute("select 1", keep=5)
+        peak_bytes()
+        before = peak_bytes()
+        many = connection.execute(f"{MANY[name]} order by 1", keep=5)
+        assert peak_bytes() - before < 12 << 20
+        again = connection.execute(f"{MANY[name]} order by 1 desc", keep=1500)
+        other = connection.execute(MANY[name].replace("'x'", "'y'"), keep=5)
+        few = connection.execute(f"{MANY[name]} limit 3", keep=5)
+        whole = connection.execute(f"{MANY[name]} limit 3")
+        kinds, later = (connection.execute(f"select {KINDS[name]}", keep=5) for _ in range(2))
     assert many.rows == [(number, "x" * 100, None) for number in range(1, 6)]
     assert (many.left_out, again.left_out, few.left_out) == (199_995, 198_500, 0)
     assert [row[0] for row in again.rows] == [*range(200_000, 198_500, -1)]
