@@ -94,11 +94,11 @@ def _print_json(finished: list[StoredRun], unfinished: list[str]) -> None:
 def _what(stored: StoredRun) -> str:
     """``tpcc, warehouses 1, users 4, hammerdb``: its difference from other runs."""
     from reports.labels import in_words
-    from reports.run_configuration import spec_facts
+    from reports.run_configuration import parameter_facts
 
-    spec, facts = stored.spec, spec_facts(stored)
-    names = (f"params.{name}" for name in brief_parameters(spec.workload))
-    stated = [in_words(name, facts[name]) for name in names if facts.get(name)]
+    spec = stored.spec
+    facts = parameter_facts(spec, brief_parameters(spec.workload))
+    stated = [in_words(name, value) for name, value in facts.items() if value]
     driver = "" if spec.driver == NATIVE else spec.driver
     durability = "durability" if spec.params.get("test") == "durability" else ""
     return ", ".join([spec.workload, *filter(None, [*stated, durability, driver])])
