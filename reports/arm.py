@@ -15,6 +15,7 @@ from reports.values import (
     duration_of,
     is_ready_made,
     limit_of,
+    measured,
     measured_together,
     summarise,
 )
@@ -50,6 +51,11 @@ class Arm:
     @property
     def marked_name(self) -> str:
         return marked(self.name, self.emulated, bool(self.unknown))
+
+    @cached_property
+    def of_each_run(self) -> list[dict[Quantity, Measured]]:
+        """Return what each usable run measured by itself."""
+        return [measured(run) for run in self.usable]
 
     @cached_property
     def _measured(self) -> list[dict[Quantity, Measured]]:

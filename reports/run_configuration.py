@@ -369,7 +369,14 @@ def _how(prefix: str, settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-_as_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+
+
+def _as_json(value: Any) -> str:
+    """Return a value as JSON; most are whole numbers or null, which need no encoder."""
+    if value is None:
+        return "null"
+    return str(value) if type(value) is int else _encode(value)
 
 
 def _flatten(prefix: str, value: Any) -> Iterable[tuple[str, str]]:

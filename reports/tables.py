@@ -25,7 +25,6 @@ from reports.values import (
     Summary,
     duration_of,
     in_order,
-    measured,
     summarise,
 )
 
@@ -382,8 +381,7 @@ def per_work(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
     """
     noun = work_done([arm])
     found = []
-    for run in arm.usable:
-        values = measured(run)
+    for values in arm.of_each_run:
         one, done = values.get(quantity), done_count(values, noun)
         if one is None or one.value is None or not done or one.unit not in _ADDED_UP:
             continue

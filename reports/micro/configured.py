@@ -112,10 +112,11 @@ def comparable_metrics(run: StoredRun) -> Iterator[Metric]:
     that are to be compared. The configuration's name stays.
     """
     for metric in run.result.metrics:
-        labels = metric.labels
-        if "measurement" in labels and "configuration" in labels:
-            labels = {name: value for name, value in labels.items() if name not in _OF_THE_TIER}
-        yield replace(metric, labels=labels)
+        if "measurement" in metric.labels and "configuration" in metric.labels:
+            labels = {n: value for n, value in metric.labels.items() if n not in _OF_THE_TIER}
+            yield replace(metric, labels=labels)
+        else:
+            yield metric
 
 
 def own_labels(every: Sequence[Labels]) -> list[Labels]:
