@@ -110,10 +110,19 @@ _GROUPS = {
     "innodb": ("engines/test_innodb_",),
     "experiment": ("playbooks/test_experiment_role",),
     "tpch": ("workloads/tpch/",),
+    "roles": ("playbooks/test_roles",),
+    "packaging": ("test_packaging",),
     "hostile": ("engines/test_hostile_user",),
     **{
         name: (f"engines/test_{name}",)
-        for name in ("lifecycle", "tpcc_loadgen", "ycsb_loadgen", "tpcc_procedures", "knobs")
+        for name in (
+            "own_data",
+            "lifecycle",
+            "tpcc_loadgen",
+            "ycsb_loadgen",
+            "tpcc_procedures",
+            "knobs",
+        )
     },
     "benchmarks": ("benchmarks/",),
     "microbench": ("microbench/",),
