@@ -90,7 +90,7 @@ def test_the_variant_and_its_count_are_t_sql():
 
 def schema(folder: Path, dialect: str) -> set[tuple[str, ...]]:
     """Tables with their columns, primary and foreign keys."""
-    found = set()
+    found: set[tuple[str, ...]] = set()
     for stem in ("10_tables", "20_keys", "40_foreign_keys"):
         for text in statements(folder, stem):
             (tree,) = sqlglot.parse(text, dialect=dialect)
