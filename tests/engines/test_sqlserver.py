@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import sqlglot
+from narrowed import present
 from native_client import Native
 from sqlglot import exp
 from tds_stand_in import Failure, Row, Rows, StandIn
