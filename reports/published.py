@@ -27,13 +27,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+from msgspec import Meta
+
+from harness import structs
 from harness.errors import UsageError
 from harness.query_plan import Operator
-from harness.store import schemas
 from harness.store.documents import from_members
 from harness.store.runs import StoredRun
+from harness.structs import Struct, whole
 from harness.units import GIB, counted, parse_duration_ns, parse_size
 from reports.arm import Arm
 from reports.formatting import NOTHING, number_mark, quantity_text
@@ -58,6 +61,74 @@ _RATES = {
     "GiB/s": (float(GIB), "B/s"),
     "1": (1.0, "1"),  # a count: "11" would be 11 bytes
 }
+
+
+class PublishedValue(Struct, frozen=True):
+    """One row of published.csv: a point of a paper's figure or a number of its text."""
+
+    documented = "docs/papers.md"
+    figure: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="the paper's figure, table or section, such as fig2 or sec4.5.1",
+        ),
+    ]
+    series: Annotated[
+        str,
+        whole(
+            "[a-z][a-z0-9_]*/.+",
+            "engine/arm as the harness names them, such as postgres/pmem-both; with the settings "
+            "that tell lines of a figure apart: postgres/pmem-both,wal_compression=on (* for any "
+            "value); a ratio of two arms: mysql/pmem-both over ssd-both",
+        ),
+    ]
+    x: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="the point's label: the number of the query, or of users; highest for a "
+            "paper's 'up to', compared with the highest of the arm's queries and runs",
+        ),
+    ]
+    y: Annotated[float, Meta(description="the value in the unit")]
+    unit: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="a unit of time or size (s, ms, GB …), k/min for thousands a minute, or "
+            "the metric's own",
+        ),
+    ]
+    read_off_error: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="half-width of what the eye cannot tell apart, in the unit; 0 for a "
+            "printed number",
+        ),
+    ]
+    metric: Annotated[
+        str,
+        whole(
+            r"[a-z][a-z0-9_]*(\[[a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*\])?",
+            "the harness's metric that the value is one of, with labels in brackets: "
+            "query_duration_ns (taken where there is no such column), "
+            "plan_operator_ns[operator=scan]; a name that the harness does not measure is only "
+            "listed",
+        ),
+    ] = _TIMES
+    note: Annotated[
+        str, Meta(description="how the printed number was read, where that is not plain")
+    ] = ""
+    derived: Annotated[
+        str,
+        whole(
+            "(needs .+|[a-z_]+( [a-z_.]+=[^ ]+)*)?",
+            "how the local value is read off points of the microbenchmark: a reader and its "
+            "words, as in reports/micro/paper_values.py, or what is lacking",
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True)
@@ -99,11 +170,9 @@ def read_published(path: Path, figures: Sequence[str] = ()) -> list[PublishedSer
         raise UsageError(f"published figures {path}", str(error), "check the path") from error
     for line, text in enumerate(rows, start=2):
         row = _row(text, f"{path}:{line}")
-        factor, base_unit = _base(row["unit"])
-        point = PublishedPoint(
-            row["x"], row["y"] * factor, row["read_off_error"] * factor, row["derived"]
-        )
-        key = (row["figure"], row["series"], base_unit, row["metric"], row["note"])
+        factor, base_unit = _base(row.unit)
+        point = PublishedPoint(row.x, row.y * factor, row.read_off_error * factor, row.derived)
+        key = (row.figure, row.series, base_unit, row.metric, row.note)
         found.setdefault(key, []).append(point)
     return [
         PublishedSeries(figure, *_engine_and_arm(series), base_unit, tuple(points), metric, note)
@@ -117,10 +186,8 @@ def _engine_and_arm(series: str) -> tuple[str, str]:
     return engine, arm
 
 
-def _row(text: dict[str, Any], source: str) -> dict[str, Any]:
-    row = {"metric": _TIMES, "note": "", "derived": ""} | {
-        str(key): value for key, value in text.items()
-    }
+def _row(text: dict[str, Any], source: str) -> PublishedValue:
+    row = {str(key): value for key, value in text.items()}
     for column in ("y", "read_off_error"):
         try:
             row[column] = float(row.get(column) or "")
@@ -129,8 +196,7 @@ def _row(text: dict[str, Any], source: str) -> dict[str, Any]:
         except (ValueError, TypeError) as error:
             found = f"{column} is {text.get(column)!r}, not a finite number"
             raise UsageError(source, found) from error
-    schemas.validate(row, "published-csv", source=source)
-    return row
+    return structs.convert(row, PublishedValue, source)
 
 
 def _base(unit: str) -> tuple[float, str]:

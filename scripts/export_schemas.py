@@ -11,17 +11,25 @@ import sys
 from pathlib import Path
 
 from harness.drivers.loadgen.spec import LoadgenResult
+from harness.experiment.profile_document import Profile
 from harness.experiment.tuning import Tuning
+from harness.micro.suite_document import SuiteDocument
+from harness.paper.catalogue import PaperFile
 from harness.store.datasets import DatasetRecord
 from harness.structs import Struct, json_schema
 from harness.tiers.hostfile import HostDocument
 from reports.money import PriceList
+from reports.published import PublishedValue
 
 DOCUMENTS: dict[str, type[Struct]] = {
     "dataset": DatasetRecord,
     "host-file": HostDocument,
     "loadgen-result": LoadgenResult,
+    "micro-suite": SuiteDocument,
+    "paper": PaperFile,
     "prices": PriceList,
+    "profile": Profile,
+    "published-csv": PublishedValue,
     "tuning": Tuning,
 }
 

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from harness.errors import unknown
 from harness.paths import data_folder
 from harness.sequences import grouped
+from harness.structs import Struct
 from harness.yamlfile import load_yaml
 
 #: What papers number.
 _KINDS = ("Fig", "Table")
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A figure with the profile, or the suite and its tiers, that repeats it: names, or files.
+_Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
-    ``published``: its figures in published.csv, where neither names them; ``missing``: why nothing
-    repeats it.
-    """
 
-    figure: str
-    profile: str = ""
-    suite: str = ""
-    tiers: tuple[str, ...] = ()
-    published: tuple[str, ...] = ()
-    differs: str = ""
-    missing: str = ""
+class Entry(Struct, frozen=True):
+    """A figure with the profile, or the suite and its tiers, that repeats it: names, or files."""
+
+    figure: Annotated[str, Meta(description="as the paper calls it, with what it shows")]
+    profile: Annotated[str, Meta(description="the experiment that repeats it")] = ""
+    suite: Annotated[str, Meta(description="the suite of microbenchmarks that repeats it")] = ""
+    tiers: Annotated[_Names, Meta(description="tiers that the suite is run on")] = ()
+    published: Annotated[
+        _Names,
+        Meta(description="its figures in published.csv, where neither profile nor suite has them"),
+    ] = ()
+    differs: Annotated[str, Meta(description="what differs from the paper")] = ""
+    missing: Annotated[str, Meta(description="why nothing here repeats it")] = ""
 
     @property
     def key(self) -> str:
@@ -43,6 +48,71 @@ class Entry:
         """``Fig 5``, ``Fig 6`` of ``Fig 5 and 6a: sequential writes``; none of a section."""
         kind, _, numbers = self.figure.partition(":")[0].partition(" ")
         return [f"{kind} {one}" for one in re.findall(r"\d+", numbers)] if kind in _KINDS else []
+
+
+Side = Literal["above", "below"]
+
+
+class StatedConclusion(Struct, frozen=True):
+    """A conclusion as a paper's file states it (reports/conclusions/ has its tests)."""
+
+    documented = "docs/papers.md"
+    number: Annotated[str, Meta(description="the paper's section")]
+    statement: str
+    ratio: Annotated[str, Meta(description="what its trials are ratios of")]
+    expected: Annotated[Side, Meta(description="on which side of the bound they lie")]
+    test: Annotated[
+        Mapping[str, Any],
+        Meta(min_length=1, max_length=1, description="by kind: which runs are compared"),
+    ]
+    command: Annotated[str, Meta(description="what measures it")]
+    bound: Annotated[float, Meta(gt=0)] = 1.1
+    of: Annotated[
+        Literal["all", "most", "some"],
+        Meta(description="of how many trials it is said to hold"),
+    ] = "most"
+
+
+class Statement(Struct, frozen=True):
+    """Of which engines' queries a paper says on which side of 1.1 their speed-up lies."""
+
+    number: Annotated[str, Meta(description="the paper's section")]
+    statement: str
+    of: Annotated[str, Meta(description="a name of compared runs")]
+    engines: _Names
+    queries: Annotated[tuple[int, ...], Meta(min_length=1)]
+    expected: Side
+
+    @property
+    def text(self) -> str:
+        return f"{self.statement} (§{self.number})"
+
+
+class Queries(Struct, frozen=True):
+    """What the paper says of single queries."""
+
+    figure: Annotated[str, Meta(description="whose page shows them")]
+    compared: Annotated[
+        Mapping[str, Mapping[str, Any]],
+        Meta(description="by name, the runs whose times are compared (reports/conclusions/)"),
+    ]
+    statements: Annotated[tuple[Statement, ...], Meta(min_length=1)]
+
+
+class PaperFile(Struct, frozen=True, tag_field="schema", tag=1):
+    """Which profiles and suites repeat a paper's figures, and what it concludes."""
+
+    documented = "docs/papers.md"
+    title: Annotated[str, Meta(min_length=1)]
+    figures: Annotated[
+        tuple[Entry, ...],
+        Meta(
+            min_length=1,
+            description="the most informative first: within a budget, they are run in this order",
+        ),
+    ]
+    conclusions: Annotated[tuple[StatedConclusion, ...], Meta(min_length=1)] = ()
+    queries: Queries | None = None
 
 
 CaptionState = Literal["measured", "stand-in", "impossible here"]
@@ -112,16 +182,16 @@ def find_paper(name: str) -> Paper:
     known = known_papers()
     given = Path(name)
     if name not in known and given.suffix in (".yml", ".yaml"):
-        document = load_yaml(given, "paper").value
+        document = load_yaml(given).to(PaperFile)
         values = given.with_name("published.csv")
         published = values if values.exists() else None
-        entries = tuple(_near(given.parent, _entry(one)) for one in document["figures"])
-        return Paper(given.stem, document["title"], entries, published)
+        entries = tuple(_near(given.parent, entry) for entry in document.figures)
+        return Paper(given.stem, document.title, entries, published)
     if name not in known:
         hint = "papers: {}; or name a .yml file"
         raise unknown(f"paper {name!r}", "no such paper", name, known, hint)
-    document = load_yaml(known[name], "paper").value
-    return Paper(name, document["title"], tuple(map(_entry, document["figures"])))
+    document = load_yaml(known[name]).to(PaperFile)
+    return Paper(name, document.title, document.figures)
 
 
 def _near(folder: Path, entry: Entry) -> Entry:
@@ -130,10 +200,4 @@ def _near(folder: Path, entry: Entry) -> Entry:
     def place(name: str) -> str:
         return str(folder / name) if name.endswith((".yml", ".yaml")) else name
 
-    return replace(entry, profile=place(entry.profile), suite=place(entry.suite))
-
-
-def _entry(found: dict[str, object]) -> Entry:
-    return Entry(
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}  # type: ignore[arg-type]
-    )
+    return msgspec.structs.replace(entry, profile=place(entry.profile), suite=place(entry.suite))

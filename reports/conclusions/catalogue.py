@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from msgspec.structs import asdict
+
+from harness.paper.catalogue import PaperFile, Statement
 from harness.paths import data_folder
 from harness.store.runs import StoredRun
 from harness.yamlfile import load_yaml
@@ -24,7 +27,7 @@ from reports.conclusions.devices import (
 from reports.conclusions.model import AnyOf, Conclusion, Evidence, Test
 from reports.formatting import NOTHING, interval_text, times
 from reports.statistics import Missing
-from reports.trials import Side, Trial, decided
+from reports.trials import Trial, decided
 
 #: The papers whose conclusions are about engines, about good practice on devices, and on devices.
 OF_ENGINES, OF_PRACTICE, OF_DEVICES = "nvm-for-databases", "empirical-guide", "perma-bench"
@@ -51,10 +54,10 @@ def conclusions_of(*papers: str) -> tuple[Conclusion, ...]:
     """Return the conclusions of these papers, in their order; none of an unknown paper."""
     folder = data_folder("profiles") / "fidelity"
     return tuple(
-        Conclusion(paper, **{**one, "test": _test(one["test"])})
+        Conclusion(paper, **{**asdict(stated), "test": _test(stated.test)})
         for paper in papers
         if paper in PAPERS
-        for one in load_yaml(folder / f"{paper}.yml", "paper").value["conclusions"]
+        for stated in load_yaml(folder / f"{paper}.yml").to(PaperFile).conclusions
     )
 
 
@@ -86,22 +89,6 @@ _BOUND = 1.1
 
 
 @dataclass(frozen=True)
-class Statement:
-    """Of which engines' queries a paper says on which side of the bound their speed-up lies."""
-
-    number: str
-    statement: str
-    of: str
-    engines: tuple[str, ...]
-    queries: tuple[int, ...]
-    expected: Side
-
-    @property
-    def text(self) -> str:
-        return f"{self.statement} (§{self.number})"
-
-
-@dataclass(frozen=True)
 class _Query:
     """The speed-up of one query; ``trial``: the statement about it, if the paper has one."""
 
@@ -125,15 +112,14 @@ def query_rows(paper: str, figure: str, runs: Iterable[StoredRun]) -> tuple[tupl
     None where the paper says nothing of queries, or that of another figure.
     """
     file = data_folder("profiles") / "fidelity" / f"{paper}.yml"
-    known = load_yaml(file, "paper").value.get("queries") if file.is_file() else None
-    if known is None or known["figure"] != figure.partition(":")[0]:
+    said_of = load_yaml(file).to(PaperFile).queries if file.is_file() else None
+    if said_of is None or said_of.figure != figure.partition(":")[0]:
         return ()
-    statements = [_statement(one) for one in known["statements"]]
     evidence = Evidence.of(runs)
     found: list[_Query] = []
-    for of, sides in known["compared"].items():
+    for of, sides in said_of.compared.items():
         compared = Compared(**{key: _plain(value) for key, value in sides.items()})
-        own = [one for one in statements if one.of == of]
+        own = [one for one in said_of.statements if one.of == of]
         for speed_up in compared.speed_ups(evidence):
             found += _queries(speed_up, own)
     said = [one for one in found if one.statement]
@@ -144,10 +130,6 @@ def query_rows(paper: str, figure: str, runs: Iterable[StoredRun]) -> tuple[tupl
 
 def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-
-
-def _statement(value: Mapping[str, Any]) -> Statement:
-    return Statement(**{name: _plain(member) for name, member in value.items()})
 
 
 def _queries(speed_up: SpeedUp, statements: Sequence[Statement]) -> Iterator[_Query]:

@@ -7,7 +7,7 @@ from harness.store import schemas
 
 CONTRACTS = {
     "calibration", "canary", "host-facts", "manifest",
-    "micro-suite", "profile", "published-csv", "run",
+    "run",
     "run-spec",
 }  # fmt: skip
 
