@@ -208,8 +208,13 @@ def _message(error: msgspec.ValidationError) -> str:
     """Return msgspec's message in our words: ``expected a whole number >= 1``."""
     text = _PLACE.sub("", str(error))
     text = _REGEX.sub(r"that matches \1", text)
-    text = re.sub(r"`([a-z| ]+)`", lambda match: _TYPES.get(match[1], match[1]), text)
+    text = re.sub(r"`([a-z| ]+)`", lambda match: _words(match[1]), text)
     return text[:1].lower() + text[1:]
+
+
+def _words(types: str) -> str:
+    alternatives = [types] if types in _TYPES else types.split(" | ")
+    return " or ".join(_TYPES.get(one, one) for one in alternatives)
 
 
 def _children(value: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
@@ -253,7 +258,7 @@ def _has_shape(kind: Any, value: Any) -> bool:
     is_list = isinstance(origin, type) and issubclass(origin, list | tuple)
     if isinstance(value, list | tuple):
         return is_list
-    return not is_list and origin is not type(None)
+    return not is_list and origin not in (type(None), msgspec.UnsetType)
 
 
 def _is_struct(kind: Any) -> bool:

@@ -10,6 +10,7 @@ from repeatable import repeatable
 
 from harness import jsonfile
 from harness.errors import UsageError
+from harness.experiment.profile_document import Profile
 from harness.sql_script import dumped, masked, script, split
 from harness.units import format_bytes, format_ns, parse_duration_ns, parse_size, suffixed_number
 from harness.yamlfile import load_yaml, parse_yaml
@@ -115,7 +116,7 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_valid_one(tmp_pat
     file = tmp_path / "fig2.yml"
     file.write_text(PROFILE)
     with pytest.raises(UsageError) as refused:
-        load_yaml(file, "profile")
+        load_yaml(file).to(Profile)
     assert refused.value.problem == f"{file}:8"
     assert "unknown key 'parms' (did you mean 'params'?)" in refused.value.context
     assert "params" in refused.value.hint

@@ -25,9 +25,12 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from harness import registry
 from harness.errors import UsageError, unknown
 from harness.experiment.placement import parse_placement
+from harness.experiment.profile_document import Profile
 from harness.host.listen_address import parse_listen
 from harness.host.processors import parse_cpus
 from harness.iotrace.page import parse_plant
@@ -142,12 +145,12 @@ def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
     """
     for path in known_profiles().values():
         try:
-            profile = load_yaml(path, "profile").value
+            profile = load_yaml(path).to(Profile)
         except UsageError as error:
             warn(RunWarning("profile-unreadable", "a profile is left out", str(error), error.hint))
             continue
-        if profile["name"] == experiment and "published" in profile:
-            return path.with_name(_PUBLISHED), tuple(profile["published"])
+        if profile.name == experiment and profile.published is not UNSET:
+            return path.with_name(_PUBLISHED), profile.published
     return None, ()
 
 
@@ -165,7 +168,8 @@ def load_profile(
     ``emulate`` and ``monitors`` add to the profile's own; ``size``, ``params`` and ``repeats``
     override them, and ``drivers`` a fixed driver.
     """
-    document = load_yaml(path, "profile")
+    document = load_yaml(path)
+    document.to(Profile)
     if size is not None:
         document = _resized(document, size)
     if params:

@@ -27,6 +27,7 @@ from harness.micro import perma
 from harness.micro.io_jobs import check_written
 from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, keys_of, read_key
 from harness.micro.model import Axis, Job, Measurement, Suite, mix_text
+from harness.micro.suite_document import SuiteDocument
 from harness.paths import data_folder
 from harness.structs import Where
 from harness.yamlfile import Document, is_expression, load_yaml
@@ -69,7 +70,7 @@ def find_suite(name: str) -> Path:
 
 
 def load_documents(path: Path) -> list[Document]:
-    """Load the files of a suite; ours are checked against their schema."""
+    """Load the files of a suite; ours have the keys of a SuiteDocument."""
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
@@ -80,7 +81,9 @@ def load_documents(path: Path) -> list[Document]:
 
 def _checked(file: Path) -> Document:
     document = load_yaml(file)
-    return document if perma.is_perma(document.value) else load_yaml(file, "micro-suite")
+    if not perma.is_perma(document.value):
+        document.to(SuiteDocument)
+    return document
 
 
 def load_suite(path: Path, variables: Variables) -> Suite:

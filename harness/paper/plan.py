@@ -21,6 +21,7 @@ from harness.execution.run import ResolvedRun
 from harness.execution.run_list import plan_steps
 from harness.execution.run_time import Estimator
 from harness.experiment.profile import Plan, find_profile, load_profile
+from harness.experiment.profile_document import Profile
 from harness.experiment.study import Batch, Batches, Cost, StopRule, continued
 from harness.micro.perma import is_perma
 from harness.micro.runner import SuiteRequest, parameter_names, suite_plan
@@ -298,7 +299,7 @@ def _workload_parameters(entry: Entry) -> Collection[str]:
 
 
 def _workload(entry: Entry) -> str:
-    return str(load_yaml(find_profile(entry.profile), "profile").value["workload"])
+    return str(load_yaml(find_profile(entry.profile)).to(Profile).workload)
 
 
 def _varied(plan: Plan) -> list[str]:

@@ -13,6 +13,7 @@ from harness.errors import UsageError
 from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps
 from harness.experiment.profile import known_profiles, load_profile
+from harness.experiment.profile_document import Profile
 from harness.experiment.selection import only
 from harness.experiment.tuning import settings_for
 from harness.progress import progress_on_stderr
@@ -71,9 +72,7 @@ PAPER = "papers/nvm-for-databases/"
 
 def profiles_of(workload: str) -> list[str]:
     own = {n: p for n, p in known_profiles().items() if n.startswith(PAPER)}
-    return [
-        n for n, path in own.items() if load_yaml(path, "profile").value["workload"] == workload
-    ]
+    return [n for n, path in own.items() if load_yaml(path).to(Profile).workload == workload]
 
 
 @pytest.mark.parametrize("name", profiles_of("tpch")[:2])

@@ -15,10 +15,6 @@ if TYPE_CHECKING:  # imported late: it takes as long as a small command
     from jsonschema_rs import Draft202012Validator, KeywordValidator, Registry, ValidationError
 
 FOLDER = Path(__file__).parent
-#: Where what a person writes is explained, by its schema; profiles.md for all the others.
-_DOCUMENTED = {
-    "micro-suite": "docs/micro.md",
-}
 
 
 def names() -> list[str]:
@@ -87,7 +83,7 @@ def validate(
     if error is None:
         return
     where, found, do = _explain(error, name)
-    do = do or f"see {_DOCUMENTED.get(name, 'docs/profiles.md')}"
+    do = do or "see docs/profiles.md"
     place = source(where) if callable(source) else f"{source} at {_dotted(where)}"
     raise UsageError(place, found, do)
 
