@@ -111,7 +111,7 @@ class Axes(Struct, frozen=True):
                 raise Misfit("a name is given twice", "name each once", key)
 
 
-class Fixed(Struct, frozen=True):
+class FixedValues(Struct, frozen=True):
     """What does not vary."""
 
     engine: str | UnsetType = UNSET
@@ -160,7 +160,7 @@ class Profile(Struct, frozen=True, tag_field="schema", tag=1):
             "last axis fastest"
         ),
     ]
-    fixed: Annotated[Fixed, Meta(description="what does not vary")] = Fixed()
+    fixed: Annotated[FixedValues, Meta(description="what does not vary")] = FixedValues()
     size: Annotated[
         Annotated[float, Meta(gt=0)] | UnsetType,
         Meta(

@@ -48,14 +48,14 @@ class MeasurementDocument(Struct, frozen=True):
     ) = UNSET
 
 
-class Block(Struct, frozen=True):
+class BlockProgram(Struct, frozen=True):
     """What measures instead on a tier that is a block device."""
 
     program: _Program
     params: Mapping[str, Any] | UnsetType = UNSET
 
 
-class Repeated(Struct, frozen=True):
+class RepeatedFigures(Struct, frozen=True):
     """Which numbers of profiles/papers/PAPER/published.csv a suite repeats."""
 
     paper: str
@@ -68,7 +68,9 @@ class SuiteDocument(Struct, frozen=True, tag_field="schema", tag=1):
     documented = "docs/micro.md"
     name: Annotated[str, whole("[a-z0-9][a-z0-9-]*", "lower-case letters, digits and dashes")]
     description: Annotated[str, Meta(min_length=1)]
-    published: Annotated[Repeated | UnsetType, Meta(description=Repeated.__doc__)] = UNSET
+    published: Annotated[RepeatedFigures | UnsetType, Meta(description=RepeatedFigures.__doc__)] = (
+        UNSET
+    )
     repeats: Annotated[
         Annotated[int, Meta(ge=1)] | UnsetType,
         Meta(description="samples of each configuration unless --repeats gives another number"),
@@ -77,7 +79,7 @@ class SuiteDocument(Struct, frozen=True, tag_field="schema", tag=1):
     params: Annotated[
         Mapping[str, Any] | UnsetType, Meta(description="what goes to that program as it is")
     ] = UNSET
-    block: Annotated[Block | UnsetType, Meta(description=Block.__doc__)] = UNSET
+    block: Annotated[BlockProgram | UnsetType, Meta(description=BlockProgram.__doc__)] = UNSET
     defaults: Annotated[
         Mapping[str, Any] | UnsetType,
         Meta(description="keys of every measurement that does not set them (docs/micro.md)"),

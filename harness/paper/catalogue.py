@@ -73,7 +73,7 @@ class StatedConclusion(Struct, frozen=True):
     ] = "most"
 
 
-class Statement(Struct, frozen=True):
+class QueryStatement(Struct, frozen=True):
     """Of which engines' queries a paper says on which side of 1.1 their speed-up lies."""
 
     number: Annotated[str, Meta(description="the paper's section")]
@@ -88,7 +88,7 @@ class Statement(Struct, frozen=True):
         return f"{self.statement} (§{self.number})"
 
 
-class Queries(Struct, frozen=True):
+class PaperQueries(Struct, frozen=True):
     """What the paper says of single queries."""
 
     figure: Annotated[str, Meta(description="whose page shows them")]
@@ -96,7 +96,7 @@ class Queries(Struct, frozen=True):
         Mapping[str, Mapping[str, Any]],
         Meta(description="by name, the runs whose times are compared (reports/conclusions/)"),
     ]
-    statements: Annotated[tuple[Statement, ...], Meta(min_length=1)]
+    statements: Annotated[tuple[QueryStatement, ...], Meta(min_length=1)]
 
 
 class PaperFile(Struct, frozen=True, tag_field="schema", tag=1):
@@ -112,7 +112,7 @@ class PaperFile(Struct, frozen=True, tag_field="schema", tag=1):
         ),
     ]
     conclusions: Annotated[tuple[StatedConclusion, ...], Meta(min_length=1)] = ()
-    queries: Queries | None = None
+    queries: PaperQueries | None = None
 
 
 CaptionState = Literal["measured", "stand-in", "impossible here"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from harness.paper.catalogue import PaperFile, Statement
+from harness.paper.catalogue import PaperFile, QueryStatement
 from harness.paths import data_folder
 from harness.store.runs import StoredRun
 from harness.yamlfile import load_yaml
@@ -94,7 +94,7 @@ class _Query:
 
     cells: tuple[str, ...]
     query: str
-    statement: Statement | None
+    statement: QueryStatement | None
     trial: Trial
 
     @property
@@ -132,7 +132,7 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
-def _queries(speed_up: SpeedUp, statements: Sequence[Statement]) -> Iterator[_Query]:
+def _queries(speed_up: SpeedUp, statements: Sequence[QueryStatement]) -> Iterator[_Query]:
     if isinstance(speed_up.group, Missing) or speed_up.group.unused:
         return
     engine = speed_up.group.a.runs[0].spec.engine
@@ -141,7 +141,7 @@ def _queries(speed_up: SpeedUp, statements: Sequence[Statement]) -> Iterator[_Qu
         if row.quantity.name != "query_duration_ns" or query is None or row.estimate is None:
             continue
         cells = (speed_up.what, query, times(row.ratio), interval_text(row.estimate))
-        own: Sequence[Statement | None] = [
+        own: Sequence[QueryStatement | None] = [
             one for one in statements if engine in one.engines and query in map(str, one.queries)
         ]
         for statement in own or (None,):
