@@ -1,7 +1,7 @@
 """YAML files a person edits: read with line numbers, so that an error can name the line.
 
 Every YAML file of the project is read here. Duplicate keys are errors, and so are
-unknown ones (by the file's JSON Schema), with the nearest valid key named. So is all
+unknown ones (by the file's struct, harness.structs), with the nearest valid key named. So is all
 that JSON cannot say: keys that are no scalars, aliases to themselves, infinite numbers.
 
 Arithmetic in profiles: ``= 0.25 * memory``.

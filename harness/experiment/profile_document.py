@@ -49,7 +49,7 @@ _Threads = Annotated[int, Meta(ge=1)]
 _OPTIONS = "by engine name, then by option"
 
 
-class Together(Struct, frozen=True):
+class ConfigurationEntry(Struct, frozen=True):
     """An entry of the axis configuration: what goes together, several keys an entry."""
 
     engine: str | UnsetType = UNSET
@@ -85,7 +85,7 @@ class Axes(Struct, frozen=True):
         _Names | UnsetType, Meta(description="what offers the load: loadgen, hammerdb")
     ] = UNSET
     configuration: Annotated[
-        Annotated[tuple[Together, ...], Meta(min_length=1)] | UnsetType,
+        Annotated[tuple[ConfigurationEntry, ...], Meta(min_length=1)] | UnsetType,
         Meta(
             description="what goes together, several keys an entry: a placement and the host "
             "mode it needs, say"
