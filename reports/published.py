@@ -79,7 +79,7 @@ class PublishedValue(Struct, frozen=True):
         whole(
             "[a-z][a-z0-9_]*/.+",
             "engine/arm as the harness names them, such as postgres/pmem-both; with the settings "
-            "that tell lines of a figure apart: postgres/pmem-both,wal_compression=on (* for any "
+            "that distinguish lines of a figure: postgres/pmem-both,wal_compression=on (* for any "
             "value); a ratio of two arms: mysql/pmem-both over ssd-both",
         ),
     ]
@@ -104,7 +104,7 @@ class PublishedValue(Struct, frozen=True):
         float,
         Meta(
             ge=0,
-            description="half-width of what the eye cannot tell apart, in the unit; 0 for a "
+            description="half-width of what the eye cannot distinguish, in the unit; 0 for a "
             "printed number",
         ),
     ]
