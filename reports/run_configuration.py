@@ -316,7 +316,7 @@ def facts_of_spec(spec: RunSpec, host_mode: str) -> dict[str, str]:
     kept = {name: value for name, value in members if name not in _SPEC_LEFT_OUT}
     kept["monitors"] = list(spec.added_monitors)
     flat = dict(_flatten("", kept))
-    arm = {"arm": spec.label} if spec.placement and spec.label else {}
+    arm = {"arm": spec.arm} if spec.arm else {}
     return flat | {"placement": spec.where, "host_mode": host_mode} | arm
 
 

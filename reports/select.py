@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import UsageError, nearest
 from harness.experiment.placement import PARTS
+from harness.store.run_row import KEYS
 from harness.store.runs import Store, StoredRun
 from harness.units import parse_size
 from reports.run_configuration import spec_facts
-
-_Field = Callable[[StoredRun], str]
-
-_FIELDS: dict[str, _Field] = {
-    "placement": lambda run: run.spec.where,
-    "engine": lambda run: str(run.spec.engine),
-    "workload": lambda run: str(run.spec.workload),
-    "host_mode": lambda run: str(run.head.host_mode),
-    "tuning": lambda run: str(run.spec.tuning),
-    "memory_limit": lambda run: str(run.spec.memory_limit_bytes or "none"),
-    "threads": lambda run: str(run.spec.threads or "none"),
-    "cpus": lambda run: str(run.spec.cpus or "all"),
-    "listen": lambda run: str(run.spec.listen or "none"),
-    "arm": lambda run: str(run.spec.label or "none"),
-    "driver": lambda run: str(run.spec.driver),
-    "plant": lambda run: " ".join(run.spec.plant) or "none",
-    "block": lambda run: str(run.spec.block),
-    "status": lambda run: str(run.head.status),
-    "experiment": lambda run: str(run.head.experiment.name),
-    "host": lambda run: str(run.head.host.hostname) if run.head.host else "unknown",
-}
 
 
 def select(store: Store, *words: str, among: Sequence[StoredRun] | None = None) -> list[StoredRun]:
     """The finished runs that a selector means, oldest first.
 
-    Conditions ``key=value`` (over the fields above, ``params.<name>`` and ``settings.<name>``)
+    Conditions ``key=value`` (``run_row.KEYS``, ``params.<name>`` and ``settings.<name>``)
     restrict: a run meets all of them. Names (a run's id, its unique beginning or end, or its path;
     an experiment, ``name`` or ``name@hash``) list: a run has one of them. The word ``or`` begins
     another selector. Runs with planted delays only by their id or ``plant=…``. ``among``: the runs
@@ -155,14 +135,14 @@ def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
             pairs["placement"] += f",{item.strip()}"
             continue
         longer = (f"{kind}.{key}" for kind in ("params", "settings"))
-        key = key if key in _FIELDS else next((name for name in longer if name in facts), key)
-        known = key in _FIELDS or key.startswith(("params.", "settings."))
+        key = key if key in KEYS else next((name for name in longer if name in facts), key)
+        known = key in KEYS or key.startswith(("params.", "settings."))
         if not separator or not known:
-            names = [*_FIELDS, *sorted(fact.partition(".")[2] for fact in facts)]
+            names = [*KEYS, *sorted(fact.partition(".")[2] for fact in facts)]
             raise UsageError(
                 f"runs with {text!r}",
                 f"{key!r} is not a field{nearest(key, names)}",
-                f"fields: {', '.join(_FIELDS)}, and each parameter and setting by its name",
+                f"fields: {', '.join(KEYS)}, and each parameter and setting by its name",
             )
         if pairs.get(key, value) != value:
             raise UsageError(
@@ -177,6 +157,6 @@ def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
 
 
 def _field(run: StoredRun, key: str) -> str:
-    if key in _FIELDS:
-        return _FIELDS[key](run)
+    if key in KEYS:
+        return KEYS[key].text(run)
     return spec_facts(run).get(key, "none")

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from harness.store.run_row import run_row
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
 from reports.arm import Arm
@@ -110,22 +111,31 @@ def _number(value: float | None) -> str:
 
 
 def _about(run: StoredRun) -> dict[str, object]:
-    result, spec = run.result, run.spec
-    return {
-        "run_id": run.run_id,
-        "experiment": result.experiment.name,
-        "started_utc": utc(result.started_unix_ns),
-        "workload": spec.workload,
-        "params": _params(spec.params),
-        "driver": spec.driver,
-        "engine": spec.engine,
-        "engine_version": run.manifest.engine.version if run.manifest else "",
-        "placement": spec.where,
-        "host_mode": result.host_mode,
-        "block": spec.block,
-        "status": result.status,
+    more: dict[str, object] = {
+        "started_utc": utc(run.head.started_unix_ns),
+        "params": _params(run.spec.params),
         "emulated": "; ".join(emulations([run])),
     }
+    row = run_row(run, [name for name in _ABOUT if name not in more])
+    return {name: more[name] if name in more else row[name] for name in _ABOUT}
+
+
+#: Columns of a run; ``started_utc``, ``params`` and ``emulated`` are written as texts.
+_ABOUT = (
+    "run_id",
+    "experiment",
+    "started_utc",
+    "workload",
+    "params",
+    "driver",
+    "engine",
+    "engine_version",
+    "placement",
+    "host_mode",
+    "block",
+    "status",
+    "emulated",
+)
 
 
 def _params(params: JsonObject) -> str:

@@ -33,6 +33,7 @@ from harness.errors import UsageError
 from harness.metrics import brief_parameters, metrics
 from harness.store.checkpoint import steps_kept, under_way
 from harness.store.result import Metric
+from harness.store.run_row import run_row, titles
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO, NATIVE, JsonObject
 from harness.supervise.user_files import replacing
@@ -64,7 +65,11 @@ def list_(
         return
     rows: list[tuple[Any, ...]] = [_row(stored) for stored in finished]
     rows += [(path.name, "unfinished", "", "", "", _state(path)) for path in unfinished]
-    print_table(("run", "status", "experiment", "what", "result", "note"), rows)
+    print_table((*titles(_LISTED), "what", "result", "note"), rows)
+
+
+#: Columns of each run in the list.
+_LISTED = ("run_id", "status", "experiment")
 
 
 def _row(stored: StoredRun) -> tuple[str, ...]:
@@ -74,9 +79,7 @@ def _row(stored: StoredRun) -> tuple[str, ...]:
     head = stored.head
     notes = (stand_in_mark(stand_ins(stored)), "resumed" if head.resumed else "")
     return (
-        stored.run_id,
-        head.status,
-        head.experiment.name,
+        *(str(value) for value in run_row(stored, _LISTED).values()),
         _what(stored),
         _result(*head.result) if head.result else "",
         "; ".join(filter(None, notes)),

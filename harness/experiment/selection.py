@@ -187,7 +187,7 @@ def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
 
 
 def _name(spec: RunSpec) -> str:
-    arm = f" {spec.label}" if spec.placement and spec.label else ""
+    arm = f" {spec.arm}" if spec.arm else ""
     return f"{spec.engine} {spec.where}{arm}"
 
 

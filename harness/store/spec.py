@@ -170,6 +170,11 @@ class RunSpec:
         name = self.placement.name if self.placement else (self.label or "external")
         return f"{name} {self.planted_mark}".rstrip()
 
+    @property
+    def arm(self) -> str | None:
+        """The name of its arm; None of a run that belongs to none."""
+        return (self.label or None) if self.placement else None
+
     def runs_in(self, mode: str) -> bool:
         """Whether this run can be made on a host in that mode.
 

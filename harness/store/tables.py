@@ -19,6 +19,7 @@ import numpy as np
 
 from harness import hdr
 from harness.store.result import Metric
+from harness.store.run_row import COLUMNS, run_row
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
 from harness.supervise import workdirs
@@ -34,32 +35,8 @@ def _with(row: Row, more: JsonObject, prefix: str) -> Row:
 
 
 def _run_rows(run: StoredRun) -> Iterator[Row]:
-    head, spec, manifest = run.result, run.spec, run.manifest
-    row = {
-        "run_id": run.run_id,
-        "status": head.status,
-        "experiment": head.experiment.name,
-        "block": spec.block,
-        "workload": spec.workload,
-        "engine": spec.engine,
-        "engine_version": manifest.engine.version if manifest else None,
-        "driver": spec.driver,
-        "placement": spec.placement.name if spec.placement else spec.label,
-        "arm": spec.label if spec.placement else None,
-        "host_id": manifest.host["host_id"] if manifest else None,
-        "started_unix_ns": head.started_unix_ns,
-        "duration_ns": head.duration_ns,
-        "data_bytes": head.data_bytes,
-        "memory_bytes": head.memory_bytes,
-        "emulate": ", ".join(spec.emulate),
-        "modelled": ", ".join(head.modelled),
-        "plant": ", ".join(spec.plant),
-        "memory_limit_bytes": spec.memory_limit_bytes,
-        "threads": spec.threads,
-        "seed": spec.seed,
-    }
-    settings = {f"setting_{name}": str(value) for name, value in spec.settings.items()}
-    yield _with(row, spec.params, "param_") | settings
+    settings = {f"setting_{name}": str(value) for name, value in run.spec.settings.items()}
+    yield _with(run_row(run), run.spec.params, "param_") | settings
 
 
 def _metrics(run: StoredRun) -> Iterator[tuple[Row, Metric]]:
@@ -135,17 +112,17 @@ def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
                 yield from _numbers(inner, f"{name}{key}.")
 
 
-_METRIC = "run_id VARCHAR, number BIGINT, metric VARCHAR"
-#: Rows of a run by table, and its columns; of runs and metrics those without any row.
-_TABLES: Mapping[str, tuple[Callable[[StoredRun], Iterable[Row]], str]] = {
-    "runs": (_run_rows, "run_id VARCHAR"),
-    "metrics": (_metric_rows, f"{_METRIC}, value DOUBLE"),
-    "samples": (_sample_rows, f"{_METRIC}, sample BIGINT, value DOUBLE"),
-    "histograms": (_histogram_rows, f"{_METRIC}, low_ns BIGINT, high_ns BIGINT, count BIGINT"),
-    "series": (
-        _series_rows,
-        "run_id VARCHAR, source VARCHAR, monotonic_ns BIGINT, name VARCHAR, value DOUBLE",
-    ),
+_METRIC = {"run_id": "VARCHAR", "number": "BIGINT", "metric": "VARCHAR"}
+_BOUNDS = dict.fromkeys(("low_ns", "high_ns", "count"), "BIGINT")
+_POINT = {"run_id": "VARCHAR", "source": "VARCHAR", "monotonic_ns": "BIGINT", "name": "VARCHAR"}
+_VALUE = {"value": "DOUBLE"}
+#: Rows of a run by table, and its columns; those of runs and metrics have more.
+_TABLES: Mapping[str, tuple[Callable[[StoredRun], Iterable[Row]], Mapping[str, str]]] = {
+    "runs": (_run_rows, {column.name: column.type for column in COLUMNS}),
+    "metrics": (_metric_rows, {**_METRIC, "unit": "VARCHAR", "better": "VARCHAR", **_VALUE}),
+    "samples": (_sample_rows, {**_METRIC, "sample": "BIGINT", **_VALUE}),
+    "histograms": (_histogram_rows, {**_METRIC, **_BOUNDS}),
+    "series": (_series_rows, {**_POINT, **_VALUE}),
 }
 #: How Python's csv writes, which DuckDB would guess.
 _CSV = """FORMAT csv, AUTO_DETECT false, HEADER false, DELIMITER ',', QUOTE '"', ESCAPE '"'"""
@@ -163,7 +140,7 @@ def database(
         for table in tables:
             rows_of, columns = _TABLES[table]
             file = folder / table
-            types = _ColumnTypes()
+            types = _ColumnTypes(columns)
             with file.open("w", encoding="utf-8", newline="") as stream:
                 for run in runs:
                     if table in _OPEN:
@@ -172,13 +149,13 @@ def database(
                     else:  # many rows: CSV takes a fraction of the time
                         writer = csv.writer(stream, lineterminator="\n")
                         writer.writerows(row.values() for row in rows_of(run))
-            if types.declared:
+            if table in _OPEN:
                 connection.read_json(
                     str(file), columns=types.declared, format="newline_delimited"
                 ).create(table)
             else:
-                connection.execute(f"CREATE TABLE {table} ({columns})")
-            if table not in _OPEN:
+                declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+                connection.execute(f"CREATE TABLE {table} ({declared})")
                 connection.execute(f"COPY {table} FROM '{file}' ({_CSV})")
         yield connection
 
@@ -205,13 +182,16 @@ _NUMBERS = ("BIGINT", "HUGEINT", "DOUBLE")
 
 
 class _ColumnTypes:
-    """The type of each column, from the values of its rows: a text is never a date."""
+    """The type of each column: as stated, else from the values of its rows.
 
-    def __init__(self) -> None:
-        self._types: dict[str, str | None] = {}
+    A text is never a date.
+    """
+
+    def __init__(self, stated: Mapping[str, str]) -> None:
+        self._types: dict[str, str | None] = dict(stated)
         #: A column's name by the member's; DuckDB does not tell capitals from small letters.
-        self._names: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._names = dict(zip(stated, stated, strict=True))
+        self._taken = {name.lower() for name in stated}
 
     @property
     def declared(self) -> dict[str, str]:

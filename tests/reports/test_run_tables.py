@@ -1,6 +1,7 @@
 """Runs as tables, by DuckDB."""
 
 import json
+import re
 from pathlib import Path
 
 import duckdb
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from harness.cli.app import app
 from harness.errors import UsageError
+from harness.store.run_row import COLUMNS, KEYS, run_row
 from harness.store.runs import Store, StoredRun
 from harness.store.tables import TABLES, database, write_parquet
 from reports.compare import compare
@@ -159,3 +161,33 @@ def test_each_of_many_settings_is_a_column(tmp_path: Path) -> None:
     with database(Store(tmp_path).runs(), ["runs"]) as connection:
         query = "SELECT run_id FROM runs WHERE setting_own_3_4 = '1'"
         assert len(connection.execute(query).fetchall()) == 1
+
+
+def test_the_documented_columns_are_those_of_the_row(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/results.md").read_text()
+    (line,) = (text for text in page.splitlines() if text.startswith("| `runs` |"))
+    listed = re.findall(r"`(\w+)`", line.partition("; each parameter")[0])
+    assert listed[1:] == [column.name for column in COLUMNS]
+    (keys,) = re.findall(r"The keys are ([^.]*), and every parameter", page)
+    named = {key.partition(" (")[0] for key in re.split(r",\s+", keys.replace("\n", " "))}
+    assert {name.strip() for name in named} == set(KEYS)
+
+
+def test_columns_have_their_types_whatever_the_runs_have(tmp_path: Path) -> None:
+    run = write(tmp_path, Case(metrics=[]))
+    for runs in ([], [run]):
+        with database(runs, ["runs"]) as connection:
+            types = {
+                name: kind for name, kind, *_ in connection.execute("DESCRIBE runs").fetchall()
+            }
+        assert {column.name: column.type for column in COLUMNS}.items() <= types.items()
+
+
+def test_a_planted_run_is_named_so_in_every_table(tmp_path: Path) -> None:
+    write(tmp_path, Case(metrics=[], spec_changes={"plant": ("wal.sync=+200us",)}))
+    (run,) = Store(tmp_path).runs()
+    assert run_row(run, ["placement", "plant"]) == {
+        "placement": "ssd-both PLANTED wal.sync=+200us",
+        "plant": "wal.sync=+200us",
+    }
+    assert [one.run_id for one in select(Store(tmp_path), "plant=wal.sync=+200us")] == [run.run_id]
