@@ -33,7 +33,7 @@ _ROW_BYTES = 400
 
 
 @dataclass(frozen=True, eq=False)
-class Job(Generic[Connection]):
+class LoadJob(Generic[Connection]):
     """``weight``: amount of work, in any unit. ``shared``: its locks on its tables are compatible
     with those of other shared jobs.
     """
@@ -45,15 +45,15 @@ class Job(Generic[Connection]):
     run: Callable[[Connection], None]
 
 
-class Schedule(Generic[Connection]):
+class LoadSchedule(Generic[Connection]):
     """The waiting and the running jobs. Thread-safe."""
 
-    def __init__(self, jobs: Sequence[Job[Connection]]) -> None:
+    def __init__(self, jobs: Sequence[LoadJob[Connection]]) -> None:
         self._waiting = sorted(jobs, key=lambda job: job.weight, reverse=True)
-        self._running: list[Job[Connection]] = []
+        self._running: list[LoadJob[Connection]] = []
         self._changed = threading.Condition()
 
-    def take(self) -> Job[Connection] | None:
+    def take(self) -> LoadJob[Connection] | None:
         """Wait for a job that may start and return it; None if no job is left."""
         with self._changed:
             while self._waiting:
@@ -65,7 +65,7 @@ class Schedule(Generic[Connection]):
                 self._changed.wait()
             return None
 
-    def done(self, job: Job[Connection]) -> None:
+    def done(self, job: LoadJob[Connection]) -> None:
         """Note that ``job`` has ended, successfully or not."""
         with self._changed:
             self._running.remove(job)
@@ -76,7 +76,7 @@ class Schedule(Generic[Connection]):
             self._waiting.clear()
             self._changed.notify_all()
 
-    def _may_start(self, job: Job[Connection]) -> bool:
+    def _may_start(self, job: LoadJob[Connection]) -> bool:
         for other in self._running:
             compatible = job.shared and other.shared and job.stage == other.stage
             if job.tables & other.tables and not compatible:
@@ -117,9 +117,9 @@ class Workers(Generic[Connection]):
         for connection in self.connections:
             connection.close()
 
-    def run(self, jobs: Sequence[Job[Connection]]) -> None:
+    def run(self, jobs: Sequence[LoadJob[Connection]]) -> None:
         """Run all jobs; raises the first failure after cancelling the rest."""
-        schedule = Schedule(jobs)
+        schedule = LoadSchedule(jobs)
         with ThreadPoolExecutor(self._count) as pool:
             futures = [pool.submit(_work, c, schedule) for c in self.connections]
             try:
@@ -137,7 +137,7 @@ class Workers(Generic[Connection]):
             connection.cancel()
 
 
-def _work(connection: Connection, schedule: Schedule[Connection]) -> None:
+def _work(connection: Connection, schedule: LoadSchedule[Connection]) -> None:
     while (job := schedule.take()) is not None:
         try:
             job.run(connection)
@@ -205,7 +205,7 @@ class FileLoad(Generic[Connection]):
         load: Callable[[Connection], int],
         *,
         shared: bool,
-    ) -> Job[Connection]:
+    ) -> LoadJob[Connection]:
         """Return a job that adds the rows which ``load`` returns to those of ``table``."""
 
         def run(connection: Connection) -> None:
@@ -213,7 +213,7 @@ class FileLoad(Generic[Connection]):
             with self._lock:
                 self.rows[table] += rows
 
-        return Job(stage, frozenset({table}), shared, weight, run)
+        return LoadJob(stage, frozenset({table}), shared, weight, run)
 
 
 class Loader(ABC, Generic[Connection]):
@@ -248,17 +248,17 @@ class Loader(ABC, Generic[Connection]):
     @abstractmethod
     def final_jobs(
         self, folder: Path, weights: Mapping[str, int], task: Task
-    ) -> list[Job[Connection]]:
+    ) -> list[LoadJob[Connection]]:
         """Return all work on the filled tables, by stages; ``weights``: sizes, in any unit."""
 
     @abstractmethod
     def run(self, connection: Connection, sql: str, table: str = "") -> None:
         """Execute one statement, on behalf of ``table`` if one is given."""
 
-    def _dump_jobs(self, request: LoadRequest, task: Task) -> list[Job[Connection]]:
+    def _dump_jobs(self, request: LoadRequest, task: Task) -> list[LoadJob[Connection]]:
         """Return jobs for scripts, one at a time: they may contain rows of any table."""
 
-        def job(dump: Path) -> Job[Connection]:
+        def job(dump: Path) -> LoadJob[Connection]:
             size = dump.stat().st_size
 
             def run(_: Connection) -> None:
@@ -266,7 +266,7 @@ class Loader(ABC, Generic[Connection]):
                     self.run_dump(dump)
                 task.advance(size, note=dump.name)
 
-            return Job(1, frozenset(request.files), False, size, run)
+            return LoadJob(1, frozenset(request.files), False, size, run)
 
         return [job(dump) for dump in request.dumps]
 
@@ -276,14 +276,14 @@ class Loader(ABC, Generic[Connection]):
         weights: Mapping[str, int],
         task: Task,
         alone: Sequence[int] = (),
-    ) -> list[Job[Connection]]:
+    ) -> list[LoadJob[Connection]]:
         """Return jobs for the statements of ``stages``: number, texts, whether they share tables.
 
         A statement uses the tables it names; all of them if it names none or its stage is one
         of ``alone``.
         """
 
-        def job(stage: int, text: str, shared: bool) -> Job[Connection]:
+        def job(stage: int, text: str, shared: bool) -> LoadJob[Connection]:
             tables = tables_of(text, weights) or list(weights)
 
             def run(connection: Connection) -> None:
@@ -291,7 +291,7 @@ class Loader(ABC, Generic[Connection]):
                 task.advance(0, note=head(text, 60))
 
             used = frozenset(weights if stage in alone else tables)
-            return Job(stage, used, shared, weights[tables[0]], run)
+            return LoadJob(stage, used, shared, weights[tables[0]], run)
 
         return [job(stage, text, shared) for stage, texts, shared in stages for text in texts]
 

@@ -15,7 +15,7 @@ from harness.sql_script import calls
 from harness.store.spec import JsonObject
 
 
-class Monitor(ABC):
+class CounterReader(ABC):
     """A connection that reads the counters of one server start."""
 
     @abstractmethod
@@ -30,10 +30,10 @@ class CallsSql(Engine, ABC):
     """Reads a server's counters, and natively calls the SQL in ``sql/<workload>/``."""
 
     sql_folder: Path
-    _monitor: Monitor | None = None
+    _monitor: CounterReader | None = None
 
     @abstractmethod
-    def _new_monitor(self) -> Monitor:
+    def _new_monitor(self) -> CounterReader:
         """Open a connection for reading counters."""
 
     def counters(self) -> Mapping[str, float]:

@@ -28,10 +28,10 @@ from reports.statistics import Ratio, compare_values, decide
 from reports.values import measured_value
 
 #: A comparison, and the engine and workload that it is of.
-Answer = tuple[str, Group]
+PlacedComparison = tuple[str, Group]
 
 
-def answer_blocks(answers: Sequence[Answer], following: str = "") -> Iterator[Block]:
+def answer_blocks(answers: Sequence[PlacedComparison], following: str = "") -> Iterator[Block]:
     """Verdict and cause of each comparison, what was not controlled, and the next command.
 
     ``following``: the command that comes next.

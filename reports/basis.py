@@ -19,8 +19,8 @@ from harness.store.calibrations import (
     Calibration,
     CalibrationStore,
     Canary,
+    CanaryBandwidth,
     CanaryStore,
-    Figure,
     latest_of,
 )
 from harness.store.runs import StoredRun
@@ -209,7 +209,7 @@ class Limit(NamedTuple):
 class Moved(NamedTuple):
     """A figure that has moved; ``ratio``: how much higher it is after the experiment."""
 
-    figure: Figure
+    figure: CanaryBandwidth
     ratio: float
     limit: Limit
 
@@ -323,12 +323,12 @@ def moved_figures(canary: Canary, others: Sequence[Canary]) -> list[Moved]:
 
 
 @lru_cache(maxsize=4096)
-def _ratio(figure: Figure) -> Ratio:
+def _ratio(figure: CanaryBandwidth) -> Ratio:
     """Return how much higher a figure is after the experiment."""
     return ratio_of(figure.after, figure.before, "unpaired")
 
 
-def _limit(figure: Figure, canary: Canary, others: Sequence[Canary]) -> Limit:
+def _limit(figure: CanaryBandwidth, canary: Canary, others: Sequence[Canary]) -> Limit:
     """Return a figure's limit by its changes on this host."""
     changes = [
         math.log(_ratio(other).value)

@@ -30,7 +30,14 @@ import psycopg
 
 from harness.engine import Scalar
 from harness.store.documents import write_json_atomically
-from harness.workloads.tpch.answers import SHAPES, TOLERANT, Answer, Kind, canonical, compare
+from harness.workloads.tpch.answers import (
+    SHAPES,
+    TOLERANT,
+    CanonicalAnswer,
+    Kind,
+    canonical,
+    compare,
+)
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.reference import References, shipped_file, sum_tolerance
@@ -56,7 +63,7 @@ def official_differences(query: int, official: list[list[str]], rows: _Rows) -> 
     if len(official) != len(rows):
         return [f"Q{query}: {len(rows)} rows, official {len(official)}"]
     exact = [i for i, column in enumerate(shape.columns) if column.kind not in TOLERANT]
-    ties = Answer.of(shape, rows).ties
+    ties = CanonicalAnswer.of(shape, rows).ties
     expected, found = list(official), list(rows)
     for start, length in ties:
         part = slice(start, start + length)
@@ -114,7 +121,7 @@ def differences(
     problems = []
     for query in QUERIES:
         shape = SHAPES[query]
-        answer = Answer.of(shape, duck[query])
+        answer = CanonicalAnswer.of(shape, duck[query])
         agreement = compare(shape, answer, postgres[query], sum_tolerance(scale))
         if not agreement.agrees:
             problems.append(f"Q{query}, PostgreSQL against DuckDB: {agreement.detail}")
@@ -136,13 +143,13 @@ def document(
         "generator": generator(),
         "agreed": dict(versions),
         "answers": {
-            str(query): Answer.of(SHAPES[query], rows).to_json(SHAPES[query])
+            str(query): CanonicalAnswer.of(SHAPES[query], rows).to_json(SHAPES[query])
             for query, rows in duck.items()
         },
     }
 
 
-def kept_answers(scale: float, state: int) -> tuple[dict[int, Answer], dict[str, str]]:
+def kept_answers(scale: float, state: int) -> tuple[dict[int, CanonicalAnswer], dict[str, str]]:
     """Answers of power tests that independent engines agreed on; which ones, for each query.
 
     SystemExit names a query that PostgreSQL has not answered.

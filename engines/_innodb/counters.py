@@ -61,7 +61,7 @@ SELECT (SELECT sum(sum_number_of_bytes_write)
         WHERE event_name = 'memory/temptable/physical_disk')"""
 
 
-class Monitor(_sql_engine.Monitor):
+class InnoDBCounterReader(_sql_engine.CounterReader):
     """The monitoring connection of one server start."""
 
     def __init__(self, raw: LazyConnection, flavour: Flavour) -> None:

@@ -32,7 +32,7 @@ from typing import TypeVar
 from engines import _loading
 from engines._innodb.connection import LazyResult, MySqlConnection, server_error
 from engines._innodb.installation import Flavour
-from engines._loading import FileLoad, Job, Workers, columns_in, readable_by
+from engines._loading import FileLoad, LoadJob, Workers, columns_in, readable_by
 from engines._managed import AnyServer
 from harness.engine import LoadRequest
 from harness.errors import RunFailed
@@ -41,7 +41,7 @@ from harness.sql_script import dumped, head, statements
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 
-_Job = Job[MySqlConnection]
+_Job = LoadJob[MySqlConnection]
 _Answer = TypeVar("_Answer")
 _DEADLOCK = 1213
 _SPARE_CONNECTIONS = 20

@@ -112,10 +112,10 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
         """The server's processes; none where it is the user's."""
         return ()
 
-    def _new_monitor(self) -> counters.Monitor:
+    def _new_monitor(self) -> counters.InnoDBCounterReader:
         with connecting(self.flavour):
             raw = self._open()
-        return counters.Monitor(raw, self.flavour)
+        return counters.InnoDBCounterReader(raw, self.flavour)
 
     def _loader(self) -> Loader:
         loader = Loader(

@@ -108,7 +108,7 @@ def _row(
     }
 
 
-class Monitor(_sql_engine.Monitor):
+class PostgresCounterReader(_sql_engine.CounterReader):
     """The monitoring connection of one server start.
 
     ``connections`` returns the open connections whose work is counted. A warm reading costs each

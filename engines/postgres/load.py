@@ -23,7 +23,7 @@ import psycopg
 from psycopg import sql
 
 from engines import _loading
-from engines._loading import FileLoad, Job, Workers, columns_in, readable_by
+from engines._loading import FileLoad, LoadJob, Workers, columns_in, readable_by
 from engines._managed import AnyServer
 from engines.postgres.connection import PostgresConnection, failed
 from harness.engine import LoadRequest
@@ -33,7 +33,7 @@ from harness.sql_script import dumped, statements
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 
-_Job = Job[PostgresConnection]
+_Job = LoadJob[PostgresConnection]
 _PIECE_BYTES = 1 << 20
 #: Spread rows are logged and vacuumed, half as much work again: this pays from 5 connections.
 _SPREAD_FACTOR = 3

@@ -112,10 +112,10 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
         with connecting():
             return PostgresConnection(self._open(), self._user)
 
-    def _new_monitor(self) -> counters.Monitor:
+    def _new_monitor(self) -> counters.PostgresCounterReader:
         with connecting():
             raw, database = self._open_monitor()
-        return counters.Monitor(
+        return counters.PostgresCounterReader(
             raw, database, lambda: [one for one in self._connections if one.open]
         )
 

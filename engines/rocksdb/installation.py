@@ -49,7 +49,7 @@ class Installation(EngineVersion):
 
 
 @dataclass(frozen=True)
-class Answer:
+class OpeningResult:
     """Result of opening an empty database with some options.
 
     ``error``: the library's message if it failed; ``options``: as the library uses them, without
@@ -82,7 +82,7 @@ def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     )
 
 
-def ask(library: Path, options: str = "", row_cache_bytes: int = 0) -> Answer:
+def ask(library: Path, options: str = "", row_cache_bytes: int = 0) -> OpeningResult:
     """Open a database with the library (see probe.py); results are cached."""
     status = library.stat()
     return _ask(library, options, row_cache_bytes, status.st_mtime_ns)
@@ -156,7 +156,7 @@ def _digest(library: Path, _changed_ns: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) -> Answer:
+def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) -> OpeningResult:
     user = unprivileged()
     request = {
         "library": str(library),
@@ -168,10 +168,10 @@ def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) ->
         code, out, err = _probed(library, json.dumps({**request, "folder": str(folder)}))
     if code != 0:
         last = err.strip().splitlines()[-1:] or [f"exit status {code}"]
-        return Answer(f"the process that loaded it failed: {last[0]}", "", None)
+        return OpeningResult(f"the process that loaded it failed: {last[0]}", "", None)
     answer = jsonfile.parse(out)
     text = answer["options_file"]
-    return Answer(
+    return OpeningResult(
         answer["error"].strip(),
         answer["log"],
         parse_options(text, f"OPTIONS of {library}") if text else None,

@@ -18,8 +18,8 @@ from typing import Any
 
 from engines import _loading
 from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_session
-from engines._loading import FileLoad, Job, Workers, columns_in, loading
-from engines._sql_engine import Monitor, SqlEngine
+from engines._loading import FileLoad, LoadJob, Workers, columns_in, loading
+from engines._sql_engine import CounterReader, SqlEngine
 from engines.sqlserver.connection import ERRORS, Login, SqlServerConnection, explain
 from harness.engine import (
     EngineContext,
@@ -129,7 +129,7 @@ def server_version(options: EngineOptions) -> EngineVersion:
     return EngineVersion("sqlserver", str(version), build, f"DSN {login.address}")
 
 
-class _Counters(Monitor):
+class _Counters(CounterReader):
     """``sqlserver_data_read_bytes`` and so on; none without the right VIEW SERVER STATE."""
 
     def __init__(self, connection: SqlServerConnection) -> None:
@@ -224,7 +224,7 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
     def _new_connection(self) -> SqlServerConnection:
         return SqlServerConnection(self._dsn, self._schema or "")
 
-    def _new_monitor(self) -> Monitor:
+    def _new_monitor(self) -> CounterReader:
         return _Counters(self.connect())
 
     def _loader(self) -> Loader:
@@ -339,7 +339,7 @@ class Loader(_loading.Loader[SqlServerConnection]):
         """The largest table first; the files of a heap are loaded at the same time."""
         load = FileLoad[SqlServerConnection](request.files, task)
 
-        def job(table: str, path: Path) -> Job[SqlServerConnection]:
+        def job(table: str, path: Path) -> LoadJob[SqlServerConnection]:
             size = path.stat().st_size
 
             def copy(connection: SqlServerConnection) -> int:
@@ -359,7 +359,7 @@ class Loader(_loading.Loader[SqlServerConnection]):
 
     def final_jobs(
         self, folder: Path, weights: Mapping[str, int], task: Task
-    ) -> list[Job[SqlServerConnection]]:
+    ) -> list[LoadJob[SqlServerConnection]]:
         """A clustered key is built before the other indexes, which contain it."""
         stems = ("20_keys", "30_indexes", "40_foreign_keys", "50_analyze")
         stages = [(n, statements(folder, stem), False) for n, stem in enumerate(stems, 2)]

@@ -164,7 +164,7 @@ class Cluster(DataFolders[Installation]):
 SNAPSHOTS_ENDED, SNAPSHOT_BYTES = "voltdb_snapshots_count", "voltdb_snapshot_written_bytes"
 
 
-class Monitor(_sql_engine.Monitor):
+class VoltDbCounterReader(_sql_engine.CounterReader):
     """The monitoring connection of one server start."""
 
     def __init__(self, connection: VoltDbConnection) -> None:
@@ -456,8 +456,8 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
         cluster = Cluster(self._installation, self._context, directories)
         return self._place(cluster, directories.memory)
 
-    def _new_monitor(self) -> Monitor:
-        return Monitor(self.connect())
+    def _new_monitor(self) -> VoltDbCounterReader:
+        return VoltDbCounterReader(self.connect())
 
 
 def _free_ports(count: int) -> list[int]:

@@ -66,7 +66,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallResult:
     """``error``: empty of a call that succeeded."""
 
     error: str
@@ -103,7 +103,7 @@ class Connection:
 
     def call(
         self, procedure: str, *parameters: Parameter, timeout_s: float | None = None
-    ) -> Answer:
+    ) -> CallResult:
         """Call a procedure; NoAnswer at the limit (default: that of any statement)."""
         self._handle += 1
         self._socket.settimeout(limit_s("statement") if timeout_s is None else timeout_s)
@@ -191,7 +191,7 @@ class _Reader:
         return None if length < 0 else self.take(length).decode(errors="replace")
 
 
-def _answer(message: _Reader) -> Answer:
+def _answer(message: _Reader) -> CallResult:
     fields, status = message.integer(1), message.integer(1)
     words = message.text() if fields & _STATUS else None
     message.skip(1)  # the application's status as a number
@@ -204,7 +204,7 @@ def _answer(message: _Reader) -> Answer:
         message.skip(4)
     error = "" if status == _SUCCESS else words or f"status {status}"
     tables = [_table(message) for _ in range(message.integer(2))]
-    return Answer(error, tables)
+    return CallResult(error, tables)
 
 
 def _table(message: _Reader) -> Table:
@@ -315,7 +315,7 @@ class VoltDbConnection(SqlConnection):
 
     def call(
         self, procedure: str, *parameters: Parameter, timeout_s: float | None = None
-    ) -> Answer:
+    ) -> CallResult:
         """Call a procedure; RunFailed where it fails, or does not answer within the limit."""
         try:
             return self._call(procedure, procedure, *parameters, timeout_s=timeout_s)
@@ -324,7 +324,7 @@ class VoltDbConnection(SqlConnection):
 
     def _call(
         self, what: str, procedure: str, *parameters: Parameter, timeout_s: float | None
-    ) -> Answer:
+    ) -> CallResult:
         try:
             answer = self._raw.call(procedure, *parameters, timeout_s=timeout_s)
         except WireError as error:

@@ -177,7 +177,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Job:
+class ClientJob:
     """A client program in its private folder. ``environment``: without secrets in it.
 
     ``files``: by name, private to the user that it runs as. ``secret``: never in a message.
@@ -194,7 +194,7 @@ class Job:
 
 
 @contextmanager
-def working(clients: Clients, job: Job) -> Iterator[Path]:
+def working(clients: Clients, job: ClientJob) -> Iterator[Path]:
     """Make the private folder with the job's files; removed at the end."""
     with private_folder(clients, "client-") as folder:
         for name, text in job.files.items():
@@ -210,7 +210,7 @@ def stderr_as_progress(argv: Sequence[str]) -> list[str]:
 class _Listener(ClientProgram):
     """A running program of a job, and what it printed."""
 
-    def __init__(self, job: Job, silence_s: float, task: Task, *program: Any) -> None:
+    def __init__(self, job: ClientJob, silence_s: float, task: Task, *program: Any) -> None:
         super().__init__(*program)
         self.lines: list[str] = []
         self._job, self._silence_s, self._task = job, silence_s, task
@@ -221,7 +221,7 @@ class _Listener(ClientProgram):
     @classmethod
     @contextmanager
     def started(
-        cls, clients: Clients, job: Job, folder: Path, argv: Sequence[str], silence_s: float,
+        cls, clients: Clients, job: ClientJob, folder: Path, argv: Sequence[str], silence_s: float,
         task: Task,
     ) -> Iterator[_Listener]:  # fmt: skip
         """Start the program; at the end it is gone."""
@@ -306,7 +306,12 @@ class _Listener(ClientProgram):
 
 
 def run(
-    clients: Clients, job: Job, folder: Path, argv: Sequence[str], title: str, progress: Progress
+    clients: Clients,
+    job: ClientJob,
+    folder: Path,
+    argv: Sequence[str],
+    title: str,
+    progress: Progress,
 ) -> None:
     """Run a program that loads data to its end; RunFailed with its last lines."""
     with (
@@ -318,7 +323,7 @@ def run(
 
 def measured(
     clients: Clients,
-    job: Job,
+    job: ClientJob,
     folder: Path,
     argv: Sequence[str],
     load: Load,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.drivers.client_program import (
-    Job,
+    ClientJob,
     Load,
     Script,
     Window,
@@ -106,7 +106,7 @@ def drive(
 ) -> DriverResult:
     """Run the scripts; RunFailed with pgbench's last lines."""
     what = f"{version}: {load.users} users, {', '.join(one.name for one in scripts)}"
-    job = Job(
+    job = ClientJob(
         what,
         {_PASSWORDS: _password_line(connection)}
         | {f"{number}.sql": one.text for number, one in enumerate(scripts)},

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.drivers.client_program import (
-    Job,
+    ClientJob,
     Load,
     Script,
     Window,
@@ -124,7 +124,7 @@ def drive(
     return _result(version, script, load, window, read_summary(what, window.lines, ramp_up_s))
 
 
-def _job(what: str, dialect: str, connection: JsonObject, script: Script) -> Job:
+def _job(what: str, dialect: str, connection: JsonObject, script: Script) -> ClientJob:
     """The password is in a file: arguments can be read by every user."""
     names = {"host": "host", "port": "port", "socket": "socket", "user": "user"}
     names |= {"password": "password", "database": "db"}
@@ -135,7 +135,7 @@ def _job(what: str, dialect: str, connection: JsonObject, script: Script) -> Job
     files = {CONFIG: "\n".join([*lines, ""])}
     if script.text:
         files[LUA] = script.text
-    return Job(
+    return ClientJob(
         what, files, {"PGOPTIONS": str(connection.get("options") or "")},
         str(connection["password"]), _REPORT,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from harness.experiment.profile import Plan
 from harness.micro import native
 from harness.micro.runner import ResolvedSuite, SuiteRequest, prepare
 from harness.micro.suite import find_suite, load_documents
-from harness.store.calibrations import Canary, CanaryStore, Figure
+from harness.store.calibrations import Canary, CanaryBandwidth, CanaryStore
 from harness.store.checkpoint import Attempt
 from harness.store.result import Experiment
 from harness.store.runs import Store
@@ -74,7 +74,7 @@ def canary(
     ended = time.time_ns()
     after = _measured(suites, env, Store(into.folder))
     both = before.keys() & after.keys()
-    figures = tuple(Figure(*key, before[key], after[key]) for key in sorted(both))
+    figures = tuple(CanaryBandwidth(*key, before[key], after[key]) for key in sorted(both))
     if figures:
         into.write(Canary(plan.hash, str(env.host["host_id"]), began, ended, figures))
     if elsewhere is not None:

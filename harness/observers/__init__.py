@@ -19,7 +19,7 @@ from harness.supervise.credentials import refuse_exchangeable
 
 
 @dataclass(frozen=True)
-class Figure:
+class ObservedNumber:
     """One number of a summary. ``path``: its names from the outermost, since names repeat."""
 
     path: tuple[str, ...]
@@ -74,7 +74,7 @@ class Observer(ABC):
         return ()
 
     @abstractmethod
-    def figures(self, tree: Path, output: str) -> list[Figure]:
+    def figures(self, tree: Path, output: str) -> list[ObservedNumber]:
         """Return the summary's figures; ``output``: what the program printed. ValueError if it is
         malformed.
         """
@@ -120,7 +120,7 @@ def _installed(title: str, variable: str, below: Sequence[str], names: Sequence[
     )
 
 
-def metrics(observer: Observer, figures: Sequence[Figure]) -> list[Metric]:
+def metrics(observer: Observer, figures: Sequence[ObservedNumber]) -> list[Metric]:
     """``observed_value`` by path; a path that repeats is numbered.
 
     Names of files are the servers' user's to choose: what cannot be printed is replaced.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import jsonfile
-from harness.observers import Figure, Observer, find_program
+from harness.observers import ObservedNumber, Observer, find_program
 
 #: What a call moved is what it returns: at the end of a file less than was requested.
 _SCRIPT = """
@@ -53,11 +53,11 @@ class BpfTrace(Observer):
         limit = f"BPFTRACE_MAP_KEYS_MAX={MOST_KEYS}"
         return ["env", limit, str(self.program()), "-f", "json", "-e", _SCRIPT]
 
-    def figures(self, tree: Path, output: str) -> list[Figure]:
+    def figures(self, tree: Path, output: str) -> list[ObservedNumber]:
         return parse(output)
 
 
-def parse(text: str) -> list[Figure]:
+def parse(text: str) -> list[ObservedNumber]:
     """Calls and bytes by program, file and function, the most first.
 
     ValueError without a map of calls, and for a map that is full.
@@ -81,7 +81,7 @@ def parse(text: str) -> list[Figure]:
             if type(value) in (int, float) and math.isfinite(value)
         }
         most = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))[:_MOST]
-        found += [Figure((name[1:], *key.split(",")), value) for key, value in most]
+        found += [ObservedNumber((name[1:], *key.split(",")), value) for key, value in most]
     return found
 
 

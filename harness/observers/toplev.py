@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.observers import Figure, Observer, find_program
+from harness.observers import ObservedNumber, Observer, find_program
 
 _OUTPUT = "toplev.csv"
 
@@ -31,11 +31,11 @@ class Toplev(Observer):
         options = [*form, "-l3", "-a", "--global"]
         return [str(self.program()), *options, "sleep", "infinity"]
 
-    def figures(self, tree: Path, output: str) -> list[Figure]:
+    def figures(self, tree: Path, output: str) -> list[ObservedNumber]:
         return parse((tree / _OUTPUT).read_text("utf-8", "replace"))
 
 
-def parse(text: str) -> list[Figure]:
+def parse(text: str) -> list[ObservedNumber]:
     """The figures by processor, where there is a column of them, and node."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     rows = csv.DictReader(io.StringIO("\n".join(lines)))
@@ -51,7 +51,7 @@ def parse(text: str) -> list[Figure]:
         if math.isfinite(value) and row["Area"]:
             nodes = row["Area"].split(".")
             cpus = [row["CPUs"]] if row.get("CPUs") else []
-            found.append(Figure((*cpus, *nodes), value))
+            found.append(ObservedNumber((*cpus, *nodes), value))
     return found
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.observers import Figure, Observer, find_program
+from harness.observers import ObservedNumber, Observer, find_program
 
 #: Bandwidth limits are measured by a load of VTune's own, memory objects by intercepting
 #: allocations: both change the run.
@@ -89,7 +89,7 @@ class VTune(Observer):
             *([program, *report, *form, *result] for report in reports),
         ]
 
-    def figures(self, tree: Path, output: str) -> list[Figure]:
+    def figures(self, tree: Path, output: str) -> list[ObservedNumber]:
         found = parse((tree / _SUMMARY).read_text("utf-8", "replace"))
         if self._by_process:
             found += parse_processes((tree / _PROCESSES).read_text("utf-8", "replace"))
@@ -103,7 +103,7 @@ class VTune(Observer):
         return [str(self.program()), "-command", command, "-r", str(tree)]
 
 
-def parse(text: str) -> list[Figure]:
+def parse(text: str) -> list[ObservedNumber]:
     """The figures of a summary; ValueError for another format."""
     rows = csv.reader(io.StringIO(text))
     if next(rows, None) != _COLUMNS:
@@ -119,11 +119,11 @@ def parse(text: str) -> list[Figure]:
         path = [*path[:level], row[1]]
         match = _NUMBER.match(row[2]) if len(row) > 2 else None
         if match and path[0] not in _NO_FIGURES and math.isfinite(value := float(match[0])):
-            found.append(Figure(tuple(path), value))
+            found.append(ObservedNumber(tuple(path), value))
     return found
 
 
-def parse_processes(text: str) -> list[Figure]:
+def parse_processes(text: str) -> list[ObservedNumber]:
     """Events by process, those with the most first; ValueError for another format."""
     rows = csv.DictReader(io.StringIO(text), restval="")
     events = {name: match[1] for name in rows.fieldnames or () if (match := _EVENT.fullmatch(name))}
@@ -139,7 +139,7 @@ def parse_processes(text: str) -> list[Figure]:
         processes.append((row[_PROCESS], counts))
     processes.sort(key=lambda one: -sum(one[1].values()))
     return [
-        Figure(("Processes", process, event), count)
+        ObservedNumber(("Processes", process, event), count)
         for process, counts in processes[:_MOST]
         for event, count in counts.items()
     ]

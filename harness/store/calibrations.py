@@ -115,7 +115,7 @@ class CalibrationStore(DocumentStore[Calibration]):
 
 
 @dataclass(frozen=True)
-class Figure:
+class CanaryBandwidth:
     """The bandwidth of one configuration of a tier; ``before``, ``after``: samples, bytes/s."""
 
     tier: str
@@ -138,7 +138,7 @@ class Canary(Document):
     host_id: str
     began_unix_ns: int
     ended_unix_ns: int
-    figures: tuple[Figure, ...]
+    figures: tuple[CanaryBandwidth, ...]
 
     @property
     def document_name(self) -> str:

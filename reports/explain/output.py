@@ -10,7 +10,7 @@ from typing import Any, Literal
 from harness.models.make import SUITE
 from harness.store.documents import as_json, attributes
 from harness.units import counted
-from reports.answers import Answer, answer_blocks
+from reports.answers import PlacedComparison, answer_blocks
 from reports.explain.ceilings import Ceiling, Ceilings
 from reports.explain.comparisons import Explained
 from reports.formatting import (
@@ -114,7 +114,7 @@ def to_json(view: ExplainedView) -> dict[str, Any]:
     }
 
 
-def explain_page(view: ExplainedView, answers: Sequence[Answer]) -> Iterator[Block]:
+def explain_page(view: ExplainedView, answers: Sequence[PlacedComparison]) -> Iterator[Block]:
     """Yield the blocks that ``harness explain`` prints. ``answers``: the comparisons."""
     yield from answer_blocks(answers)
     yield from explained_blocks(view)

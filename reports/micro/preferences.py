@@ -158,7 +158,7 @@ def _persists(kind: Instructions) -> bool:
 
 
 @dataclass(frozen=True)
-class Spread:
+class DurationSpread:
     """Durations of one configuration, ns."""
 
     name: str
@@ -175,12 +175,12 @@ class Spread:
         return ", ".join([*texts, f"most {format_ns(self.histogram.max)}"])
 
 
-def _spreads(names: Sequence[str], points: Sequence[Point]) -> tuple[Spread, ...]:
+def _spreads(names: Sequence[str], points: Sequence[Point]) -> tuple[DurationSpread, ...]:
     both = zip(names, points, strict=True)
-    return tuple(Spread(name, p.histogram) for name, p in both if p.histogram is not None)
+    return tuple(DurationSpread(name, p.histogram) for name, p in both if p.histogram is not None)
 
 
-def _spread_figures(rows: Sequence[Spread], after_name: str, *percents: float) -> str:
+def _spread_figures(rows: Sequence[DurationSpread], after_name: str, *percents: float) -> str:
     texts = [f"{row.name}{after_name} {row.text(*percents)}" for row in rows]
     missing = [one for one in percents if any(row.at(one) is None for row in rows)]
     lacking = [f"p{one:g} takes {hdr.fewest(one):,}" for one in missing]
@@ -265,7 +265,7 @@ def _tail(device: Device) -> Iterator[Finding]:
             yield Finding(f"Tail of overwrites {where}", _worst(rows), figures, rows)
 
 
-def _worst(rows: Sequence[Spread]) -> str:
+def _worst(rows: Sequence[DurationSpread]) -> str:
     """Name the row with the highest p99.99 of those with operations enough."""
     tails = [(tail, row.name) for row in rows if (tail := row.at(_TAIL)) is not None]
     if not tails:

@@ -25,7 +25,7 @@ from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.query_plan import ExecutedPlan, Operator
 from harness.sql_script import statements
-from harness.workloads.tpch.answers import SHAPES, Answer, compare
+from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer, compare
 from harness.workloads.tpch.data import estimate_bytes
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.reference import sum_tolerance
@@ -480,7 +480,7 @@ def test_all_answers_are_the_reference_ones(innodb, connection):
     for query in QUERIES:
         sql = query_sql(query, parameters(query, None, SCALE), innodb.sql_folder / "tpch")
         rows = connection.execute(sql, timeout_s=300).rows
-        reference = Answer.from_json(references[str(query)])
+        reference = CanonicalAnswer.from_json(references[str(query)])
         agreement = compare(SHAPES[query], reference, rows, sum_tolerance(SCALE))
         assert agreement.agrees, f"Q{query}: {agreement.detail}"
 

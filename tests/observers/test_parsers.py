@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness.observers import Figure, bpftrace, metrics, toplev, vtune
+from harness.observers import ObservedNumber, bpftrace, metrics, toplev, vtune
 
 VTUNE = """Hierarchy Level,Metric Name,Metric Value
 0,Elapsed Time,11.25
@@ -51,7 +51,7 @@ BPFTRACE = "\n".join(
         json.dumps({"type": "map", "data": {"@bytes": {"postgres,16384,vfs_read": 57344}}}),
     ]
 )
-SHAPES: list[tuple[Callable[[str], list[Figure]], str]] = [
+SHAPES: list[tuple[Callable[[str], list[ObservedNumber]], str]] = [
     (vtune.parse, VTUNE),
     (vtune.parse_processes, PROCESSES),
     (toplev.parse, TOPLEV),
@@ -72,10 +72,10 @@ def test_vtune_names_figures_by_their_path() -> None:
 
 def test_vtune_s_events_are_those_of_the_processes_with_the_most() -> None:
     assert vtune.parse_processes(PROCESSES) == [
-        Figure(("Processes", "postgres", "INST_RETIRED.ANY"), 3000),
-        Figure(("Processes", "postgres", "MEM_LOADS"), 400),
-        Figure(("Processes", "loadgen", "INST_RETIRED.ANY"), 20),
-        Figure(("Processes", "loadgen", "MEM_LOADS"), 1),
+        ObservedNumber(("Processes", "postgres", "INST_RETIRED.ANY"), 3000),
+        ObservedNumber(("Processes", "postgres", "MEM_LOADS"), 400),
+        ObservedNumber(("Processes", "loadgen", "INST_RETIRED.ANY"), 20),
+        ObservedNumber(("Processes", "loadgen", "MEM_LOADS"), 1),
     ]
     many = PROCESSES + "".join(f"idle{i},1,1,9\n" for i in range(1000))
     shown = {figure.path[1] for figure in vtune.parse_processes(many)}
@@ -83,10 +83,12 @@ def test_vtune_s_events_are_those_of_the_processes_with_the_most() -> None:
 
 
 def test_the_others_leave_out_what_was_not_counted() -> None:
-    assert toplev.parse(TOPLEV) == [Figure(("S0-C0", "Backend_Bound", "Memory_Bound"), 55.5)]
+    assert toplev.parse(TOPLEV) == [
+        ObservedNumber(("S0-C0", "Backend_Bound", "Memory_Bound"), 55.5)
+    ]
     assert bpftrace.parse(BPFTRACE) == [
-        Figure(("calls", "postgres", "16384", "vfs_read"), 7),
-        Figure(("bytes", "postgres", "16384", "vfs_read"), 57344),
+        ObservedNumber(("calls", "postgres", "16384", "vfs_read"), 7),
+        ObservedNumber(("bytes", "postgres", "16384", "vfs_read"), 57344),
     ]
 
 
@@ -106,7 +108,7 @@ def test_a_full_map_of_bpftrace_is_an_error() -> None:
 
 def test_a_path_that_repeats_is_numbered() -> None:
     (observer, *_) = vtune.OBSERVERS
-    found = metrics(observer, [Figure(("a", "b"), 1), Figure(("a", "b"), 2)])
+    found = metrics(observer, [ObservedNumber(("a", "b"), 1), ObservedNumber(("a", "b"), 2)])
     assert [one.labels["path"] for one in found] == ["a / b", "a / b #2"]
 
 
@@ -118,7 +120,9 @@ def test_names_of_files_cannot_break_what_is_stored() -> None:
 
 
 @pytest.mark.parametrize(("parse", "text"), SHAPES)
-def test_another_format_is_an_error(parse: Callable[[str], list[Figure]], text: str) -> None:
+def test_another_format_is_an_error(
+    parse: Callable[[str], list[ObservedNumber]], text: str
+) -> None:
     for wrong in ("", "Error: no data", text.replace(",", "\t").replace("@calls", "x")):
         with pytest.raises(ValueError, match=r"\w"):
             parse(wrong)

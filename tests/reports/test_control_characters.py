@@ -29,8 +29,8 @@ from harness.store.calibrations import (
     Calibration,
     CalibrationStore,
     Canary,
+    CanaryBandwidth,
     CanaryStore,
-    Figure,
     MetricNoise,
 )
 from harness.store.datasets import DatasetRecord, DatasetStore
@@ -195,7 +195,7 @@ def write_others(root: Path) -> None:
     made = Calibration(run.run_id, 1, "a1b2c3d4", run.spec, ids, 9, 0, (noise,), (warning,))
     CalibrationStore(root).write(made)
     CanaryStore(root).write(
-        Canary("plan", "a1b2c3d4", 1, 9, (Figure("dram", "r", (1.0,), (2.0,)),))
+        Canary("plan", "a1b2c3d4", 1, 9, (CanaryBandwidth("dram", "r", (1.0,), (2.0,)),))
     )
     scored = (ScoredMetric("operations_per_second", 1.1, 1.0, 1.2),)
     about = ("a1b2c3d4", "cloud-ebs-observed", "digest", "pmem", "rocksdb", "ycsb", "a case")

@@ -40,8 +40,8 @@ from harness.store.calibrations import (
     Calibration,
     CalibrationStore,
     Canary,
+    CanaryBandwidth,
     CanaryStore,
-    Figure,
     MetricNoise,
     latest_of,
 )
@@ -240,7 +240,7 @@ def calibrations(folder: Path) -> Kind:
 
 def canaries(folder: Path) -> Kind:
     store = CanaryStore(folder)
-    figure = Figure("dram", "read", (1.0, 2.0, 3.0), (1.0, 2.0, 3.0))
+    figure = CanaryBandwidth("dram", "read", (1.0, 2.0, 3.0), (1.0, 2.0, 3.0))
     for began in (1, 2):
         store.write(Canary("plan", "host", began, 9, (figure,)))
 

@@ -27,8 +27,8 @@ from harness.store.calibrations import (
     Calibration,
     CalibrationStore,
     Canary,
+    CanaryBandwidth,
     CanaryStore,
-    Figure,
     latest_of,
 )
 from harness.store.runs import Store, StoredRun
@@ -241,7 +241,7 @@ SHARES = {"read": 0.5, "write": 0.97}
 
 def made_up(shares: dict[str, float], began: int = 0, ended: int = 2**62) -> Canary:
     figures = [
-        Figure("dram", name, BEFORE, tuple(share * one for one in BEFORE))
+        CanaryBandwidth("dram", name, BEFORE, tuple(share * one for one in BEFORE))
         for name, share in shares.items()
     ]
     return Canary("plan", "host", began, ended, tuple(figures))
@@ -268,7 +268,7 @@ def noisy(draw: np.random.Generator, factor: float = 1.0) -> Canary:
     changes = factor * np.exp(draw.normal(0, 0.04, 8))
     samples = np.exp(draw.normal(0, 0.01, (8, 2, 7)))
     figures = (
-        Figure("dram", str(i), tuple(samples[i, 0]), tuple(change * samples[i, 1]))
+        CanaryBandwidth("dram", str(i), tuple(samples[i, 0]), tuple(change * samples[i, 1]))
         for i, change in enumerate(changes)
     )
     return Canary("plan", "host", 0, 1, tuple(figures))

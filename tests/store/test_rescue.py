@@ -22,7 +22,7 @@ from harness.execution.run import Run
 from harness.host.facts import host_facts
 from harness.progress import SilentProgress
 from harness.store import rescue, runs
-from harness.store.calibrations import Canary, CanaryStore, Figure
+from harness.store.calibrations import Canary, CanaryBandwidth, CanaryStore
 from harness.store.checkpoint import Attempt, steps_kept
 from harness.store.documents import json_bytes
 from harness.store.result import Check, Experiment, Failure, Metric, Program
@@ -299,7 +299,7 @@ def test_a_document_goes_to_the_state_directory_and_is_copied_back(tmp_path, cap
     """Such as a canary, a calibration or a score."""
     results = tmp_path / "results"
     results.write_text("no directory")
-    canary = Canary("plan", "host", 1, 2, (Figure("ssd", "read", (1.0,), (2.0,)),))
+    canary = Canary("plan", "host", 1, 2, (CanaryBandwidth("ssd", "read", (1.0,), (2.0,)),))
     CanaryStore(results).write(canary)
     assert rescue.any_rescued()
     results.unlink()

@@ -7,7 +7,7 @@ kept as numbers and compared within the clause's tolerances. Where ORDER BY leav
 rows tied, any order of them is right: the reference knows the runs of tied rows, and
 both sides are sorted within them.
 
-A reference is made of rows once (:meth:`Answer.of`) and stored as JSON; a run's rows
+A reference is made of rows once (:meth:`CanonicalAnswer.of`) and stored as JSON; a run's rows
 are compared with it by :func:`compare`.
 """
 
@@ -165,7 +165,7 @@ def _number(value: Scalar, kind: Kind) -> str:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CanonicalAnswer:
     """An answer in canonical form.
 
     ``columns``: for each column its digest (exact kinds) or its values, in row order,
@@ -177,7 +177,7 @@ class Answer:
     ties: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, shape: Shape, rows: Sequence[_Row]) -> Answer:
+    def of(cls, shape: Shape, rows: Sequence[_Row]) -> CanonicalAnswer:
         """The answer that ``rows`` are; runs of tied rows are found in them.
 
         With one row more than the limit, AmbiguousAnswer says that the last row
@@ -202,7 +202,7 @@ class Answer:
         return {"rows": self.rows, "columns": columns, "ties": [list(run) for run in self.ties]}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Answer:
+    def from_json(cls, document: Mapping[str, Any]) -> CanonicalAnswer:
         columns = tuple(
             column["digest"] if "digest" in column else tuple(column["values"])
             for column in document["columns"]
@@ -211,7 +211,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class AnswerComparison:
     """The result of a comparison with the reference, and the first difference in words."""
 
     agrees: bool
@@ -219,15 +219,15 @@ class Agreement:
 
 
 def compare(
-    shape: Shape, reference: Answer, rows: Sequence[_Row], sum_tolerance: Decimal
-) -> Agreement:
+    shape: Shape, reference: CanonicalAnswer, rows: Sequence[_Row], sum_tolerance: Decimal
+) -> AnswerComparison:
     """Compare a run's rows with the reference; the first difference is named."""
     if len(rows) != reference.rows:
-        return Agreement(False, f"row count: expected {reference.rows}, found {len(rows)}")
+        return AnswerComparison(False, f"row count: expected {reference.rows}, found {len(rows)}")
     try:
         table = [_canonical_row(shape, row) for row in rows]
     except MalformedAnswer as error:
-        return Agreement(False, str(error))
+        return AnswerComparison(False, str(error))
     table = _sort_ties(shape, table, reference.ties)
     largest = Decimal(0)
     for position, column in enumerate(shape.columns):
@@ -235,17 +235,17 @@ def compare(
         expected = reference.columns[position]
         if isinstance(expected, str):
             if (digest := _digest(found)) != expected:
-                return Agreement(False, _digest_detail(column, expected, digest, found))
+                return AnswerComparison(False, _digest_detail(column, expected, digest, found))
             continue
         for number, (want, have) in enumerate(zip(expected, found, strict=True), 1):
             if not within(column.kind, want, have, sum_tolerance):
-                return Agreement(
+                return AnswerComparison(
                     False, f"{column.name}, row {number}: expected {want}, found {have}"
                 )
             if column.kind == "sum" and want is not None and have is not None:
                 largest = max(largest, abs(Decimal(want) - Decimal(have)))
     note = f"; largest difference of a sum {largest:.2g}" if largest else ""
-    return Agreement(True, f"{reference.rows} rows agree{note}")
+    return AnswerComparison(True, f"{reference.rows} rows agree{note}")
 
 
 def within(kind: Kind, want: str | None, have: str | None, sum_tolerance: Decimal) -> bool:

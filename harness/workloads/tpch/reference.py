@@ -47,7 +47,7 @@ from harness.supervise import workdirs
 from harness.supervise.supervisor import Supervisor
 from harness.supervise.user_files import make_passable
 from harness.warnings import RunWarning, warn
-from harness.workloads.tpch.answers import SHAPES, Answer, compare
+from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer, compare
 from harness.workloads.tpch.data import Source, generator, read_source
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.refresh_data import RefreshData
@@ -69,7 +69,7 @@ class NoReference(Exception):
 class Reference:
     """An answer and where it comes from."""
 
-    answer: Answer
+    answer: CanonicalAnswer
     origin: str
     agreed: tuple[str, ...] = ()
 
@@ -79,12 +79,12 @@ def shipped_file(scale: float, state: int = LOADED) -> Path:
     return _SHIPPED / f"sf{scale!r}{_SHIPPED_STATES[state]}.json"
 
 
-def shipped(scale: float, state: int = LOADED) -> dict[int, Answer]:
+def shipped(scale: float, state: int = LOADED) -> dict[int, CanonicalAnswer]:
     """The shipped answers to the validation parameters at ``scale``; empty where there are none."""
     if state not in _SHIPPED_STATES or not (file := shipped_file(scale, state)).exists():
         return {}
     document = jsonfile.read(file)
-    return {int(q): Answer.from_json(entry) for q, entry in document["answers"].items()}
+    return {int(q): CanonicalAnswer.from_json(entry) for q, entry in document["answers"].items()}
 
 
 def kept_file(scale: float, name: str) -> Path:
@@ -204,7 +204,7 @@ class References:
         return read_kept(
             self._file(statement, state),
             lambda document: Reference(
-                Answer.from_json(document["answer"]),
+                CanonicalAnswer.from_json(document["answer"]),
                 str(document["origin"]),
                 tuple(map(str, document["agreed"])),
             ),
@@ -237,7 +237,7 @@ class References:
         # One row more than the limit shows whether the answer is the only right one.
         sql = query_sql(statement.query, statement.values, extra_rows=1)
         rows = rows_of(self._database.at(state), sql)
-        answer = Answer.of(SHAPES[statement.query], rows)
+        answer = CanonicalAnswer.of(SHAPES[statement.query], rows)
         reference = Reference(answer, f"computed by DuckDB {duckdb.__version__}")
         self._keep(statement, state, reference)
         return reference

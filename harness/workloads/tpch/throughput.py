@@ -34,7 +34,7 @@ _CANCEL_WAIT_S = 1.0
 
 
 @dataclass(frozen=True)
-class Throughput:
+class ThroughputTest:
     """The result of a throughput test: each stream's executions, and its refresh functions."""
 
     streams: Sequence[Sequence[Execution[Statement]]]
@@ -59,7 +59,7 @@ class Throughput:
     @classmethod
     def from_json(
         cls, statements: Sequence[Sequence[Statement]], document: Mapping[str, Any]
-    ) -> Throughput:
+    ) -> ThroughputTest:
         """Return the stored result of the streams of ``statements``."""
         return cls(
             [
@@ -78,7 +78,7 @@ def run_throughput(
     functions: RefreshFunctions | None,
     first_pair: int,
     cursor: ResumeCursor,
-) -> Throughput:
+) -> ThroughputTest:
     """Run all streams once, as one step of the run; it cannot be resumed in the middle."""
     folder = engine.sql("tpch")
     statements = [
@@ -86,7 +86,7 @@ def run_throughput(
     ]
     refresh = _refresh_stream(params, functions, first_pair)
 
-    def measure() -> Throughput:
+    def measure() -> ThroughputTest:
         if first_pair == 1:  # no power test has come before it
             _warm_up(params, engine, cursor)
         cursor.close()
@@ -99,7 +99,7 @@ def run_throughput(
         return replace(found, counters=counters)
 
     again = None if functions is None else partial(functions.again, refresh)
-    read = partial(Throughput.from_json, statements)
+    read = partial(ThroughputTest.from_json, statements)
     return cursor.step(_STEP, "the throughput test", measure, again, read, changes_data=True)
 
 
@@ -135,7 +135,7 @@ class _Streams:
         statements: Sequence[Sequence[Statement]],
         functions: RefreshFunctions | None,
         refresh: Sequence[tuple[Function, int]],
-    ) -> Throughput:
+    ) -> ThroughputTest:
         """Connect, start together, wait for all."""
         executions: list[list[Execution[Statement]]] = [[] for _ in statements]
         applied: list[Applied] = []
@@ -149,7 +149,7 @@ class _Streams:
             connect = self._engine.connect
             connections = [stack.enter_context(closing(connect())) for _ in work]
             self._together(work, connections)
-        return Throughput(executions, applied)
+        return ThroughputTest(executions, applied)
 
     def _together(
         self, work: Sequence[Callable[[SqlConnection], None]], connections: Sequence[SqlConnection]

@@ -88,7 +88,7 @@ from harness.workloads.query_runs import (
     total_metrics,
 )
 from harness.workloads.tpch import data
-from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
+from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer, MalformedAnswer
 from harness.workloads.tpch.params import VARIANT_QUERY, TpchParams
 from harness.workloads.tpch.reference import Answered, check_answers
 from harness.workloads.tpch.refresh import Applied, RefreshFunctions, seen
@@ -101,7 +101,7 @@ from harness.workloads.tpch.statements import (
     power_statements,
     variant_values,
 )
-from harness.workloads.tpch.throughput import Throughput, run_throughput
+from harness.workloads.tpch.throughput import ThroughputTest, run_throughput
 
 _HOUR_S = 3600
 _QUERIES = 22
@@ -142,14 +142,14 @@ def power_metrics(value: float | None) -> list[Metric]:
     return [Metric("power_geomean_queries_per_hour", "1/h", "higher", value=value)]
 
 
-def throughput(test: Throughput, scale: float) -> float | None:
+def throughput(test: ThroughputTest, scale: float) -> float | None:
     """Clause 5.4.2 in queries per hour times scale; None after a query reached its limit."""
     if not test.finished:
         return None
     return len(test.executions) * _HOUR_S * scale / (test.interval_ns / _NS)
 
 
-def throughput_metrics(test: Throughput, value: float | None) -> list[Metric]:
+def throughput_metrics(test: ThroughputTest, value: float | None) -> list[Metric]:
     """Streams, interval, figure and counters of a throughput test."""
     metrics = [
         Metric(
@@ -199,7 +199,7 @@ class _Test:
     data: RefreshData | None
     executions: list[Execution[Statement]] = field(default_factory=list)
     refresh: list[Applied] = field(default_factory=list)
-    throughput: Throughput | None = None
+    throughput: ThroughputTest | None = None
     plans: list[Explained] = field(default_factory=list)
     unexplained: str = ""
     selected: list[Metric] = field(default_factory=list)
@@ -386,7 +386,7 @@ def _timeline(measured: _Test) -> list[dict[str, Any]]:
 def _answer(execution: Execution[Statement]) -> dict[str, Any]:
     shape = SHAPES[execution.statement.query]
     try:
-        return Answer.of(shape, execution.rows).to_json(shape)
+        return CanonicalAnswer.of(shape, execution.rows).to_json(shape)
     except MalformedAnswer as error:  # the check says so; the run is kept
         return {"rows": len(execution.rows), "malformed": str(error)}
 

@@ -23,7 +23,7 @@ from harness.workloads.tpch.answers import (
     SHAPES,
     TOLERANT,
     AmbiguousAnswer,
-    Answer,
+    CanonicalAnswer,
     MalformedAnswer,
     canonical,
     compare,
@@ -140,7 +140,7 @@ def test_rows_in_another_order_are_found_unless_they_tie(answers, query):
 def test_tied_rows_may_come_in_any_order_and_are_still_compared():
     shape = SHAPES[11]  # ordered by value only
     rows = [(7, Decimal(9)), (3, Decimal(5)), (1, Decimal(5)), (2, Decimal(5)), (4, Decimal(1))]
-    reference = Answer.of(shape, rows)
+    reference = CanonicalAnswer.of(shape, rows)
     assert reference.ties == ((1, 3),)
     assert agrees(11, [rows[0], rows[3], rows[1], rows[2], rows[4]], reference).agrees
     assert not agrees(11, [rows[1], rows[0], rows[3], rows[2], rows[4]], reference).agrees
@@ -151,8 +151,8 @@ def test_a_tie_across_the_row_limit_has_no_single_answer():
     shape = SHAPES[3]
     rows = [(key, Decimal(100 - min(key, 10)), date(1995, 1, 1), 0) for key in range(1, 12)]
     with pytest.raises(AmbiguousAnswer, match="10 and 11"):
-        Answer.of(shape, rows)
-    assert Answer.of(shape, rows[:10]).rows == 10
+        CanonicalAnswer.of(shape, rows)
+    assert CanonicalAnswer.of(shape, rows[:10]).rows == 10
 
 
 def test_types_of_an_engine_do_not_matter_but_values_do():
@@ -314,7 +314,7 @@ def checked(sources, refresh, tmp_path, monkeypatch, quiet):
     source = sources["csv"].files["region"][0].parents[1]
     with closing(SourceDatabase(sources["csv"], tmp_path, refresh)) as database:
         answers = [rows_of(database.at(state), query_sql(1, values)) for state in range(3)]
-    assert len({str(Answer.of(SHAPES[1], rows)) for rows in answers}) == 3
+    assert len({str(CanonicalAnswer.of(SHAPES[1], rows)) for rows in answers}) == 3
 
     def check(state, *, states, between=False, engine="postgres"):
         answered = Answered(Statement(1, values, "", 2), answers[state], states, between)

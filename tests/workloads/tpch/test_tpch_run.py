@@ -24,7 +24,7 @@ from harness.query_plan import ExecutedPlan, Operator
 from harness.sql_script import text_of
 from harness.store.result import run_status
 from harness.workloads.tpch import data
-from harness.workloads.tpch.answers import SHAPES, Answer, compare
+from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer, compare
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.reference import sum_tolerance
@@ -394,7 +394,7 @@ def test_the_engines_agree_on_random_parameters(engines):
         for query in QUERIES:
             values = parameters(query, seed, SCALE)
             duck = connections["duckdb"].execute(query_sql(query, values, folders["duckdb"], 1))
-            answer = Answer.of(SHAPES[query], duck.rows)
+            answer = CanonicalAnswer.of(SHAPES[query], duck.rows)
             found = connections["postgres"].execute(query_sql(query, values, folders["postgres"]))
             agreement = compare(SHAPES[query], answer, found.rows, sum_tolerance(SCALE))
             if not agreement.agrees:

@@ -23,7 +23,7 @@ from harness.workloads.tpch import workload
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh import Applied, seen
 from harness.workloads.tpch.statements import Statement, query_order, query_sql, stream_statements
-from harness.workloads.tpch.throughput import Throughput, run_throughput
+from harness.workloads.tpch.throughput import ThroughputTest, run_throughput
 
 PARAMS = TpchParams.from_mapping(
     {"test": "throughput", "streams": 3, "scale": 0.01, "cache": "warm"}
@@ -364,7 +364,7 @@ def test_of_two_streams():
         for stream in (1, 2)
     ]
     pair = [refresh("RF1", S), refresh("RF2", 10 * S, submitted_ns=30 * S)]
-    return Throughput(streams, pair, {"cpu_ns": 7})
+    return ThroughputTest(streams, pair, {"cpu_ns": 7})
 
 
 def test_throughput_is_queries_per_hour_over_the_whole_interval(test_of_two_streams):
@@ -381,7 +381,7 @@ def test_throughput_is_queries_per_hour_over_the_whole_interval(test_of_two_stre
 
 
 def test_without_a_refresh_stream_the_figure_has_another_name(test_of_two_streams):
-    test = Throughput(test_of_two_streams.streams)
+    test = ThroughputTest(test_of_two_streams.streams)
     assert test.interval_ns == 23 * S
     names = {m.name for m in workload.throughput_metrics(test, workload.throughput(test, 1))}
     assert names == {
@@ -391,7 +391,7 @@ def test_without_a_refresh_stream_the_figure_has_another_name(test_of_two_stream
 
 def test_a_query_at_its_limit_leaves_its_stream_and_the_figure_out(test_of_two_streams):
     slow = [*test_of_two_streams.streams[0][:-1], execution(22, None, 1, 22 * S)]
-    test = Throughput([slow, test_of_two_streams.streams[1]], test_of_two_streams.refresh)
+    test = ThroughputTest([slow, test_of_two_streams.streams[1]], test_of_two_streams.refresh)
     assert workload.throughput(test, 1) is None
     found = values(workload.throughput_metrics(test, None))
     assert set(found) == {("stream_duration_ns", "2"), ("refresh_stream_duration_ns",)}
@@ -405,7 +405,7 @@ def test_the_composite_is_the_geometric_mean_of_both_or_nothing():
 
 def test_a_throughput_test_comes_back_from_its_steps_as_it_was(test_of_two_streams):
     statements = [[e.statement for e in stream] for stream in test_of_two_streams.streams]
-    again = Throughput.from_json(statements, as_json(test_of_two_streams))
+    again = ThroughputTest.from_json(statements, as_json(test_of_two_streams))
     assert as_json(again) == as_json(test_of_two_streams)
     assert again.interval_ns == test_of_two_streams.interval_ns
     assert again.executions[0].statement == statements[0][0]
