@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from harness import hdr
-from harness.store.result import Better, Metric
+from harness.store.result import Better, Labels, Metric, label_text
 from harness.store.runs import StoredRun
-from reports.micro.configured import comparable_metrics
 
 
 @dataclass(frozen=True, order=True)
@@ -30,6 +29,8 @@ class Quantity:
 
 #: Labels of what a client asks for: their values say by themselves what they are.
 CLIENT_LABELS = ("transaction", "operation")
+#: What a tier is made of, and what it makes of a job: not what was requested of it.
+_OF_THE_TIER = ("pages", "persistent", "filesystem", "dax", "io_engine")
 #: The label of a mean of durations.
 _STATISTIC = "statistic"
 
@@ -76,7 +77,7 @@ def summarise(values: Iterable[float]) -> Summary | None:
 def measured(run: StoredRun) -> dict[Quantity, Measured]:
     """Return every metric of a run, in the order of run.json."""
     found: dict[Quantity, Measured] = {}
-    for metric in comparable_metrics(run):
+    for metric in run.result.metrics:
         for one in _of_metric(metric):
             found.setdefault(one.quantity, one)
     return found
@@ -94,10 +95,10 @@ def mean_durations(run: StoredRun, metric: str) -> dict[Quantity, Measured]:
     They are shown, and never compared: a comparison is of percentiles.
     """
     found: dict[Quantity, Measured] = {}
-    for one in comparable_metrics(run):
+    for one in run.result.metrics:
         durations = histogram(one) if one.name == metric else None
         if durations is not None and durations.total:
-            labels = (*sorted(one.labels.items()), (_STATISTIC, "mean"))
+            labels = (*_comparable(one.labels), (_STATISTIC, "mean"))
             quantity = Quantity(metric, labels)
             found[quantity] = _of_quantity(quantity, one, durations.mean, "the mean of each run")
     return found
@@ -161,6 +162,22 @@ def histogram(metric: Metric) -> hdr.Histogram | None:
     return _decoded(metric.hdr) if metric.hdr is not None else None
 
 
+def _comparable(labels: Labels) -> tuple[tuple[str, str], ...]:
+    """Sort labels that the same metric of another tier has, too.
+
+    A suite's are without those that state what the tier is: the two sides that are to be compared
+    would differ in them.
+    """
+    of_suite = "measurement" in labels and "configuration" in labels
+    return tuple(
+        sorted(
+            (name, label_text(label))
+            for name, label in labels.items()
+            if not (of_suite and name in _OF_THE_TIER)
+        )
+    )
+
+
 def _of_metric(metric: Metric) -> Iterator[Measured]:
     durations = histogram(metric)
     if durations is None:
@@ -168,7 +185,7 @@ def _of_metric(metric: Metric) -> Iterator[Measured]:
         return
     if not durations.total:
         return
-    name, labels = metric.name, tuple(sorted(metric.labels.items()))
+    name, labels = metric.name, _comparable(metric.labels)
     for percent, at in zip(PERCENTS, durations.percentiles(PERCENTS), strict=True):
         quantity = Quantity(name, (*labels, ("percentile", f"{percent:g}")))
         value, note = _percentile(float(at), percent, durations.total)
@@ -193,7 +210,7 @@ def _measured(metric: Metric) -> Measured:
         # no table, chart or family of comparisons may hold both.
         name = IN_STREAMS + name
     value, note = _one_number(metric)
-    sorted_labels = sorted(labels.items())
+    sorted_labels = [*_comparable(labels)]
     if name.endswith(_PERCENTILE) and "percentile" in labels:
         name, note = name.removesuffix(_PERCENTILE) + _OF, READY_MADE
         sorted_labels.sort(key=lambda label: label[0] == "percentile")  # last, as of a histogram

@@ -32,7 +32,7 @@ from harness.cli.show import print_figures
 from harness.errors import UsageError
 from harness.metrics import brief_parameters, metrics
 from harness.store.checkpoint import steps_kept, under_way
-from harness.store.result import Metric
+from harness.store.result import Metric, label_text
 from harness.store.run_row import run_row, titles
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import MICRO, NATIVE, JsonObject
@@ -187,7 +187,7 @@ def _print_metrics(metrics: Iterable[Metric]) -> None:
     print_table(
         ("metric", "labels", "value"),
         [
-            (m.name, " ".join(f"{k}={v}" for k, v in m.labels.items()), text)
+            (m.name, " ".join(f"{k}={label_text(v)}" for k, v in m.labels.items()), text)
             for m in metrics
             if m.better != "none" or m.name.startswith(_OPERATIONS)
             if (text := _value(m))

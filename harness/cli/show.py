@@ -14,7 +14,7 @@ from harness.cli.common import UNNAMED, given, print_json
 from harness.errors import UsageError
 from harness.execution.run_list import last_attempts
 from harness.metrics import load_of, metrics
-from harness.store.result import Metric, RunResult
+from harness.store.result import Metric, RunResult, label_text
 from harness.store.runs import StoredRun
 from harness.store.spec import canonical_json
 from harness.terminal import print_table, say, say_command
@@ -152,8 +152,8 @@ def _p95s(stored: StoredRun) -> dict[str, str]:
     if load is None:
         return found
     for metric in stored.result.metrics:
-        operation = metric.labels.get(load.noun)
-        if metric.name != load.durations or metric.hdr is None or operation is None:
+        operation = str(metric.labels.get(load.noun, ""))
+        if metric.name != load.durations or metric.hdr is None or not operation:
             continue
         if load.main and operation != load.main:
             continue
@@ -212,7 +212,7 @@ def print_figures(measured: Iterable[Metric]) -> None:
     """Print the figures of a run."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for metric in (one for one in measured if one.better != "none"):
-        labels = metric.labels
+        labels = {name: label_text(label) for name, label in metric.labels.items()}
         if cell := _cell(metric):
             column, text = cell
             row = rows.setdefault((_title(metric.name, labels), labels.get("job", "")), {})

@@ -211,6 +211,7 @@ class Run:
     pinned: bool = False
     program: Program | None = None
     metrics: list[Metric] = field(default_factory=list)
+    configurations: Mapping[str, str] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     warnings: list[RunWarning] = field(default_factory=list)
     artifacts: dict[str, Any] = field(default_factory=dict)
@@ -428,6 +429,7 @@ class Run:
             residency=tuple(self.residency),
             resumed=tuple(_resumed(attempts)),
             metrics=tuple(self.metrics),
+            configurations=self.configurations,
             checks=tuple(self.checks),
             error=_failure(self.error) if self.error else None,
         )

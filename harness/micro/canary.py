@@ -130,7 +130,7 @@ def _measured(
         for metric in run.result.metrics:
             samples = metric.samples or ()
             if metric.name == _BANDWIDTH and samples and min(samples) > 0:
-                found[suite.tier.name, metric.labels.get("configuration", "")] = samples
+                found[suite.tier.name, str(metric.labels["configuration"])] = samples
     return found
 
 

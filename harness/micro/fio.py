@@ -31,7 +31,8 @@ from harness.micro import external_tools
 from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, FioParams, IoJob
 from harness.micro.model import Job, Measurement
 from harness.micro.protocol import MeasuringProgram, MicroContext, Planned, ProgramOutcome
-from harness.store.result import Check, Metric
+from harness.store.result import Check, Label, Labels, Metric
+from harness.store.spec import content_hash
 from harness.supervise.user_files import acting_as
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
@@ -149,7 +150,7 @@ def histogram(bins: Mapping[str, int]) -> hdr.Histogram:
     return hdr.Histogram(LAYOUT, counts)
 
 
-def metrics_of(samples: Sequence[IoSample], labels: Mapping[str, str], sync: str) -> list[Metric]:
+def metrics_of(samples: Sequence[IoSample], labels: Labels, sync: str) -> list[Metric]:
     """Return one configuration's metrics; rates and means have a sample each repeat."""
 
     def each(name: str, unit: str, better: Any, values: Sequence[float]) -> Metric:
@@ -223,6 +224,10 @@ class Fio(FioParams, MeasuringProgram):
             f"the writing of a file of {format_bytes(self.size_bytes)}",
         )
 
+    @property
+    def _settings(self) -> str:
+        return content_hash({"size_bytes": self.size_bytes, "duration_ns": self.duration.ns})
+
     def measure(self, work: MicroContext) -> ProgramOutcome:
         """Measure every configuration on the tier."""
         found_version = version()
@@ -255,6 +260,7 @@ class Fio(FioParams, MeasuringProgram):
             metrics=[*metrics, Metric("file_bytes", "bytes", "none", {}, value=self.size_bytes)],
             checks=[_everything(found)],
             version=found_version,
+            configurations=dict.fromkeys((job.configuration for job in self.jobs), self._settings),
             tool="fio",
             artifacts={"fio": {"jobs": files, "notes": _notes(found)}},
             uncontrolled=tuple(_findings(self, work.tier, past_cache, cached)),
@@ -387,17 +393,17 @@ def _notes(found: Mapping[IoJob, list[IoSample]]) -> dict[str, list[str]]:
     }
 
 
-def _labels(job: IoJob, tier: Tier, past_cache: bool) -> dict[str, str]:
+def _labels(job: IoJob, tier: Tier, past_cache: bool) -> dict[str, Label]:
     facts = tier.facts
     cached = _written_through_cache(job, tier)
     return {
         "measurement": job.measurement,
         "configuration": job.configuration,
         **job.axes,
-        "direct": "yes" if _direct(job, past_cache) and not cached else "no",
+        "direct": _direct(job, past_cache) and not cached,
         "io_engine": _engine(job),
         "filesystem": facts.filesystem or "unknown",
-        "dax": {True: "yes", False: "no", None: "unknown"}[facts.dax],
+        "dax": "unknown" if facts.dax is None else facts.dax,
     }
 
 

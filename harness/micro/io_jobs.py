@@ -29,6 +29,7 @@ from typing import Any, Literal, Self
 
 from harness.errors import UsageError
 from harness.micro.keys import Patterns, Size, chosen
+from harness.store.result import Label, label_text
 from harness.store.spec import Json, JsonObject
 from harness.structs import Where
 from harness.units import MIB, format_bytes
@@ -124,17 +125,17 @@ class IoJob(IoKeys):
     swept: tuple[str, ...] = ()
 
     @property
-    def axes(self) -> dict[str, str]:
+    def axes(self) -> dict[str, Label]:
         """Return what distinguishes the job from others, as labels of its metrics."""
         return {
             "operation": self.operation,
             "pattern": self.pattern,
-            "access_size_bytes": str(self.access_bytes),
-            "queue_depth": str(self.queue_depth),
-            "threads": str(self.threads),
+            "access_size_bytes": self.access_bytes,
+            "queue_depth": self.queue_depth,
+            "threads": self.threads,
             "sync": self.sync,
-            **({"appends": "yes"} if self.appends else {}),
-            **({"cold": "yes"} if self.cold else {}),
+            **({"appends": True} if self.appends else {}),
+            **({"cold": True} if self.cold else {}),
         }
 
     @property
@@ -148,7 +149,7 @@ class IoJob(IoKeys):
             for name, value in {**self.axes, "direct": self.direct}.items()
             if name not in _NAMED_WHERE_SWEPT or name in self.swept
         }
-        return f"{self.measurement}/{','.join(f'{k}={v}' for k, v in named.items())}"
+        return f"{self.measurement}/{','.join(f'{k}={label_text(v)}' for k, v in named.items())}"
 
 
 @dataclass(frozen=True)

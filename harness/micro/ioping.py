@@ -7,7 +7,6 @@ the time that is counted, as ioping does by default.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -20,7 +19,8 @@ from harness.micro.io_jobs import SECTOR_BYTES
 from harness.micro.keys import Patterns, Size, chosen
 from harness.micro.model import Job, Measurement
 from harness.micro.protocol import MeasuringProgram, MicroContext, Planned, ProgramOutcome
-from harness.store.result import Check, Metric
+from harness.store.result import Check, Label, Labels, Metric
+from harness.store.spec import content_hash
 from harness.tiers.linux.model import Tier
 from harness.units import format_bytes
 from harness.workloads.parameters import Count, Parameters, parameter
@@ -81,6 +81,10 @@ class Ioping(Parameters, MeasuringProgram):
             f"the writing of files of {format_bytes(self.working_set_bytes)}",
         )
 
+    @property
+    def _settings(self) -> str:
+        return content_hash({"requests": self.requests, "file_bytes": self.working_set_bytes})
+
     def measure(self, work: MicroContext) -> ProgramOutcome:
         """Measure all cases; one histogram has the latencies of all repeats."""
         found_version = version()
@@ -105,6 +109,9 @@ class Ioping(Parameters, MeasuringProgram):
             metrics=metrics,
             checks=[Check("io_without_errors", "passed", f"{requests:,} requests, none failed")],
             version=found_version,
+            configurations=dict.fromkeys(
+                (_configuration(*case) for case in self.cases), self._settings
+            ),
             tool="ioping",
             artifacts={
                 "ioping": {"argv": [_argv(self, o, p, direct, work.seed) for o, p in self.cases]}
@@ -149,7 +156,7 @@ def _configuration(operation: str, pattern: str) -> str:
 
 def _labels(
     work: MicroContext, plan: Ioping, operation: str, pattern: str, direct: bool
-) -> dict[str, str]:
+) -> dict[str, Label]:
     facts = work.tier.facts
     cached = external_tools.caches_direct_writes(work.tier)
     return {
@@ -157,17 +164,17 @@ def _labels(
         "configuration": _configuration(operation, pattern),
         "operation": operation,
         "pattern": pattern,
-        "access_size_bytes": str(plan.access_bytes),
-        "queue_depth": "1",
-        "threads": "1",
+        "access_size_bytes": plan.access_bytes,
+        "queue_depth": 1,
+        "threads": 1,
         "sync": "fdatasync" if operation == "write" else "none",
-        "direct": "yes" if direct and not (operation == "write" and cached) else "no",
+        "direct": direct and not (operation == "write" and cached),
         "filesystem": facts.filesystem or "unknown",
-        "dax": {True: "yes", False: "no", None: "unknown"}[facts.dax],
+        "dax": "unknown" if facts.dax is None else facts.dax,
     }
 
 
-def _metrics(labels: Mapping[str, str], repeats: list[list[int]]) -> list[Metric]:
+def _metrics(labels: Labels, repeats: list[list[int]]) -> list[Metric]:
     means = tuple(sum(times) / len(times) for times in repeats)
     bins = Counter(str(time) for times in repeats for time in times)
     merged = histogram(bins).encode()

@@ -1,28 +1,26 @@
 """What the program measured, as metrics of a run: a sample a repeat, labelled by configuration.
 
-Labels are flat, so that a report finds series without knowing suites: ``measurement`` and
-``configuration`` say where a value stands in its suite, ``job`` which of several jobs it is
-of, and the rest what was done.
+Labels (harness.micro.labels) are flat, so that a report finds series without knowing suites:
+``measurement`` and ``configuration`` say where a value stands in its suite, ``job`` which of
+several jobs it is of, and the rest what was done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from harness import hdr
-from harness.micro.keys import LABELS, UNLIMITED
-from harness.micro.model import Job, Measurement, chain_text, mix_text
+from harness.micro.labels import job_labels, swept_labels
+from harness.micro.model import Job, Measurement, chain_text
 from harness.micro.protocol import traffic_metrics
 from harness.micro.spec import BLOCK, measurement_name
 from harness.monitors.dimm_media import MediaReader, effective_write_ratio
 from harness.store.documents import from_members
-from harness.store.result import Better, Metric
+from harness.store.result import Better, Label, Labels, Metric
 
-#: Kinds that load memory while another one measures.
-_LOADING = ("throughput",)
-_WAITING = ("chase", "latency", "chain")
 #: Rates with their units, and the kinds that report them.
 _RATES = {
     "bandwidth_bytes_per_second": ("B/s", ("throughput", "chain", "log", "page", "index", "pmdk")),
@@ -200,12 +198,28 @@ class SuiteResult:
                 of_job = tuple(repeat.jobs[position] for repeat in repeats)
                 yield JobResults(measurement, job, of_job)
 
+    def labels_of(self, one: JobResults) -> dict[str, Label]:
+        """Return the labels of a job's metrics."""
+        first = one.repeats[0]
+        return job_labels(
+            one.measurement,
+            one.job,
+            self._swept.get((one.measurement.configuration, one.job.name)),
+            pages=pages_of(self.targets[first.target]),
+            isa=str(first.facts.get("isa", "")),
+            persistent=first.durable or "",
+        )
+
+    @cached_property
+    def _swept(self) -> Mapping[tuple[str, str], Labels]:
+        return swept_labels(self.measurements)
+
 
 def metrics_of(result: SuiteResult) -> Iterator[Metric]:
     """Yield all metrics of a result, but none of a job that was idle in one of the repeats."""
     for one in result.jobs():
         if not one.idle:
-            yield from _metrics(one, labels_of(one, result.targets))
+            yield from _metrics(one, result.labels_of(one))
 
 
 @dataclass
@@ -233,7 +247,7 @@ def counted_metrics(
     for index, measurement in enumerate(result.measurements):
         names = [measurement_name(index, block) for block in range(result.repeats)]
         repeats = tuple(result.by_name[name].jobs[0] for name in names)
-        labels = labels_of(JobResults(measurement, measurement.jobs[0], repeats), result.targets)
+        labels = result.labels_of(JobResults(measurement, measurement.jobs[0], repeats))
         labels.pop("job", None)
         media = [counted.media[name] for name in names if name in counted.media]
         ratios = [effective_write_ratio(moved) for moved in media]
@@ -245,7 +259,7 @@ def counted_metrics(
             yield from traffic_metrics(labels, rates)
 
 
-def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
+def _metrics(one: JobResults, labels: Labels) -> Iterator[Metric]:
     def sampled(name: str, unit: str, better: Better, samples: Iterable[float]) -> Metric:
         return Metric(name, unit, better, labels, samples=tuple(map(float, samples)))
 
@@ -280,7 +294,7 @@ def _metrics(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
 def _of_mix(
     done: Sequence[Sequence[Mapping[str, Any]]],
     position: int,
-    labels: Mapping[str, str],
+    labels: Labels,
     one: JobResults,
 ) -> Iterator[Metric]:
     """Yield a chain's part of the rate of its mix, and the times of those that were timed."""
@@ -296,86 +310,9 @@ def _of_mix(
         yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=merged)
 
 
-def labels_of(one: JobResults, targets: Mapping[str, Target]) -> dict[str, str]:
-    """Return the labels of a job's metrics."""
-    first = one.repeats[0]
-    found = {
-        "pages": pages_of(targets[first.target]),
-        "isa": str(first.facts.get("isa", "")),
-        "persistent": first.durable or "",
-    }
-    return job_labels(one.measurement, one.job, **found)
-
-
-def job_labels(
-    measurement: Measurement, job: Job, pages: str = "", isa: str = "", persistent: str = ""
-) -> dict[str, str]:
-    """Return what is known of a job before it runs, and what the program reports of it."""
-    labels = {"measurement": measurement.name, "configuration": measurement.configuration}
-    if len(measurement.jobs) > 1:
-        labels["job"] = job.name
-    labels |= {"kind": job.kind, "operation": job.kind}
-    labels |= {label: _text(job.keys[key]) for key, label in LABELS.items() if key in job.keys}
-    if job.chain:
-        labels["chain"] = chain_text(job.chain)
-    if job.mix:
-        labels["mix"] = mix_text(job.mix)
-    labels |= {"threads": str(job.threads), "range_bytes": str(job.range_bytes)}
-    optional = {
-        "pages": pages,
-        "place": job.place if job.place == "dram" else "",
-        "numa": job.numa if job.numa == "far" else "",
-        "partitions": str(job.partitions) if job.partitions != 1 else "",
-        "dram_range_bytes": str(job.dram_range_bytes or ""),
-        "dram_share": _text(job.dram_share) if job.dram_share else "",
-        "isa": isa,
-        "persistent": persistent,
-    }
-    labels |= {name: text for name, text in optional.items() if text}
-    return labels | _pace_label(measurement, job) | _load_beside(measurement, job)
-
-
-def _pace_label(measurement: Measurement, job: Job) -> dict[str, str]:
-    """Return the limit of a job that is throttled in this or another configuration."""
-    swept = any(axis.key == "pace" and axis.job in ("", job.name) for axis in measurement.axes)
-    if job.kind not in _LOADING or not (job.pace or swept):
-        return {}
-    return {"pace_bytes_per_second": _pace_text(job)}
-
-
-def _pace_text(job: Job) -> str:
-    """``4000000000``, ``unlimited``; ``paused`` after each operation."""
-    return str(job.pace.get("bytes_per_second", "paused")) if job.pace else UNLIMITED
-
-
-def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
-    """Return labels of the job that loads the memory while this one waits for it."""
-    loading = [one for one in measurement.jobs if one is not job and one.kind in _LOADING]
-    swept = any(axis.key == "pace" for axis in measurement.axes)
-    if job.kind not in _WAITING or not (loading or swept):
-        return {}
-    if not loading:
-        return {"load_operation": "none", "load_threads": "0", "load_bytes_per_second": "none"}
-    (load, *_) = loading
-    labels = {
-        "load_operation": _text(load.keys["operation"]),
-        "load_threads": str(load.threads),
-        "load_bytes_per_second": _pace_text(load),
-    }
-    if load.keys["operation"] == "mixed":
-        labels["load_read_share"] = _text(load.keys["read_share"])
-    return labels
-
-
 def pages_of(target: Target) -> str:
     """Return the pages of a target as measured: huge, base, mixed; file in the page cache."""
     if target.huge_bytes is None or (target.kind == "file" and not target.map_sync):
         return target.kind
     share = target.huge_bytes / target.size_bytes
     return "huge" if share > 0.95 else "base" if share < 0.05 else "mixed"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)

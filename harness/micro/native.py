@@ -20,6 +20,7 @@ from harness.execution.environment import Environment
 from harness.micro.host_capacity import HostCapacity, capacity_of
 from harness.micro.host_suite import HostSuite, Library, job_source, suite_on, target_sizes
 from harness.micro.keys import KEYS, MicroParams
+from harness.micro.labels import settings_hash
 from harness.micro.metrics import (
     NOTHING_DONE,
     Counted,
@@ -90,12 +91,14 @@ _NODE_NS, _RANDOM_NODE_NS, _RANDOM_NODES, _RANDOM_POWER = 4.3, 12, 1 << 24, 0.37
 class Microbench(MeasuringProgram):
     """The program with a suite on a host.
 
-    ``library_digest``: SHA-256 of an index library.
+    ``limits``: what the command line changed of the suite; ``library_digest``: SHA-256 of an index
+    library.
     """
 
     suite: Suite
     host_suite: HostSuite
     capacity: HostCapacity
+    limits: MicroParams
     library_digest: str = ""
     name = NAME
 
@@ -130,6 +133,10 @@ class Microbench(MeasuringProgram):
                 *_got_nothing_done(result),
             ],
             version=document["version"],
+            configurations={
+                one.configuration: settings_hash(one, self.limits, self.library_digest)
+                for one in self.host_suite.measurements
+            },
             artifacts={"microbench": {"spec": spec, "result": document}},
             uncontrolled=tuple(warnings_of(result)),
         )
@@ -154,7 +161,7 @@ def prepare(
     if any(one.rewritten for one in host_suite.libraries):
         check_tools()
     digest = _digest(Path(limits.index_library), env) if limits.index_library else ""
-    return Microbench(suite, host_suite, capacity, digest)
+    return Microbench(suite, host_suite, capacity, limits, digest)
 
 
 def _check_library(library: Path, tier: Tier, env: Environment) -> None:

@@ -31,14 +31,8 @@ from typing import Any
 from harness import hdr, jsonfile
 from harness.errors import UsageError
 from harness.later import np
-from harness.micro.metrics import (
-    NOTHING_DONE,
-    JobRepeat,
-    JobResults,
-    SuiteResult,
-    Thread,
-    job_labels,
-)
+from harness.micro.labels import job_labels
+from harness.micro.metrics import NOTHING_DONE, JobRepeat, JobResults, SuiteResult, Thread
 from harness.micro.model import Axis, Job, Measurement
 from harness.micro.perma import PermaConfig, job_of, read_value
 from harness.sequences import grouped

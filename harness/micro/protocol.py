@@ -26,7 +26,7 @@ from harness.monitors import GuardedMonitor
 from harness.monitors.dimm_media import MediaReader
 from harness.native_programs import find_native
 from harness.store.checkpoint import Checkpoint
-from harness.store.result import Metric
+from harness.store.result import Labels, Metric
 from harness.store.spec import Json, JsonObject
 from harness.tiers.linux.model import Tier
 from harness.tiers.traffic import TierTraffic
@@ -90,10 +90,12 @@ class ProgramOutcome(Outcome):
     """What one program measured on one tier.
 
     ``version``: of the program; ``tool``: that the host has, empty for our own. ``checks``: at
-    least one, since a run without any is of unknown worth.
+    least one, since a run without any is of unknown worth. ``configurations``: each with the hash
+    of its settings that no label states.
     """
 
     version: str
+    configurations: Mapping[str, str]
     tool: str = ""
 
     @property
@@ -199,9 +201,7 @@ class TrafficReader:
         return {name: value for source in self.sources for name, value in source().items()}
 
 
-def traffic_metrics(
-    labels: Mapping[str, str], rates: Sequence[Mapping[str, float]]
-) -> Iterator[Metric]:
+def traffic_metrics(labels: Labels, rates: Sequence[Mapping[str, float]]) -> Iterator[Metric]:
     """Yield the traffic of a configuration, a sample a repeat: of what was counted in each."""
     for counter in dict.fromkeys(name for one in rates for name in one):
         samples = tuple(one[counter] for one in rates if counter in one)

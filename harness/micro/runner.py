@@ -158,6 +158,7 @@ class ResolvedSuite(ResolvedRun):
                 found = program.measure(replace(work, traffic=traffic))
             record.program = Program(program.name, *found.program)
             record.add(found)
+            record.configurations = found.configurations
             for name in self.spec.observe:
                 with self._workplace(env, record.folder) as work:
                     observe_suite(program, work, record, name)

@@ -225,7 +225,7 @@ class Conformance:
         for cell in run.artifact("io-operations") or ():
             moved[cell["part"]] += cell["bytes"]
         shares = {
-            metric.labels["part"]: metric.value or 0.0
+            str(metric.labels["part"]): metric.value or 0.0
             for metric in run.result.metrics
             if metric.name == "io_trace_coverage_share"
         }

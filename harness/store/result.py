@@ -54,6 +54,16 @@ class TimelineEntry:
 Better = Literal["higher", "lower", "none"]
 RunStatus = Literal["complete", "failed", "unknown"]
 CheckStatus = Literal["passed", "failed", "unknown"]
+#: The value of a metric's label: a name, a number or a flag.
+Label = str | int | float | bool
+Labels = Mapping[str, Label]
+
+
+def label_text(label: Label) -> str:
+    """Return a label as tables show it: ``yes`` and ``no`` for a flag."""
+    if isinstance(label, bool):
+        return "yes" if label else "no"
+    return f"{label:.10g}" if isinstance(label, float) else str(label)
 
 
 @dataclass(frozen=True)
@@ -61,14 +71,14 @@ class Metric:
     """One measured quantity; exactly one of ``value``, ``samples`` and ``hdr`` is set.
 
     ``name`` ends in its unit (``query_duration_ns``); ``labels`` distinguish
-    series of the same name (``{"query": "6"}``). ``hdr``: HdrHistogram V2 compressed,
-    base64.
+    series of the same name (``{"query": "6"}``, ``{"threads": 16}``).
+    ``hdr``: HdrHistogram V2 compressed, base64.
     """
 
     name: str
     unit: str
     better: Better
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Labels = field(default_factory=dict)
     value: float | int | None = None
     samples: tuple[float | int, ...] | None = None
     hdr: str | None = None
@@ -192,7 +202,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of one run: run.json, whose schema describes each member."""
+    """The result of one run: run.json, whose schema describes each member.
+
+    ``configurations``: of microbenchmarks, each with the hash of its settings that no label states.
+    """
 
     run_id: str
     status: RunStatus
@@ -211,6 +224,7 @@ class RunResult:
     residency: tuple[Cached, ...] = ()
     resumed: tuple[Resumption, ...] = ()
     metrics: tuple[Metric, ...] = ()
+    configurations: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     error: Failure | None = None
 

@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 
 from harness import hdr
-from harness.store.result import Metric
+from harness.store.result import Metric, label_text
 from harness.store.run_row import COLUMNS, run_row
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
@@ -59,7 +59,8 @@ def _metric_rows(run: StoredRun) -> Iterator[Row]:
                 for name, percent in _PERCENTILES.items()
                 if times.total >= hdr.fewest(percent)
             }
-        yield _with(row | found, metric.labels, "label_")
+        labels = {name: label_text(label) for name, label in metric.labels.items()}
+        yield _with(row | found, labels, "label_")
 
 
 def _sample_rows(run: StoredRun) -> Iterator[Row]:

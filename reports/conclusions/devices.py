@@ -50,14 +50,18 @@ def _modules(evidence: Evidence) -> list[Device]:
     return [device for device in evidence.devices if not is_dram(device)]
 
 
-def _by_place(points: Sequence[Point]) -> dict[str, list[Point]]:
+def _by_place(
+    points: Sequence[Point], having: Callable[[list[Point]], object]
+) -> dict[str, list[Point]]:
     """Group points by measurement and size, each of one experiment over instructions."""
     held: dict[str, list[Point]] = {}
     for point in points:
         size = format_bytes(point.number(_SIZE)) if point[_SIZE] else ""
         name = " ".join(filter(None, [point["measurement"].replace("_", " "), size]))
         held.setdefault(name, []).append(point)
-    return {name: largest(same, *INSTRUCTIONS, "threads") for name, same in held.items()}
+    return {
+        name: largest(same, *INSTRUCTIONS, "threads", having=having) for name, same in held.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,8 @@ class Instructions(Test):
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         for device in _modules(evidence):
-            for place, points in _by_place(PairQuery(RATE, self.labels).points(device, {})).items():
+            of_device = PairQuery(RATE, self.labels).points(device, {})
+            for place, points in _by_place(of_device, self._has_both).items():
                 over, under = (_ranked(points, kinds) for kinds in (self.over, self.under))
                 if over and under and over[0] is not under[-1]:
                     top, base = over[0], under[-1]
@@ -96,6 +101,10 @@ class Instructions(Test):
                     chosen = len(points) > 2
                     ratio = tested(*sides, bound, top.alongside(base), chosen=chosen)
                     yield Trial(what, ratio, device.emulated)
+
+    def _has_both(self, points: Sequence[Point]) -> bool:
+        kinds = set(map(kind_of, points))
+        return not kinds.isdisjoint(self.over) and not kinds.isdisjoint(self.under)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         kinds = " or ".join(self.over)

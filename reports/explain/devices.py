@@ -16,6 +16,7 @@ from harness.iotrace.page import Cell
 from harness.models.curve import mean_bytes
 from harness.models.make import SUITE, durations_of, model_of
 from harness.models.score import Score
+from harness.store.result import Labels
 from harness.store.runs import StoredRun
 from reports.run_configuration import stand_ins
 from reports.values import histogram
@@ -78,8 +79,9 @@ def timed_calls(runs: Sequence[StoredRun]) -> dict[Cell, Timed]:
     return found
 
 
-def _cell(labels: Mapping[str, str]) -> Cell:
-    return Cell(labels["part"], labels["operation"], labels.get("role", "foreground"))
+def _cell(labels: Labels) -> Cell:
+    role = labels.get("role", "foreground")
+    return Cell(*map(str, (labels["part"], labels["operation"], role)))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.paths import data_folder
+from harness.store.result import label_text
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn
 from reports.charts.curves import x_text
@@ -226,7 +227,7 @@ def _means(points: Sequence[Point], emulated: tuple[str, ...]) -> Numbers:
 
 def _is_at(point: Point, x: str) -> bool:
     """Whether one of the swept axes, or any label, has the value that the paper's axis has."""
-    if x in point.labels.values():
+    if x in map(label_text, point.labels.values()):
         return True
     texts = (x_text(point.number(axis), AXES[axis][1]) for axis in AXES if point[axis])
     return x.replace(" ", "") in (text.replace(" ", "") for text in texts)

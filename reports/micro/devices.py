@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from harness import hdr
 from harness.errors import UsageError
 from harness.sequences import grouped
-from harness.store.result import Metric
+from harness.store.result import Label, Metric, label_text
 from harness.store.runs import StoredRun
+from harness.store.spec import content_hash
 from harness.tiers.linux.model import TierRecord
-from harness.units import parse_duration_ns, parse_size
 from reports.formatting import stand_in_mark
-from reports.micro.configured import own_labels, settings_of
 from reports.run_configuration import emulated_tiers, facts
 from reports.values import Summary, natural
 
 WORKLOAD = "micro"
-Labels = Mapping[str, str]
-
 RATE = "bandwidth_bytes_per_second"
 OPERATIONS = "operations_per_second"
 DURATION = "operation_duration_ns"
@@ -53,6 +51,8 @@ _HOST_STATE = {
     "dimm_power_budget": "power budget",
 }
 _STATE = "host."
+#: Labels that are no number, and stand for a limit.
+_LIMITS: Mapping[Label, float] = {"unlimited": math.inf, "none": 0.0}
 #: Labels that name a configuration, not what was done in it.
 NAMES = ("measurement", "configuration", "job")
 
@@ -62,20 +62,18 @@ class Point:
     """One metric of one configuration. ``samples``: one a repeat; ``histogram`` has none.
 
     ``runs``: their ids. Repeats of two points were measured side by side in the same runs alone.
-    ``settings``: what the suite sets in addition to what it sweeps, and ``unlabelled`` what of
-    it no label says (reports.micro.configured). ``empty_ns``: what the time stamps themselves take
-    of each duration.
+    ``settings``: the hash of what was set and no label states (harness.micro.labels).
+    ``empty_ns``: what the time stamps themselves take of each duration.
     """
 
     metric: str
     unit: str
     better: str
-    labels: Labels
+    labels: Mapping[str, Label]
     samples: tuple[float, ...] = ()
     encoded: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     settings: str = ""
-    unlabelled: str = ""
     empty_ns: float = 0.0
 
     def alongside(self, other: Point) -> bool:
@@ -83,7 +81,8 @@ class Point:
         return self.runs == other.runs and len(self.samples) == len(other.samples)
 
     def __getitem__(self, label: str) -> str:
-        return self.labels.get(label, "")
+        """Return a label as tables show it, empty where there is none."""
+        return label_text(self.labels.get(label, ""))
 
     @cached_property
     def histogram(self) -> hdr.Histogram | None:
@@ -113,39 +112,24 @@ class Point:
         return Summary(len(self.samples), self.median, min(self.samples), max(self.samples))
 
     def number(self, label: str) -> float:
-        """A label's number, bytes of a size, bytes/s of a rate, ns of a duration.
+        """Return a label's number: bytes of a size, bytes/s of a rate, ns of a duration.
 
-        Infinity for ``unlimited``, 0 where there is none. UsageError where the text is no number.
+        Infinity for ``unlimited``, 0 where there is none. UsageError where it is no number.
         """
-        text = self[label]
-        number = number_in(text)
+        number = self.number_or_none(label)
         if number is None:
             named = f"{label} of {self['configuration'] or self['measurement'] or self.metric}"
             raise UsageError(
                 f"a card with {', '.join(self.runs)}",
-                f"{named} is {text!r}, which is no number",
+                f"{named} is {self[label]!r}, which is no number",
                 "leave the run out: name the others, or remove it with harness runs rm",
             )
         return number
 
-
-@cache
-def number_in(text: str) -> float | None:
-    """A label's number, None where it has none.
-
-    Labels are numbers; what a configuration's name alone says, is as its suite has it: 4KiB.
-    """
-    words = {"unlimited": math.inf, "none": 0.0, "": 0.0}
-    if text in words:
-        return words[text]
-    reads: Sequence[Callable[[str], float]] = (float, parse_size, parse_duration_ns)
-    for read in reads:
-        try:
-            number = float(read(text.removesuffix("/s")))
-        except (ValueError, UsageError):
-            continue
-        return number if math.isfinite(number) else None
-    return None
+    def number_or_none(self, label: str) -> float | None:
+        """Return a label's number as :meth:`number` does; None of a name."""
+        value = self.labels.get(label, 0.0)
+        return _LIMITS.get(value) if isinstance(value, str) else float(value)
 
 
 @dataclass(frozen=True)
@@ -165,7 +149,7 @@ class Device:
     points: tuple[Point, ...]
     emulated: tuple[str, ...]
     several_hosts: bool = False
-    state: Labels = field(default_factory=dict)
+    state: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
 
     @cached_property
@@ -324,36 +308,37 @@ def _tier_name(run: StoredRun) -> str:
 def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
     """Every metric of these runs of one device.
 
-    Repeats of several runs are laid together where all labels and the suite's settings are equal.
-    Configurations of one measurement that no label distinguishes get the labels that do.
+    Repeats of several runs are laid together where all labels, but for the configuration's name,
+    and the hash of the settings that no label states are equal. Configurations of one run that
+    nothing else distinguishes stay apart.
     """
-    found: dict[_PointKey, list[_Stored]] = {}
-    unlabelled: dict[_PointKey, str] = {}
+    stored: dict[_PointKey, list[_Stored]] = {}
     for run in runs:
-        settings = cache(partial(settings_of, run))
+        whole = content_hash(dict(run.spec.params))
+        alike: Counter[tuple[object, ...]] = Counter()
         for metric in run.result.metrics:
-            of_suite = settings(metric.labels.get("measurement", ""))
-            key = (metric.name, of_suite.whole, frozenset(metric.labels.items()))
-            unlabelled[key] = of_suite.unlabelled
-            found.setdefault(key, []).append((run.run_id, metric))
-    labels_of = dict(_distinguished(found))
-    for key, held in found.items():
-        same = [metric for _, metric in held]
+            labels = dict(metric.labels)
+            name = label_text(labels.pop("configuration", ""))
+            settings = run.result.configurations.get(name, "") if name else whole
+            work = (metric.name, settings, frozenset(labels.items()))
+            stored.setdefault((*work, alike[work]), []).append((run.run_id, metric))
+            alike[work] += 1
+    for key, repeats in stored.items():
+        same = [metric for _, metric in repeats]
         first = same[0]
-        samples = [value for one in same for value in _samples(one)]
-        encoded = tuple(one.hdr for one in same if one.hdr is not None)
+        samples = [value for metric in same for value in _samples(metric)]
+        encoded = tuple(metric.hdr for metric in same if metric.hdr is not None)
         if samples or encoded:
             yield Point(
                 key[0],
                 first.unit,
                 first.better,
-                labels_of[key],
+                first.labels,
                 tuple(samples),
                 encoded,
-                tuple(run_id for run_id, _ in held),
+                tuple(run_id for run_id, _ in repeats),
                 key[1],
-                unlabelled[key],
-                _empty_ns(found.get((EMPTY, *key[1:]), ())) if encoded else 0.0,
+                _empty_ns(stored.get((EMPTY, *key[1:]), ())) if encoded else 0.0,
             )
 
 
@@ -364,20 +349,7 @@ def _empty_ns(measured: Sequence[_Stored]) -> float:
 
 
 _Stored = tuple[str, Metric]
-_PointKey = tuple[str, str, frozenset[tuple[str, str]]]
-
-
-def _distinguished(
-    found: Mapping[_PointKey, Sequence[_Stored]],
-) -> Iterator[tuple[_PointKey, Labels]]:
-    """The labels of each point, with those that its configuration's name alone says."""
-    held: dict[_PointKey, list[_PointKey]] = {}
-    for name, settings, labels in found:
-        rest = frozenset(item for item in labels if item[0] != "configuration")
-        held.setdefault((name, settings, rest), []).append((name, settings, labels))
-    for same in held.values():
-        every = [found[key][0][1].labels for key in same]
-        yield from zip(same, own_labels(every), strict=True)
+_PointKey = tuple[str, str, frozenset[tuple[str, Label]], int]
 
 
 def _samples(metric: Metric) -> Iterator[float]:

@@ -28,7 +28,6 @@ from reports.micro.devices import (
     Device,
     Point,
     best,
-    number_in,
 )
 from reports.micro.instructions import sequence_of
 from reports.micro.knees import curves as loaded_curves
@@ -264,7 +263,7 @@ def _in_order(points: Sequence[Point], labels: Sequence[str]) -> list[Point]:
     cells = {id(p): [(label, _cell(p, label)) for label in labels] for p in points}
     for point in points:
         for label, text in cells[id(point)]:
-            number = number_in(point[label]) or 0.0
+            number = point.number_or_none(label) or 0.0
             least[label, text] = min(number, least.get((label, text), number))
 
     def place(point: Point) -> list[tuple[float, object]]:

@@ -398,7 +398,7 @@ def _written_back(point: Point) -> Point:
     if not (match := _WRITE_BACK.match(point["chain"])):
         return point
     operation = "ntstore" if match[2] == "nocache" else "store"
-    return replace(point, labels={**point.labels, _SIZE: match[1], "operation": operation})
+    return replace(point, labels={**point.labels, _SIZE: int(match[1]), "operation": operation})
 
 
 def _at_threads_of(top: Point, points: Sequence[Point]) -> list[Point]:

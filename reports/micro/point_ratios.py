@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.sequences import grouped
+from harness.store.result import Label
 from harness.units import counted, format_bytes
 from reports.formatting import significant
 from reports.micro.devices import NAMES, NEAR_NODES, Device, Point, best, main_memory
@@ -22,7 +23,7 @@ from reports.trials import best_first, tested, tested_points
 Pair = tuple[Point, Point]
 #: Labels by the values that a point may have.
 Having = Mapping[str, str | tuple[str, ...]]
-_Place = tuple[str, frozenset[tuple[str, str]]]
+_Place = tuple[str, frozenset[tuple[str, Label]]]
 #: What memory of one tier lies on, and that of another cannot: reported where it differs.
 PAGES = "pages"
 _MOST_NUMBERS = 6
@@ -135,7 +136,7 @@ def _comparable(pair: Pair) -> bool:
 
 def clear(points: Sequence[Point]) -> Sequence[Point]:
     """These points; UnderivedError where two are equal in all labels, whatever their settings."""
-    held: dict[frozenset[tuple[str, str]], list[Point]] = {}
+    held: dict[frozenset[tuple[str, Label]], list[Point]] = {}
     for point in points:
         labels = (item for item in point.labels.items() if item[0] not in (*_NAMING, *FOLLOW))
         held.setdefault(frozenset(labels), []).append(point)
@@ -188,8 +189,7 @@ def _placed(points: Sequence[Point], apart: Sequence[str]) -> Mapping[_Place, li
     found: dict[_Place, list[Point]] = {}
     for point in points:
         labels = frozenset(i for i in point.labels.items() if i[0] not in left_out)
-        settings = point.unlabelled if "measurement" in apart else point.settings
-        found.setdefault((settings, labels), []).append(point)
+        found.setdefault((point.settings, labels), []).append(point)
     return found
 
 

@@ -3,7 +3,7 @@
 Suites name their measurements alike (``mix``, ``threads``, ``access_size``) and measure them
 otherwise: other patterns, ranges, partitions, threads. Points are of one *experiment* where
 they are alike in every label but those that the question varies, and in what their suites set
-in addition (``Point.unlabelled``); a question is answered from one
+in addition (``Point.settings``); a question is answered from one
 experiment alone, that of the most samples, since the best of two is a figure of neither.
 """
 
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.sequences import grouped
+from harness.store.result import Label
 from reports.micro.devices import LATENCY, NAMES, RATE, Device, Point
 
 #: Labels that say what is done in an access.
@@ -129,17 +130,19 @@ def _once(points: Sequence[Point]) -> list[Point]:
     weights: Counter[tuple[str, ...]] = Counter()
     for point in points:
         weights[point.runs] += len(point.samples) or 1
-    heaviest: dict[frozenset[tuple[str, str]], tuple[str, ...]] = {}
+    heaviest: dict[frozenset[tuple[str, Label]], tuple[str, ...]] = {}
     for point in points:
         kept = heaviest.setdefault(_fixed(point, ()), point.runs)
         heaviest[_fixed(point, ())] = max(kept, point.runs, key=weights.__getitem__)
     return [point for point in points if point.runs == heaviest[_fixed(point, ())]]
 
 
-def _fixed(point: Point, varied: Sequence[str]) -> frozenset[tuple[str, str]]:
+def _fixed(point: Point, varied: Sequence[str]) -> frozenset[tuple[str, Label]]:
     left_out = (*_NAMES, *FOLLOW, *varied)
-    fixed = [(name, value) for name, value in point.labels.items() if name not in left_out]
-    return frozenset([*fixed, ("", point.unlabelled)])
+    fixed: list[tuple[str, Label]] = [
+        (name, value) for name, value in point.labels.items() if name not in left_out
+    ]
+    return frozenset([*fixed, ("", point.settings)])
 
 
 def _weight(points: Sequence[Point]) -> tuple[int, float]:

@@ -79,7 +79,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
 
 
 def figures(one: Observing) -> dict[str, float | None]:
-    return {metric.labels["path"]: metric.value for metric in one.result()}
+    return {str(metric.labels["path"]): metric.value for metric in one.result()}
 
 
 @pytest.mark.parametrize("name", ["vtune:memory-access", "vtune:performance-snapshot"])

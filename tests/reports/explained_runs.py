@@ -102,14 +102,14 @@ def device_suite(root: Path, tier: str, us: float, *more: dict[str, Any]) -> Sto
     metrics = []
     for operation, name in MEASURED.items():
         for size, times in ((4096, 1), (16384, 2)):
-            labels = {"measurement": operation, "access_size_bytes": str(size)}
+            labels: dict[str, Any] = {"measurement": operation, "access_size_bytes": size}
             metrics += [
                 metric(name, calls(us * times, 1000), "lower", **labels),
                 metric("operation_mean_duration_ns", [us * times * US], "lower", **labels),
                 metric("operation_kernel_ns", [us * times * US / 4], "lower", **labels),
                 metric("bandwidth_bytes_per_second", [1.2345e9 / us], "higher", **labels),
             ]
-    cold = {"measurement": "cold_read", "access_size_bytes": "16384"}
+    cold: dict[str, Any] = {"measurement": "cold_read", "access_size_bytes": 16384}
     metrics.append(metric(MEASURED["read"], calls(us * 2 + 8, 1000), "lower", **cold))
     metrics.append(metric("operations_per_second", [4e6 / us], "higher", measurement="parallel"))
     here = {"host.host_id": "a1b2c3d4"}  # as of all other runs

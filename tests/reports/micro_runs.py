@@ -16,6 +16,7 @@ from report_runs import Case, with_artifacts, write
 from harness.micro.fio import histogram
 from harness.paths import data_folder
 from harness.store.runs import StoredRun
+from harness.store.spec import content_hash
 from reports.micro.as_published import paper_rows
 from reports.micro.devices import devices
 from reports.published import Cell, Number, Numbers
@@ -91,16 +92,25 @@ def micro_run(
     run_changes: Mapping[str, Any] | None = None,
     manifest_changes: Mapping[str, Any] | None = None,
     requested: Mapping[str, str] | None = None,
+    settings: object = None,
     **changes: Any,
 ) -> StoredRun:
-    """A run of any suite with these metrics. ``requested``: what ``-p`` changed of it."""
+    """A run of any suite with these metrics. ``requested``: what ``-p`` changed of it.
+
+    ``settings``: what no label states of its configurations.
+    """
+    hashes = {
+        str(one["labels"]["configuration"]): content_hash(settings)
+        for one in metrics
+        if settings and "configuration" in one["labels"]
+    }
     case = Case(
         engine="microbench", placement=f"data={tier}", metrics=metrics, queries=(1,),
         spec_changes={"workload": "micro", "memory_limit_bytes": None,
                       "params": {"suite": suite, "requested": dict(requested or {})}},
         manifest_changes={"host.hostname": host, "host.host_id": f"{host}-id"}
         | dict(manifest_changes or {}),
-        run_changes=dict(run_changes or {}), **changes,
+        run_changes={"configurations": hashes} | dict(run_changes or {}), **changes,
     )  # fmt: skip
     return write(root, case)
 
@@ -134,7 +144,7 @@ def curves(
 def _metric(
     name: str, unit: str, better: str, measurement: str, labels: Mapping[str, Any], **value: Any
 ) -> dict[str, Any]:
-    given = {key: str(text) for key, text in labels.items()}
+    given = dict(labels)
     job = given.get("job")
     rest = ",".join(f"{k}={v}" for k, v in given.items() if k != "job" and not job)
     configuration = given.pop("configuration", f"{measurement}/{rest}")
@@ -241,7 +251,7 @@ def _loaded(bandwidth: float, latency: float, repeats: int) -> Iterator[dict[str
                   samples=[latency] * repeats)  # fmt: skip
     if bandwidth:
         yield rate("loaded_latency", bandwidth, repeats, configuration=configuration, job="load",
-                   **KINDS["load"])  # fmt: skip
+                   **KINDS["load"], pace=str(bandwidth))  # fmt: skip
 
 
 def shown(cell: Cell) -> Any:

@@ -287,7 +287,7 @@ _UNITS = {
 
 
 def metric(
-    name: str, value: float | str | list[float], better: str = "none", **labels: str
+    name: str, value: float | str | list[float], better: str = "none", **labels: str | int
 ) -> dict[str, Any]:
     """A metric as in run.json; a text is a histogram, a list samples."""
     unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "1")

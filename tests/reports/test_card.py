@@ -73,7 +73,7 @@ def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
         if (labels["measurement"], labels.get("operation")) == ("access_size", "load"):
             middle = metric["samples"][5]
             # 256 B hover about nine tenths of 4 KiB.
-            ends = (0.87, 0.97) if labels["access_size_bytes"] == "256" else (1.0, 1.0)
+            ends = (0.87, 0.97) if labels["access_size_bytes"] == 256 else (1.0, 1.0)
             metric["samples"] = [middle * ends[k % 2] for k in range(11)]
     (device,) = devices([run])
     rows = {one.question: one.rows for one in findings(device)}

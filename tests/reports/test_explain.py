@@ -134,7 +134,7 @@ def test_a_score_says_what_a_model_is_of_and_a_device_that_is_not_here_has_no_me
 
 def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttle(tmp_path):
     """12 MB/s, of which a mebibyte takes 87 ms: nineteen of twenty requests passed at once."""
-    mebibyte = {"measurement": "read", "access_size_bytes": str(1 << 20)}
+    mebibyte: dict[str, Any] = {"measurement": "read", "access_size_bytes": 1 << 20}
     times = metric("operation_duration_ns", histogram([1e6] * 95 + [1700e6] * 5), **mebibyte)
     made = model_of(device_suite(tmp_path, "slow", 100, times), "made")
     assert made.burst_bytes == {"read": pytest.approx(21e6, rel=0.15)}

@@ -13,17 +13,18 @@ from report_runs import with_artifacts
 from harness.errors import UsageError
 from harness.micro.host_capacity import variables_here
 from harness.micro.suite import known_suites, load_suite
+from harness.store.result import Label
 from harness.store.runs import StoredRun
 from reports.micro.as_published import paper_rows
 from reports.micro.best_practices import practices
-from reports.micro.devices import RATE, Device, devices, number_in
+from reports.micro.devices import RATE, Device, Point, devices
 from reports.micro.knees import access_size_knees, curves
 from reports.micro.measurements import card_drawing, measurements
 from reports.micro.point_ratios import pairs
 from reports.micro.preferences import findings
 from reports.micro.prices import COLUMNS
 from reports.micro.report import write_cards
-from reports.micro.sweeps import access_sizes, experiments, thread_counts
+from reports.micro.sweeps import experiments, thread_counts
 from reports.statistics import Missing
 from reports.values import measured
 
@@ -34,9 +35,9 @@ def _reads(gb_per_s: float, **labels: Any) -> dict[str, Any]:
 
 
 def _threads(root: Path, gb_per_s: float, duration: str = "1s", **requested: str) -> StoredRun:
-    run = micro_run(root, [_reads(gb_per_s)], suite="fig4", requested=requested)
-    measured = {"threads": {"args": {"duration": duration}, "matrix": {"threads": [1]}}}
-    return with_suite(run, "empirical-guide", ["fig4"], schema=1, measurements=measured)
+    settings = {"duration": duration, "cpus": requested.get("cpus")}
+    run = micro_run(root, [_reads(gb_per_s)], suite="fig4", requested=requested, settings=settings)
+    return with_suite(run, "empirical-guide", ["fig4"])
 
 
 def _rates(device: Device) -> list[list[float]]:
@@ -97,22 +98,19 @@ def test_a_suite_that_was_set_otherwise_between_two_runs_makes_two(tmp_path, cha
 
 def test_each_pattern_has_the_thread_counts_of_its_own_suite(tmp_path: Path) -> None:
     """FAST'20's Figure 4 is sequential, DaMoN'19's Figure 2 at random places, set otherwise."""
-    random = micro_run(
-        tmp_path, [_reads(2, pattern="random"), _reads(3, pattern="random", threads=2)]
-    )
-    (device,) = devices([_threads(tmp_path, 4), with_suite(
-        random, schema=1, measurements={"threads": {"duration": "50ms"}})])  # fmt: skip
+    metrics = [_reads(2, pattern="random"), _reads(3, pattern="random", threads=2)]
+    random = micro_run(tmp_path, metrics, settings="50ms")
+    (device,) = devices([_threads(tmp_path, 4), random])
     found = [(p["pattern"], p["threads"]) for p in thread_counts(device)]
     assert sorted(found) == [("random", "1"), ("random", "2"), ("sequential", "1")]
 
 
 def test_fios_files_of_other_sizes_are_other_files(tmp_path: Path) -> None:
-    def reads(gb_per_s: float, size: str, depths: list[int]) -> StoredRun:
-        run = micro_run(tmp_path, [rate("read", gb_per_s, 1, queue_depth=1)], suite="block-io")
-        measured = {"read": {"operation": "read", "queue_depth": depths}}
-        return with_suite(run, schema=1, params={"size": size, "measurements": measured})
+    def reads(gb_per_s: float, size: str) -> StoredRun:
+        metrics = [rate("read", gb_per_s, 1, queue_depth=1)]
+        return micro_run(tmp_path, metrics, suite="block-io", settings=size)
 
-    small, large, more = reads(4, "1GiB", [1]), reads(8, "4GiB", [1]), reads(6, "4GiB", [1, 8])
+    small, large, more = reads(4, "1GiB"), reads(8, "4GiB"), reads(6, "4GiB")
     (device,) = devices([small, large, more])
     assert _rates(device) == [[4], [8, 6]]
 
@@ -120,8 +118,7 @@ def test_fios_files_of_other_sizes_are_other_files(tmp_path: Path) -> None:
 def test_a_latency_is_told_of_one_suite_where_two_measured_it(tmp_path: Path) -> None:
     def loads(ns: str, duration_of: str) -> StoredRun:
         labels = {**KINDS["load"], "access_size_bytes": 64, "pattern": "random"}
-        run = micro_run(tmp_path, [duration("latency", {ns: 9}, **labels)])
-        return with_suite(run, schema=1, measurements={"latency": {"duration": duration_of}})
+        return micro_run(tmp_path, [duration("latency", {ns: 9}, **labels)], settings=duration_of)
 
     (device,) = devices([loads("100", "1s"), loads("900", "50ms")])
     rows = {one.question: one.rows for one in findings(device)}
@@ -144,22 +141,6 @@ def test_latencies_of_several_instruction_sets_name_them(tmp_path: Path) -> None
     }
 
 
-def test_what_a_suite_sets_and_a_label_tells_is_no_other_setting(tmp_path: Path) -> None:
-    """Random and sequential accesses of two measurements are of one experiment."""
-    metrics = [
-        rate(name, 4, 6, **KINDS["load"], pattern=pattern)
-        for name, pattern in (("at_random", "random"), ("in_order", "sequential"))
-    ]
-    run = with_suite(
-        micro_run(tmp_path, metrics), schema=1, defaults={"range": "1GiB", "duration": "1s"},
-        measurements={"at_random": {"args": {"pattern": "random"}, "matrix": {"threads": [1]}},
-                      "in_order": {"pattern": "sequential"}},
-    )  # fmt: skip
-    (device,) = devices([run])
-    assert len(experiments(device.select(RATE), "measurement", "pattern")) == 1
-    assert len(experiments(device.select(RATE), "measurement")) == 2
-
-
 def test_two_measurements_that_did_the_same_are_two_experiments(tmp_path: Path) -> None:
     """256 B of two threads, in DaMoN'19's Figure 1 and in its Figure 2: a pair of tiers each."""
     metrics = [rate(name, 4, 6, **KINDS["load"]) for name in ("granularity", "threads")]
@@ -168,30 +149,6 @@ def test_two_measurements_that_did_the_same_are_two_experiments(tmp_path: Path) 
     held = [(a["measurement"], b["measurement"]) for a, b in pairs(ours, theirs)]
     assert held == [("granularity", "granularity"), ("threads", "threads")]
     assert [b["measurement"] for _, b in pairs(ours[:1], theirs[1:])] == ["threads"]
-
-
-def test_what_jobs_beside_do_is_in_no_label_and_sets_points_apart(tmp_path: Path) -> None:
-    def waits(pattern: str) -> StoredRun:
-        run = micro_run(tmp_path, [rate("loaded", 4, 6, **KINDS["load"], job="one")])
-        jobs = {"one": {"kernel": "load"}, "other": {"kernel": "load", "pattern": pattern}}
-        return with_suite(run, schema=1, measurements={"loaded": {"jobs": jobs}})
-
-    (device,) = devices([waits("random"), waits("sequential")])
-    assert _rates(device) == [[4] * 6, [4] * 6]
-
-
-def test_a_swept_key_without_a_label_becomes_one(tmp_path: Path) -> None:
-    metrics = [
-        _reads(value, configuration=f"threads/kernel=load,lane={lane}")
-        for lane, value in (("words", 3), ("vector", 9))
-    ]
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    assert {p["lane"]: round(p.samples[0] / GB) for p in device.select(RATE)} == {
-        "words": 3, "vector": 9,
-    }  # fmt: skip
-    assert len(experiments(device.select(RATE))) == 2
-    (table,) = measurements(device, "card")
-    assert table.head[0] == "lane" and [row[0] for row in table.rows] == ["vector", "words"]
 
 
 def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Path) -> None:
@@ -209,17 +166,6 @@ def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Pa
         assert set(measured(dram)) == set(measured(pmem))
 
 
-def test_readers_beside_other_writers_are_other_readers(tmp_path: Path) -> None:
-    """FAST'20, Figure 6: the readers' own labels do not say how many write beside them."""
-    metrics = [
-        _reads(value, job="readers", configuration=f"both/readers.threads=1,writers.threads={n}")
-        for n, value in ((1, 9), (4, 2))
-    ]
-    (device,) = devices([micro_run(tmp_path, metrics)])
-    rates = {p["writers.threads"]: round(p.samples[0] / GB) for p in device.select(RATE)}
-    assert rates == {"1": 9, "4": 2}
-
-
 def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Path) -> None:
     labels = {**KINDS["load"], "access_size_bytes": 64}
     metrics = [
@@ -235,9 +181,8 @@ def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Pat
 
 def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) -> None:
     def requested(gb_per_s: float, working_set: str) -> StoredRun:
-        run = micro_run(tmp_path, [rate("ioping", gb_per_s, 3, operation="read")])
-        params = {"requests": 2000, "working_set": working_set}
-        return with_suite(run, schema=1, program="ioping", params=params)
+        metrics = [rate("ioping", gb_per_s, 3, operation="read")]
+        return micro_run(tmp_path, metrics, settings=working_set)
 
     (device,) = devices([requested(9, "256MiB"), requested(1, "64GiB"), requested(1, "64GiB")])
     assert [len(point.samples) for point in device.points] == [3, 6]
@@ -247,13 +192,13 @@ def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("text", "number"),
-    [("", 0.0), ("none", 0.0), ("0.5", 0.5), ("4096", 4096.0), ("4KiB", 4096.0), ("1GB/s", 1e9),
-     ("200us", 200e3), ("unlimited", math.inf), ("many", None), ("4 KB?", None), ("0,5 GiB", None),
-     ("nan", None), ("inf", None), ("1e999", None)],
+    ("label", "number"),
+    [(0, 0.0), (0.5, 0.5), (4096, 4096.0), (True, 1.0), ("none", 0.0), ("unlimited", math.inf),
+     ("many", None), ("4096", None), (None, 0.0)],
 )  # fmt: skip
-def test_a_label_is_a_number_or_none(text: str, number: float | None) -> None:
-    assert number_in(text) == number
+def test_a_label_is_a_number_or_none(label: Label | None, number: float | None) -> None:
+    point = Point(RATE, "B/s", "higher", {} if label is None else {"threads": label})
+    assert point.number_or_none("threads") == number
 
 
 @pytest.mark.parametrize("label", ["threads", "access_size_bytes"])
@@ -326,22 +271,18 @@ def test_a_knee_is_of_one_experiment(tmp_path: Path) -> None:
     assert [round(p.samples[0] / GB, 1) for p in knee.curve] == [1, 4, 4.1]
 
 
-def test_a_knee_is_of_one_of_two_runs_that_no_label_tells_apart(tmp_path: Path) -> None:
-    """``numa: near`` goes without saying: the best of what a suite with it and one without found
-    is a figure of neither.
-    """
+def test_configurations_of_two_runs_that_differ_in_their_names_alone_are_one(
+    tmp_path: Path,
+) -> None:
+    def accesses(gb_per_s: float, name: str) -> StoredRun:
+        labels = {"pattern": "random", **KINDS["load"], "threads": 4, "access_size_bytes": 64}
+        configuration = f"access_size/{name}=64"
+        return micro_run(
+            tmp_path, [rate("access_size", gb_per_s, 1, **labels, configuration=configuration)]
+        )
 
-    def accesses(repeats: int, gb_per_s: tuple[float, float], **defaults: str) -> StoredRun:
-        labels = {"pattern": "random", **KINDS["load"], "threads": 4}
-        metrics = [rate("access_size", one, repeats, **labels, access_size_bytes=size)
-                   for size, one in zip((64, 256), gb_per_s, strict=True)]  # fmt: skip
-        run = micro_run(tmp_path, metrics)
-        return with_suite(run, schema=1, defaults=defaults, measurements={"access_size": {}})
-
-    (device,) = devices([accesses(6, (9, 1), numa="near"), accesses(11, (1, 4))])
-    (knee,) = access_size_knees(device)
-    assert [round(p.samples[0] / GB, 1) for p in knee.curve] == [1, 4]
-    assert len(access_sizes(device)) == 2
+    (device,) = devices([accesses(4, "access"), accesses(8, "access_size")])
+    assert _rates(device) == [[4, 8]]
 
 
 def _loaded(range_bytes: int, idle: float, loaded: Mapping[float, float]) -> list[dict[str, Any]]:
@@ -399,7 +340,7 @@ def test_a_range_that_the_cache_holds_is_no_figure_of_the_tier(tmp_path: Path) -
 def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> None:
     run = card_run(tmp_path)
     for metric in run.document["metrics"]:
-        metric["labels"]["range_bytes"] = str(64 << 20)
+        metric["labels"]["range_bytes"] = 64 << 20
     (device,) = devices([_with_llc(run, 32)])
     assert card_drawing(device, "card") is None
     assert [one.question for one in findings(device)] == ["Left out of this card"]
