@@ -346,9 +346,7 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
 
 def repro(
     run: Annotated[str, typer.Argument(help="Run id, its beginning or end, or a directory.")],
-    tolerance: Annotated[
-        float, typer.Option(help="Largest distance of the ratios' geometric mean from 1.")
-    ] = 0.25,
+    tolerance: Annotated[float, typer.Option(help="Largest distance of the ratio from 1.")] = 0.25,
     trust: Annotated[
         bool, typer.Option("--trust", help="Use what the spec of another host's run names.")
     ] = False,
@@ -357,7 +355,7 @@ def repro(
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Repeat a run from its manifest and compare the results."""
+    """Repeat a run from its manifest and compare the two."""
     from harness.execution.environment import command_environment  # as reports, loaded late
     from harness.execution.repro import check_repeatable, repeat
     from harness.execution.run import ResolvedRun
@@ -372,16 +370,18 @@ def repro(
             again: ResolvedRun = prepared_again(original, env)
         else:
             (again,) = prepare_all([original.spec], env)
-        verdict = repeat(original, again, env, where, tolerance)
-    if json_:
-        print_json({"repro": verdict.to_json(), "runs": [verdict.again.document]})
-    else:
-        from reports.formatting import stand_in_text
-        from reports.run_configuration import emulations
+        repeated = repeat(original, again, env, where)
+    from reports.formatting import stand_in_text
+    from reports.reproduction import Reproduction
+    from reports.run_configuration import emulations
 
-        for text in filter(None, [stand_in_text(emulations([verdict.again])), verdict.text()]):
+    found = Reproduction.of(original, repeated, tolerance)
+    if json_:
+        print_json({"repro": found.to_json(), "runs": [repeated.document]})
+    else:
+        for text in filter(None, [stand_in_text(emulations([repeated])), found.text()]):
             say(text)
-    if not verdict.agrees:
+    if not found.agrees:
         raise typer.Exit(1)
 
 
