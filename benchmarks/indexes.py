@@ -63,7 +63,7 @@ def copied(source: Path, to: Path, *changes: dict[str, list[tuple[str, str]]]) -
 
 def build(program: Path, *what: str | Path) -> Path:
     """Compile with the same options for all."""
-    compiler = "g++" if any(str(one).endswith(".cpp") for one in what) else "gcc"
+    compiler = "g++" if any(str(path).endswith(".cpp") for path in what) else "gcc"
     runner = program.parent / "run.o"
     options = ["-O3", "-w", "-D_GNU_SOURCE", f"-I{ARMS}"]
     if not runner.exists():
@@ -118,12 +118,12 @@ def main() -> None:
             if original is None:
                 print(f"{name}: ours {measured(ours, given.records, 1)} per second")
                 continue
-            found: dict[Path, list[tuple[float, float]]] = {ours: [], original: []}
+            rates: dict[Path, list[tuple[float, float]]] = {ours: [], original: []}
             for seed in range(1, given.pairs + 1):
-                for arm in random.sample(list(found), 2):
-                    found[arm].append(measured(arm, given.records, seed))
+                for arm in random.sample(list(rates), 2):
+                    rates[arm].append(measured(arm, given.records, seed))
             for column, what in enumerate(("insert", "read")):
-                a, b = ([pair[column] for pair in found[arm]] for arm in (ours, original))
+                a, b = ([pair[column] for pair in rates[arm]] for arm in (ours, original))
                 ratio = ratio_of(a, b)
                 print(
                     f"{name}, {what}: ours {median(a):.0f}, original {median(b):.0f} per second: "

@@ -78,8 +78,8 @@ def run(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    (found,) = json.loads(done.stdout)["runs"]
-    return found, Path(results) / "runs" / found["run_id"]
+    (run_document,) = json.loads(done.stdout)["runs"]
+    return run_document, Path(results) / "runs" / run_document["run_id"]
 
 
 def timed_samples(stored: Path) -> tuple[Mapping[str, float], Mapping[str, float]]:
@@ -91,26 +91,26 @@ def timed_samples(stored: Path) -> tuple[Mapping[str, float], Mapping[str, float
         begin, end = points[0]["monotonic_ns"], points[-1]["monotonic_ns"]
     else:
         spans = json.loads((artifacts / "timeline.json").read_text())
-        begin = min(one["submitted_ns"] for one in spans)
-        end = max(one["ended_ns"] for one in spans)
-    inside = [one for one in samples if begin <= one["monotonic_ns"] <= end]
+        begin = min(span["submitted_ns"] for span in spans)
+        end = max(span["ended_ns"] for span in spans)
+    inside = [sample for sample in samples if begin <= sample["monotonic_ns"] <= end]
     return inside[0], inside[-1]
 
 
 def traced(before: Mapping[str, float], after: Mapping[str, float]) -> Totals:
     """What the page counted between two samples."""
-    found: Totals = Counter()
+    totals: Totals = Counter()
     for key, value in after.items():
         name, labels = split(key)
         if name in ("calls_count", "bytes"):
             cell = labels["part"], labels["operation"], name.removesuffix("_count")
-            found[cell] += round(value - before.get(key, 0))
-    return found
+            totals[cell] += round(value - before.get(key, 0))
+    return totals
 
 
 def kernel(log: Path, begin_s: float, end_s: float) -> Totals:
     """What strace saw between two times of the wall clock; failed calls moved no bytes."""
-    found: Totals = Counter()
+    totals: Totals = Counter()
     begun: dict[str, tuple[str, str]] = {}
     with log.open(errors="replace") as lines:
         for line in lines:
@@ -124,10 +124,10 @@ def kernel(log: Path, begin_s: float, end_s: float) -> Totals:
                 continue
             part, operation = PART.search(path + "/"), CALLS.get(call)
             if part and operation and begin_s <= float(second) <= end_s:
-                found[part[1], operation, "calls"] += 1
+                totals[part[1], operation, "calls"] += 1
                 if operation != "sync" and (result := RESULT.search(rest)):
-                    found[part[1], operation, "bytes"] += int(result[1])
-    return found
+                    totals[part[1], operation, "bytes"] += int(result[1])
+    return totals
 
 
 def strace(engines: Sequence[str]) -> None:
@@ -143,7 +143,7 @@ def strace(engines: Sequence[str]) -> None:
             clock = json.loads((stored / "manifest.json").read_text())["clock"]
             ahead_ns = clock["realtime_ns"] - clock["monotonic_ns"]
             first, last = timed_samples(stored)
-            ends = [(one["monotonic_ns"] + ahead_ns) / 1e9 for one in (first, last)]
+            ends = [(sample["monotonic_ns"] + ahead_ns) / 1e9 for sample in (first, last)]
             ours, theirs = traced(first, last), kernel(log, *ends)
             for cell in sorted(ours | theirs):
                 share = f"{ours[cell] / theirs[cell]:.4f}" if theirs[cell] else "-"
@@ -177,20 +177,22 @@ def direct() -> None:
         settings = ("innodb_flush_method=O_DIRECT", "innodb_use_fdatasync=ON",
                     "innodb_buffer_pool_size=65011712", "innodb_use_native_aio=OFF")  # fmt: skip
         argv = [*TPCC, "--engine", "mysql", "--placement", "loop-data-ssd-wal", "--host", str(host)]
-        found, _ = run([*argv, *(word for one in settings for word in ("--set", one))], name)
+        document, _ = run(
+            [*argv, *(word for setting in settings for word in ("--set", setting))], name
+        )
         for operation in ("read", "write"):
             ours = sum(
-                one["value"]
-                for one in found["metrics"]
-                if one["name"] == "io_bytes"
-                and one["labels"]["operation"] == operation
-                and one["labels"]["part"] != "wal"
+                metric["value"]
+                for metric in document["metrics"]
+                if metric["name"] == "io_bytes"
+                and metric["labels"]["operation"] == operation
+                and metric["labels"]["part"] != "wal"
             )
             (theirs,) = (
-                one["value"]
-                for one in found["metrics"]
-                if one["name"] == f"window_tier_{operation}_bytes"
-                and one["labels"]["tier"] == "loop"
+                metric["value"]
+                for metric in document["metrics"]
+                if metric["name"] == f"window_tier_{operation}_bytes"
+                and metric["labels"]["tier"] == "loop"
             )
             print(f"{operation}: {ours:,.0f} of {theirs:,.0f}: {ours / theirs:.4f}")
 
@@ -205,19 +207,21 @@ def delay(pairs: int) -> None:
         for _ in range(pairs):
             durations = []
             for planted in ((), ("--plant", f"wal.sync=+{DELAY_US}us")):
-                found, stored = run([*argv, *planted], folder)
+                document, stored = run([*argv, *planted], folder)
                 (syncs,) = (
-                    hdr.decode(one["hdr"])
-                    for one in found["metrics"]
-                    if one["name"] == "io_duration_ns"
-                    and one["labels"] == {"part": "wal", "operation": "sync", "role": "foreground"}
+                    hdr.decode(metric["hdr"])
+                    for metric in document["metrics"]
+                    if metric["name"] == "io_duration_ns"
+                    and metric["labels"]
+                    == {"part": "wal", "operation": "sync", "role": "foreground"}
                 )
                 durations.append((syncs.percentile(50), syncs.mean))
             operations = json.loads((stored / "artifacts" / "io-operations.json").read_text())
             (cell,) = (
-                one
-                for one in operations
-                if (one["part"], one["operation"], one["role"]) == ("wal", "sync", "foreground")
+                operation
+                for operation in operations
+                if (operation["part"], operation["operation"], operation["role"])
+                == ("wal", "sync", "foreground")
             )
             (median, mean), (slower_median, slower_mean) = durations
             print(f"{syncs.total:,} syncs: median {(slower_median - median) / 1000:+.1f} us, mean "

@@ -138,16 +138,16 @@ class Settings:
 
     def arms(self, what: Cell | Chase) -> dict[str, Callable[[], Seen]]:
         """How each program measures it, by the program's name."""
-        found: dict[str, Callable[[], Seen]] = {"ours": lambda: self.ours(what)}
+        arms: dict[str, Callable[[], Seen]] = {"ours": lambda: self.ours(what)}
         if isinstance(what, Chase):
             if "MULTICHASE" in self.peers:
-                found["multichase"] = lambda: self.multichase(what)
-            return found
+                arms["multichase"] = lambda: self.multichase(what)
+            return arms
         if "REFBENCH" in self.peers:
-            found["refbench"] = lambda: self.refbench(what)
+            arms["refbench"] = lambda: self.refbench(what)
         if "PERMA_BENCH" in self.peers:
-            found["PerMA-Bench"] = lambda: self.perma(what)
-        return found
+            arms["PerMA-Bench"] = lambda: self.perma(what)
+        return arms
 
     def ours(self, what: Cell | Chase) -> Seen:
         """The program that is measured."""
@@ -161,7 +161,7 @@ class Settings:
             raise SystemExit(f"{what.name}: {result.get('error')} {done.stderr}")
         (repeat,) = result["measurements"][0]["repeats"]
         (job,) = repeat["jobs"]
-        start_up_s = (min(one["begin_ns"] for one in job["threads"]) - began_ns) / 1e9
+        start_up_s = (min(thread["begin_ns"] for thread in job["threads"]) - began_ns) / 1e9
         if isinstance(what, Chase):
             return Seen(1e9 / job["operations_per_second"], start_up_s)
         return Seen(job["bandwidth_bytes_per_second"], start_up_s)
@@ -210,8 +210,8 @@ class Settings:
                 raise SystemExit(f"{cell.name}: PerMA-Bench failed ({process.returncode})")
             (path,) = Path(folder, "results").iterdir()
             (benchmark,) = json.loads(path.read_text())
-        (found,) = benchmark["benchmarks"]
-        return Seen(found["results"]["bandwidth"] * GIB, ready - began)
+        (result,) = benchmark["benchmarks"]
+        return Seen(result["results"]["bandwidth"] * GIB, ready - began)
 
     def multichase(self, chase: Chase) -> Seen:
         """multichase, over all of the buffer and every line of it."""
@@ -255,20 +255,20 @@ class Samples:
         """A round: by cell and program."""
         self.rounds += 1
         for cell, programs in seen.items():
-            for program, one in programs.items():
-                self.values[cell][program].append(one.value)
-                if one.start_up_s is not None:
-                    self.start_ups[cell][program].append(one.start_up_s)
+            for program, sample in programs.items():
+                self.values[cell][program].append(sample.value)
+                if sample.start_up_s is not None:
+                    self.start_ups[cell][program].append(sample.start_up_s)
 
 
 def measured_round(settings: Settings, what: Sequence[Cell | Chase], number: int) -> Any:
     """Every cell once, by each program; the other way round in every second round."""
     seen: dict[str, dict[str, Seen]] = {}
-    for one in what:
-        arms = list(settings.arms(one).items())
+    for configuration in what:
+        arms = list(settings.arms(configuration).items())
         for program, measure in arms if number % 2 == 0 else arms[::-1]:
             claim_memory()
-            seen.setdefault(one.name, {})[program] = measure()
+            seen.setdefault(configuration.name, {})[program] = measure()
     return seen
 
 
@@ -288,59 +288,59 @@ def claim_memory() -> None:
     os.waitpid(pid, 0)
 
 
-def verdict(found: Ratio, least: float, most: float) -> str:
+def verdict(ratio: Ratio, least: float, most: float) -> str:
     """Where the interval lies: within, outside, or on both sides of a limit."""
-    if found.low is None or found.high is None:
+    if ratio.low is None or ratio.high is None:
         return "one pair tells nothing"
-    if found.confidence < LEAST_CONFIDENCE:
-        return f"too few pairs ({found.confidence:.0%})"
-    if found.low >= least and found.high <= most:
+    if ratio.confidence < LEAST_CONFIDENCE:
+        return f"too few pairs ({ratio.confidence:.0%})"
+    if ratio.low >= least and ratio.high <= most:
         return "reached"
-    return "MISSED" if found.high < least or found.low > most else "undecided"
+    return "MISSED" if ratio.high < least or ratio.low > most else "undecided"
 
 
-def told(found: Ratio) -> str:
+def told(ratio: Ratio) -> str:
     """The ratio and its interval."""
-    if found.low is None or found.high is None:
-        return f"{found.value:.3f}"
-    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.3f}"
+    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
 
 
 def report(samples: Samples, what: Sequence[Cell | Chase]) -> Iterator[str]:
     """Lines: of each cell the medians, the ratios to each peer, and what the bar says."""
     yield f"{samples.rounds} pairs; load average {os.getloadavg()[0]:.1f}"
-    for one in what:
-        values = samples.values[one.name]
+    for configuration in what:
+        values = samples.values[configuration.name]
         peers = {name: ratio_of(values["ours"], values[name]) for name in values
                  if name != "ours"}  # fmt: skip
         if not peers:
             continue
-        scale, unit = (1.0, "ns") if isinstance(one, Chase) else (1e9, "GB/s")
+        scale, unit = (1.0, "ns") if isinstance(configuration, Chase) else (1e9, "GB/s")
         seen = ", ".join(f"{name} {median(values[name]) / scale:.3f}" for name in values)
         ratios = ", ".join(f"/ {name} {told(ratio)}" for name, ratio in peers.items())
-        if isinstance(one, Chase):
+        if isinstance(configuration, Chase):
             limits = (1 - MOST_CHASE_ERROR, 1 + MOST_CHASE_ERROR)
         else:
             limits = (LEAST_BANDWIDTH, float("inf"))
         best = min(peers.values(), key=lambda ratio: ratio.value)
-        yield f"{one.name}: {seen} {unit}; {ratios}: {verdict(best, *limits)}"
-    for one in what:
-        start_ups = samples.start_ups[one.name]
+        yield f"{configuration.name}: {seen} {unit}; {ratios}: {verdict(best, *limits)}"
+    for configuration in what:
+        start_ups = samples.start_ups[configuration.name]
         if "PerMA-Bench" in start_ups:
             ratio = ratio_of(start_ups["ours"], start_ups["PerMA-Bench"])
             seen = ", ".join(f"{name} {median(start_ups[name]):.3f} s" for name in start_ups)
             limit = verdict(ratio, 0.0, 1.0)
-            yield f"start-up, {one.name}: {seen}; / PerMA-Bench {told(ratio)}: {limit}"
+            yield f"start-up, {configuration.name}: {seen}; / PerMA-Bench {told(ratio)}: {limit}"
 
 
 def keep(seen: Mapping[str, Mapping[str, Seen]], path: Path) -> None:
     """Add a round to the file: by cell and program the value and the seconds of its start."""
     values = {
-        cell: {name: [one.value, one.start_up_s] for name, one in programs.items()}
+        cell: {name: [sample.value, sample.start_up_s] for name, sample in programs.items()}
         for cell, programs in seen.items()
     }
-    with path.open("a") as kept:
-        kept.write(json.dumps(values) + "\n")
+    with path.open("a") as file:
+        file.write(json.dumps(values) + "\n")
 
 
 def main() -> None:
@@ -359,7 +359,11 @@ def main() -> None:
              if name in os.environ}  # fmt: skip
     settings = Settings(given.program, peers, given.seconds, int(given.chase_gib * GIB))
     everything: list[Cell | Chase] = [*CELLS, *CHASES]
-    what = [one for one in everything if given.only is None or given.only in one.name]
+    what = [
+        configuration
+        for configuration in everything
+        if given.only is None or given.only in configuration.name
+    ]
     samples = Samples()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -88,7 +88,7 @@ def measured(program: Path, what: Cell | Chase, pairs: int) -> list[dict[str, fl
         "schema": 2,
         "seed": time.time_ns() % 2**31,
         "targets": {pages: {"kind": "dram", "pages": pages, "size_bytes": size}},
-        "measurements": [one for _, one in planned],
+        "measurements": [measurement for _, measurement in planned],
     }
     done = subprocess.run(
         [program, "-"], input=json.dumps(spec), capture_output=True, text=True, check=False
@@ -97,16 +97,16 @@ def measured(program: Path, what: Cell | Chase, pairs: int) -> list[dict[str, fl
     if result.get("status") != "complete":
         died = f"ended by signal {-done.returncode}" if done.returncode < 0 else ""
         raise SystemExit(f"{what.name}: {died or result.get('error')} {done.stderr}")
-    found: list[dict[str, float]] = [{} for _ in range(pairs)]
+    samples: list[dict[str, float]] = [{} for _ in range(pairs)]
     arms = len(jobs(what))
-    for at, ((arm, _), one) in enumerate(zip(planned, result["measurements"], strict=True)):
-        (job,) = one["repeats"][0]["jobs"]
-        found[at // arms][arm] = (
+    for at, ((arm, _), measurement) in enumerate(zip(planned, result["measurements"], strict=True)):
+        (job,) = measurement["repeats"][0]["jobs"]
+        samples[at // arms][arm] = (
             1e9 / job["operations_per_second"]
             if isinstance(what, Chase)
             else job["bandwidth_bytes_per_second"]
         )
-    whole = [pair for pair in found if all(value > 0 for value in pair.values())]
+    whole = [pair for pair in samples if all(value > 0 for value in pair.values())]
     if len(whole) < pairs:
         print(f"{what.name}: {pairs - len(whole)} of {pairs} pairs without common time left out")
     return whole
@@ -114,9 +114,9 @@ def measured(program: Path, what: Cell | Chase, pairs: int) -> list[dict[str, fl
 
 def keep(path: Path, name: str, pairs: Sequence[Mapping[str, float]]) -> None:
     """Add the pairs of a cell to the file."""
-    with path.open("a") as kept:
+    with path.open("a") as file:
         for pair in pairs:
-            kept.write(json.dumps({name: pair}) + "\n")
+            file.write(json.dumps({name: pair}) + "\n")
 
 
 def cell(text: str) -> Cell:
@@ -143,18 +143,22 @@ def main() -> None:
         parser, pairs=1, processes=1, only="1 threads", program=find_native("microbench")
     )
     everything: list[Cell | Chase] = given.cell or [*CELLS, *CHASES]
-    what = [one for one in everything if given.only is None or given.only in one.name]
+    what = [
+        configuration
+        for configuration in everything
+        if given.only is None or given.only in configuration.name
+    ]
     samples: dict[str, Samples] = defaultdict(Samples)
     for _ in range(given.processes):
-        for one in what:
-            pairs = measured(given.program, one, given.pairs)
+        for configuration in what:
+            pairs = measured(given.program, configuration, given.pairs)
             if given.samples:
-                keep(given.samples, one.name, pairs)
+                keep(given.samples, configuration.name, pairs)
             for pair in pairs:
                 seen = {arm: Seen(value) for arm, value in pair.items()}
-                samples[one.name].add({one.name: seen})
-    for one in what:
-        print("\n".join(report(samples[one.name], [one])))
+                samples[configuration.name].add({configuration.name: seen})
+    for configuration in what:
+        print("\n".join(report(samples[configuration.name], [configuration])))
 
 
 if __name__ == "__main__":

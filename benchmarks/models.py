@@ -166,8 +166,8 @@ def score(device: Device, cases: Sequence[str], options: argparse.Namespace) -> 
     verify = ("model", "verify", name, "--tier", device.name, *named, *shared, "--json")
     repeats = ("--repeats", str(options.repeats))
     # Status 1: a case that other work disturbed, which is printed.
-    found = json.loads(command(HARNESS, *verify, *repeats, cgroup=device.cgroup, may_fail=True))
-    return list(found["scores"])
+    document = json.loads(command(HARNESS, *verify, *repeats, cgroup=device.cgroup, may_fail=True))
+    return list(document["scores"])
 
 
 def report(scores: Sequence[tuple[str, Any]]) -> None:
@@ -210,18 +210,18 @@ def main() -> None:
         disk.mkdir(parents=True, exist_ok=True)
         options.repeats = 1 if options.smoke else options.repeats
         for name in ["ssd"] if options.smoke else options.device or _DEVICES:
-            own = [*CASES, *drawn(random, len(CASES))]
-            cases = SMOKE if options.smoke else options.case or own
+            defaults = [*CASES, *drawn(random, len(CASES))]
+            cases = SMOKE if options.smoke else options.case or defaults
             with device(name, disk, {"read": 2e9, "write": 1e9}) as made:
                 if isinstance(made, str):
                     missing.append(f"{name}: {made}")
                     continue
-                for one in score(made, cases, options):
-                    scores.append((name, one))
-                    ratios = {m["name"]: m["ratio"] - 1 for m in one["metrics"]}
+                for result in score(made, cases, options):
+                    scores.append((name, result))
+                    ratios = {m["name"]: m["ratio"] - 1 for m in result["metrics"]}
                     text = "  ".join(f"{metric} {error:+.0%}" for metric, error in ratios.items())
-                    print(f"{name:5} {one['case']:50} {text or 'not scored'}", flush=True)
-                    missing += [f"{name}: {one['case']}: {r['why']}" for r in one["refused"]]
+                    print(f"{name:5} {result['case']:50} {text or 'not scored'}", flush=True)
+                    missing += [f"{name}: {result['case']}: {r['why']}" for r in result["refused"]]
     report(scores)
     for line in missing:
         print(f"not measured: {line}")

@@ -48,7 +48,7 @@ def default_monitors() -> list[str]:
     command = [HARNESS, "doctor", "--json"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     monitors = json.loads(said.stdout)["monitors"]
-    return [one["name"] for one in monitors if one["available"] and one["default"]]
+    return [monitor["name"] for monitor in monitors if monitor["available"] and monitor["default"]]
 
 
 def run(workload: str, given: Sequence[str], results: Path) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def run(workload: str, given: Sequence[str], results: Path) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    (found,) = json.loads(done.stdout)["runs"]
-    return dict(found)
+    (run,) = json.loads(done.stdout)["runs"]
+    return dict(run)
 
 
 def alternating(workload: str, minutes: float, monitors: Sequence[str], results: Path) -> Ratio:
@@ -76,7 +76,7 @@ def alternating(workload: str, minutes: float, monitors: Sequence[str], results:
     )
     blocks = json.loads((artifacts / "monitor-alternating.json").read_text())["blocks"]
     (series,) = json.loads((artifacts / "series.json").read_text()).values()
-    seconds = [(one["monotonic_ns"], sum(one["counts"].values())) for one in series]
+    seconds = [(interval["monotonic_ns"], sum(interval["counts"].values())) for interval in series]
     arms: dict[bool, list[float]] = {True: [], False: []}
     for pair in zip(blocks[::2], blocks[1::2], strict=False):
         counts = [
@@ -113,11 +113,11 @@ def of_whole_runs(minutes: float, monitors: Sequence[str], results: Path) -> Rat
     return ratio_of(arms[True], arms[False])
 
 
-def verdict(found: Ratio) -> str:
+def verdict(ratio: Ratio) -> str:
     """Where the interval of the ratio lies against the bar."""
-    if found.low is None or found.high is None:
+    if ratio.low is None or ratio.high is None:
         return "undecided"
-    return "within" if found.low >= LEAST else "OVER" if found.high < LEAST else "undecided"
+    return "within" if ratio.low >= LEAST else "OVER" if ratio.high < LEAST else "undecided"
 
 
 def main() -> None:
@@ -131,12 +131,12 @@ def main() -> None:
     for workload in given.workload or WORKLOADS:
         with tempfile.TemporaryDirectory() as folder:
             if workload == "tpch":
-                found = of_whole_runs(0 if SMOKE else given.minutes, monitors, Path(folder))
+                ratio = of_whole_runs(0 if SMOKE else given.minutes, monitors, Path(folder))
             else:
-                found = alternating(workload, given.minutes, monitors, Path(folder))
-        interval = f"[{found.low:.4f}, {found.high:.4f}]" if found.low and found.high else "-"
+                ratio = alternating(workload, given.minutes, monitors, Path(folder))
+        interval = f"[{ratio.low:.4f}, {ratio.high:.4f}]" if ratio.low and ratio.high else "-"
         print(
-            f"{workload}: {found.n_a} pairs, ratio {found.value:.4f} {interval}, {verdict(found)}",
+            f"{workload}: {ratio.n_a} pairs, ratio {ratio.value:.4f} {interval}, {verdict(ratio)}",
             flush=True,
         )
 

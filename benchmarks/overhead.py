@@ -41,12 +41,12 @@ def by_hand(connection: Any, text: str) -> float:
     return time.perf_counter() - started
 
 
-def verdict(found: Ratio, median_s: float) -> str:
+def verdict(ratio: Ratio, median_s: float) -> str:
     """Where the interval of the ratio lies against the bar, for a query of this time."""
     bar = max(ALLOWED_RATIO, 1 + ALLOWED_S / median_s)
-    if found.low is None or found.high is None:
+    if ratio.low is None or ratio.high is None:
         return "undecided"
-    return "within" if found.high <= bar else "OVER" if found.low > bar else "undecided"
+    return "within" if ratio.high <= bar else "OVER" if ratio.low > bar else "undecided"
 
 
 def main() -> None:
@@ -91,17 +91,17 @@ def main() -> None:
                         if arm == "harness"
                         else by_hand(plain, text)
                     )
-            found = ratio_of(times["harness"], times["by hand"])
+            ratio = ratio_of(times["harness"], times["by hand"])
             extra = statistics.median(times["harness"]) - statistics.median(times["by hand"])
-            verdicts.append(verdict(found, statistics.median(times["by hand"])))
+            verdicts.append(verdict(ratio, statistics.median(times["by hand"])))
             for arm, values in times.items():
                 every[arm] += values
             print(f"Q{query}: by hand {statistics.median(times['by hand']) * 1e3:.1f} ms, ratio "
-                  f"{found.value:.4f} [{found.low:.4f}, {found.high:.4f}], "
+                  f"{ratio.value:.4f} [{ratio.low:.4f}, {ratio.high:.4f}], "
                   f"{extra * 1e3:+.2f} ms, {verdicts[-1]}")  # fmt: skip
-        found = ratio_of(every["harness"], every["by hand"])
-        print(f"all queries, {found.n_a} pairs: ratio {found.value:.4f} "
-              f"[{found.low:.4f}, {found.high:.4f}]")  # fmt: skip
+        ratio = ratio_of(every["harness"], every["by hand"])
+        print(f"all queries, {ratio.n_a} pairs: ratio {ratio.value:.4f} "
+              f"[{ratio.low:.4f}, {ratio.high:.4f}]")  # fmt: skip
         print(", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts)))
 
 

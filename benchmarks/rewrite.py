@@ -28,9 +28,14 @@ def operations_per_second(program: Path, flush: str, added_fence: str, seed: int
     """In half a second."""
     job = {"name": "j0", "kind": "index", "target": "t0", "threads": 1, "index": "level_hash"}
     job |= {"workload": "a", "flush": flush, "fence": "mfence", "added_fence": added_fence}
-    one = {"name": "m0", "repeats": 1, "warm_up_ns": 100_000_000, "duration_ns": 500_000_000}
+    measurement = {
+        "name": "m0",
+        "repeats": 1,
+        "warm_up_ns": 100_000_000,
+        "duration_ns": 500_000_000,
+    }
     targets = {"t0": {"kind": "dram", "size_bytes": 1 << 28}}
-    measurements = [{**one, "jobs": [job]}]
+    measurements = [{**measurement, "jobs": [job]}]
     spec = {"schema": 2, "seed": seed, "targets": targets, "measurements": measurements}
     command = [str(program), "-"]
     done = subprocess.run(
@@ -56,13 +61,13 @@ def main() -> None:
                 f"{len(done.sites)} flushes; before {dict(done.before)}, after {dict(done.after)}"
             )
             arms["rewritten"] = (new, "clflush", "none")
-        found: dict[str, list[float]] = {arm: [] for arm in arms}
+        rates: dict[str, list[float]] = {arm: [] for arm in arms}
         for seed in range(1, pairs + 1):
             for arm in random.sample(list(arms), len(arms)):
-                found[arm].append(operations_per_second(*arms[arm], seed))
-    print(", ".join(f"{arm} {median(values) / 1e3:.0f} k/s" for arm, values in found.items()))
+                rates[arm].append(operations_per_second(*arms[arm], seed))
+    print(", ".join(f"{arm} {median(values) / 1e3:.0f} k/s" for arm, values in rates.items()))
     for a, b in () if SMOKE else (("rewritten", "manual"), ("manual", "vanilla")):
-        ratio = ratio_of(found[a], found[b])
+        ratio = ratio_of(rates[a], rates[b])
         print(f"{a} / {b}: {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
 
 

@@ -132,7 +132,7 @@ class Bench:
 
     env: Environment
     root: Path
-    kept: Path
+    store: Path
     databases: dict[str, Path] = field(default_factory=dict)
     _made: int = 0
 
@@ -172,15 +172,15 @@ class Bench:
     def keep(self, name: str, server: Server) -> None:
         """Stop the server and keep its database under ``name``."""
         server.engine.stop()
-        making = self.kept / f"making-{name}"
+        making = self.store / f"making-{name}"
         making.mkdir(parents=True)
         server.engine.snapshot(making)
-        self.databases[name] = making.rename(self.kept / f"kept-{name}")
+        self.databases[name] = making.rename(self.store / f"kept-{name}")
 
     def find(self, name: str) -> bool:
         """Whether a database was kept earlier under ``name``; it is used again then."""
-        if (found := self.kept / f"kept-{name}").exists():
-            self.databases[name] = found
+        if (database := self.store / f"kept-{name}").exists():
+            self.databases[name] = database
         return name in self.databases
 
     def keep_ours(self, warehouses: int) -> None:
@@ -207,10 +207,10 @@ class Bench:
 
 
 @contextmanager
-def opened(kept: Path | None = None) -> Iterator[Bench]:
+def opened(store: Path | None = None) -> Iterator[Bench]:
     """A bench with a directory of its own below ``HARNESS_DATA``, removed at the end.
 
-    ``kept``: a directory for the databases, which stay there for the next benchmark.
+    ``store``: a directory for the databases, which stay there for the next benchmark.
     """
     with (
         open_environment(None, [], SilentProgress()) as env,
@@ -218,22 +218,25 @@ def opened(kept: Path | None = None) -> Iterator[Bench]:
     ):
         root = Path(folder)
         root.chmod(0o755)
-        yield Bench(env, root, kept or root)
+        yield Bench(env, root, store or root)
 
 
 def drive_hammerdb(server: Server, users: int) -> Seen:
     """HammerDB on what it has built; without its time profile, which costs it processor time."""
     window = Window(server)
     options = Timed(users, RAMP_UP_S // 60, WINDOW_S // 60, time_profile=False)
-    found = measure(
+    measurement = measure(
         find(), server.target, server.clients, options, SilentProgress(),
         WindowCallbacks(window.begin, window.end),
     )  # fmt: skip
-    assert found.client_cpu_ns is not None
-    rates = found.reported_per_minute
-    transactions = rates["database_transactions_per_minute"] * found.window_ns / 60e9
+    assert measurement.client_cpu_ns is not None
+    rates = measurement.reported_per_minute
+    transactions = rates["database_transactions_per_minute"] * measurement.window_ns / 60e9
     return Seen(
-        rates["new_orders_per_minute"], transactions, found.client_cpu_ns, window.server_cpu_ns
+        rates["new_orders_per_minute"],
+        transactions,
+        measurement.client_cpu_ns,
+        window.server_cpu_ns,
     )
 
 

@@ -92,13 +92,13 @@ def drive_pgbench(server: Server, users: int, warehouses: int) -> Seen:
 def _script_files(folder: Path, warehouses: int) -> list[str]:
     """``-f file@weight`` of each transaction."""
     folder.chmod(0o755)
-    found = []
+    options = []
     for name, (weight, text) in _SCRIPTS.items():
         path = folder / f"{name}.sql"
         path.write_text((_DRAW + text).replace("{warehouses}", str(warehouses)))
         path.chmod(0o644)
-        found += ["-f", f"{path}@{weight}"]
-    return found
+        options += ["-f", f"{path}@{weight}"]
+    return options
 
 
 def _new_orders(server: Server) -> int:
@@ -130,11 +130,12 @@ def main() -> None:
         (bench.keep_ours if SMOKE else bench.keep_hammerdbs)(given.warehouses)
         for pair in range(given.pairs):
             for arm in alternated(ARMS, pair):
-                one = measure(bench, arm, given.users, given.warehouses)
-                seen[arm].append(one)
+                costs = measure(bench, arm, given.users, given.warehouses)
+                seen[arm].append(costs)
                 print(
-                    f"{pair + 1} {arm}: client {one.client_us:.1f} µs, server "
-                    f"{one.server_us:.0f} µs a transaction, {one.new_orders_per_minute:.0f} NOPM",
+                    f"{pair + 1} {arm}: client {costs.client_us:.1f} µs, server "
+                    f"{costs.server_us:.0f} µs a transaction, "
+                    f"{costs.new_orders_per_minute:.0f} NOPM",
                     flush=True,
                 )
     ours = seen["loadgen"]

@@ -61,11 +61,11 @@ def main() -> None:
         bench.keep_ours(given.warehouses)
         for pair, users in itertools.product(range(given.pairs), given.users):
             for arm in alternated(ARMS, pair):
-                one = measure(bench, arm, users, given)
-                seen.setdefault((users, arm), []).append(one)
+                costs = measure(bench, arm, users, given)
+                seen.setdefault((users, arm), []).append(costs)
                 print(
-                    f"{pair + 1}, {users} users, {arm}: {one.new_orders_per_minute:.0f} NOPM, "
-                    f"server {one.server_us:.0f} µs, client {one.client_us:.1f} µs "
+                    f"{pair + 1}, {users} users, {arm}: {costs.new_orders_per_minute:.0f} NOPM, "
+                    f"server {costs.server_us:.0f} µs, client {costs.client_us:.1f} µs "
                     "a transaction",
                     flush=True,
                 )

@@ -88,27 +88,27 @@ def _family(draw: np.random.Generator, noise: Any, budget: bool) -> bool:
     for block in range(counts[0]):
         left -= float(took[:, block].sum())
         done = [block + 1] * 2
-    found = [
+    ratios = [
         ratio_of([*a[i, : done[i]]], [*b[i, : done[i]]], interim_analyses=LOOKS) for i in range(2)
     ]
     while left > 0:
-        open_ = [i for i in range(2) if stage[i] + 1 < len(counts) and not _resolved(found, i)]
+        open_ = [i for i in range(2) if stage[i] + 1 < len(counts) and not _resolved(ratios, i)]
         if not open_:
             break
-        widest = max(open_, key=lambda i: (found[i].high or 9) / (found[i].low or 0.1))
+        widest = max(open_, key=lambda i: (ratios[i].high or 9) / (ratios[i].low or 0.1))
         stage[widest] += 1
         while left > 0 and done[widest] < counts[stage[widest]]:
             left -= float(took[widest, done[widest]])
             done[widest] += 1
         n = done[widest]
-        found[widest] = ratio_of([*a[widest, :n]], [*b[widest, :n]], interim_analyses=LOOKS)
-    return any(one.shown for one in decide(found))
+        ratios[widest] = ratio_of([*a[widest, :n]], [*b[widest, :n]], interim_analyses=LOOKS)
+    return any(decision.shown for decision in decide(ratios))
 
 
-def _resolved(found: list[Ratio], i: int) -> bool:
-    one = found[i]
-    assert one.low is not None and one.high is not None
-    return decide(found)[i].shown or (one.low >= 1 / 1.05 and one.high <= 1.05)
+def _resolved(ratios: list[Ratio], i: int) -> bool:
+    ratio = ratios[i]
+    assert ratio.low is not None and ratio.high is not None
+    return decide(ratios)[i].shown or (ratio.low >= 1 / 1.05 and ratio.high <= 1.05)
 
 
 def planted() -> None:
@@ -122,7 +122,9 @@ def planted() -> None:
         )["calibrations"][0]  # fmt: skip
         deciding = calibrated["metrics"][calibrated["headline"]]
         (predicted,) = (
-            one["difference"] for one in deciding["resolutions"] if one["repeats"] == _REPEATS
+            resolution["difference"]
+            for resolution in deciding["resolutions"]
+            if resolution["repeats"] == _REPEATS
         )
         predicted = predicted or 0.1  # of the few pairs of `--smoke` there is none
         plain, delayed = _pairs(root, "pilot", _PILOT_US, _PILOTS)
@@ -138,7 +140,7 @@ def planted() -> None:
             f"| shown, of {_TRIALS} | scaled to 1 | to 1.5 |\n|---|---|---|---|---|---|---|"
         )
         shares = (deciding["noise"], predicted, truth, noise)
-        cells = [*(f"{100 * one:.1f} %" for one in shares), *map(str, shown)]
+        cells = [*(f"{100 * share:.1f} %" for share in shares), *map(str, shown)]
         print(f"| {' | '.join(cells)} |")
 
 
@@ -146,7 +148,7 @@ def _shown(delayed: Any, plain: Any) -> int:
     """The trials in which a difference is shown."""
     starts = range(0, len(plain), _REPEATS)
     trials = (ratio_of(delayed[i : i + _REPEATS], plain[i : i + _REPEATS]) for i in starts)
-    return sum(one.p <= 0.05 for one in trials)
+    return sum(trial.p <= 0.05 for trial in trials)
 
 
 def alike(*options: str) -> None:
@@ -196,11 +198,11 @@ def canary() -> None:
                 if number >= _QUIET:
                     loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
                     until_measured.callback(loop.kill)
-        found = CanaryStore(store.root).all()
+        canaries = CanaryStore(store.root).all()
     warned = []
-    for number, one in enumerate(found):
-        others = [other for other in found if other is not one]
-        moved = moved_figures(one, others)
+    for number, canary in enumerate(canaries):
+        others = [other for other in canaries if other is not canary]
+        moved = moved_figures(canary, others)
         warned.append(bool(moved))
         texts = (
             f"{m.figure.tier} {m.figure.configuration} {m.ratio:.2f} ({m.limit})" for m in moved
@@ -230,7 +232,7 @@ def _pairs(root: Path, name: str, delay_us: int, repeats: int) -> tuple[Any, Any
     for run in runs:
         (value,) = (m["value"] for m in run["metrics"] if m["name"] == "queries_geomean_ns")
         times[bool(run["spec"].get("plant"))][run["spec"]["block"]] = value
-    plain, delayed = (np.array([own[k] for k in sorted(own)]) for own in times.values())
+    plain, delayed = (np.array([values[k] for k in sorted(values)]) for values in times.values())
     return plain, delayed
 
 

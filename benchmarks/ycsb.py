@@ -118,9 +118,9 @@ class Bench:
                 [self.programs / "rocksdb_loop", json.dumps(request)],
                 stdin=keys, capture_output=True, text=True, check=True,
             )  # fmt: skip
-        found = json.loads(done.stdout)
-        rate = found["operations"] / found["seconds"]
-        return Seen(rate, found["cpu_ns"] / found["operations"], found["median_ns"])
+        result = json.loads(done.stdout)
+        rate = result["operations"] / result["seconds"]
+        return Seen(rate, result["cpu_ns"] / result["operations"], result["median_ns"])
 
     def official(self, threads: int) -> Seen:
         """The official client, in Java, on the same library."""
@@ -225,10 +225,10 @@ def made(
 
 def told(ours: Sequence[float], others: Sequence[float]) -> str:
     """The ratio of pairs with its interval, where there are enough of them for one."""
-    found = ratio_of(ours, others)
-    if found.low is None or found.high is None:
-        return f"{found.value:.3f}"
-    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    ratio = ratio_of(ours, others)
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.3f}"
+    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
 
 
 def compare(bench: Bench, threads: int, pairs: int) -> None:
@@ -244,11 +244,12 @@ def compare(bench: Bench, threads: int, pairs: int) -> None:
             arm()
     print(f"{threads} threads, {pairs} pairs")
     for name, seen in (("loop", loops), ("client", natives), ("loop with clock", medians)):
-        print(f"  {name:16} {median(one.operations_per_second for one in seen):12,.0f} op/s "
-              f"{median(one.cpu_ns for one in seen):8,.0f} ns CPU/op "
-              f"{median(one.median_ns for one in seen):8,.0f} ns at p50")  # fmt: skip
+        print(f"  {name:16} {median(sample.operations_per_second for sample in seen):12,.0f} op/s "
+              f"{median(sample.cpu_ns for sample in seen):8,.0f} ns CPU/op "
+              f"{median(sample.median_ns for sample in seen):8,.0f} ns at p50")  # fmt: skip
     share = told(
-        [one.operations_per_second for one in natives], [one.operations_per_second for one in loops]
+        [sample.operations_per_second for sample in natives],
+        [sample.operations_per_second for sample in loops],
     )
     added = median(n.median_ns - t.median_ns for n, t in zip(natives, medians, strict=True))
     print(f"  {share} of the loop's throughput (bar {LEAST_SHARE}); "
@@ -267,10 +268,11 @@ def compare_official(bench: Bench, threads: int, pairs: int) -> None:
         for arm in arms if number % 2 == 0 else reversed(arms):
             arm()
     official, native, loop = (
-        [one.operations_per_second for one in arm] for arm in (others, natives, loops)
+        [sample.operations_per_second for sample in arm] for arm in (others, natives, loops)
     )
     print(f"{threads} threads: official client {median(official):,.0f} op/s "
-          f"({median(one.cpu_ns for one in others):,.0f} ns CPU/op), ours {median(native):,.0f}: "
+          f"({median(sample.cpu_ns for sample in others):,.0f} ns CPU/op), "
+          f"ours {median(native):,.0f}: "
           f"{told(native, official)} of it (bar {LEAST_OF_OFFICIAL}); "
           f"the loop {median(loop):,.0f}: {told(loop, official)} of it, "
           "more than which no client could reach")  # fmt: skip

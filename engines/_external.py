@@ -55,10 +55,10 @@ def dsn_text(problem: str, options: EngineOptions, secrets: Callable[[str], str]
         if not text:
             raise UsageError(problem, "$HARNESS_DSN is not set", "export HARNESS_DSN=…")
         secrets(text)  # it must be valid, too
-    elif found := secrets(text):
+    elif secret := secrets(text):
         raise UsageError(
             problem,
-            f"the DSN contains {found}, which would be stored with the run",
+            f"the DSN contains {secret}, which would be stored with the run",
             "export it as HARNESS_DSN and use dsn=env",
         )
     return text
@@ -77,11 +77,11 @@ class DsnUrl:
 
     @classmethod
     def of(
-        cls, text: str, problem: str, form: str, schemes: Collection[str], known: Sequence[str]
+        cls, text: str, problem: str, form: str, schemes: Collection[str], supported: Sequence[str]
     ) -> DsnUrl:
         """Read ``text``; UsageError, which does not contain it: it may contain a password.
 
-        ``form``: the hint. ``known``: the parameters.
+        ``form``: the hint. ``supported``: the parameters.
         """
         try:
             url = urlsplit(text)
@@ -93,11 +93,11 @@ class DsnUrl:
             forms = " or ".join(f"{scheme}://" for scheme in schemes)
             raise UsageError(problem, f"not a {forms} URL with a user", form)
         for name in parameters:
-            if name not in known:
+            if name not in supported:
                 raise UsageError(
                     problem,
-                    f"unknown parameter {name!r}{nearest(name, list(known))}",
-                    f"known: {', '.join(known)}",
+                    f"unknown parameter {name!r}{nearest(name, list(supported))}",
+                    f"known: {', '.join(supported)}",
                 )
         user, password = unquote(url.username), unquote(url.password or "")
         database = unquote(url.path.lstrip("/"))

@@ -37,14 +37,14 @@ def first_fitting(
     if prefix := options.get("prefix"):
         check_reachable(title, Path(str(prefix)))
         return of_prefix(Path(str(prefix)))
-    own = sorted(machine, key=lambda i: i.version_tuple, reverse=True)
+    public = sorted(machine, key=lambda i: i.version_tuple, reverse=True)
     version = str(options.get("version", ""))
-    found: list[Found] = []
-    for installation in chain(own, private):
+    rejected: list[Found] = []
+    for installation in chain(public, private):
         if not version or installation.is_release(version):
             return installation
-        found.append(installation)
-    listed = ", ".join(f"{i.version} ({i.source})" for i in found) or "none"
+        rejected.append(installation)
+    listed = ", ".join(f"{i.version} ({i.source})" for i in rejected) or "none"
     raise UsageError(
         f"{title} {version}".strip(),
         f"installations found: {listed}",

@@ -171,8 +171,8 @@ def verify_counts(
 ) -> None:
     """Raise RunFailed for the first table whose number of rows is not the expected one."""
     for table, rows in expected.items():
-        if (found := loaded.get(table, 0)) != rows:
-            raise RunFailed(f"load {rows} rows into {table}", f"{found} were loaded", hint)
+        if (loaded_rows := loaded.get(table, 0)) != rows:
+            raise RunFailed(f"load {rows} rows into {table}", f"{loaded_rows} were loaded", hint)
 
 
 @contextmanager

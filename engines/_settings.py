@@ -122,17 +122,17 @@ class SettingTable:
         }
 
 
-def applied(settings: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+def applied(settings: Mapping[str, str], supported: Collection[str]) -> dict[str, str]:
     """Return the settings for a release: ``loose_X`` becomes X, or is dropped if there is no X.
 
     The prefix is MySQL's own: one tuning profile serves releases with different settings.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in settings.items():
         plain = name.removeprefix(LOOSE)
-        if plain == name or plain in known:
-            found[plain] = value
-    return found
+        if plain == name or plain in supported:
+            values[plain] = value
+    return values
 
 
 def run_with_file(

@@ -50,11 +50,11 @@ LOG_EVENTS = frozenset(e for e, resource in RESOURCES.items() if resource.starts
 _LIST_EVERY_S = 1.0
 
 
-def event_of(found: Blocked, is_log: Callable[[str], bool]) -> str:
+def event_of(wait: Blocked, is_log: Callable[[str], bool]) -> str:
     """Return the event's name; ``is_log``: whether a file is one of the log's, by its path."""
-    if found.path.startswith("/"):
-        return f"{found.call} {'log' if is_log(found.path) else 'data'}"
-    return "recv" if found.call in READS else "send" if found.call in WRITES else found.call
+    if wait.path.startswith("/"):
+        return f"{wait.call} {'log' if is_log(wait.path) else 'data'}"
+    return "recv" if wait.call in READS else "send" if wait.call in WRITES else wait.call
 
 
 class ThreadObserver(WaitObserver):
@@ -87,11 +87,11 @@ class ThreadObserver(WaitObserver):
         events: dict[Thread, str | None] = {}
         for thread in self._threads:
             try:
-                found = blocked(thread, self._files.read)
+                wait = blocked(thread, self._files.read)
             except ProcessLookupError:
                 self._list_due_s = 0.0
             else:
-                events[thread] = None if found is None else event_of(found, self._is_log)
+                events[thread] = None if wait is None else event_of(wait, self._is_log)
         grouped = any(event in LOG_EVENTS for event in events.values())
         return [
             self._observation(thread, GROUP_COMMIT if grouped and event == "futex" else event)

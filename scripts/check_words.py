@@ -80,20 +80,20 @@ def python_texts(path: Path, source: str) -> Iterator[Text]:
 def texts(path: Path) -> Iterator[Text]:
     """User-visible texts of a file with the lines on which they begin."""
     source = path.read_text(encoding="utf-8")
-    found: list[tuple[int, str]] = []  # offset, text
+    places: list[tuple[int, str]] = []  # offset, text
     match path.suffix:
         case ".py":
             yield from python_texts(path, source)
         case ".c" | ".h":
-            found = [(m.start(), m[1]) for m in _C_LITERAL.finditer(source) if m[1]]
+            places = [(m.start(), m[1]) for m in _C_LITERAL.finditer(source) if m[1]]
         case ".md":
             blank = _CODE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), source)
-            found = [(0, blank)]
+            places = [(0, blank)]
         case ".j2" | ".html":
-            found = [(0, re.sub(r"\{#.*?#\}", lambda m: "\n" * m[0].count("\n"), source))]
+            places = [(0, re.sub(r"\{#.*?#\}", lambda m: "\n" * m[0].count("\n"), source))]
         case ".yml":
-            found = [(0, source)]
-    for at, text in found:
+            places = [(0, source)]
+    for at, text in places:
         yield source.count("\n", 0, at) + 1, text
 
 
@@ -124,11 +124,11 @@ def main() -> int:
     folders: Counter[str] = Counter()
     for path in files(arguments or [each for each in PRODUCT if not each.endswith("CHANGELOG.md")]):
         if path.is_file() and "__pycache__" not in path.parts:
-            for line, found in offences(path):
+            for line, word in offences(path):
                 name = path.relative_to(ROOT)
                 folders[str(Path(*name.parts[: 2 if len(name.parts) > 2 else 1]))] += 1
                 if "--count" not in sys.argv:
-                    print(f"{name}:{line}: {found!r}")
+                    print(f"{name}:{line}: {word!r}")
     if "--count" in sys.argv:
         for folder, count in sorted(folders.items()):
             print(f"{count:5} {folder}")

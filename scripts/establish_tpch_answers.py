@@ -64,14 +64,14 @@ def official_differences(query: int, official: list[list[str]], rows: _Rows) -> 
         return [f"Q{query}: {len(rows)} rows, official {len(official)}"]
     exact = [i for i, column in enumerate(shape.columns) if column.kind not in TOLERANT]
     ties = CanonicalAnswer.of(shape, rows).ties
-    expected, found = list(official), list(rows)
+    expected, actual = list(official), list(rows)
     for start, length in ties:
         part = slice(start, start + length)
         expected[part] = sorted(expected[part], key=lambda row: [row[i].strip() for i in exact])
-        found[part] = sorted(found[part], key=lambda row: [str(row[i]).strip() for i in exact])
+        actual[part] = sorted(actual[part], key=lambda row: [str(row[i]).strip() for i in exact])
     return [
         f"Q{query}, row {number}, {column.name}: {value!r}, official {field.strip()!r}"
-        for number, (fields, row) in enumerate(zip(expected, found, strict=True), 1)
+        for number, (fields, row) in enumerate(zip(expected, actual, strict=True), 1)
         for column, field, value in zip(shape.columns, fields, row, strict=True)
         if not official_agrees(column.kind, field, value)
     ]
@@ -79,14 +79,16 @@ def official_differences(query: int, official: list[list[str]], rows: _Rows) -> 
 
 def official_agrees(kind: Kind, field: str, value: Scalar) -> bool:
     """Whether ``value`` may stand for the official text under clause 2.1.3.5."""
-    found = canonical(value, kind)
-    if found is None:
+    computed = canonical(value, kind)
+    if computed is None:
         return field.strip() in ("", "NULL")
     if kind in ("char", "text"):  # the files are padded: trailing blanks say nothing
-        return found.rstrip() == field.rstrip()
+        return computed.rstrip() == field.rstrip()
     if kind not in TOLERANT:
-        return found == canonical(field.strip() if kind == "date" else Decimal(field.strip()), kind)
-    official, number = Decimal(field.strip()), Decimal(found)
+        return computed == canonical(
+            field.strip() if kind == "date" else Decimal(field.strip()), kind
+        )
+    official, number = Decimal(field.strip()), Decimal(computed)
     rounded = number.quantize(_CENT, ROUND_HALF_UP)
     ratio = abs(rounded - official) <= abs(official) / 100
     in_sum = abs(number - official) <= 100
@@ -158,11 +160,11 @@ def kept_answers(scale: float, state: int) -> tuple[dict[int, CanonicalAnswer], 
     references = References(scale, "establish", None)
     for query in QUERIES:
         statement = Statement(query, parameters(query, None, scale), "")
-        kept = references.kept(statement, state)
-        if kept is None or "postgres" not in kept.agreed:
+        reference = references.kept(statement, state)
+        if reference is None or "postgres" not in reference.agreed:
             raise SystemExit(f"Q{query}: no power test on PostgreSQL has given a right answer here")
-        answers[query] = kept.answer
-        agreed[f"Q{query}"] = ", ".join([kept.origin, *sorted(kept.agreed)])
+        answers[query] = reference.answer
+        agreed[f"Q{query}"] = ", ".join([reference.origin, *sorted(reference.agreed)])
     return answers, agreed
 
 

@@ -19,9 +19,13 @@ BLOCK = re.compile(r"(?<=<!-- parameters -->\n).*?(?=<!-- end of parameters -->)
 def table(parameters: type[Parameters]) -> str:
     """The parameters with an option first, as Markdown."""
     rows = ["| parameter | default | values | meaning |", "|---|---|---|---|"]
-    for one in sorted(parameters.declared().values(), key=lambda one: not one.option):
-        name = f"`{one.option}`" if one.option else f"`-p {one.name}=`"
-        rows.append(f"| {name} | {one.default_text} | {one.kind.values} | {one.help} |")
+    for parameter in sorted(
+        parameters.declared().values(), key=lambda parameter: not parameter.option
+    ):
+        name = f"`{parameter.option}`" if parameter.option else f"`-p {parameter.name}=`"
+        rows.append(
+            f"| {name} | {parameter.default_text} | {parameter.kind.values} | {parameter.help} |"
+        )
     return "\n".join(rows) + "\n"
 
 

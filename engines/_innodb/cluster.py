@@ -60,7 +60,7 @@ class Cluster(DataFolders[Installation]):
 
     def locations(self, knows: Callable[[str], bool]) -> dict[str, str]:
         """The options for the location of every part; ``knows``: whether the release has one."""
-        found = {
+        versions = {
             "datadir": self.data,
             "innodb_data_home_dir": "",
             "innodb_data_file_path": f"{self.data}/ibdata1:12M:autoextend",
@@ -72,7 +72,7 @@ class Cluster(DataFolders[Installation]):
             "innodb_temp_tablespaces_dir": self.temporary_tablespaces,
             "aria_log_dir_path": self.data,
         }
-        return {name: str(value) for name, value in found.items() if knows(name)}
+        return {name: str(value) for name, value in versions.items() if knows(name)}
 
     def binary_log_options(self) -> dict[str, str]:
         """The options that turn the binary log on."""

@@ -51,16 +51,16 @@ def write_configuration(
     ``init_statements`` contain a secret: they go into a separate file that the server reads at
     its start and the caller removes.
     """
-    context, known = cluster.context, known_settings(cluster.installation)
+    context, supported = cluster.context, known_settings(cluster.installation)
     lines = {**settings, **SETTINGS.values}
-    lines |= {n: value for n, value in SETTINGS.values_where_known.items() if n in known}
-    lines |= cluster.installation.folders() | cluster.locations(known.__contains__)
+    lines |= {n: value for n, value in SETTINGS.values_where_known.items() if n in supported}
+    lines |= cluster.installation.folders() | cluster.locations(supported.__contains__)
     if binary_log_is_on(settings):
         lines |= cluster.binary_log_options()
     else:
         lines[BINARY_LOG] = ""
     if listening is not None:
-        lines |= _encrypted(listening, known)
+        lines |= _encrypted(listening, supported)
     lines["socket"] = str(context.scratch / SOCKET)
     lines["pid_file"] = str(context.scratch / "server.pid")
     if init_statements:
@@ -72,7 +72,7 @@ def write_configuration(
     return configuration
 
 
-def _encrypted(listening: Listening, known: Collection[str]) -> dict[str, str]:
+def _encrypted(listening: Listening, supported: Collection[str]) -> dict[str, str]:
     """Settings of a server that listens: TLS only; the private socket counts as secure."""
     values = {
         "skip_networking": "OFF",
@@ -84,7 +84,7 @@ def _encrypted(listening: Listening, known: Collection[str]) -> dict[str, str]:
         "ssl_key": str(listening.key),
         "require_secure_transport": "ON",
     }
-    return {name: value for name, value in values.items() if name in known}
+    return {name: value for name, value in values.items() if name in supported}
 
 
 def init_file(context: EngineContext) -> Path:
@@ -105,15 +105,15 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
     if options:
         hint = f"use the engine option {', '.join(options)}"
     SETTINGS.refuse_fixed(installation.title, names, hint)
-    known = known_settings(installation)
-    _check_redo_size(installation.title, settings, known)
-    settings = applied(settings, known)
+    supported = known_settings(installation)
+    _check_redo_size(installation.title, settings, supported)
+    settings = applied(settings, supported)
     for name in settings:
         # The server accepts abbreviations and dashes; runs are compared by exact names.
-        if _plain(name) != name or name not in known:
+        if _plain(name) != name or name not in supported:
             raise UsageError(
                 f"{installation.title}: setting {name}",
-                f"no such setting{_instead(_plain(name), known)}",
+                f"no such setting{_instead(_plain(name), supported)}",
                 f"see {installation.server.name} --verbose --help; write names with _",
             )
     if problems := _problems(installation, settings):
@@ -134,7 +134,7 @@ def binary_log_is_on(settings: Mapping[str, str]) -> bool:
     return same_value(settings.get(BINARY_LOG, "OFF"), "ON")
 
 
-def _check_redo_size(title: str, settings: Mapping[str, str], known: Collection[str]) -> None:
+def _check_redo_size(title: str, settings: Mapping[str, str], supported: Collection[str]) -> None:
     """UsageError for the size of a redo file that the release would ignore.
 
     MySQL 8.0.30 to 8.4 have settings for each file and for the whole log, and ignore those for
@@ -142,7 +142,7 @@ def _check_redo_size(title: str, settings: Mapping[str, str], known: Collection[
     """
     capacity = _REDO_SIZE[0]
     given = [name for name in _REDO_FILES if name in settings]
-    if capacity in known and given and {capacity, LOOSE + capacity} & set(settings):
+    if capacity in supported and given and {capacity, LOOSE + capacity} & set(settings):
         raise UsageError(
             f"{title}: setting {', '.join(given)}",
             f"this release ignores it in favour of {capacity}",
@@ -150,12 +150,12 @@ def _check_redo_size(title: str, settings: Mapping[str, str], known: Collection[
         )
 
 
-def _instead(name: str, known: Collection[str]) -> str:
+def _instead(name: str, supported: Collection[str]) -> str:
     """The name of the setting in this release, or the nearest known name."""
-    renamed = next((n for n in _REDO_SIZE if n in known), "")
+    renamed = next((n for n in _REDO_SIZE if n in supported), "")
     if name in (*_REDO_SIZE, *_REDO_FILES) and renamed:
         return f": this release has {renamed}"
-    return nearest(name, list(known))
+    return nearest(name, list(supported))
 
 
 def configured(installation: Installation, settings: Mapping[str, str], name: str) -> str:
@@ -273,17 +273,17 @@ _NO_BOUND = 2.0**47
 
 def same_value(requested: str, reported: str) -> bool:
     """Whether two spellings mean the same value, up to the rounding of sizes."""
-    one, other = requested.strip().casefold(), reported.strip().casefold()
-    if one == other or one.rstrip("/") == other.rstrip("/"):
+    value, other = requested.strip().casefold(), reported.strip().casefold()
+    if value == other or value.rstrip("/") == other.rstrip("/"):
         return True
-    if {one, other} <= _TRUE or {one, other} <= _FALSE:
+    if {value, other} <= _TRUE or {value, other} <= _FALSE:
         return True
     sizes = suffixed_number(requested), suffixed_number(reported)
     if sizes[0] is not None and sizes[1] is not None:
         rounded = _ROUNDING * sizes[0] if min(sizes[0], sizes[1]) >= _LEAST_SIZE else 0.0
         return abs(sizes[0] - sizes[1]) <= rounded
     # The server reports all of a set of switches or modes, the option file only some.
-    return "," in other and set(one.split(",")) <= set(other.split(","))
+    return "," in other and set(value.split(",")) <= set(other.split(","))
 
 
 def accepted(name: str, read: ReadSettings) -> str:
@@ -383,11 +383,11 @@ def verify_variables(
     if redo_is_mapped(pid, cluster):
         requested.pop(LOG_BUFFER, None)  # there is none: the variable is the log's size
     for name, value in requested.items():
-        found = variables.get(name)
-        if found is not None and not same_value(value, found):
+        reported = variables.get(name)
+        if reported is not None and not same_value(value, reported):
             raise RunFailed(
                 f"{cluster.title} with {name}={value}",
-                f"the server has {found}",
+                f"the server has {reported}",
                 "set a value that it does not adjust",
             )
     binary_log = variables.get("log_bin_basename", "")

@@ -145,8 +145,8 @@ _FLUSH_METHODS = {
 
 def lost_without_power(variables: Mapping[str, str]) -> dict[str, str]:
     """``setting=value`` → consequence; ``variables``: the server's global variables."""
-    found = {name: value for name, value in variables.items() if value}
-    return {f"{name}={found[name]}": meaning for name, meaning in _risks(found)}
+    reported = {name: value for name, value in variables.items() if value}
+    return {f"{name}={reported[name]}": meaning for name, meaning in _risks(reported)}
 
 
 def _risks(variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -274,17 +274,17 @@ class SessionObserver(WaitObserver):
         except (pymysql.Error, OSError):
             self.close()
             raise
-        found = [Observation("background", "checkpoint")] if advanced else []
+        observations = [Observation("background", "checkpoint")] if advanced else []
         for number, tid, command, state, seconds in sessions:
             thread = Thread(self._pid, int(tid)) if self._pid and tid else None
             if command == "Sleep":
                 if seconds is not None and seconds < _TURNAROUND_S:
-                    found.append(Observation("idle", thread=thread))
+                    observations.append(Observation("idle", thread=thread))
             elif number in locked:
-                found.append(Observation("waiting", _ROW_LOCK, thread))
+                observations.append(Observation("waiting", _ROW_LOCK, thread))
             else:
-                found.append(_active(thread, _of_state(state), self._files))
-        return found
+                observations.append(_active(thread, _of_state(state), self._files))
+        return observations
 
     def _checkpoint_advanced(self, connection: LazyConnection) -> bool:
         """Since the last reading, of which there is one a second."""
@@ -312,12 +312,12 @@ def _active(thread: Thread | None, of_state: str | None, files: KeptFiles) -> Ob
     if thread is None:
         return Observation("waiting", of_state) if of_state else Observation("running")
     try:
-        found = blocked(thread, files.read)
+        wait = blocked(thread, files.read)
     except ProcessLookupError:
         return Observation("running", thread=thread)
-    if found is None:
+    if wait is None:
         return Observation("running", thread=thread)
-    event = event_of(found, is_log)
+    event = event_of(wait, is_log)
     if event == "futex":
         event = GROUP_COMMIT if of_state == _COMMIT else of_state or event
     return Observation("waiting", event, thread)

@@ -228,14 +228,14 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
 
     def _await_redo_files(self) -> None:
         """Return when MySQL makes no more of them; at once for a server that makes none."""
-        found, since = -1, time.monotonic()
+        previous, since = -1, time.monotonic()
         while time.monotonic() < since + _REDO_PAUSE_S:
             with acting_as(self._user):
                 files = sum(1 for _ in self._cluster.redo.glob("#innodb_redo/#ib_redo*"))
             if files == 0 or files >= _REDO_FILES:
                 return
-            if files > found:
-                found, since = files, time.monotonic()
+            if files > previous:
+                previous, since = files, time.monotonic()
             time.sleep(_POLL_S)
 
     def _log_end(self) -> str:

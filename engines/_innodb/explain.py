@@ -85,7 +85,7 @@ class _Iterator:
     def total_ms(self) -> float:
         """The total over all loops; for a heading without times, that of its inputs."""
         if self.last_row_ms is None:
-            return sum(one.total_ms for one in self.inputs)
+            return sum(node.total_ms for node in self.inputs)
         return self.last_row_ms * self.loops
 
 
@@ -125,13 +125,13 @@ def _read(node: dict[str, Any]) -> _Iterator:
         node.get("actual_loops") or 0,
         node.get("table_name"),
         node.get("heading") if node.get("subquery") else None,
-        [_read(one) for one in node.get("inputs", ())],
+        [_read(child) for child in node.get("inputs", ())],
     )
 
 
 def _operator(node: _Iterator) -> Operator:
-    own_ms = node.total_ms - sum(one.total_ms for one in node.inputs)
-    children = tuple(_operator(one) for one in node.inputs)
+    own_ms = node.total_ms - sum(child.total_ms for child in node.inputs)
+    children = tuple(_operator(child) for child in node.inputs)
     name = _DETAIL.split(node.operation, maxsplit=1)[0].strip()
     return Operator(
         kind=_kind(node.operation, children),
@@ -285,29 +285,29 @@ def _divide(root: _Node, total_ms: float) -> None:
         if not node.sort_ms:
             continue
         below = sum(n.own_ms for n in node.walk())
-        own = node.sort_ms - below if node.sort_ms >= below else node.sort_ms
-        node.own_ms = min(own, left)
+        own_ms = node.sort_ms - below if node.sort_ms >= below else node.sort_ms
+        node.own_ms = min(own_ms, left)
         left -= node.own_ms
     root.own_ms += left
 
 
 def _inputs(holder: Mapping[str, Any]) -> list[_Node]:
     """The operators directly below; other keys are searched recursively."""
-    found: list[_Node] = []
+    nodes: list[_Node] = []
     for key, value in holder.items():
         for item in value if isinstance(value, list) else [value]:
             if not isinstance(item, dict):
                 continue
             if key == "table":
-                found.append(_table(item))
+                nodes.append(_table(item))
             elif key in _NAMED and key != "nested_loop":
-                found.append(_node(key, item))
+                nodes.append(_node(key, item))
             else:
-                found += _inputs(item)
+                nodes += _inputs(item)
         if key == "nested_loop" and len(value) > 1:
-            joined = found[-len(value) :]
-            found[-len(value) :] = [_Node(*_NAMED[key], children=joined)]
-    return found
+            joined = nodes[-len(value) :]
+            nodes[-len(value) :] = [_Node(*_NAMED[key], children=joined)]
+    return nodes
 
 
 def _node(key: str, holder: Mapping[str, Any]) -> _Node:

@@ -82,7 +82,7 @@ def server_version(flavour: Flavour, options: EngineOptions) -> EngineVersion:
     problem = f"external {TITLES[flavour]} at {dsn.address}"
     try:
         with closing(dsn.connect()) as connection:
-            found = flavour_of(connection)
+            reported = flavour_of(connection)
             ((version, comment),) = _rows(connection, "SELECT VERSION(), @@version_comment")
     except (pymysql.Error, OSError) as error:
         raise UsageError(
@@ -90,8 +90,8 @@ def server_version(flavour: Flavour, options: EngineOptions) -> EngineVersion:
             message(error) if isinstance(error, pymysql.Error) else str(error),
             "check the DSN, the server and the rights of its user",
         ) from error
-    if found != flavour:
-        raise UsageError(problem, f"it is {TITLES[found]} {version}", f"use --engine {found}")
+    if reported != flavour:
+        raise UsageError(problem, f"it is {TITLES[reported]} {version}", f"use --engine {reported}")
     release = re.match(r"[\d.]+", str(version))
     return EngineVersion(
         flavour,
@@ -136,11 +136,13 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
             _rows(connection, f"INSERT INTO `{schema}`.{_MARK_TABLE} (mark) VALUES (%s)", mark)
 
     def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
-        known = {(kind, name) for kind, names in ours.items() for name in names}
-        known.add(("table", _MARK_TABLE))
+        expected = {(kind, name) for kind, names in ours.items() for name in names}
+        expected.add(("table", _MARK_TABLE))
         with self._server() as connection:
-            found = _rows(connection, _OBJECTS, *[schema] * 4)
-            others = [f"{kind} {name}" for kind, name in found if (kind, name.lower()) not in known]
+            objects = _rows(connection, _OBJECTS, *[schema] * 4)
+            others = [
+                f"{kind} {name}" for kind, name in objects if (kind, name.lower()) not in expected
+            ]
             if others:
                 raise self._not_ours(schema, others)
             _rows(connection, f"DROP DATABASE `{schema}`")
@@ -174,8 +176,8 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
         with self._server() as connection:
             if self.flavour == "mysql":  # by default, sizes are up to a day old
                 _rows(connection, "SET SESSION information_schema_stats_expiry = 0")
-            ((found,),) = _rows(connection, query, self._schema)
-        return int(found) if found is not None else None
+            ((size,),) = _rows(connection, query, self._schema)
+        return int(size) if size is not None else None
 
     @property
     def _title(self) -> str:

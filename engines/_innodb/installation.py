@@ -101,24 +101,24 @@ def choose(flavour: Flavour, options: EngineOptions, engines_prefix: Path) -> In
 
 
 def _of_prefix(flavour: Flavour, prefix: Path) -> Installation:
-    found = _below(prefix, str(prefix))
-    for installation in found:
+    installations = _below(prefix, str(prefix))
+    for installation in installations:
         if installation.flavour == flavour:
             return installation
-    others = "; ".join(f"{i.server} is {i.title}" for i in found)
+    others = "; ".join(f"{i.server} is {i.title}" for i in installations)
     raise UsageError(
         f"{TITLES[flavour]} under {prefix}",
         others or f"no working {' or '.join(_NAMES)} in {', '.join(('.', *_FOLDERS))}",
         "name the folder that contains bin/mysqld"
-        + (f", or use --engine {found[0].flavour}" if found else ""),
+        + (f", or use --engine {installations[0].flavour}" if installations else ""),
     )
 
 
 def _below(prefix: Path, source: str) -> list[Installation]:
-    found: list[Installation] = []
+    installations: list[Installation] = []
     for folder in (prefix, *(prefix / name for name in _FOLDERS)):
-        found.extend(_inspected(folder, prefix, source))
-    return found
+        installations.extend(_inspected(folder, prefix, source))
+    return installations
 
 
 def _inspected(folder: Path, prefix: Path | None, source: str) -> Iterator[Installation]:
@@ -143,18 +143,18 @@ def _machine() -> Iterator[Installation]:
 
 def _machine_folders() -> Iterator[Path]:
     for name in _NAMES:
-        if (found := shutil.which(name)) is not None:
-            yield Path(found).resolve().parent
+        if (program := shutil.which(name)) is not None:
+            yield Path(program).resolve().parent
     for pattern in _MACHINE:
         yield from sorted(Path("/").glob(pattern))
 
 
 def _private(flavour: Flavour, engines_prefix: Path) -> Iterator[Installation]:
-    for found in installed(flavour, engines_prefix):
-        for installation in _below(found.folder, found.source):
+    for package in installed(flavour, engines_prefix):
+        for installation in _below(package.folder, package.source):
             if installation.flavour == flavour:
                 # Libraries that differ from the pinned ones make it another build.
-                libraries = f" with {', '.join(found.moved_on)}" if found.moved_on else ""
+                libraries = f" with {', '.join(package.moved_on)}" if package.moved_on else ""
                 yield replace(installation, build=installation.build + libraries)
 
 

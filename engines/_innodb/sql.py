@@ -77,8 +77,8 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     def effective_config(self) -> Mapping[str, str]:
         """Variables that were set and those always recorded; the redo log's size; no secrets."""
         recorded = self._set_variables() | set(SETTINGS.recorded)
-        found = {name: value for name, value in self._variables().items() if name in recorded}
-        return SETTINGS.record(found) | self._redo_size()
+        values = {name: value for name, value in self._variables().items() if name in recorded}
+        return SETTINGS.record(values) | self._redo_size()
 
     def _await_redo_size(self) -> None:
         """Return when the redo log has its size; RunFailed if it is still resized at the limit."""

@@ -56,7 +56,7 @@ def postgres_properties(connection: JsonObject) -> dict[str, str]:
     _refuse_others(connection, {*_POSTGRES_SAME, "host", "port", "database", "application_name"})
     on_socket = host.startswith("/")
     where = "localhost" if on_socket else host
-    found = {
+    properties = {
         "jdbc.url": f"jdbc:postgresql://{_bracketed(where)}:{port}/{connection['database']}",
         "jdbc.with.ApplicationName": str(connection.get("application_name") or "harness"),
         # Prepare in the server from the first execution on, as the native client does.
@@ -65,9 +65,9 @@ def postgres_properties(connection: JsonObject) -> dict[str, str]:
         **_taken_over(connection, _POSTGRES_SAME),
     }
     if on_socket:
-        found["jdbc.with.sslmode"] = "disable"
-        found |= _through(f"{host}/.s.PGSQL.{port}")
-    return found
+        properties["jdbc.with.sslmode"] = "disable"
+        properties |= _through(f"{host}/.s.PGSQL.{port}")
+    return properties
 
 
 def innodb_properties(connection: JsonObject) -> dict[str, str]:
@@ -75,7 +75,7 @@ def innodb_properties(connection: JsonObject) -> dict[str, str]:
     _refuse_others(connection, {*_SAME, "socket", "host", "port", "database"})
     socket = connection.get("socket")
     where = "localhost" if socket else _bracketed(str(connection["host"]))
-    found = {
+    properties = {
         "jdbc.url": f"jdbc:mariadb://{where}:{connection.get('port') or 3306}/"
         f"{connection['database']}",
         "jdbc.with.useServerPrepStmts": "true",
@@ -83,7 +83,7 @@ def innodb_properties(connection: JsonObject) -> dict[str, str]:
         "jdbc.with.allowPublicKeyRetrieval": "true" if socket else "false",
         **_taken_over(connection, _SAME),
     }
-    return found | (_through(str(socket)) if socket else {})
+    return properties | (_through(str(socket)) if socket else {})
 
 
 def _through(socket: str) -> dict[str, str]:
@@ -98,8 +98,8 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _refuse_others(connection: JsonObject, known: set[str]) -> None:
-    if others := sorted(name for name in connection.keys() - known if connection[name]):
+def _refuse_others(connection: JsonObject, parameters: set[str]) -> None:
+    if others := sorted(name for name in connection.keys() - parameters if connection[name]):
         raise UsageError(
             "driver ycsb with this connection",
             f"the JDBC driver does not support {', '.join(others)}",

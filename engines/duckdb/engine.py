@@ -294,12 +294,14 @@ def _settings(context: EngineContext) -> dict[str, str]:
     if "max_memory" in settings:
         del resources["memory_limit"]
     settings = resources | settings
-    known = [name for (name,) in duckdb.execute("SELECT name FROM duckdb_settings()").fetchall()]
+    supported = [
+        name for (name,) in duckdb.execute("SELECT name FROM duckdb_settings()").fetchall()
+    ]
     for name in settings:
-        if name not in known:
+        if name not in supported:
             raise UsageError(
                 f"DuckDB setting {name!r}",
-                f"no such setting{nearest(name, known)}",
+                f"no such setting{nearest(name, supported)}",
                 "SELECT name FROM duckdb_settings() lists them",
             )
     try:

@@ -67,7 +67,7 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
     statement = _statement(document["operator"][0])
     # Parsing is negligible.
     parts = ("planner", "optimizer", "physical_planner")
-    planning_ns = round(sum(float(document[one]["total_time"]) for one in parts) * NS_PER_S)
+    planning_ns = round(sum(float(document[part]["total_time"]) for part in parts) * NS_PER_S)
     running_ns = max(0, extra["engine_duration_ns"] - planning_ns)
     busy_ns = round(_timing_s(statement) * NS_PER_S)
     threads = max(1.0, busy_ns / running_ns) if running_ns else 1.0

@@ -290,8 +290,8 @@ def check_settings(
     problems = [m.group(1) for line in done.stderr.splitlines() if (m := _PROBLEM.match(line))]
     shown = [re.sub(r' in file "[^"]*"(,)? line \d+', "", p) for p in problems]
     shown = [p for p in shown if "auto.conf" not in p and "contains errors" not in p]
-    known = known_settings(installation)
-    hints = [nearest(name, known) for p in problems for name in _UNKNOWN.findall(p)]
+    supported = known_settings(installation)
+    hints = [nearest(name, supported) for p in problems for name in _UNKNOWN.findall(p)]
     raise UsageError(
         f"settings for {installation.title}",
         "; ".join(shown) + "".join(hints) if shown else done.stderr.strip(),
@@ -322,10 +322,10 @@ def verify_settings(
     file in the measured sessions.
     """
     names = {name.lower(): value for name, value in settings.items()}
-    for name, requested, found in _differing(connection, database, names):
+    for name, requested, reported in _differing(connection, database, names):
         raise RunFailed(
             f"{title} with {name}={requested}",
-            f"the server has {found}",
+            f"the server has {reported}",
             "load the data again, or remove the setting",
         )
 

@@ -106,7 +106,7 @@ class PostgresConnection(SqlConnection):
         The server executes it as ever: a cursor of SQL would have another plan.
         """
         pgconn, chunks = self.raw.pgconn, list[pq.abc.PGresult]()
-        kept = received = total = 0
+        stored = received = total = 0
         with self.raw.lock:
             started = time.monotonic_ns()
             self.raw.wait(_send(pgconn, sql.encode(self.raw.info.encoding)))
@@ -114,9 +114,9 @@ class PostgresConnection(SqlConnection):
                 if result.status == pq.ExecStatus.FATAL_ERROR:
                     raise psycopg.errors.error_from_result(result, self.raw.info.encoding)
                 received += result.ntuples
-                if kept < keep or not chunks:
+                if stored < keep or not chunks:
                     chunks.append(result)
-                    kept += result.ntuples
+                    stored += result.ntuples
                 else:
                     total += checksum(_rows_of(result))
             duration = time.monotonic_ns() - started

@@ -86,12 +86,12 @@ def read(raw: psycopg.Connection[Any], database: str) -> dict[str, float]:
     version = raw.info.server_version
     if version < FIRST_VERSION:
         return {}
-    found = _row(raw, _DATABASE, [database])
-    found |= _row(raw, _CHECKPOINTER_17 if version >= 170000 else _CHECKPOINTER_BEFORE_17)
-    found |= _row(raw, _WAL)
+    counters = _row(raw, _DATABASE, [database])
+    counters |= _row(raw, _CHECKPOINTER_17 if version >= 170000 else _CHECKPOINTER_BEFORE_17)
+    counters |= _row(raw, _WAL)
     if version >= 160000:
-        found |= _row(raw, _IO_18 if version >= 180000 else _IO_16)
-    return found
+        counters |= _row(raw, _IO_18 if version >= 180000 else _IO_16)
+    return counters
 
 
 def _row(
@@ -136,12 +136,12 @@ class PostgresCounterReader(_sql_engine.CounterReader):
             if self._calibrated_for != (present := frozenset(map(id, connections))):
                 self._calibrate(connections)
                 self._calibrated_for = present
-            found = self._raw_reading(connections)
+            reading = self._raw_reading(connections)
         except psycopg.Error as error:
             raise RunFailed("read PostgreSQL's counters", str(error).strip()) from error
         for name, cost in self._cost.items():
             self._costs[name] = self._costs.get(name, 0.0) + cost
-        net = {name: value - self._costs.get(name, 0.0) for name, value in found.items()}
+        net = {name: value - self._costs.get(name, 0.0) for name, value in reading.items()}
         self._last = {name: max(value, self._last.get(name, 0.0)) for name, value in net.items()}
         return dict(self._last)
 

@@ -252,4 +252,4 @@ def _io(root: _Node) -> dict[str, int]:
     Each scan counts its own, its workers' included. Empty where the release counts none.
     """
     counts = [node.io for node in root.walk() if node.io]
-    return {key: sum(one[key] for one in counts) for key in _IO.values()} if counts else {}
+    return {key: sum(count[key] for count in counts) for key in _IO.values()} if counts else {}

@@ -159,8 +159,8 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         try:
             locked, holder = False, None
             while not (locked or holder):  # a holder may unlock between the two statements
-                found = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", _LOCK)
-                locked = found.fetchone() == (True,)
+                cursor = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", _LOCK)
+                locked = cursor.fetchone() == (True,)
                 holder = connection.execute(_HOLDERS, _LOCK).fetchone()
         except BaseException:
             connection.close()
@@ -202,14 +202,17 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         """As libpq resolves the DSN, the environment and ~/.pgpass, with the schema in use."""
         with _connect(self._dsn) as connection:
             info = connection.info
-            found = info.get_parameters()
-            options = f"{found.pop('options', '')} {NATIVE_OPTIONS}".strip()
+            parameters = info.get_parameters()
+            options = f"{parameters.pop('options', '')} {NATIVE_OPTIONS}".strip()
             if _may_set_logging(connection):
                 options += f" {NO_ERRORS_LOGGED}"
             if self._schema is not None:
                 options += f" -c search_path={self._schema}"
             return {
-                **{name: found[name] for name in found.keys() & _set_by(self._dsn) - {"dbname"}},
+                **{
+                    name: parameters[name]
+                    for name in parameters.keys() & _set_by(self._dsn) - {"dbname"}
+                },
                 "host": info.host,
                 "port": info.port,
                 "user": info.user,

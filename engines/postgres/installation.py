@@ -78,9 +78,9 @@ def _machine_folders() -> Iterator[Path]:
 
 
 def _private(engines_prefix: Path) -> Iterator[Installation]:
-    for found in installed("postgres", engines_prefix):
-        for program in sorted(found.folder.rglob("bin/postgres")):
-            if installation := _inspect(program.parent, found.source):
+    for package in installed("postgres", engines_prefix):
+        for program in sorted(package.folder.rglob("bin/postgres")):
+            if installation := _inspect(program.parent, package.source):
                 yield installation
 
 

@@ -119,10 +119,10 @@ class Loader(_loading.Loader[PostgresConnection]):
         Tables are loaded in any order, and one that is referenced cannot be truncated.
         """
         with closing(self._connect()) as connection:
-            found = connection.raw.execute(_FOREIGN_KEYS).fetchall()
-            for drop, _ in found:
+            keys = connection.raw.execute(_FOREIGN_KEYS).fetchall()
+            for drop, _ in keys:
                 connection.execute(drop)
-        return [add for _, add in found]
+        return [add for _, add in keys]
 
     @contextmanager
     def empty_tables(

@@ -93,8 +93,8 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
     def lost_without_power(self) -> Mapping[str, str]:
         """Read in a session of the harness."""
         names = [pair.partition("=")[0] for pair in _LOST_WITHOUT_POWER]
-        found = [f"{name}={value}" for name, value in self._raw_query(_SETTINGS_SQL, [names])]
-        return {pair: _LOST_WITHOUT_POWER[pair] for pair in found if pair in _LOST_WITHOUT_POWER}
+        pairs = [f"{name}={value}" for name, value in self._raw_query(_SETTINGS_SQL, [names])]
+        return {pair: _LOST_WITHOUT_POWER[pair] for pair in pairs if pair in _LOST_WITHOUT_POWER}
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
@@ -116,7 +116,9 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
         with connecting():
             raw, database = self._open_monitor()
         return counters.PostgresCounterReader(
-            raw, database, lambda: [one for one in self._connections if one.open]
+            raw,
+            database,
+            lambda: [connection for connection in self._connections if connection.open],
         )
 
     def _raw_query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -42,14 +42,14 @@ def background_tasks(log: str, ahead_ns: int, ended_ns: int) -> TaskTimes:
             spans[task].append((running.pop((task, job)), at_ns))
     for (task, _), began_ns in running.items():
         spans[task].append((began_ns, ended_ns))
-    return {task: list(_united(found)) for task, found in spans.items() if found}
+    return {task: list(_united(periods)) for task, periods in spans.items() if periods}
 
 
 def _events(log: str) -> Iterator[Mapping[str, Any]]:
     """The log is the servers' user's: what is no event is left out."""
     for line in log.splitlines():
-        _, found, text = line.partition(_EVENT)
-        if not found:
+        _, marker, text = line.partition(_EVENT)
+        if not marker:
             continue
         try:
             event = jsonfile.parse(text)

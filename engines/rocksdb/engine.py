@@ -210,7 +210,7 @@ class RocksDb(Engine):
         self._older = frozenset(self._option_files())
         for path in self._older:
             text = read_text(path, self._user)
-            moved = _WAL_DIR.sub(lambda found: f"{found[1]}{self._wal}", text)
+            moved = _WAL_DIR.sub(lambda match: f"{match[1]}{self._wal}", text)
             write_text(path, moved, self._user)
 
     def wait_observer(self) -> ThreadObserver:
@@ -242,12 +242,12 @@ class RocksDb(Engine):
     def lost_without_power(self) -> Mapping[str, str]:
         if self._options.disable_wal:
             return {"disable_wal=true": "writes are only in memory until a memtable is flushed"}
-        found = {}
+        risks = {}
         if self._options.flat().get("manual_wal_flush") == "true":
-            found["manual_wal_flush=true"] = "writes are acknowledged before their log is written"
+            risks["manual_wal_flush=true"] = "writes are acknowledged before their log is written"
         if not self._options.sync:
-            found["sync=false"] = "writes are acknowledged before their log is forced to the device"
-        return found
+            risks["sync=false"] = "writes are acknowledged before their log is forced to the device"
+        return risks
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
@@ -300,19 +300,19 @@ class RocksDb(Engine):
 
     def ycsb_binding(self) -> YcsbBinding:
         """UsageError if there are no Java classes next to the library."""
-        found = self._installation
-        if found.classes is None:
+        installation = self._installation
+        if installation.classes is None:
             raise UsageError(
-                f"driver ycsb on {found.title} ({found.source})",
+                f"driver ycsb on {installation.title} ({installation.source})",
                 "this installation has no Java classes",
                 "run `harness engines install rocksdb`, and omit prefix and version",
             )
         return YcsbBinding(
             _PROJECT,
             "tierbench.ycsb.RocksDbBinding",
-            built_with={"rocksdb.version": found.version},
-            classpath=[found.classes],
-            libraries=[found.library.parent],
+            built_with={"rocksdb.version": installation.version},
+            classpath=[installation.classes],
+            libraries=[installation.library.parent],
         )
 
     def ycsb_properties(
@@ -390,12 +390,12 @@ class RocksDb(Engine):
                 "run RocksDB with the requested options",
                 f"it wrote no OPTIONS file to {self._data}, so its options are unknown",
             )
-        found = file.options()
+        options = file.options()
         if self._used().row_cache_bytes:
-            found[ROW_CACHE] = self._row_cache_size()
-        changed = differing(self._used().flat(), found)
-        if Path(found.get("wal_dir", "")) != self._wal:
-            changed.append(f"wal_dir={self._wal} would be {found.get('wal_dir', 'that of data')}")
+            options[ROW_CACHE] = self._row_cache_size()
+        changed = differing(self._used().flat(), options)
+        if Path(options.get("wal_dir", "")) != self._wal:
+            changed.append(f"wal_dir={self._wal} would be {options.get('wal_dir', 'that of data')}")
         if changed:
             raise RunFailed("run RocksDB with the requested options", "; ".join(changed))
 

@@ -93,17 +93,17 @@ def row_cache_of(log: str) -> int | None:
 
     0: it had none; None: the log does not contain it.
     """
-    found = _ROW_CACHE.search(log)
-    return None if found is None else 0 if found[1] == "None" else int(found[1])
+    match = _ROW_CACHE.search(log)
+    return None if match is None else 0 if match[1] == "None" else int(match[1])
 
 
 def _of_prefix(prefix: Path) -> Installation:
-    found, error = None, ""
+    installation, error = None, ""
     for library in _libraries(prefix):
-        found = found or _inspect(library, str(prefix))
+        installation = installation or _inspect(library, str(prefix))
         error = error or ask(library).error
-    if found is not None:
-        return found
+    if installation is not None:
+        return installation
     raise UsageError(
         f"RocksDB under {prefix}",
         error or f"no {' or '.join(_NAMES)} in {', '.join(_FOLDERS)}",
@@ -112,9 +112,9 @@ def _of_prefix(prefix: Path) -> Installation:
 
 
 def _private(engines_prefix: Path) -> Iterator[Installation]:
-    for found in installed("rocksdb", engines_prefix):
-        for library in _libraries(found.folder):
-            if installation := _inspect(library, found.source):
+    for package in installed("rocksdb", engines_prefix):
+        for library in _libraries(package.folder):
+            if installation := _inspect(library, package.source):
                 yield installation
 
 

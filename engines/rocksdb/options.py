@@ -101,7 +101,7 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
             "RocksDB ignores it when options are text, and keeps its block cache",
             "write block_cache=0",
         )
-    found = Options(
+    options = Options(
         parts[DB],
         parts[""],
         parts[TABLE],
@@ -110,11 +110,11 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
         defaults.options(),
         row_cache_bytes=_row_cache(title, settings.get(ROW_CACHE, "0")),
     )
-    if found.sync and found.disable_wal:
+    if options.sync and options.disable_wal:
         raise UsageError(
             f"{title}: sync with disable_wal", "there is no WAL to sync", "remove one of them"
         )
-    return replace(found, block_cache_bytes=_checked(title, installation.library, found))
+    return replace(options, block_cache_bytes=_checked(title, installation.library, options))
 
 
 def differing(requested: Mapping[str, str], reported: Mapping[str, str]) -> list[str]:
@@ -126,16 +126,16 @@ def differing(requested: Mapping[str, str], reported: Mapping[str, str]) -> list
     ]
 
 
-def same(one: str, other: str) -> bool:
-    """Whether ``one`` asks for the value ``other``: 64K for 65536, 10 for 10.000000.
+def same(value: str, reported: str) -> bool:
+    """Check that ``value`` asks for the value ``reported``: 64K for 65536, 10 for 10.000000.
 
-    A struct keeps the members that ``one`` does not name.
+    A struct keeps the members that ``value`` does not name.
     """
-    requested, full = members(one), members(other)
+    requested, full = members(value), members(reported)
     if requested is None or full is None:
-        numbers = [suffixed_number(text) for text in (one, other)]
-        return one.strip() == other.strip() if None in numbers else numbers[0] == numbers[1]
-    return all(name in full and same(value, full[name]) for name, value in requested.items())
+        numbers = [suffixed_number(text) for text in (value, reported)]
+        return value.strip() == reported.strip() if None in numbers else numbers[0] == numbers[1]
+    return all(name in full and same(text, full[name]) for name, text in requested.items())
 
 
 def members(text: str) -> dict[str, str] | None:
@@ -143,16 +143,16 @@ def members(text: str) -> dict[str, str] | None:
     inner = text.strip()
     if not (inner.startswith("{") and inner.endswith("}")):
         return None
-    found, depth, start = {}, 0, 0
+    values, depth, start = {}, 0, 0
     inner = inner[1:-1] + ";"
     for at, character in enumerate(inner):
         depth += {"{": 1, "}": -1}.get(character, 0)
         if character == ";" and depth == 0:
             name, _, value = inner[start:at].partition("=")
-            found[name.strip()] = value.strip()
+            values[name.strip()] = value.strip()
             start = at + 1
-    found.pop("", None)
-    return found
+    values.pop("", None)
+    return values
 
 
 def _check_size(title: str, name: str, value: str) -> None:
@@ -183,14 +183,14 @@ def sections_of(defaults: OptionsFile) -> dict[str, str]:
 
 def defaults_of(installation: Installation) -> OptionsFile:
     """The options of an empty database of this library; UsageError if it writes none."""
-    found = ask(installation.library).options
-    if found is None:
+    options = ask(installation.library).options
+    if options is None:
         raise UsageError(
             f"options of {installation.title}",
             "it writes no OPTIONS file",
             "select another installation with the engine option 'prefix'",
         )
-    return found
+    return options
 
 
 def _truth(title: str, name: str, value: str | None) -> bool:
@@ -213,10 +213,10 @@ def _check_name(title: str, name: str, value: str, sections: Mapping[str, str]) 
             "write block_size=…, for example",
         )
     if name not in sections:
-        known = [*sections, *WRITES, ROW_CACHE]
+        names = [*sections, *WRITES, ROW_CACHE]
         raise UsageError(
             f"{title}: option {name}",
-            f"no such option{nearest(name, known)}",
+            f"no such option{nearest(name, names)}",
             f"use the names in RocksDB's OPTIONS files, {ROW_CACHE}, sync or disable_wal",
         )
     if name == _CACHE:
@@ -336,8 +336,8 @@ def _adapted(values: dict[str, str], defaults: Mapping[str, str]) -> list[str]:
     """Leave out members of structs that this release does not have; what was left out."""
     left_out = []
     for name, value in values.items():
-        requested, known = members(value), members(defaults.get(name, ""))
-        if requested and known and (lacking := sorted(set(requested) - set(known))):
+        requested, supported = members(value), members(defaults.get(name, ""))
+        if requested and supported and (lacking := sorted(set(requested) - set(supported))):
             left_out += [f"{name}.{m}={requested.pop(m)} (not in this release)" for m in lacking]
             values[name] = "{" + "".join(f"{m}={v};" for m, v in requested.items()) + "}"
     return left_out

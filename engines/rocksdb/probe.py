@@ -104,8 +104,8 @@ def _open(request: dict[str, Any], folder: str) -> tuple[str, int | None]:
 
 
 def _text(folder: str, pattern: str) -> str:
-    found = sorted(Path(folder).glob(pattern))
-    return found[-1].read_text(errors="replace") if found else ""
+    files = sorted(Path(folder).glob(pattern))
+    return files[-1].read_text(errors="replace") if files else ""
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ class Installation(EngineVersion):
         """Return what runs a Java class whose name follows."""
         path = f"{classes}:{self.jars}/*"
         # The driver answers on its standard output, where the JVM would print warnings.
-        own = ("-XX:-UsePerfData", "-XX:+DisplayVMOutputToStderr")
-        return [self.java, *own, *self.java_options, *options, "-cp", path]
+        flags = ("-XX:-UsePerfData", "-XX:+DisplayVMOutputToStderr")
+        return [self.java, *flags, *self.java_options, *options, "-cp", path]
 
     def complaints(self, settings: Mapping[str, str]) -> str:
         """Return what Spark itself finds wrong with the settings; empty: nothing."""
@@ -86,19 +86,19 @@ def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
 
 
 def _private(engines_prefix: Path, java: str) -> Iterator[Installation]:
-    for found in installed_folders("spark", engines_prefix):
-        folder = found.folder
-        if spark := _inspect(folder / "lib", folder / "classes", java, found.source):
+    for package in installed_folders("spark", engines_prefix):
+        folder = package.folder
+        if spark := _inspect(folder / "lib", folder / "classes", java, package.source):
             yield spark
 
 
 def _of_distribution(java: str, prefix: Path) -> Installation:
-    found = _inspect(prefix / "jars", None, java, str(prefix))
-    if found is not None and found.version_tuple >= _OLDEST:
-        return found
+    spark = _inspect(prefix / "jars", None, java, str(prefix))
+    if spark is not None and spark.version_tuple >= _OLDEST:
+        return spark
     raise UsageError(
         f"Spark under {prefix}",
-        f"it is {found.build}" if found else "the jars in its folder jars do not run with this JDK",
+        f"it is {spark.build}" if spark else "the jars in its folder jars do not run with this JDK",
         "name the folder of a Spark distribution (SPARK_HOME), release 4 or later, with a JDK, 17 "
         "or later, on the PATH or named by the engine option 'java'",
     )
@@ -234,10 +234,10 @@ def _is_harmless(name: str, value: str) -> bool:
 
 def recorded(settings: Mapping[str, str]) -> dict[str, str]:
     """Return what a run records of the settings that the driver reports."""
-    found = SETTINGS.record(settings)
+    values = SETTINGS.record(settings)
     return {
         name: value if _is_harmless(name, settings[name]) else NOT_RECORDED
-        for name, value in found.items()
+        for name, value in values.items()
     }
 
 
@@ -307,7 +307,7 @@ def _in_file(options: EngineOptions) -> dict[str, str]:
             getattr(error, "strerror", None) or "not a text file",
             "name a file with a setting and its value on each line, as spark-defaults.conf",
         ) from error
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -317,5 +317,5 @@ def _in_file(options: EngineOptions) -> dict[str, str]:
             raise UsageError(
                 f"{path}, line {number}", "not a setting of Spark", "write spark.NAME VALUE"
             )
-        found[match[1]] = match[2]
-    return found
+        properties[match[1]] = match[2]
+    return properties

@@ -144,8 +144,8 @@ class SparkCluster(SqlOnSpark, ExternalServer[SparkConnection]):
         """There is none: counters are the driver's."""
 
     def _names(self, schema: str) -> Sequence[str] | None:
-        found: Sequence[str] | None = self._request("list", path=self._in(schema)).get("names")
-        return found
+        names: Sequence[str] | None = self._request("list", path=self._in(schema)).get("names")
+        return names
 
     def exposed(self) -> str:
         return "" if self._settings[AUTHENTICATE].lower() == "true" else _EXPOSED

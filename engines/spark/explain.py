@@ -105,14 +105,14 @@ def translate(answer: Mapping[str, Any]) -> ExecutedPlan:
     )
 
 
-def _node(found: Mapping[str, Any], seen: set[int]) -> _Node:
+def _node(operator: Mapping[str, Any], seen: set[int]) -> _Node:
     """``seen``: metrics that another operator has, whose result this one uses again."""
-    name = str(found["name"])
-    if any(word in name for word in _WRAPPERS) and len(found["children"]) == 1:
-        return _node(found["children"][0], seen)
+    name = str(operator["name"])
+    if any(word in name for word in _WRAPPERS) and len(operator["children"]) == 1:
+        return _node(operator["children"][0], seen)
     metrics: dict[str, int] = {}
     own_ns = loop_ns = 0
-    for metric in found["metrics"]:
+    for metric in operator["metrics"]:
         value = int(metric["value"])
         if metric["id"] in seen or value < 0:
             continue
@@ -122,7 +122,7 @@ def _node(found: Mapping[str, Any], seen: set[int]) -> _Node:
             own_ns += value * _NS.get(metric["type"], 0)
         elif name.startswith(_LOOP) and metric["name"] == "duration":
             loop_ns = value * _NS[metric["type"]]
-    children = [_node(child, seen) for child in found["children"]]
+    children = [_node(child, seen) for child in operator["children"]]
     rows = next((metrics[m] for m in _ROWS if m in metrics), None)
     if rows is None:
         rows = max((child.rows for child in children), default=0)

@@ -150,8 +150,8 @@ class SqlOnSpark(WorkerEngine, ABC):
 
     def counters(self) -> Mapping[str, float]:
         """Return sums over all tasks that have ended since the start (Tasks.java)."""
-        found = self._request("counters")["counters"]
-        return {name: float(value) for name, value in found.items()}
+        sums = self._request("counters")["counters"]
+        return {name: float(value) for name, value in sums.items()}
 
     def query_warnings(
         self, counters: Mapping[str, float], duration_ns: float
@@ -170,8 +170,8 @@ class SqlOnSpark(WorkerEngine, ABC):
 
     def effective_config(self) -> Mapping[str, str]:
         """Return what the driver reports, without secrets and what each start draws."""
-        found = self._request("configuration")["configuration"]
-        return recorded({n: v for n, v in found.items() if n not in _OF_A_START})
+        settings = self._request("configuration")["configuration"]
+        return recorded({n: v for n, v in settings.items() if n not in _OF_A_START})
 
     def bulk_load(self, request: LoadRequest) -> None:
         """Tables are folders of Parquet files: copies, or rewritten where types differ.
@@ -296,12 +296,12 @@ def created(statement: str) -> tuple[str, str]:
             "write create table NAME (COLUMN TYPE, …)",
         )
     columns, rest = _members(match["rest"])
-    kept = [
-        _OF_COLUMN.sub(lambda found: found["quoted"] or "", column).strip()
+    definitions = [
+        _OF_COLUMN.sub(lambda name: name["quoted"] or "", column).strip()
         for column in columns
         if not _OF_TABLE.match(column.strip())
     ]
-    return match["name"], f"create table {match['name']} ({', '.join(kept)}){rest}"
+    return match["name"], f"create table {match['name']} ({', '.join(definitions)}){rest}"
 
 
 def _members(text: str) -> tuple[list[str], str]:

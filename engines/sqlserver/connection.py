@@ -188,8 +188,10 @@ def _operator(node: _Element) -> tuple[Operator, int]:
     inputs = [_operator(child) for child in _below(node, "RelOp")]
     inputs_ns = sum(inclusive_ns for _, inclusive_ns in inputs)
     threads = node.findall(f"{_NS}RunTimeInformation/{_NS}RunTimeCountersPerThread")
-    reported_ns = max((_number(one, "ActualElapsedms") for one in threads), default=0) * _NS_PER_MS
-    if any(one.get("ActualExecutionMode") == "Batch" for one in threads):
+    reported_ns = (
+        max((_number(thread, "ActualElapsedms") for thread in threads), default=0) * _NS_PER_MS
+    )
+    if any(thread.get("ActualExecutionMode") == "Batch" for thread in threads):
         own_ns = reported_ns
     else:
         own_ns = max(0, reported_ns - inputs_ns)
@@ -199,13 +201,13 @@ def _operator(node: _Element) -> tuple[Operator, int]:
         Operator(
             kind=_kind(physical, logical),
             name=physical if logical in ("", physical) else f"{physical} ({logical})",
-            rows=sum(_number(one, "ActualRows") for one in threads)
+            rows=sum(_number(thread, "ActualRows") for thread in threads)
             if threads
             else sum(child.rows for child, _ in inputs[:1]),
             time_ns=own_ns,
-            relation=next((table(one) for one in _below(node, "Object")), None),
+            relation=next((table(element) for element in _below(node, "Object")), None),
             children=tuple(child for child, _ in inputs),
-            lookups=sum(_number(one, "ActualExecutions") for one in threads) if seeks else 0,
+            lookups=sum(_number(thread, "ActualExecutions") for thread in threads) if seeks else 0,
         ),
         own_ns + inputs_ns,
     )

@@ -140,16 +140,16 @@ class _Counters(CounterReader):
             rows = self._connection.execute(_FILES).rows
         except RunFailed:
             return {}
-        found: dict[str, float] = {}
+        counters: dict[str, float] = {}
         for kind, read, written, reading_ms, writing_ms in rows:
             name = f"sqlserver_{'log' if kind == 'LOG' else 'data'}"
-            found |= {
+            counters |= {
                 f"{name}_read_bytes": float(str(read)),
                 f"{name}_written_bytes": float(str(written)),
                 f"{name}_read_ns": float(str(reading_ms)) * 1e6,
                 f"{name}_write_ns": float(str(writing_ms)) * 1e6,
             }
-        return found
+        return counters
 
     def close(self) -> None:
         self._connection.close()
@@ -188,11 +188,11 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
         return {str(name): str(value) for name, value in self._query(_SETTINGS)}
 
     def lost_without_power(self) -> Mapping[str, str]:
-        found = self.effective_config()["delayed_durability"]
-        if found == "DISABLED":
+        delayed = self.effective_config()["delayed_durability"]
+        if delayed == "DISABLED":
             return {}
         return {
-            f"delayed_durability={found}": "commits are acknowledged before they are in the log"
+            f"delayed_durability={delayed}": "commits are acknowledged before they are in the log"
         }
 
     def data_bytes(self) -> int | None:
@@ -212,8 +212,8 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
 
     def native_connection(self) -> JsonObject:
         login = self._dsn
-        own = attributes(login, "host", "port", "user", "password", "ca")
-        return {**own, "database": self._schema or login.database}
+        values = attributes(login, "host", "port", "user", "password", "ca")
+        return {**values, "database": self._schema or login.database}
 
     def native_load(self, request: FillRequest) -> None:
         """As others; readers see row versions, as on other engines, and wait for no writer."""
@@ -251,7 +251,7 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
         return str(rows[0][0]) if rows else ""
 
     def _drop(self, schema: str, ours: Mapping[str, set[str]]) -> None:
-        known = {
+        expected = {
             "user_table": ours["table"],
             "view": {_MARK},
             "sql_stored_procedure": ours["procedure"] | _OF_HAMMERDB,
@@ -260,7 +260,7 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
             others = [
                 f"{kind} {name}"
                 for kind, name in _rows(connection, _OBJECTS)
-                if name.lower() not in known.get(kind, ())
+                if name.lower() not in expected.get(kind, ())
             ]
         if others:
             raise self._not_ours(schema, others)
@@ -444,16 +444,16 @@ class SessionObserver(WaitObserver):
         except RunFailed:
             self.close()
             raise
-        found = []
+        observations = []
         for since_ms, status, wait in rows:
             if status is None:
                 if since_ms is not None and int(str(since_ms)) < _TURNAROUND_MS:
-                    found.append(Observation("idle"))
+                    observations.append(Observation("idle"))
             elif wait is None or wait == _YIELDED:
-                found.append(Observation("running"))
+                observations.append(Observation("running"))
             else:
-                found.append(Observation("waiting", event_of(str(wait))))
-        return found
+                observations.append(Observation("waiting", event_of(str(wait))))
+        return observations
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -68,8 +68,8 @@ def settled(settings: Mapping[str, str], threads: int) -> dict[str, str]:
 
     Of ``threads``, three quarters are sites, as VoltDB's documentation recommends.
     """
-    found = {name: setting.default for name, setting in SETTINGS.items()}
-    found[SITES] = str(max(1, threads * 3 // 4))
+    values = {name: setting.default for name, setting in SETTINGS.items()}
+    values[SITES] = str(max(1, threads * 3 // 4))
     for name, given in settings.items():
         if name not in SETTINGS:
             raise UsageError(
@@ -83,8 +83,8 @@ def settled(settings: Mapping[str, str], threads: int) -> dict[str, str]:
             raise UsageError(
                 f"setting {name}={given} of VoltDB", "not a valid value", f"write {_FORMS[form]}"
             )
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def heap_bytes(settings: Mapping[str, str]) -> int:
@@ -119,6 +119,6 @@ def _elements(attributes: Mapping[tuple[str, ...], str]) -> str:
     text = ""
     for name in dict.fromkeys(path[0] for path in attributes if len(path) > 1):
         inner = {path[1:]: value for path, value in attributes.items() if path[0] == name}
-        own = "".join(f" {p[0]}={quoteattr(v)}" for p, v in inner.items() if len(p) == 1)
-        text += f"<{name}{own}>{_elements(inner)}</{name}>\n"
+        head = "".join(f" {p[0]}={quoteattr(v)}" for p, v in inner.items() if len(p) == 1)
+        text += f"<{name}{head}>{_elements(inner)}</{name}>\n"
     return text

@@ -182,14 +182,14 @@ class VoltDbCounterReader(_sql_engine.CounterReader):
 
     def _procedures(self) -> dict[str, float]:
         """Calls of procedures since the server started, and those that aborted or failed."""
-        found = self._statistics("PROCEDURE")
+        rows = self._statistics("PROCEDURE")
         names = {
             "invocations": "voltdb_calls_count",
             "aborts": "voltdb_aborts_count",
             "failures": "voltdb_failures_count",
         }
         return {
-            name: float(sum(int(str(row[column])) for row in found))
+            name: float(sum(int(str(row[column])) for row in rows))
             for column, name in names.items()
         }
 
@@ -201,7 +201,9 @@ class VoltDbCounterReader(_sql_engine.CounterReader):
             ended[snapshot] = ended.get(snapshot, 0) + int(str(row["size"]))
             if not row["end_time"] or row["result"] != "SUCCESS":
                 running.add(snapshot)
-        self._snapshots |= {one: size for one, size in ended.items() if one not in running}
+        self._snapshots |= {
+            snapshot: size for snapshot, size in ended.items() if snapshot not in running
+        }
         return {
             SNAPSHOTS_ENDED: float(len(self._snapshots)),
             SNAPSHOT_BYTES: float(sum(self._snapshots.values())),
@@ -284,9 +286,9 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
         """The deployment as the server reports it, and what it does not report of ours."""
         with closing(self.connect()) as connection:
             rows = connection.call("@SystemInformation", "DEPLOYMENT").tables[0].rows
-        found = {str(name): str(value) for name, value in rows}
+        properties = {str(name): str(value) for name, value in rows}
         return {
-            **{name: value for name, value in found.items() if name not in _NOT_REPORTED},
+            **{name: value for name, value in properties.items() if name not in _NOT_REPORTED},
             **{
                 name: value
                 for name, value in self._used_settings.items()
@@ -467,13 +469,13 @@ def _free_ports(count: int) -> list[int]:
     """
     low = int(_PORT_RANGE.read_text(encoding="ascii").split()[0])
     ports = range(_FIRST_PORT, low) or range(_FIRST_PORT, 1 << 16)
-    found: list[int] = []
+    free: list[int] = []
     for port in random.SystemRandom().sample(ports, len(ports)):
-        with socket.socket() as one, suppress(OSError):
-            one.bind((_HOST, port))
-            found.append(port)
-        if len(found) == count:
-            return found
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind((_HOST, port))
+            free.append(port)
+        if len(free) == count:
+            return free
     raise RunFailed("start VoltDB", f"fewer than {count} free ports in {ports}")
 
 

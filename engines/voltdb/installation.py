@@ -45,7 +45,7 @@ def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     Order: ``prefix``; the private prefix. With ``version`` the first there that fits it.
     """
     java = java_of(options)
-    found = first_fitting(
+    installation = first_fitting(
         "VoltDB",
         (),
         _private(engines_prefix, java),
@@ -53,19 +53,19 @@ def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
         install="run `harness engines install voltdb`",
         of_prefix=partial(_of_prefix, java),
     )
-    match = _BANNER.fullmatch(found.build)
+    match = _BANNER.fullmatch(installation.build)
     if match is None or int(match[2]) < _OLDEST_JAVA:
         raise UsageError(
-            f"{found.title} with {java}",
-            f"it says {found.build!r}",
+            f"{installation.title} with {java}",
+            f"it says {installation.build!r}",
             f"use Java {_OLDEST_JAVA} or later: the engine option 'java' names its folder",
         )
-    return found
+    return installation
 
 
 def _of_prefix(java: str, prefix: Path) -> Installation:
-    if (found := _inspect(prefix, str(prefix), java)) is not None:
-        return found
+    if (installation := _inspect(prefix, str(prefix), java)) is not None:
+        return installation
     raise UsageError(
         f"VoltDB under {prefix}",
         "lib/*.jar and classes/tierbench/Version.class do not run there with this Java",
@@ -74,8 +74,8 @@ def _of_prefix(java: str, prefix: Path) -> Installation:
 
 
 def _private(engines_prefix: Path, java: str) -> Iterator[Installation]:
-    for found in installed("voltdb", engines_prefix):
-        if (installation := _inspect(found.folder, found.source, java)) is not None:
+    for package in installed("voltdb", engines_prefix):
+        if (installation := _inspect(package.folder, package.source, java)) is not None:
             yield installation
 
 

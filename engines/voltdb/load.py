@@ -66,14 +66,14 @@ def _define(connection: VoltDbConnection, folder: Path, stem: str) -> None:
 
 def _tables(connection: VoltDbConnection) -> dict[str, list[tuple[str, int, bool]]]:
     """Of each table its columns in order: name, type, whether it is partitioned by it."""
-    found: dict[str, list[tuple[int, str, int, bool]]] = {}
+    tables: dict[str, list[tuple[int, str, int, bool]]] = {}
     for row in connection.call("@SystemCatalog", "COLUMNS").tables[0].records():
         table, name = str(row["table_name"]).lower(), str(row["column_name"]).lower()
         kind = _TYPES[str(row["type_name"])]
         partitioning = row["remarks"] == "PARTITION_COLUMN"
         position = int(str(row["ordinal_position"]))
-        found.setdefault(table, []).append((position, name, kind, partitioning))
-    return {table: [column[1:] for column in sorted(columns)] for table, columns in found.items()}
+        tables.setdefault(table, []).append((position, name, kind, partitioning))
+    return {table: [column[1:] for column in sorted(columns)] for table, columns in tables.items()}
 
 
 def _sources() -> list[Path]:
