@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,7 @@ def _plan_and_do(module: Any, host: host_settings.Host, result: dict[str, Any]) 
         changes = host_settings.plan_restore(values, host)
     else:
         chosen, missing = host_settings.find_settings(module.params["settings"], host)
-        result["missing"] = [asdict(each) for each in missing]
+        result["missing"] = [each.to_json() for each in missing]
         changes = host_settings.plan(chosen, host)
     result["steps"] = [change.to_json() for change in changes]
     result["changed"] = bool(changes)

@@ -73,8 +73,8 @@ def test_nothing_at_all_is_no_inventory():
 )  # fmt: skip
 def test_what_blkid_cannot_tell_is_not_taken_for_nothing(answer, known, kind):
     content = probe("/dev/pmem0", answer)
-    assert (content.known, content.type) == (known, kind)
-    assert content.known or content.why
+    assert (content.determined, content.type) == (known, kind)
+    assert content.determined or content.why
     assert parse_blkid("LABEL=a\\ b\n") == {"LABEL": "a b"}
 
 
@@ -336,7 +336,7 @@ def test_a_file_system_of_ours_is_told_by_its_label_and_is_aligned(device):
     make(device)
     assert EXT4_EAGER in " ".join(mkfs_argv(str(device), DesiredState("appdirect"), UUID))
     content = probe(str(device), Commands())
-    assert (content.known, content.type, content.label) == (True, "ext4", "tierbench")
+    assert (content.determined, content.type, content.label) == (True, "ext4", "tierbench")
     assert (content.uuid, content.block_size) == (UUID, 4096)
     # In the superblock (1024): log2 of the block size, and the stride and stripe width in blocks.
     block = device.read_bytes()[1024:2048]
@@ -404,5 +404,5 @@ def test_two_signatures_at_once_are_not_taken_for_one_or_none(device):
 
 def test_a_device_that_is_not_there_is_not_taken_for_an_empty_one(tmp_path):
     content = probe(str(tmp_path / "none"), Commands())
-    assert not content.known
+    assert not content.determined
     assert content.why

@@ -55,8 +55,8 @@ class CommandRunner:
     def namespace(self, step: Step) -> Namespace:
         """Return our namespace in the step's region, by its real name."""
         region = step.args["region"]
-        found = [n for n in self.state.inventory.namespaces if n.region == region]
-        wanted = [n for n in found if n.mode == self.desired.namespace_mode and n.block]
+        namespaces = [n for n in self.state.inventory.namespaces if n.region == region]
+        wanted = [n for n in namespaces if n.mode == self.desired.namespace_mode and n.block]
         ours = [n for n in wanted if self.state.is_ours(n)] or wanted
         if len(ours) != 1:
             names = ", ".join(n.name for n in ours) or "none"
@@ -196,10 +196,10 @@ def _to_system_ram(step: Step, runner: CommandRunner) -> None:
 
 
 def _dax_name(step: Step, runner: CommandRunner) -> str:
-    known = [device.name for device in runner.state.dax]
-    if step.object not in known:
+    devices = [device.name for device in runner.state.dax]
+    if step.object not in devices:
         raise StepFailed(
-            step.object, f"DAX devices are {', '.join(known) or 'none'}", "run --check"
+            step.object, f"DAX devices are {', '.join(devices) or 'none'}", "run --check"
         )
     return step.object
 
@@ -245,10 +245,10 @@ def _make_filesystem(step: Step, runner: CommandRunner) -> None:
         if gone != made:
             del record.filesystems[gone]
     runner.save()
-    found = probe(device, runner.commands)
-    if found.uuid != made or found.type != runner.desired.filesystem:
+    content = probe(device, runner.commands)
+    if content.uuid != made or content.type != runner.desired.filesystem:
         raise StepFailed(
-            device, f"blkid finds {found.type or found.why} on it after mkfs", "run --check"
+            device, f"blkid finds {content.type or content.why} on it after mkfs", "run --check"
         )
 
 

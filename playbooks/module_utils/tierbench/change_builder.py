@@ -130,7 +130,7 @@ class ChangeBuilder:
                 f"if it may be destroyed: ndctl destroy-namespace -f {name}",
             )
         content = users.content
-        if not content.known and not in_flight and not (ours and not namespace.enabled):
+        if not content.determined and not in_flight and not (ours and not namespace.enabled):
             self.refuse(
                 name,
                 f"its content cannot be read: {content.why}",

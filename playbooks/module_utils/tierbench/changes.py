@@ -85,11 +85,11 @@ def _is_ready(builder: ChangeBuilder, regions: Sequence[Region]) -> bool:
     if builder.desired.dimms is not None and builder.desired.dimms != len(
         builder.state.inventory.dimms
     ):
-        found = ", ".join(builder.state.inventory.dimms) or "none"
+        dimms = ", ".join(builder.state.inventory.dimms) or "none"
         builder.refuse(
             "dimms",
             f"{builder.desired.dimms} modules are expected (pmem_dimms), ndctl has"
-            f" {len(builder.state.inventory.dimms)}: {found}",
+            f" {len(builder.state.inventory.dimms)}: {dimms}",
             "find the missing module, or -e pmem_dimms=NUMBER",
         )
         return False
@@ -218,13 +218,13 @@ Wanted = list[tuple[str, dict[str, Any]]]
 
 def our_tiers(state: State) -> Wanted:
     """(base name, tier) in the order of the namespaces' names; a disk's ``ssd`` last."""
-    found: Wanted = []
+    tiers: Wanted = []
     for namespace in state.inventory.namespaces:
-        found += _tiers_of(namespace, state)
+        tiers += _tiers_of(namespace, state)
     for device in ours(state):
         node = {"kind": "numa", "node": device.target_node, "policy": "bind"}
-        found.append(("cxl" if device.origin == "cxl" else "farmem", node))
-    return found
+        tiers.append(("cxl" if device.origin == "cxl" else "farmem", node))
+    return tiers
 
 
 def _tiers_of(namespace: Namespace, state: State) -> Wanted:

@@ -75,10 +75,10 @@ def parse_desired_state(given: Mapping[str, Any]) -> DesiredState:
 
     ValueError names the variable, its value and the valid ones.
     """
-    known = [field.name for field in fields(DesiredState)]
+    settings = [field.name for field in fields(DesiredState)]
     for name in given:
-        if name not in known:
-            raise ValueError(f"{name}: no such setting; settings: {', '.join(known)}")
+        if name not in settings:
+            raise ValueError(f"{name}: no such setting; settings: {', '.join(settings)}")
     desired = DesiredState(**{name: _value(name, value) for name, value in given.items()})
     for name, choices in _CHOICES.items():
         if getattr(desired, name) not in choices:

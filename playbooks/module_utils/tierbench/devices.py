@@ -44,8 +44,8 @@ def selected_devices(builder: ChangeBuilder) -> list[DaxDevice]:
 
 
 def _namespace_of(state: State, name: str) -> str:
-    found = (each.name for each in state.inventory.namespaces if each.chardev == name)
-    return next(found, "an NVDIMM region")
+    names = (each.name for each in state.inventory.namespaces if each.chardev == name)
+    return next(names, "an NVDIMM region")
 
 
 def plan_devices(builder: ChangeBuilder) -> None:
@@ -138,8 +138,8 @@ _RULE = re.compile(r'^SUBSYSTEM=="dax", ATTRS\{uuid\}=="([^"]+)", OWNER="(\d+)",
 
 def owners(rules: str | None) -> dict[str, tuple[int, int]]:
     """Owner and group of each namespace (by its UUID) that the rules give away."""
-    found = map(_RULE.match, (rules or "").splitlines())
-    return {m.group(1): (int(m.group(2)), int(m.group(3))) for m in found if m}
+    matches = map(_RULE.match, (rules or "").splitlines())
+    return {m.group(1): (int(m.group(2)), int(m.group(3))) for m in matches if m}
 
 
 def expected_owner(

@@ -49,17 +49,17 @@ def mkfs_argv(device: str, desired: DesiredState, uuid: str, *, force: bool = Fa
 
 def _our_mount(builder: ChangeBuilder, existing: Namespace, point: str) -> MountedAt | None:
     """Return the mount at ``point``; refuse any other."""
-    found = None
+    ours = None
     for mount in builder.state.users_of(existing).mounts:
         if mount.point == point and not mount.through and mount.whole:
-            found = mount
+            ours = mount
         elif point not in [each.point for each in builder.state.users_of(existing).mounts]:
             builder.refuse(
                 existing.name, describe_mount(existing, mount), f"umount {mount.point} first"
             )
-    if found is None:
+    if ours is None:
         builder.refuse_in_use(existing.name, builder.state.users_of(existing).others)
-    return found
+    return ours
 
 
 def _make(
@@ -103,7 +103,7 @@ def _is_there(builder: ChangeBuilder, existing: Namespace) -> bool:
     whether mkfs had finished.
     """
     record, content = builder.state.record, builder.state.users_of(existing).content
-    if not (content.known and content.type == builder.desired.filesystem):
+    if not (content.determined and content.type == builder.desired.filesystem):
         return False
     if is_unfinished(builder, existing) and content.uuid != record.making_filesystem:
         return False  # it shows through from before the namespace was made
@@ -123,15 +123,15 @@ def _why_again(builder: ChangeBuilder, existing: Namespace) -> str:
     if not content.type:
         return (
             f"{existing.name} existed before this run and may hold data, although blkid finds no"
-            f" file system on it{'' if content.known else ' (' + content.why + ')'}"
+            f" file system on it{'' if content.determined else ' (' + content.why + ')'}"
         )
     label = f" labelled {content.label!r}" if content.label else ""
-    found = f"{content.type}{label} (UUID {content.uuid})"
+    signature = f"{content.type}{label} (UUID {content.uuid})"
     if is_unfinished(builder, existing):
-        return f"creating {existing.name} was interrupted; {found} is on it"
+        return f"creating {existing.name} was interrupted; {signature} is on it"
     if content.type == builder.desired.filesystem:
-        return f"{found} on {existing.name} has blocks of {block_size(builder, existing)} bytes"
-    return f"{existing.name} has {found}, not {builder.desired.filesystem}"
+        return f"{signature} on {existing.name} has blocks of {block_size(builder, existing)} bytes"
+    return f"{existing.name} has {signature}, not {builder.desired.filesystem}"
 
 
 def is_unfinished(builder: ChangeBuilder, existing: Namespace) -> bool:
@@ -172,8 +172,8 @@ def _mount(
         return
     options = fstab.mount_options(builder.desired)
     if mount is not None:
-        found = "with" if builder.state.statx_dax.get(point) else "without"
-        builder.unmount(point, f"statx reports that it is mounted {found} DAX")
+        preposition = "with" if builder.state.statx_dax.get(point) else "without"
+        builder.unmount(point, f"statx reports that it is mounted {preposition} DAX")
     command = f"mount -t {builder.desired.filesystem} -o {options} {device} {point}"
     builder.add(
         "mount",

@@ -66,9 +66,12 @@ class Setting:
 class Missing:
     """A requested setting that the host lacks, in the shape of a finding of ``harness doctor``."""
 
-    what: str
-    found: str
-    do: str
+    problem: str
+    context: str
+    hint: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"what": self.problem, "found": self.context, "do": self.hint}
 
 
 class Host:
@@ -82,8 +85,8 @@ class Host:
 
     def names(self, pattern: str) -> list[str]:
         """Existing files by pattern, processor 2 before processor 10."""
-        found = glob.glob(self.path(pattern))
-        names = [name[len(self._root) :] for name in found]
+        paths = glob.glob(self.path(pattern))
+        names = [name[len(self._root) :] for name in paths]
         return sorted(names, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
 
     def text(self, name: str) -> str | None:
@@ -110,9 +113,9 @@ class Host:
         else:
             with self._opened(setting, os.O_WRONLY | os.O_TRUNC) as descriptor:
                 os.write(descriptor, f"{setting.value}\n".encode())
-        found = self.read(setting)
-        if found != setting.value:
-            raise OSError(f"wrote {setting.value!r}, the kernel keeps {found!r}")
+        value = self.read(setting)
+        if value != setting.value:
+            raise OSError(f"wrote {setting.value!r}, the kernel keeps {value!r}")
 
     @contextlib.contextmanager
     def _opened(self, setting: Setting, flags: int) -> Iterator[int]:
@@ -146,13 +149,13 @@ def find_settings(requested: Mapping[str, Any], host: Host) -> tuple[list[Settin
     unknown = sorted(set(requested) - set(_SETTINGS))
     if unknown:
         raise Refused(", ".join(unknown), "no such setting", f"known are {', '.join(_SETTINGS)}")
-    found: list[Any] = []
+    settings: list[Any] = []
     for name, settings_of in _SETTINGS.items():
         if requested.get(name) is not None:
-            found += settings_of(host, requested[name])
+            settings += settings_of(host, requested[name])
     return (
-        [one for one in found if isinstance(one, Setting)],
-        [one for one in found if isinstance(one, Missing)],
+        [setting for setting in settings if isinstance(setting, Setting)],
+        [setting for setting in settings if isinstance(setting, Missing)],
     )
 
 

@@ -34,16 +34,16 @@ def split(text: str) -> tuple[list[str], list[str]]:
 
 def entries(lines: list[str]) -> dict[str, str]:
     """Tier name to what is written of it, in block style: of the owner's lines, or of ours."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     depth = name = None
     for line in _section(lines):
         match = _KEY.match(line)
         if match and depth in (None, match.group(1)):
             depth, name = match.group(1), match.group(2)
-            found[name] = match.group(3).split(" #")[0].strip()
+            fields[name] = match.group(3).split(" #")[0].strip()
         elif name and line.strip() and not line.strip().startswith("#"):
-            found[name] += " " + line.strip()
-    return found
+            fields[name] += " " + line.strip()
+    return fields
 
 
 def _section(lines: list[str]) -> list[str]:
@@ -61,10 +61,10 @@ def place_of(tier: Mapping[str, Any]) -> str:
     return str(tier.get("path") or tier.get("device") or f"node {tier.get('node')}")
 
 
-def places(found: Mapping[str, str]) -> dict[str, str]:
+def places(fields: Mapping[str, str]) -> dict[str, str]:
     """Tier name to place, of written entries."""
     result = {}
-    for name, rest in found.items():
+    for name, rest in fields.items():
         match = re.search(r"\b(path|device|node)\s*:\s*[\"']?([^\"',}\s]+)", rest)
         if match:
             node = match.group(1) == "node"

@@ -41,12 +41,12 @@ def read_goals(commands: Commands) -> Goals:
     if resources.rc:
         return Goals(error=f"ipmctl fails (exit {resources.rc}): {resources.words}")
     try:
-        found = resource_table(resources.out)
+        resources_table = resource_table(resources.out)
     except ValueError as error:
         return Goals(error=f"cannot parse ipmctl's output: {error}")
-    if not found:
+    if not resources_table:
         return Goals(error=f"cannot parse ipmctl's output: {resources.words[:200]}")
-    table = dict.fromkeys(("Volatile", "AppDirect", "Cache", "Physical"), (0, 0)) | found
+    table = dict.fromkeys(("Volatile", "AppDirect", "Cache", "Physical"), (0, 0)) | resources_table
     regions = commands.run(["ipmctl", "show", "-region"])
     goal = commands.run(["ipmctl", "show", "-goal"])
     if goal.rc and "no goal" not in goal.words.lower():
@@ -91,14 +91,14 @@ class Goal:
 
     def __str__(self) -> str:
         """As on the command line."""
-        found = []
+        arguments = []
         if self.memory_percent:
-            found.append(f"MemoryMode={self.memory_percent}")
+            arguments.append(f"MemoryMode={self.memory_percent}")
         if self.memory_percent < 100 and self.kind != "none":
-            found.append(f"PersistentMemoryType={self.kind}")
+            arguments.append(f"PersistentMemoryType={self.kind}")
         if self.reserved_percent:
-            found.append(f"Reserved={self.reserved_percent}")
-        return " ".join(found)
+            arguments.append(f"Reserved={self.reserved_percent}")
+        return " ".join(arguments)
 
     @property
     def argv(self) -> list[str]:

@@ -60,14 +60,14 @@ def _is_as_wanted(builder: ChangeBuilder, given: list[str]) -> bool:
     """Another size or start than the running kernel's would have no effect: refused where the
     parameter is ours. For a foreign one, size and start do not apply.
     """
-    found = [(begin, end - begin) for begin, end in stretches(given)]
-    if not found or any(
+    ranges = [(begin, end - begin) for begin, end in stretches(given)]
+    if not ranges or any(
         builder.desired.memmap_bytes in (None, size)
         and builder.desired.memmap_start in (None, start)
-        for start, size in found
+        for start, size in ranges
     ):
         return True
-    there = ", ".join(f"{size} bytes from {start} on" for start, size in found)
+    there = ", ".join(f"{size} bytes from {start} on" for start, size in ranges)
     wanted = (
         []
         if builder.desired.memmap_bytes is None
@@ -91,12 +91,12 @@ def stretches(given: list[str]) -> list[tuple[int, int]]:
     """(begin, end) of what ``memmap=`` parameters set aside, the end exclusive; those that cannot
     be read are left out.
     """
-    found = []
+    ranges = []
     for part in ",".join(word.removeprefix("memmap=") for word in given).split(","):
         size, _, start = (_number(each) for each in part.partition("!"))
         if size and start is not None:
-            found.append((start, start + size))
-    return found
+            ranges.append((start, start + size))
+    return ranges
 
 
 def _number(text: str) -> int | None:
@@ -161,5 +161,5 @@ def choose(iomem: str, size: int, start: int | None) -> str:
 
 def system_ram(iomem: str) -> list[tuple[int, int]]:
     """(begin, end) of every top-level stretch, the end exclusive."""
-    found = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) : System RAM$", iomem, re.MULTILINE)
-    return [(int(begin, 16), int(end, 16) + 1) for begin, end in found if int(end, 16)]
+    ranges = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) : System RAM$", iomem, re.MULTILINE)
+    return [(int(begin, 16), int(end, 16) + 1) for begin, end in ranges if int(end, 16)]

@@ -22,11 +22,12 @@ from .ndctl import OUR_NAME, Namespace
 class Content:
     """What blkid finds on a namespace's block device.
 
-    ``known`` False: it cannot be determined (``why``), which does not mean empty. ``type`` None
-    and ``known``: no signature. ``type``: ext4, xfs, LVM2_member, gpt … ``block_size``: of ext4.
+    ``determined`` False: blkid could not read it (``why``), which does not mean empty. ``type``
+    None and ``determined``: no signature. ``type``: ext4, xfs, LVM2_member, gpt … ``block_size``:
+    of ext4.
     """
 
-    known: bool
+    determined: bool
     type: str | None = None
     label: str | None = None
     uuid: str | None = None
@@ -35,8 +36,8 @@ class Content:
 
     @property
     def empty(self) -> bool:
-        """Whether it is known that there is no signature of anything."""
-        return self.known and self.type is None
+        """Whether blkid read it and found no signature of anything."""
+        return self.determined and self.type is None
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def namespace_users(
     swaps = _swaps(kernel)
     open_files = open_devices() if kernel is LIVE else {}
     loops = _loops(kernel)
-    found = {}
+    users = {}
     for each in namespaces:
         others = [f"swap on {device}" for name, device in swaps if name == each.name]
         others += _holders(each, kernel)
@@ -77,8 +78,8 @@ def namespace_users(
         here = mounted.get(each.name, ())
         if each.block and kernel is LIVE and not here and not others and _claimed(device):
             others.append(f"{device} is busy: claimed, perhaps in a container")
-        found[each.name] = NamespaceUsers(_content(each, commands), here, tuple(others))
-    return found
+        users[each.name] = NamespaceUsers(_content(each, commands), here, tuple(others))
+    return users
 
 
 # Content -------------------------------------------------------------------------
@@ -133,12 +134,12 @@ def is_our_filesystem(content: Content, made: Container[str]) -> bool:
 
 def mounts_of_namespaces(kernel: Kernel) -> dict[str, tuple[MountedAt, ...]]:
     """Mounts by the namespace that holds their bytes, through device mapper, md and partitions."""
-    found: dict[str, list[MountedAt]] = {}
+    mounts_of: dict[str, list[MountedAt]] = {}
     for mount in all_mounts(kernel):
         for stack in stacks_of(mount, kernel):
             for name in _namespaces_of(stack, kernel):
-                found.setdefault(name, []).append(_mounted_at(mount, stack))
-    return {name: tuple(each) for name, each in found.items()}
+                mounts_of.setdefault(name, []).append(_mounted_at(mount, stack))
+    return {name: tuple(each) for name, each in mounts_of.items()}
 
 
 def _mounted_at(mount: Mount, stack: Stack) -> MountedAt:
@@ -154,14 +155,14 @@ def _namespaces_of(stack: Stack, kernel: Kernel) -> Iterator[str]:
 
 def _swaps(kernel: Kernel) -> list[tuple[str, str]]:
     """(namespace, device) of every swap area on persistent memory."""
-    found = []
+    devices = []
     for line in (kernel.read("/proc/swaps") or "").splitlines()[1:]:
         device = line.split()[0]
         number = kernel.device_number(device) if device.startswith("/dev/") else None
         stack = stack_of(number, kernel) if number else None
         for name in _namespaces_of(stack, kernel) if stack else ():
-            found.append((name, device))
-    return found
+            devices.append((name, device))
+    return devices
 
 
 def _holders(namespace: Namespace, kernel: Kernel) -> list[str]:
@@ -169,21 +170,21 @@ def _holders(namespace: Namespace, kernel: Kernel) -> list[str]:
     if namespace.block is None:
         return []
     folder = f"/sys/class/block/{namespace.block}"
-    found = [f"{name} is built on it" for name in kernel.names(f"{folder}/holders")]
+    users = [f"{name} is built on it" for name in kernel.names(f"{folder}/holders")]
     for part in kernel.names(folder):
         if part.startswith(namespace.block) and kernel.read(f"{folder}/{part}/partition"):
-            found.append(f"it has the partition {part}")
-            found += [f"{n} is built on {part}" for n in kernel.names(f"{folder}/{part}/holders")]
-    return found
+            users.append(f"it has the partition {part}")
+            users += [f"{n} is built on {part}" for n in kernel.names(f"{folder}/{part}/holders")]
+    return users
 
 
 def _loops(kernel: Kernel) -> dict[str, list[str]]:
     """Loop devices by the device they are over: an exclusive open does not notice them."""
-    found: dict[str, list[str]] = {}
+    loops: dict[str, list[str]] = {}
     for name in kernel.names("/sys/block"):
         if backing := kernel.read(f"/sys/block/{name}/loop/backing_file"):
-            found.setdefault(backing.strip(), []).append(name)
-    return found
+            loops.setdefault(backing.strip(), []).append(name)
+    return loops
 
 
 def _claimed(device: str) -> bool:
@@ -197,11 +198,11 @@ def _claimed(device: str) -> bool:
 
 def open_devices() -> dict[str, list[str]]:
     """``/dev/pmem…`` and ``/dev/dax…`` that processes have open or mapped, with who they are."""
-    found: dict[str, list[str]] = {}
+    processes: dict[str, list[str]] = {}
     for pid in _pids():
         for device in _devices_of(pid):
-            found.setdefault(device, []).append(who(pid))
-    return found
+            processes.setdefault(device, []).append(who(pid))
+    return processes
 
 
 def _pids() -> list[str]:

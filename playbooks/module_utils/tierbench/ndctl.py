@@ -104,12 +104,12 @@ def parse_ndctl(text: str) -> Inventory:
 
     ValueError where it is no such JSON. Seeds (namespaces without size and identity) are left out.
     """
-    found: dict[str, list[dict[str, Any]]] = {"nmem": [], "region": [], "namespace": []}
+    objects: dict[str, list[dict[str, Any]]] = {"nmem": [], "region": [], "namespace": []}
     regions_of: dict[str, str] = {}
-    _collect(_listing(text), None, found, regions_of)
-    namespaces = [_namespace(each, regions_of) for each in found["namespace"]]
-    modules = {each["dev"]: each for each in found["nmem"]}
-    regions = [_region(each, modules, namespaces) for each in found["region"]]
+    _collect(_listing(text), None, objects, regions_of)
+    namespaces = [_namespace(each, regions_of) for each in objects["namespace"]]
+    modules = {each["dev"]: each for each in objects["nmem"]}
+    regions = [_region(each, modules, namespaces) for each in objects["region"]]
     return Inventory(
         {name: _text(each, "id") or "" for name, each in modules.items()},
         tuple(sorted(regions, key=lambda region: region.number)),
@@ -123,23 +123,23 @@ def parse_ndctl(text: str) -> Inventory:
 
 
 def _collect(
-    node: Any, region: str | None, found: dict[str, list[dict[str, Any]]], of: dict[str, str]
+    node: Any, region: str | None, objects: dict[str, list[dict[str, Any]]], of: dict[str, str]
 ) -> None:
     """Every object with a ``dev`` under ``node``, by class; ``of``: a namespace's region."""
     if isinstance(node, list):
         for each in node:
-            _collect(each, region, found, of)
+            _collect(each, region, objects, of)
     elif isinstance(node, dict):
         name = str(node.get("dev", ""))
         named = re.fullmatch(r"(nmem|region|namespace)\d{1,9}(\.\d{1,9})?", name)
         kind = named[1] if named else ""
         if kind:
-            found[kind].append(node)
+            objects[kind].append(node)
         if kind == "namespace" and region:
             of[name] = region
         inside = name if kind == "region" else region
         for key in ("buses", "dimms", "regions", "namespaces"):
-            _collect(node.get(key, []), inside, found, of)
+            _collect(node.get(key, []), inside, objects, of)
 
 
 def _numbers(name: str) -> list[int]:
@@ -176,10 +176,10 @@ def _text(node: dict[str, Any], key: str) -> str | None:
 
 
 def _objects(node: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    found = node.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise ValueError(f"{node.get('dev')}: {key} is {found!r:.40}")
-    return found
+    value = node.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise ValueError(f"{node.get('dev')}: {key} is {value!r:.40}")
+    return value
 
 
 def _node_of(node: dict[str, Any]) -> int | None:
@@ -196,10 +196,10 @@ _BAD_HEALTH = ("critical", "fatal")
 def _module_faults(module: dict[str, Any]) -> list[str]:
     name, health = module["dev"], module.get("health")
     state = health.get("health_state") if isinstance(health, dict) else None
-    found = [f"{name}: {key}" for key in module if _FAILED.fullmatch(key) and module[key]]
-    found += [f"{name} is locked"] * (module.get("security") == "locked")
-    found += [f"{name} is disabled"] * (module.get("state") == "disabled")
-    return found + [f"the health of {name} is {state}"] * (state in _BAD_HEALTH)
+    problems = [f"{name}: {key}" for key in module if _FAILED.fullmatch(key) and module[key]]
+    problems += [f"{name} is locked"] * (module.get("security") == "locked")
+    problems += [f"{name} is disabled"] * (module.get("state") == "disabled")
+    return problems + [f"the health of {name} is {state}"] * (state in _BAD_HEALTH)
 
 
 def _region(

@@ -222,10 +222,10 @@ def _give(builder: ChangeBuilder, device: str, existing: Namespace | None) -> No
 def _serves_as_memory(state: State, namespace: Namespace) -> bool:
     """Whether it was made to be memory, or was memory last (a restart may undo that)."""
     record = state.record
-    known = record.namespaces.get(namespace.uuid or "")
-    if known is None:  # a run was cut off between making it and writing that down
+    entry = record.namespaces.get(namespace.uuid or "")
+    if entry is None:  # a run was cut off between making it and writing that down
         return record.creating == namespace.region and record.creating_for == "system-ram"
-    return known.get("serves") == "system-ram"
+    return entry.get("serves") == "system-ram"
 
 
 def note_service(state: State, regions: Sequence[Region], mode: str) -> bool:
@@ -237,11 +237,11 @@ def note_service(state: State, regions: Sequence[Region], mode: str) -> bool:
     record, names = state.record, [region.name for region in regions]
     before = deepcopy((record.namespaces, record.creating_for))
     for namespace in state.inventory.namespaces:
-        known = record.namespaces.get(namespace.uuid or "")
+        entry = record.namespaces.get(namespace.uuid or "")
         device = state.device(namespace)
         as_memory = device is not None and device.mode == "system-ram"
-        if known and namespace.region in names and (mode != "system-ram" or as_memory):
-            known["serves"] = mode
+        if entry and namespace.region in names and (mode != "system-ram" or as_memory):
+            entry["serves"] = mode
     if record.creating in names and mode != "system-ram":
         record.creating_for = mode
     return before != (record.namespaces, record.creating_for)

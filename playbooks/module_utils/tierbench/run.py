@@ -297,13 +297,13 @@ def drift(state: State, desired: DesiredState, kernel: Kernel = LIVE) -> list[Re
         return _memory_mode(state, desired)
     if desired.mode == "teardown":
         return _teardown(state, desired)
-    found = []
+    refusals = []
     for region in selected_regions(state, desired):
-        found += _region(state, region, desired, kernel)
+        refusals += _region(state, region, desired, kernel)
     if desired.mode == "system-ram":
         for device in selected_devices(ChangeBuilder(state, desired)):
-            found += _memory_node(state, device.name, kernel)
-    return found
+            refusals += _memory_node(state, device.name, kernel)
+    return refusals
 
 
 def _region(state: State, region: Region, desired: DesiredState, kernel: Kernel) -> list[Refusal]:
@@ -337,8 +337,8 @@ def _directory(region: Region, name: str, desired: DesiredState, kernel: Kernel)
     if facts.filesystem != desired.filesystem:
         return [_other(point, f"it has {facts.filesystem}, not {desired.filesystem}")]
     if facts.block_size_bytes != desired.block_size:
-        found = f"its blocks have {facts.block_size_bytes} bytes, not {desired.block_size}"
-        return [_other(point, found)]
+        deviation = f"its blocks have {facts.block_size_bytes} bytes, not {desired.block_size}"
+        return [_other(point, deviation)]
     return []
 
 
@@ -374,20 +374,20 @@ def _memory_mode(state: State, desired: DesiredState) -> list[Refusal]:
     goals = state.goals
     if goals and requested_goal(desired).is_met(goals):
         return []
-    found = f"{goals.volatile_bytes} bytes are memory" if goals else "ipmctl was not run"
-    return [_other("goal", found)]
+    deviation = f"{goals.volatile_bytes} bytes are memory" if goals else "ipmctl was not run"
+    return [_other("goal", deviation)]
 
 
 def _teardown(state: State, desired: DesiredState) -> list[Refusal]:
-    found = []
+    refusals = []
     regions = [region.name for region in selected_regions(state, desired)]
     for namespace in state.inventory.namespaces:
         if namespace.region in regions and state.is_ours(namespace):
-            found.append(_other(namespace.name, "it is ours and still there"))
+            refusals.append(_other(namespace.name, "it is ours and still there"))
     if desired.regions is None:
-        found += [_other(each.name, "it is still memory") for each in ours(state)]
-    return found
+        refusals += [_other(each.name, "it is still memory") for each in ours(state)]
+    return refusals
 
 
-def _other(object: str, found: str) -> Refusal:
-    return Refusal(object, f"deviates: {found}", "run the playbook with --check")
+def _other(object: str, deviation: str) -> Refusal:
+    return Refusal(object, f"deviates: {deviation}", "run the playbook with --check")

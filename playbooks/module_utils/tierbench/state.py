@@ -179,14 +179,16 @@ def read_state(
     inventory = replace(inventory, regions=tuple(regions))
     fstab_text = _text(files.fstab) or ""
     points = _points(desired, inventory, record, fstab_text)
-    found = namespace_users(inventory.namespaces, commands, kernel)
-    ours = [m.point for users in found.values() for m in users.mounts if m.point in points]
+    users_by_namespace = namespace_users(inventory.namespaces, commands, kernel)
+    ours = [
+        m.point for users in users_by_namespace.values() for m in users.mounts if m.point in points
+    ]
     dax = _dax_devices(commands, kernel)
     nodes = {device.name: commands.owner_of(f"/dev/{device.name}") for device in dax}
     users = open_devices() if kernel is LIVE and desired.mode == "system-ram" else {}
     state = State(
         inventory=inventory,
-        namespace_users=found,
+        namespace_users=users_by_namespace,
         dax=dax,
         record=record,
         places={point: _place(point, kernel) for point in points},
@@ -239,28 +241,28 @@ def _listed(commands: Commands, command: str, parse: Callable[[str], _Listing]) 
 
 
 def _inventory(commands: Commands, kernel: Kernel) -> tuple[Inventory, tuple[str, ...]]:
-    found = _listed(commands, "ndctl list -DRNXHiv", parse_ndctl)
-    regions = tuple(_with_kernel(region, found, kernel) for region in found.regions)
+    inventory = _listed(commands, "ndctl list -DRNXHiv", parse_ndctl)
+    regions = tuple(_with_kernel(region, inventory, kernel) for region in inventory.regions)
     namespaces = tuple(
         replace(each, raw_bytes=kernel.read_int(f"{_ND}/{each.name}/size") or each.raw_bytes)
-        for each in found.namespaces
+        for each in inventory.namespaces
     )
     disabled = tuple(
         r.name for r in regions if not (kernel.path(f"{_ND}/{r.name}/driver")).exists()
     )
-    return Inventory(found.dimms, regions, namespaces), disabled
+    return Inventory(inventory.dimms, regions, namespaces), disabled
 
 
 _ND = "/sys/bus/nd/devices"
 
 
-def _with_kernel(region: Region, found: Inventory, kernel: Kernel) -> Region:
+def _with_kernel(region: Region, inventory: Inventory, kernel: Kernel) -> Region:
     """The region with its bus, and label-less where the kernel says so of a namespace in it."""
     folder = kernel.path(f"{_ND}/{region.name}")
     provider = kernel.read(folder.resolve().parent / "provider") if folder.exists() else None
     types = {
         kernel.read(f"{_ND}/{each.name}/devtype")
-        for each in found.namespaces
+        for each in inventory.namespaces
         if each.region == region.name
     }
     labelled = region.labelled and "nd_namespace_io" not in types and bool(region.dimms)
@@ -270,8 +272,8 @@ def _with_kernel(region: Region, found: Inventory, kernel: Kernel) -> Region:
 
 
 def _dax_devices(commands: Commands, kernel: Kernel) -> tuple[DaxDevice, ...]:
-    found = _listed(commands, "daxctl list -D", parse_daxctl)
-    return tuple(replace(each, origin=dax_origin(each.name, kernel)) for each in found)
+    devices = _listed(commands, "daxctl list -D", parse_daxctl)
+    return tuple(replace(each, origin=dax_origin(each.name, kernel)) for each in devices)
 
 
 def _daxctl_conf_is_read(kernel: Kernel) -> bool:
@@ -333,8 +335,8 @@ def _boot_loader(commands: Commands) -> str | None:
 
 
 def _memmap_in(text: str | None) -> str | None:
-    found = re.search(r"memmap=[0-9A-Za-z!,]+", text or "")
-    return found.group() if found else None
+    match = re.search(r"memmap=[0-9A-Za-z!,]+", text or "")
+    return match.group() if match else None
 
 
 def _default_tier(kernel: Kernel, folder: Path) -> tuple[str, str] | None:
@@ -390,8 +392,8 @@ def _namespace(state: State, namespace: Namespace) -> list[str]:
         }
         lost.append(f"{name} is ours by {'its label' if namespace.label else '/etc/fstab'}")
     points = lines or [each.point for each in state.users_of(namespace).mounts if each.whole]
-    known = content.uuid in record.filesystems or content.label != OUR_NAME
-    if uuid in record.namespaces and content.uuid and points and not known:
+    expected = content.uuid in record.filesystems or content.label != OUR_NAME
+    if uuid in record.namespaces and content.uuid and points and not expected:
         size = content.block_size or 4096
         record.filesystems[content.uuid] = {"point": points[0], "block_size": size}
         lost.append(f"the {content.type} on {name} is ours by its label")
