@@ -10,7 +10,7 @@
 #define LONGEST_WAKE_NS 50000
 #define WAKE_STEP_NS 100
 #define WAKE_STEPS_DOWN 8
-// Of a sleep and its wake, with the calls that set the timer's slack.
+// Of a sleep and its wake.
 #define SLEEP_PROCESSOR_NS 4000
 #define LONGEST_DELAY_NS 10000000000ULL
 // A call of the base tier may end later than the modelled device's by what no engine notices.
@@ -156,22 +156,19 @@ static bool count_access(struct thread *thread, struct cell *cell, const struct 
   return sequential;
 }
 
-// A sync waits for its writes, for a worker that sends the flush, and for the flush: on a busy host,
-// each of them waits for a processor, too. Returns by how much the sync ends later for that.
-static uint64_t wait_in_turn(struct thread *thread, uint64_t now, uint64_t end_ns,
-                             uint64_t waits) {
-  uint64_t each = (end_ns - now) / waits, lost = 0;
-  for (uint64_t i = 1; i < waits && each > thread->wake_ns; i++) {
+// Sleeps in the stages of a call, and uses what processor time its sleeps have not. A sync waits for
+// its writes, for a worker that sends the flush, and for the flush: on a busy host, each of them waits
+// for a processor, too. Returns by how much the call ends later for that.
+static uint64_t work_and_wait(struct thread *thread, const struct due *due, uint64_t processor_ns) {
+  uint64_t now = now_ns(), used = clock_ns(CLOCK_THREAD_CPUTIME_ID), lost = 0;
+  uint64_t idle = due->end_ns > now + processor_ns ? due->end_ns - now - processor_ns : 0;
+  uint64_t each = idle / due->waits;
+  for (uint64_t i = 1; i < due->waits && each > thread->wake_ns; i++) {
     uint64_t until = now + i * each + lost, woken = sleep_towards(thread, until);
     lost += woken > until ? woken - until : 0;
   }
-  return lost;
-}
-
-// What the device's request takes of a processor, beyond what the base tier's call and the sleeps do.
-static uint64_t processor_left(const struct due *due, uint64_t base_ns) {
-  uint64_t used = base_ns + due->waits * SLEEP_PROCESSOR_NS;
-  return due->processor_ns > used ? due->processor_ns - used : 0;
+  used = clock_ns(CLOCK_THREAD_CPUTIME_ID) - used + SLEEP_PROCESSOR_NS; // of the last one, which follows
+  return lost + (processor_ns > used ? use_processor(processor_ns - used) : 0);
 }
 
 // Durations that an engine saw contain its waiting for processors, for which calls wait here, too:
@@ -206,15 +203,15 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   if (due.as_engine_saw) {
     due.end_ns = settle_overdue(thread, end, due.end_ns);
   }
-  uint64_t longest = end + LONGEST_DELAY_NS;
+  due.end_ns = due.end_ns < end + LONGEST_DELAY_NS ? due.end_ns : end + LONGEST_DELAY_NS;
   if (due.end_ns > end) {
-    due.end_ns += use_processor(later(due.filling_ns, copied_ns) - copied_ns +
-                                processor_left(&due, due.copies ? 0 : end - call->start_ns));
-    uint64_t now = now_ns();
-    if (due.waits > 1 && now < due.end_ns && due.end_ns < longest) {
-      due.end_ns += wait_in_turn(thread, now, due.end_ns, due.waits);
+    uint64_t base_ns = due.copies ? 0 : end - call->start_ns;
+    uint64_t processor_ns = later(due.processor_ns, base_ns) - base_ns;
+    processor_ns += later(due.filling_ns, copied_ns) - copied_ns;
+    if (processor_ns != 0 || due.waits > 1) {
+      due.end_ns += work_and_wait(thread, &due, processor_ns);
     }
-    end = wait_until(thread, now_ns(), due.end_ns < longest ? due.end_ns : longest);
+    end = wait_until(thread, now_ns(), due.end_ns);
   }
   if (due.as_engine_saw && end > due.end_ns) {
     add_overdue(thread, end - due.end_ns);
