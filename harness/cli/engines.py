@@ -11,8 +11,8 @@ from harness import paths, registry
 from harness.cli.common import JsonOption, QuietOption, available, key_values, print_json
 from harness.errors import RunFailed
 from harness.progress import progress_on_stderr
-from harness.store import documents
 from harness.store.documents import as_json
+from harness.store.verified import record_verified, verified
 from harness.terminal import print_table, say
 
 app = typer.Typer(no_args_is_help=True)
@@ -34,7 +34,7 @@ def engine_rows() -> list[dict[str, Any]]:
                 "source": found.source if found else None,
                 "missing": missing,
                 "note": factory.note,
-                "verified": bool(found and documents.verified(name, found)),
+                "verified": bool(found and verified(name, found)),
             }
         )
     return rows
@@ -119,7 +119,7 @@ def verify(
                 print(result, flush=True)
     failed = sum(one.result == "failed" for one in found)
     if not failed:
-        documents.record(name, version, as_json(found))
+        record_verified(name, version, as_json(found))
     if json_:
         print_json(
             {

@@ -32,9 +32,9 @@ from harness.native_programs import find_native
 from harness.sql_script import text_of
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import dataset_name
-from harness.store.documents import verified
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import Json, JsonObject, RunSpec, content_hash
+from harness.store.verified import verified
 from harness.tiers.discovery import store_tier, work_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_dimms, check_space, resolve

@@ -1,23 +1,15 @@
-"""Dataclasses as JSON documents, which are stored whole or not at all.
-
-``<data>/verified/<engine>-<version>.json`` notes that an engine has passed ``harness engines
-verify`` here. An engine that could not be tried when it was written warns with each run until
-there is one (``engine-untested``).
-"""
+"""Dataclasses as JSON documents, which are stored whole or not at all."""
 
 from __future__ import annotations
 
 import json
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
@@ -29,16 +21,12 @@ from typing import (
     get_type_hints,
 )
 
-from harness import jsonfile, paths
 from harness.errors import RunFailed, UsageError
 from harness.printable import printable
 from harness.store import rescue, schemas
 from harness.store.spec import Json
-from harness.supervise.user_files import make_passable, replacing
+from harness.supervise.user_files import replacing
 from harness.warnings import RunWarning, warn
-
-if TYPE_CHECKING:
-    from harness.engine import EngineVersion
 
 
 def attributes(value: object, *names: str) -> dict[str, Any]:
@@ -184,33 +172,3 @@ def not_written(path: Path, error: OSError) -> RunFailed:
         "the directory was removed" if gone else error.strerror or str(error),
         "run again, and leave it there" if gone else "make room there, or name another place",
     )
-
-
-def _file(engine: str, version: EngineVersion) -> Path:
-    release = version.version.replace("/", "_")
-    return paths.data_root() / "verified" / f"{engine}-{release}.json"
-
-
-def record(engine: str, version: EngineVersion, checks: Sequence[dict[str, Any]]) -> None:
-    """Store that all checks of this release have passed, or do not apply."""
-    file = _file(engine, version)
-    document = {
-        "engine": engine,
-        "version": version.version,
-        "build": version.build,
-        "source": version.source,
-        "verified_unix_ns": time.time_ns(),
-        "checks": list(checks),
-    }
-    with suppress(OSError):
-        make_passable(file.parent)
-    rescue.write_result(file, json_bytes(document), f"checks of {engine} {version.version}")
-
-
-def verified(engine: str, version: EngineVersion) -> bool:
-    """Return whether this build has passed."""
-    try:
-        found = jsonfile.parse(jsonfile.read_bytes(_file(engine, version)))
-    except (OSError, ValueError):
-        return False
-    return bool(found.get("build") == version.build)

@@ -21,7 +21,7 @@ from harness.selftest.conformance import Conformance
 from harness.selftest.effects import trial
 from harness.selftest.faults import cases
 from harness.selftest.lab import Lab, open_lab
-from harness.store.documents import verified
+from harness.store.verified import verified
 from harness.supervise.supervisor import ProcessStarter
 from harness.workloads.tpcc import workload as tpcc
 from harness.workloads.tpcc.drivers import Loadgen

@@ -25,7 +25,7 @@ from harness.engine import EngineVersion
 from harness.errors import RunFailed, UsageError
 from harness.experiment.preflight import _untested
 from harness.sql_script import created, statements
-from harness.store import documents
+from harness.store.verified import record_verified, verified
 from harness.workloads.tpcc.consistency import conditions
 from harness.workloads.tpcc.params import TRANSACTIONS
 from harness.workloads.tpch.qgen import QUERIES, parameters
@@ -174,7 +174,7 @@ def test_its_runs_warn_until_this_build_is_verified(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "data_root", lambda: tmp_path)
     version = EngineVersion("sqlserver", "16.0.4165.4", "build 1", "DSN host=db1")
     assert [warning.code for warning in _untested(FACTORY, version)] == ["engine-untested"]
-    documents.record("sqlserver", version, [])
+    record_verified("sqlserver", version, [])
     assert _untested(FACTORY, version) == []
     other = EngineVersion("sqlserver", "16.0.4165.4", "build 2", "DSN host=db1")
     assert _untested(FACTORY, other)
@@ -263,4 +263,4 @@ def test_nothing_is_recorded_after_a_failure(databases, monkeypatch, tmp_path):
     found = {check["name"]: check["result"] for check in json.loads(done.stdout)["checks"]}
     assert (found["tpch-answers"], found["tpcc-conditions"]) == ("passed", "failed")
     assert "secret" not in done.output
-    assert not documents.verified("sqlserver", FACTORY.available({"dsn": "env"}, Path()))
+    assert not verified("sqlserver", FACTORY.available({"dsn": "env"}, Path()))
