@@ -131,19 +131,20 @@ def observers() -> dict[str, Observer]:
     return {observer.name: observer for program in _OBSERVERS.load() for observer in program}
 
 
-def all_parameters() -> dict[str, type[Parameters]]:
-    """The parameters of every workload, by its name; no workload is imported."""
-    return {params.workload: params for params in _PARAMETERS.load()}
+def all_parameters(folder: str | None = None) -> dict[str, type[Parameters]]:
+    """Parameters of every workload by its name, or those of a folder; no workload is imported."""
+    return {parameters.workload: parameters for parameters in _PARAMETERS.load(folder)}
 
 
 def parameters(workload_name: str) -> type[Parameters]:
     """The parameters of a workload; UsageError names the known workloads and the nearest."""
-    return named("workload", workload_name, all_parameters())
+    of_folder = all_parameters(workload_name)
+    return of_folder.get(workload_name) or named("workload", workload_name, all_parameters())
 
 
 def parameters_of(spec: RunSpec) -> Parameters:
     """The parsed parameters of a run."""
-    return spec.parameters or parameters(spec.workload).from_mapping(spec.params)
+    return parameters(spec.workload).from_mapping(spec.params)
 
 
 def engine_names() -> list[str]:

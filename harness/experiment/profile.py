@@ -497,7 +497,6 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
         engine=engine,
         placement=parsed.get("placement"),
         params=params.to_json(),
-        parameters=params,
         tuning=values.get("tuning", "computed"),
         settings={key: _text(value) for key, value in values.get("settings", {}).items()},
         engine_options=values.get("engine_options", {}).get(engine, {}),

@@ -192,7 +192,7 @@ def _name(spec: RunSpec) -> str:
 
 
 def _arm(spec: RunSpec) -> str:
-    return replace(spec, params={}, parameters=None, observe=()).series()
+    return replace(spec, params={}, observe=()).series()
 
 
 def _rate(spec: RunSpec, parameter: str) -> float:

@@ -6,13 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from harness.experiment.placement import Placement, parse_placement
 from harness.store import schemas
-
-if TYPE_CHECKING:
-    from harness.workloads.parameters import Parameters
 
 #: A JSON value: a document's, whose types are those of its schema.
 Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
@@ -122,8 +119,6 @@ class RunSpec:
     #: Of tiers of persistent memory, by name: ``one`` DIMM, or ``interleaved``. Checked before a
     #: run, whose manifest has the tier's facts.
     required_dimms: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    #: ``params``, parsed; None of a spec that was read from a document.
-    parameters: Parameters | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         used = self.placement.tiers() if self.placement else ()
