@@ -53,7 +53,6 @@ from harness.store.transfer import import_runs
 from harness.supervise.journal import Journal, recover
 from harness.tiers.hostfile import load_host_file
 from harness.workloads.ycsb.params import YcsbParams
-from harness.workloads.ycsb.properties import parameters
 from reports.basis import moved_figures
 from reports.noise import to_json as calibration_as_json
 from reports.published import read_published
@@ -105,7 +104,7 @@ def ycsb_properties(folder: Path) -> Kind:
     )
 
     def read(path: Path) -> None:
-        found, _ = parameters([path])
+        found, _ = YcsbParams.from_text({}, [path])
         YcsbParams.from_mapping(found).resolve()
 
     return in_file(folder / "workload.properties", read, text.encode())

@@ -34,6 +34,7 @@ from harness.workloads.parameters import (
     check_clients,
     parameter,
 )
+from harness.workloads.ycsb.properties import CORE_CLASS, OFFICIAL, PropertyReader
 
 #: The operations, by the names that statements, metrics and labels have.
 OPERATIONS = ("read", "update", "insert", "scan", "read_modify_write")
@@ -68,15 +69,6 @@ _CORE: Mapping[str, Mapping[str, Json]] = {
         scanlengthdistribution="uniform",
     ),
     "f": _official("zipfian", readproportion=0.5, readmodifywriteproportion=0.5),
-}
-#: The class that the official files name as ``workload``.
-CORE_CLASS = "CoreWorkload"
-#: Properties that have another name here, as the options have: the official client's by ours.
-OFFICIAL: Mapping[str, str] = {
-    "records": "recordcount",
-    "operations": "operationcount",
-    "threads": "threadcount",
-    "rate": "target",
 }
 #: The official client counts in 32-bit integers.
 _MOST = 2**31 - 1
@@ -250,15 +242,12 @@ class YcsbParams(Parameters):
         cls, pairs: Mapping[str, str], files: Sequence[Path] = ()
     ) -> tuple[JsonObject, Sequence[str]]:
         """Read properties as the official client does; those of files come first."""
-        from harness.workloads.ycsb import properties
-
-        found, ignored = properties.parameters(files)
-        given, more = properties.given(pairs)
-        params = {**found, **given}
-        properties.check_bound(params)
-        if params.get("operations") == 0:
-            del params["operations"]
-        return params, [*ignored, *more]
+        reader = PropertyReader(cls.declared())
+        reader.read_files(files)
+        reader.read_options(pairs)
+        reader.check_bound()
+        params = {n: v for n, v in reader.params.items() if (n, v) != ("operations", 0)}
+        return params, reader.notes
 
     @property
     def shares(self) -> dict[str, float]:

@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, nearest
-from harness.workloads.parameters import Count, Number
-from harness.workloads.ycsb.params import CORE_CLASS, OFFICIAL, YcsbParams
+from harness.workloads.parameters import Count, Number, Parameter
 from harness.yamlfile import scalar
 
-_DECLARED = YcsbParams.declared()
-#: The parameters by the official client's names; ours are known on the command line.
-_NAMES: Mapping[str, str] = {
-    **{name: name for name in _DECLARED},
-    **{official: name for name, official in OFFICIAL.items()},
+#: The class that the official files name as ``workload``.
+CORE_CLASS = "CoreWorkload"
+#: Properties that have another name here, as the options have: the official client's by ours.
+OFFICIAL: Mapping[str, str] = {
+    "records": "recordcount",
+    "operations": "operationcount",
+    "threads": "threadcount",
+    "rate": "target",
 }
 _KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u(?P<hex>[0-9A-Fa-f]{4})|(?P<bad>u)|(?P<plain>.))", re.DOTALL)
@@ -88,112 +90,152 @@ def read(file: Path) -> dict[str, str]:
     return dict(_pairs(content.decode("latin-1"), file))
 
 
-def parameters(files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
-    """The parameters of the files, one after another; and in words what is left out.
+class PropertyReader:
+    """Parameters from properties: of files first, then of the command line.
 
-    What they do not say is as the core workload has it: they describe a workload, even where
-    they name no share of an operation. UsageError for what would change the numbers and is
-    not done here, and for a file that has no property at all that anybody knows.
+    ``declared``: the workload's parameters by name. ``params``: the values that were read;
+    ``notes``: in words what is left out. What files do not say is as the core workload has it:
+    they describe a workload, even where they name no share of an operation.
     """
-    found: dict[str, Any] = {"workload": CORE_CLASS} if files else {}
-    notes: list[str] = []
-    for file in files:
-        pairs = read(file)
-        if not pairs:
+
+    def __init__(self, declared: Mapping[str, Parameter]) -> None:
+        self._declared = declared
+        #: The parameters by the official client's names; ours are known on the command line.
+        self._names: Mapping[str, str] = {
+            **{name: name for name in declared},
+            **{official: name for name, official in OFFICIAL.items()},
+        }
+        self.params: dict[str, Any] = {}
+        self.notes: list[str] = []
+
+    def read_files(self, files: Sequence[Path]) -> None:
+        """Read the files, one after another.
+
+        UsageError for what would change the numbers and is not done here, and for a file that has
+        no property at all that anybody knows.
+        """
+        if files:
+            self.params["workload"] = CORE_CLASS
+        for file in files:
+            pairs = read(file)
+            if not pairs:
+                raise UsageError(
+                    f"property file {file}",
+                    "it has no property",
+                    "give one that describes a workload",
+                )
+            self._take_all(f"property file {file}", f"{file}: ", pairs)
+            if not any(self._recognises(name) for name in pairs):
+                raise UsageError(
+                    f"property file {file}",
+                    f"none of its {len(pairs)} properties is one of the core workload",
+                    "give a property file of the official client",
+                )
+
+    def read_options(self, pairs: Mapping[str, str]) -> None:
+        """Read properties of the command line; unknown names stay as they are."""
+        official = {}
+        for name, value in pairs.items():
+            letter = name == "workload" and value not in _CORE_NAMES and "." not in value
+            if not letter and (self._recognises(name) or "." in name):  # a binding's
+                official[name] = value
+            else:
+                self.params[name] = value
+        self._take_all("properties of -p", "-p ", official)
+
+    def check_bound(self) -> None:
+        """Raise UsageError where neither a number of operations nor a time ends the client."""
+        if self.params.get("operations") == 0 and "duration" not in self.params:
             raise UsageError(
-                f"property file {file}", "it has no property", "give one that describes a workload"
+                "property operationcount=0",
+                "it sets no bound, and without maxexecutiontime the client would never end",
+                "give --duration, or a number of operations",
             )
-        _take_all(f"property file {file}", f"{file}: ", pairs, found, notes)
-        if not any(_known(name) for name in pairs):
+
+    def _take_all(self, problem: str, where: str, pairs: Mapping[str, str]) -> None:
+        """Take each property; one UsageError with all that cannot be taken."""
+        errors = []
+        for name, value in pairs.items():
+            try:
+                self._take(where, name, value)
+            except UsageError as error:
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            listed = (f"{e.problem.removeprefix(where)}: {e.context} ({e.hint})" for e in errors)
             raise UsageError(
-                f"property file {file}",
-                f"none of its {len(pairs)} properties is one of the core workload",
-                "give a property file of the official client",
+                f"{problem}: {len(errors)} properties", "; ".join(listed), "correct or remove them"
             )
-    return found, notes
 
+    def _decides(self, name: str) -> bool:
+        """Return whether the property decides what is measured."""
+        return name in self._names or name == "maxexecutiontime" or name in _ONLY
 
-def check_bound(params: Mapping[str, Any]) -> None:
-    """Raise UsageError where neither a number of operations nor a time would end the client."""
-    if params.get("operations") == 0 and "duration" not in params:
-        raise UsageError(
-            "property operationcount=0",
-            "it sets no bound, and without maxexecutiontime the client would never end",
-            "give --duration, or a number of operations",
-        )
+    def _recognises(self, name: str) -> bool:
+        return self._decides(name) or name in _NO_MATTER or name.startswith(_NO_MATTER_GROUPS)
 
+    def _take(self, where: str, name: str, value: str) -> None:
+        """Take a property; ``where``: the words before its name in messages."""
+        if value != value.rstrip() and name not in _OFFICIAL_FLAGS and self._decides(name):
+            raise _refused(
+                where, name, value, "it ends with a blank, with which the client fails", "remove it"
+            )
+        if name in self._names and name != "workload":
+            self.params[self._names[name]] = self._value(where, name, value)
+            if name in _OFFICIAL_FLAGS and value.lower() not in ("true", "false"):
+                self.notes.append(
+                    f"{where}{name}={_shown(value)} is false: only true is true to the client"
+                )
+        elif (why := self._left_out(where, name, value)) is not None:
+            self.notes.append(f"{where}{_shown(name)} is left out{f': {why}' if why else ''}")
 
-def given(pairs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The same of properties on the command line; unknown names stay as they are."""
-    found: dict[str, Any] = {}
-    notes: list[str] = []
-    official = {}
-    for name, value in pairs.items():
-        letter = name == "workload" and value not in _CORE_NAMES and "." not in value
-        if not letter and (_known(name) or "." in name):  # a binding's
-            official[name] = value
+    def _value(self, where: str, name: str, text: str) -> Any:
+        """Read a value as the client does (Integer.parseInt, Double.parseDouble …)."""
+        kind = self._declared[self._names[name]].kind
+        if isinstance(kind, Count | Number):
+            number = _number(where, name, text, whole=isinstance(kind, Count))
+            if self._names[name] == "operations" and number == 0:
+                return number  # no bound: see check_bound
+            try:
+                return kind.parse(name, number)
+            except UsageError as error:
+                raise _refused(where, name, text, error.context, error.hint) from error
+        if name in _OFFICIAL_FLAGS:
+            return text.lower() == "true"
+        return scalar(text)
+
+    def _left_out(self, where: str, name: str, value: str) -> str | None:
+        """Return why a property that is no parameter has no effect; None where it has one."""
+        if name == "maxexecutiontime":
+            self.params["duration"] = f"{_number(where, name, value, whole=True)}s"
+        elif name == "workload":
+            if value != "core" and value.rpartition(".")[2] != CORE_CLASS:
+                raise _refused(
+                    where,
+                    name,
+                    value,
+                    f"another workload; only the {CORE_CLASS} (core) is done here",
+                    "choose a file of the core workload",
+                )
+            self.params[name] = CORE_CLASS
+        elif name in _ONLY:
+            only, why = _ONLY[name]
+            if value != only:
+                raise _refused(where, name, value, why)
+        elif name in _NO_MATTER or name.startswith(_NO_MATTER_GROUPS):
+            return _NO_MATTER.get(name, "latencies are kept as histograms")
+        elif "." in name:
+            return "it is a binding's; engines are configured with --set, --tuning and --option"
+        elif similar := nearest(name, list(self._names), _GUESS_CUTOFF):
+            raise UsageError(
+                f"{where}property {_shown(name)}",
+                f"neither a property of the core workload nor one of ours{similar}",
+                "correct its name, or take it out",
+            )
         else:
-            found[name] = value
-    _take_all("properties of -p", "-p ", official, found, notes)
-    return found, notes
-
-
-def _take_all(
-    problem: str, where: str, pairs: Mapping[str, str], found: dict[str, Any], notes: list[str]
-) -> None:
-    """Take each property; one UsageError with all that cannot be taken."""
-    errors = []
-    for name, value in pairs.items():
-        try:
-            _take(where, name, value, found, notes)
-        except UsageError as error:
-            errors.append(error)
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        listed = (f"{e.problem.removeprefix(where)}: {e.context} ({e.hint})" for e in errors)
-        raise UsageError(
-            f"{problem}: {len(errors)} properties", "; ".join(listed), "correct or remove them"
-        )
-
-
-def _decides(name: str) -> bool:
-    """Return whether the property decides what is measured."""
-    return name in _NAMES or name == "maxexecutiontime" or name in _ONLY
-
-
-def _known(name: str) -> bool:
-    return _decides(name) or name in _NO_MATTER or name.startswith(_NO_MATTER_GROUPS)
-
-
-def _take(where: str, name: str, value: str, found: dict[str, Any], notes: list[str]) -> None:
-    """Take a property; ``where``: the words before its name in messages."""
-    if value != value.rstrip() and name not in _OFFICIAL_FLAGS and _decides(name):
-        raise _refused(
-            where, name, value, "it ends with a blank, with which the client fails", "remove it"
-        )
-    if name in _NAMES and name != "workload":
-        found[_NAMES[name]] = _value(where, name, value)
-        if name in _OFFICIAL_FLAGS and value.lower() not in ("true", "false"):
-            notes.append(f"{where}{name}={_shown(value)} is false: only true is true to the client")
-    elif (why := _left_out(where, name, value, found)) is not None:
-        notes.append(f"{where}{_shown(name)} is left out{f': {why}' if why else ''}")
-
-
-def _value(where: str, name: str, text: str) -> Any:
-    """Read a value as the client does (Integer.parseInt, Double.parseDouble …)."""
-    kind = _DECLARED[_NAMES[name]].kind
-    if isinstance(kind, Count | Number):
-        number = _number(where, name, text, whole=isinstance(kind, Count))
-        if _NAMES[name] == "operations" and number == 0:
-            return number  # no bound: see check_bound
-        try:
-            return kind.parse(name, number)
-        except UsageError as error:
-            raise _refused(where, name, text, error.context, error.hint) from error
-    if name in _OFFICIAL_FLAGS:
-        return text.lower() == "true"
-    return scalar(text)
+            return "it is not a property of the core workload"
+        return None
 
 
 def _number(where: str, name: str, text: str, *, whole: bool) -> int | float:
@@ -201,39 +243,6 @@ def _number(where: str, name: str, text: str, *, whole: bool) -> int | float:
     if not form.fullmatch(text) or len(text) > _LONGEST_SHOWN:
         raise _refused(where, name, text, f"not {noun}", f"write {noun} in decimal digits")
     return int(text) if whole else float(text.rstrip("fFdD"))
-
-
-def _left_out(where: str, name: str, value: str, found: dict[str, Any]) -> str | None:
-    """Return why a property that is no parameter has no effect; None where it has one."""
-    if name == "maxexecutiontime":
-        found["duration"] = f"{_number(where, name, value, whole=True)}s"
-    elif name == "workload":
-        if value != "core" and value.rpartition(".")[2] != CORE_CLASS:
-            raise _refused(
-                where,
-                name,
-                value,
-                f"another workload; only the {CORE_CLASS} (core) is done here",
-                "choose a file of the core workload",
-            )
-        found[name] = CORE_CLASS
-    elif name in _ONLY:
-        only, why = _ONLY[name]
-        if value != only:
-            raise _refused(where, name, value, why)
-    elif name in _NO_MATTER or name.startswith(_NO_MATTER_GROUPS):
-        return _NO_MATTER.get(name, "latencies are kept as histograms")
-    elif "." in name:
-        return "it is a binding's; engines are configured with --set, --tuning and --option"
-    elif similar := nearest(name, list(_NAMES), _GUESS_CUTOFF):
-        raise UsageError(
-            f"{where}property {_shown(name)}",
-            f"neither a property of the core workload nor one of ours{similar}",
-            "correct its name, or take it out",
-        )
-    else:
-        return "it is not a property of the core workload"
-    return None
 
 
 def _refused(where: str, name: str, value: str, why: str, do: str = "take it out") -> UsageError:

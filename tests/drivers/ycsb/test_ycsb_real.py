@@ -19,7 +19,8 @@ from harness.drivers.ycsb.build import _folder, built, check_buildable, find_jav
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.store.spec import Json
-from harness.workloads.ycsb.params import OFFICIAL, PROPORTIONS, YcsbParams
+from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
+from harness.workloads.ycsb.properties import OFFICIAL
 
 pytestmark = pytest.mark.slow
 

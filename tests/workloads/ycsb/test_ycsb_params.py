@@ -7,7 +7,7 @@ from harness.workloads.ycsb import official_client
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
 from harness.workloads.ycsb.params import data_key as key
-from harness.workloads.ycsb.properties import given, parameters, read
+from harness.workloads.ycsb.properties import read
 
 made = YcsbParams.from_mapping
 
@@ -127,7 +127,7 @@ def written(tmp_path):
 
 
 def test_an_official_file_is_taken_as_it_is(written):
-    found, notes = parameters([written(WORKLOAD_E)])
+    found, notes = YcsbParams.from_text({}, [written(WORKLOAD_E)])
     assert notes == []
     params = normalised(found)
     assert params["workload"] == "e"
@@ -137,8 +137,8 @@ def test_an_official_file_is_taken_as_it_is(written):
 
 def test_the_later_file_counts(written):
     more = written("recordcount=7", "more")
-    assert parameters([written(WORKLOAD_E), more])[0]["records"] == 7
-    assert parameters([more, written(WORKLOAD_E)])[0]["records"] == 1000
+    assert YcsbParams.from_text({}, [written(WORKLOAD_E), more])[0]["records"] == 7
+    assert YcsbParams.from_text({}, [more, written(WORKLOAD_E)])[0]["records"] == 1000
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_the_syntax(written, text, pairs):
 )
 def test_what_would_change_the_numbers_is_refused(written, text, words):
     with pytest.raises(UsageError) as error:
-        parameters([written(text)])
+        YcsbParams.from_text({}, [written(text)])
     assert words in " ".join((error.value.problem, error.value.context, error.value.hint))
     assert "workload" in error.value.problem
 
@@ -193,7 +193,7 @@ def test_values_mean_what_they_mean_to_the_client(written):
         "recordcount=010\nfieldcount=+7\nupdateproportion=5e-2\nreadproportion=.5d\n"
         "writeallfields=yes\nreadallfields=TRUE\nmaxexecutiontime=020"
     )
-    found, notes = parameters([written(text)])
+    found, notes = YcsbParams.from_text({}, [written(text)])
     assert found == {
         "workload": "CoreWorkload", "records": 10, "fieldcount": 7, "updateproportion": 0.05,
         "readproportion": 0.5, "writeallfields": False, "readallfields": True, "duration": "20s",
@@ -201,7 +201,7 @@ def test_values_mean_what_they_mean_to_the_client(written):
     assert len(notes) == 1
     assert "writeallfields=yes is false" in notes[0]
     said = {"recordcount": "010", "updateproportion": "5e-2", "writeallfields": "TRUE"}
-    assert given(said) == (
+    assert YcsbParams.from_text(said) == (
         {"records": 10, "updateproportion": 0.05, "writeallfields": True},
         [],
     )
@@ -221,12 +221,12 @@ def test_values_mean_what_they_mean_to_the_client(written):
 def test_what_the_client_would_misread_is_refused(written, content, word):
     file = written(content)
     with pytest.raises(UsageError) as error:
-        parameters([file])
+        YcsbParams.from_text({}, [file])
     assert str(file) in error.value.problem and word in error.value.context
 
 
 def test_a_flag_with_a_blank_is_false_as_to_the_client(written):
-    found, notes = parameters([written("readallfields=true \nrecordcount=5")])
+    found, notes = YcsbParams.from_text({}, [written("readallfields=true \nrecordcount=5")])
     assert found["readallfields"] is False
     assert len(notes) == 1
 
@@ -249,6 +249,6 @@ def test_no_operations_are_no_bound(written):
 )  # fmt: skip
 def test_what_the_client_could_not_read_is_refused(written, text):
     with pytest.raises(UsageError, match=r"not a (whole )?number"):
-        parameters([written(text)])
+        YcsbParams.from_text({}, [written(text)])
     with pytest.raises(UsageError, match=r"not a (whole )?number"):
-        given(dict([text.split("=")]))
+        YcsbParams.from_text(dict([text.split("=")]))
