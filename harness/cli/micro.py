@@ -31,7 +31,7 @@ from harness.micro.runner import ResolvedSuite, SuiteRequest, other_program, sui
 from harness.micro.suite import find_suite, known_suites, load_documents, load_suite, suite_name
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say
-from harness.tiers.discovery import stand_in_names
+from harness.tiers.stand_ins import stand_in_names
 from harness.units import counted, format_bytes, format_ns
 from harness.yamlfile import Document
 

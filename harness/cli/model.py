@@ -34,7 +34,7 @@ from harness.models.score import (
 from harness.store.documents import attributes
 from harness.store.runs import Store, StoredRun
 from harness.terminal import print_table, say
-from harness.tiers.discovery import stand_in_names
+from harness.tiers.stand_ins import stand_in_names
 from harness.units import format_bytes, format_ns
 
 if TYPE_CHECKING:  # a command that prints models needs no plan

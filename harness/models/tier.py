@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.models.device import OPERATIONS, DeviceModel, find_model
-from harness.tiers.discovery import MODEL_PREFIX
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.probe import facts_of_directory
+from harness.tiers.stand_ins import MODEL_PREFIX
 
 if TYPE_CHECKING:
     from harness.supervise.user_files import Credentials

@@ -29,7 +29,7 @@ from harness.micro.suite import find_suite, load_documents, suite_name
 from harness.paper.catalogue import Entry, Paper
 from harness.store.runs import Store, StoredRun
 from harness.store.spec import RunSpec, canonical_json
-from harness.tiers.discovery import stand_in_names, stand_in_option
+from harness.tiers.stand_ins import stand_in_names, stand_in_option
 from harness.units import format_ns
 from harness.yamlfile import load_yaml, scalar
 from reports.fidelity.page import FigureRuns

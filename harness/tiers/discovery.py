@@ -20,13 +20,12 @@ from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.mounts import Mount, mounts
 from harness.tiers.linux.numa import Node, nodes
 from harness.tiers.linux.probe import facts_of_devdax, facts_of_directory, facts_of_numa
+from harness.tiers.stand_ins import MODEL_PREFIX, stand_in_names, stand_in_option
 from harness.tiers.verify import directory_warnings, mark_emulated, verify
 
 if TYPE_CHECKING:
     from harness.supervise.user_files import Credentials
 
-#: A request of a modelled tier: ``fast=model:zero``.
-MODEL_PREFIX = "model:"
 #: Tier names of discovered pmem file systems, by verified kind.
 _PMEM_NAMES = {"fsdax": "pmem", "fs-nodax": "pmem_nodax", "sector": "pmem_sector"}
 
@@ -193,19 +192,6 @@ def _node_name(node: Node) -> tuple[str, tuple[str, ...]]:
 
 
 # Emulation -----------------------------------------------------------------------
-
-
-def stand_in_names(requests: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the tiers that are requested to be emulated or modelled, each once."""
-    return tuple(dict.fromkeys(one.partition("=")[0] for one in requests or ()))
-
-
-def stand_in_option(request: str) -> tuple[str, str]:
-    """Return the option and its value that make a request: ``--model fast=zero``."""
-    name, _, text = request.partition("=")
-    if text.startswith(MODEL_PREFIX):
-        return "--model", f"{name}={text.removeprefix(MODEL_PREFIX)}"
-    return "--emulate", request
 
 
 def emulate(request: str, real: Mapping[str, Tier]) -> Tier:
