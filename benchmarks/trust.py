@@ -37,7 +37,7 @@ from harness.experiment.sequential import LOOKS, numbers_of_blocks
 from harness.micro.canary import canary as measured
 from harness.progress import progress_on_stderr
 from harness.store.calibrations import CanaryStore
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from reports.basis import moved_figures
 from reports.compare import compare
 from reports.statistics import Ratio, decide, ratio_of

@@ -8,7 +8,8 @@ from pathlib import Path
 from harness.errors import UsageError, nearest
 from harness.experiment.placement import PARTS
 from harness.store.run_row import KEYS
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.units import parse_size
 from reports.run_configuration import spec_facts
 

@@ -5,7 +5,7 @@ from typing import Any
 from harness.execution.run import ResolvedRun
 from harness.experiment.placement import parse_placement
 from harness.store.result import Experiment, RunResult
-from harness.store.runs import RunFolder
+from harness.store.run_store import RunFolder
 from harness.store.spec import RunSpec
 
 SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})

@@ -16,7 +16,8 @@ from harness import paths, registry
 from harness.errors import UsageError
 from harness.metrics import workload_info
 from harness.models.tier import model_requests
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject, RunSpec, canonical_json
 
 if TYPE_CHECKING:

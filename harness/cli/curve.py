@@ -36,7 +36,8 @@ from harness.models.device import MeasuredTier
 from harness.models.score import CONTRADICTED
 from harness.models.tier import refuse_modelled
 from harness.sequences import grouped
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.terminal import print_table, say, say_command
 from harness.units import NS_PER_S, counted, format_ns
 from harness.workloads.parameters import Parameters

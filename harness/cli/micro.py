@@ -29,7 +29,8 @@ from harness.micro.perma_result import memory_of, perma_results
 from harness.micro.protocol import Planned
 from harness.micro.runner import ResolvedSuite, SuiteRequest, other_program, suite_plan
 from harness.micro.suite import find_suite, known_suites, load_documents, load_suite, suite_name
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.terminal import print_table, say
 from harness.tiers.stand_ins import stand_in_names
 from harness.units import counted, format_bytes, format_ns

@@ -32,7 +32,8 @@ from harness.models.score import (
     ScoreStore,
 )
 from harness.store.documents import attributes
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.terminal import print_table, say
 from harness.tiers.stand_ins import stand_in_names
 from harness.units import format_bytes, format_ns

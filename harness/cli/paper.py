@@ -33,7 +33,7 @@ from harness.paper.plan import (
     figures_of,
     with_looks,
 )
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.terminal import print_table, say
 from harness.units import counted, parse_duration_ns
 

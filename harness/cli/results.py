@@ -28,7 +28,8 @@ from harness.errors import RunFailed, UsageError, unknown
 from harness.experiment.profile import published_of
 from harness.models.score import ScoreStore
 from harness.store.calibrations import CalibrationStore
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import MICRO
 from harness.terminal import say
 from harness.units import parse_share

@@ -15,7 +15,7 @@ from harness.execution.run_time import Estimator, least_ns
 from harness.experiment.study import StopRule
 from harness.store.calibrations import CalibrationStore, latest_of
 from harness.store.documents import as_json
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.store.spec import RunSpec, canonical_json
 from harness.terminal import print_table, say
 from harness.units import counted, format_bytes, format_ns

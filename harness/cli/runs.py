@@ -34,7 +34,8 @@ from harness.metrics import brief_parameters, metrics
 from harness.store.checkpoint import steps_kept, under_way
 from harness.store.result import Metric, label_text
 from harness.store.run_row import run_row, titles
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import MICRO, NATIVE, JsonObject
 from harness.supervise.user_files import replacing
 from harness.terminal import print_table, say

@@ -21,7 +21,7 @@ from harness.experiment.selection import in_this_mode, installed, with_repeats
 from harness.experiment.sequential import Goal, Sequential, results, sequence_of
 from harness.experiment.study import Made, StopRule, Study, make_runs
 from harness.store.documents import as_json
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.terminal import print_table
 from harness.units import counted
 from harness.warnings import RunWarning, warn

@@ -9,7 +9,8 @@ from harness.execution.environment import Environment
 from harness.execution.run import ResolvedRun
 from harness.store.checkpoint import Attempt
 from harness.store.result import Experiment
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 
 
 def check_repeatable(

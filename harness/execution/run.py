@@ -44,7 +44,8 @@ from harness.store.result import (
     RunResult,
     run_status,
 )
-from harness.store.runs import RunFolder, Store, StoredRun
+from harness.store.run_store import RunFolder, Store
+from harness.store.runs import StoredRun
 from harness.store.spec import HOST_STATE, Json, JsonObject, RunSpec
 from harness.supervise import programs
 from harness.tiers.linux.model import Tier, TierRecord

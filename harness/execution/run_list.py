@@ -18,7 +18,8 @@ from harness.experiment.preflight import EngineRun, prepare_all
 from harness.experiment.profile import Plan
 from harness.store.checkpoint import Attempt, changed_conditions
 from harness.store.result import Experiment
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject, RunSpec
 from harness.units import counted
 

@@ -39,7 +39,8 @@ from harness.native_programs import find_native
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetName
 from harness.store.result import Check, Metric, Program
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.supervise import silence
 from harness.supervise.process import ProcessId
 from harness.supervise.user_files import regular_bytes

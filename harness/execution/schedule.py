@@ -16,7 +16,8 @@ from harness.execution.run_time import Estimator, Item, TimeLeft
 from harness.experiment.preflight import EngineRun
 from harness.experiment.profile import Plan
 from harness.progress import Progress
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.supervise.user_files import make_own, replacing
 from harness.units import NS_PER_S, counted
 

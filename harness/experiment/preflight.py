@@ -32,7 +32,8 @@ from harness.native_programs import find_native
 from harness.sql_script import text_of
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import dataset_name
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import Json, JsonObject, RunSpec, content_hash
 from harness.store.verified import verified
 from harness.tiers.discovery import store_tier, work_tier

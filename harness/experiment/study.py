@@ -20,7 +20,8 @@ from harness.execution.run_time import Budget, Estimator
 from harness.execution.schedule import Schedule
 from harness.experiment.profile import Plan
 from harness.sequences import grouped
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn
 
 #: Estimated time of the runs to do; None if that of one is not known.

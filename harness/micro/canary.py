@@ -22,7 +22,7 @@ from harness.micro.suite import find_suite, load_documents
 from harness.store.calibrations import Canary, CanaryBandwidth, CanaryStore
 from harness.store.checkpoint import Attempt
 from harness.store.result import Experiment
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning, warn
 

@@ -43,7 +43,8 @@ from harness.monitors.dimm_media import DimmMediaMonitor, MediaReader
 from harness.store.checkpoint import Attempt
 from harness.store.documents import attributes
 from harness.store.result import Metric, Program
-from harness.store.runs import RunFolder, Store, StoredRun
+from harness.store.run_store import RunFolder, Store
+from harness.store.runs import StoredRun
 from harness.store.spec import MICRO, Json, JsonObject, RunSpec, content_hash
 from harness.supervise import workdirs
 from harness.supervise.process import descendants

@@ -27,7 +27,8 @@ from harness.micro.perma import is_perma
 from harness.micro.runner import SuiteRequest, parameter_names, suite_plan
 from harness.micro.suite import find_suite, load_documents, suite_name
 from harness.paper.catalogue import Entry, Paper
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, canonical_json
 from harness.tiers.stand_ins import stand_in_names, stand_in_option
 from harness.units import format_ns

@@ -21,7 +21,8 @@ from harness.experiment.study import Made, StopRule, make_runs
 from harness.progress import Progress
 from harness.store.datasets import Dataset, DatasetStore, digest_files
 from harness.store.documents import members, write_json_atomically
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import Json, JsonObject
 from harness.supervise import workdirs
 from harness.supervise.user_files import make_passable

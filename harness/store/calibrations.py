@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.store.documents import Document, DocumentStore
 from harness.store.result import Better
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.store.spec import RunSpec
 from harness.warnings import RunWarning
 

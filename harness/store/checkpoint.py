@@ -26,19 +26,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness import jsonfile
 from harness.errors import UsageError
 from harness.store import schemas
 from harness.store.documents import as_json
 from harness.store.result import Cached, Experiment
+from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
 from harness.supervise import locks
 from harness.warnings import RunWarning, warn
-
-if TYPE_CHECKING:
-    from harness.store.runs import StoredRun
 
 FILE = "steps.jsonl"
 #: ``under_way`` holds the lock for a moment.

@@ -27,7 +27,8 @@ from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import under_way
 from harness.store.documents import write_json_atomically
 from harness.store.rescue import is_rescued
-from harness.store.runs import ORIGIN_FILE, Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import ORIGIN_FILE, StoredRun
 from harness.supervise import workdirs
 from harness.supervise.user_files import sync_path
 from harness.units import format_bytes

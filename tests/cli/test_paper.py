@@ -17,7 +17,7 @@ from harness.experiment.profile_document import Profile
 from harness.experiment.selection import only
 from harness.experiment.tuning import settings_for
 from harness.progress import progress_on_stderr
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.tiers.linux.model import Tier
 from harness.yamlfile import load_yaml
 

@@ -37,7 +37,7 @@ from harness.progress import SilentProgress
 from harness.sequences import grouped
 from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Experiment, Metric, Program
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.store.spec import HOST_STATE, RunSpec
 from harness.units import MIB
 

@@ -23,7 +23,8 @@ from harness.experiment.profile import (
 )
 from harness.experiment.selection import installed, only, with_repeats
 from harness.store import schemas
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
 from harness.yamlfile import evaluate, parse_yaml
 from reports.published import read_published

@@ -13,7 +13,7 @@ from patience import PATIENCE_S, eventually
 from scratch import open_directory
 
 from harness.paths import data_folder
-from harness.store.runs import Store
+from harness.store.run_store import Store
 
 PLAYBOOKS = data_folder("playbooks")
 

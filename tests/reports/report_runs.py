@@ -24,7 +24,8 @@ from harness.experiment.placement import parse_placement
 from harness.store import schemas
 from harness.store.documents import from_members, write_json_atomically
 from harness.store.result import Cached, Check, Experiment, Manifest, Metric, RunResult
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec
 from reports.compare import Comparison
 from reports.compare_output import comparison_page

@@ -27,7 +27,8 @@ from typer.testing import CliRunner
 from harness.cli.app import app
 from harness.errors import RunFailed, UsageError
 from harness.store.calibrations import CalibrationStore
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from reports import answers
 from reports.answers import not_controlled
 from reports.compare import Comparison, Group, compare

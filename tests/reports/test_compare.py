@@ -21,7 +21,8 @@ from report_runs import (
 )
 
 from harness.errors import UsageError
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from reports.compare import Comparison, compare
 from reports.compare_output import to_json
 from reports.compared_rows import Row

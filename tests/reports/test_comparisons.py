@@ -8,7 +8,8 @@ from narrowed import present
 from report_runs import PLACES, Case, driven, interleaved, lognormal, metric, tier_document, write
 
 from harness.cli.results import _chosen
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compare_output import to_json
 from reports.report import Report

@@ -34,7 +34,7 @@ from harness.store.calibrations import (
     MetricNoise,
 )
 from harness.store.datasets import DatasetRecord, DatasetStore
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.structs import Struct, convert
 from harness.supervise.journal import Journal
 from harness.warnings import RunWarning

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from harness.cli import show
 from harness.cli.app import app
 from harness.models.make import model_of
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.terminal import command_lines
 
 COMMANDS = (

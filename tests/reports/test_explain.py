@@ -14,7 +14,8 @@ from report_runs import Case, driven, histogram, metric, with_artifacts, write
 from harness.models.device import OPERATIONS, DeviceModel, find_model, load_model
 from harness.models.make import as_yaml, model_of
 from harness.models.score import Score, ScoredMetric, ScoreStore
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from reports.advice import Answer, answers, lines, trials_of
 from reports.answers import more_repeats
 from reports.compare import Group

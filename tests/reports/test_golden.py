@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from reports import compare_output
 from reports.compare import compare
 from reports.conclusions.catalogue import PAPERS, conclusions_of

@@ -47,7 +47,7 @@ from harness.store.calibrations import (
 )
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetStore
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.store.spec import Json
 from harness.store.transfer import import_runs
 from harness.supervise.journal import Journal, recover

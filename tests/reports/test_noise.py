@@ -31,7 +31,8 @@ from harness.store.calibrations import (
     CanaryStore,
     latest_of,
 )
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
 from reports.basis import moved_figures
 from reports.compare import compare

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from harness.cli.app import app
 from harness.errors import UsageError
 from harness.store.run_row import COLUMNS, KEYS, run_row
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.tables import TABLES, database, write_parquet
 from reports.compare import compare
 from reports.select import select

@@ -14,7 +14,7 @@ from harness.errors import RunFailed, UsageError
 from harness.progress import Progress, SilentProgress
 from harness.store import transfer
 from harness.store.datasets import Dataset, DatasetStore, dataset_name, remove_datasets
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.store.transfer import import_runs
 from harness.supervise.supervisor import Supervisor
 

@@ -15,7 +15,7 @@ from harness.install.prefix import work_directory
 from harness.store import index
 from harness.store.documents import write_json_atomically
 from harness.store.index import FILE
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.store.transfer import import_runs
 from harness.supervise import workdirs
 from harness.supervise.user_files import Credentials, make_own, owned_on_the_way, replacing

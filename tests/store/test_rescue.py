@@ -21,12 +21,13 @@ from harness.execution import run as run_module
 from harness.execution.run import Run
 from harness.host.facts import host_facts
 from harness.progress import SilentProgress
-from harness.store import rescue, runs
+from harness.store import rescue, run_store
 from harness.store.calibrations import Canary, CanaryBandwidth, CanaryStore
 from harness.store.checkpoint import Attempt, steps_kept
 from harness.store.documents import json_bytes
 from harness.store.result import Check, Experiment, Failure, Metric, Program
-from harness.store.runs import Store, StoredRun
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
 from harness.store.transfer import import_runs
 from harness.supervise import linux
 
@@ -52,11 +53,11 @@ def state(tmp_path, monkeypatch):
 
     So each run of a case makes the same calls.
     """
-    monkeypatch.setattr("harness.store.runs.time.strftime", lambda *_: "20260101T000000Z")
+    monkeypatch.setattr("harness.store.run_store.time.strftime", lambda *_: "20260101T000000Z")
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(rescue, "PAUSES_S", (0.0,))
     monkeypatch.setattr(rescue, "_rescued", [])
-    monkeypatch.setattr(runs, "RESERVED_BYTES", 1 << 16)
+    monkeypatch.setattr(run_store, "RESERVED_BYTES", 1 << 16)
     monkeypatch.setattr(run_module, "uncontrolled", lambda tiers, pinned: [])
     return tmp_path / "state"
 
@@ -102,7 +103,7 @@ class Faults:
         self.folder, self.act, self.calls = str(folder), act, 0
         for name in ("mkdir", "rename", "unlink", "open", "fsync", "pwrite", "ftruncate"):
             patch.setattr(os, name, self._faulty(getattr(os, name), name))
-        patch.setattr(runs, "allocate", self._faulty(linux.allocate, "allocate"))
+        patch.setattr(run_store, "allocate", self._faulty(linux.allocate, "allocate"))
         patch.setattr(os, "fdopen", self._opened(os.fdopen))
 
     def _faulty(self, really: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -288,7 +289,7 @@ def test_a_private_run_stays_private(env, tmp_path):
 
 
 def test_a_run_is_refused_beforehand_where_its_result_has_no_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "RESERVED_BYTES", 1 << 60)
+    monkeypatch.setattr(run_store, "RESERVED_BYTES", 1 << 60)
     with pytest.raises(HarnessError) as refused:
         Store(tmp_path).begin(SPEC)
     assert refused.value.exit_code == 2

@@ -271,8 +271,8 @@ ALLOWED = {
     },
     "state, results and pages: they stay, and their place is checked": {
         "harness/supervise/journal.py _prepared",
-        "harness/store/runs.py RunFolder.finish",
-        "harness/store/runs.py Store._fresh",
+        "harness/store/run_store.py RunFolder.finish",
+        "harness/store/run_store.py Store._fresh",
         "harness/execution/observing.py Observing.running",
         "harness/cli/runs.py export",
     },

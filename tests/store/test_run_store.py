@@ -24,7 +24,7 @@ from harness.store.checkpoint import FILE, Attempt, Checkpoint, steps_kept, unde
 from harness.store.documents import write_json_atomically
 from harness.store.index import Index
 from harness.store.result import Emulated, Experiment, Failure
-from harness.store.runs import Store
+from harness.store.run_store import Store
 from harness.store.spec import RUN_SCHEMA, RunSpec
 
 
@@ -49,7 +49,7 @@ def change(run, **members):
 def test_a_clock_that_is_set_back_reorders_no_runs(store, monkeypatch):
     made = []
     for hour in (12, 11, 11.5, 13):
-        monkeypatch.setattr("harness.store.runs.time.time", lambda hour=hour: hour * 3600)
+        monkeypatch.setattr("harness.store.run_store.time.time", lambda hour=hour: hour * 3600)
         made.append(store.begin(SPEC).run_id)
     assert made == sorted(made)
     assert [name[9:15] for name in made] == ["120000", "120001", "120002", "130000"]
@@ -57,7 +57,7 @@ def test_a_clock_that_is_set_back_reorders_no_runs(store, monkeypatch):
 
 def test_a_clock_that_was_years_ahead_does_not_stay_so(store, monkeypatch):
     (store.runs_folder / "20990101T000000Z-tpch").mkdir(parents=True)
-    monkeypatch.setattr("harness.store.runs.time.time", lambda: 3600.0)
+    monkeypatch.setattr("harness.store.run_store.time.time", lambda: 3600.0)
     assert store.begin(SPEC).run_id.startswith("19700101T010000Z-")
 
 
