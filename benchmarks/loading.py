@@ -17,9 +17,10 @@ from smoke import SMOKE
 
 from harness.engine import DataDirectories
 from harness.execution import data
+from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment, open_environment
 from harness.experiment.placement import DIRECTORY_PARTS, parse_placement
-from harness.experiment.preflight import EngineRun, prepare
+from harness.experiment.preflight import prepare
 from harness.progress import SilentProgress
 from harness.store.spec import RunSpec
 from harness.workload import Clients, Loading

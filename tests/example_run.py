@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.experiment.placement import parse_placement
 from harness.store.result import Experiment, RunResult
 from harness.store.run_store import RunFolder

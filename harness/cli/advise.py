@@ -29,7 +29,7 @@ from harness.cli.show import exit_for
 from harness.cli.study import conduct_experiment
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, assumed_overhead_ns
 from harness.experiment.placement import TIER_NAME
 from harness.experiment.sequential import Goal

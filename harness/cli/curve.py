@@ -19,7 +19,7 @@ from harness.cli.run_list import hours, list_rows
 from harness.cli.study import conduct
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_list import last_attempts
 from harness.execution.run_time import Estimator
 from harness.experiment.placement import DIRECTORY_PARTS, Part

@@ -21,7 +21,7 @@ from harness.cli.common import (
 from harness.cli.options import CommonOptions, RunCommand, callback
 from harness.cli.run_list import hours
 from harness.cli.study import conduct_experiment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator
 from harness.experiment.profile import Plan, find_profile, known_profiles, load_profile
 from harness.experiment.selection import only

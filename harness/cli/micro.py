@@ -18,7 +18,7 @@ from harness.cli.show import print_figures
 from harness.cli.study import conduct
 from harness.errors import UsageError
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_list import last_attempts
 from harness.experiment.study import Made, Study
 from harness.micro.host_capacity import variables_here

@@ -40,7 +40,7 @@ from harness.units import format_bytes, format_ns
 
 if TYPE_CHECKING:  # a command that prints models needs no plan
     from harness.execution.environment import Environment
-    from harness.execution.run import ResolvedRun
+    from harness.execution.resolved_run import ResolvedRun
     from harness.experiment.profile import Plan
     from harness.experiment.study import Made, Study
 

@@ -16,7 +16,7 @@ from harness.cli.options import CommonOptions, RunCommand, callback
 from harness.cli.run_list import hours
 from harness.cli.study import conduct
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Budget, Estimator
 from harness.experiment.profile import Plan
 from harness.experiment.study import Made, Study

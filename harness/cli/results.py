@@ -359,7 +359,7 @@ def repro(
     """Repeat a run from its manifest and compare the two."""
     from harness.execution.environment import command_environment  # as reports, loaded late
     from harness.execution.repro import check_repeatable, repeat
-    from harness.execution.run import ResolvedRun
+    from harness.execution.resolved_run import ResolvedRun
     from harness.experiment.preflight import prepare_all
     from harness.micro.runner import prepared_again
 

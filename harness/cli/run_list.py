@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cli import show
 from harness.cli.common import print_json, set_params
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, least_ns
 from harness.experiment.study import StopRule
 from harness.store.calibrations import CalibrationStore, latest_of

@@ -13,7 +13,7 @@ from harness.cli.common import print_json, store
 from harness.cli.options import CommonOptions
 from harness.cli.run_list import forecast, print_run_list
 from harness.execution.environment import Environment, command_environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_list import plan_steps
 from harness.execution.run_time import Budget, Estimator
 from harness.experiment.profile import Plan

@@ -10,9 +10,9 @@ from typing import Any
 
 from harness.engine import DataDirectories, Engine, ProcessStarter
 from harness.errors import RunFailed
+from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
 from harness.experiment.placement import DIRECTORY_PARTS
-from harness.experiment.preflight import EngineRun
 from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
 from harness.supervise import programs, silence
 from harness.supervise.silence import VARIABLE, limit_s

@@ -6,7 +6,7 @@ import math
 
 from harness.errors import UsageError
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.store.checkpoint import Attempt
 from harness.store.result import Experiment
 from harness.store.run_store import Store

@@ -1,30 +1,29 @@
-"""A ResolvedRun is checked beforehand; a Run is under way and stores itself at its end."""
+"""A run under way, which stores itself at its end."""
 
 from __future__ import annotations
 
 import platform
-import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import harness
-from harness import registry
-from harness.errors import HarnessError, RunFailed, UsageError, as_failure, interruption
+from harness.errors import HarnessError, RunFailed, as_failure, interruption
 from harness.execution.engine_state import host_facts_of_run
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time, others_at_work
+from harness.execution.resolved_run import harness_revision
+from harness.execution.run_monitors import RunMonitors
 from harness.experiment.placement import Part
 from harness.host.cgroup import MemoryCap
 from harness.host.clocks import Clocks, clock_warnings
 from harness.host.confounders import uncontrolled
-from harness.host.processors import format_cpus
 from harness.monitors import GuardedMonitor, MonitorContext
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import DatasetName
@@ -46,145 +45,13 @@ from harness.store.result import (
 )
 from harness.store.run_store import RunFolder, Store
 from harness.store.runs import StoredRun
-from harness.store.spec import HOST_STATE, Json, JsonObject, RunSpec
-from harness.supervise import programs
-from harness.tiers.linux.model import Tier, TierRecord
+from harness.store.spec import JsonObject, RunSpec
+from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning, unique
 from harness.workload import Outcome
 
-
-def check_monitors(spec: RunSpec) -> None:
-    """UsageError for an unknown monitor, and for one both requested and excluded."""
-    known = registry.monitors()
-    for name in (*spec.monitors, *spec.no_monitors):
-        registry.named("monitor", name, known)
-    for name in spec.monitors:
-        if name in spec.no_monitors:
-            raise UsageError(
-                f"monitor {name!r}", "it is both requested and excluded", "remove one of the two"
-            )
-
-
-class RunMonitors:
-    """The monitors of one run. ``started``: those that work here, once the run has begun."""
-
-    def __init__(self, spec: RunSpec, context: MonitorContext) -> None:
-        kinds = registry.monitors()
-        selected = {
-            name: kind
-            for name, kind in kinds.items()
-            if (kind.default or name in spec.monitors) and name not in spec.no_monitors
-        }
-        self._requested = frozenset(spec.monitors)
-        self._selected = [GuardedMonitor(kind, context) for kind in selected.values()]
-        self._unavailable: list[RunWarning] = []
-        self.started: list[GuardedMonitor] = []
-
-    @contextmanager
-    def running(self) -> Iterator[Sequence[GuardedMonitor]]:
-        """Start those that can work; stop all of them however the measured phase ends."""
-        try:
-            for monitor in self._selected:
-                problem = monitor.preflight()
-                if problem is None:
-                    self.started.append(monitor)
-                    monitor.start()
-                elif monitor.name in self._requested or problem.code == "monitor-failed":
-                    self._unavailable.append(problem)
-            yield self.started
-        finally:
-            for started in reversed(self.started):
-                started.stop()
-
-    def artifacts(self) -> dict[str, Any]:
-        """The series of each, by the artifact's name."""
-        return {f"monitor-{monitor.name}": monitor.series() for monitor in self.started}
-
-    def metrics(self) -> list[Metric]:
-        """Figures of the measured phase as a whole."""
-        return [metric for monitor in self.started for metric in monitor.metrics()]
-
-    def warnings(self) -> list[RunWarning]:
-        """Of requested monitors that cannot work here, and of those that ran."""
-        ran = [warning for monitor in self.started for warning in monitor.warnings()]
-        return [*self._unavailable, *ran]
-
-
 #: Libraries whose version can change a number.
 _LIBRARIES = ("duckdb", "numpy", "psycopg", "tpchgen-cli")
-
-
-@dataclass(frozen=True)
-class ResolvedRun:
-    """A run of a list, checked as far as this host allows.
-
-    A run of an engine or a suite is of a derived class. One of this class needs the host in
-    another mode, in which alone its tiers can be checked. ``done``: the complete run that makes it
-    needless. ``why``: why an earlier complete run does not count, or what the host must be.
-    """
-
-    spec: RunSpec
-    done: StoredRun | None = None
-    why: str = ""
-    #: Whether it can be run here, and now.
-    runnable: ClassVar[bool] = False
-
-    @property
-    def details(self) -> Mapping[str, Json]:
-        """What a list of runs shows of it, in addition to the spec."""
-        return {}
-
-    @property
-    def needs_bytes(self) -> Mapping[Part, int]:
-        """Space on its tiers, by part, where that is known."""
-        return {}
-
-    @property
-    def copied_bytes(self) -> int:
-        """Bytes that are restored before it; 0 if not known."""
-        return 0
-
-    @property
-    def planned_ns(self) -> int | None:
-        """Duration that is decided beforehand (0: not known); None: the work decides it."""
-        return None
-
-    def conditions(self, env: Environment) -> JsonObject:
-        """What decides its result and is not in its spec, which has names for it only."""
-        raise UsageError(f"run of {self.spec.workload}", self.why)
-
-    def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:
-        """Measure and store it, or resume an interrupted one; a failed run is returned, too."""
-        raise UsageError(f"run of {self.spec.workload}", self.why)
-
-
-def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment) -> dict[str, Any]:
-    """Those of a run of any kind; ``cpus``: the processors that it may use, empty for all."""
-    return {
-        "tiers": [place_of(tier.record) for tier in tiers],
-        "host mode": env.host["mode"],
-        "processors": [env.host["cpu"]["online"], format_cpus(cpus) or None],
-        "harness": [harness.__version__, _revision()],
-    }
-
-
-def host_state(env: Environment) -> dict[str, Any]:
-    """What else of the host must not change within an interrupted run."""
-    return {
-        "host": env.host["host_id"],
-        "kernel": env.host["kernel"]["release"],
-        "host state": {name: env.host[name] for name in (*HOST_STATE, "memory_bytes")},
-    }
-
-
-def place_of(tier: TierRecord) -> list[Json]:
-    """What decides the speed of a tier."""
-    facts = tier.facts
-    return [
-        *(tier.name, tier.kind, tier.path, tier.device, tier.node, tier.emulates),
-        None if tier.model is None else dict(vars(tier.model)),
-        *(facts.filesystem, facts.device, facts.dax),
-    ]
 
 
 def limit_not_enforced(cap: MemoryCap, hint: str) -> RunWarning:
@@ -445,7 +312,7 @@ class Run:
     def _manifest(self, program: Program) -> Manifest:
         return Manifest(
             self.run_id,
-            HarnessVersion(harness.__version__, _revision()),
+            HarnessVersion(harness.__version__, harness_revision()),
             tuple(self.env.argv),
             self.spec,
             dict(self.env.host),
@@ -496,23 +363,6 @@ def _resumed(attempts: Sequence[Attempt]) -> Iterator[Resumption]:
     for interrupted, attempt in pairwise(attempts):
         last = attempt.kept[-1] if attempt.kept else ""
         yield Resumption(attempt.unix_ns, interrupted.run_id, len(attempt.kept), last)
-
-
-@cache
-def _revision() -> str | None:
-    """The commit of a checkout, ``-dirty`` where it is changed; None of an installed wheel."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    try:
-        done = programs.run(
-            ["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12"],
-            timeout_s=10,
-            env=programs.inherited(("HOME",)),
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
 
 
 @cache

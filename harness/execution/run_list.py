@@ -10,11 +10,12 @@ import harness
 from harness import registry
 from harness.errors import UsageError, as_failure, interruption
 from harness.execution import data
+from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
-from harness.execution.run import ResolvedRun, host_state
+from harness.execution.resolved_run import ResolvedRun, host_state
 from harness.execution.schedule import Schedule, kept_of_interrupted
-from harness.experiment.preflight import EngineRun, prepare_all
+from harness.experiment.preflight import prepare_all
 from harness.experiment.profile import Plan
 from harness.store.checkpoint import Attempt, changed_conditions
 from harness.store.result import Experiment

@@ -15,7 +15,7 @@ from typing import Literal
 from harness import registry
 from harness.errors import UsageError
 from harness.execution.host_lock import working_ns
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.store.datasets import Dataset
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec

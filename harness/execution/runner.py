@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from harness.engine import Credentials, DataDirectories, Engine
 from harness.errors import HarnessError, RunFailed, amending
@@ -19,6 +18,7 @@ from harness.execution.data import (
     loaded_dataset,
     make_engine,
 )
+from harness.execution.engine_run import EngineRun
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
 from harness.execution.environment import KEEP_AWAY, Environment, work_directory
 from harness.execution.observing import second_execution
@@ -52,9 +52,6 @@ from harness.tiers.traffic import TierTraffic
 from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
 from harness.workload import Session
-
-if TYPE_CHECKING:
-    from harness.experiment.preflight import EngineRun
 
 #: Where tables and indexes are.
 _HOLDING: tuple[Part, ...] = ("data", "index")

@@ -10,10 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from harness.errors import interruption
+from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, Item, TimeLeft
-from harness.experiment.preflight import EngineRun
 from harness.experiment.profile import Plan
 from harness.progress import Progress
 from harness.store.run_store import Store

@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
 
 from harness import registry, remote_hosts
 from harness.engine import (
     Engine,
-    EngineContext,
     EngineFactory,
     EngineVersion,
-    MemoryPolicy,
-    ProcessStarter,
 )
 from harness.errors import UsageError, unknown
+from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
 from harness.execution.observing import check_observers
-from harness.execution.run import ResolvedRun, check_monitors, host_conditions
+from harness.execution.run_monitors import check_monitors
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.profile import LEAST_MEMORY
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
 from harness.host.processors import resolve_cpus
 from harness.iotrace.page import LIBRARY, parse_plant
-from harness.models.device import DeviceModel
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native
-from harness.sql_script import text_of
 from harness.store.checkpoint import Attempt
 from harness.store.datasets import dataset_name
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
-from harness.store.spec import Json, JsonObject, RunSpec, content_hash
+from harness.store.spec import RunSpec
 from harness.store.verified import verified
 from harness.tiers.discovery import store_tier, work_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_dimms, check_space, resolve
 from harness.units import MIB, NS_PER_S, format_bytes
 from harness.warnings import RunWarning, warn
-from harness.workload import Workload
-from harness.workloads.parameters import Outline, Parameters
+from harness.workloads.parameters import Outline
 
 #: For tuning profiles, where no duration bounds the window.
 _ASSUMED_WINDOW_NS = 60 * NS_PER_S
@@ -53,102 +47,14 @@ _WORK_BYTES, _LOGGED_BYTES_PER_S = 128 * MIB, {"pgbench": 2 * MIB}
 _NOWHERE = Path("/nonexistent")
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineRun(ResolvedRun):
-    """A checked run of a workload on an engine, with the objects that its spec names."""
-
-    factory: EngineFactory
-    version: EngineVersion
-    workload: Workload[Any]
-    params: Parameters
-    tiers: Mapping[Part, Tier]
-    memory_policy: MemoryPolicy | None
-    settings: Mapping[str, str]
-    threads: int
-    #: Processors that the engine may run on; empty for all of them.
-    cpus: tuple[int, ...] = ()
-    #: Where the server listens for clients on other hosts; None: nowhere.
-    listen: Address | None = None
-    #: Addresses of the clients' hosts on the way to it.
-    client_addresses: tuple[str, ...] = ()
-    #: Known beforehand, and stored with the run.
-    warnings: tuple[RunWarning, ...] = ()
-    #: Format of the files of a bulk load; the size of the data depends on it.
-    load_format: str = ""
-    #: Name of its dataset; empty for an external engine.
-    dataset_name: str = ""
-    #: Name of its source files; empty if the workload loads from none.
-    source_name: str = ""
-    runnable: ClassVar[bool] = True
-
-    @property
-    def external(self) -> bool:
-        """Whether the engine is a server that the harness does not run."""
-        return self.spec.placement is None
-
-    @property
-    def details(self) -> Mapping[str, Json]:
-        return {"version": self.version.version}
-
-    @property
-    def needs_bytes(self) -> Mapping[Part, int]:
-        """Upper estimate per directory part; nothing of an external server."""
-        if self.external:
-            return {}
-        return self.workload.estimate_bytes(self.params, self.load_format)
-
-    @property
-    def copied_bytes(self) -> int:
-        return sum(size for part, size in self.needs_bytes.items() if part in ("data", "index"))
-
-    def conditions(self, env: Environment) -> JsonObject:
-        return {
-            "engine build": self.version.build,
-            "engine settings": dict(self.settings),
-            "data": self.dataset_name or None,
-            **host_conditions(dict.fromkeys(self.tiers.values()), self.cpus, env),
-        }
+class _RunnableEngineRun(EngineRun):
+    """A run that can be started: the runner knows only its base class."""
 
     def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:
         # Clients and numpy take long to import, and a list of runs needs none of them.
         from harness.execution.runner import run_on_engine
 
         return run_on_engine(self, env, store, attempt)
-
-    @property
-    def models(self) -> dict[Part, DeviceModel]:
-        """The models of the tiers that parts lie on."""
-        placed = {part: tier.model for part, tier in self.tiers.items() if part != "memory"}
-        return {part: model for part, model in placed.items() if model}
-
-    def context(self, env: Environment, processes: ProcessStarter, scratch: Path) -> EngineContext:
-        """Return the arguments of its engine; creating one checks its settings and options."""
-        return EngineContext(
-            settings=self.settings,
-            options=self.spec.engine_options,
-            scratch=scratch,
-            engines_prefix=env.engines_prefix,
-            processes=processes,
-            credentials=env.credentials,
-            threads=self.threads,
-            memory_limit_bytes=self.spec.memory_limit_bytes,
-            listen=self.listen,
-            client_addresses=self.client_addresses,
-        )
-
-    def dataset_facts(self, engine: Engine) -> dict[str, Any]:
-        """Return the facts that its dataset depends on."""
-        spec = self.spec
-        folder = engine.sql_folder
-        return {
-            "engine": spec.engine,
-            "build": self.version.build,
-            "driver": spec.driver,
-            "workload": spec.workload,
-            "data": self.workload.data_key(self.params, spec.driver),
-            "format": dict(engine.format_options()),
-            "schema": _schema_digest(folder / spec.workload) if folder else "",
-        }
 
 
 def prepare(spec: RunSpec, env: Environment) -> EngineRun:
@@ -190,7 +96,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     addresses: tuple[str, ...] = ()
     if listen is not None:
         addresses = remote_hosts.addresses(outline.client_hosts, listen.host)
-    resolved = EngineRun(
+    resolved = _RunnableEngineRun(
         spec=spec,
         factory=factory,
         version=version,
@@ -462,9 +368,3 @@ def _data_needed(runs: Sequence[EngineRun], env: Environment) -> list[tuple[Tier
         (env.source.root, "source files", source),
     ]
     return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in needed if sizes]
-
-
-def _schema_digest(folder: Path) -> str:
-    """Digest of the files that define the tables: data of another schema are not reused."""
-    files = sorted([*folder.glob("[0-9]*.sql*"), *folder.glob("procedures/*.sql")])
-    return content_hash({file.name: text_of(file) for file in files})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from harness import registry
 from harness.errors import RunFailed, UsageError, unknown
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.experiment.profile import Plan, expand
 from harness.metrics import load_of
 from harness.store.result import ClosedLoop

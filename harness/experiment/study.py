@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from harness.errors import UsageError
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_list import Retries, prepare_data, run_batch, stop_for_mode
 from harness.execution.run_time import Budget, Estimator
 from harness.execution.schedule import Schedule

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from harness.errors import UsageError, as_failure, interruption
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator
 from harness.experiment.profile import Plan
 from harness.micro import native

@@ -23,7 +23,9 @@ from harness import registry
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment, work_directory
 from harness.execution.observing import Observing, check_observers, second_execution
-from harness.execution.run import ResolvedRun, Run, check_monitors, host_conditions, host_state
+from harness.execution.resolved_run import ResolvedRun, host_conditions, host_state
+from harness.execution.run import Run
+from harness.execution.run_monitors import check_monitors
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
 from harness.micro import native

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_list import last_attempts
 from harness.experiment.profile import Plan
 from harness.experiment.study import Batch, Batches, Cost, ModelsCompared

@@ -17,7 +17,7 @@ from typing import ClassVar
 from harness import registry
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_list import plan_steps
 from harness.execution.run_time import Estimator
 from harness.experiment.profile import Plan, find_profile, load_profile

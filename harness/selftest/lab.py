@@ -13,9 +13,10 @@ import msgspec
 from harness import paths, structs
 from harness.errors import UsageError
 from harness.execution.data import loaded_dataset
+from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment, open_environment
 from harness.execution.run_list import last_attempts, plan_steps
-from harness.experiment.preflight import EngineRun, prepare_all
+from harness.experiment.preflight import prepare_all
 from harness.experiment.profile import Plan, expand
 from harness.experiment.study import Made, StopRule, make_runs
 from harness.progress import Progress

@@ -9,7 +9,7 @@ import pytest
 from example_run import SPEC
 
 from harness import registry
-from harness.execution.run import RunMonitors
+from harness.execution.run_monitors import RunMonitors
 from harness.monitors import Monitor, MonitorContext
 from harness.store.result import Metric
 from harness.warnings import RunWarning

@@ -18,7 +18,8 @@ from harness.execution import run as run_module
 from harness.execution import runner
 from harness.execution.data import write_back
 from harness.execution.repro import check_repeatable
-from harness.execution.run import ResolvedRun, Run
+from harness.execution.resolved_run import ResolvedRun
+from harness.execution.run import Run
 from harness.execution.run_list import (
     Retries,
     completed_before_interruption,

@@ -11,7 +11,7 @@ from example_run import result
 
 from harness import registry
 from harness.errors import UsageError
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, RunTime
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.errors import UsageError
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import find_profile, known_profiles, load_profile

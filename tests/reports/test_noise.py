@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from harness.cli import study
 from harness.cli.app import app
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import find_profile, load_profile
 from harness.experiment.selection import pairs_of, twice

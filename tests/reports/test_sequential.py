@@ -16,7 +16,7 @@ from report_runs import Case, metric, write
 from harness.cli.run import RunOptions, plan_of
 from harness.cli.run import run as run_command
 from harness.errors import RunFailed, UsageError
-from harness.execution.run import ResolvedRun
+from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Budget
 from harness.experiment.profile import Plan, expand
 from harness.experiment.selection import SHARES, Capacity, capacity_of
