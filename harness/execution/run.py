@@ -142,7 +142,7 @@ class Run:
         """No other harness measures meanwhile."""
         supervisor = self.env.supervisor
         with (
-            supervisor.silence.naming(),
+            supervisor.watch.naming(),
             one_at_a_time(self.env.progress, supervisor.hold) as warnings,
         ):
             self.warnings += warnings

@@ -198,7 +198,7 @@ def prepare_data(steps: Sequence[ResolvedRun], env: Environment, schedule: Sched
         env.supervisor.renew()
         try:
             with (
-                env.supervisor.silence.naming(),
+                env.supervisor.watch.naming(),
                 one_at_a_time(env.progress, env.supervisor.hold),
                 schedule.loading(resolved),
             ):

@@ -24,7 +24,7 @@ from harness.execution.environment import KEEP_AWAY, Environment, work_directory
 from harness.execution.observing import second_execution
 from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import DIRECTORY_PARTS, Part
-from harness.host.cgroup import MemoryCap, memory_cap
+from harness.host.cgroup import MemoryCap, capped_starter, memory_cap
 from harness.host.process_counters import own_memory_bytes
 from harness.host.processors import format_cpus
 from harness.host.threads import affinity_check
@@ -153,7 +153,7 @@ class _EngineAtWork:
         self.resolved, self.env, self.record, self.stack = resolved, record.env, record, stack
         spec, env = resolved.spec, record.env
         self.trace = _io_trace(resolved, env, stack)
-        confined = env.supervisor.capped_by(record.cap, resolved.cpus, self.trace)
+        confined = capped_starter(env.supervisor, record.cap, resolved.cpus, self.trace)
         engine = self.engine = make_engine(resolved, env, stack, confined)
         self.record_config({})
         self.session = Session(
@@ -188,7 +188,7 @@ class _EngineAtWork:
             self._restore()
 
     def _check_engine(self) -> list[Check]:
-        self.env.supervisor.silence.refuse_listeners()
+        self.env.supervisor.watch.refuse_listeners()
         self.state.observe()
         cap = self.record.cap
         if cap is not None and cap.path is not None and (reason := outside_cap(cap, self.engine)):

@@ -30,15 +30,18 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from harness.supervise import programs
-from harness.supervise.supervisor import Confinement, Supervisor
+from harness.supervise.supervisor import Confinement, ProcessStarter, Supervisor
 from harness.supervise.undo import GROUP_PREFIX
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.mounts import Mount, parse_mountinfo
+
+if TYPE_CHECKING:  # takes long to import
+    from harness.iotrace.page import IoTrace
 
 CapMethod = Literal["none", "cgroup-v1", "cgroup-v2", "systemd-run"]
 _COMMAND_TIMEOUT_S = 10
@@ -253,8 +256,8 @@ def _systemd_site(top: Path) -> CapSite:
 def memory_cap(limit_bytes: int | None, supervisor: Supervisor) -> Iterator[MemoryCap | None]:
     """A fresh cap of ``limit_bytes``, gone with all its processes at the end.
 
-    None in, None out. Processes enter it through ``supervisor.capped_by(cap)``. Where
-    no cap can be made, a MemoryCap of method ``none`` with the reason.
+    None in, None out. Processes enter it through :func:`capped_starter`. Where no cap can be made,
+    a MemoryCap of method ``none`` with the reason.
     """
     if limit_bytes is None:
         yield None
@@ -273,6 +276,20 @@ def memory_cap(limit_bytes: int | None, supervisor: Supervisor) -> Iterator[Memo
         yield cap
     finally:
         supervisor.journal.undo(token)
+
+
+def capped_starter(
+    supervisor: Supervisor,
+    cap: MemoryCap | None,
+    cpus: tuple[int, ...] = (),
+    trace: IoTrace | None = None,
+) -> ProcessStarter:
+    """Return a starter whose ``capped`` processes go into this cap and on these processors.
+
+    Those that are ``traced``, too, get the trace.
+    """
+    confinement = cap.confinement if cap else Confinement()
+    return ProcessStarter(supervisor, replace(confinement, cpus=cpus, trace=trace))
 
 
 def _note(site: CapSite, supervisor: Supervisor) -> tuple[int, str]:

@@ -9,14 +9,12 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from harness.errors import RunFailed
 from harness.supervise import channel, silence
+from harness.supervise.lifeline import Lifeline
 from harness.supervise.process import ProcessId
-
-if TYPE_CHECKING:
-    from harness.supervise.supervisor import Supervisor
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Process:
 
     def __init__(
         self,
-        supervisor: Supervisor,
+        lifeline: Lifeline,
         identity: ProcessId,
         mark: str,
         streams: channel.Streams,
@@ -52,7 +50,7 @@ class Process:
         self.pid = identity.pid
         self._status, self.stdin, self.stdout, self.progress = streams.keep()
         self.returncode: int | None = None
-        self._supervisor = supervisor
+        self._lifeline = lifeline
         self._mark = mark
         self._lock = threading.Lock()
 
@@ -77,18 +75,18 @@ class Process:
                 return None
             text = os.read(self._status, 32)
             if not text:
-                self._supervisor.explain_loss()
+                self._lifeline.explain_loss()
             os.close(self._status)
             self.returncode = int(text)
             return self.returncode
 
     def signal(self, number: int) -> None:
         """Send a signal to the process; nothing where it has ended."""
-        self._supervisor.request({"op": "signal", "mark": self._mark, "number": int(number)})
+        self._lifeline.request({"op": "signal", "mark": self._mark, "number": int(number)})
 
     def kill(self) -> None:
         """SIGKILL it and everything it started, daemons included; returns when all are dead."""
-        answer = self._supervisor.request({"op": "kill", "mark": self._mark})
+        answer = self._lifeline.request({"op": "kill", "mark": self._mark})
         if answer["survivors"]:
             raise RunFailed(
                 f"kill process {self.pid}",

@@ -15,41 +15,32 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
-import socket
 import subprocess
-import sys
 import threading
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from harness.errors import RunFailed
 from harness.supervise import channel, failures
 from harness.supervise.journal import Journal, recover_journal
+from harness.supervise.lifeline import Lifeline
 from harness.supervise.process import ProcessId, process_identity
 from harness.supervise.programs import minimal_environment
-from harness.supervise.silence import Watch, limit_s
+from harness.supervise.silence import limit_s
 from harness.supervise.starting import MemoryPolicy, Process
 from harness.supervise.user_files import Credentials
+from harness.supervise.watch import Watch
 
 if TYPE_CHECKING:  # the trace needs numpy, which takes its time to import
-    from harness.host.cgroup import MemoryCap
     from harness.iotrace.page import IoTrace
 
 _DAEMON = Path(__file__).with_name("daemon.py")
 #: The supervisor needs 2 s of grace and up to as much again for kills and unmounts;
 #: removing large directories may take longer, so this only bounds a hang.
 _END_S = 60.0
-#: The supervisor answers so soon after its own limits, or not at all.
-_ANSWER_S = 60.0
-#: Ctrl-C waits so long for a process to start, then ends without it.
-_PATIENCE_S = 2.0
-_LOOK_MS = 100
 
 
 @dataclass(frozen=True)
@@ -145,11 +136,11 @@ class ProcessStarter:
             raise RunFailed(f"start {argv[0]}", context) from error
         with opened as streams:
             inherited = [trace.page.descriptor] if trace else []
-            answer = supervisor.request(request, [*streams.theirs, *inherited])
+            answer = supervisor.lifeline.request(request, [*streams.theirs, *inherited])
             if "failed" in answer:
                 raise failures.spawn_failure(argv, credentials, answer["failed"])
             identity = ProcessId(answer["pid"], answer["start_ticks"])
-            process = Process(supervisor, identity, mark, streams, listens)
+            process = Process(supervisor.lifeline, identity, mark, streams, listens)
             supervisor.add(process)
             return process
 
@@ -165,11 +156,11 @@ class Supervisor(ProcessStarter):
         self._state_dir = state_dir
         self._lock = threading.Lock()
         self._spawned = 0
-        self._broken = False
         #: Those that may still run.
         self._running: list[Process] = []
+        self.lifeline: Lifeline
         #: Of the supervisor and its processes.
-        self.silence: Watch
+        self.watch: Watch
 
     def __enter__(self) -> Supervisor:
         self.journal = Journal(self._state_dir)
@@ -178,27 +169,13 @@ class Supervisor(ProcessStarter):
 
     def _begin(self) -> None:
         """Start the supervisor process, and look at it and at what it will start."""
-        self._socket, far_end = socket.socketpair()
-        self._socket.settimeout(limit_s("exec") + _ANSWER_S)
-        command = [sys.executable, "-X", "utf8", "-I", "-S", str(_DAEMON), str(far_end.fileno())]
-        command += [str(self.journal.path), str(os.getpid())]
-        with far_end:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                cwd="/",
-                env=minimal_environment(Path("/")),
-                pass_fds=[far_end.fileno()],
-                start_new_session=True,
-            )
-        identity = process_identity(self._process.pid)
+        self.lifeline = Lifeline(_DAEMON, self.journal.path)
+        identity = process_identity(self.pid)
         assert identity is not None  # not waited for yet
-        let_go = partial(self._socket.shutdown, socket.SHUT_RDWR)
-        self.silence = Watch(identity, self._alive, let_go)
+        self.watch = Watch(identity, self._alive, self.lifeline.shut_down)
         try:
-            self.silence.start()
-            channel.receive(self._socket)  # {"ready": true}
+            self.watch.start()
+            self.lifeline.receive()  # {"ready": true}
         except BaseException as error:
             left = "; ".join(self._end())
             if isinstance(error, (EOFError, OSError)):
@@ -219,31 +196,31 @@ class Supervisor(ProcessStarter):
         RunFailed where a process of the last run does not die: the next one would be measured next
         to it.
         """
-        if self._broken:
+        if self.lifeline.broken:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_S)
-        if self._process.poll() != -signal.SIGKILL:
+                self.lifeline.process.wait(_END_S)
+        if self.lifeline.process.poll() != -signal.SIGKILL:
             return
-        self.silence.stop()
-        self._socket.close()
+        self.watch.stop()
+        self.lifeline.close()
         self.journal.kill_processes()
-        self._broken, self._running = False, []
+        self._running = []
         self._begin()
 
     @property
     def pid(self) -> int:
         """The supervisor's own process, not to be counted to any engine."""
-        return self._process.pid
+        return self.lifeline.process.pid
 
     def _end(self) -> list[str]:
         """Let the lifeline go, wait for the supervisor; do its work where it was killed."""
-        self._socket.close()
+        self.lifeline.close()
         try:
-            code = self._process.wait(_END_S)
+            code = self.lifeline.process.wait(_END_S)
         except subprocess.TimeoutExpired:
-            return [f"supervisor {self._process.pid} still cleans up after {_END_S:.0f} s"]
+            return [f"supervisor {self.pid} still cleans up after {_END_S:.0f} s"]
         finally:
-            self.silence.stop()
+            self.watch.stop()
             self.journal.close()
         result = recover_journal(self.journal.path)
         left = list(result.failures) if result else []
@@ -253,17 +230,7 @@ class Supervisor(ProcessStarter):
 
     def hold(self, descriptor: int) -> None:
         """Keep the open file open until everything is cleaned up, however this process ends."""
-        self.request({"op": "hold"}, [descriptor])
-
-    def capped_by(
-        self, cap: MemoryCap | None, cpus: tuple[int, ...] = (), trace: IoTrace | None = None
-    ) -> ProcessStarter:
-        """A starter whose ``capped`` processes go into this memory cap and on these processors.
-
-        Those that are ``traced``, too, get the trace.
-        """
-        confinement = cap.confinement if cap else Confinement()
-        return ProcessStarter(self, replace(confinement, cpus=cpus, trace=trace))
+        self.lifeline.request({"op": "hold"}, [descriptor])
 
     def next_mark(self) -> str:
         """Return what a process is known by; what it daemonised, too."""
@@ -277,62 +244,3 @@ class Supervisor(ProcessStarter):
 
     def _alive(self) -> list[Process]:
         return [process for process in self._running if process.returncode is None]
-
-    def request(self, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Any:
-        """One question to the supervisor and its answer; RunFailed where it is gone."""
-        with self._lock:
-            if self._broken:
-                self.explain_loss()
-            try:
-                with _signals_held():
-                    channel.send(self._socket, message, descriptors)
-                    _until_answered(self._socket, interruptible=message["op"] == "spawn")
-                    answer = channel.receive(self._socket)
-            except BaseException as error:
-                # Half a conversation cannot be continued: end it, and with it all processes.
-                self._broken = True
-                self._socket.close()
-                if isinstance(error, (OSError, EOFError)):
-                    self.explain_loss()
-                raise
-        if "error" in answer:
-            raise RunFailed(f"supervisor: {message['op']}", str(answer["error"]))
-        return answer
-
-    def explain_loss(self) -> NoReturn:
-        """RunFailed: the supervisor is gone, and how it ended."""
-        self._broken = True
-        deadline = time.monotonic() + 1.0
-        while (code := self._process.poll()) is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        how = "no longer answers" if code is None else failures.ending(code)
-        raise RunFailed(
-            "supervise the run's processes",
-            f"the supervisor process {self._process.pid} {how}; its processes ended with it",
-            "run again with --resume; if the kernel's OOM killer did it, lower the memory use",
-        )
-
-
-def _until_answered(connection: socket.socket, interruptible: bool) -> None:
-    """Return when there is an answer; TimeoutError at the limit, or if a signal may interrupt it.
-
-    The signal takes effect as soon as it is no longer held.
-    """
-    poller = select.poll()
-    poller.register(connection, select.POLLIN)
-    began = time.monotonic()
-    while not poller.poll(_LOOK_MS):
-        waited_s = time.monotonic() - began
-        interrupted = interruptible and signal.sigpending() & {signal.SIGINT, signal.SIGTERM}
-        if waited_s >= (_PATIENCE_S if interrupted else connection.gettimeout() or 0):
-            raise TimeoutError(f"no answer within {waited_s:.0f} s")
-
-
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Ctrl-C waits the milliseconds that a request takes , so the stream stays whole."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -271,7 +271,7 @@ def test_a_run_in_which_the_clocks_went_apart_has_a_warning(
     monkeypatch.setattr(
         run_module, "one_at_a_time", lambda progress, hold: nullcontext(enter_result=[])
     )
-    supervisor = SimpleNamespace(hold=None, silence=SimpleNamespace(naming=nullcontext))
+    supervisor = SimpleNamespace(hold=None, watch=SimpleNamespace(naming=nullcontext))
     env: Any = SimpleNamespace(**vars(ENVIRONMENT), supervisor=supervisor)
     run = Run(SPEC, env, ATTEMPT, [])
     with run.storing(Store(tmp_path)), run.measuring():

@@ -12,7 +12,14 @@ import pytest
 from narrowed import present
 from patience import PATIENCE_S, eventually
 
-from harness.host.cgroup import MemoryCap, available, cpu_quotas, memory_cap, throttled
+from harness.host.cgroup import (
+    MemoryCap,
+    available,
+    capped_starter,
+    cpu_quotas,
+    memory_cap,
+    throttled,
+)
 from harness.host.page_cache import evict, residency
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.supervise.credentials import unprivileged
@@ -50,7 +57,7 @@ def big_file(tmp_path):
 def test_the_cap_covers_the_page_cache(supervisor, big_file):
     with capped(supervisor) as cap:
         assert cap.limit_bytes == LIMIT
-        reader = supervisor.capped_by(cap).spawn(["cat", str(big_file)])
+        reader = capped_starter(supervisor, cap).spawn(["cat", str(big_file)])
         assert reader.wait(PATIENCE_S) == 0
         found = residency([big_file])
         events = cap.events()
@@ -72,7 +79,7 @@ sys.stdin.readline()
 def test_what_is_outside_the_cap_is_not_held_to_it(supervisor):
     command = ["/usr/bin/python3", "-c", HOLDER, str(2 * LIMIT)]
     with capped(supervisor) as cap:
-        holder = supervisor.capped_by(cap).spawn(command, capped=False, pipes=True)
+        holder = capped_starter(supervisor, cap).spawn(command, capped=False, pipes=True)
         assert holder.stdout.readline()
         assert present(cap.events().peak_bytes) < LIMIT / 2
         holder.stdin.close()
@@ -103,7 +110,7 @@ def test_files_on_a_tmpfs_leave_the_rest_of_the_cap_as_it_is(supervisor, big_fil
     """Three times the limit in a log on a tmpfs; the page cache still has the limit's room."""
     (tmpfs_directory / "restored").write_bytes(bytes(32 * MIB))  # charged to us, not to the cap
     with capped(supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
-        starter = supervisor.capped_by(cap)
+        starter = capped_starter(supervisor, cap)
         log = tmpfs_directory / "log"
         writer = starter.spawn(["/usr/bin/python3", "-c", WRITER, str(log)], pipes=True)
         for written in range(16, 208, 16):
@@ -136,7 +143,7 @@ sys.stdin.readline()
 def test_files_without_a_name_have_room_as_long_as_they_are_open(supervisor, tmpfs_directory):
     tmpfs_directory.chmod(0o1777)
     with capped(supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
-        holder = supervisor.capped_by(cap).spawn(
+        holder = capped_starter(supervisor, cap).spawn(
             ["/usr/bin/python3", "-c", NAMELESS, str(tmpfs_directory)], pipes=True
         )
         assert holder.stdout.readline()
@@ -185,7 +192,7 @@ def test_a_server_that_needs_more_is_killed_and_reported(supervisor):
     with capped(supervisor) as cap:
         greedy = "b = bytearray(200 << 20); print(len(b))"
         executable = sys.executable if os.geteuid() else "/usr/bin/python3"
-        process = supervisor.capped_by(cap).spawn(
+        process = capped_starter(supervisor, cap).spawn(
             [executable, "-c", greedy], credentials=unprivileged()
         )
         assert process.wait(PATIENCE_S) == -9
@@ -195,7 +202,8 @@ def test_a_server_that_needs_more_is_killed_and_reported(supervisor):
 @needs_a_cap
 def test_the_cap_is_gone_with_its_processes(supervisor):
     with capped(supervisor) as cap:
-        process = supervisor.capped_by(cap).spawn(["sh", "-c", "setsid sleep 1000 & sleep 1000"])
+        command = ["sh", "-c", "setsid sleep 1000 & sleep 1000"]
+        process = capped_starter(supervisor, cap).spawn(command)
         path = present(cap.path)
         assert path.is_dir()
     assert not path.exists()
@@ -209,7 +217,7 @@ def test_where_no_cap_can_be_made_it_says_so(supervisor, monkeypatch, host):
         assert (cap.method, cap.path) == ("none", None)
         assert cap.reason == "no memory control group is mounted"
         assert cap.events().peak_bytes is None
-        assert supervisor.capped_by(cap).spawn(["true"]).wait(PATIENCE_S) == 0
+        assert capped_starter(supervisor, cap).spawn(["true"]).wait(PATIENCE_S) == 0
 
 
 # Which way is taken: on directory trees laid out as the kernel does ----------------------

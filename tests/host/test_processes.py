@@ -21,6 +21,7 @@ from waiting_child import child, resume
 from harness.drivers.loadgen.driver import check_connections
 from harness.engine import ProcessId
 from harness.errors import UsageError
+from harness.host.cgroup import capped_starter
 from harness.host.process_counters import read_counters
 from harness.host.processors import format_cpus, resolve_cpus
 from harness.host.threads import (
@@ -168,7 +169,7 @@ def test_a_cpuset_narrows_a_socket(two_sockets: Kernel) -> None:
 def test_a_supervised_process_and_its_children_stay_on_their_processors(tmp_path: Path) -> None:
     last = max(os.sched_getaffinity(0))
     with Supervisor(tmp_path / "state") as supervisor:
-        start = supervisor.capped_by(None, (last,)).spawn
+        start = capped_starter(supervisor, None, (last,)).spawn
         log = tmp_path / "log"
         start(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], log=log).wait(PATIENCE_S)
         assert log.read_text().split() == ["Cpus_allowed_list:", str(last)]

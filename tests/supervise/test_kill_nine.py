@@ -17,7 +17,7 @@ from harness.supervise.process import descendants, process_stat
 HARNESS = """
 import os, sys, time
 from pathlib import Path
-from harness.host.cgroup import memory_cap
+from harness.host.cgroup import memory_cap, capped_starter
 from harness.supervise.credentials import unprivileged
 from harness.supervise import supervisor
 from harness.supervise.supervisor import Supervisor
@@ -33,7 +33,7 @@ with Supervisor(base / "state") as supervisor, memory_cap(64 << 20, supervisor) 
     place = journal.register_directory(base / "place")
     (place / "data").mkdir()
     (place / "data" / "1").write_text("rows")
-    start = supervisor.capped_by(cap).spawn
+    start = capped_starter(supervisor, cap).spawn
     start(["sleep", "1000"], credentials=unprivileged(), cwd=Path("/"))
     server = "setsid sleep 1000 & (sleep 1000 &); sleep 1000"
     supervisor.spawn(["sh", "-c", server], log=base / "log", stop_signal=15)

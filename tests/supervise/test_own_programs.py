@@ -46,7 +46,7 @@ else:
 #: Where processes are started otherwise, and why.
 OTHERWISE = {
     "harness/supervise/programs.py": "this is the way",
-    "harness/supervise/supervisor.py": "the supervisor, which must outlive the harness",
+    "harness/supervise/lifeline.py": "the supervisor, which must outlive the harness",
     "harness/supervise/daemon.py": "what the supervisor starts",
     "harness/supervise/child.py": "what the supervisor starts",
     "harness/cli/__init__.py": "the harness itself",

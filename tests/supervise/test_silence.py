@@ -12,13 +12,13 @@ from patience import PATIENCE_S, eventually
 from started_processes import processes_of
 
 from harness.errors import RunFailed
-from harness.supervise import silence
 from harness.supervise.credentials import unprivileged
 from harness.supervise.listeners import Listener
 from harness.supervise.process import descendants, process_stat
-from harness.supervise.silence import LIMITS, Watch, phase
+from harness.supervise.silence import LIMITS, phase
 from harness.supervise.starting import OWN_NETWORK, Process
 from harness.supervise.supervisor import Supervisor
+from harness.supervise.watch import Silence, Watch
 
 #: A process in vfork(2): the state of one that waits for a device, without one.
 BLOCKED = """
@@ -34,8 +34,8 @@ def state_of(pid: int) -> str:
     return stat.state if stat else ""
 
 
-def first_of(watch: Watch) -> silence.Silence:
-    assert isinstance(watch.found, silence.Silence)
+def first_of(watch: Watch) -> Silence:
+    assert isinstance(watch.found, Silence)
     return watch.found
 
 
@@ -53,7 +53,7 @@ def at_rest(monkeypatch):
 @pytest.mark.parametrize("command", [["sleep", "1000"], ["sh", "-c", "sleep 1000 & wait"]])
 def test_a_stopped_process_is_killed_at_its_limit(supervisor, command):
     process = supervisor.spawn(command)
-    watch = Watch(supervisor.silence._supervisor, lambda: [process])
+    watch = Watch(supervisor.watch._supervisor, lambda: [process])
     below = [stat.id.pid for stat in descendants(process.pid)]
     while len(command) > 2 and not below:
         below = [stat.id.pid for stat in descendants(process.pid)]
@@ -71,7 +71,7 @@ def test_a_stopped_process_is_killed_at_its_limit(supervisor, command):
 
 def test_a_process_that_continues_in_time_is_left_alone(supervisor):
     process = supervisor.spawn(["sleep", "1000"])
-    watch = Watch(supervisor.silence._supervisor, lambda: [process])
+    watch = Watch(supervisor.watch._supervisor, lambda: [process])
     stop(process.pid)
     watch.look(0)
     os.kill(process.pid, signal.SIGCONT)
@@ -86,7 +86,7 @@ def test_a_thread_that_waits_for_a_device_is_ended_at_its_limit(supervisor, tmp_
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     process = supervisor.spawn([sys.executable, "-c", BLOCKED, str(fifo)])
-    watch = Watch(supervisor.silence._supervisor, lambda: [process])
+    watch = Watch(supervisor.watch._supervisor, lambda: [process])
     # Reading its own program, it may be in this state before.
     assert eventually(lambda: any(one.state == "S" for one in descendants(process.pid)))
     assert state_of(process.pid) == "D"
@@ -101,7 +101,7 @@ def test_a_thread_that_waits_for_a_device_is_ended_at_its_limit(supervisor, tmp_
 def test_a_stopped_supervisor_is_killed_and_what_waits_for_it_fails(supervisor):
     server = supervisor.spawn(["sleep", "1000"])
     stop(supervisor.pid)
-    watch = supervisor.silence
+    watch = supervisor.watch
 
     def end() -> None:
         watch.look(0)
@@ -138,7 +138,7 @@ def interruptible():
 @pytest.mark.usefixtures("interruptible")
 def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     process = supervisor.spawn(["sleep", "1000"])
-    watch = Watch(supervisor.silence._supervisor, lambda: [cast(Process, Unkillable(process.id))])
+    watch = Watch(supervisor.watch._supervisor, lambda: [cast(Process, Unkillable(process.id))])
     stop(process.pid)
     watch.look(0)
     # Once this thread waits: an interruption while it starts another one may be lost.
@@ -156,7 +156,7 @@ def test_what_cannot_be_killed_is_not_waited_for(supervisor):
 BLOCKED_HARNESS = """
 import ctypes, os, sys, threading, time
 from pathlib import Path
-from harness.supervise.silence import Watch
+from harness.supervise.watch import Watch
 from harness.supervise.supervisor import Supervisor
 
 def wait_in_the_kernel():  # vfork(2), until the child has opened the FIFO
@@ -221,7 +221,7 @@ def listening(supervisor):
 
 
 def looked_at_twice(supervisor: Supervisor, process: Process) -> Watch:
-    watch = Watch(supervisor.silence._supervisor, lambda: [process])
+    watch = Watch(supervisor.watch._supervisor, lambda: [process])
     watch.look(0)
     assert watch.found is None
     watch.look(PATIENCE_S)
@@ -231,9 +231,9 @@ def looked_at_twice(supervisor: Supervisor, process: Process) -> Watch:
 @pytest.mark.parametrize("arguments", [(), ("daemon",)])
 def test_a_process_that_listens_unannounced_fails_the_run(supervisor, listening, arguments):
     process, port = listening(*arguments, listens=(5432,))
-    with pytest.raises(RunFailed) as failed, supervisor.silence.naming():
-        supervisor.silence.refuse_listeners()
-    with pytest.raises(RunFailed) as ended, (watch := supervisor.silence).naming():
+    with pytest.raises(RunFailed) as failed, supervisor.watch.naming():
+        supervisor.watch.refuse_listeners()
+    with pytest.raises(RunFailed) as ended, (watch := supervisor.watch).naming():
         watch.look(0)
         watch.look(PATIENCE_S)
         process.wait(PATIENCE_S)
@@ -256,7 +256,7 @@ def test_a_port_that_is_closed_in_time_and_those_of_other_programs_fail_nothing(
 ):
     with socket.create_server(("127.0.0.1", 0)):
         process, _ = listening()
-        watch = Watch(supervisor.silence._supervisor, lambda: [process])
+        watch = Watch(supervisor.watch._supervisor, lambda: [process])
         watch.look(0)
         process.stdin.write(b"close\n")
         process.stdin.flush()

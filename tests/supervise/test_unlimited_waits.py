@@ -52,7 +52,7 @@ def is_unlimited(call: ast.Call, function: ast.Attribute) -> bool:
     return name in ALWAYS or (not limited and (waiting.get(name, False) or positional <= most))
 
 
-WATCHED = "a process of the run: silence.Watch kills it when it cannot work, which ends the wait"
+WATCHED = "a process of the run: watch.Watch kills it when it cannot work, which ends the wait"
 KILLED = "a process of the run that was killed: the supervisor has seen it die, or failed"
 BOUNDED = "what the thread waits for has limits of its own"
 FILE = "a file of Linux or of a local disk: limit `blocked` of the harness itself"
@@ -91,20 +91,20 @@ UNLIMITED = {
     "harness/supervise/daemon.py read": "of a pipe that has something, or does not block",
     "harness/supervise/daemon.py waitpid": "WNOHANG",
     "harness/supervise/journal.py read": FILE,
+    "harness/supervise/lifeline.py Popen": "until exec, of this very Python",
     "harness/supervise/locks.py flock": "LOCK_NB: wait_until has the limit",
     "harness/supervise/process.py read": FILE,
     "harness/supervise/programs.py Popen": "until exec, of a program on a local disk",
     "harness/supervise/programs.py read": "after select with a limit",
     "harness/supervise/programs.py sigwait": "in a process of its own: the harness has the limit",
     "harness/supervise/programs.py waitpid": "WNOHANG",
-    "harness/supervise/silence.py join": BOUNDED,
     "harness/supervise/starting.py for": WATCHED,
     "harness/supervise/starting.py get": BOUNDED,
     "harness/supervise/starting.py join": BOUNDED,
     "harness/supervise/starting.py read": WATCHED,
     "harness/supervise/starting.py wait": WATCHED,
-    "harness/supervise/supervisor.py Popen": "until exec, of this very Python",
     "harness/supervise/undo.py read": FILE,
+    "harness/supervise/watch.py join": BOUNDED,
     "harness/tiers/linux/kernel.py read": FILE,
     "harness/workloads/sql/convert.py readline": FILE,
     "harness/workloads/tpcc/durability.py join": BOUNDED,
