@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from harness.engine import Credentials, Engine, MemoryPolicy, Process, ProcessStarter
 from harness.experiment.placement import Part
+from harness.host.footprint import Footprint
 from harness.host.page_cache import Residency, evict, residency
-from harness.host.process_counters import Footprint
 from harness.iotrace.intervals import TimedIo
 from harness.monitors import GuardedMonitor, Monitor
 from harness.progress import Progress

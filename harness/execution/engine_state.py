@@ -6,13 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.engine import Engine, MemoryPolicy
-from harness.host.cgroup import MemoryCap, cpu_quotas
-from harness.host.process_counters import (
-    async_io,
-    charged_to_groups,
-    hugetlb_bytes,
-    sync_overrides,
-)
+from harness.host.cgroup import MemoryCap
+from harness.host.cpu_quota import cpu_quotas
+from harness.host.process_maps import async_io, charged_to_groups, hugetlb_bytes, sync_overrides
 from harness.iotrace.page import LIBRARY
 from harness.store.result import Check, CheckStatus
 from harness.supervise.process import process_identity

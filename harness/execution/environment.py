@@ -15,8 +15,8 @@ from harness.engine import Credentials
 from harness.errors import HarnessError, RunFailed, UsageError, as_failure, interruption
 from harness.experiment.placement import Part
 from harness.host import cgroup
-from harness.host.cgroup import room_to_commit
 from harness.host.facts import host_facts
+from harness.host.process_limits import room_to_commit
 from harness.native_programs import native_folders, readable_to
 from harness.progress import Progress, progress_on_stderr
 from harness.store.datasets import DatasetStore

@@ -25,7 +25,7 @@ from harness.execution.observing import second_execution
 from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.host.cgroup import MemoryCap, capped_starter, memory_cap
-from harness.host.process_counters import own_memory_bytes
+from harness.host.footprint import own_memory_bytes
 from harness.host.processors import format_cpus
 from harness.host.threads import affinity_check
 from harness.host.tmpfs_room import TmpfsRoom

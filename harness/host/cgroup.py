@@ -8,27 +8,15 @@ already cached for another group stay outside the cap: evict the files first
 Ways, best first: cgroup v1's memory controller (below our own group), a delegated
 cgroup v2 subtree, a slice of the user's systemd manager. Where there is none, the cap
 says so (``method="none"`` and a reason) and the caller decides.
-
-Limits of tasks and open files of servers and clients, checked before a run.
-
-A server has a process or a thread for each of its connections, and a client an open file.
-
-Limits of processor time of the control groups that this process is in (CFS bandwidth).
-
-A quota stops every thread of a group for the rest of a period once its time is used up: a
-stall that no queue of the host shows. Containers and systemd units have them (``docker --cpus``,
-``CPUQuota=``).
 """
 
 from __future__ import annotations
 
 import os
-import re
-import resource
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -351,101 +339,3 @@ def _words(path: Path) -> list[str]:
 def _field(path: Path, name: str) -> int | None:
     lines = [line.split() for line in (LIVE.read(path) or "").splitlines()]
     return next((int(value) for key, value in lines if key == name), None)
-
-
-_KERNEL = Path("/proc/sys/kernel")
-_NEVER_OVERCOMMIT = 2
-
-
-def room_for_tasks() -> tuple[int, str] | None:
-    """Return the number of further processes and threads, and the limit that sets it.
-
-    None without any limit. The limits are the kernel's for all tasks, this user's
-    (``ulimit -u``), and those of the control groups that this process is in.
-    """
-    running = _running_tasks()
-    result: list[tuple[int, str]] = []
-    for name in ("pid_max", "threads-max"):
-        if (limit := LIVE.read_int(_KERNEL / name)) is not None:
-            result.append((limit - running, f"kernel.{name} {limit}"))
-    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if soft != resource.RLIM_INFINITY:
-        result.append((soft, f"ulimit -u {soft}"))
-    for folder in own_groups_of("pids"):
-        limit, held = LIVE.read_int(folder / "pids.max"), LIVE.read_int(folder / "pids.current")
-        if limit is not None:
-            result.append((limit - (held or 0), f"pids.max {limit} of {folder}"))
-    return min(result, default=None)
-
-
-def room_for_files() -> tuple[int, str] | None:
-    """Return the number of files that one process may open, and its limit; None if unlimited."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else (soft, f"ulimit -n {soft}")
-
-
-def room_to_commit() -> int | None:
-    """Bytes that processes may still allocate; None where Linux overcommits.
-
-    With vm.overcommit_memory=2, an allocation beyond CommitLimit fails whatever is free. In steps
-    of a sixteenth of the limit, so that what other processes commit seldom changes it.
-    """
-    if LIVE.read_int("/proc/sys/vm/overcommit_memory") != _NEVER_OVERCOMMIT:
-        return None
-    memory = LIVE.meminfo()
-    limit, step = memory["CommitLimit"], max(1, memory["CommitLimit"] // 16)
-    return max(0, limit - memory["Committed_AS"]) // step * step
-
-
-def _running_tasks() -> int:
-    """``4/512`` in loadavg: those that could run now, and all there are (proc(5))."""
-    match = re.search(r"/(\d+)", LIVE.read("/proc/loadavg") or "")
-    return int(match.group(1)) if match else 0
-
-
-@dataclass(frozen=True)
-class CpuQuota:
-    """``processors``: the processor time per time; ``directory``: of the control group."""
-
-    directory: Path
-    processors: float
-
-
-def quota_of(directory: Path) -> float | None:
-    """Return the quota of one control group in processors, None where it has none."""
-    if (text := LIVE.read(directory / "cpu.max")) is not None:
-        quota, _, period = text.partition(" ")
-    else:
-        quota = LIVE.read(directory / "cpu.cfs_quota_us") or ""
-        period = LIVE.read(directory / "cpu.cfs_period_us") or ""
-    if not quota.isdecimal() or not period.isdecimal() or int(period) == 0:  # "max", "-1"
-        return None
-    return int(quota) / int(period)
-
-
-def cpu_quotas(proc: Path = Path("/proc/self")) -> list[CpuQuota]:
-    """Return the quotas of this process's control group and of its ancestors in view."""
-    return [
-        CpuQuota(directory, processors)
-        for directory in own_groups_of("cpu", proc)
-        if (processors := quota_of(directory)) is not None
-    ]
-
-
-def throttled(quotas: Iterable[CpuQuota]) -> dict[str, float]:
-    """Return how often and how long quotas have stopped their groups so far.
-
-    Of several groups, the one that was stopped the longest: an ancestor stops the same threads.
-    """
-    found = [_throttled(quota.directory) for quota in quotas]
-    if not found:
-        return {}
-    count, duration_ns = max(found, key=lambda one: one[1])
-    return {"cpu_throttled_count": count, "cpu_throttled_ns": duration_ns}
-
-
-def _throttled(directory: Path) -> tuple[float, float]:
-    lines = (line.split() for line in (LIVE.read(directory / "cpu.stat") or "").splitlines())
-    stat = {words[0]: float(words[1]) for words in lines if len(words) == 2}
-    duration_ns = stat.get("throttled_time", stat.get("throttled_usec", 0.0) * 1000)
-    return stat.get("nr_throttled", 0.0), duration_ns

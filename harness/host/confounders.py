@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from harness.host import processors
-from harness.host.cgroup import cpu_quotas
+from harness.host.cpu_quota import cpu_quotas
 from harness.tiers.linux import ext4
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from harness.host import processors
-from harness.host.dimms import dimms, host_mode, memory_devices, memory_speed, power_budget
+from harness.host.dimms import dimms, memory_devices, memory_speed, power_budget
+from harness.host.memory_mode import host_mode
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes

@@ -4,12 +4,10 @@ Eviction asks (posix_fadvise), it does not command: dirty pages are written back
 but pages that a running process has mapped, and all pages of a tmpfs, stay. So what is
 believed is the residency measured afterwards (mincore(2)), never the eviction.
 
-A file in the page cache, in the same pages for whatever is measured on it.
-
-Readahead and large writes bring a file into the page cache in folios of up to 2 MiB (ext4 since
-Linux 6.16, XFS since 5.18). A small write through ext4 then goes through all blocks of its folio:
-64 bytes took 5 to 17 µs in such, and 1.7 µs in pages of 4 KiB, as 4 KiB did. So what is measured
-through the page cache finds pages of 4 KiB, of all sizes and whatever came before it.
+Readahead and large writes fill the page cache in folios of up to 2 MiB (ext4 since Linux 6.16, XFS
+since 5.18). A small write through ext4 then goes through all blocks of its folio: 64 bytes took 5
+to 17 µs in such, and 1.7 µs in pages of 4 KiB, as 4 KiB did. So :func:`warm` fetches pages of
+4 KiB, and what is measured through the page cache finds those, whatever came before it.
 """
 
 from __future__ import annotations

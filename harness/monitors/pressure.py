@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from harness.counters import labelled
-from harness.host.cgroup import cpu_quotas, throttled
+from harness.host.cpu_quota import cpu_quotas, throttled
 from harness.monitors import MonitorContext, SampledMonitor
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.warnings import RunWarning

@@ -19,7 +19,7 @@ from engines._innodb.engine import before_trace
 from harness import paths, registry
 from harness.errors import RunFailed, UsageError
 from harness.execution.runner import data_bytes, part_bytes
-from harness.host.process_counters import async_io
+from harness.host.process_maps import async_io
 from harness.supervise.user_files import regular_bytes
 
 FLAVOURS = ("mysql", "mariadb")

@@ -16,13 +16,9 @@ from harness.counters import difference
 from harness.engine import MemoryPolicy
 from harness.execution import engine_state
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
+from harness.host.footprint import Footprint
 from harness.host.page_cache import evict, resident_bytes
-from harness.host.process_counters import (
-    Footprint,
-    async_io,
-    hugetlb_bytes,
-    sync_overrides,
-)
+from harness.host.process_maps import async_io, hugetlb_bytes, sync_overrides
 from harness.iotrace.page import LIBRARY
 from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor

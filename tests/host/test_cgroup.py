@@ -12,14 +12,8 @@ import pytest
 from narrowed import present
 from patience import PATIENCE_S, eventually
 
-from harness.host.cgroup import (
-    MemoryCap,
-    available,
-    capped_starter,
-    cpu_quotas,
-    memory_cap,
-    throttled,
-)
+from harness.host.cgroup import MemoryCap, available, capped_starter, memory_cap
+from harness.host.cpu_quota import cpu_quotas, throttled
 from harness.host.page_cache import evict, residency
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.supervise.credentials import unprivileged

@@ -11,8 +11,9 @@ from smbios_table import memory_device, write_table
 
 from harness.host import processors
 from harness.host.confounders import uncontrolled
-from harness.host.dimms import MemoryResources, host_mode, parse_memory_resources, parse_smbios
+from harness.host.dimms import parse_smbios
 from harness.host.facts import host_facts
+from harness.host.memory_mode import MemoryResources, host_mode, parse_memory_resources
 from harness.store import schemas
 from harness.tiers.discovery import find_tiers
 from harness.tiers.linux.kernel import Kernel

@@ -12,8 +12,8 @@ from scratch import open_directory
 from waiting_child import child, resume
 
 from harness.engine import ProcessId
+from harness.host.footprint import Footprint, own_memory_bytes
 from harness.host.page_cache import Residency, evict, in_memory, residency
-from harness.host.process_counters import Footprint, own_memory_bytes
 from harness.supervise.process import own_identity
 from harness.units import KIB, MIB
 

@@ -18,7 +18,7 @@ from tierbench.namespace_users import namespace_users, parse_blkid, probe
 from tierbench.ndctl import Namespace, parse_ndctl
 from tierbench.record import Record, load_record, save_record
 
-from harness.host.dimms import parse_memory_resources
+from harness.host.memory_mode import parse_memory_resources
 from harness.tiers.hostfile import load_host_file
 
 # Listings, on recordings ------------------------------------------------------------

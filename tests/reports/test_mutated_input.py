@@ -28,7 +28,8 @@ from tierbench.state import State as HostState
 from engines.rocksdb.installation import read_options_file
 from harness.cli.app import app
 from harness.experiment.profile import load_profile
-from harness.host.dimms import parse_memory_resources, parse_ndctl_dimms
+from harness.host.dimms import parse_ndctl_dimms
+from harness.host.memory_mode import parse_memory_resources
 from harness.iotrace.page import CELL_FIELDS
 from harness.micro import fio
 from harness.micro.fio import Fio, sample_of

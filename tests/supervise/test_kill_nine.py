@@ -17,7 +17,7 @@ from harness.supervise.process import descendants, process_stat
 HARNESS = """
 import os, sys, time
 from pathlib import Path
-from harness.host.cgroup import memory_cap, capped_starter
+from harness.host.cgroup import capped_starter, memory_cap
 from harness.supervise.credentials import unprivileged
 from harness.supervise import supervisor
 from harness.supervise.supervisor import Supervisor

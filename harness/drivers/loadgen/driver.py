@@ -10,7 +10,7 @@ from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec
 from harness.drivers.result import WindowCallbacks
 from harness.engine import Engine, FillRequest
 from harness.errors import UsageError
-from harness.host import cgroup
+from harness.host import process_limits
 from harness.native_programs import loadgen_program
 from harness.progress import Task
 from harness.store.spec import JsonObject
@@ -81,7 +81,7 @@ def check_connections(
 def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> None:
     """Raise UsageError for more connections than the host has tasks and open files for."""
     problem = f"{connections} connections"
-    tasks = cgroup.room_for_tasks() if engine.kind == "managed" else None
+    tasks = process_limits.room_for_tasks() if engine.kind == "managed" else None
     if tasks and tasks[0] < connections + _OWN_TASKS:
         raise UsageError(
             problem,
@@ -89,7 +89,7 @@ def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> N
             f"more ({tasks[1]})",
             f"raise that limit, or lower {lower}",
         )
-    files = cgroup.room_for_files()
+    files = process_limits.room_for_files()
     each = -(-connections // clients)
     if files and files[0] < each + _OWN_FILES:
         raise UsageError(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.host.process_counters import Footprint
+from harness.host.footprint import Footprint
 from harness.workload import Clients, Moment, Session
 
 
