@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED, MicroParams, chosen
-from harness.micro.model import LINE_BYTES, Axis, Job, Measurement, Numa, Pages, Place, Suite
+from harness.micro.model import Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.suite_warnings import LEFT_OUT, warnings_of
 from harness.native_programs import index_library
 from harness.units import counted, format_bytes

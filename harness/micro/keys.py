@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from harness import jsonfile
 from harness.errors import UsageError, nearest, unknown
 from harness.host.processors import parse_cpus
-from harness.micro.model import LINE_BYTES, Chain, Mix, Pages
+from harness.micro.chains import LINE_BYTES, Chain, Mix
+from harness.micro.model import Pages
 from harness.native_programs import native_folders
 from harness.store import schemas
 from harness.store.spec import MICRO

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from harness.micro.chains import chain_text, mix_text
 from harness.micro.keys import KEYS, LABELS, TIMES, UNLIMITED, MicroParams
-from harness.micro.model import Axis, Job, Measurement, chain_text, mix_text
+from harness.micro.model import Axis, Job, Measurement
 from harness.sequences import grouped
 from harness.store.documents import as_json
 from harness.store.result import Label, Labels

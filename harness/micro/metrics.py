@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from harness import hdr
+from harness.micro.chains import chain_text
 from harness.micro.labels import job_labels, swept_labels
-from harness.micro.model import Job, Measurement, chain_text
+from harness.micro.model import Job, Measurement
 from harness.micro.protocol import traffic_metrics
 from harness.micro.spec import BLOCK, measurement_name
 from harness.monitors.dimm_media import MediaReader, effective_write_ratio

@@ -17,6 +17,7 @@ from harness import jsonfile, native_programs
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
+from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity, capacity_of
 from harness.micro.host_suite import HostSuite, Library, job_source, suite_on, target_sizes
 from harness.micro.keys import KEYS, MicroParams
@@ -30,7 +31,7 @@ from harness.micro.metrics import (
     metrics_of,
     pages_of,
 )
-from harness.micro.model import LINE_BYTES, Job, Measurement, Suite
+from harness.micro.model import Job, Measurement, Suite
 from harness.micro.protocol import (
     MeasuringProgram,
     MicroContext,

@@ -34,7 +34,8 @@ from harness.later import np
 from harness.micro.labels import job_labels
 from harness.micro.metrics import NOTHING_DONE, JobRepeat, JobResults, SuiteResult, Thread
 from harness.micro.model import Axis, Job, Measurement
-from harness.micro.perma import PermaConfig, job_of, read_value
+from harness.micro.perma import job_of
+from harness.micro.perma_config import PermaConfig, read_value
 from harness.sequences import grouped
 from harness.store.documents import as_json
 from harness.store.result import Metric

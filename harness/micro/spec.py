@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.micro.chains import SAMPLE_EVERY, ChainOperation
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.host_suite import TargetKey, library_of, target_of, target_sizes
-from harness.micro.model import SAMPLE_EVERY, ChainOperation, Job, Measurement
+from harness.micro.model import Job, Measurement
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 
 _DOMAINS = {"cpu_cache": "eadr", "memory_controller": "adr"}

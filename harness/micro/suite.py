@@ -24,9 +24,10 @@ from typing import Any
 
 from harness.errors import UsageError, nearest
 from harness.micro import perma
+from harness.micro.chains import mix_text
 from harness.micro.io_jobs import check_written
 from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, keys_of, read_key
-from harness.micro.model import Axis, Job, Measurement, Suite, mix_text
+from harness.micro.model import Axis, Job, Measurement, Suite
 from harness.micro.suite_document import SuiteDocument
 from harness.paths import data_folder
 from harness.structs import Where

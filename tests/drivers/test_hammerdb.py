@@ -12,7 +12,8 @@ from idle_engine import IdleEngine
 from patience import PATIENCE_S
 
 from harness.drivers.hammerdb.installation import find
-from harness.drivers.hammerdb.process import Words, build, measure, response_times
+from harness.drivers.hammerdb.output_parser import Words, response_times
+from harness.drivers.hammerdb.process import build, measure
 from harness.drivers.hammerdb.script import (
     Target,
     Timed,

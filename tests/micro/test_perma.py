@@ -8,11 +8,13 @@ import pytest
 from micro_suites import DRAM, capacity, overrides, perma
 
 from harness.errors import UsageError
+from harness.micro.chains import parse_chain
 from harness.micro.host_suite import suite_on
 from harness.micro.keys import MicroParams
 from harness.micro.metrics import SuiteResult
-from harness.micro.model import Measurement, parse_chain
-from harness.micro.perma import KEYS, PermaConfig, PermaConfiguration, measurements, parse_perma
+from harness.micro.model import Measurement
+from harness.micro.perma import PermaConfiguration, measurements, parse_perma
+from harness.micro.perma_config import KEYS, PermaConfig
 from harness.micro.perma_result import Memory, memory_of, perma_results
 from harness.micro.spec import measurement_name
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts

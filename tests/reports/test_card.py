@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from harness import hdr
 from harness.cli.app import app
 from harness.errors import UsageError
+from harness.micro.chains import chain_text, parse_chain
 from harness.micro.fio import histogram
-from harness.micro.model import chain_text, parse_chain
 from harness.micro.perma_result import perma_devices
 from harness.store.runs import StoredRun
 from reports.micro.best_practices import card_trials, practices

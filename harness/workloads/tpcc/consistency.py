@@ -23,7 +23,7 @@ from harness.engine import Engine, SqlResult
 from harness.errors import HarnessError
 from harness.progress import Progress
 from harness.store.result import Check
-from harness.workloads.tpcc.params import row_counts
+from harness.workloads.tpcc.population import row_counts
 from harness.workloads.window import checked, describe_outlier
 
 #: Ours; their columns all have names.

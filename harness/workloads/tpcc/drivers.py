@@ -32,7 +32,8 @@ from harness.supervise.credentials import unprivileged
 from harness.warnings import RunWarning
 from harness.workload import Loading, Session
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.params import GENERATION, TRANSACTIONS, TpccParams, row_counts
+from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams
+from harness.workloads.tpcc.population import GENERATION, row_counts
 from harness.workloads.window import LoadingDriver
 
 _JOURNAL = "committed.journal"

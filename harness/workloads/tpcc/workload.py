@@ -77,12 +77,8 @@ from harness.workloads.tpcc.consistency import (
 )
 from harness.workloads.tpcc.drivers import HammerDbDriver, Loadgen
 from harness.workloads.tpcc.durability import measure_durability
-from harness.workloads.tpcc.params import (
-    TERMINALS_PER_WAREHOUSE,
-    TpccParams,
-    estimate_bytes,
-    shares,
-)
+from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
+from harness.workloads.tpcc.population import estimate_bytes
 from harness.workloads.window import DrivenWorkload, LoadingDriver, check_mix, window_outcome
 
 #: More deliveries than this share that find a district without orders are reported (clause

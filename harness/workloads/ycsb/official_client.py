@@ -27,7 +27,8 @@ from harness.store.spec import JsonObject
 from harness.units import MIB, NS_PER_S
 from harness.workload import Clients, Loading, Session
 from harness.workloads.window import LoadingDriver
-from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams, data_key, record_bytes
+from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
+from harness.workloads.ycsb.records import data_key, record_bytes
 
 #: Parameters that the client has no option for.
 _LOADGEN_ONLY = ("client_hosts", "clients", "client_threads", "data_seed", "stall_timeout")

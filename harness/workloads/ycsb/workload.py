@@ -72,13 +72,8 @@ from harness.workloads.window import (
     window_outcome,
 )
 from harness.workloads.ycsb.official_client import Official
-from harness.workloads.ycsb.params import (
-    GENERATION,
-    YcsbParams,
-    data_key,
-    estimate_bytes,
-    record_bytes,
-)
+from harness.workloads.ycsb.params import YcsbParams
+from harness.workloads.ycsb.records import GENERATION, data_key, estimate_bytes, record_bytes
 
 _CONNECTIONS_PER_LOOP = 16
 _MOST_LOOPS = 8

@@ -16,7 +16,8 @@ from harness.progress import SilentProgress
 from harness.workload import Clients, Loading, Session
 from harness.workloads.ycsb import official_client
 from harness.workloads.ycsb.official_client import Official
-from harness.workloads.ycsb.params import YcsbParams, data_key
+from harness.workloads.ycsb.params import YcsbParams
+from harness.workloads.ycsb.records import data_key
 
 JAVA = Path(__file__).with_name("java")
 

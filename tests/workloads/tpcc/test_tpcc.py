@@ -12,7 +12,8 @@ from harness.progress import SilentProgress
 from harness.store.result import SeriesPoint
 from harness.store.spec import Json
 from harness.workloads.tpcc.durability import Journal, check_durability
-from harness.workloads.tpcc.params import TpccParams, row_counts, shares
+from harness.workloads.tpcc.params import TpccParams, shares
+from harness.workloads.tpcc.population import row_counts
 from harness.workloads.tpcc.workload import NOUNS, own_warnings
 from harness.workloads.window import check_mix, window_metrics
 

@@ -6,8 +6,8 @@ from harness.errors import UsageError
 from harness.workloads.ycsb import official_client
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
-from harness.workloads.ycsb.params import data_key as key
 from harness.workloads.ycsb.properties import read
+from harness.workloads.ycsb.records import data_key as key
 
 made = YcsbParams.from_mapping
 
