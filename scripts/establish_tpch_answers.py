@@ -30,6 +30,7 @@ import psycopg
 
 from harness.engine import Scalar
 from harness.store.documents import write_json_atomically
+from harness.workloads.tpch.answer_checks import sum_tolerance
 from harness.workloads.tpch.answers import (
     SHAPES,
     TOLERANT,
@@ -40,7 +41,7 @@ from harness.workloads.tpch.answers import (
 )
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import References, shipped_file, sum_tolerance
+from harness.workloads.tpch.reference import References, shipped_file
 from harness.workloads.tpch.source_database import LOADED, open_views, rows_of
 from harness.workloads.tpch.statements import Statement, query_sql
 

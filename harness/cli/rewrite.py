@@ -11,7 +11,7 @@ import typer
 from harness.cli.common import JsonOption, print_json
 from harness.errors import UsageError
 from harness.rewrite import rewrite as rewrite_program
-from harness.rewrite.tools import RULES, read_rule
+from harness.rewrite.rules import RULES, read_rule
 from harness.terminal import print_table, say
 
 _FENCES = {"added": "{0} added", "follows": "one follows", "none": ""}

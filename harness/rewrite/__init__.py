@@ -18,13 +18,10 @@ from typing import Literal
 
 from harness.errors import RunFailed, UsageError
 from harness.rewrite import assembled, e9patch
+from harness.rewrite.rules import FENCES, FLUSHES, RULES, Rule
 from harness.rewrite.tools import (
-    FENCES,
-    FLUSHES,
     MAX_BYTES,
-    RULES,
     Instruction,
-    Rule,
     as_whom,
     flushes_and_fences,
     read_elf,

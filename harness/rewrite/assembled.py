@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.rewrite.tools import FENCES, MAX_BYTES, Instruction, Rule, link_options, refused, run
+from harness.rewrite.rules import FENCES, Rule
+from harness.rewrite.tools import MAX_BYTES, Instruction, link_options, refused, run
 from harness.supervise.credentials import unprivileged
 from harness.supervise.user_files import read_text, write_text
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.rewrite.tools import Instruction, Rule, flushes_and_fences, is_library, refused, run
+from harness.rewrite.rules import Rule
+from harness.rewrite.tools import Instruction, flushes_and_fences, is_library, refused, run
 from harness.supervise.credentials import unprivileged
 from harness.supervise.user_files import write_text
 

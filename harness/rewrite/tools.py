@@ -3,12 +3,6 @@
 The program may be hostile. Tools run with limits, without our environment and, where the harness
 is root, as the unprivileged user; names from the program reach the linker only if they are plain,
 one argument each.
-
-Which flush becomes which.
-
-A rule keeps what the program relies on: clflush is ordered with other flushes and stores, clwb and
-clflushopt are not, so that a fence goes with them unless one follows at once. A fence that comes
-later is not seen, as in the paper: a fence too many costs time, not data.
 """
 
 from __future__ import annotations
@@ -22,46 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.rewrite.rules import FENCES, FLUSHES
 from harness.supervise.credentials import run_unprivileged, unprivileged
 from harness.supervise.user_files import acting_as, make_directory, write_text
-
-FLUSHES = ("clflush", "clflushopt", "clwb")
-FENCES = ("sfence", "mfence")
-_ORDERED = "clflush"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """``old`` becomes ``new``, followed by ``fence`` ("": none) where no fence follows at once."""
-
-    old: str
-    new: str
-    fence: str = ""
-
-
-#: The paper's, and the same for flushes that were never ordered.
-RULES = (Rule("clflush", "clwb", "sfence"), Rule("clflushopt", "clwb"))
-
-
-def read_rule(old: str, new: str) -> Rule:
-    """Read a rule from ``clflush`` and ``clwb+sfence``."""
-    name, _, fence = new.partition("+")
-    if old not in FLUSHES:
-        raise UsageError(f"--from {old}", "no flush instruction", f"one of {', '.join(FLUSHES)}")
-    if name not in FLUSHES or name == old or fence not in ("", *FENCES):
-        raise UsageError(
-            f"--to {new}",
-            f"not a replacement of {old}",
-            "a flush, and where it needs one a fence: clwb, clwb+sfence",
-        )
-    if old == _ORDERED and not fence:
-        raise UsageError(
-            f"--to {new}",
-            "clflush is ordered with later stores and flushes, and nothing would be in its place",
-            f"write {name}+sfence: no fence is added where one follows at once",
-        )
-    return Rule(old, name, fence)
-
 
 #: Limits of each tool: seconds, bytes of memory, bytes of a file that it writes.
 _TIMEOUT_S = 1800

@@ -28,7 +28,7 @@ from harness.execution.host_lock import one_at_a_time
 from harness.progress import SilentProgress
 from harness.store.datasets import DatasetStore
 from harness.supervise.supervisor import Supervisor
-from harness.workloads.tpch import data, refresh_data
+from harness.workloads.tpch import data, refresh_sets
 
 #: The command, interrupted by itself while it still imports.
 INTERRUPTED_IMPORT = """
@@ -355,7 +355,7 @@ def test_a_flipped_bit_is_refused_by_the_name_of_its_file(harness):
         store = DatasetStore(folder / "source", supervisor.journal)
         with store.building(data.refresh_name(0.01, 1), SilentProgress()) as building:
             assert building is not None
-            refresh_data.prepare(0.01, range(1, 2), building.content, SilentProgress())
+            refresh_sets.prepare(0.01, range(1, 2), building.content, SilentProgress())
             building.publish({}, {}, SilentProgress())
     name = _flipped(folder, "source/*/content/set-1/lineitem.tbl.u1")
     assert name in _refused(harness, [*SMALL, "--test", "power"])

@@ -25,10 +25,10 @@ from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.query_plan import ExecutedPlan, Operator
 from harness.sql_script import statements
+from harness.workloads.tpch.answer_checks import sum_tolerance
 from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer, compare
 from harness.workloads.tpch.data import estimate_bytes
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import sum_tolerance
 from harness.workloads.tpch.statements import query_sql
 
 REGION = ["r_regionkey", "r_name", "r_comment"]

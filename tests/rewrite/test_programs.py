@@ -10,7 +10,8 @@ import pytest
 from harness.errors import UsageError
 from harness.rewrite import rewrite, tools
 from harness.rewrite.assembled import apply
-from harness.rewrite.tools import RULES, Rule, read_rule, run
+from harness.rewrite.rules import RULES, Rule, read_rule
+from harness.rewrite.tools import run
 
 #: As its own check the program prints the sum of what it stored. Three flushes need a rule: one
 #: with a fence that follows at once, one in a loop, and one that was never ordered.

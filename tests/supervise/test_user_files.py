@@ -279,8 +279,8 @@ ALLOWED = {
     "below datasets and answers, which only we write": {
         "harness/workloads/tpch/reference.py keep",
         "harness/workloads/tpch/data.py generate",
-        "harness/workloads/tpch/refresh_data.py _make",
-        "harness/workloads/tpch/refresh_data.py _last_part",
+        "harness/workloads/tpch/refresh_sets.py _make",
+        "harness/workloads/tpch/refresh_sets.py _last_part",
     },
     "below a work directory": {
         "harness/copytree.py _copy",

@@ -25,7 +25,6 @@ from harness.workloads import query_runs
 from harness.workloads.query_runs import (
     Execution,
     QueryRuns,
-    ResumeCursor,
     finished_checks,
     plan_artifacts,
     query_metrics,
@@ -33,6 +32,7 @@ from harness.workloads.query_runs import (
     timeline,
     total_metrics,
 )
+from harness.workloads.resume import ResumeCursor
 from harness.workloads.sql import clients, data
 from harness.workloads.sql.answers import ExpectedRows, compare_rows, read_answer, shown
 from harness.workloads.sql.folder import ANSWERS, CHECK, QUERIES, SqlFolder, read_folder

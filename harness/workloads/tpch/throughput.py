@@ -22,7 +22,8 @@ from harness.engine import Engine, SqlConnection
 from harness.progress import Task
 from harness.store.documents import from_members
 from harness.workload import Session
-from harness.workloads.query_runs import Execution, ResumeCursor, execute
+from harness.workloads.query_runs import Execution, execute
+from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh import FUNCTIONS, Applied, Function, RefreshFunctions
 from harness.workloads.tpch.statements import Statement, power_statements, stream_statements

@@ -16,23 +16,13 @@ from narrowed import present
 
 from harness.engine import SqlResult
 from harness.errors import RunFailed
-from harness.workloads.tpch import data, refresh_data
+from harness.workloads.tpch import data, refresh_sets
+from harness.workloads.tpch.dbgen_columns import order_key, row_of_key
 from harness.workloads.tpch.qgen import parameters
-from harness.workloads.tpch.refresh import (
-    LARGEST_STATEMENT_BYTES,
-    base_totals,
-    check_pair,
-    check_tables,
-    rf1_statements,
-    rf2_statements,
-)
-from harness.workloads.tpch.refresh_data import (
-    RefreshPair,
-    order_key,
-    prepare,
-    row_of_key,
-    rows_of_file,
-)
+from harness.workloads.tpch.refresh import LARGEST_STATEMENT_BYTES, rf1_statements, rf2_statements
+from harness.workloads.tpch.refresh_checks import base_totals, check_pair, check_tables
+from harness.workloads.tpch.refresh_data import RefreshPair, rows_of_file
+from harness.workloads.tpch.refresh_sets import prepare
 from harness.workloads.tpch.statements import query_order, query_sql
 from harness.workloads.tpch.tables import COLUMNS
 
@@ -111,7 +101,7 @@ def test_a_generator_that_draws_otherwise_is_not_believed(tmp_path, quiet, monke
         (orders,) = (folder / "orders").iterdir()
         orders.write_text(orders.read_text().replace("|Clerk#", "|Clerk#1"))
 
-    monkeypatch.setattr(refresh_data, "run_generator", altered)
+    monkeypatch.setattr(refresh_sets, "run_generator", altered)
     with pytest.raises(RunFailed, match="otherwise than dbgen"):
         prepare(0.01, range(1, 2), tmp_path, quiet)
     assert not any(tmp_path.iterdir())
@@ -134,7 +124,7 @@ def test_a_killed_preparation_leaves_whole_sets_and_the_next_one_makes_the_other
     program = f"""
 from pathlib import Path
 from harness.progress import SilentProgress
-from harness.workloads.tpch.refresh_data import prepare
+from harness.workloads.tpch.refresh_sets import prepare
 prepare(0.1, range(1, 4), Path({str(folder)!r}), SilentProgress())
 """
     process = subprocess.Popen([sys.executable, "-c", program])

@@ -19,6 +19,7 @@ from harness.errors import RunFailed
 from harness.store.datasets import DatasetStore
 from harness.supervise.supervisor import Supervisor
 from harness.workloads.tpch import data
+from harness.workloads.tpch.answer_checks import Answered, check_answers, sum_tolerance
 from harness.workloads.tpch.answers import (
     SHAPES,
     TOLERANT,
@@ -30,16 +31,9 @@ from harness.workloads.tpch.answers import (
     within,
 )
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import (
-    Answered,
-    NoReference,
-    References,
-    check_answers,
-    read_kept,
-    shipped,
-    sum_tolerance,
-)
-from harness.workloads.tpch.refresh_data import orders_per_set, prepare
+from harness.workloads.tpch.reference import NoReference, References, read_kept, shipped
+from harness.workloads.tpch.refresh_data import orders_per_set
+from harness.workloads.tpch.refresh_sets import prepare
 from harness.workloads.tpch.source_database import SourceDatabase, open_views, rows_of
 from harness.workloads.tpch.statements import Statement, query_sql
 
@@ -205,7 +199,7 @@ def test_a_check_that_breaks_is_unknown_and_never_passed(answers, monkeypatch, q
     def broken(*_):
         raise ZeroDivisionError("in the checker")
 
-    monkeypatch.setattr("harness.workloads.tpch.reference.compare", broken)
+    monkeypatch.setattr("harness.workloads.tpch.answer_checks.compare", broken)
     answered = Answered(Statement(6, parameters(6, None, SCALE), ""), answers[6])
     (check,) = check_answers(SCALE, "postgres", None, [answered], quiet)
     assert (check.status, "ZeroDivisionError" in check.detail) == ("unknown", True)

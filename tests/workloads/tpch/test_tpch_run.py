@@ -24,10 +24,10 @@ from harness.query_plan import ExecutedPlan, Operator
 from harness.sql_script import text_of
 from harness.store.result import run_status
 from harness.workloads.tpch import data
+from harness.workloads.tpch.answer_checks import sum_tolerance
 from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer, compare
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import sum_tolerance
 from harness.workloads.tpch.source_database import open_views
 from harness.workloads.tpch.statements import query_sql
 from harness.workloads.tpch.tables import COLUMNS, TABLES, expected_rows, keys_are_unique
