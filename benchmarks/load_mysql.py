@@ -25,7 +25,7 @@ from loading import SMALL, arguments, compare
 from smoke import parsed
 
 from engines._innodb.load import loading_settings
-from harness.sql_script import statements
+from harness.sql_files import statements
 
 _INDEXES = (
     "ALTER TABLE lineitem ADD INDEX lineitem_part_supplier (l_partkey, l_suppkey), "

@@ -23,7 +23,7 @@ from smoke import parsed
 
 from engines.postgres.engine import ManagedPostgres
 from engines.postgres.load import loading_settings
-from harness.sql_script import statements
+from harness.sql_files import statements
 
 
 def by_hand(engine: ManagedPostgres, tables: dict[str, list[Path]], threads: int) -> None:

@@ -36,7 +36,7 @@ from harness.host.process_counters import read_counters
 from harness.paths import data_root, engines_prefix
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
-from harness.sql_script import text_of
+from harness.sql_files import text_of
 from harness.supervise.process import descendants
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.drivers import Loadgen

@@ -30,7 +30,7 @@ from harness.engine import (
     SqlConnection,
 )
 from harness.errors import RunFailed, UsageError, nearest
-from harness.sql_script import created
+from harness.sql_files import created
 from harness.store.spec import JsonObject
 
 PREFIX = "tierbench"

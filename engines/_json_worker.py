@@ -22,7 +22,8 @@ from harness.engine import (
     SqlResult,
 )
 from harness.errors import RunFailed
-from harness.sql_script import decode, head
+from harness.sql_script import head
+from harness.sql_values import decode
 from harness.supervise.failures import log_tail
 from harness.supervise.process import process_identity
 from harness.supervise.silence import limit_s, phase

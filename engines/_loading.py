@@ -24,7 +24,8 @@ from engines._managed import AnyServer
 from harness.engine import FillRequest, LoadRequest, SqlConnection
 from harness.errors import RunFailed
 from harness.progress import Task
-from harness.sql_script import head, tables_of, text_of
+from harness.sql_files import text_of
+from harness.sql_script import head, tables_of
 from harness.store.spec import JsonObject
 
 Connection = TypeVar("Connection", bound=SqlConnection)

@@ -11,7 +11,7 @@ from typing import Generic
 
 from engines._loading import Connection, Loader
 from harness.engine import Engine, FillRequest, LoadRequest, Scalar
-from harness.sql_script import calls
+from harness.sql_files import calls
 from harness.store.spec import JsonObject
 
 

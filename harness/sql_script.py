@@ -4,19 +4,6 @@ A script is read line by line, since a dump may be larger than memory. Comments 
 except those that a server reads (``/*! … */``, ``/*+ … */``). A dump of PostgreSQL has the rows of
 ``COPY … FROM stdin`` after the statement, up to a line with ``\.``. Commands of a client
 (``\ir FILE``, ``\! COMMAND``) are refused with their line: a server does not know them.
-
-The SQL files of an engine's folder: ``sql/<workload>/NN_<what>.sql``. Includes and templates are
-for these files, which are the project's own: nothing of a user's text is ever interpreted by them,
-since the harness may read files as root that the owner of the text cannot. So the statements of a
-user's schema are a list, ``NN_<what>.json``.
-
-Statements that several engines share are in ``engines/_sql/<workload>/``. An engine's file
-includes one as psql does, on a line of its own, relative to the file::
-
-    \ir ../../../_sql/tpch/20_keys.sql
-
-Statements that depend on the workload's parameters are a template, ``NN_<what>.sql.j2``.
-``calls/`` has a file for each operation of a workload that the native client runs.
 """
 
 from __future__ import annotations
@@ -24,21 +11,11 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from harness import jsonfile
 from harness.errors import UsageError
-from harness.store.spec import JsonObject
-
-if TYPE_CHECKING:  # most commands need none
-    from jinja2 import Environment
-
 
 _COPY = re.compile(r"copy\b.*\bfrom\s+stdin\b", re.IGNORECASE | re.DOTALL)
 _DELIMITER = re.compile(r"delimiter\s+(\S+)", re.IGNORECASE)
@@ -225,66 +202,7 @@ def write_statements(folder: Path, stem: str, texts: list[str]) -> None:
     (folder / f"{stem}.json").write_text(json.dumps(texts), encoding="utf-8")
 
 
-_INCLUDE = re.compile(r"^\\ir (?P<path>\S+)[ \t]*\n", re.MULTILINE)
-_CREATED = re.compile(r"^create (?P<kind>table|function|procedure) (?P<name>\w+)", re.M | re.I)
 _HEAD_LENGTH = 200
-
-
-def text_of(file: Path) -> str:
-    """The file with its included files; only for files of the project itself."""
-    text = file.read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda line: text_of(file.parent / line["path"]), text)
-
-
-def statements(
-    folder: Path, stem: str, params: JsonObject | None = None, *, backslash: bool = False
-) -> list[str]:
-    """The statements of ``<stem>.sql`` without comments; empty if there is no such file.
-
-    ``<stem>.sql.j2`` is rendered with ``params``. ``backslash``: see harness.sql_script.
-    ``<stem>.json`` has a user's statements, which are returned as they are.
-    """
-    if (listed := folder / f"{stem}.json").exists():
-        texts: list[str] = jsonfile.read(listed)
-        return texts
-    for path in (folder / f"{stem}.sql", folder / f"{stem}.sql.j2"):
-        if path.exists():
-            return split(_rendered(path, params or {}), backslash)
-    return []
-
-
-def created(folder: Path) -> dict[str, set[str]]:
-    """Names of the objects that a workload's files create, by kind: table, function, procedure."""
-    found: dict[str, set[str]] = {"table": set(), "function": set(), "procedure": set()}
-    for path in (*folder.glob("10_tables.sql*"), *folder.glob("procedures/*.sql")):
-        for match in _CREATED.finditer(text_of(path)):
-            found[match["kind"].lower()].add(match["name"].lower())
-    return found
-
-
-def calls(folder: Path, params: JsonObject) -> dict[str, str | list[str]]:
-    """The files of ``folder/calls``, by operation.
-
-    A file whose statements end with a semicolon has one statement per field of the record.
-    """
-    found: dict[str, str | list[str]] = {}
-    for path in sorted((folder / "calls").iterdir()) if (folder / "calls").is_dir() else ():
-        text = _rendered(path, params).strip()
-        name = path.name.partition(".")[0]
-        found[name] = split(text, backslash=False) if text.endswith(";") else text
-    return found
-
-
-def _rendered(file: Path, params: JsonObject) -> str:
-    text = text_of(file)
-    return _templates().from_string(text).render(**params) if file.suffix == ".j2" else text
-
-
-@cache
-def _templates() -> Environment:
-    from jinja2 import Environment, StrictUndefined
-
-    return Environment(undefined=StrictUndefined, trim_blocks=True)
 
 
 def tables_of(statement: str, tables: Iterable[str]) -> list[str]:
@@ -301,38 +219,3 @@ def head(sql: str, length: int = _HEAD_LENGTH) -> str:
     """The statement on one line, shortened for a message."""
     line = " ".join(sql.split())
     return line if len(line) <= length else f"{line[:length]} …"
-
-
-#: How values of a type are encoded; the first type that fits.
-_ENCODINGS: tuple[tuple[Any, str, Callable[[Any], str]], ...] = (
-    (int, "n", str),  # larger than JSON takes
-    (float, "f", float.hex),
-    (Decimal, "n", str),
-    (datetime, "t", datetime.isoformat),
-    (date, "d", date.isoformat),
-    ((bytes, bytearray, memoryview), "s", lambda value: f"\\x{value.hex()}"),
-    (object, "s", str),
-)
-
-
-def encode(value: Any) -> Any:
-    """A JSON value for a Python value of a result row."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int) and abs(value) <= jsonfile.MOST_INTEGER:
-        return value
-    return next({form: text(value)} for kind, form, text in _ENCODINGS if isinstance(value, kind))
-
-
-def decode(value: Any) -> Any:
-    """The inverse of ``encode``; values of other types are returned as text."""
-    if not isinstance(value, dict):
-        return value
-    (kind, text), *_ = value.items()
-    if kind == "f":
-        return float.fromhex(text)
-    if kind == "n":
-        return Decimal(text)
-    if kind == "t":
-        return datetime.fromisoformat(text)
-    return date.fromisoformat(text) if kind == "d" else text

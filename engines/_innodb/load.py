@@ -37,7 +37,8 @@ from engines._managed import AnyServer
 from harness.engine import LoadRequest
 from harness.errors import RunFailed
 from harness.progress import Task
-from harness.sql_script import dumped, head, statements
+from harness.sql_files import statements
+from harness.sql_script import dumped, head
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 

@@ -37,7 +37,7 @@ from harness.errors import RunFailed, UsageError, nearest
 from harness.experiment.placement import Part
 from harness.progress import Task
 from harness.query_plan import ExecutedPlan
-from harness.sql_script import statements
+from harness.sql_files import statements
 from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import acting_as, make_directory, write_text
 from harness.units import KIB

@@ -27,7 +27,7 @@ from typing import Any
 
 import duckdb
 
-from harness.sql_script import encode
+from harness.sql_values import encode
 from harness.supervise import linux
 from harness.supervise.user_files import Credentials, acting_as
 

@@ -29,7 +29,8 @@ from engines.postgres.connection import PostgresConnection, failed
 from harness.engine import LoadRequest
 from harness.errors import RunFailed
 from harness.progress import Task
-from harness.sql_script import dumped, statements
+from harness.sql_files import statements
+from harness.sql_script import dumped
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 

@@ -19,7 +19,8 @@ from harness import jsonfile
 from harness.engine import EngineContext, EngineVersion, LoadRequest, MemoryPolicy
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan
-from harness.sql_script import head, statements
+from harness.sql_files import statements
+from harness.sql_script import head
 from harness.supervise.failures import log_tail
 from harness.supervise.listeners import ANY_PORT
 from harness.supervise.silence import limit_s, phase

@@ -32,7 +32,7 @@ from harness.engine import (
 from harness.errors import RunFailed, UsageError
 from harness.progress import Task
 from harness.query_plan import ExecutedPlan
-from harness.sql_script import statements
+from harness.sql_files import statements
 from harness.store.documents import attributes
 from harness.store.spec import JsonObject
 from harness.waits import Observation, Resource, WaitObserver

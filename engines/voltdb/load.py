@@ -13,7 +13,7 @@ from engines._managed import compile_java
 from engines.voltdb.installation import Installation
 from engines.voltdb.wire import VoltDbConnection
 from harness.engine import EngineContext, FillRequest
-from harness.sql_script import statements
+from harness.sql_files import statements
 from harness.store.spec import JsonObject
 from harness.supervise.user_files import read_bytes, walk
 

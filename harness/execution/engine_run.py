@@ -20,7 +20,7 @@ from harness.execution.resolved_run import ResolvedRun, host_conditions
 from harness.experiment.placement import Part
 from harness.host.listen_address import Address
 from harness.models.device import DeviceModel
-from harness.sql_script import text_of
+from harness.sql_files import text_of
 from harness.store.spec import Json, JsonObject, content_hash
 from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning

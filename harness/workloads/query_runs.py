@@ -20,7 +20,7 @@ from harness.counters import bandwidths, counter_metrics, difference
 from harness.engine import CannotExplain, Engine, QueryTimeout, Scalar, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, account
-from harness.sql_script import decode, encode
+from harness.sql_values import decode, encode
 from harness.store.documents import attributes, from_members, members
 from harness.store.result import Check, Metric
 from harness.store.spec import JsonObject

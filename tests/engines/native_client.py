@@ -10,7 +10,7 @@ from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode
 from harness.engine import FillRequest
 from harness.progress import SilentProgress
-from harness.sql_script import text_of
+from harness.sql_files import text_of
 from harness.store.spec import JsonObject
 from harness.workload import Clients
 from harness.workloads.tpcc.consistency import check_conditions

@@ -18,7 +18,7 @@ from engines._settings import NOT_RECORDED
 from harness.engine import LoadRequest, QueryTimeout
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
-from harness.sql_script import decode, encode
+from harness.sql_values import decode, encode
 
 SMALL = {"memory_limit": "64MiB", "threads": "1"}
 SPILL = "select count(*) from (select md5(i::text) m from range(3000000) t(i) order by m) x"

@@ -24,7 +24,7 @@ from harness.engine import LoadRequest, QueryTimeout
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.query_plan import ExecutedPlan, Operator
-from harness.sql_script import statements
+from harness.sql_files import statements
 from harness.workloads.tpch.answer_checks import sum_tolerance
 from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer, compare
 from harness.workloads.tpch.data import estimate_bytes

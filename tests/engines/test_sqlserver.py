@@ -24,7 +24,7 @@ from harness.drivers.hammerdb.script import target_of
 from harness.engine import EngineVersion
 from harness.errors import RunFailed, UsageError
 from harness.experiment.preflight import _untested
-from harness.sql_script import created, statements
+from harness.sql_files import created, statements
 from harness.store.verified import record_verified, verified
 from harness.workloads.tpcc.consistency import conditions
 from harness.workloads.tpcc.params import TRANSACTIONS

@@ -18,7 +18,7 @@ from harness.drivers.result import WindowCallbacks
 from harness.engine import FillRequest
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
-from harness.sql_script import text_of
+from harness.sql_files import text_of
 from harness.workloads.tpcc.params import TRANSACTIONS
 
 SETTINGS = {

@@ -26,7 +26,7 @@ from engines.voltdb.engine import write_back_warnings as window_warnings
 from harness.engine import FillRequest
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
-from harness.sql_script import text_of
+from harness.sql_files import text_of
 
 #: A name, or those of arrays that follow one another.
 _PARAMETERS = re.compile(r"(?<!:)(?::[a-z_]+)+")

@@ -14,7 +14,7 @@ from repeatable import repeatable
 
 from harness.engine import Engine, EngineKind, EngineVersion
 from harness.errors import UsageError
-from harness.sql_script import decode, encode
+from harness.sql_values import decode, encode
 from harness.workloads.sql.answers import answer_text, compare_rows, read_answer
 from harness.workloads.sql.data import stages
 from harness.workloads.sql.example import write_example

@@ -32,7 +32,7 @@ from typing import Any
 
 from harness.engine import Scalar
 from harness.errors import UsageError
-from harness.sql_script import decode, encode
+from harness.sql_values import decode, encode
 from harness.store.result import CheckStatus
 from harness.supervise.user_files import make_own, replacing
 from harness.workloads.sql.folder import ANSWERS, SqlFolder

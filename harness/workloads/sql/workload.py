@@ -17,7 +17,8 @@ from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
-from harness.sql_script import encode, masked, split
+from harness.sql_script import masked, split
+from harness.sql_values import encode
 from harness.store.result import Check
 from harness.store.spec import NATIVE, canonical_json
 from harness.workload import Loading, Outcome, Session, Workload

@@ -21,7 +21,7 @@ import engines
 from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, Operator
-from harness.sql_script import text_of
+from harness.sql_files import text_of
 from harness.store.result import run_status
 from harness.workloads.tpch import data
 from harness.workloads.tpch.answer_checks import sum_tolerance

@@ -145,7 +145,7 @@ final class Session {
         }
     }
 
-    /** As harness.sql_script does. */
+    /** As harness.sql_values does. */
     private static Object encode(Object value) {
         if (value == null || value instanceof String || value instanceof Boolean
                 || value instanceof Integer || value instanceof Long || value instanceof Short
