@@ -29,18 +29,11 @@ from harness.warnings import RunWarning
 from reports.arm import Arm
 from reports.formatting import p_text, percent, stand_in_text, times
 from reports.noise import arms_differ, same_headline
+from reports.ranks import Pairing
+from reports.resolution import noise_of
 from reports.run_configuration import emulations
-from reports.statistics import (
-    ALPHA,
-    Pairing,
-    Ratio,
-    decide,
-    dependence_p,
-    drift_of,
-    noise_of,
-    ratio_of,
-    students_t,
-)
+from reports.statistics import ALPHA, Ratio, decide, ratio_of
+from reports.successive import dependence_p, drift_of, students_t
 from reports.values import Quantity, measured_value
 
 #: Without pairs: standard deviations that differ by this factor, of this number of repeats or

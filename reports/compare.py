@@ -25,8 +25,9 @@ from reports.headline import NONE, Headline, headline
 from reports.labels import ShownFact, not_enforced, resumed, value_name, what_was_run
 from reports.matching import Difference, Match, find, paired
 from reports.model_error import ModelError, model_error, not_kept
+from reports.ranks import Pairing
 from reports.run_configuration import Dimension, dimension, facts
-from reports.statistics import ALPHA, Pairing, Ratio, compare_values, decide
+from reports.statistics import ALPHA, Ratio, compare_values, decide
 from reports.values import Quantity, measured_value
 
 #: A change that is not resolved is named from this ratio on.

@@ -11,7 +11,8 @@ from harness.metrics import MetricInfo
 from harness.store.result import Better
 from harness.store.runs import StoredRun
 from reports.metric_registry import metric_info, metric_title
-from reports.statistics import Decision, Missing, Pairing, Ratio, compare_values
+from reports.ranks import Pairing
+from reports.statistics import Decision, Missing, Ratio, compare_values
 from reports.values import (
     Measured,
     Quantity,

@@ -19,6 +19,7 @@ from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from harness.units import format_ns
 from reports.labels import distinguishing, essential_facts, in_words, leading
+from reports.ranks import Pairing
 from reports.run_configuration import (
     DIMENSIONS,
     Dimension,
@@ -28,7 +29,6 @@ from reports.run_configuration import (
     spec_facts,
     swept_facts,
 )
-from reports.statistics import Pairing
 
 _ABSENT = "(absent)"
 _CONTEXT = ("workload", "engine", "placement", "host_mode", "tuning", "memory_limit_bytes")

@@ -18,15 +18,8 @@ from harness.warnings import unique
 from reports.formatting import percent, significant, utc
 from reports.headline import headline
 from reports.metric_registry import metric_info, metric_title
-from reports.statistics import (
-    ALPHA,
-    Value,
-    noise_bounds,
-    noise_of,
-    ratio_of,
-    repeats_to_resolve,
-    smallest_difference,
-)
+from reports.resolution import noise_bounds, noise_of, repeats_to_resolve, smallest_difference
+from reports.statistics import ALPHA, Value, ratio_of
 from reports.values import Measured, Quantity, in_order, measured
 
 #: Numbers of repeats whose smallest difference is shown.

@@ -36,6 +36,7 @@ from reports.labels import (
     readable,
     value_name,
 )
+from reports.ranks import repeats_needed
 from reports.run_configuration import (
     DIMENSIONS,
     Dimension,
@@ -48,7 +49,7 @@ from reports.run_configuration import (
     spec_facts,
     swept_facts,
 )
-from reports.statistics import ALPHA, repeats_needed
+from reports.statistics import ALPHA
 from reports.values import (
     Quantity,
     natural,

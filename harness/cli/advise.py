@@ -166,7 +166,8 @@ def _pairs(arms: int) -> int:
 
     Arms are compared with today's, and those that move something with one another.
     """
-    from reports.statistics import ALPHA, repeats_needed
+    from reports.ranks import repeats_needed
+    from reports.statistics import ALPHA
 
     family = max(arms - 1, math.comb(arms - 1, 2))
     return repeats_needed(ALPHA / _LOOKS / family, "paired")

@@ -382,7 +382,8 @@ def _score_json(score: Score) -> dict[str, Any]:
 
 def _print_scores(scores: Sequence[Score]) -> None:
     from reports.formatting import percent
-    from reports.statistics import ALPHA, smallest_p_paired
+    from reports.ranks import smallest_p_paired
+    from reports.statistics import ALPHA
 
     def interval(score: Score, metric: ScoredMetric) -> str:
         if metric.low is None or metric.high is None:

@@ -217,8 +217,10 @@ def sequence_of(
 
     ``budget``: that of the goal, where its time runs already.
     """
+    from reports.ranks import repeats_needed
+    from reports.resolution import MOST_REPEATS
     from reports.series import compared_together
-    from reports.statistics import ALPHA, MOST_REPEATS, repeats_needed
+    from reports.statistics import ALPHA
 
     over, compared = compared_together(with_repeats(plan, 1).runs, host_mode)
     together = tuple(

@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 
 from harness.selftest import Case, expect
-from reports.statistics import ALPHA, FloatArray, Pairing, decide, ratio_of
+from reports.ranks import FloatArray, Pairing
+from reports.statistics import ALPHA, decide, ratio_of
 
 FAMILIES = 2000
 #: Comparisons of a family, and repeats of each arm: a difference can be shown.

@@ -35,17 +35,10 @@ from reports.explain.ceilings import (
 )
 from reports.explain.devices import PARTS, devices_that_hold, moved_parts, timed_calls
 from reports.formatting import NOTHING, percent, significant
+from reports.ranks import FloatArray, Pairing
 from reports.sections import Table
 from reports.series import Panel
-from reports.statistics import (
-    ALPHA,
-    FloatArray,
-    Pairing,
-    Value,
-    difference,
-    sequence_p,
-    share_of_difference,
-)
+from reports.statistics import ALPHA, Value, difference, sequence_p, share_of_difference
 from reports.values import Quantity, histogram
 
 #: Parts as a sentence names them.

@@ -37,14 +37,9 @@ from harness.store.spec import RunSpec
 from reports.basis import moved_figures
 from reports.compare import compare
 from reports.noise import arms_differ, calibration_of, expected, to_json
+from reports.resolution import noise_bounds, noise_of, repeats_to_resolve, smallest_difference
 from reports.series import planned_repeats
-from reports.statistics import (
-    noise_bounds,
-    noise_of,
-    ratio_of,
-    repeats_to_resolve,
-    smallest_difference,
-)
+from reports.statistics import ratio_of
 
 NOISE = 0.03
 

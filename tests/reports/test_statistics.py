@@ -10,30 +10,24 @@ from narrowed import present
 from repeatable import repeatable
 from scipy import stats
 
-from reports import statistics
-from reports.statistics import (
-    ALPHA,
+from reports import ranks
+from reports.ranks import (
+    FloatArray,
     Pairing,
-    Ratio,
-    decide,
-    dependence_p,
-    holm,
-    ratio_of,
     repeats_needed,
-    sequence_p,
-    share_of_difference,
     sign_flip_p,
     smallest_p_paired,
     smallest_p_unpaired,
-    students_t,
 )
+from reports.statistics import ALPHA, Ratio, decide, holm, ratio_of, sequence_p, share_of_difference
+from reports.successive import dependence_p, students_t
 
 TIMES = st.floats(min_value=1e-3, max_value=1e12, allow_nan=False)
 PAIRINGS: tuple[Pairing, ...] = ("paired", "unpaired")
 PAIRS = st.lists(st.tuples(TIMES, TIMES), min_size=1, max_size=9)
 
 
-def lognormal(seed: int, n: int, centre: float = 0.0) -> statistics.FloatArray:
+def lognormal(seed: int, n: int, centre: float = 0.0) -> FloatArray:
     return np.exp(np.random.default_rng(seed).normal(centre, 0.2, n))
 
 
@@ -69,7 +63,7 @@ def test_the_approximation_takes_over_where_it_agrees_with_the_exact_form(centre
     """On either side of the number of pairs at which it does."""
     a, b = lognormal(3, 101, centre), lognormal(4, 101)
     approximate = ratio_of(a, b)
-    monkeypatch.setattr(statistics, "_EXACT_SIGNED_RANK", 101)
+    monkeypatch.setattr(ranks, "_EXACT_SIGNED_RANK", 101)
     exact = ratio_of(a, b)
     assert approximate.p == pytest.approx(exact.p, abs=2e-3)
     assert approximate.confidence == pytest.approx(exact.confidence, abs=2e-3)
@@ -81,7 +75,7 @@ def test_the_approximation_takes_over_where_it_agrees_with_the_exact_form(centre
 def test_more_pairs_of_values_than_can_be_made_are_counted(pairing, monkeypatch):
     a, b = np.round(lognormal(5, 60, 0.1), 2), np.round(lognormal(6, 60), 2)
     made = ratio_of(a, b, pairing)
-    monkeypatch.setattr(statistics, "_MOST_OUTER", 0)
+    monkeypatch.setattr(ranks, "_MOST_OUTER", 0)
     assert_same(ratio_of(a, b, pairing), made)
 
 
