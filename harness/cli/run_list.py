@@ -22,7 +22,7 @@ from harness.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
     from reports.noise import Expected
-    from reports.series import PlannedRepeats
+    from reports.planned_repeats import PlannedRepeats
 
 
 def print_run_list(
@@ -127,7 +127,7 @@ class Forecast:
 def forecast(steps: Sequence[ResolvedRun], env: Environment, into: Store, looks: int) -> Forecast:
     """Forecast the smallest difference that the repeats can show; ``looks``: at the results."""
     from reports.noise import expected
-    from reports.series import planned_repeats
+    from reports.planned_repeats import planned_repeats
 
     specs = [step.spec for step in steps]
     repeats = planned_repeats(specs, env.host["mode"], looks)

@@ -129,7 +129,7 @@ def _warn_of_a_short_budget(
     """Warn where it ends before any difference can be shown."""
     if rule.budget.left_ns() is None:
         return
-    from reports.series import planned_repeats
+    from reports.planned_repeats import planned_repeats
 
     blocks = rule.blocks_within(steps, Estimator(earlier.runs()).total_ns)
     if blocks is None:

@@ -217,9 +217,9 @@ def sequence_of(
 
     ``budget``: that of the goal, where its time runs already.
     """
+    from reports.planned_repeats import compared_together
     from reports.ranks import repeats_needed
     from reports.resolution import MOST_REPEATS
-    from reports.series import compared_together
     from reports.statistics import ALPHA
 
     over, compared = compared_together(with_repeats(plan, 1).runs, host_mode)

@@ -20,7 +20,8 @@ from reports.charts.drawing import (
     style,
 )
 from reports.formatting import percent, quantity_text, range_text
-from reports.over_time import Line, Span, Strip, Timeline
+from reports.monitor_series import Line, Strip
+from reports.over_time import Span, Timeline
 from reports.sections import Drawing
 
 _WIDTH_IN, _STRIP_IN, _LANE_IN, _AXIS_IN = 7.6, 1.05, 0.3, 0.5

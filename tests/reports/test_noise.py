@@ -37,8 +37,8 @@ from harness.store.spec import RunSpec
 from reports.basis import moved_figures
 from reports.compare import compare
 from reports.noise import arms_differ, calibration_of, expected, to_json
+from reports.planned_repeats import planned_repeats
 from reports.resolution import noise_bounds, noise_of, repeats_to_resolve, smallest_difference
-from reports.series import planned_repeats
 from reports.statistics import ratio_of
 
 NOISE = 0.03

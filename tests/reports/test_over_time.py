@@ -15,7 +15,8 @@ from harness.monitors import MonitorContext
 from harness.monitors.perf import PerfMonitor
 from harness.store.runs import StoredRun
 from reports.charts.over_time import draw_timeline
-from reports.over_time import Line, Strip, Timeline, representative, timeline
+from reports.monitor_series import Line, Strip
+from reports.over_time import Timeline, representative, timeline
 from reports.series import panels
 from reports.stalls import StallTable, per_operation, stall_tables
 
