@@ -1,148 +1,37 @@
 """Managed servers: one server process on directories of the run, loaded, then used.
 
-Here are its data on disk and programs that work on them once, the certificate of a server that
-listens, and the server's process: waiting, timeouts, killing, and errors with the log's last lines.
+Here are its data on disk and the server's process: waiting, timeouts, killing, and errors with the
+log's last lines.
 An engine supplies the command line, the test for readiness and the signal for a clean shutdown.
 """
 
 from __future__ import annotations
 
-import math
-import secrets
 import signal
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from engines._installation import Found
+from engines._listening import Listening, listening
 from engines._settings import SettingTable
+from engines._timeouts import Timeouts
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     Engine,
     EngineContext,
     EngineKind,
-    EngineOptions,
     EngineVersion,
     MemoryPolicy,
     Process,
     ProcessId,
 )
-from harness.errors import RunFailed, UsageError
-from harness.host.listen_address import free_port
+from harness.errors import RunFailed
 from harness.supervise.failures import log_tail
 from harness.supervise.process import descendants, process_identity
-from harness.supervise.silence import LIMITS, limit_s, phase
-from harness.supervise.user_files import (
-    acting_as,
-    copy_file,
-    make_directory,
-    read_text,
-    write_text,
-)
-
-#: The engine options for timeouts, with their help.
-TIMEOUTS: Mapping[str, str] = {
-    "start_timeout_s": f"seconds to wait for the server to start [{LIMITS['start'].seconds:g}]",
-    "stop_timeout_s": f"seconds to wait for the server to stop [{LIMITS['stop'].seconds:g}]",
-}
-
-
-@dataclass(frozen=True)
-class Timeouts:
-    """How long a server may take to start and to stop."""
-
-    start_s: float
-    stop_s: float
-
-    @classmethod
-    def of(cls, options: EngineOptions) -> Timeouts:
-        """Read them from the engine options; UsageError unless they are positive numbers."""
-        return cls(
-            _seconds(options, "start_timeout_s", limit_s("start")),
-            _seconds(options, "stop_timeout_s", limit_s("stop")),
-        )
-
-
-def run_once(
-    context: EngineContext, problem: str, argv: Sequence[str], log: Path, stdin: str = ""
-) -> None:
-    """Run a program as the server's user until it exits; RunFailed with its last lines.
-
-    It is killed when it takes longer than a start of the server may take.
-    """
-    process = context.processes.spawn(
-        argv,
-        cwd=context.scratch,
-        log=log,
-        credentials=context.credentials,
-        pipes=bool(stdin),
-    )
-    writer = threading.Thread(target=_write_stdin, args=(process, stdin), daemon=True)
-    if stdin:
-        writer.start()
-    limit_s = Timeouts.of(context.options).start_s
-    try:
-        status = process.wait(limit_s)
-    except TimeoutError:
-        process.kill()
-        raise RunFailed(
-            problem,
-            f"killed: still running after {limit_s:g} s",
-            "if it needs more time, raise the engine option start_timeout_s",
-        ) from None
-    finally:
-        if stdin:
-            writer.join()
-    if status != 0:
-        last = log_tail(log, context.credentials)
-        raise RunFailed(problem, f"exit status {status}; its last lines:\n{last}")
-
-
-def compile_java(
-    context: EngineContext, title: str, java: str, classpath: str, sources: Sequence[Path]
-) -> Path:
-    """Compile sources of ours as the engine's user; return the folder of the classes.
-
-    ``java``: the program that will run them, of a JDK.
-    """
-    folder, classes = context.scratch / "sources", context.scratch / "classes"
-    for made in (folder, classes):
-        make_directory(made, context.credentials)
-    copies = [folder / file.name for file in sources]
-    for file, copy in zip(sources, copies, strict=True):
-        # That user may not be able to enter the folder that our own sources are in.
-        copy_file(file, copy, context.credentials, 0o600)
-    compiler = "javac" if java == "java" else str(Path(java).parent / "javac")
-    options = ("-J-XX:-UsePerfData", "-nowarn", "-cp", classpath, "-d", str(classes))
-    argv = [compiler, *options, *map(str, copies)]
-    run_once(context, f"compile {title}", argv, context.scratch / "javac.log")
-    return classes
-
-
-def _write_stdin(process: Process, stdin: str) -> None:
-    """Runs in a thread, so that a program that reads nothing does not block the caller."""
-    with suppress(BrokenPipeError):  # it exited early: its exit status and log say why
-        process.stdin.write(stdin.encode())
-        process.stdin.close()
-    process.stdout.read()
-
-
-def _seconds(options: EngineOptions, name: str, default: float) -> float:
-    value = options.get(name, default)
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        seconds = 0.0
-    if not 0 < seconds < math.inf:  # false for nan
-        raise UsageError(
-            f"engine option {name}={value}", "must be a number of seconds > 0", f"write {name}=60"
-        )
-    return seconds
+from harness.supervise.silence import phase
 
 
 class DataFolders(ABC, Generic[Found]):
@@ -191,82 +80,6 @@ class DataFolders(ABC, Generic[Found]):
     def _strip(self, dataset: Path) -> None:
         """Remove what is not part of a dataset; write what it needs besides into ``dataset``."""
 
-
-# The certificate of a server that listens ---------------------------------------
-#
-# An authority is made for the run and signs one certificate for the server's address; then its key
-# is removed. Clients trust only that authority, whose certificate they receive with the password.
-# All files belong to the server's user and are in the scratch folder, which is removed with the run
-# however the harness ends.
-
-#: Longer than any run.
-_DAYS = 90
-_FILES = (
-    *("sections.cnf", "authority.key", "authority.pem"),
-    *("server.key", "server.csr", "server.pem"),
-)
-#: What openssl runs, in this order; words that are names of files stand for their paths.
-_COMMANDS = (
-    "req -config sections.cnf -new -newkey rsa:2048 -nodes -x509 -extensions authority "
-    "-subj /CN=tierbench -days {days} -keyout authority.key -out authority.pem",
-    "req -config sections.cnf -new -newkey rsa:2048 -nodes "
-    "-subj /CN={address} -keyout server.key -out server.csr",
-    "x509 -req -in server.csr -CA authority.pem -CAkey authority.key -set_serial 0x{serial} "
-    "-days {days} -extfile sections.cnf -extensions server -out server.pem",
-)
-
-
-@dataclass(frozen=True)
-class Listening:
-    """Where a server listens, and its PEM files; only its user can read the key.
-
-    ``authority_pem``: the authority's certificate, with which clients verify the server.
-    """
-
-    host: str
-    port: int
-    authority_pem: str
-    authority: Path
-    certificate: Path
-    key: Path
-
-
-def listening(context: EngineContext) -> Listening:
-    """Listen on ``context.listen`` with a new certificate; RunFailed if there cannot be one."""
-    assert context.listen is not None
-    host = context.listen.host
-    try:
-        port = free_port(context.listen)
-    except OSError as error:
-        raise RunFailed(f"listen {context.listen}", str(error.strerror).lower()) from error
-    folder = context.scratch / "tls"
-    make_directory(folder, context.credentials)
-    _certify(context, folder, host)
-    authority = folder / "authority.pem"
-    pem = read_text(authority, context.credentials)
-    return Listening(host, port, pem, authority, folder / "server.pem", folder / "server.key")
-
-
-def _certify(context: EngineContext, folder: Path, address: str) -> None:
-    files = {name: folder / name for name in _FILES}
-    sections = Path(__file__).with_name("tls.cnf").read_text().format(address=address)
-    write_text(files["sections.cnf"], sections, context.credentials)
-    for command in _COMMANDS:
-        serial = secrets.token_hex(8)
-        words = command.format(address=address, days=_DAYS, serial=serial).split()
-        run_once(
-            context,
-            f"make a certificate for {address}",
-            ["openssl", *(str(files.get(word, word)) for word in words)],
-            context.scratch / "openssl.log",
-        )
-    with acting_as(context.credentials):
-        files["authority.key"].unlink()
-        files["server.csr"].unlink()
-        files["server.key"].chmod(0o600)
-
-
-# The server ---------------------------------------------------------------------
 
 _Cluster = TypeVar("_Cluster", bound=DataFolders[Any])
 _POLL_S = 0.01

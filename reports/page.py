@@ -21,7 +21,7 @@ from markupsafe import Markup
 from harness import terminal
 from harness.errors import UsageError
 from harness.printable import printable
-from harness.supervise.user_files import make_own, replacing
+from harness.supervise.own_files import make_own, replacing
 from reports.sections import (
     Block,
     Drawing,

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engines._innodb.installation import Installation
-from engines._managed import DataFolders, run_once
+from engines._managed import DataFolders
+from engines._programs import run_once
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import UsageError
 from harness.experiment.placement import Part

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engines._innodb.cluster import Cluster
 from engines._innodb.installation import Installation
-from engines._managed import Listening
+from engines._listening import Listening
 from engines._settings import LOOSE, SettingTable, applied, run_with_file
 from harness.engine import EngineContext
 from harness.errors import RunFailed, UsageError, nearest

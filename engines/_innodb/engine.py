@@ -35,8 +35,9 @@ from engines._innodb.external import ExternalInnoDB, server_version
 from engines._innodb.installation import TITLES, Flavour, Installation, choose
 from engines._innodb.sql import SqlOnInnoDB
 from engines._installation import workloads_in
-from engines._managed import TIMEOUTS, ManagedServer
+from engines._managed import ManagedServer
 from engines._settings import applied, choice_of
+from engines._timeouts import TIMEOUTS
 from harness.engine import (
     Credentials,
     DataDirectories,

@@ -30,7 +30,9 @@ from typing import Any
 
 import psycopg
 
-from engines._managed import DataFolders, Listening, run_once
+from engines._listening import Listening
+from engines._managed import DataFolders
+from engines._programs import run_once
 from engines._settings import LOOSE, NOWHERE, TIMEOUT_S, SettingTable, applied, run_with_file
 from engines.postgres.installation import Installation
 from harness.engine import DataDirectories, EngineContext

@@ -19,8 +19,9 @@ from typing import Any
 import psycopg
 
 from engines._installation import workloads_in
-from engines._managed import TIMEOUTS, ManagedServer
+from engines._managed import ManagedServer
 from engines._settings import applied, choice_of
+from engines._timeouts import TIMEOUTS
 from engines.postgres import external
 from engines.postgres.configuration import (
     CLEAN,

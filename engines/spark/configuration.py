@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engines._installation import first_fitting, java_of, output_of
-from engines._managed import compile_java
+from engines._programs import compile_java
 from engines._settings import NOT_RECORDED, SettingTable, run_with_file
 from harness.engine import EngineContext, EngineOptions, EngineVersion, FileSettings
 from harness.errors import UsageError

@@ -30,8 +30,10 @@ from pathlib import Path
 
 from engines import _sql_engine
 from engines._installation import workloads_in
-from engines._managed import TIMEOUTS, DataFolders, ManagedServer, run_once
+from engines._managed import DataFolders, ManagedServer
+from engines._programs import run_once
 from engines._sql_engine import CallsSql
+from engines._timeouts import TIMEOUTS
 from engines.voltdb.deployment import (
     FREQUENCY,
     SETTINGS,

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 from engines._loading import verify_counts
-from engines._managed import compile_java
+from engines._programs import compile_java
 from engines.voltdb.installation import Installation
 from engines.voltdb.wire import VoltDbConnection
 from harness.engine import EngineContext, FillRequest

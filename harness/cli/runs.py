@@ -37,7 +37,7 @@ from harness.store.run_row import run_row, titles
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.store.spec import MICRO, NATIVE, JsonObject
-from harness.supervise.user_files import replacing
+from harness.supervise.own_files import replacing
 from harness.terminal import print_table, say
 from harness.tiers.linux.model import TierRecord
 from harness.units import format_bytes, format_ns, parse_size

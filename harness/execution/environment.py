@@ -23,8 +23,9 @@ from harness.store.datasets import DatasetStore
 from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
+from harness.supervise.own_files import make_passable, owned_on_the_way, refuse_writable
 from harness.supervise.supervisor import Supervisor
-from harness.supervise.user_files import copy_file, make_passable, owned_on_the_way, refuse_writable
+from harness.supervise.user_files import copy_file
 from harness.tiers.discovery import find_tiers
 from harness.tiers.hostfile import find_host_file, load_host_file
 from harness.tiers.linux.model import Tier

@@ -18,7 +18,7 @@ from harness.experiment.profile import Plan
 from harness.progress import Progress
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
-from harness.supervise.user_files import make_own, replacing
+from harness.supervise.own_files import make_own, replacing
 from harness.units import NS_PER_S, counted
 
 

@@ -33,7 +33,7 @@ from harness.supervise.credentials import (
     run_unprivileged,
     unprivileged,
 )
-from harness.supervise.user_files import make_passable
+from harness.supervise.own_files import make_passable
 from harness.units import format_bytes
 from harness.warnings import RunWarning, warn
 from harness.yamlfile import load_yaml

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from harness.errors import RunFailed
 from harness.supervise import locks, programs, workdirs
+from harness.supervise.own_files import sync_path
 from harness.supervise.silence import VARIABLE, limit_s
-from harness.supervise.user_files import opened, sync_path
+from harness.supervise.user_files import opened
 
 _LOCK = ".lock"
 

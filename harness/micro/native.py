@@ -49,8 +49,9 @@ from harness.store.spec import JsonObject
 from harness.supervise import programs, workdirs
 from harness.supervise.credentials import run_unprivileged
 from harness.supervise.failures import ending, log_tail
+from harness.supervise.own_files import refuse_writable
 from harness.supervise.starting import converse
-from harness.supervise.user_files import read_bytes, refuse_writable
+from harness.supervise.user_files import read_bytes
 from harness.tiers.discovery import nearest_existing
 from harness.tiers.linux.model import Tier
 from harness.units import GIB, counted

@@ -28,7 +28,7 @@ from harness.models.device import load_model as load_device
 from harness.models.durations import constant, of_histogram
 from harness.models.make import as_yaml
 from harness.store.runs import StoredRun
-from harness.supervise.user_files import make_own, replacing
+from harness.supervise.own_files import make_own, replacing
 
 #: Of today's latency; zero is no waiting at all.
 FACTORS = (0.0, 1 / 64, 1 / 16, 1 / 4, 1 / 2, 1.0)

@@ -29,7 +29,8 @@ from harness.rewrite.tools import (
 )
 from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
-from harness.supervise.user_files import acting_as, read_bytes, replacing
+from harness.supervise.own_files import replacing
+from harness.supervise.user_files import acting_as, read_bytes
 
 #: Flushes of the same length, clflushopt 66 0F AE /7 and clwb 66 0F AE /6: the field reg of their
 #: ModRM byte.

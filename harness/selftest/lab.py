@@ -26,7 +26,7 @@ from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.store.spec import Json, JsonObject
 from harness.supervise import workdirs
-from harness.supervise.user_files import make_passable
+from harness.supervise.own_files import make_passable
 from harness.tiers.discovery import store_tier
 from harness.yamlfile import Document
 

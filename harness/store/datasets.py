@@ -35,13 +35,8 @@ from harness.store.spec import JsonObject, content_hash
 from harness.structs import Struct
 from harness.supervise import locks
 from harness.supervise.credentials import refuse_exchangeable
-from harness.supervise.user_files import (
-    Credentials,
-    make_directory,
-    make_passable,
-    regular_bytes,
-    remove_tree,
-)
+from harness.supervise.own_files import make_passable
+from harness.supervise.user_files import Credentials, make_directory, regular_bytes, remove_tree
 from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:

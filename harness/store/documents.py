@@ -25,7 +25,7 @@ from harness.errors import RunFailed, UsageError
 from harness.printable import printable
 from harness.store import rescue, schemas
 from harness.store.spec import Json
-from harness.supervise.user_files import replacing
+from harness.supervise.own_files import replacing
 from harness.warnings import RunWarning, warn
 
 

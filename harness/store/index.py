@@ -25,7 +25,7 @@ from harness.store import schemas
 from harness.store.documents import from_members
 from harness.store.result import Emulated, Experiment, RunStatus
 from harness.store.spec import JsonObject, RunSpec
-from harness.supervise.user_files import appending, replacing
+from harness.supervise.own_files import appending, replacing
 
 FILE = "runs.index"
 #: The documents of a run that have a schema of the same name.

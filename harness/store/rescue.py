@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import paths
 from harness.errors import HarnessError, RunFailed
-from harness.supervise.user_files import make_own, replacing
+from harness.supervise.own_files import make_own, replacing
 from harness.warnings import RunWarning, warn
 
 #: Pauses before a result is written again: others may free space.

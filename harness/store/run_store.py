@@ -48,7 +48,7 @@ from harness.store.result import Manifest, RunResult
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject, RunSpec
 from harness.supervise.linux import allocate
-from harness.supervise.user_files import (
+from harness.supervise.own_files import (
     make_own,
     refuse_exchangeable_way,
     refuse_writable,

@@ -23,7 +23,7 @@ from harness.store.run_row import COLUMNS, run_row
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
 from harness.supervise import workdirs
-from harness.supervise.user_files import make_own, replacing
+from harness.supervise.own_files import make_own, replacing
 
 Row = dict[str, Any]
 _PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}

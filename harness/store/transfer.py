@@ -30,7 +30,7 @@ from harness.store.rescue import is_rescued
 from harness.store.run_store import Store
 from harness.store.runs import ORIGIN_FILE, StoredRun
 from harness.supervise import workdirs
-from harness.supervise.user_files import sync_path
+from harness.supervise.own_files import sync_path
 from harness.units import format_bytes
 
 #: What an archive may unpack to: this, or this many times its own size.

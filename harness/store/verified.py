@@ -16,7 +16,7 @@ from harness import jsonfile, paths
 from harness.engine import EngineVersion
 from harness.store import rescue
 from harness.store.documents import json_bytes
-from harness.supervise.user_files import make_passable
+from harness.supervise.own_files import make_passable
 
 
 def _file(engine: str, version: EngineVersion) -> Path:

@@ -10,13 +10,8 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.supervise import programs
-from harness.supervise.user_files import (
-    DEDICATED_USER,
-    FALLBACK_USER,
-    Credentials,
-    refuse_writable,
-    servers_user,
-)
+from harness.supervise.own_files import refuse_writable
+from harness.supervise.user_files import DEDICATED_USER, FALLBACK_USER, Credentials, servers_user
 from harness.warnings import RunWarning
 
 

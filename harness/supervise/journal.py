@@ -22,16 +22,11 @@ from pathlib import Path
 from harness import paths
 from harness.errors import RunFailed, UsageError
 from harness.supervise import locks, undo, workdirs
+from harness.supervise.own_files import refuse_exchangeable_way, refuse_writable, sync_path
 from harness.supervise.process import ProcessId, alive, marked_processes, own_identity, process_stat
 from harness.supervise.segments import end_stopped_supervisor
 from harness.supervise.silence import limit_s
-from harness.supervise.user_files import (
-    Credentials,
-    opened,
-    refuse_exchangeable_way,
-    refuse_writable,
-    sync_path,
-)
+from harness.supervise.user_files import Credentials, opened
 
 _RECOVER_POLL_S = 0.05
 _SAID_AFTER_S = 2.0

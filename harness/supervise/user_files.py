@@ -18,25 +18,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import grp
 import os
 import pwd
 import stat
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import BinaryIO
 
 from harness.supervise import linux
+from harness.supervise.access_lists import drop_acl
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_BYTES = 64 << 20
 _KEPT_MODE = 0o755
-#: As many as Linux follows.
-_MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
@@ -156,78 +152,11 @@ def copy_file(source: Path, target: Path, user: Credentials | None, mode: int) -
             os.fchmod(descriptor, mode)
 
 
-@contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o666, *, sync: bool = True) -> Iterator[BinaryIO]:
-    """Write a new file that takes the place of ``path`` when it is whole (and on the device).
-
-    The one way to write a file that is read as a whole. Until then it has a name that cannot be
-    foreseen; no link is followed. As root, PermissionError where another user could exchange the
-    directory. ``mode``: before umask. ``sync``: False for what can be made again.
-    """
-    if os.geteuid() == 0:
-        refuse_exchangeable_way(path)
-    partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            if sync:
-                os.fsync(descriptor)
-        partial.rename(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise
-    if sync:
-        sync_path(path.parent)
-
-
-@contextlib.contextmanager
-def appending(path: Path) -> Iterator[BinaryIO]:
-    """Append to a file, which is made where it is missing; refusals as :func:`replacing`."""
-    if os.geteuid() == 0:
-        refuse_exchangeable_way(path)
-    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    with os.fdopen(descriptor, "ab") as file:
-        yield file
-
-
-def sync_path(path: Path) -> None:
-    """Force a file, or the names in a directory, to the device."""
-    with opened(path, os.O_RDONLY | os.O_CLOEXEC) as descriptor:
-        os.fsync(descriptor)
-
-
-def make_own(folder: Path) -> None:
-    """Make a directory for files whose names are known, and those above it that are missing.
-
-    As root, PermissionError where another user could exchange it, or put something into it.
-    """
-    if os.geteuid() != 0:
-        folder.mkdir(parents=True, exist_ok=True)
-        return
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
-    refuse_exchangeable_way(existing / "name")
-    folder.mkdir(parents=True, exist_ok=True)
-    refuse_writable(folder.resolve())
-    refuse_exchangeable_way(folder)
-
-
 def make_directory(path: Path, user: Credentials | None, mode: int = 0o700) -> None:
     """A new directory of ``user`` with exactly this mode, whatever the umask."""
     with acting_as(user):
         path.mkdir(mode=0o700)
         path.chmod(mode)
-
-
-def make_passable(path: Path) -> None:
-    """Make a directory and those above it that are missing, for every user to pass through."""
-    if not path.is_dir():
-        make_passable(path.parent)
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-            path.chmod(0o755)
 
 
 def walk(paths: Iterable[Path], user: Credentials | None) -> list[tuple[Path, os.stat_result]]:
@@ -264,7 +193,7 @@ def remove_tree(path: Path | str) -> None:
     """
     parent, name = os.path.split(os.path.normpath(path))
     with opened(parent or ".", os.O_RDONLY | os.O_DIRECTORY) as above:
-        with opened(name, _DIRECTORY, dir_fd=above) as top:
+        with opened(name, DIRECTORY, dir_fd=above) as top:
             _empty(top)
         os.rmdir(name, dir_fd=above)
 
@@ -275,7 +204,7 @@ def _empty(top: int) -> None:
     while pending:
         name = pending.pop()
         try:
-            descriptor = os.open(name, _DIRECTORY, dir_fd=top)
+            descriptor = os.open(name, DIRECTORY, dir_fd=top)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -334,169 +263,9 @@ def take_over(folder: Path, user: Credentials | None) -> None:
         os.lchown(path, os.geteuid(), os.getegid())
         if kind != stat.S_IFLNK:
             path.chmod(facts.st_mode & _KEPT_MODE)
-            _drop_acl(path)
+            drop_acl(path)
         if kind == stat.S_IFDIR:
             pending += path.iterdir()
 
 
-def refuse_writable(path: Path) -> None:
-    """PermissionError where another user could exchange what lies at ``path``, or wrote it.
-
-    The directory itself is ours or root's, and no one else writes to it; the way to it is safe, too
-    (:func:`refuse_exchangeable_way`).
-    """
-    with opened(path, _DIRECTORY) as descriptor:
-        _refuse_shared(path, descriptor, _trusted(), sticky=False)
-    refuse_exchangeable_way(path)
-
-
-def refuse_exchangeable_way(path: Path) -> None:
-    """PermissionError where another user could make another thing be found at ``path``.
-
-    Each directory in which a name on the way to it is looked up (links on the way included) must
-    be ours or root's, and others write there only if owners alone rename (mode 1777). As root the
-    person who ran sudo is not another user: that person may do anything anyway. The servers' user
-    always is, also where that person's name was given to the servers.
-    """
-    trusted = _trusted()
-    for above in _looked_up_in(path):
-        with opened(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) as descriptor:
-            _refuse_shared(above, descriptor, trusted, sticky=True)
-
-
-def owned_on_the_way(path: Path, user: Credentials) -> Path | None:
-    """``path``, or a directory on the way to it, that belongs to ``user``; None without one."""
-    way = (*_looked_up_in(path), path.resolve())
-    return next((place for place in way if place.stat().st_uid == user.uid), None)
-
-
-@dataclass(frozen=True)
-class _Trusted:
-    """Users, and groups that have no other member."""
-
-    uids: frozenset[int]
-    gids: frozenset[int]
-
-
-def _trusted() -> _Trusted:
-    uids = {0, os.geteuid()}
-    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
-        uids |= {int(os.environ["SUDO_UID"])} - _servers_uids()
-    gids = set()
-    for uid in uids:
-        with contextlib.suppress(KeyError, OverflowError):
-            user = pwd.getpwuid(uid)
-            group = grp.getgrgid(user.pw_gid)
-            if group.gr_name == user.pw_name and not _members(group) - uids:
-                gids.add(group.gr_gid)
-    return _Trusted(frozenset(uids), frozenset(gids))
-
-
-def _servers_uids() -> set[int]:
-    with contextlib.suppress(KeyError):
-        return {pwd.getpwnam(servers_user()).pw_uid}
-    return set()
-
-
-def _members(group: grp.struct_group) -> set[int]:
-    """The users of a group, those whose first group it is included; root's group is no exception.
-
-    -1 stands for a name without a user.
-    """
-    users = pwd.getpwall()
-    uids = {user.pw_name: user.pw_uid for user in users}
-    listed = {uids.get(name, -1) for name in group.gr_mem}
-    return listed | {user.pw_uid for user in users if user.pw_gid == group.gr_gid}
-
-
-def _refuse_shared(path: Path, descriptor: int, trusted: _Trusted, sticky: bool) -> None:
-    facts = os.fstat(descriptor)
-    if facts.st_uid not in trusted.uids:
-        whose = f"uid {facts.st_uid}"
-        if facts.st_uid in _servers_uids():
-            whose += f" ({servers_user()}), the user that servers run as ($HARNESS_USER)"
-        raise PermissionError(errno.EPERM, f"it belongs to {whose}", str(path))
-    mode = stat.S_IMODE(facts.st_mode)
-    shown = f"mode {mode:04o}"
-    if (entries := _acl(descriptor, _ACL)) is None:
-        group = mode & stat.S_IWGRP and facts.st_gid not in trusted.gids
-        shared = group or mode & stat.S_IWOTH
-    else:  # the mode's group bits are the list's mask
-        shown += ", with an access control list, which setfacl -b removes"
-        shared = any(_is_another_writer(entry, facts.st_gid, trusted) for entry in entries)
-    if shared and not (sticky and facts.st_mode & stat.S_ISVTX):
-        raise PermissionError(errno.EPERM, f"other users may write to it ({shown})", str(path))
-    inherited = _acl(descriptor, _DEFAULT_ACL) or []
-    if any(_is_another_writer(entry, facts.st_gid, trusted) for entry in inherited):
-        raise PermissionError(
-            errno.EPERM,
-            "other users may write to what is made in it (default ACL, which setfacl -k removes)",
-            str(path),
-        )
-
-
 # Access control lists (acl(5)), as <linux/posix_acl_xattr.h> has them: a version, then entries.
-
-_ACL, _DEFAULT_ACL = "system.posix_acl_access", "system.posix_acl_default"
-_ACL_ENTRY = struct.Struct("<HHI")
-_ACL_HEADER_BYTES = 4
-_ACL_WRITE = 2
-_ACL_USER, _ACL_GROUP_OBJ, _ACL_GROUP, _ACL_MASK, _ACL_OTHER = 0x02, 0x04, 0x08, 0x10, 0x20
-
-
-def _acl(descriptor: int, name: str) -> list[tuple[int, int, int]] | None:
-    """Tag, permissions (within the mask) and id of each entry; None where there is no list.
-
-    Through /proc: a descriptor that needs no right to read is not accepted by fgetxattr(2).
-    """
-    try:
-        content = os.getxattr(f"/proc/self/fd/{descriptor}", name)
-    except OSError as error:
-        if error.errno in (errno.ENODATA, errno.ENOTSUP):
-            return None
-        raise
-    entries: list[tuple[int, int, int]] = list(_ACL_ENTRY.iter_unpack(content[_ACL_HEADER_BYTES:]))
-    mask = next((permissions for tag, permissions, _ in entries if tag == _ACL_MASK), 7)
-    masked = (_ACL_USER, _ACL_GROUP_OBJ, _ACL_GROUP)
-    return [(tag, bits & mask if tag in masked else bits, who) for tag, bits, who in entries]
-
-
-def _is_another_writer(entry: tuple[int, int, int], gid: int, trusted: _Trusted) -> bool:
-    tag, permissions, who = entry
-    if not permissions & _ACL_WRITE:
-        return False
-    if tag == _ACL_USER:
-        return who not in trusted.uids
-    if tag in (_ACL_GROUP, _ACL_GROUP_OBJ):
-        return (who if tag == _ACL_GROUP else gid) not in trusted.gids
-    return tag == _ACL_OTHER
-
-
-def _drop_acl(path: Path) -> None:
-    """Remove the access control lists of a file or directory of our own."""
-    for name in (_ACL, _DEFAULT_ACL):
-        try:
-            os.removexattr(path, name, follow_symlinks=False)
-        except OSError as error:
-            if error.errno not in (errno.ENODATA, errno.ENOTSUP):
-                raise
-
-
-def _looked_up_in(path: Path) -> Iterator[Path]:
-    """The directories in which Linux looks up a name on the way to ``path``; links are followed."""
-    pending = list(reversed(path.absolute().parts[1:]))
-    at = Path("/")
-    links = 0
-    while pending:
-        yield at
-        if (name := pending.pop()) == "..":
-            at = at.parent
-        elif (below := at / name).is_symlink():
-            links += 1
-            if links > _MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-            target = below.readlink()
-            at = Path("/") if target.is_absolute() else at
-            pending += reversed([part for part in target.parts if part != "/"])
-        else:
-            at = below

@@ -29,14 +29,8 @@ from pathlib import Path
 from harness import paths
 from harness.errors import UsageError
 from harness.supervise import locks
-from harness.supervise.user_files import (
-    Credentials,
-    make_passable,
-    opened,
-    refuse_exchangeable_way,
-    refuse_writable,
-    remove_tree,
-)
+from harness.supervise.own_files import make_passable, refuse_exchangeable_way, refuse_writable
+from harness.supervise.user_files import Credentials, opened, remove_tree
 
 #: Of root's own small files, in this order: /run is often mounted noexec.
 ROOTS = (Path("/run/tierbench"), Path("/var/lib/tierbench/run"))

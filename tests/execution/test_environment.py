@@ -24,8 +24,9 @@ from harness.progress import SilentProgress
 from harness.store.datasets import DatasetStore
 from harness.supervise import locks, workdirs
 from harness.supervise.credentials import unprivileged
+from harness.supervise.own_files import refuse_writable
 from harness.supervise.supervisor import Supervisor
-from harness.supervise.user_files import acting_as, refuse_writable
+from harness.supervise.user_files import acting_as
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 

@@ -18,7 +18,8 @@ from harness.store.index import FILE
 from harness.store.run_store import Store
 from harness.store.transfer import import_runs
 from harness.supervise import workdirs
-from harness.supervise.user_files import Credentials, make_own, owned_on_the_way, replacing
+from harness.supervise.own_files import make_own, owned_on_the_way, replacing
+from harness.supervise.user_files import Credentials
 from reports.page import write_page
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")

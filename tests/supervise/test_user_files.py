@@ -19,14 +19,13 @@ from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.supervise import linux, workdirs
 from harness.supervise.credentials import run_unprivileged, shared_user_warnings, unprivileged
+from harness.supervise.own_files import refuse_exchangeable_way, refuse_writable
 from harness.supervise.user_files import (
     acting_as,
     hold_socket,
     make_directory,
     open_regular,
     read_text,
-    refuse_exchangeable_way,
-    refuse_writable,
     regular_bytes,
     remove_tree,
     take_over,
@@ -266,8 +265,8 @@ ALLOWED = {
     "the helper itself": {
         "harness/supervise/workdirs.py make",
         "harness/supervise/user_files.py make_directory",
-        "harness/supervise/user_files.py make_passable",
-        "harness/supervise/user_files.py make_own",
+        "harness/supervise/own_files.py make_passable",
+        "harness/supervise/own_files.py make_own",
     },
     "state, results and pages: they stay, and their place is checked": {
         "harness/supervise/journal.py _prepared",

@@ -24,7 +24,7 @@ from harness.install.prefix import publish, run_client, work_directory
 from harness.progress import Progress
 from harness.supervise import programs
 from harness.supervise.credentials import refuse_exchangeable
-from harness.supervise.user_files import make_passable
+from harness.supervise.own_files import make_passable
 
 #: Of the core, as ``maven/pom.xml`` pins it.
 VERSION = "0.17.0"

@@ -34,7 +34,7 @@ from harness.engine import Scalar
 from harness.errors import UsageError
 from harness.sql_values import decode, encode
 from harness.store.result import CheckStatus
-from harness.supervise.user_files import make_own, replacing
+from harness.supervise.own_files import make_own, replacing
 from harness.workloads.sql.folder import ANSWERS, SqlFolder
 from harness.workloads.sql.ordering import Ordering
 

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.supervise.user_files import make_own, replacing
+from harness.supervise.own_files import make_own, replacing
 
 _FILES = Path(__file__).parent / "example_files"
 _CUSTOMERS, _PRODUCTS, _PURCHASES = 500, 120, 20_000

@@ -32,8 +32,8 @@ from harness.paths import answers_root
 from harness.store.documents import write_json_atomically
 from harness.store.spec import content_hash
 from harness.supervise import workdirs
+from harness.supervise.own_files import make_passable
 from harness.supervise.supervisor import Supervisor
-from harness.supervise.user_files import make_passable
 from harness.warnings import RunWarning, warn
 from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer
 from harness.workloads.tpch.data import Source, generator, read_source
