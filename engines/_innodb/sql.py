@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from engines._innodb import counters
+from engines._innodb import counters, durability
 from engines._innodb.configuration import SETTINGS
 from engines._innodb.connection import LazyConnection, MySqlConnection, connecting
-from engines._innodb.counters import SessionObserver
 from engines._innodb.explain import explain_mariadb, explain_mysql
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.load import Loader, Retries
+from engines._innodb.waits import SessionObserver
 from engines._jdbc.binding import ThroughJdbc, innodb_properties
 from engines._managed import ManagedServer
 from engines._sql_engine import SqlEngine
@@ -49,7 +49,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     #: (9, 7, 4) of "9.7.4", of a managed server.
     version_tuple: tuple[int, ...] = ()
     jdbc_properties = staticmethod(innodb_properties)
-    durability_settings = counters.DURABILITY_SETTINGS
+    durability_settings = durability.DURABILITY_SETTINGS
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
         return explain_mysql(connection, sql)
 
     def wait_observer(self) -> SessionObserver:
-        """Row locks, states and system calls; see counters.py."""
+        """Row locks, states and system calls; see waits.py."""
         return SessionObserver(self._open, self.flavour, self._local_processes)
 
     def load_retries(self) -> Mapping[str, int]:
@@ -97,7 +97,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
         return {str(name).lower(): str(value) for name, value in self._query(_REDO_SIZE_SQL)}
 
     def lost_without_power(self) -> Mapping[str, str]:
-        return counters.lost_without_power(self._variables())
+        return durability.lost_without_power(self._variables())
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int

@@ -23,20 +23,22 @@ from engines._managed import ManagedServer
 from engines._settings import applied, choice_of
 from engines._timeouts import TIMEOUTS
 from engines.postgres import external
-from engines.postgres.configuration import (
+from engines.postgres.cluster import (
     CLEAN,
     CLIENT_ROLE,
     DATABASE,
     INDEX_TABLESPACE,
     MAINTENANCE_DATABASE,
     ROLE,
+    Cluster,
+    scram_verifier,
+)
+from engines.postgres.configuration import (
     SEGMENT_MB,
     SETTINGS,
-    Cluster,
     check_settings,
     check_tls,
     known_settings,
-    scram_verifier,
     verify_settings,
     write_configuration,
 )

@@ -12,10 +12,10 @@ import psycopg
 
 from engines._jdbc.binding import ThroughJdbc, postgres_properties
 from engines._sql_engine import SqlEngine
-from engines.postgres import counters, explain
+from engines.postgres import checkpoints, counters, explain
 from engines.postgres.configuration import SETTINGS
 from engines.postgres.connection import PostgresConnection, connecting
-from engines.postgres.counters import ActivityObserver
+from engines.postgres.waits import ActivityObserver
 from harness.engine import Credentials, SqlConnection
 from harness.query_plan import ExecutedPlan
 from harness.units import NS_PER_S
@@ -100,7 +100,7 @@ class SqlOnPostgres(SqlEngine[PostgresConnection], ThroughJdbc):
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
     ) -> Iterable[RunWarning]:
         interval_s, block_bytes = (int(value) for (value,) in self._raw_query(_INTERVAL_SQL))
-        return counters.write_back_warnings(
+        return checkpoints.write_back_warnings(
             ramp_up, window, window_ns, interval_s=interval_s, block_bytes=block_bytes
         )
 

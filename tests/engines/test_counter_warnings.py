@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from idle_engine import IdleEngine
 
-from engines._innodb.counters import lost_without_power
 from engines._innodb.counters import write_back_warnings as of_innodb
-from engines.postgres.counters import write_back_warnings as of_postgres
+from engines._innodb.durability import lost_without_power
+from engines.postgres.checkpoints import write_back_warnings as of_postgres
 from engines.rocksdb.background import write_back_warnings as of_rocksdb
 from harness.drivers.result import DriverResult, WindowCounters
 from harness.drivers.validity import write_back_warnings

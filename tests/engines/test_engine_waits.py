@@ -13,7 +13,7 @@ from lab import execute
 from patience import eventually
 
 from engines._thread_waits import ThreadObserver
-from engines.postgres.counters import ActivityObserver
+from engines.postgres.waits import ActivityObserver
 from harness.errors import RunFailed
 from harness.monitors import MonitorContext
 from harness.monitors.waits import WaitMonitor

@@ -38,8 +38,8 @@ ALLOWED = {
         "harness/drivers/ycsb/build.py _digest",
     },
     "datasets, which only root writes": {
-        "engines/postgres/configuration.py Cluster.restore",
-        "engines/postgres/configuration.py Cluster._strip",
+        "engines/postgres/cluster.py Cluster.restore",
+        "engines/postgres/cluster.py Cluster._strip",
     },
     "files named by the person who runs the harness, or made by it for a load": {
         "engines/_innodb/load.py Loader.run_dump",
