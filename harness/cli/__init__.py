@@ -81,8 +81,8 @@ def _ended_by(error: BaseException) -> int:
         return cause.code if isinstance(cause, SystemExit) and isinstance(cause.code, int) else 130
     if isinstance(error, OSError):
         # shutil.Error has a line for each file of a tree.
-        found = error.strerror or str(error)[:_SHOWN]
-        error = RunFailed(str(error.filename or type(error).__name__), found)
+        reason = error.strerror or str(error)[:_SHOWN]
+        error = RunFailed(str(error.filename or type(error).__name__), reason)
     if isinstance(error, HarnessError):
         _print_error(**error.to_json())
         return error.exit_code
@@ -91,11 +91,11 @@ def _ended_by(error: BaseException) -> int:
 
 def _notes(error: BaseException | None) -> str:
     """Return the notes of the exceptions that led to it: typer makes an exit of Ctrl-C."""
-    found: list[str] = []
+    notes: list[str] = []
     while error is not None:
-        found += getattr(error, "__notes__", ())
+        notes += getattr(error, "__notes__", ())
         error = error.__context__
-    return "; ".join(found)
+    return "; ".join(notes)
 
 
 def _print_error(problem: str, context: str, hint: str = "", type: str = "Interrupted") -> None:

@@ -107,15 +107,15 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
 def _with_models(options: AdviseOptions) -> AdviseOptions:
     """A device model that is named as a tier becomes a modelled tier: ``--to optane-p4800x``."""
     to, model = [], list(options.model or ())
-    named = {one.partition("=")[0] for one in (*model, *(options.emulate or ()))}
-    for one in options.to or ():
-        tier = "".join(c if c.isalnum() else "_" for c in one)
-        if one in named or (TIER_NAME.match(one) and not _is_model(one)):
-            to.append(one)
+    named = {word.partition("=")[0] for word in (*model, *(options.emulate or ()))}
+    for name in options.to or ():
+        tier = "".join(c if c.isalnum() else "_" for c in name)
+        if name in named or (TIER_NAME.match(name) and not _is_model(name)):
+            to.append(name)
             continue
-        find_model(one)
+        find_model(name)
         to.append(tier)
-        model.append(f"{tier}={one}")
+        model.append(f"{tier}={name}")
     return replace(options, to=to or None, model=model or None)
 
 
@@ -130,13 +130,13 @@ def _is_model(name: str) -> bool:
 def _faster(options: AdviseOptions, tiers: Mapping[str, Tier]) -> list[str]:
     """Return the tiers to try: those that are named, else every other directory of the host."""
     if options.from_ not in tiers:
-        known = ", ".join(tiers)
-        raise UsageError(f"--from {options.from_}", "no such tier", f"tiers: {known}")
+        names = ", ".join(tiers)
+        raise UsageError(f"--from {options.from_}", "no such tier", f"tiers: {names}")
     for name in options.to or ():
         if name not in tiers:
             context = f"no tier and no device model has this name (tiers: {', '.join(tiers)})"
             raise UsageError(f"--to {name}", context, "`harness model list` lists the models")
-    others = [n for n, one in tiers.items() if one.facts.kind in DIRECTORY_KINDS]
+    others = [n for n, tier in tiers.items() if tier.facts.kind in DIRECTORY_KINDS]
     return list(options.to or [name for name in others if name != options.from_])
 
 
@@ -274,15 +274,15 @@ def _print(
     if today.placement != base or not trials:
         context = f"runs are complete of {today.placement if today.runs else 'no placement'} alone"
         raise RunFailed("advise", context, f"see the failed runs above; {more.text}")
-    found = answers(today, trials, runs)
-    undecided = any(answer.undecided for answer in found)
+    given_answers = answers(today, trials, runs)
+    undecided = any(answer.undecided for answer in given_answers)
     if options.json_:
-        documents = [answer.to_json() for answer in found]
+        documents = [answer.to_json() for answer in given_answers]
         document = {"answers": documents, "ended": ended, "experiment": options.name}
         on = {"measured": measured(today), "less_data": dict(less)}
         print_json({**document, **on, "more": more.to_json() if undecided else None})
         return
-    for line in lines(found):
+    for line in lines(given_answers):
         say(line)
     smaller = ", ".join(f"{name} {value}" for name, value in less.items())
     note = f" ({smaller}: less data than by default, so that runs fit into the budget)"
@@ -318,7 +318,7 @@ def _more(
     """
     minutes = math.ceil(further_ns / 60e9)
     words = [Path(sys.argv[0]).name, command, *sys.argv[2:]]
-    kept = [
+    retained = [
         word
         for before, word in zip(["", *words], words, strict=False)
         if before != "--budget" and not word.startswith("--budget") and word != "--again"
@@ -326,11 +326,11 @@ def _more(
     phases = [
         word
         for name in (*less, "ramp_up", "duration")
-        if name in options.pairs and option_text(name) not in kept
+        if name in options.pairs and option_text(name) not in retained
         for word in (option_text(name), options.pairs[name])
     ]
     ends = wanted or ["--budget", f"{minutes}m"]
-    return More(minutes, shlex.join([*kept, *phases, *ends]))
+    return More(minutes, shlex.join([*retained, *phases, *ends]))
 
 
 app = workload_commands(

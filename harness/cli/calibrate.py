@@ -77,21 +77,21 @@ def _stored(finished: Sequence[StoredRun], into: CalibrationStore, least: int) -
     """A calibration of each engine and placement with this number of pairs or more."""
     from reports.noise import calibration_of  # reports are loaded where they are needed
 
-    found = [calibration_of(pairs) for pairs in pairs_of(finished) if len(pairs) >= least]
-    for one in found:
-        into.write(one)
-    return found
+    calibrations = [calibration_of(pairs) for pairs in pairs_of(finished) if len(pairs) >= least]
+    for calibration in calibrations:
+        into.write(calibration)
+    return calibrations
 
 
-def _print(found: Sequence[Calibration], resolve: float | None, json_: bool) -> None:
+def _print(calibrations: Sequence[Calibration], resolve: float | None, json_: bool) -> None:
     from reports import noise
 
-    documents = [noise.to_json(one, resolve) for one in found]
+    documents = [noise.to_json(calibration, resolve) for calibration in calibrations]
     if json_:
         print_json({"calibrations": documents})
         return
-    for one, document in zip(found, documents, strict=True):
-        for line in _answer(one, document):
+    for calibration, document in zip(calibrations, documents, strict=True):
+        for line in _answer(calibration, document):
             say(line)
         print_table(
             ("result", "noise", *(f"{n} repeats" for n in noise.REPEATS)),
@@ -101,38 +101,39 @@ def _print(found: Sequence[Calibration], resolve: float | None, json_: bool) -> 
                     f"{entry['noise']:.2%}",
                     *(_share(each["difference"]) for each in entry["resolutions"]),
                 )
-                for metric, entry in zip(one.metrics, document["metrics"], strict=True)
+                for metric, entry in zip(calibration.metrics, document["metrics"], strict=True)
             ],
             title="Noise between identical runs, and the difference that repeats show (power 80 %)",
             right=range(1, 2 + len(noise.REPEATS)),
         )
 
 
-def _answer(one: Calibration, document: Mapping[str, Any]) -> Iterator[str]:
-    """How large the noise is, and what repeats show; what makes it doubtful."""
+def _answer(calibration: Calibration, document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines with the noise, the differences that repeats show, and warnings."""
     from reports import noise
 
-    where, pairs = f"{one.spec.engine} {one.spec.where}", counted(len(one.run_ids), "pair")
-    if one.deciding is None:
+    spec, pairs = calibration.spec, counted(len(calibration.run_ids), "pair")
+    where = f"{spec.engine} {spec.where}"
+    if calibration.deciding is None:
         yield f"{where}: no result stands for the whole: there is no headline ({pairs})"
     else:
-        entry = document["metrics"][one.headline or 0]
+        entry = document["metrics"][calibration.headline or 0]
         shown = [
             f"{repeats} repeats show {_with_ends(each['difference'])}"
             for repeats, each in zip(noise.REPEATS, entry["resolutions"], strict=True)
             if each["difference"] is not None
         ]
         differ = f"{where}: identical runs differ by {entry['noise']:.1%}"
-        yield f"{differ} in {noise.title_of(one.deciding)} ({pairs}). {'; '.join(shown)}."
+        yield f"{differ} in {noise.title_of(calibration.deciding)} ({pairs}). {'; '.join(shown)}."
     if (wanted := document.get("resolve")) is not None:
         yield _needed(wanted["difference"], wanted["repeats"], wanted["duration_ns"])
-    if one.deciding is not None and document["arms_differ"]:
+    if calibration.deciding is not None and document["arms_differ"]:
         yield (
-            f"arms-differ: a difference in {noise.title_of(one.deciding)} is shown between "
+            f"arms-differ: a difference in {noise.title_of(calibration.deciding)} is shown between "
             "identical runs; by accident, this happens in 5 % of calibrations. Repeat it; "
             "if it stays, look at what is not controlled:"
         )
-        yield from (f"  {warning}" for warning in one.warnings)
+        yield from (f"  {warning}" for warning in calibration.warnings)
 
 
 def _share(difference: Mapping[str, float] | None) -> str:

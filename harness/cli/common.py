@@ -133,7 +133,7 @@ def set_params(spec: RunSpec) -> JsonObject:
 
 
 def usual_facts(spec: RunSpec) -> dict[str, str]:
-    """What a run like this has where nothing is set: its facts as reports have them."""
+    """Return a run's facts without settings, as reports have them."""
     from reports.run_configuration import facts_of_spec
 
     usual = RunSpec(spec.workload, "", None, default_params(spec))
@@ -159,8 +159,8 @@ def key_values(items: Sequence[str] | None, option: str) -> dict[str, str]:
     for item in items or []:
         key, equals, value = item.partition("=")
         if not equals or not key or key in pairs:
-            found = "the key is given twice" if key in pairs else "not of the form key=value"
-            raise UsageError(f"{option} {item}", found, f"write {option} key=value")
+            problem = "the key is given twice" if key in pairs else "not of the form key=value"
+            raise UsageError(f"{option} {item}", problem, f"write {option} key=value")
         pairs[key] = value
     return pairs
 
@@ -184,7 +184,7 @@ T = TypeVar("T")
 
 
 def available(find: Callable[[], T]) -> tuple[T | None, str | None]:
-    """What ``find`` returns, or why there is none."""
+    """Return the result of ``find``, or the reason why there is none."""
     try:
         return find(), None
     except UsageError as error:

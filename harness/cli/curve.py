@@ -209,10 +209,10 @@ def refuse_several(command: str, options: RunOptions) -> None:
         context = f"--engine is given {len(options.engine or ())} times"
         raise UsageError(command, context, "give it once")
     lists = {"--threads": options.threads, "--memory-limit": options.memory_limit}
-    found = {option: text for option, text in lists.items() if "," in (text or "")}
+    several = {option: text for option, text in lists.items() if "," in (text or "")}
     if options.driver == "both":
-        found["--driver"] = options.driver
-    for option, text in found.items():
+        several["--driver"] = options.driver
+    for option, text in several.items():
         raise UsageError(f"{command}: {option} {text}", "several values", "give one")
 
 
@@ -249,7 +249,7 @@ def _tier(run: StoredRun, part: Part) -> str | None:
 
 
 def _print(
-    found: Sequence[ResponseCurve],
+    curves: Sequence[ResponseCurve],
     left_out: Mapping[Part, str],
     options: CurveOptions,
     more: More | None,
@@ -257,39 +257,39 @@ def _print(
     from reports.charts.curves import draw_curves
     from reports.page import write_drawing
 
-    chart = write_drawing(draw_curves(found), options.out)
-    if all(one.verdict != "not resolvable" for one in found):
+    chart = write_drawing(draw_curves(curves), options.out)
+    if all(curve.verdict != "not resolvable" for curve in curves):
         more = None
     if options.json_:
-        documents = [one.to_json() for one in found]
+        documents = [curve.to_json() for curve in curves]
         only = documents[0] if len(documents) == 1 else {}
         document = {"modelled": True, "curves": documents, "left_out": dict(left_out)}
-        answers = {"answers": _answers(found, left_out), "more": more.to_json() if more else None}
+        answers = {"answers": _answers(curves, left_out), "more": more.to_json() if more else None}
         print_json({**document, "chart": str(chart), **only, **answers})
         return
-    if len(found) > 1 or left_out:
-        say(_which_first(found))
-    ordered = sorted(found, key=lambda curve: -curve.ceiling.value)
-    for one in ordered:
-        say(f"{_answer(one)}; {_check_of_today(one)}")
+    if len(curves) > 1 or left_out:
+        say(_which_first(curves))
+    ordered = sorted(curves, key=lambda curve: -curve.ceiling.value)
+    for curve in ordered:
+        say(f"{_answer(curve)}; {_check_of_today(curve)}")
     for part, why in left_out.items():
         say(f"{part}: no curve: {why}")
     if more:
         say_more(more)
-    for one in ordered:
-        _print_curve(one, options.from_)
+    for curve in ordered:
+        _print_curve(curve, options.from_)
     say(f"chart: {chart}")
 
 
-def _answers(found: Sequence[ResponseCurve], left_out: Mapping[Part, str]) -> list[dict[str, Any]]:
+def _answers(curves: Sequence[ResponseCurve], left_out: Mapping[Part, str]) -> list[dict[str, Any]]:
     """The answers as ``harness advise --json`` has them; a part that does not wait has no value."""
-    ordered = sorted(found, key=lambda curve: -curve.ceiling.value)
+    ordered = sorted(curves, key=lambda curve: -curve.ceiling.value)
     documents = [
-        _document(f"What does a faster device of {one.part} gain?", _answer(one), one)
-        for one in ordered
+        _document(f"What does a faster device of {curve.part} gain?", _answer(curve), curve)
+        for curve in ordered
     ]
-    if len(found) > 1 or left_out:
-        first = _document("Which part should move first?", _which_first(found), ordered[0])
+    if len(curves) > 1 or left_out:
+        first = _document("Which part should move first?", _which_first(curves), ordered[0])
         documents.insert(0, first)
     return documents + [
         {
@@ -303,26 +303,26 @@ def _answers(found: Sequence[ResponseCurve], left_out: Mapping[Part, str]) -> li
     ]
 
 
-def _document(question: str, sentence: str, one: ResponseCurve) -> dict[str, Any]:
-    today = one.today.throughput.value
+def _document(question: str, sentence: str, curve: ResponseCurve) -> dict[str, Any]:
+    today = curve.today.throughput.value
     models = [
         f"{name} ({_latency(latency)}): {times(value / today)}"
-        for name, (latency, value) in sorted(one.models.items(), key=lambda item: item[1])
+        for name, (latency, value) in sorted(curve.models.items(), key=lambda item: item[1])
     ]
     return {
         "question": question,
         "sentence": sentence,
-        "verdict": one.verdict,
-        "value": one.to_json()["ceiling"],
-        "reasons": [_enough(one), *models, _check_of_today(one)],
+        "verdict": curve.verdict,
+        "value": curve.to_json()["ceiling"],
+        "reasons": [_enough(curve), *models, _check_of_today(curve)],
     }
 
 
-def _which_first(found: Sequence[ResponseCurve]) -> str:
-    """Which part should move first?"""
+def _which_first(curves: Sequence[ResponseCurve]) -> str:
+    """Answer the question which part should move first."""
     from reports.response import first_parts
 
-    first = first_parts(found)
+    first = first_parts(curves)
     if first[0].ceiling.low is None:
         return f"{first[0].part} gains most; one repeat resolves nothing ({MODELLED})"
     if first[0].verdict != "faster":
@@ -333,25 +333,26 @@ def _which_first(found: Sequence[ResponseCurve]) -> str:
     return f"which of {parts} gains most is not shown ({MODELLED})"
 
 
-def _answer(one: ResponseCurve) -> str:
-    interval = f" ({interval_text(one.ceiling)})" if one.ceiling.low is not None else ""
+def _answer(curve: ResponseCurve) -> str:
+    interval = f" ({interval_text(curve.ceiling)})" if curve.ceiling.low is not None else ""
     return (
-        f"{one.part}: a device of no latency gives {times(one.ceiling.value)} the throughput of "
-        f"today's{interval}, which takes {format_ns(one.today.latency_ns)} per {one.operation}; "
-        f"{_enough(one)} ({MODELLED})"
+        f"{curve.part}: a device of no latency gives {times(curve.ceiling.value)} the throughput "
+        f"of today's{interval}, which takes {format_ns(curve.today.latency_ns)} per "
+        f"{curve.operation}; "
+        f"{_enough(curve)} ({MODELLED})"
     )
 
 
-def _enough(one: ResponseCurve) -> str:
+def _enough(curve: ResponseCurve) -> str:
     from reports.response import DIMINISHING
 
-    at_ns = one.diminishing_at_ns
+    at_ns = curve.diminishing_at_ns
     if at_ns.value == 0:
         return "every faster device that was tried gains more than 5 %"
-    if at_ns.value >= one.points[-1].latency_ns:
+    if at_ns.value >= curve.points[-1].latency_ns:
         return "its latency costs less than 5 %"
-    if one.ceiling.value < 1 + DIMINISHING:
-        gains = "gains" if one.verdict == "no difference" else "is shown to gain"
+    if curve.ceiling.value < 1 + DIMINISHING:
+        gains = "gains" if curve.verdict == "no difference" else "is shown to gain"
         return f"no faster device {gains} 5 %"
     between = ""
     if at_ns.low is not None and at_ns.high is not None:
@@ -368,32 +369,32 @@ def _latency(latency_ns: float) -> str:
     return format_ns(latency_ns) if latency_ns else "0"
 
 
-def _print_curve(one: ResponseCurve, tier: str) -> None:
-    models = sorted(one.models.items(), key=lambda item: item[1])
+def _print_curve(curve: ResponseCurve, tier: str) -> None:
+    models = sorted(curve.models.items(), key=lambda item: item[1])
     by_place = grouped((place, name) for name, place in models)
-    today = one.today.throughput.value
+    today = curve.today.throughput.value
     rows = [
-        *(_row(point, "") for point in one.points),
-        _row(one.today, "today's device, measured"),
+        *(_row(point, "") for point in curve.points),
+        _row(curve.today, "today's device, measured"),
         *(
             (_latency(latency), show.number_text(value), times(value / today), "", ", ".join(names))
             for (latency, value), names in by_place.items()
         ),
     ]
-    columns = (f"{one.operation} of {one.part}", one.unit, "of today's", "interval", "")
+    columns = (f"{curve.operation} of {curve.part}", curve.unit, "of today's", "interval", "")
     print_table(columns, rows, right=range(1, 3))
-    if not one.models:
+    if not curve.models:
         say(
             "no known model is marked: they are compared with a model of today's tier "
             f"(`harness model make NAME --tier {tier}`)"
         )
 
 
-def _check_of_today(one: ResponseCurve) -> str:
-    """How far the method is off where it can be checked."""
-    off = abs(math.log(one.at_today.value)) > math.log(1 + CONTRADICTED)
+def _check_of_today(curve: ResponseCurve) -> str:
+    """Report the error of the method where it can be checked."""
+    off = abs(math.log(curve.at_today.value)) > math.log(1 + CONTRADICTED)
     doubt = ": do not rely on this curve; add --repeats, on an idle host" if off else ""
-    given = times(one.at_today.value)
+    given = times(curve.at_today.value)
     return f"at today's latency the models give {given} of its throughput{doubt}"
 
 

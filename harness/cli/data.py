@@ -32,13 +32,13 @@ def _all(host: Path | None) -> list[tuple[str, Dataset]]:
 
 def _directories(names: list[str] | None, host: Path | None) -> list[Path]:
     """Return the directories of the named datasets, else of all, readable or not."""
-    found = [path for where in dataset_stores(host).values() for path in where.directories()]
+    directories = [path for where in dataset_stores(host).values() for path in where.directories()]
     if not names:
-        return found
-    unknown = sorted(set(names) - {path.name for path in found})
+        return directories
+    unknown = sorted(set(names) - {path.name for path in directories})
     if unknown:
         raise UsageError(f"data {', '.join(unknown)}", "no such dataset", "see `harness data list`")
-    return [path for path in found if path.name in names]
+    return [path for path in directories if path.name in names]
 
 
 @app.command("list")
@@ -119,9 +119,9 @@ def verify(
     with progress_on_stderr(quiet) as progress:
         problems = {path.name: _problems(path, progress) for path in _directories(names, host)}
     if json_:
-        print_json({"data": [{"name": n, "problems": found} for n, found in problems.items()]})
+        print_json({"data": [{"name": n, "problems": texts} for n, texts in problems.items()]})
     else:
-        for name, found in problems.items():
-            say(f"{name}: {'ok' if not found else '; '.join(found)}")
+        for name, texts in problems.items():
+            say(f"{name}: {'; '.join(texts) or 'ok'}")
     if any(problems.values()):
         raise typer.Exit(1)

@@ -35,23 +35,23 @@ def doctor(
 ) -> None:
     """Show tiers, host mode, engines, tools, uncontrolled settings."""
     tiers, problems = find_tiers_and_problems(host, emulate or [], unprivileged())
-    found = examine(list(tiers.values()))
-    found["tier_problems"] = [problem.to_json() for problem in problems]
-    found["engines"] = engine_rows()
-    found["servers_user"] = _servers_user()
-    found["left_behind"] = [warning.to_json() for warning in _left_behind()]
-    found["monitors"] = list(_monitors(list(tiers.values())))
-    found["microbenchmarks"] = _microbenchmarks()
-    found["official_ycsb"] = _official_ycsb()
-    found["native_client"] = {"backends": loadgen_backends(), "missing": missing_packages()}
+    document = examine(list(tiers.values()))
+    document["tier_problems"] = [problem.to_json() for problem in problems]
+    document["engines"] = engine_rows()
+    document["servers_user"] = _servers_user()
+    document["left_behind"] = [warning.to_json() for warning in _left_behind()]
+    document["monitors"] = list(_monitors(list(tiers.values())))
+    document["microbenchmarks"] = _microbenchmarks()
+    document["official_ycsb"] = _official_ycsb()
+    document["native_client"] = {"backends": loadgen_backends(), "missing": missing_packages()}
     if json_:
-        print_json(found)
+        print_json(document)
     else:
-        _print(found)
+        _print(document)
 
 
-def _print(found: dict[str, Any]) -> None:
-    facts = found["host"]
+def _print(document: dict[str, Any]) -> None:
+    facts = document["host"]
     cpu = facts["cpu"]
     say(
         f"host     {facts['hostname']}: {cpu['model']}, {cpu['threads']} threads, "
@@ -59,59 +59,59 @@ def _print(found: dict[str, Any]) -> None:
         f"Linux {facts['kernel']['release']}",
         hanging=9,
     )
-    say(f"mode     {found['mode']['mode']}: {found['mode']['evidence']}", hanging=9)
-    for group, names in found["instructions"].items():
+    say(f"mode     {document['mode']['mode']}: {document['mode']['evidence']}", hanging=9)
+    for group, names in document["instructions"].items():
         say(f"CPU      {group}: {_split(names)}", hanging=9)
-    user = found["servers_user"]
+    user = document["servers_user"]
     say(f"servers  run as {user['name']}", hanging=9)
     for entry in user["warnings"]:
         say(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
-    for entry in found["left_behind"]:
+    for entry in document["left_behind"]:
         say(f"left     {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
-    cap = found["memory_cap"]
+    cap = document["memory_cap"]
     say(
         f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}", hanging=9
     )
-    for monitor in found["monitors"]:
+    for monitor in document["monitors"]:
         say(f"monitor  {monitor['name']}: {_availability(monitor)}", hanging=9)
-    native = found["native_client"]
+    native = document["native_client"]
     lacking = f"; for the others install {', '.join(native['missing'])}"
     say(
         f"client   loadgen for {', '.join(native['backends']) or 'no engine'}"
         f"{lacking if native['missing'] else ''}",
         hanging=9,
     )
-    for line in _clients(found["official_ycsb"], found["microbenchmarks"]):
+    for line in _clients(document["official_ycsb"], document["microbenchmarks"]):
         say(line, hanging=9)
     print()
     print_table(
         ("tier", "kind", "where", "kernel's finding"),
-        [(t["name"], t["kind"], t["place"], t["finding"]) for t in found["tiers"]],
+        [(t["name"], t["kind"], t["place"], t["finding"]) for t in document["tiers"]],
     )
-    for tier in found["tiers"]:
+    for tier in document["tiers"]:
         for warning in tier["warnings"]:
             say(f"  {tier['name']}: {warning}")
-    for problem in found["tier_problems"]:
+    for problem in document["tier_problems"]:
         say(f"  {problem['problem']}: {problem['context']}\n    {problem['hint']}")
     print()
     print_table(
         ("engine", "version", "from"),
         [
             (e["name"], e["version"] or "missing", e["source"] or e["missing"])
-            for e in found["engines"]
+            for e in document["engines"]
         ],
     )
     print()
     print_table(
         ("tool", "version"),
-        [(name, _version(text)) for name, text in found["tools"].items()],
+        [(name, _version(text)) for name, text in document["tools"].items()],
     )
     print()
-    if not found["uncontrolled"]:
+    if not document["uncontrolled"]:
         say("Everything that affects results is controlled.")
         return
     say("Not controlled (each makes numbers less repeatable):")
-    for entry in found["uncontrolled"]:
+    for entry in document["uncontrolled"]:
         say(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
 
 
@@ -135,7 +135,7 @@ def _monitors(tiers: Sequence[Tier]) -> Iterator[dict[str, Any]]:
 
 
 def _availability(monitor: Mapping[str, Any]) -> str:
-    """What it does, or why it does not work here."""
+    """Return its cost, or the reason why it does not work here."""
     if monitor["available"]:
         return f"{monitor['cost']}{'' if monitor['default'] else ' (only with --monitor)'}"
     hint = f"; {monitor['hint']}" if monitor["hint"] else ""
@@ -160,7 +160,7 @@ def _servers_user() -> dict[str, Any]:
 
 
 def _left_behind() -> Iterator[RunWarning]:
-    """What killed harnesses have changed on this host and nothing has undone."""
+    """Return the changes of killed harnesses to this host that nothing has undone."""
     for left in left_behind():
         for what in (*left.undone, *left.failures):
             yield RunWarning(
@@ -172,11 +172,11 @@ def _left_behind() -> Iterator[RunWarning]:
 
 
 def _official_ycsb() -> dict[str, Any]:
-    """Whether the official client was built, for which bindings, and whether it can be."""
+    """Report the bindings that the official client was built for, and what a build lacks."""
     from harness.drivers.ycsb import build
 
-    found = (available(find)[1] for find in (build.find_java, build.find_maven))
-    missing = [reason for reason in found if reason]
+    answers = (available(find)[1] for find in (build.find_java, build.find_maven))
+    missing = [reason for reason in answers if reason]
     return {"version": build.VERSION, "built": build.builds(), "missing": missing}
 
 
@@ -191,7 +191,7 @@ def _microbenchmarks() -> dict[str, Any]:
 
 def _microbench() -> dict[str, Any]:
     """``instructions``: the sets of this processor's family, and whether it has them."""
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "version": None,
         "program": None,
         "interface": native_programs.microbench_interface(),
@@ -202,17 +202,17 @@ def _microbench() -> dict[str, Any]:
     }
     try:
         program = native_programs.microbench_program()
-        found["program"] = str(program)
+        document["program"] = str(program)
         done = programs.run([program, "--version"], timeout_s=_TIMEOUT_S)
         done.check_returncode()
         printed = jsonfile.parse(done.stdout)
     except UsageError as error:
-        return found | {"missing": f"{error.context}; {error.hint}"}
+        return document | {"missing": f"{error.context}; {error.hint}"}
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return found | {"missing": str(error)}
+        return document | {"missing": str(error)}
     has = printed["cpu"]["isa"]
     names = _X86_SETS if set(has) & set(_X86_SETS) else has
-    return found | {
+    return document | {
         "version": printed["version"],
         "instructions": {name: name in has for name in names},
         "flushes": [name for name in printed["cpu"]["flush"] if name != "none"],
@@ -225,13 +225,13 @@ def _clients(official: Mapping[str, Any], micro: Mapping[str, Any]) -> Iterator[
     state = f"built for {built}" if built else "not built: Maven builds it on first use"
     text = "; ".join([state, *official["missing"]])
     yield f"client   official YCSB {official['version']}: {text}"
-    own = micro["microbench"]
-    if own["missing"]:
-        yield f"micro    microbench: {own['missing']}"
+    microbench = micro["microbench"]
+    if microbench["missing"]:
+        yield f"micro    microbench: {microbench['missing']}"
     else:
-        flushes = ", ".join(own["flushes"]) or "none"
-        instructions = _split(own["instructions"])
-        interface = own["interface"]
+        flushes = ", ".join(microbench["flushes"]) or "none"
+        instructions = _split(microbench["instructions"])
+        interface = microbench["interface"]
         yield f"micro    microbench, interface {interface}: {instructions}; flushes {flushes}"
     for name in ("fio", "ioping"):
         yield f"micro    {name} {micro[name]['version'] or 'missing: ' + micro[name]['missing']}"

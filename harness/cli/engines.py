@@ -22,7 +22,7 @@ def engine_rows() -> list[dict[str, Any]]:
     """Return each engine's name, title, kinds, parts, options and version, or what is missing."""
     rows: list[dict[str, Any]] = []
     for name, factory in sorted(registry.engines().items()):
-        found, missing = available(partial(factory.available, {}, paths.engines_prefix()))
+        version, missing = available(partial(factory.available, {}, paths.engines_prefix()))
         rows.append(
             {
                 "name": name,
@@ -30,11 +30,11 @@ def engine_rows() -> list[dict[str, Any]]:
                 "kinds": list(factory.kinds),
                 "parts": sorted(factory.supported_parts({})),
                 "options": dict(factory.options),
-                "version": found.version if found else None,
-                "source": found.source if found else None,
+                "version": version.version if version else None,
+                "source": version.source if version else None,
                 "missing": missing,
                 "note": factory.note,
-                "verified": bool(found and verified(name, found)),
+                "verified": bool(version and verified(name, version)),
             }
         )
     return rows
@@ -109,27 +109,27 @@ def verify(
 
     options = {**key_values(option or [], "--option"), **({"dsn": dsn} if dsn else {})}
     factory = registry.engine(name)
-    found = []
+    cases = []
     with progress_on_stderr(quiet or json_) as progress, open_lab(progress) as lab:
         subject = Conformance(lab, factory, options)
         version = subject.version
         for result in results(subject.cases()):
-            found.append(result)
+            cases.append(result)
             if not json_:
                 print(result, flush=True)
-    failed = sum(one.result == "failed" for one in found)
+    failed = sum(case.result == "failed" for case in cases)
     if not failed:
-        record_verified(name, version, as_json(found))
+        record_verified(name, version, as_json(cases))
     if json_:
         print_json(
             {
                 "engine": name,
                 "version": version.version,
-                "checks": as_json(found),
+                "checks": as_json(cases),
             }
         )
     else:
-        passed = sum(one.passed for one in found)
+        passed = sum(case.passed for case in cases)
         print(f"{factory.title} {version.version}: {passed} passed, {failed} failed")
     if failed:
         raise typer.Exit(1)

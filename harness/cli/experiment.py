@@ -140,7 +140,8 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
     if json_:
         print_json({"profiles": rows})
         return
-    for folder, own in grouped((str(Path(row["name"]).parent), row) for row in rows).items():
+    by_folder = grouped((str(Path(row["name"]).parent), row) for row in rows)
+    for folder, rows_of_folder in by_folder.items():
         print_table(
             ("profile", "runs", "time", "space", ""),
             [
@@ -151,7 +152,7 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
                     format_bytes(row["needs_bytes"]),
                     row["description"],
                 )
-                for row in own
+                for row in rows_of_folder
             ],
             title="" if folder == "." else f"{folder}/…",
         )

@@ -121,9 +121,9 @@ def _request(
 ) -> PlaybookRun:
     if inventory is not None and not inventory.exists():
         raise UsageError(f"--inventory {inventory}", "no such file", "inventory/ has examples")
-    playbook, own = playbook_for(mode, action)
+    playbook, of_playbook = playbook_for(mode, action)
     check = dry_run or action == "plan"
-    return PlaybookRun(playbook, {**own, **variables}, check, inventory, limit)
+    return PlaybookRun(playbook, {**of_playbook, **variables}, check, inventory, limit)
 
 
 def _variables(items: Sequence[str] | None) -> dict[str, Any]:
@@ -167,7 +167,8 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
         outcomes = run_playbook(request, progress)
     error = _error(action, mode, outcomes, request.check)
     here = mode == "tune" and action == "plan" and request.inventory is None
-    others = [one for one in uncontrolled(idle=True) if one.code not in TUNED] if here else []
+    settings = uncontrolled(idle=True) if here else ()
+    others = [setting for setting in settings if setting.code not in TUNED]
     if json_:
         print_json(
             {
@@ -176,7 +177,7 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
                 "playbook": request.playbook,
                 "dry_run": request.check,
                 "hosts": as_json(outcomes),
-                "not_set": [one.to_json() for one in others],
+                "not_set": [setting.to_json() for setting in others],
                 "error": error.to_json() if error else None,
             }
         )
@@ -187,8 +188,8 @@ def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bo
         _print(outcome, request.check or action == "verify", len(outcomes) > 1)
     if others:
         say("not controlled, and not set by tune:")
-        for one in others:
-            say(f"  {one.code}: {one.hint}")
+        for setting in others:
+            say(f"  {setting.code}: {setting.hint}")
     if error:
         raise error
 
@@ -239,7 +240,7 @@ def _error(
 
 def _as_options(hint: str) -> str:
     """The options of this command for those of ansible-playbook."""
-    hint = _CONSENT.sub(lambda found: consent_options(parse_yaml(found[1], hint).value, None), hint)
+    hint = _CONSENT.sub(lambda match: consent_options(parse_yaml(match[1], hint).value, None), hint)
     return hint.replace("-e pmem_", "--set pmem_")
 
 

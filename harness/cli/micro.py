@@ -45,23 +45,25 @@ _FORMATS = ("table", "perma")
 @app.command("list")
 def list_(json_: JsonOption = False) -> None:
     """List suites, with their configurations on this host."""
-    known = [load_suite(path, variables_here()) for path in known_suites().values()]
-    found = [
+    suites = [load_suite(path, variables_here()) for path in known_suites().values()]
+    entries = [
         {
             "name": suite.name,
-            "configurations": len({one.configuration for one in _configurations(suite)}),
+            "configurations": len(
+                {measurement.configuration for measurement in _configurations(suite)}
+            ),
             "program": suite.program,
             "description": suite.description,
         }
-        for suite in known
+        for suite in suites
     ]
     if json_:
-        print_json({"suites": found})
+        print_json({"suites": entries})
         return
     rows = []
-    for one in found:
-        by = "" if one["program"] == NAME else f" by {one['program']}"
-        rows.append((one["name"], f"{one['configurations']}{by}", one["description"]))
+    for entry in entries:
+        by = "" if entry["program"] == NAME else f" by {entry['program']}"
+        rows.append((entry["name"], f"{entry['configurations']}{by}", entry["description"]))
     print_table(("suite", "configurations", "description"), rows)
 
 
@@ -69,13 +71,14 @@ def list_(json_: JsonOption = False) -> None:
 def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
     """List a suite's configurations."""
     loaded = load_suite(find_suite(suite), variables_here())
-    found = _configurations(loaded)
+    measurements = _configurations(loaded)
     if json_:
         named = {"name": loaded.name, "description": loaded.description}
-        print_json({"suite": named | {"configurations": [one.configuration for one in found]}})
+        configurations = [measurement.configuration for measurement in measurements]
+        print_json({"suite": named | {"configurations": configurations}})
         return
     say(f"{loaded.name}: {loaded.description}")
-    _print_configurations(found)
+    _print_configurations(measurements)
 
 
 def _configurations(suite: Suite) -> Sequence[Measurement]:
@@ -87,12 +90,12 @@ def _configurations(suite: Suite) -> Sequence[Measurement]:
 def _print_configurations(configurations: Sequence[Measurement], title: str = "") -> None:
     """Print a line for each configuration; a plus sign joins jobs that run together."""
     rows = []
-    for one in configurations:
-        threads = " + ".join(str(job.threads) for job in one.jobs)
-        ranges = " + ".join(format_bytes(job.range_bytes) for job in one.jobs)
-        count = f"{one.jobs[0].operations or 0:,} operations"
-        duration = format_ns(one.duration_ns) if one.duration_ns else count
-        rows.append((one.configuration, threads, ranges, duration))
+    for measurement in configurations:
+        threads = " + ".join(str(job.threads) for job in measurement.jobs)
+        ranges = " + ".join(format_bytes(job.range_bytes) for job in measurement.jobs)
+        count = f"{measurement.jobs[0].operations or 0:,} operations"
+        duration = format_ns(measurement.duration_ns) if measurement.duration_ns else count
+        rows.append((measurement.configuration, threads, ranges, duration))
     print_table(("configuration", "threads", "range", "for"), rows, title)
 
 
@@ -178,10 +181,10 @@ def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
 
 
 def _check_perma(resolved: Sequence[ResolvedSuite]) -> None:
-    for one in resolved:
-        if one.program.name != NAME or not all(m.source for m in one.host_suite.measurements):
+    for suite in resolved:
+        if suite.program.name != NAME or not all(m.source for m in suite.host_suite.measurements):
             raise UsageError(
-                "--format perma", f"{one.suite.name} is no suite of PerMA-Bench's", "use --json"
+                "--format perma", f"{suite.suite.name} is no suite of PerMA-Bench's", "use --json"
             )
 
 
@@ -191,17 +194,17 @@ def _print_plan(
     if json_:
         print_json(plan_json(steps, earlier))
         return
-    for step, one in zip(steps, suites, strict=True):
-        planned, program = one.planned, one.program
+    for step, suite in zip(steps, suites, strict=True):
+        planned, program = suite.planned, suite.program
         by = "" if program.name == NAME else f", by {program.name}"
         count = counted(len(planned.configurations), "configuration")
         state = f"complete: {step.done.run_id}" if step.done else "nothing is run"
         _print_configurations(
             planned.configurations,
-            f"{one.suite.name} on {one.tier.name}{by}: "
-            f"{count} × {one.repeats}{_time(planned)}; {state}",
+            f"{suite.suite.name} on {suite.tier.name}{by}: "
+            f"{count} × {suite.repeats}{_time(planned)}; {state}",
         )
-        for warning in one.host_suite.warnings:
+        for warning in suite.host_suite.warnings:
             say(f"warning: {warning}")
 
 
@@ -226,7 +229,7 @@ def _print(
     perma = options.format_ == "perma"
     if perma:
         pairs = zip(finished, resolved, strict=True)
-        print_json([entry for stored, one in pairs for entry in _perma(stored, one)])
+        print_json([entry for stored, suite in pairs for entry in _perma(stored, suite)])
     for stored in finished:
         out = sys.stderr if perma else sys.stdout  # no part of that JSON
         notes = (stand_in_text(stand_ins(stored)), "resumed" * bool(stored.result.resumed))
@@ -241,8 +244,10 @@ def _print(
 
 
 def _perma(stored: StoredRun, resolved: ResolvedSuite) -> list[dict[str, Any]]:
-    kept = stored.artifact("microbench")
-    if kept is None:  # it failed
+    artifact = stored.artifact("microbench")
+    if artifact is None:  # it failed
         return []
-    result = SuiteResult.read(resolved.host_suite.measurements, resolved.repeats, kept["result"])
+    result = SuiteResult.read(
+        resolved.host_suite.measurements, resolved.repeats, artifact["result"]
+    )
     return perma_results(result, memory_of(resolved.tier), stored.result.uncontrolled)

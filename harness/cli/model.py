@@ -315,14 +315,16 @@ def _plan(text: str, options: VerifyOptions) -> Plan:
     parameters = registry.parameters(workload)
     given = key_values(pairs, "--case")
     memory_limit = given.pop("memory_limit", None)
-    own = {name: value for name, value in given.items() if name in parameters.declared()}
-    settings = [f"{name}={value}" for name, value in given.items() if name not in own]
+    workload_params = {
+        name: value for name, value in given.items() if name in parameters.declared()
+    }
+    settings = [f"{name}={value}" for name, value in given.items() if name not in workload_params]
     runs = RunOptions(
         engine=[engine],
         placement=[f"{name}-both" for name in (options.tier, _MODELLED, _NO_LATENCY)],
         model=[f"{_MODELLED}={options.model}", f"{_NO_LATENCY}=latency:0us"],
         emulate=options.emulate,
-        pairs=short_phases(parameters, own),
+        pairs=short_phases(parameters, workload_params),
         set_=settings,
         memory_limit=memory_limit,
         repeats=options.repeats,
@@ -374,7 +376,7 @@ def _score(
 
 
 def _score_json(score: Score) -> dict[str, Any]:
-    """As ``--json`` prints it: the number of pairs instead of each of them."""
+    """Return the document of ``--json``, with the number of pairs instead of each of them."""
     document = score.to_json()
     del document["blocks"]
     return document | {"pairs": score.pairs}

@@ -95,35 +95,39 @@ def callback(
     ``parameters`` are another form of ``--param`` and are added to it. An option of theirs
     replaces the dataclass's option of that name.
     """
-    own = parameters.options() if parameters else {}
+    by_option = parameters.options() if parameters else {}
 
     def command(**given: Any) -> None:
         pairs = key_values(given.get("param"), "--param")
-        for one in own.values():
-            value = given.pop(_OWN + one.field)
+        for parameter in by_option.values():
+            value = given.pop(_OWN + parameter.field)
             if value is None or value == []:
                 continue
             text = str(value).lower() if isinstance(value, bool) else value
-            if one.repeats:
+            if parameter.repeats:
                 text = ",".join(value)
-            if one.name in pairs:
+            name = parameter.name
+            if name in pairs:
                 raise UsageError(
-                    f"{one.option} {text} and --param {one.name}={pairs[one.name]}",
-                    f"{one.name} is given twice",
+                    f"{parameter.option} {text} and --param {name}={pairs[name]}",
+                    f"{name} is given twice",
                     "leave one of the two out",
                 )
-            pairs[one.name] = text
+            pairs[name] = text
         start(options(**given, pairs=pairs))
 
     hints = get_type_hints(options, include_extras=True)
-    common = {one.name for one in fields(CommonOptions)}
-    kept = [
-        one
-        for one in sorted(fields(options), key=lambda one: one.name in common)
-        if option_text(one.name) not in own and one.name not in {"pairs", *without}
+    common = {field.name for field in fields(CommonOptions)}
+    of_dataclass = [
+        field
+        for field in sorted(fields(options), key=lambda field: field.name in common)
+        if option_text(field.name) not in by_option and field.name not in {"pairs", *without}
     ]
-    arguments = [_argument(_OWN + one.field, _annotation(one), None) for one in own.values()]
-    arguments += [_argument(one.name, hints[one.name], one.default) for one in kept]
+    arguments = [
+        _argument(_OWN + parameter.field, _annotation(parameter), None)
+        for parameter in by_option.values()
+    ]
+    arguments += [_argument(field.name, hints[field.name], field.default) for field in of_dataclass]
     command.__doc__ = start.__doc__
     command.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]  # for typer
     return command
@@ -135,38 +139,40 @@ def _argument(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-def _annotation(one: Parameter) -> Any:
-    if isinstance(one.kind, Flag):
-        negated = f"--no-{one.option.removeprefix('--')}"
-        return Annotated[bool | None, typer.Option(f"{one.option}/{negated}", help=_help(one))]
-    words = one.kind.words if isinstance(one.kind, Choice) else ()
+def _annotation(parameter: Parameter) -> Any:
+    if isinstance(parameter.kind, Flag):
+        negated = f"--no-{parameter.option.removeprefix('--')}"
+        return Annotated[
+            bool | None, typer.Option(f"{parameter.option}/{negated}", help=_help(parameter))
+        ]
+    words = parameter.kind.words if isinstance(parameter.kind, Choice) else ()
     return Annotated[
-        list[str] | None if one.repeats else str | None,
+        list[str] | None if parameter.repeats else str | None,
         typer.Option(
-            one.option,
-            help=_help(one),
-            metavar=_metavar(one),
+            parameter.option,
+            help=_help(parameter),
+            metavar=_metavar(parameter),
             autocompletion=lambda: list(words),
         ),
     ]
 
 
-def _help(one: Parameter) -> str:
-    several = "; may repeat" if one.repeats else ""
-    return f"{one.help.removesuffix('.')}{several} [{one.default_text}]."
+def _help(parameter: Parameter) -> str:
+    several = "; may repeat" if parameter.repeats else ""
+    return f"{parameter.help.removesuffix('.')}{several} [{parameter.default_text}]."
 
 
-def _metavar(one: Parameter) -> str:
-    if isinstance(one.kind, Choice):
-        words = "|".join(one.kind.words)
+def _metavar(parameter: Parameter) -> str:
+    if isinstance(parameter.kind, Choice):
+        words = "|".join(parameter.kind.words)
         return words if len(words) <= _LONGEST_METAVAR else "NAME"
-    if isinstance(one.kind, Count | Number):
+    if isinstance(parameter.kind, Count | Number):
         return "N"
-    return "DURATION" if isinstance(one.kind, Time) else "VALUE"
+    return "DURATION" if isinstance(parameter.kind, Time) else "VALUE"
 
 
 def known_parameters() -> dict[str, type[Parameters]]:
-    """Those of the sub-commands of ``harness run``, by name."""
+    """Return the parameters of the sub-commands of ``harness run``, by name."""
     return {**registry.all_parameters(), MicroParams.workload: MicroParams}
 
 
@@ -194,10 +200,10 @@ class RunGroup(TyperGroup):
     """``harness run``: an unknown workload is an error like any other."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, known = args[0], list(self.commands)
-        if name in known or name.startswith("-"):
+        name, names = args[0], list(self.commands)
+        if name in names or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        raise unknown(f"workload {name!r}", "no such workload", name, known)
+        raise unknown(f"workload {name!r}", "no such workload", name, names)
 
 
 class RunCommand(TyperCommand):
@@ -215,13 +221,13 @@ class RunCommand(TyperCommand):
         """List the options by what they are about; of engines, those of the workload."""
         order = (_ARGUMENTS, _WORKLOAD, *_GROUPS)
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in order}
-        for one in self.get_params(ctx):
-            if one.name == "engine" and self.name in registry.all_parameters():
-                one.help = f"{', '.join(sorted(registry.engines_of(self.name)))}; may repeat."  # type: ignore[attr-defined]
-            if (record := one.get_help_record(ctx)) is not None:
-                found = (name for name, fields in _GROUPS.items() if one.name in fields)
-                argument = one.param_type_name == "argument"
-                groups[_ARGUMENTS if argument else next(found, _WORKLOAD)].append(record)
+        for parameter in self.get_params(ctx):
+            if parameter.name == "engine" and self.name in registry.all_parameters():
+                parameter.help = f"{', '.join(sorted(registry.engines_of(self.name)))}; may repeat."  # type: ignore[attr-defined]
+            if (record := parameter.get_help_record(ctx)) is not None:
+                group = (name for name, fields in _GROUPS.items() if parameter.name in fields)
+                argument = parameter.param_type_name == "argument"
+                groups[_ARGUMENTS if argument else next(group, _WORKLOAD)].append(record)
         for name in order:
             if groups[name]:
                 with formatter.section(name):
@@ -232,17 +238,17 @@ class RunCommand(TyperCommand):
         parameters = known_parameters().get(self.name or "")
         if parameters is None:
             return
-        others = [one for one in parameters.declared().values() if not one.option]
+        others = [parameter for parameter in parameters.declared().values() if not parameter.option]
         if others:
             with formatter.section("Parameters of --param NAME=VALUE"):
-                formatter.write_dl([(one.name, _help(one)) for one in others])
+                formatter.write_dl([(parameter.name, _help(parameter)) for parameter in others])
         if len(parameters.drivers) > 1:
             with formatter.section("Drivers"):
                 formatter.write_dl(list(parameters.drivers.items()))
 
     def _refuse(self, option: str, ctx: Any) -> NoReturn:
         commands = ctx.parent.command.commands if ctx.parent else {}
-        others = [name for name, one in commands.items() if option in _options(one)]
+        others = [name for name, subcommand in commands.items() if option in _options(subcommand)]
         raise UsageError(
             f"{option} with {self.name}",
             f"{option} is an option of {' and '.join(others)}"
@@ -253,7 +259,11 @@ class RunCommand(TyperCommand):
 
 
 def _options(command: Any) -> list[str]:
-    return [text for one in command.params for text in (*one.opts, *one.secondary_opts)]
+    return [
+        text
+        for parameter in command.params
+        for text in (*parameter.opts, *parameter.secondary_opts)
+    ]
 
 
 def workload_commands(

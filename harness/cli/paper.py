@@ -138,37 +138,37 @@ paper = callback(PaperOptions, run_paper, without=_UNUSED)
 
 
 def _write(
-    found: Paper,
+    paper: Paper,
     figures: Sequence[FigureRuns],
     out: Path,
     json_: bool,
 ) -> None:
     from reports.fidelity.page import page_of, write_paper
 
-    page = page_of(found.name, found.title, figures, found.published)
+    page = page_of(paper.name, paper.title, figures, paper.published)
     files = write_paper(page, out)
     if json_:
         paths = {form: str(path) for form, path in files.items()}
-        print_json({"paper": {"name": found.name, **paths, **page.to_json()}})
+        print_json({"paper": {"name": paper.name, **paths, **page.to_json()}})
         return
     print_table(
         ("figure", "runs", "published with measured", "left out"),
         [
             (
-                one.of.title,
-                f"{one.done} of {one.of.planned}" if one.of.planned else "–",
-                f"{one.measured} of {len(one.rows)}" if one.rows else "–",
-                one.of.missing or _reasons(one),
+                view.of.title,
+                f"{view.done} of {view.of.planned}" if view.of.planned else "–",
+                f"{view.measured} of {len(view.rows)}" if view.rows else "–",
+                view.of.missing or _reasons(view),
             )
-            for one in page.figures
+            for view in page.figures
         ],
     )
     say(f"page: {files['html'].absolute()}")
 
 
-def _reasons(one: FigureView) -> str:
+def _reasons(view: FigureView) -> str:
     """The reason why most of a figure was left out, and how many others there are."""
-    counts = Counter(why for _, why in one.of.left_out).most_common()
+    counts = Counter(why for _, why in view.of.left_out).most_common()
     if not counts:
         return ""
     (why, runs), others = counts[0], len(counts) - 1
@@ -177,7 +177,7 @@ def _reasons(one: FigureView) -> str:
 
 
 def _print_plan(
-    found: Paper, figures: Sequence[Figure], chosen: Chosen, times: Estimator, json_: bool
+    paper: Paper, figures: Sequence[Figure], chosen: Chosen, times: Estimator, json_: bool
 ) -> None:
     """The cells of each figure in numbers; as JSON first those to run, in their order."""
     rows = [_row(figures, cell, times, _TO_RUN) for cell in chosen.cells]
@@ -189,29 +189,31 @@ def _print_plan(
         estimated_ns = None if chosen.unknown else chosen.estimated_ns
         print_json(
             {
-                "paper": found.name,
-                "captions": [asdict(one) for one in found.captions()],
+                "paper": paper.name,
+                "captions": [asdict(caption) for caption in paper.captions()],
                 "plan": rows,
                 "estimated_duration_ns": estimated_ns,
             }
         )
         return
-    own = [[row for row in rows if row["figure"] == one.entry.figure] for one in figures]
+    rows_by_figure = [
+        [row for row in rows if row["figure"] == figure.entry.figure] for figure in figures
+    ]
     unknown = f", {chosen.unknown} of them without an estimate" if chosen.unknown else ""
     print_table(
         ("figure", "comparisons", "to run", "about", "others"),
-        [_figure_row(one, cells) for one, cells in zip(figures, own, strict=True)],
-        title=f"{found.title}: {len(chosen.cells)} comparisons to run, "
+        [_figure_row(figure, cells) for figure, cells in zip(figures, rows_by_figure, strict=True)],
+        title=f"{paper.title}: {len(chosen.cells)} comparisons to run, "
         f"about {hours(chosen.estimated_ns)}{unknown}; no run is started (--json lists each)",
     )
 
 
 def _figure_row(figure: Figure, cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     times = [row["estimated_ns"] for row in cells if row["state"] == _TO_RUN]
-    known = [one for one in times if one is not None]
-    about = [hours(sum(known))] if known else []
-    if len(known) < len(times):
-        about.append(f"{len(times) - len(known)} not known")
+    estimated = [time_ns for time_ns in times if time_ns is not None]
+    about = [hours(sum(estimated))] if estimated else []
+    if len(estimated) < len(times):
+        about.append(f"{len(times) - len(estimated)} not known")
     why = Counter(row["state"] for row in cells if row["state"] != _TO_RUN).most_common()
     others = [f"{count}: {state}" for state, count in why[:_MOST_REASONS]]
     if len(why) > _MOST_REASONS:

@@ -94,26 +94,26 @@ def compare(
         if junit is not None:
             write_junit(junit, tests_of_runs(failed))
         raise RunFailed(f"compare {b}", "each of its runs failed", "`harness runs show` has why")
-    found = compared(*sides, over or (), anyway, neighbours=neighbours)
+    comparison = compared(*sides, over or (), anyway, neighbours=neighbours)
     if json_:
-        print_json(to_json(found, above))
+        print_json(to_json(comparison, above))
     else:
         usual = None if verbose else usual_facts(sides[0][0].spec)
         following = ""
-        if {*found.over} <= {"placement", "arm"}:  # what explain compares
+        if {*comparison.over} <= {"placement", "arm"}:  # what explain compares
             either = " or ".join(" ".join((side, *(runs or ()))) for side in (a, b))
             following = f"harness explain {shlex.quote(either)}{' --anyway' * anyway}"
             following += given(results)
-        print_blocks(comparison_page(found, all_, usual, following))
+        print_blocks(comparison_page(comparison, all_, usual, following))
     tests = tests_of_runs(failed)
     if above is not None:
-        tests += tests_of(found, above, inconclusive == "fail")
+        tests += tests_of(comparison, above, inconclusive == "fail")
     if junit is not None:
         write_junit(junit, tests)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(render("Comparison", list(comparison_page(found)), "md"))
-    if above is not None and any(one.failure for one in tests):
+            file.write(render("Comparison", list(comparison_page(comparison)), "md"))
+    if above is not None and any(test.failure for test in tests):
         raise typer.Exit(1)
 
 
@@ -192,11 +192,11 @@ def conclusions(
             f"no finished run in {where.root}",
             "`harness runs list` shows what is there",
         )
-    found = check_all(conclusions_of(*([paper] if paper else PAPERS)), chosen)
+    checks = check_all(conclusions_of(*([paper] if paper else PAPERS)), chosen)
     if json_:
-        print_json({"conclusions": [one.to_json() for one in found]})
+        print_json({"conclusions": [check.to_json() for check in checks]})
         return
-    print_blocks(conclusions_page(found))
+    print_blocks(conclusions_page(checks))
 
 
 def report(
@@ -303,8 +303,8 @@ def _chosen(where: Store, names: list[str], experiment: str | None) -> list[Stor
 
     chosen = chosen_runs(where, names, where.runs() if names else unplanted(where.runs()))
     if experiment is not None:
-        known = {stored.run_id for stored in chosen}
-        chosen = [run for run in _of_experiment(where, experiment) if run.run_id in known]
+        run_ids = {stored.run_id for stored in chosen}
+        chosen = [run for run in _of_experiment(where, experiment) if run.run_id in run_ids]
     if not chosen:
         raise UsageError(
             f"report on {experiment or ', '.join(names) or 'all runs'}",
@@ -332,17 +332,17 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
         return runs
     version = latest.head.experiment.hash
     series = {r.spec.series() for r in runs if r.head.experiment.hash == version}
-    kept = [stored for stored in runs if stored.spec.series() in series]
-    if len(kept) < len(runs):
+    of_latest = [stored for stored in runs if stored.spec.series() in series]
+    if len(of_latest) < len(runs):
         warn(
             RunWarning(
                 "earlier-series-left-out",
-                f"{len(runs) - len(kept)} of {len(runs)} runs of {name} are left out",
+                f"{len(runs) - len(of_latest)} of {len(runs)} runs of {name} are left out",
                 "the latest version does not have their series",
                 f"select a version: {name}@HASH",
             )
         )
-    return kept
+    return of_latest
 
 
 def repro(
@@ -376,13 +376,13 @@ def repro(
     from reports.reproduction import Reproduction
     from reports.run_configuration import emulations
 
-    found = Reproduction.of(original, repeated, tolerance)
+    reproduction = Reproduction.of(original, repeated, tolerance)
     if json_:
-        print_json({"repro": found.to_json(), "runs": [repeated.document]})
+        print_json({"repro": reproduction.to_json(), "runs": [repeated.document]})
     else:
-        for text in filter(None, [stand_in_text(emulations([repeated])), found.text()]):
+        for text in filter(None, [stand_in_text(emulations([repeated])), reproduction.text()]):
             say(text)
-    if not found.agrees:
+    if not reproduction.agrees:
         raise typer.Exit(1)
 
 
@@ -420,9 +420,11 @@ def card(
             "`harness run micro --suite device-card --tier TIER` makes one",
         )
     others = [
-        device_of_metrics(Path(one.file).stem, one.memory, one.mark, one.source, one.metrics)
+        device_of_metrics(
+            Path(device.file).stem, device.memory, device.mark, device.source, device.metrics
+        )
         for path in perma or ()
-        for one in perma_devices(path)
+        for device in perma_devices(path)
     ]
     files = write_cards(chosen, out, title, prices, others)
     if json_:

@@ -49,13 +49,13 @@ def rewrite(
         ("function", "address", "replaced", "by", "fence"),
         [
             (
-                one.function,
-                one.address,
-                one.old,
-                one.new,
-                _FENCES[one.fence].format(fence_of[one.old]),
+                site.function,
+                site.address,
+                site.old,
+                site.new,
+                _FENCES[site.fence].format(fence_of[site.old]),
             )
-            for one in done.sites
+            for site in done.sites
         ],
     )
     say(f"{output}: {len(done.sites)} flushes replaced ({done.way})")

@@ -161,21 +161,21 @@ def _arms(parameters: type[Parameters], options: RunOptions) -> list[RunOptions]
     """Return the options of each arm; without ``--arm``, those of the command."""
     if not options.arm:
         return [options]
-    found: dict[str, RunOptions] = {}
+    arms: dict[str, RunOptions] = {}
     for text in options.arm:
-        name, colon, own = text.partition(":")
+        name, colon, words = text.partition(":")
         hint = "write --arm release: --arm candidate:'--set synchronous_commit=off'"
         if not colon or not _NAME.fullmatch(name):
             raise UsageError(f"--arm {text}", "not of the form NAME:'OPTIONS'", hint)
-        if name in found:
+        if name in arms:
             raise UsageError(f"--arm {text}", "the name is given twice", hint)
-        found[name] = replace(options, arm=None, label=name, **_of_arm(parameters, options, own))
-    return list(found.values())
+        arms[name] = replace(options, arm=None, label=name, **_of_arm(parameters, options, words))
+    return list(arms.values())
 
 
 def _of_arm(parameters: type[Parameters], options: RunOptions, text: str) -> dict[str, Any]:
     """Return the fields that an arm's own options set."""
-    names = {one.option: one.name for one in parameters.options().values()}
+    names = {parameter.option: parameter.name for parameter in parameters.options().values()}
     given: dict[str, Any] = {}
     try:
         words = [
@@ -190,12 +190,12 @@ def _of_arm(parameters: type[Parameters], options: RunOptions, text: str) -> dic
     for option, value in zip(words[::2], words[1::2], strict=True):
         field = "pairs" if option in names else _ARM_OPTIONS.get(option, "")
         if not field:
-            known = [*dict.fromkeys((*names, *_ARM_OPTIONS))]
+            accepted = [*dict.fromkeys((*names, *_ARM_OPTIONS))]
             context = f"{option} is not an option of an arm"
-            raise unknown(f"--arm …:{text}", context, option, known, "use {}")
+            raise unknown(f"--arm …:{text}", context, option, accepted, "use {}")
         if field == "pairs":
-            own = {names[option]: value} if option in names else key_values([value], option)
-            given[field] = {**given.get(field, options.pairs), **own}
+            pairs = {names[option]: value} if option in names else key_values([value], option)
+            given[field] = {**given.get(field, options.pairs), **pairs}
         elif field in ("set_", "option"):
             given[field] = [*given.get(field, getattr(options, field) or ()), value]
         else:
@@ -210,8 +210,8 @@ def _of_arms(plans: Sequence[Plan]) -> Plan:
     """
     runs: list[RunSpec] = []
     for block in sorted({spec.block for plan in plans for spec in plan.runs}):
-        own = [[spec for spec in plan.runs if spec.block == block] for plan in plans]
-        turns = zip_longest(*(own[::-1] if block % 2 else own))
+        by_plan = [[spec for spec in plan.runs if spec.block == block] for plan in plans]
+        turns = zip_longest(*(by_plan[::-1] if block % 2 else by_plan))
         runs += [spec for turn in turns for spec in turn if spec is not None]
     return replace(plans[0], runs=tuple(runs))
 
@@ -222,7 +222,7 @@ def _swept(
     """Return the numbers of which a list is given, ``--users 1,2,4``, and all other parameters."""
     declared = parameters.declared()
     swept = {
-        name: [scalar(one) for one in text.split(",")]
+        name: [scalar(word) for word in text.split(",")]
         for name, text in pairs.items()
         if "," in text and name in declared and isinstance(declared[name].kind, _NUMBERS)
     }
@@ -279,7 +279,9 @@ def plan_of(
             f"add --engine; known: {', '.join(sorted(registry.engines_of(workload)))}",
         )
     for name in options.pairs.keys() - parameters.declared().keys():
-        if others := [w for w, one in registry.all_parameters().items() if name in one.declared()]:
+        if others := [
+            w for w, params in registry.all_parameters().items() if name in params.declared()
+        ]:
             raise UsageError(
                 f"--param {name} with {workload}",
                 f"{name} is a parameter of {' and '.join(others)}",

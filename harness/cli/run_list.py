@@ -114,7 +114,7 @@ def list_rows(steps: Sequence[ResolvedRun], times: Estimator) -> list[dict[str, 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What repeats can show; ``expected``: what they resolve where the noise was calibrated."""
+    """Differences that repeats can show; ``expected``: with calibrated noise."""
 
     repeats: PlannedRepeats
     expected: Sequence[Expected]
@@ -158,8 +158,8 @@ def _how_long(rows: Sequence[Mapping[str, Any]], estimated_ns: int | None) -> st
     if not estimated_ns:
         return f", at least {windows.replace(' of it', ' of')}" if windows else ""
     bases = dict.fromkeys(row["estimated_from"] for row in to_do)
-    known = f"by {' and '.join(bases)}, without loading data"
-    return f", about {hours(estimated_ns)} ({'; '.join(filter(None, (known, windows)))})"
+    basis = f"by {' and '.join(bases)}, without loading data"
+    return f", about {hours(estimated_ns)} ({'; '.join(filter(None, (basis, windows)))})"
 
 
 def hours(duration_ns: int) -> str:
@@ -175,8 +175,8 @@ def _shared(specs: Sequence[RunSpec]) -> str:
     documents = [set_params(spec) for spec in specs]
     names = [
         name
-        for name in dict.fromkeys(name for one in documents for name in one)
-        if len({canonical_json(one.get(name)) for one in documents}) == 1
+        for name in dict.fromkeys(name for document in documents for name in document)
+        if len({canonical_json(document.get(name)) for document in documents}) == 1
     ]
     first = documents[0] if documents else {}
     return ", ".join(_named(name, first[name]) for name in names if first.get(name) is not None)
@@ -202,11 +202,16 @@ def _differences(specs: Sequence[RunSpec]) -> list[str]:
     for spec in specs:
         document = spec.to_json()
         params = document["params"]
-        own = {f"engine {n}" if n in params else n: document.get(n) for n in _DISTINCTIVE}
-        flat.append(params | own)
-    names = dict.fromkeys(name for one in flat for name in one)
-    apart = [name for name in names if len({canonical_json(one.get(name)) for one in flat}) > 1]
-    return [", ".join(_named(name, one[name]) for name in apart if one.get(name)) for one in flat]
+        settings = {f"engine {n}" if n in params else n: document.get(n) for n in _DISTINCTIVE}
+        flat.append(params | settings)
+    names = dict.fromkeys(name for document in flat for name in document)
+    apart = [
+        name for name in names if len({canonical_json(document.get(name)) for document in flat}) > 1
+    ]
+    return [
+        ", ".join(_named(name, document[name]) for name in apart if document.get(name))
+        for document in flat
+    ]
 
 
 def _named(name: str, value: Any) -> str:

@@ -117,8 +117,8 @@ def _result(name: str, value: float) -> str:
 def _state(unfinished: Path) -> str:
     if under_way(unfinished):
         return "under way"
-    kept = steps_kept(unfinished)
-    return f"{kept} steps retained: the same command resumes" if kept else ""
+    steps = steps_kept(unfinished)
+    return f"{steps} steps retained: the same command resumes" if steps else ""
 
 
 @app.command("show")
@@ -155,8 +155,8 @@ def _print_run(stored: StoredRun, verbose: bool) -> None:
 
     result, manifest = stored.result, stored.manifest
     say(f"{stored.run_id}  {result.status}  {show.where(stored)}")
-    if found := emulations([stored]):
-        say(stand_in_text(found))
+    if stand_ins := emulations([stored]):
+        say(stand_in_text(stand_ins))
     for cut in result.resumed:
         say(f"RESUMED after {cut.after_step}: {cut.kept_steps} earlier steps reused")
     if manifest:
@@ -302,8 +302,8 @@ def export(
     }
     out = out or Path("runs.csv")
     if out.suffix not in writers:
-        known = "name a .csv, .json, .tar.gz or .yaml file"
-        raise UsageError(f"export to {out}", "unknown format", known)
+        hint = "name a .csv, .json, .tar.gz or .yaml file"
+        raise UsageError(f"export to {out}", "unknown format", hint)
     with _writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         writers[out.suffix](chosen, out)

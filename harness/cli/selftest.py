@@ -34,18 +34,18 @@ def selftest(
     for name in chosen:
         if name not in _GROUPS:
             raise UsageError(f"selftest {name}", "no such group", f"known: {', '.join(_GROUPS)}")
-    found = []
+    outcomes = []
     with ExitStack() as stack:
         progress = stack.enter_context(progress_on_stderr(quiet or json_))
         for result in results(_cases(chosen, quick, progress, stack)):
-            found.append(result)
+            outcomes.append(result)
             if not json_:
                 say(str(result))
                 sys.stdout.flush()
-    failed = sum(not one.passed for one in found)
-    passed = len(found) - failed
+    failed = sum(not outcome.passed for outcome in outcomes)
+    passed = len(outcomes) - failed
     if json_:
-        cases = as_json(found)
+        cases = as_json(outcomes)
         print_json({"selftest": {"passed": passed, "failed": failed, "cases": cases}})
     else:
         say(f"{passed} passed, {failed} failed")

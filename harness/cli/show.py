@@ -47,10 +47,9 @@ def _print_answers(finished: Sequence[StoredRun]) -> None:
     if not usable:
         return
     root = usable[0].results
-    own = root.resolve() == paths.results_root(None).resolve()
-    following = (
-        f"harness report -e {shlex.quote(_experiment(usable[0]))}{given(None if own else root)}"
-    )
+    is_default = root.resolve() == paths.results_root(None).resolve()
+    results = given(None if is_default else root)
+    following = f"harness report -e {shlex.quote(_experiment(usable[0]))}{results}"
     if len({(stored.spec.where, stored.spec.label) for stored in usable}) > 1:
         with suppress(UsageError):  # runs that are not comparable
             print_blocks(Report(usable).answer_blocks(following))
@@ -97,12 +96,17 @@ def _print_headlines(finished: Sequence[StoredRun]) -> None:
         {**varied, **_headline(stored)}
         for varied, stored in zip(_varied(finished), finished, strict=True)
     ]
-    columns = list(dict.fromkeys(name for one in headlines for name in one))
+    columns = list(dict.fromkeys(name for cells in headlines for name in cells))
     print_table(
         ("run", "status", *columns, "note"),
         [
-            (stored.run_id, stored.result.status, *(one.get(c, "") for c in columns), _note(stored))
-            for stored, one in zip(finished, headlines, strict=True)
+            (
+                stored.run_id,
+                stored.result.status,
+                *(cells.get(c, "") for c in columns),
+                _note(stored),
+            )
+            for stored, cells in zip(finished, headlines, strict=True)
         ],
     )
 
@@ -113,22 +117,24 @@ def _varied(finished: Sequence[StoredRun]) -> list[dict[str, str]]:
     from reports.run_configuration import spec_facts
 
     sets = [spec_facts(stored) for stored in finished]
-    arms = {one.get("arm") for one in sets}
+    arms = {facts.get("arm") for facts in sets}
     if len(arms) > 1:  # what an arm is set to is named with its verdict
         pairs = {
-            name: {(one.get("arm"), one.get(name)) for one in sets}
-            for name in {name for one in sets for name in one} - {"arm"}
+            name: {(facts.get("arm"), facts.get(name)) for facts in sets}
+            for name in {name for facts in sets for name in facts} - {"arm"}
         }
-        of_arm = {name for name, found in pairs.items() if len(found) == len(arms)}
-        sets = [{n: value for n, value in one.items() if n not in of_arm} for one in sets]
+        of_arm = {name for name, values in pairs.items() if len(values) == len(arms)}
+        sets = [{n: value for n, value in facts.items() if n not in of_arm} for facts in sets]
     columns = distinguishing(sets)
-    return [{parameter_words(fact): readable(one.get(fact)) for fact in columns} for one in sets]
+    return [
+        {parameter_words(fact): readable(facts.get(fact)) for fact in columns} for facts in sets
+    ]
 
 
 def _headline(stored: StoredRun) -> dict[str, str]:
     """Column to text: times of queries, or rates and times of operations."""
     result = stored.result
-    found = {
+    cells = {
         info.short: value_text(name, value)
         for name, info in metrics().items()
         if info.short and (value := result.value(name)) is not None
@@ -137,8 +143,8 @@ def _headline(stored: StoredRun) -> dict[str, str]:
         checks = [check for check in result.checks if check.name in names]
         if checks:
             passed = sum(check.status == "passed" for check in checks)
-            found[column] = f"{passed}/{len(checks)} right"
-    return found
+            cells[column] = f"{passed}/{len(checks)} right"
+    return cells
 
 
 #: Checks by column.
@@ -147,10 +153,10 @@ _CHECKS = {"answers": ("answer",), "data": ("consistency", "durability", "record
 
 def _p95s(stored: StoredRun) -> dict[str, str]:
     """``{"new order p95": "21.2 ms"}``: of the load's main operation, or of all operations."""
-    found: dict[str, str] = {}
+    cells: dict[str, str] = {}
     load = load_of(stored.spec.workload, stored.spec.params)
     if load is None:
-        return found
+        return cells
     for metric in stored.result.metrics:
         operation = str(metric.labels.get(load.noun, ""))
         if metric.name != load.durations or metric.hdr is None or not operation:
@@ -158,8 +164,8 @@ def _p95s(stored: StoredRun) -> dict[str, str]:
         if load.main and operation != load.main:
             continue
         if (times := hdr.decode(metric.hdr)).total >= hdr.fewest(95.0):
-            found[f"{operation.replace('_', ' ')} p95"] = format_ns(times.percentile(95.0))
-    return found
+            cells[f"{operation.replace('_', ' ')} p95"] = format_ns(times.percentile(95.0))
+    return cells
 
 
 def agreement(finished: Sequence[StoredRun]) -> None:
@@ -167,11 +173,11 @@ def agreement(finished: Sequence[StoredRun]) -> None:
     from reports.agreement import agreements, driven_by_several
     from reports.formatting import verdict_text
 
-    for one in agreements(driven_by_several([r for r in finished if r.result.status != "failed"])):
-        a, b = one.group.a.marked_name, one.group.b.marked_name
-        verdict = verdict_text(one.row.verdict)
-        say(f"{one.where}: {b} has {one.ratio:.3g}x of {a} in {one.row.title}: {verdict}")
-        for spread in one.spreads:
+    for pair in agreements(driven_by_several([r for r in finished if r.result.status != "failed"])):
+        a, b = pair.group.a.marked_name, pair.group.b.marked_name
+        verdict = verdict_text(pair.row.verdict)
+        say(f"{pair.where}: {b} has {pair.ratio:.3g}x of {a} in {pair.row.title}: {verdict}")
+        for spread in pair.spreads:
             say(f"  {spread.title}, {spread.rows} rows: {spread.low:.3g}x to {spread.high:.3g}x")
 
 
@@ -182,15 +188,15 @@ def _note(stored: StoredRun) -> str:
     notes = list(filter(None, [stand_in_text(stand_ins(stored))]))
     if stored.spec.plant:
         notes.append(stored.spec.planted_mark)
-    if any(one.code == "offered-rate-not-reached" for one in stored.result.uncontrolled):
+    if any(warning.code == "offered-rate-not-reached" for warning in stored.result.uncontrolled):
         notes.append("rate not kept")
     return "; ".join(notes + (["resumed"] if stored.head.resumed else []))
 
 
 def exit_for(finished: Sequence[StoredRun]) -> None:
     """Exit 1 when the last attempt at a run failed, or a check in any; *unknown* is no failure."""
-    wrong = any(check.status == "failed" for one in finished for check in one.result.checks)
-    if wrong or any(one.result.status == "failed" for one in last_attempts(finished)):
+    wrong = any(check.status == "failed" for run in finished for check in run.result.checks)
+    if wrong or any(run.result.status == "failed" for run in last_attempts(finished)):
         raise typer.Exit(1)
 
 
@@ -211,7 +217,7 @@ _AS_DONE = ("sync", "direct")
 def print_figures(measured: Iterable[Metric]) -> None:
     """Print the figures of a run."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    for metric in (one for one in measured if one.better != "none"):
+    for metric in (metric for metric in measured if metric.better != "none"):
         labels = {name: label_text(label) for name, label in metric.labels.items()}
         if cell := _cell(metric):
             column, text = cell
@@ -236,7 +242,7 @@ def _title(metric: str, labels: Mapping[str, str]) -> str:
     name = labels.get("configuration", metric)
     named = name.partition("/")[2].split(",")
     stated = (f"{key}={labels[key]}" for key in _AS_DONE if labels.get(key, "none") != "none")
-    details = ", ".join(one for one in stated if one not in named)
+    details = ", ".join(word for word in stated if word not in named)
     if "mix" in labels and "chain" in labels:  # a chain of the mix by itself
         details = labels["chain"]
     return f"{name} ({details})" if details else name
@@ -258,7 +264,7 @@ def _cell(metric: Metric) -> tuple[str, str] | None:
 
 
 def _percentiles(name: str, times: hdr.Histogram) -> tuple[str, str] | None:
-    """Those of a part are no percentiles of the whole, and stand apart from them."""
+    """Name the percentiles' column: those of a part stand apart from those of the whole."""
     if not times.total:
         return None
     p50, p999 = times.percentiles([50.0, 99.9])

@@ -46,9 +46,9 @@ def answers(
     read, problem = read_folder(folder), f"answers of run {run}"
     if stored.spec.params["content"] != read.content:
         raise UsageError(problem, f"{folder} had other files then", "run the folder as it is now")
-    if (found := stored.artifact("answers")) is None:
+    if (answers := stored.artifact("answers")) is None:
         raise UsageError(problem, "it has stored none", "name another run")
-    _print(folder, write_answers(read, found), json_)
+    _print(folder, write_answers(read, answers), json_)
 
 
 def _print(folder: Path, files: list[Path], json_: bool) -> None:

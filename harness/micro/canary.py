@@ -117,7 +117,7 @@ def _measured(
     suites: Sequence[ResolvedSuite], env: Environment, store: Store
 ) -> dict[_Key, tuple[float, ...]]:
     """Return the samples of all tiers."""
-    found: dict[_Key, tuple[float, ...]] = {}
+    samples_by_key: dict[_Key, tuple[float, ...]] = {}
     for suite in suites:
         env.progress.say(f"canary on {suite.tier.name}")
         try:
@@ -130,8 +130,8 @@ def _measured(
         for metric in run.result.metrics:
             samples = metric.samples or ()
             if metric.name == _BANDWIDTH and samples and min(samples) > 0:
-                found[suite.tier.name, str(metric.labels["configuration"])] = samples
-    return found
+                samples_by_key[suite.tier.name, str(metric.labels["configuration"])] = samples
+    return samples_by_key
 
 
 def _left_out(tier: str, error: Exception) -> None:

@@ -86,12 +86,12 @@ class Mix:
 
 def mix_text(mix: tuple[ChainShare, ...]) -> str:
     """``75% rp_512 + 25% rp_512,wp_64_cache``."""
-    return " + ".join(f"{one.share * 100:.4g}% {chain_text(one.chain)}" for one in mix)
+    return " + ".join(f"{share.share * 100:.4g}% {chain_text(share.chain)}" for share in mix)
 
 
 def parse_chain(text: str, source: str) -> tuple[ChainOperation, ...]:
     """The operations of a chain; UsageError naming ``source`` and the operation that is wrong."""
-    chain = tuple(_operation(one.strip(), source) for one in str(text).split(","))
+    chain = tuple(_operation(step.strip(), source) for step in str(text).split(","))
     if chain[0].kind != "read":
         raise UsageError(
             source,
@@ -99,21 +99,21 @@ def parse_chain(text: str, source: str) -> tuple[ChainOperation, ...]:
             "begin it with a read: a write goes to the address of the operation before it",
         )
     before = chain[0]
-    for one in chain[1:]:
-        if one.kind == "write" and one.place != before.place:
+    for operation in chain[1:]:
+        if operation.kind == "write" and operation.place != before.place:
             raise UsageError(
                 source,
-                f"{one.text()} writes to {_memory(one)}, the operation before it was in "
-                f"{_memory(before)}",
+                f"{operation.text()} writes to {_memory(operation)}, the operation before it "
+                f"was in {_memory(before)}",
                 "a write goes to the memory of the operation before it",
             )
-        before = one
+        before = operation
     return chain
 
 
 def chain_text(chain: tuple[ChainOperation, ...]) -> str:
     """Return a chain in PerMA-Bench's words."""
-    return ",".join(one.text() for one in chain)
+    return ",".join(operation.text() for operation in chain)
 
 
 def _memory(operation: ChainOperation) -> str:
@@ -133,12 +133,12 @@ def _operation(text: str, source: str) -> ChainOperation:
     if letter == "r" and (persist or offset):
         raise UsageError(source, f"{text!r}: a read ends with its size", "write r_SIZE")
     if letter == "w" and persist not in PERSIST:
-        known = list(PERSIST)
+        instructions = list(PERSIST)
         raise UsageError(
             source,
             f"{text!r}: no persist instruction"
-            + (f" {persist!r}{nearest(persist, known)}" if persist else ""),
-            f"one of {', '.join(known)}",
+            + (f" {persist!r}{nearest(persist, instructions)}" if persist else ""),
+            f"one of {', '.join(instructions)}",
         )
     if offset_bytes % LINE_BYTES:
         raise UsageError(source, f"{text!r}: offset {offset_bytes}", "a multiple of 64")

@@ -113,7 +113,7 @@ WRITES_CACHED = RunWarning(
 
 
 def takes_direct(directory: Path, user: Credentials | None) -> bool:
-    """Whether files in a directory of ``user`` can be opened past the page cache (O_DIRECT)."""
+    """Return whether ``user`` can open files in a directory past the page cache (O_DIRECT)."""
     probe = directory / "direct"
     with acting_as(user):
         try:
@@ -126,8 +126,9 @@ def takes_direct(directory: Path, user: Credentials | None) -> bool:
 
 
 def refuses_past_cache(tier: Tier, size_bytes: int) -> bool:
-    """Whether direct I/O on the tier refuses requests of ``size_bytes``: parts of blocks, where
-    the file system wants whole ones (tmpfs, DAX and btrfs do not).
+    """Return whether direct I/O on the tier refuses requests of ``size_bytes``.
+
+    It refuses parts of blocks where the file system wants whole ones (tmpfs, DAX and btrfs do not).
 
     Tried with a file without a name; False where none can be made: the run will find out.
     """
@@ -149,7 +150,7 @@ def refuses_past_cache(tier: Tier, size_bytes: int) -> bool:
 
 
 def goes_past_cache(tier: Tier, size_bytes: int) -> bool:
-    """Whether the tier takes direct I/O of ``size_bytes``; True where that cannot be tried."""
+    """Return whether the tier takes direct I/O of ``size_bytes``; True if that cannot be tried."""
     flags = os.O_RDWR | os.O_TMPFILE | os.O_DIRECT
     try:
         os.close(os.open(nearest_existing(Path(tier.claim.path or "/")), flags, 0o600))
@@ -159,7 +160,7 @@ def goes_past_cache(tier: Tier, size_bytes: int) -> bool:
 
 
 def caches_direct_writes(tier: Tier, kernel: Kernel = LIVE) -> bool:
-    """Whether Linux makes direct writes of files on the tier through the page cache.
+    """Return whether Linux makes direct writes of files on the tier through the page cache.
 
     It refuses none of them: only the state of btrfs shows that it does.
     """
@@ -173,7 +174,7 @@ def caches_direct_writes(tier: Tier, kernel: Kernel = LIVE) -> bool:
 
 
 def _without_copy_on_write(directory: Path) -> bool:
-    """Whether new files there get no checksums; False where that cannot be read."""
+    """Return whether new files there get no checksums; False where that cannot be read."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -76,7 +76,7 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
         # Without a single one fio leaves its bins out.
         syncs = histogram(sync.get("bins", {})) if sync else None
         latencies = histogram(side["lat_ns"].get("bins", {}))
-        found = IoSample(
+        sample = IoSample(
             bytes_per_second=number(side["bw_bytes"]),
             operations_per_second=number(side["iops"]),
             operations=int(number(side["total_ios"])),
@@ -88,8 +88,8 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
         )
         failed = int(number(job_result["error"]))
         under_way = job.queue_depth * job.threads  # at the end of the job
-        if not failed and abs(found.operations - latencies.total) > under_way:
-            raise ValueError(f"{latencies.total} latencies of {found.operations} operations")
+        if not failed and abs(sample.operations - latencies.total) > under_way:
+            raise ValueError(f"{latencies.total} latencies of {sample.operations} operations")
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise RunFailed(
             f"read fio's result of {job.configuration}",
@@ -98,7 +98,7 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
         ) from error
     if failed:
         raise RunFailed(f"measure {job.configuration}", f"fio's I/O failed with error {failed}")
-    if not found.operations:
+    if not sample.operations:
         raise RunFailed(
             f"measure {job.configuration}",
             "fio did no I/O: no operation ended in time",
@@ -107,10 +107,10 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
     if syncs is not None and not syncs.total:
         raise RunFailed(
             f"measure {job.configuration}",
-            f"fio did {found.operations} operations, but no {job.sync} ended in time",
+            f"fio did {sample.operations} operations, but no {job.sync} ended in time",
             "give the measurements a longer duration",
         )
-    return found
+    return sample
 
 
 def _kernel_ns(job_result: Mapping[str, Any], side: Mapping[str, Any]) -> float:
@@ -123,8 +123,8 @@ def _kernel_ns(job_result: Mapping[str, Any], side: Mapping[str, Any]) -> float:
 def require_version(document: Mapping[str, Any]) -> None:
     """Refuse what an older fio printed: its documents are others."""
     printed = str(document.get("fio version"))
-    found = tuple(int(number) for number in re.findall(r"\d{1,9}", printed)[:2])
-    if found < OLDEST:
+    version = tuple(int(number) for number in re.findall(r"\d{1,9}", printed)[:2])
+    if version < OLDEST:
         raise RunFailed(
             "read fio's result",
             f"it is of {printed!r}",
@@ -159,20 +159,20 @@ def metrics_of(samples: Sequence[IoSample], labels: Labels, sync: str) -> list[M
     def all_of(name: str, histograms: Sequence[str]) -> Metric:
         return Metric(name, "ns", "lower", labels, hdr=hdr.merge_encoded(histograms))
 
-    rates = [one.bytes_per_second for one in samples]
-    means = [one.mean_ns + one.sync_mean_ns for one in samples]
-    found = [
+    rates = [sample.bytes_per_second for sample in samples]
+    means = [sample.mean_ns + sample.sync_mean_ns for sample in samples]
+    metrics = [
         each("bandwidth_bytes_per_second", "B/s", "higher", rates),
         each("operations_per_second", "1/s", "higher", [s.operations_per_second for s in samples]),
         each("operation_mean_duration_ns", "ns", "lower", means),
-        each("operation_kernel_ns", "ns", "lower", [one.kernel_ns for one in samples]),
+        each("operation_kernel_ns", "ns", "lower", [sample.kernel_ns for sample in samples]),
     ]
-    syncs = [one.syncs for one in samples if one.syncs is not None]
+    syncs = [sample.syncs for sample in samples if sample.syncs is not None]
     if not syncs:
-        return [*found, all_of("operation_duration_ns", [one.latencies for one in samples])]
+        return [*metrics, all_of("operation_duration_ns", [sample.latencies for sample in samples])]
     return [
-        *found,
-        all_of("write_call_duration_ns", [one.latencies for one in samples]),
+        *metrics,
+        all_of("write_call_duration_ns", [sample.latencies for sample in samples]),
         all_of(f"{sync}_duration_ns", syncs),
     ]
 
@@ -214,11 +214,11 @@ class Fio(FioParams, MeasuringProgram):
         return Planned(
             [
                 Measurement(
-                    one.configuration,
-                    (Job("", self.name, one.threads, self.size_bytes),),
+                    job.configuration,
+                    (Job("", self.name, job.threads, self.size_bytes),),
                     duration_ns=self.duration.ns,
                 )
-                for one in self.jobs
+                for job in self.jobs
             ],
             repeats * len(self.jobs) * self.duration.ns,
             f"the writing of a file of {format_bytes(self.size_bytes)}",
@@ -237,7 +237,7 @@ class Fio(FioParams, MeasuringProgram):
         fill(work, _FILE, self.size_bytes, past_cache)
         page_cache.drop(directory / _FILE, user)
         cached = self.size_bytes <= (LIVE.available_memory_bytes() or 0) * _CACHED_SHARE
-        found: dict[IoJob, list[IoSample]] = {job: [] for job in self.jobs}
+        samples_by_job: dict[IoJob, list[IoSample]] = {job: [] for job in self.jobs}
         files: dict[str, str] = {}
         for repeat in range(work.repeats):
             order = list(self.jobs)
@@ -250,19 +250,19 @@ class Fio(FioParams, MeasuringProgram):
                 warmed = cached and not (job.appends or job.cold or _direct(job, past_cache))
                 measure = partial(_measured, work, job, text, warmed)
                 document = work.step(job.measurement, job.configuration, repeat, measure)
-                found[job].append(IoSample(**document))
+                samples_by_job[job].append(IoSample(**document))
         metrics = [
             metric
-            for job, samples in found.items()
+            for job, samples in samples_by_job.items()
             for metric in metrics_of(samples, _labels(job, work.tier, past_cache), job.sync)
         ]
         return ProgramOutcome(
             metrics=[*metrics, Metric("file_bytes", "bytes", "none", {}, value=self.size_bytes)],
-            checks=[_everything(found)],
+            checks=[_everything(samples_by_job)],
             version=found_version,
             configurations=dict.fromkeys((job.configuration for job in self.jobs), self._settings),
             tool="fio",
-            artifacts={"fio": {"jobs": files, "notes": _notes(found)}},
+            artifacts={"fio": {"jobs": files, "notes": _notes(samples_by_job)}},
             uncontrolled=tuple(_findings(self, work.tier, past_cache, cached)),
         )
 
@@ -380,16 +380,16 @@ def document_of(printed: str) -> tuple[dict[str, Any], str]:
 
 
 def _written_through_cache(job: IoJob, tier: Tier) -> bool:
-    """Whether Linux makes the job's direct writes through the page cache."""
+    """Return whether Linux makes the job's direct writes through the page cache."""
     return job.operation == "write" and external_tools.caches_direct_writes(tier)
 
 
-def _notes(found: Mapping[IoJob, list[IoSample]]) -> dict[str, list[str]]:
+def _notes(samples_by_job: Mapping[IoJob, list[IoSample]]) -> dict[str, list[str]]:
     """Return what fio printed around its documents, by configuration."""
     return {
         job.configuration: notes
-        for job, samples in found.items()
-        if (notes := list(dict.fromkeys(one.notes for one in samples if one.notes)))
+        for job, samples in samples_by_job.items()
+        if (notes := list(dict.fromkeys(sample.notes for sample in samples if sample.notes)))
     }
 
 
@@ -407,13 +407,14 @@ def _labels(job: IoJob, tier: Tier, past_cache: bool) -> dict[str, Label]:
     }
 
 
-def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
+def _everything(samples_by_job: Mapping[IoJob, list[IoSample]]) -> Check:
     """Report the number of operations: a job of fio that fails has no sample at all."""
-    operations = sum(one.operations for samples in found.values() for one in samples)
+    operations = sum(sample.operations for samples in samples_by_job.values() for sample in samples)
     return Check(
         "io_without_errors",
         "passed",
-        f"{counted(len(found), 'configuration')}, {counted(operations, 'operation')}, none failed",
+        f"{counted(len(samples_by_job), 'configuration')}, {counted(operations, 'operation')}, "
+        "none failed",
     )
 
 

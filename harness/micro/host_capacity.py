@@ -1,4 +1,4 @@
-"""What a host has for measuring one tier: processors near and far, memory, caches."""
+"""Resources of a host for measuring one tier: processors near and far, memory, caches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SIZE = re.compile(r"^(\d+)([KM]?)$")
 
 @dataclass(frozen=True)
 class HostCapacity:
-    """What the host has: processors near and far, bytes of each place, the last-level cache.
+    """Resources of the host: processors near and far, bytes of each place, the last-level cache.
 
     ``bytes_free``: what one run may take of the tier and of DRAM; ``in_memory``: the tier's
     bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files;
@@ -84,7 +84,7 @@ def capacity_of(
         near_free_bytes=None if node is None else _of_nodes([node], every, memory),
         interleave_ways=tier.facts.interleave_ways,
         no_pmdk=_no_pmdk(kind),
-        dram_unbound=node is None and sum(one.memory_bytes > 0 for one in every) > 1,
+        dram_unbound=node is None and sum(node.memory_bytes > 0 for node in every) > 1,
     )
 
 
@@ -133,8 +133,10 @@ def _processors(
     """
     with_cpus = _by_node(every)
     if home is None or not with_cpus:
-        own = [one for one in every if set(usable) <= with_cpus.get(one.node, set())]
-        node = own[0].node if len(every) > 1 and own and own[0].memory_bytes else None
+        eligible = [node for node in every if set(usable) <= with_cpus.get(node.node, set())]
+        node = (
+            eligible[0].node if len(every) > 1 and eligible and eligible[0].memory_bytes else None
+        )
         return _cores_first(usable, kernel), (), node
     numbers = [node.node for node in every]
     distances = next((node.distances for node in every if node.node == home), ())
@@ -143,7 +145,7 @@ def _processors(
     near_nodes = [n for n in with_cpus if distance.get(n, 0) == nearest]
     near = {c for n in near_nodes for c in with_cpus[n]} & set(usable)
     far = set(usable) - near
-    with_memory = [one.node for one in every if one.node in near_nodes and one.memory_bytes]
+    with_memory = [entry.node for entry in every if entry.node in near_nodes and entry.memory_bytes]
     node = next(iter(with_memory), None) if len(every) > 1 else None
     return _cores_first(near, kernel), _cores_first(far, kernel), node
 
@@ -166,13 +168,15 @@ def _cores(cpus: Iterable[int], kernel: Kernel) -> int:
 
 def llc_bytes(kernel: Kernel = LIVE) -> int:
     """Return the bytes of the first processor's last-level cache; 0 if unknown."""
-    found: dict[int, int] = {}
+    bytes_by_level: dict[int, int] = {}
     for index in kernel.names(f"{_CPU}/cpu0/cache"):
         level = kernel.read_int(f"{_CPU}/cpu0/cache/{index}/level")
         match = _SIZE.match(kernel.read(f"{_CPU}/cpu0/cache/{index}/size") or "")
         if level is not None and match:
-            found[level] = int(match.group(1)) * {"": 1, "K": KIB, "M": MIB}[match.group(2)]
-    return found[max(found)] if found else 0
+            bytes_by_level[level] = (
+                int(match.group(1)) * {"": 1, "K": KIB, "M": MIB}[match.group(2)]
+            )
+    return bytes_by_level[max(bytes_by_level)] if bytes_by_level else 0
 
 
 def variables_on(

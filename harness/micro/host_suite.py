@@ -50,7 +50,7 @@ _BOUNDED: Mapping[str, Callable[[Job], Any]] = {
 
 @dataclass(frozen=True)
 class HostSuite:
-    """What will be measured on a host, and what makes it doubtful."""
+    """Measurements of a suite on a host, with warnings."""
 
     measurements: tuple[Measurement, ...]
     warnings: tuple[RunWarning, ...]
@@ -75,7 +75,7 @@ class Library:
 
     @property
     def name(self) -> str:
-        """What a job's spec calls it until it can be read by the program."""
+        """Placeholder for the file in a job's spec, until the program can read it."""
         return f"{self.path}{':rewritten' * self.rewritten}"
 
 

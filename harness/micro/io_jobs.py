@@ -1,4 +1,4 @@
-"""What block and file I/O is measured: the parameters of the program ``fio`` in a suite.
+"""Block and file I/O to measure: the parameters of the program ``fio`` in a suite.
 
 ::
 
@@ -86,9 +86,9 @@ class IoKeys(Parameters):
             key for key in required if getattr(self, self.declared()[key].field) is None
         ]:
             raise UsageError(missing[0], f"no {' and no '.join(missing)}", "write it")
-        for key, found, hint in self._contradictions():
+        for key, problem, hint in self._contradictions():
             value = getattr(self, self.declared()[key].field)
-            raise UsageError(f"{key} {value}", found, hint)
+            raise UsageError(f"{key} {value}", problem, hint)
         return self
 
     def _contradictions(self) -> Iterator[tuple[str, str, str]]:

@@ -97,14 +97,16 @@ class Ioping(Parameters, MeasuringProgram):
                 argv = _argv(self, operation, pattern, direct, work.seed + repeat)
                 measure = partial(_times, work, argv, self.requests)
                 configuration = _configuration(operation, pattern)
-                found = work.step("ioping", configuration, repeat, measure)
-                times[operation, pattern].append(found)
+                request_times = work.step("ioping", configuration, repeat, measure)
+                times[operation, pattern].append(request_times)
         metrics = [
             metric
             for (operation, pattern), repeats in times.items()
             for metric in _metrics(_labels(work, self, operation, pattern, direct), repeats)
         ]
-        requests = sum(len(one) for repeats in times.values() for one in repeats)
+        requests = sum(
+            len(request_times) for repeats in times.values() for request_times in repeats
+        )
         return ProgramOutcome(
             metrics=metrics,
             checks=[Check("io_without_errors", "passed", f"{requests:,} requests, none failed")],
@@ -138,16 +140,18 @@ def _times(work: MicroContext, argv: list[str], requests: int) -> list[int]:
     """Run ioping; return the ns of each request, RunFailed where some are missing."""
     printed = external_tools.run(work, argv)
     try:
-        found = [
+        request_times = [
             int(number(entry["io"]["time"]))
             for entry in jsonfile.parse(printed)
             if "io" in entry and not entry["io"]["ignored"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunFailed("read what ioping prints", f"not as version 1.3 does: {error!r}") from error
-    if len(found) != requests:
-        raise RunFailed(f"{requests} requests of ioping", f"it reports the times of {len(found)}")
-    return found
+    if len(request_times) != requests:
+        raise RunFailed(
+            f"{requests} requests of ioping", f"it reports the times of {len(request_times)}"
+        )
+    return request_times
 
 
 def _configuration(operation: str, pattern: str) -> str:

@@ -86,19 +86,19 @@ class _Kernel:
         access, *rest = words[1:] if mixed else words
         if access not in (_STORES if mixed else _ACCESSES):
             raise self._unknown(access, _STORES if mixed else _ACCESSES)
-        found = {"flush": "none", "fence": "none"}
+        keys = {"flush": "none", "fence": "none"}
         for word in rest:
             key = "flush" if word in _FLUSHES else "fence"
-            if word not in (*_FLUSHES, *_FENCES) or found[key] != "none":
+            if word not in (*_FLUSHES, *_FENCES) or keys[key] != "none":
                 raise self._unknown(word, (*_FLUSHES, *_FENCES))
-            found[key] = word
-        return ({"operation": "mixed", "store": access} if mixed else {"operation": access}) | found
+            keys[key] = word
+        return ({"operation": "mixed", "store": access} if mixed else {"operation": access}) | keys
 
     @staticmethod
-    def _unknown(word: str, known: tuple[str, ...]) -> UsageError:
+    def _unknown(word: str, accepted: tuple[str, ...]) -> UsageError:
         return UsageError(
             "kernel",
-            f"{word!r}{nearest(word, known)}",
+            f"{word!r}{nearest(word, accepted)}",
             f"write one of {', '.join(_ACCESSES)}, mixed+store or mixed+ntstore; then, for a "
             f"flush, +{', +'.join(_FLUSHES)}; then +{' or +'.join(_FENCES)}",
         )
@@ -161,12 +161,12 @@ class Key:
 def _table() -> Mapping[str, Any]:
     """Return all keys; an added kernel has its keys in a file next to its C file."""
     table: dict[str, Any] = dict(schemas.schema("micro-keys")["properties"])
-    for file in (one for folder in native_folders() for one in folder.glob("kernels/*.json")):
+    for file in (path for folder in native_folders() for path in folder.glob("kernels/*.json")):
         table["kind"] = {**table["kind"], "enum": [*table["kind"]["enum"], file.stem]}
         for name, row in jsonfile.read(file).items():
-            known = table.get(name, {**row, "kinds": []})
-            if "kinds" in known:  # others are of every kind
-                table[name] = {**known, "kinds": [*known["kinds"], file.stem]}
+            definition = table.get(name, {**row, "kinds": []})
+            if "kinds" in definition:  # others are of every kind
+                table[name] = {**definition, "kinds": [*definition["kinds"], file.stem]}
     return table
 
 
@@ -216,9 +216,9 @@ def keys_of(kind: str) -> Iterator[tuple[str, Key]]:
 
 def read_key(key: str, value: Any, variables: Variables, source: str) -> Any:
     """Read one key's value; UsageError names ``source`` where it is unknown or does not fit."""
-    known = [*KEYS, *TIMES]
-    if key not in known:
-        raise unknown(source, f"unknown key {key!r}", key, known, "keys: {}")
+    accepted = [*KEYS, *TIMES]
+    if key not in accepted:
+        raise unknown(source, f"unknown key {key!r}", key, accepted, "keys: {}")
     kind = TIMES.get(key) or KEYS[key].kind
     try:
         if is_expression(value) and isinstance(kind, Count | Size):
@@ -330,13 +330,13 @@ def chosen(
     """
     if not only:
         return list(every)
-    known = [name for one in every for name in names(one)]
+    all_names = [name for entry in every for name in names(entry)]
     patterns: list[str] = []
     at = 0
     while at < len(only):
-        end = _end_of_pattern(only, at, known)
+        end = _end_of_pattern(only, at, all_names)
         if end == at:
-            measurements = dict.fromkeys(names(one)[0] for one in every)
+            measurements = dict.fromkeys(names(entry)[0] for entry in every)
             raise UsageError(
                 f"--param only={','.join(only)}",
                 f"no configuration of the suite has the name {only[at]!r}"
@@ -345,19 +345,19 @@ def chosen(
             )
         patterns.append(",".join(only[at:end]))
         at = end
-    return [one for one in every if any(_matches(p, names(one)) for p in patterns)]
+    return [entry for entry in every if any(_matches(p, names(entry)) for p in patterns)]
 
 
-def _end_of_pattern(pieces: Sequence[str], at: int, known: Sequence[str]) -> int:
+def _end_of_pattern(pieces: Sequence[str], at: int, all_names: Sequence[str]) -> int:
     """Return the end of the longest run of pieces that matches as one; ``at`` for none.
 
     A piece that matches by itself is a pattern of its own and continues none: ``*write*,*random*``
     are two, though there are configurations of both.
     """
     end = at + 1
-    while end < len(pieces) and not _matches(pieces[end], known):
+    while end < len(pieces) and not _matches(pieces[end], all_names):
         end += 1
-    while end > at and not _matches(",".join(pieces[at:end]), known):
+    while end > at and not _matches(",".join(pieces[at:end]), all_names):
         end -= 1
     return end
 

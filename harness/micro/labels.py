@@ -143,7 +143,7 @@ def _without_name(measurement: Measurement, job: Job) -> Iterator[tuple[str, Lab
 def _swept(measurement: Measurement, job: Job, axis: Axis) -> tuple[str, Label]:
     """Return the name and the value of an axis of this job, or of another: ``writers.threads``."""
     of_other = axis.job not in ("", job.name)
-    swept = next((one for one in measurement.jobs if one.name == axis.job), job)
+    swept = next((other for other in measurement.jobs if other.name == axis.job), job)
     prefix = f"{axis.job}." if of_other else ""
     if axis.key in TIMES:
         name = f"{axis.key}_ns"
@@ -179,13 +179,15 @@ def settings_hash(measurement: Measurement, limits: MicroParams, library_digest:
 
 
 def _of_job(job: Job, several: bool, axes: Sequence[Axis]) -> dict[str, Any]:
-    own = {one.name: getattr(job, one.name) for one in fields(job) if one.name != "keys"}
+    settings = {
+        field.name: getattr(job, field.name) for field in fields(job) if field.name != "keys"
+    }
     swept = {_field(axis.key) for axis in axes if axis.job in ("", job.name)}
     if "operation" in swept:  # with its flush and fence
         swept |= {"store", "flush", "fence"}
     return {
         name: as_json(value)
-        for name, value in {**own, **job.keys}.items()
+        for name, value in {**settings, **job.keys}.items()
         if name not in swept and (several or name in _UNSTATED)
     }
 

@@ -1,4 +1,4 @@
-"""What the program measured, as metrics of a run: a sample a repeat, labelled by configuration.
+"""Metrics of the program's measurements: a sample a repeat, labelled by configuration.
 
 Labels (harness.micro.labels) are flat, so that a report finds series without knowing suites:
 ``measurement`` and ``configuration`` say where a value stands in its suite, ``job`` which of
@@ -35,7 +35,7 @@ NOTHING_DONE = "one of its threads got nothing done while all ran: give it more 
 
 @dataclass(frozen=True)
 class Target:
-    """Where bytes lay.
+    """Location of the measured bytes.
 
     ``huge_bytes``: those on huge pages; None: unknown. ``nodes``: sampled pages by node.
     ``extent_unit_bytes``: divides the distances between the pieces of a file on its device; 0: one
@@ -53,7 +53,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Thread:
-    """What a thread did from its own begin to its own end."""
+    """Work of a thread from its own begin to its own end."""
 
     cpu: int
     begin_ns: int
@@ -134,7 +134,7 @@ class ProgramResult:
 
 @dataclass(frozen=True)
 class JobResults:
-    """What the repeats of one job of one configuration gave, in their order."""
+    """Results of the repeats of a configuration's job, in their order."""
 
     measurement: Measurement
     job: Job
@@ -142,19 +142,20 @@ class JobResults:
 
     @property
     def idle(self) -> bool:
-        """Whether one of its threads did nothing while all ran.
+        """Return whether one of its threads did nothing while all ran.
 
         Its figures would be zero, or those of fewer threads than reported: either is wrong.
         """
         return any(
-            repeat.window.operations == 0 or any(one.operations == 0 for one in repeat.threads)
+            repeat.window.operations == 0
+            or any(thread.operations == 0 for thread in repeat.threads)
             for repeat in self.repeats
         )
 
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """What the program returned of measurements, each with the same number of repeats.
+    """The program's results of measurements, each with the same number of repeats.
 
     ``by_name``: as the spec names them (spec.measurement_name), in the order of measuring.
     """
@@ -171,14 +172,14 @@ class SuiteResult:
         cls, measurements: Sequence[Measurement], repeats: int, document: dict[str, Any]
     ) -> SuiteResult:
         """Read the document of the program."""
-        found = from_members(ProgramResult, document)
+        output = from_members(ProgramResult, document)
         return cls(
             measurements,
             repeats,
-            found.targets,
-            {one.name: one.repeats[0] for one in found.measurements},
-            found.notes,
-            found.cpu.stamp_step_ns,
+            output.targets,
+            {measurement.name: measurement.repeats[0] for measurement in output.measurements},
+            output.notes,
+            output.cpu.stamp_step_ns,
         )
 
     def in_order(self) -> Iterator[tuple[str, Repeat]]:
@@ -199,13 +200,13 @@ class SuiteResult:
                 of_job = tuple(repeat.jobs[position] for repeat in repeats)
                 yield JobResults(measurement, job, of_job)
 
-    def labels_of(self, one: JobResults) -> dict[str, Label]:
+    def labels_of(self, job_results: JobResults) -> dict[str, Label]:
         """Return the labels of a job's metrics."""
-        first = one.repeats[0]
+        first = job_results.repeats[0]
         return job_labels(
-            one.measurement,
-            one.job,
-            self._swept.get((one.measurement.configuration, one.job.name)),
+            job_results.measurement,
+            job_results.job,
+            self._swept.get((job_results.measurement.configuration, job_results.job.name)),
             pages=pages_of(self.targets[first.target]),
             isa=str(first.facts.get("isa", "")),
             persistent=first.durable or "",
@@ -218,14 +219,14 @@ class SuiteResult:
 
 def metrics_of(result: SuiteResult) -> Iterator[Metric]:
     """Yield all metrics of a result, but none of a job that was idle in one of the repeats."""
-    for one in result.jobs():
-        if not one.idle:
-            yield from _metrics(one, result.labels_of(one))
+    for job_results in result.jobs():
+        if not job_results.idle:
+            yield from _metrics(job_results, result.labels_of(job_results))
 
 
 @dataclass
 class Counted:
-    """What counters say of measurements, by their names in the spec.
+    """Counters of measurements, by the measurements' names in the spec.
 
     ``media``: bytes at the modules' media in the window; ``traffic``: bytes per second of memory
     and devices.
@@ -260,50 +261,52 @@ def counted_metrics(
             yield from traffic_metrics(labels, rates)
 
 
-def _metrics(one: JobResults, labels: Labels) -> Iterator[Metric]:
+def _metrics(job_results: JobResults, labels: Labels) -> Iterator[Metric]:
     def sampled(name: str, unit: str, better: Better, samples: Iterable[float]) -> Metric:
         return Metric(name, unit, better, labels, samples=tuple(map(float, samples)))
 
-    kind = one.job.kind
+    kind = job_results.job.kind
     for name, (unit, kinds) in _RATES.items():
         if kind in kinds:
-            rates = (getattr(repeat, name) for repeat in one.repeats)
+            rates = (getattr(repeat, name) for repeat in job_results.repeats)
             yield sampled(name, unit, "higher", rates)
     if kind == "chase":  # each load waits for the one before it in its chain
-        side_by_side = one.job.threads * int(one.job.keys.get("chains", 1))
-        windows = [repeat.window for repeat in one.repeats]
+        side_by_side = job_results.job.threads * int(job_results.job.keys.get("chains", 1))
+        windows = [repeat.window for repeat in job_results.repeats]
         times = (side_by_side * w.duration_ns / max(1, w.operations) for w in windows)
         yield sampled("latency_ns", "ns", "lower", times)
-    encoded = [repeat.latency_hdr for repeat in one.repeats if repeat.latency_hdr]
+    encoded = [repeat.latency_hdr for repeat in job_results.repeats if repeat.latency_hdr]
     if encoded and hdr.decode(merged := hdr.merge_encoded(encoded)).total:
         if kind == "chase":  # of means over many loads
-            name = f"mean_latency_of_{one.repeats[0].facts['hops_a_sample']}_loads_ns"
+            name = f"mean_latency_of_{job_results.repeats[0].facts['hops_a_sample']}_loads_ns"
             yield Metric(name, "ns", "none", labels, hdr=merged)
         else:
             yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=merged)
-    for position, chain in enumerate(one.job.mix):
+    for position, chain in enumerate(job_results.job.mix):
         of_chain = {**labels, "chain": chain_text(chain.chain)}
-        yield from _of_mix([repeat.facts["mix"] for repeat in one.repeats], position, of_chain, one)
-    empty = [r.facts["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r.facts]
+        yield from _of_mix(
+            [repeat.facts["mix"] for repeat in job_results.repeats], position, of_chain, job_results
+        )
+    empty = [r.facts["empty_body_ns"] for r in job_results.repeats if "empty_body_ns" in r.facts]
     if empty:
         yield sampled("empty_body_ns", "ns", "none", empty)
-    ours = kind == "index" and not {"library", "binary"} & one.job.keys.keys()
-    for name in _COUNTED if ours and _COUNTED[0] in one.repeats[0].facts else ():
-        yield sampled(name, "1", "lower", (repeat.facts[name] for repeat in one.repeats))
+    ours = kind == "index" and not {"library", "binary"} & job_results.job.keys.keys()
+    for name in _COUNTED if ours and _COUNTED[0] in job_results.repeats[0].facts else ():
+        yield sampled(name, "1", "lower", (repeat.facts[name] for repeat in job_results.repeats))
 
 
 def _of_mix(
     done: Sequence[Sequence[Mapping[str, Any]]],
     position: int,
     labels: Labels,
-    one: JobResults,
+    job_results: JobResults,
 ) -> Iterator[Metric]:
     """Yield a chain's part of the rate of its mix, and the times of those that were timed."""
     shares = [
         each[position]["operations"] / max(1, sum(chain["operations"] for chain in each))
         for each in done
     ]
-    rates = (s * r.operations_per_second for s, r in zip(shares, one.repeats, strict=True))
+    rates = (s * r.operations_per_second for s, r in zip(shares, job_results.repeats, strict=True))
     yield Metric("operations_per_second", "1/s", "higher", labels, samples=tuple(rates))
     timed = [each[position]["latency_hdr"] for each in done if each[position]["latency_hdr"]]
     if timed:

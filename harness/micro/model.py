@@ -45,7 +45,7 @@ class Job:
     @property
     def largest_access_bytes(self) -> int:
         """Return the bytes of an operation or of a chain's largest step, else a cache line."""
-        chains = (self.chain, *(one.chain for one in self.mix))
+        chains = (self.chain, *(share.chain for share in self.mix))
         steps = max((step.size_bytes for chain in chains for step in chain), default=LINE_BYTES)
         return int(self.keys.get("access_bytes", steps))
 

@@ -136,8 +136,10 @@ class Microbench(MeasuringProgram):
             ],
             version=document["version"],
             configurations={
-                one.configuration: settings_hash(one, self.limits, self.library_digest)
-                for one in self.host_suite.measurements
+                measurement.configuration: settings_hash(
+                    measurement, self.limits, self.library_digest
+                )
+                for measurement in self.host_suite.measurements
             },
             artifacts={"microbench": {"spec": spec, "result": document}},
             uncontrolled=tuple(warnings_of(result)),
@@ -160,7 +162,7 @@ def prepare(
     capacity = capacity_of(tier, env, limits)
     host_suite = suite_on(suite, capacity, limits)
     refuse(host_suite, tier, capacity, env)
-    if any(one.rewritten for one in host_suite.libraries):
+    if any(library.rewritten for library in host_suite.libraries):
         check_tools()
     digest = _digest(Path(limits.index_library), env) if limits.index_library else ""
     return Microbench(suite, host_suite, capacity, limits, digest)
@@ -229,11 +231,13 @@ def _check_with_libraries(
 ) -> subprocess.CompletedProcess[str]:
     """Check as the unprivileged user, since a library's code runs when it is loaded."""
     if env is None:
-        assert all(one.ours for one in libraries), "others are loaded in an environment"
-        return _check(_loading(spec, {one.name: one.path for one in libraries}))
+        assert all(library.ours for library in libraries), "others are loaded in an environment"
+        return _check(_loading(spec, {library.name: library.path for library in libraries}))
     with env.scratch() as scratch, ExitStack() as stack:
         program = native_programs.microbench_for(env.credentials, scratch)
-        files = {one.name: stack.enter_context(env.readable(one.path)) for one in libraries}
+        files = {
+            library.name: stack.enter_context(env.readable(library.path)) for library in libraries
+        }
         stdin = json.dumps(_loading(spec, files))
         try:
             return run_unprivileged([str(program), "--check"], stdin=stdin, timeout_s=_TIMEOUT_S)
@@ -275,13 +279,15 @@ def _result_of(
     ``counted``: receives what counters say of each.
     """
     env = work.env
-    every = [one["name"] for one in spec["measurements"]]
-    results = {name: found for name in every if (found := work.finished(name))}
+    every = [measurement["name"] for measurement in spec["measurements"]]
+    results = {name: result for name in every if (result := work.finished(name))}
     for step, kind in ((_MEDIA, counted.media), (_TRAFFIC, counted.traffic)):
-        kind |= {name: found for name in results if (found := work.finished(step + name))}
+        kind |= {name: counters for name in results if (counters := work.finished(step + name))}
     spec["await_windows"] = work.media is not None
     spec["report_windows"] = work.traffic is not None or work.media is not None
-    left = [one for one in spec["measurements"] if one["name"] not in results]
+    left = [
+        measurement for measurement in spec["measurements"] if measurement["name"] not in results
+    ]
     with (
         loaded(spec, work, host_suite) as program,
         env.progress.task(label, len(left)) as task,
@@ -294,7 +300,7 @@ def _result_of(
             raise under_way.named(error) from error
     # One result of those of single measurements, perhaps of several processes.
     ordered = [results[name] for name in every]
-    measurements = [one for result in ordered for one in result["measurements"]]
+    measurements = [measurement for result in ordered for measurement in result["measurements"]]
     notes = list(dict.fromkeys(note for result in ordered for note in result["notes"]))
     return {**ordered[-1], "measurements": measurements, "notes": notes}
 
@@ -305,8 +311,8 @@ def loaded(spec: dict[str, Any], work: MicroContext, host_suite: HostSuite) -> I
     with ExitStack() as stack:
         folder = stack.enter_context(workdirs.temporary()) if host_suite.libraries else work.scratch
         files = {
-            one.name: stack.enter_context(work.env.readable(_rewritten(one, folder)))
-            for one in host_suite.libraries
+            library.name: stack.enter_context(work.env.readable(_rewritten(library, folder)))
+            for library in host_suite.libraries
         }
         _loading(spec, files)
         yield native_programs.microbench_for(_user(work), work.scratch)
@@ -346,13 +352,13 @@ def run_program(
     except ValueError:
         document = {}
     if code != 0 or document.get("status") != "complete":
-        found = document.get("error") or f"it {ending(code)}: {log_tail(log, env.credentials)}"
-        raise RunFailed("measure with microbench", found)
+        reason = document.get("error") or f"it {ending(code)}: {log_tail(log, env.credentials)}"
+        raise RunFailed("measure with microbench", reason)
 
 
 @dataclass
 class UnderWay:
-    """Which configuration is being measured: for progress, and for what fails meanwhile.
+    """The configuration under measurement: for progress, and for errors meanwhile.
 
     ``results``: of the finished measurements, by the names that they have in the spec; ``counted``:
     what counters say of their windows.
@@ -373,14 +379,14 @@ class UnderWay:
             return
         if event == "measured":
             self._refuse_other_memory(counts)
-            (one,) = counts["measurements"]
+            (measurement,) = counts["measurements"]
             # Before the result, without which it is measured again.
-            if moved := self.counted.media.get(one["name"]):
-                self.work.finish(_MEDIA + one["name"], dict(moved))
-            if rates := self.counted.traffic.get(one["name"]):
-                self.work.finish(_TRAFFIC + one["name"], dict(rates))
-            self.work.finish(one["name"], counts)
-            self.results[one["name"]] = counts
+            if moved := self.counted.media.get(measurement["name"]):
+                self.work.finish(_MEDIA + measurement["name"], dict(moved))
+            if rates := self.counted.traffic.get(measurement["name"]):
+                self.work.finish(_TRAFFIC + measurement["name"], dict(rates))
+            self.work.finish(measurement["name"], counts)
+            self.results[measurement["name"]] = counts
             return
         index, _, block = counts["measurement"].partition(BLOCK)
         configuration = self.host_suite.measurements[int(index)].configuration
@@ -418,14 +424,16 @@ class UnderWay:
             return RunFailed(
                 f"{error.problem}, before its first measurement", error.context, error.hint
             )
-        found = _OF_MEASUREMENT.sub("", error.context)
-        return failed_in(self.said, RunFailed(error.problem, found, error.hint))
+        context = _OF_MEASUREMENT.sub("", error.context)
+        return failed_in(self.said, RunFailed(error.problem, context, error.hint))
 
 
 def _memory(spec: dict[str, Any], result: dict[str, Any]) -> str:
-    targets = {name: from_members(Target, one) for name, one in result["targets"].items()}
+    targets = {name: from_members(Target, target) for name, target in result["targets"].items()}
     pages = [f"{name} {pages_of(target)}" for name, target in targets.items()]
-    return ", ".join([*pages, *(f"{one.name} {one.status}" for one in _on_node(spec, targets))])
+    return ", ".join(
+        [*pages, *(f"{check.name} {check.status}" for check in _on_node(spec, targets))]
+    )
 
 
 def _user(work: MicroContext) -> Credentials | None:
@@ -445,9 +453,12 @@ def _plausible(result: SuiteResult) -> Check:
 
 def _got_nothing_done(result: SuiteResult) -> Iterator[Check]:
     """Yield a check for each job without figures: its threads never ran at the same time."""
-    for one in result.jobs():
-        if one.idle:
-            labels = {"configuration": one.measurement.configuration, "job": one.job.name}
+    for job_results in result.jobs():
+        if job_results.idle:
+            labels = {
+                "configuration": job_results.measurement.configuration,
+                "job": job_results.job.name,
+            }
             yield Check("measured", "unknown", NOTHING_DONE, labels)
 
 
@@ -456,9 +467,9 @@ def _on_node(spec: dict[str, Any], targets: Mapping[str, Target]) -> Iterator[Ch
     for name, target in spec["targets"].items():
         if target["kind"] != "dram" or target["node"] is None:
             continue
-        found = targets[name].nodes
-        there = found.get(str(target["node"]), 0)
-        total = sum(found.values())
+        pages_by_node = targets[name].nodes
+        there = pages_by_node.get(str(target["node"]), 0)
+        total = sum(pages_by_node.values())
         detail = f"{there} of {total} pages looked at lie on node {target['node']}"
         if not total:
             yield Check("memory-node", "unknown", "Linux reports no page of it", {"target": name})
@@ -480,12 +491,15 @@ def estimate(measurements: Sequence[Measurement], capacity: HostCapacity, repeat
     sizes = target_sizes(measurements, capacity)
     once = _START_NS + round(sum(sizes.values()) / GIB * _TOUCH_GIB_NS)
     each = len(measurements) * _THREADS_NS
-    each += sum(_setup_ns(job) for one in measurements for job in one.jobs)
+    each += sum(_setup_ns(job) for measurement in measurements for job in measurement.jobs)
     return Planned(
         measurements,
-        measuring_ns=repeats * sum(one.warm_up_ns + (one.duration_ns or 0) for one in measurements),
+        measuring_ns=repeats
+        * sum(
+            measurement.warm_up_ns + (measurement.duration_ns or 0) for measurement in measurements
+        ),
         setup_ns=once + repeats * each,
-        counted=sum(one.duration_ns is None for one in measurements),
+        counted=sum(measurement.duration_ns is None for measurement in measurements),
     )
 
 

@@ -52,7 +52,7 @@ class PermaConfiguration:
 
 
 def is_perma(value: Any) -> bool:
-    """Whether a parsed file is one of PerMA-Bench's: ours says which schema it has."""
+    """Return whether a parsed file is one of PerMA-Bench's: ours says which schema it has."""
     return isinstance(value, dict) and "schema" not in value
 
 
@@ -61,22 +61,26 @@ def parse_perma(document: Document) -> list[PermaConfiguration]:
     if not isinstance(document.value, dict) or not document.value:
         raise UsageError(document.at(()), "no benchmark in it", "write NAME: {args: {…}}")
     _refuse_cxl_bench(document)
-    return [one for name in document.value for one in _benchmark(document, str(name))]
+    return [
+        configuration
+        for name in document.value
+        for configuration in _benchmark(document, str(name))
+    ]
 
 
 def _refuse_cxl_bench(document: Document) -> None:
     """UsageError for a file of CXL-Bench, which has the same form with other keys."""
-    found = [
+    foreign_keys = [
         (str(key), (*where, part, key))
         for where in _bodies(document.value)
         for part in ("args", "matrix")
         for key in _mapping(document.value, (*where, part))
         if is_of_cxl_bench(str(key))
     ]
-    if found:
-        names = ", ".join(dict.fromkeys(key for key, _ in found))
+    if foreign_keys:
+        names = ", ".join(dict.fromkeys(key for key, _ in foreign_keys))
         raise UsageError(
-            document.at(found[0][1]),
+            document.at(foreign_keys[0][1]),
             "the file is a workload of CXL-Bench, whose memory regions and thread placement are "
             f"not supported: {names}",
             "write a suite with schema: 1 (docs/micro.md): --tier names the memory, and its keys "
@@ -112,8 +116,8 @@ def _benchmark(document: Document, name: str) -> Iterator[PermaConfiguration]:
     where: Where = (name, "parallel_benchmark")
     _check_keys(document, (name,), body, ("parallel_benchmark",))
     if not isinstance(parts, dict) or len(parts) != 2:
-        found = f"{len(parts)} parts" if isinstance(parts, dict) else "no parts"
-        raise UsageError(document.at(where), found, "a parallel benchmark has two")
+        problem = f"{len(parts)} parts" if isinstance(parts, dict) else "no parts"
+        raise UsageError(document.at(where), problem, "a parallel benchmark has two")
     names = tuple(map(str, parts))
     swept = [_points(document, (*where, part), parts[part], str(part)) for part in parts]
     for (a, axes_a, at), (b, axes_b, _) in product(*swept):
@@ -163,12 +167,12 @@ def _values(document: Document, where: Where, given: Any) -> Iterator[tuple[Any,
 
 
 def _check_keys(
-    document: Document, where: Where, body: Mapping[str, Any], known: tuple[str, ...]
+    document: Document, where: Where, body: Mapping[str, Any], accepted: tuple[str, ...]
 ) -> None:
     for key in body:
-        if key not in known:
-            found = f"unknown key {key!r}"
-            raise unknown(document.at((*where, key)), found, str(key), known, "known here: {}")
+        if key not in accepted:
+            problem = f"unknown key {key!r}"
+            raise unknown(document.at((*where, key)), problem, str(key), accepted, "known here: {}")
 
 
 # Measurements ------------------------------------------------------------------
@@ -181,26 +185,34 @@ def measurements(configurations: Sequence[PermaConfiguration]) -> list[Measureme
     the one before, which is what makes their time a latency. PerMA-Bench takes both from the
     same, overlapping chains.
     """
-    return [measurement for one in configurations for measurement in _measured(one)]
+    return [
+        measurement for configuration in configurations for measurement in _measured(configuration)
+    ]
 
 
-def _measured(one: PermaConfiguration) -> Iterator[Measurement]:
-    jobs = tuple(job_of(name, config) for name, config in zip(one.parts, one.configs, strict=True))
-    run_time = max(config.run_time for config in one.configs)
+def _measured(configuration: PermaConfiguration) -> Iterator[Measurement]:
+    jobs = tuple(
+        job_of(name, config)
+        for name, config in zip(configuration.parts, configuration.configs, strict=True)
+    )
+    run_time = max(config.run_time for config in configuration.configs)
     rated = Measurement(
-        one.name,
+        configuration.name,
         jobs,
-        one.axes,
+        configuration.axes,
         run_time * NS_PER_S if run_time else None,
         WARM_UP_NS,
         needed=True,
-        source=one.configs,
-        origin=one.origin,
+        source=configuration.configs,
+        origin=configuration.origin,
     )
     yield rated
-    if any(config.latency_sample_frequency for config in one.configs):
-        timed = tuple(_timed(job, c) for job, c in zip(jobs, one.configs, strict=True))
-        axes = (*one.axes, Axis(one.axes[0].job if one.axes else "", "chain", "dependent"))
+    if any(config.latency_sample_frequency for config in configuration.configs):
+        timed = tuple(_timed(job, c) for job, c in zip(jobs, configuration.configs, strict=True))
+        axes = (
+            *configuration.axes,
+            Axis(configuration.axes[0].job if configuration.axes else "", "chain", "dependent"),
+        )
         yield replace(rated, jobs=timed, axes=axes, duration_ns=None)
 
 

@@ -65,7 +65,7 @@ class PermaConfig:
     @property
     def uses_dram(self) -> bool:
         """Whether some of its operations go to DRAM in addition to the tier."""
-        chained = any(one.place == "dram" for one in self.custom_operations)
+        chained = any(operation.place == "dram" for operation in self.custom_operations)
         return self.dram_operation_ratio > 0 or chained
 
     def to_json(self, memory_type: str) -> dict[str, Any]:
@@ -195,10 +195,10 @@ def read_value(key: str, value: Any, source: str) -> Any:
 def check(config: PermaConfig, source: str) -> None:
     """Refuse what PerMA-Bench's own limits refuse; UsageError names ``source``."""
     for limits in (_sizes, _threads, _modes):
-        for kept, keys, hint in limits(config):
-            if not kept:
-                found = ", ".join(f"{key} {getattr(config, key) or 0}" for key in keys.split())
-                raise UsageError(source, found, hint)
+        for respected, keys, hint in limits(config):
+            if not respected:
+                values = ", ".join(f"{key} {getattr(config, key) or 0}" for key in keys.split())
+                raise UsageError(source, values, hint)
 
 
 #: Whether a limit is kept, the keys that it is about, and what they must be.

@@ -59,7 +59,7 @@ _PERCENTILES = {
 
 @dataclass(frozen=True)
 class Memory:
-    """What was measured, in the configurations' words: ``memory_type``, and whether it stands in.
+    """The measured memory, in the configurations' words: ``memory_type``, and whether it stands in.
 
     ``emulated``: empty, or the mark of a tier that is not what it is called.
     """
@@ -86,8 +86,10 @@ def perma_results(
     ``uncontrolled``: the run's warnings; they follow each benchmark's name, where
     PerMA-Bench's reader passes it by.
     """
-    jobs = grouped((one.measurement.configuration, one) for one in result.jobs())
-    benchmarks = grouped((one.name, one) for one in result.measurements)
+    jobs = grouped(
+        (job_results.measurement.configuration, job_results) for job_results in result.jobs()
+    )
+    benchmarks = grouped((measurement.name, measurement) for measurement in result.measurements)
     return [
         _benchmark(same, jobs, memory) | {"uncontrolled": as_json(list(uncontrolled))}
         for same in benchmarks.values()
@@ -97,8 +99,8 @@ def perma_results(
 def _benchmark(
     same: Sequence[Measurement], jobs: Mapping[str, Sequence[JobResults]], memory: Memory
 ) -> dict[str, Any]:
-    rated = [one for one in same if not _timed(one)]
-    latencies = {_key(one): one for one in same if _timed(one)}
+    rated = [measurement for measurement in same if not _timed(measurement)]
+    latencies = {_key(measurement): measurement for measurement in same if _timed(measurement)}
     first = rated[0]
     swept = {
         job.name: sorted(a.key for a in first.axes if a.job in ("", job.name)) for job in first.jobs
@@ -110,10 +112,10 @@ def _benchmark(
     document["bm_type"] = "single" if single else "parallel"
     document["matrix_args"] = next(iter(swept.values())) if single else swept
     document["benchmarks"] = []
-    for one in rated:
-        timed = latencies.get(_key(one))
-        of_timed = jobs[timed.configuration] if timed else [None] * len(one.jobs)
-        pairs = zip(one.source, jobs[one.configuration], of_timed, strict=True)
+    for measurement in rated:
+        timed = latencies.get(_key(measurement))
+        of_timed = jobs[timed.configuration] if timed else [None] * len(measurement.jobs)
+        pairs = zip(measurement.source, jobs[measurement.configuration], of_timed, strict=True)
         parts = {
             job.job.name: (_config(config, job, memory), _result(job, latency))
             for config, job, latency in pairs
@@ -131,29 +133,31 @@ def _benchmark(
     return document
 
 
-def _timed(one: Measurement) -> bool:
-    return any(job.keys.get("mode") == "dependent" for job in one.jobs)
+def _timed(measurement: Measurement) -> bool:
+    return any(job.keys.get("mode") == "dependent" for job in measurement.jobs)
 
 
-def _key(one: Measurement) -> str:
+def _key(measurement: Measurement) -> str:
     """Return what the two measurements of one configuration have in common."""
-    return repr([(axis.job, axis.key, axis.text) for axis in one.axes if axis.key != "chain"])
+    return repr(
+        [(axis.job, axis.key, axis.text) for axis in measurement.axes if axis.key != "chain"]
+    )
 
 
-def _config(config: PermaConfig, one: JobResults, memory: Memory) -> dict[str, Any]:
+def _config(config: PermaConfig, job_results: JobResults, memory: Memory) -> dict[str, Any]:
     """Return a configuration as it was measured: with its threads, ranges and bounds.
 
     Without ``number_operations`` where no count ended it; a sequential one has it where that
     is not once over its range.
     """
-    job = one.job
+    job = job_results.job
     document = _fitted(config, job).to_json(memory.memory_type)
     if memory.emulated:
         document["emulated"] = memory.emulated
     once = job.range_bytes // config.access_size
     if job.operations and (config.counted or job.operations != once):
         document["number_operations"] = job.operations
-    if duration := one.measurement.duration_ns:
+    if duration := job_results.measurement.duration_ns:
         seconds, rest = divmod(duration, NS_PER_S)
         document["run_time"] = duration / NS_PER_S if rest else seconds
     return document
@@ -171,7 +175,7 @@ def _fitted(config: PermaConfig, job: Job) -> PermaConfig:
 
 @dataclass(frozen=True)
 class _Sort:
-    """How PerMA-Bench calls a rate and what it is of; ``unit`` of the rate, in those."""
+    """PerMA-Bench's name of a rate and of its count; ``unit``: the rate's, in counts."""
 
     rate: str
     amount: str
@@ -187,14 +191,14 @@ _ACCESSED = _Sort("bandwidth", "accessed_bytes", ("read_bytes", "written_bytes")
 _CHAINED = _Sort("ops_per_second", "num_operations", ("operations",), 1.0)
 
 
-def _result(one: JobResults, latency: JobResults | None) -> dict[str, Any]:
+def _result(job_results: JobResults, latency: JobResults | None) -> dict[str, Any]:
     """Return figures, or ``{"error": …}`` where there are none: zeros would be read as some."""
-    if one.idle:
+    if job_results.idle:
         return {"error": NOTHING_DONE}
-    sort = _CHAINED if one.job.kind == "chain" else _ACCESSED
-    figures = [_figures(sort, repeat) for repeat in one.repeats]
-    middle = statistics.median_low(one[sort.rate] for one in figures)
-    document = next(one for one in figures if one[sort.rate] == middle)
+    sort = _CHAINED if job_results.job.kind == "chain" else _ACCESSED
+    figures = [_figures(sort, repeat) for repeat in job_results.repeats]
+    middle = statistics.median_low(figure[sort.rate] for figure in figures)
+    document = next(figure for figure in figures if figure[sort.rate] == middle)
     timed = latency.repeats if latency and not latency.idle else ()
     encoded = [repeat.latency_hdr for repeat in timed if repeat.latency_hdr]
     if encoded:
@@ -262,12 +266,12 @@ def perma_devices(path: Path) -> list[PermaDevice]:
     """Return a device for each memory of a file; UsageError with the place of what is wrong."""
     try:
         document = jsonfile.read(path)
-        found: dict[tuple[str, str], list[tuple[str, Metric]]] = {}
+        by_device: dict[tuple[str, str], list[tuple[str, Metric]]] = {}
         for number, benchmark in enumerate(document, 1):
             where = f"{path}, benchmark {number}"
             for device, metrics in _read_benchmark(benchmark, where):
-                found.setdefault(device, []).extend((where, one) for one in metrics)
-        if not any(found.values()):
+                by_device.setdefault(device, []).extend((where, metric) for metric in metrics)
+        if not any(by_device.values()):
             raise ValueError("no result in it")
     except OSError as error:
         raise UsageError(f"--perma {path}", error.strerror or str(error)) from error
@@ -277,7 +281,9 @@ def perma_devices(path: Path) -> list[PermaDevice]:
             f"no result file of PerMA-Bench: {type(error).__name__}: {error}",
             "name a file that perma or harness run micro --format perma wrote",
         ) from error
-    return [PermaDevice(path.name, *device, tuple(own)) for device, own in found.items()]
+    return [
+        PermaDevice(path.name, *device, tuple(metrics)) for device, metrics in by_device.items()
+    ]
 
 
 _Found = Iterator[tuple[tuple[str, str], list[Metric]]]
@@ -286,10 +292,10 @@ _Found = Iterator[tuple[tuple[str, str], list[Metric]]]
 def _read_benchmark(benchmark: Mapping[str, Any], where: str) -> _Found:
     name = str(benchmark["bm_name"])
     single = benchmark["bm_type"] == "single"
-    for number, one in enumerate(benchmark["benchmarks"], 1):
+    for number, entry in enumerate(benchmark["benchmarks"], 1):
         place = f"{where} ({name}), configuration {number}"
-        configs = {name: one["config"]} if single else one["config"]
-        results = {name: one["results"]} if single else one["results"]
+        configs = {name: entry["config"]} if single else entry["config"]
+        results = {name: entry["results"]} if single else entry["results"]
         swept = benchmark["matrix_args"]
         keys = {name: swept} if single else swept
         parts = {part: _read_config(config, place) for part, config in configs.items()}
@@ -304,10 +310,10 @@ def _read_benchmark(benchmark: Mapping[str, Any], where: str) -> _Found:
 
 
 def _read_config(config: Mapping[str, Any], where: str) -> PermaConfig:
-    known = {key: value for key, value in config.items() if key not in _OF_DEVICE}
-    if isinstance(known.get("run_time"), float):  # ours may end within a second
-        known["run_time"] = round(known["run_time"])
-    return PermaConfig(**{key: read_value(key, value, where) for key, value in known.items()})
+    settings = {key: value for key, value in config.items() if key not in _OF_DEVICE}
+    if isinstance(settings.get("run_time"), float):  # ours may end within a second
+        settings["run_time"] = round(settings["run_time"])
+    return PermaConfig(**{key: read_value(key, value, where) for key, value in settings.items()})
 
 
 def _axes(configs: Mapping[str, Any], keys: Mapping[str, Sequence[str]]) -> Iterator[Axis]:

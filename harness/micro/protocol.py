@@ -1,4 +1,4 @@
-"""What every program of microbenchmarks receives and returns.
+"""Input and output of every program of microbenchmarks.
 
 Bytes that memory controllers and the tier's device moved while a configuration was measured.
 
@@ -36,7 +36,7 @@ from harness.workload import Outcome
 
 @dataclass(frozen=True)
 class MicroContext:
-    """Where a program measures, and what an earlier attempt measured already.
+    """Place of a program's measurements, with the results of earlier attempts.
 
     ``directory``: the run's own on the tier, of the unprivileged user, removed at the end
     however the harness ends; None on tiers without directories (numa, devdax). ``scratch``:
@@ -62,12 +62,12 @@ class MicroContext:
     ) -> Any:
         """Return a repeat's result: that of an earlier attempt, else measured now and stored."""
         name = f"{configuration} (repeat {repeat + 1} of {self.repeats})"
-        found = self.finished(name)
-        if found is None:
+        result = self.finished(name)
+        if result is None:
             with measuring(name), self.around(measurement, configuration):
-                found = measure()
-            self.finish(name, found)
-        return found
+                result = measure()
+            self.finish(name, result)
+        return result
 
     def finished(self, name: str) -> Any | None:
         """Return the result of a step that an earlier attempt finished."""
@@ -87,7 +87,7 @@ class MicroContext:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramOutcome(Outcome):
-    """What one program measured on one tier.
+    """Results of one program on one tier.
 
     ``version``: of the program; ``tool``: that the host has, empty for our own. ``checks``: at
     least one, since a run without any is of unknown worth. ``configurations``: each with the hash
@@ -109,7 +109,7 @@ class ProgramOutcome(Outcome):
 
 @dataclass(frozen=True)
 class Planned:
-    """What a program will do: ``measuring_ns`` of all repeats; None where counts end it.
+    """Planned work of a program: ``measuring_ns`` of all repeats; None where counts end it.
 
     ``setup_ns``: what else takes time, about; None where that is not known: ``extra`` says what it
     is. ``counted``: configurations that end by a number of operations, whose time is in neither.
@@ -128,7 +128,7 @@ class Planned:
 
 
 class MeasuringProgram(ABC):
-    """What measures a suite on a tier; made with its parameters, which are checked."""
+    """A program that measures a suite on a tier; made with its parameters, which are checked."""
 
     #: As in a suite.
     name: ClassVar[str]
@@ -140,7 +140,7 @@ class MeasuringProgram(ABC):
 
     @property
     def in_spec(self) -> JsonObject:
-        """What the run's spec has of it, in addition to the suite."""
+        """Return its entries of the run's spec, in addition to the suite."""
         return {}
 
     @abstractmethod
@@ -184,7 +184,7 @@ class TrafficReader:
     @classmethod
     def of(cls, monitors: Sequence[GuardedMonitor], tier: Tier) -> Self | None:
         """Return a reader of the started monitors and the tier's device; None if nothing counts."""
-        counting = [one.totals for one in monitors if one.name in _MONITORS]
+        counting = [monitor.totals for monitor in monitors if monitor.name in _MONITORS]
         reader = cls([*counting, TierTraffic([tier]).read])
         return reader if reader._read() else None
 
@@ -203,9 +203,9 @@ class TrafficReader:
 
 def traffic_metrics(labels: Labels, rates: Sequence[Mapping[str, float]]) -> Iterator[Metric]:
     """Yield the traffic of a configuration, a sample a repeat: of what was counted in each."""
-    for counter in dict.fromkeys(name for one in rates for name in one):
-        samples = tuple(one[counter] for one in rates if counter in one)
+    for counter in dict.fromkeys(name for repeat_rates in rates for name in repeat_rates):
+        samples = tuple(repeat_rates[counter] for repeat_rates in rates if counter in repeat_rates)
         if len(samples) == len(rates):
-            name, own = split(counter)
-            of_counter = {**labels, **own, "counter": name.removesuffix(_BYTES)}
+            name, counter_labels = split(counter)
+            of_counter = {**labels, **counter_labels, "counter": name.removesuffix(_BYTES)}
             yield Metric("traffic_bytes_per_second", "B/s", "none", of_counter, samples=samples)

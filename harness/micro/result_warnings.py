@@ -71,11 +71,11 @@ def _notes(result: SuiteResult) -> Iterator[RunWarning]:
 
 def _pages(result: SuiteResult) -> Iterator[RunWarning]:
     for name, target in result.targets.items():
-        found = pages_of(target)
-        if target.pages == "huge" and found != "huge":
+        pages = pages_of(target)
+        if target.pages == "huge" and pages != "huge":
             how = "lie on huge pages"
             hint = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and free memory"
-        elif target.pages is None and found in ("base", "mixed"):
+        elif target.pages is None and pages in ("base", "mixed"):
             how = "are mapped by pages of 2 MiB"
             hint = (
                 "align namespace and file system to 2 MiB, as setup-appdirect.yml does, and "
@@ -95,10 +95,10 @@ def _pages(result: SuiteResult) -> Iterator[RunWarning]:
 def _dimms(result: SuiteResult) -> Iterator[RunWarning]:
     """Warn where the pieces of a file begin on other DIMMs than its stripes do."""
     stripes: dict[str, set[int]] = {}
-    for one in result.jobs():
-        if one.job.keys.get("pattern") == "dimms":
-            stripe = int(one.job.keys.get("stripe_bytes", STRIPE_BYTES))
-            stripes.setdefault(one.repeats[0].target, set()).add(stripe)
+    for job_results in result.jobs():
+        if job_results.job.keys.get("pattern") == "dimms":
+            stripe = int(job_results.job.keys.get("stripe_bytes", STRIPE_BYTES))
+            stripes.setdefault(job_results.repeats[0].target, set()).add(stripe)
     for name, of_target in stripes.items():
         target = result.targets[name]
         unit = target.extent_unit_bytes
@@ -123,8 +123,8 @@ def _persistence(result: SuiteResult) -> Iterator[RunWarning]:
     """Warn where no write would survive a loss of power."""
     answers = {
         repeat.durable: repeat.durable_why or ""
-        for one in result.jobs()
-        for repeat in one.repeats
+        for job_results in result.jobs()
+        for repeat in job_results.repeats
         if repeat.durable is not None
     }
     if answers and set(answers) == {"no"}:
@@ -143,29 +143,35 @@ def _stolen(result: SuiteResult) -> Iterator[RunWarning]:
     set-up counts with it, so that a share may be above 1.
     """
     times = [
-        (one.stolen_ns, wall_ns * len({t.cpu for job in one.jobs for t in job.threads}), wall_ns)
+        (
+            repeat.stolen_ns,
+            wall_ns * len({t.cpu for job in repeat.jobs for t in job.threads}),
+            wall_ns,
+        )
         for measurement, repeats in result.by_measurement()
-        for one in repeats
-        for wall_ns in [measurement.warm_up_ns + one.duration_ns]
-        if one.stolen_ns is not None
+        for repeat in repeats
+        for wall_ns in [measurement.warm_up_ns + repeat.duration_ns]
+        if repeat.stolen_ns is not None
     ]
     long = [min(1.0, stolen / max(1, all_)) for stolen, all_, wall in times if wall >= _LONG_NS]
-    short = [one for one in times if one[2] < _LONG_NS]
-    found = []
+    short = [entry for entry in times if entry[2] < _LONG_NS]
+    contexts = []
     if many := [share for share in long if share > _STOLEN]:
-        found.append(
+        contexts.append(
             f"in {len(many)} of {len(long)} measurements of 1 s or more, up to {max(long):.0%}"
         )
     if sum(wall for _, _, wall in short) >= _LONG_NS:
-        share = min(1.0, sum(one[0] for one in short) / max(1, sum(one[1] for one in short)))
+        share = min(
+            1.0, sum(entry[0] for entry in short) / max(1, sum(entry[1] for entry in short))
+        )
         if share > _STOLEN:
-            found.append(f"{share:.0%} in {len(short)} shorter ones together")
-    if found:
+            contexts.append(f"{share:.0%} in {len(short)} shorter ones together")
+    if contexts:
         yield RunWarning(
             code="stolen-while-measuring",
             problem="the hypervisor took processor time during measurements",
             context=f"more than {_STOLEN:.0%} of the processors' time went to other guests: "
-            + "; ".join(found),
+            + "; ".join(contexts),
             hint="request dedicated processors, or repeat",
         )
 
@@ -187,7 +193,7 @@ def _shared(result: SuiteResult) -> Iterator[RunWarning]:
 def _worst(shares: Sequence[tuple[str, float]]) -> str:
     """Name the configurations that lost most, each with its worst repeat."""
     worst: dict[str, float] = {}
-    for name, share in sorted(shares, key=lambda one: -one[1]):
+    for name, share in sorted(shares, key=lambda pair: -pair[1]):
         worst.setdefault(name, share)
     named = [f"{name} ({share:.{0 if share >= 0.1 else 1}%})" for name, share in worst.items()]
     return "; ".join([*named[:_WORST], *(["…"] if len(named) > _WORST else [])])

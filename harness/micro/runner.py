@@ -55,7 +55,7 @@ from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 from harness.yamlfile import Document
 
-_OTHERS: Mapping[str, type[Fio | Ioping]] = {one.workload: one for one in (Fio, Ioping)}
+_OTHERS: Mapping[str, type[Fio | Ioping]] = {program.workload: program for program in (Fio, Ioping)}
 #: What our own program measures of a suite that another program measures.
 _NO_SUITE = HostSuite((), ())
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
@@ -121,8 +121,10 @@ class ResolvedSuite(ResolvedRun):
             "measuring_s": None if measuring_ns is None else measuring_ns / NS_PER_S,
             "setup_s": None if setup_ns is None else setup_ns / NS_PER_S,
             "ended_by_a_count": planned.counted,
-            "configurations": [one.configuration for one in planned.configurations],
-            "warnings": [one.to_json() for one in self.host_suite.warnings],
+            "configurations": [
+                configuration.configuration for configuration in planned.configurations
+            ],
+            "warnings": [warning.to_json() for warning in self.host_suite.warnings],
         }
 
     @property
@@ -135,7 +137,9 @@ class ResolvedSuite(ResolvedRun):
             **host_conditions([self.tier], self.cpus, env),
             **host_state(env),
             "program": [program, Path(program).stat().st_mtime_ns] if program else None,
-            "suite": content_hash([one.identity for one in self.host_suite.measurements]),
+            "suite": content_hash(
+                [measurement.identity for measurement in self.host_suite.measurements]
+            ),
         }
 
     def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:
@@ -158,10 +162,10 @@ class ResolvedSuite(ResolvedRun):
         with record.storing(store), record.measuring():
             with self._workplace(env, record.folder) as work, record.monitored(context) as started:
                 traffic = TrafficReader.of(started, self.tier)
-                found = program.measure(replace(work, traffic=traffic))
-            record.program = Program(program.name, *found.program)
-            record.add(found)
-            record.configurations = found.configurations
+                outcome = program.measure(replace(work, traffic=traffic))
+            record.program = Program(program.name, *outcome.program)
+            record.add(outcome)
+            record.configurations = outcome.configurations
             for name in self.spec.observe:
                 with self._workplace(env, record.folder) as work:
                     observe_suite(program, work, record, name)
@@ -171,7 +175,9 @@ class ResolvedSuite(ResolvedRun):
         """Return the suite as requested, so that the run can be repeated from what is stored."""
         return {
             **attributes(self.suite, "name", "description", "published", "documents"),
-            "configurations": [one.configuration for one in self.host_suite.measurements],
+            "configurations": [
+                measurement.configuration for measurement in self.host_suite.measurements
+            ],
         }
 
     @contextmanager
@@ -203,12 +209,14 @@ def suite_plan(
     requests: Sequence[SuiteRequest], env: Environment
 ) -> tuple[Plan, list[ResolvedSuite]]:
     """Plan a suite on each tier as one experiment; every request is checked first."""
-    suites = [prepare(one, env) for one in requests]
-    for one in suites:
-        check_monitors(one.spec)
-        check_observers(one.spec)
+    suites = [prepare(request, env) for request in requests]
+    for resolved in suites:
+        check_monitors(resolved.spec)
+        check_observers(resolved.spec)
     suite = suites[0].suite
-    plan = Plan(f"micro-{suite.name}", suite.description, tuple(one.spec for one in suites))
+    plan = Plan(
+        f"micro-{suite.name}", suite.description, tuple(resolved.spec for resolved in suites)
+    )
     return plan, suites
 
 
@@ -222,9 +230,9 @@ def prepare(request: SuiteRequest, env: Environment) -> ResolvedSuite:
     variables = variables_on(tier, env.memory_bytes, limits)
     suite = suite_of(request.suite, list(request.documents), variables)
     if other is None:
-        own = native.prepare(suite, tier, env, limits, request.overwrite)
-        cpus = (*own.capacity.near, *own.capacity.far)
-        return _resolved(request, suite, tier, own, own.host_suite, cpus)
+        microbench = native.prepare(suite, tier, env, limits, request.overwrite)
+        cpus = (*microbench.capacity.near, *microbench.capacity.far)
+        return _resolved(request, suite, tier, microbench, microbench.host_suite, cpus)
     program = _kind(other["program"]).from_mapping({**other.get("params", {}), **given})
     program.check(tier)
     return _resolved(request, suite, tier, program)
@@ -303,19 +311,19 @@ def _kind(program: str) -> type[Fio | Ioping]:
 def _tier(name: str, env: Environment) -> Tier:
     if name in env.tiers:
         return env.tiers[name]
-    known = sorted(env.tiers)
+    names = sorted(env.tiers)
     raise UsageError(
         f"tier {name!r}",
-        f"there is no such tier{nearest(name, known)}",
-        f"tiers here: {', '.join(known) or 'none'} (harness doctor); --emulate {name} lets a tmpfs "
+        f"there is no such tier{nearest(name, names)}",
+        f"tiers here: {', '.join(names) or 'none'} (harness doctor); --emulate {name} lets a tmpfs "
         "stand in and marks its numbers",
     )
 
 
 def prepared_again(original: StoredRun, env: Environment) -> ResolvedSuite:
     """Prepare the same suite on the same tier again, from what is stored of it."""
-    kept = original.artifact("suite")
-    if kept is None:
+    stored_suite = original.artifact("suite")
+    if stored_suite is None:
         raise UsageError(
             f"repeat {original.run_id}", "its suite is not stored", "run the suite again"
         )
@@ -324,8 +332,8 @@ def prepared_again(original: StoredRun, env: Environment) -> ResolvedSuite:
     if not (spec.placement and isinstance(requested, Mapping) and isinstance(repeats, int)):
         raise UsageError(f"repeat {original.run_id}", "its spec is not that of a suite")
     request = SuiteRequest(
-        suite=kept["name"],
-        documents=[Document(path, value, {}) for path, value in kept["documents"].items()],
+        suite=stored_suite["name"],
+        documents=[Document(path, value, {}) for path, value in stored_suite["documents"].items()],
         tier=spec.placement.data,
         params={name: str(text) for name, text in requested.items()},
         repeats=repeats,
@@ -363,12 +371,12 @@ class _Execution:
     @contextmanager
     def around(self, measurement: str, configuration: str) -> Iterator[None]:
         """Count what the host does while this configuration is measured within the context."""
-        one = self.observing(len(self.observed))
-        with one.running():
-            one.begin()
+        observer = self.observing(len(self.observed))
+        with observer.running():
+            observer.begin()
             yield
         labels = {"measurement": measurement, "configuration": configuration}
-        self.observed.append((labels, one))
+        self.observed.append((labels, observer))
 
     def run(self, program: Microbench, work: MicroContext) -> None:
         """The first configuration is measured twice: before it is observed memory is touched."""
@@ -385,15 +393,17 @@ class _Execution:
                     return
                 under_way.close()
                 if len(self.observed) < len(measurements):
-                    one = measurements[len(self.observed)]
-                    under_way.enter_context(self.around(one.name, one.configuration))
+                    measurement = measurements[len(self.observed)]
+                    under_way.enter_context(
+                        self.around(measurement.name, measurement.configuration)
+                    )
 
             run_program(executable, spec, work, receive)
 
     def metrics(self) -> list[Metric]:
         """Return what each configuration's observer found, and collect the warnings."""
-        found = []
-        for labels, one in self.observed:
-            found += [replace(m, labels={**m.labels, **labels}) for m in one.result()]
-            self.warnings += [w for w in one.warnings if w not in self.warnings]
-        return found
+        metrics = []
+        for labels, observer in self.observed:
+            metrics += [replace(m, labels={**m.labels, **labels}) for m in observer.result()]
+            self.warnings += [w for w in observer.warnings if w not in self.warnings]
+        return metrics

@@ -39,9 +39,9 @@ def spec_json(
             for key, size in target_sizes(measurements, capacity).items()
         },
         "measurements": [
-            _measurement(one, index, block, capacity)
+            _measurement(measurement, index, block, capacity)
             for block in range(repeats)
-            for index, one in enumerate(measurements)
+            for index, measurement in enumerate(measurements)
         ],
     }
 
@@ -91,12 +91,12 @@ def _target(
 
 
 def _measurement(
-    one: Measurement, index: int, block: int, capacity: HostCapacity
+    measurement: Measurement, index: int, block: int, capacity: HostCapacity
 ) -> dict[str, Any]:
     taken: dict[TargetKey, int] = {}
     processors = {"near": 0, "far": 0}
     jobs = []
-    for job in one.jobs:
+    for job in measurement.jobs:
         usable = capacity.near if job.numa == "near" else capacity.far
         first = processors[job.numa]
         processors[job.numa] += job.threads
@@ -105,8 +105,8 @@ def _measurement(
     return {
         "name": measurement_name(index, block),
         "repeats": 1,
-        "warm_up_ns": one.warm_up_ns,
-        "duration_ns": one.duration_ns,
+        "warm_up_ns": measurement.warm_up_ns,
+        "duration_ns": measurement.duration_ns,
         "jobs": jobs,
     }
 
@@ -156,7 +156,7 @@ def _pace(job: Job) -> Mapping[str, Any] | None:
 
 def _chain(job: Job) -> dict[str, Any]:
     dependent = job.keys["mode"] == "dependent"
-    mix = [{"share": one.share, "steps": _steps(one.chain)} for one in job.mix]
+    mix = [{"share": share.share, "steps": _steps(share.chain)} for share in job.mix]
     return {
         **({"mix": mix} if mix else {"steps": _steps(job.chain)}),
         "dependent": dependent,
@@ -166,10 +166,10 @@ def _chain(job: Job) -> dict[str, Any]:
 
 def _steps(chain: Sequence[ChainOperation]) -> list[dict[str, Any]]:
     steps = []
-    for one in chain:
-        place = "second" if one.place == "dram" else "first"
-        step = {"operation": one.kind, "target": place, "bytes": one.size_bytes}
-        if one.kind == "write":
-            step |= {"persist": one.persist, "offset_bytes": one.offset_bytes}
+    for operation in chain:
+        place = "second" if operation.place == "dram" else "first"
+        step = {"operation": operation.kind, "target": place, "bytes": operation.size_bytes}
+        if operation.kind == "write":
+            step |= {"persist": operation.persist, "offset_bytes": operation.offset_bytes}
         steps.append(step)
     return steps

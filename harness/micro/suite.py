@@ -49,9 +49,9 @@ def known_suites() -> dict[str, Path]:
 
 def find_suite(name: str) -> Path:
     """Find a suite's file or folder by its name (``perma-bench/raw``), or else by its path."""
-    known = known_suites()
-    if name in known:
-        return known[name]
+    suites = known_suites()
+    if name in suites:
+        return suites[name]
     given = Path(name)
     if name and given.is_dir():
         return given.resolve()  # ``.`` has no name that the suite could have
@@ -65,8 +65,8 @@ def find_suite(name: str) -> Path:
         )
     raise UsageError(
         f"suite {name!r}",
-        f"there is no such suite{nearest(name, list(known))}, and no such folder",
-        f"suites that come along: {', '.join(known)}; or name a .yml file, or a folder of them",
+        f"there is no such suite{nearest(name, list(suites))}, and no such folder",
+        f"suites that come along: {', '.join(suites)}; or name a .yml file, or a folder of them",
     )
 
 
@@ -171,11 +171,13 @@ def _check_ours(document: Document) -> None:
 
 def _check_names(measurements: list[Measurement]) -> None:
     seen: dict[str, str] = {}
-    for one in measurements:
-        before = seen.setdefault(one.configuration, one.origin)
-        if before != one.origin:
+    for measurement in measurements:
+        before = seen.setdefault(measurement.configuration, measurement.origin)
+        if before != measurement.origin:
             raise UsageError(
-                one.origin, f"{one.configuration} is measured at {before} too", "rename one"
+                measurement.origin,
+                f"{measurement.configuration} is measured at {before} too",
+                "rename one",
             )
 
 
@@ -184,10 +186,12 @@ def _check_names(measurements: list[Measurement]) -> None:
 
 def _measurements(document: Document, variables: Variables) -> Iterator[Measurement]:
     for name in document.value["measurements"]:
-        found: dict[str, Measurement] = {}
-        for one in _Expansion(document, str(name), variables).all():
-            found.setdefault(one.identity, one)  # without load all kinds of it are one
-        yield from found.values()
+        by_identity: dict[str, Measurement] = {}
+        for measurement in _Expansion(document, str(name), variables).all():
+            by_identity.setdefault(
+                measurement.identity, measurement
+            )  # without load all kinds of it are one
+        yield from by_identity.values()
 
 
 @dataclass(frozen=True)
@@ -315,16 +319,18 @@ class _Expansion:
         defaults: Mapping[str, Any],
         chosen: list[tuple[str, _Point]],
     ) -> int | None:
-        own = [point.values[key] for _, point in chosen if key in point.values]
-        if len(chosen) > 1 and own:
+        times = [point.values[key] for _, point in chosen if key in point.values]
+        if len(chosen) > 1 and times:
             raise UsageError(
                 self.document.at(chosen[0][1].where),
                 f"{key} of one of several jobs",
                 "all jobs begin and end together: move it into the measurement's args",
             )
         counted = key == "duration" and any("count" in point.values for _, point in chosen)
-        found: int | None = next(iter(own), outer.get(key, None if counted else defaults.get(key)))
-        return found
+        time_ns: int | None = next(
+            iter(times), outer.get(key, None if counted else defaults.get(key))
+        )
+        return time_ns
 
     def _job(self, name: str, point: _Point, defaults: Mapping[str, Any]) -> Job | None:
         source = self._at(point.where)
@@ -342,10 +348,10 @@ class _Expansion:
         if mixed and "read_share" not in values:
             missing.append("read_share")
         if kind == "chain" and ("chain" in values) == ("mix" in values):
-            found = (
+            problem = (
                 "both chain and mix" if "chain" in values else "a chain job without chain or mix"
             )
-            raise UsageError(source, found, "write one of the two")
+            raise UsageError(source, problem, "write one of the two")
         if values.get("dram_share") and "dram_range" not in values:
             missing.append("dram_range")
         if missing:

@@ -102,7 +102,8 @@ def warnings_of(
         "stripe-differs": _other_stripes(measured, capacity),
         "range-in-cache": _in_cache(measured, capacity),
         "prefault-ignored": _names(
-            measured, lambda one: not all(config.prefault_file for config in one.source)
+            measured,
+            lambda measurement: not all(config.prefault_file for config in measurement.source),
         ),
         "page-cache": "a mapped file on a tier without DAX" if capacity.page_cached else "",
     }
@@ -129,20 +130,26 @@ def _left_out(lacking: str, count: int, capacity: HostCapacity) -> str:
 
 
 def _without_isa(measurements: Sequence[Measurement], limits: MicroParams) -> str:
-    names = _names(measurements, lambda one: any(job.kind not in VECTORED for job in one.jobs))
+    names = _names(
+        measurements, lambda measurement: any(job.kind not in VECTORED for job in measurement.jobs)
+    )
     one_loop = "chases, logs and pages have one loop for all instruction sets"
     return f"{limits.isa} for {names}: {one_loop}" if limits.isa and names else ""
 
 
 def _without_count(measurements: Sequence[Measurement], limits: MicroParams) -> str:
-    def timed(one: Measurement) -> bool:
-        return one.duration_ns is not None and all(job.operations is None for job in one.jobs)
+    def timed(measurement: Measurement) -> bool:
+        return measurement.duration_ns is not None and all(
+            job.operations is None for job in measurement.jobs
+        )
 
     return _names(measurements, timed) if limits.operations is not None else ""
 
 
 def _names(measurements: Sequence[Measurement], fits: Callable[[Measurement], bool]) -> str:
-    return ", ".join(dict.fromkeys(one.name for one in measurements if fits(one)))
+    return ", ".join(
+        dict.fromkeys(measurement.name for measurement in measurements if fits(measurement))
+    )
 
 
 def _in_cache(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
@@ -151,9 +158,9 @@ def _in_cache(measurements: Sequence[Measurement], capacity: HostCapacity) -> st
     A chase, a hot spot and a log are made small on purpose, and streaming stores go past it.
     """
     small = {
-        f"{one.name} ({format_bytes(job.range_bytes)})": None
-        for one in measurements
-        for job in one.jobs
+        f"{measurement.name} ({format_bytes(job.range_bytes)})": None
+        for measurement in measurements
+        for job in measurement.jobs
         if job.kind in ("throughput", "chain")
         and job.keys.get("pattern") != "hotspot"
         and job.keys.get("operation") != "ntstore"
@@ -165,15 +172,15 @@ def _in_cache(measurements: Sequence[Measurement], capacity: HostCapacity) -> st
 
 def _addresses(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
     """Return configurations whose reading of addresses loads the measured memory."""
-    found = {
-        f"{one.name} ({_ADDRESS_BYTES / job.largest_access_bytes:.0%} more bytes)": None
-        for one in measurements
-        for job in one.jobs
+    configurations = {
+        f"{measurement.name} ({_ADDRESS_BYTES / job.largest_access_bytes:.0%} more bytes)": None
+        for measurement in measurements
+        for job in measurement.jobs
         if job.keys.get("pattern") == "zipf"
         and (capacity.in_memory or job.bytes_on("dram"))
         and _ADDRESS_SHARE * job.largest_access_bytes < _ADDRESS_BYTES
     }
-    return ", ".join(found)
+    return ", ".join(configurations)
 
 
 def _unbound(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
@@ -182,7 +189,9 @@ def _unbound(measurements: Sequence[Measurement], capacity: HostCapacity) -> str
         return ""
     names = _names(
         measurements,
-        lambda one: any(job.place == "dram" or job.dram_range_bytes for job in one.jobs),
+        lambda measurement: any(
+            job.place == "dram" or job.dram_range_bytes for job in measurement.jobs
+        ),
     )
     return f"the tier's node is not known, for {names}" if names else ""
 
@@ -192,8 +201,8 @@ def _other_stripes(measurements: Sequence[Measurement], capacity: HostCapacity) 
     ways = capacity.interleave_ways
     stripes = {
         job.keys.get("stripe_bytes", STRIPE_BYTES)
-        for one in measurements
-        for job in one.jobs
+        for measurement in measurements
+        for job in measurement.jobs
         if job.keys.get("pattern") == "dimms"
     }
     other = sorted(stripes - {_BLOCK_BYTES * (ways or 0)})

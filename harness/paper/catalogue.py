@@ -1,4 +1,4 @@
-"""Which profiles and suites repeat a paper's figures (``profiles/fidelity/``)."""
+"""Profiles and suites that repeat a paper's figures (``profiles/fidelity/``)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class Entry(Struct, frozen=True):
     def captions(self) -> list[str]:
         """``Fig 5``, ``Fig 6`` of ``Fig 5 and 6a: sequential writes``; none of a section."""
         kind, _, numbers = self.figure.partition(":")[0].partition(" ")
-        return [f"{kind} {one}" for one in re.findall(r"\d+", numbers)] if kind in _KINDS else []
+        return (
+            [f"{kind} {number}" for number in re.findall(r"\d+", numbers)] if kind in _KINDS else []
+        )
 
 
 Side = Literal["above", "below"]
@@ -149,20 +151,20 @@ class Paper:
 
     def only(self, keys: Sequence[str]) -> Paper:
         """Return the paper with these figures alone; UsageError lists those that there are."""
-        known = list(dict.fromkeys(entry.key for entry in self.entries))
+        entry_keys = list(dict.fromkeys(entry.key for entry in self.entries))
         for key in keys:
-            if key not in known:
+            if key not in entry_keys:
                 raise unknown(
-                    f"figure {key!r}", f"not one of {self.name}", key, known, "figures: {}"
+                    f"figure {key!r}", f"not one of {self.name}", key, entry_keys, "figures: {}"
                 )
-        return replace(self, entries=tuple(one for one in self.entries if one.key in keys))
+        return replace(self, entries=tuple(entry for entry in self.entries if entry.key in keys))
 
 
 def _caption(name: str, entries: Sequence[Entry]) -> Caption:
-    repeated = [one for one in entries if not one.missing]
-    if any(not one.differs for one in repeated):
+    repeated = [entry for entry in entries if not entry.missing]
+    if any(not entry.differs for entry in repeated):
         return Caption(name, "measured")
-    why = "; ".join(dict.fromkeys(one.differs or one.missing for one in repeated or entries))
+    why = "; ".join(dict.fromkeys(entry.differs or entry.missing for entry in repeated or entries))
     return Caption(name, "stand-in" if repeated else "impossible here", why)
 
 
@@ -179,18 +181,18 @@ def known_papers() -> dict[str, Path]:
 
 def find_paper(name: str) -> Paper:
     """A paper by its name, or its file; UsageError lists those that there are."""
-    known = known_papers()
+    papers = known_papers()
     given = Path(name)
-    if name not in known and given.suffix in (".yml", ".yaml"):
+    if name not in papers and given.suffix in (".yml", ".yaml"):
         document = load_yaml(given).to(PaperFile)
         values = given.with_name("published.csv")
         published = values if values.exists() else None
         entries = tuple(_near(given.parent, entry) for entry in document.figures)
         return Paper(given.stem, document.title, entries, published)
-    if name not in known:
+    if name not in papers:
         hint = "papers: {}; or name a .yml file"
-        raise unknown(f"paper {name!r}", "no such paper", name, known, hint)
-    document = load_yaml(known[name]).to(PaperFile)
+        raise unknown(f"paper {name!r}", "no such paper", name, papers, hint)
+    document = load_yaml(papers[name]).to(PaperFile)
     return Paper(name, document.title, document.figures)
 
 

@@ -1,4 +1,4 @@
-"""What of a paper this host can run, what of that a budget allows, and its runs.
+"""Plan the part of a paper that this host can run within a budget, and run it.
 
 The smallest thing that is run is a *cell*: runs that are compared with one another (alike in
 engine, parameters and repeat; they differ in the placement, or in what else the figure varies), or
@@ -57,8 +57,8 @@ class PaperRequest:
 
     def drivers(self, workload: str) -> Sequence[str]:
         """Return the driver that replaces that of a profile of this workload, if one does."""
-        known = registry.parameters(workload).drivers
-        return [self.driver] if self.driver in known else []
+        drivers = registry.parameters(workload).drivers
+        return [self.driver] if self.driver in drivers else []
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class Part:
 
     @property
     def hash(self) -> str:
-        """Of what is run; empty of what cannot be run."""
+        """Identify the run; empty where it cannot be run."""
         return self.step.spec.hash() if self.step else ""
 
     @property
     def to_do(self) -> bool:
-        """Whether it can be run and has not been."""
+        """Return whether it can be run and has not been."""
         return self.done is None and not self.why
 
 
@@ -109,16 +109,16 @@ class Cell:
 
     @property
     def single(self) -> bool:
-        """Whether nothing can be compared in it; a suite answers by itself."""
+        """Return whether nothing can be compared in it; a suite answers by itself."""
         return not self.alone and sum(not part.why for part in self.parts) < 2
 
     @property
     def steps(self) -> list[ResolvedRun]:
-        """What is run of the parts to do."""
+        """Return the steps of the parts to do."""
         return [part.step for part in self.to_do if part.step]
 
     def estimate_ns(self, times: Estimator) -> int | None:
-        """Of the parts to do; None where one of them is not known, or there are none."""
+        """Return the sum over the parts to do; None without parts, or where one is not known."""
         return times.total_ns(self.steps) if self.steps else None
 
 
@@ -137,7 +137,7 @@ class Figure:
 
 
 def figures_of(paper: Paper, request: PaperRequest, env: Environment, store: Store) -> list[Figure]:
-    """Every figure with all of its cells.
+    """A paper's figures, each with all of its cells.
 
     UsageError where no profile or suite has a parameter, or no figure uses a tier to be emulated
     or modelled.
@@ -164,13 +164,15 @@ def _check_driver(paper: Paper, request: PaperRequest) -> None:
     """UsageError where no profile of the paper has a workload with the requested driver."""
     workloads = {_workload(entry) for entry in paper.entries if entry.profile}
     if request.driver and not any(map(request.drivers, workloads)):
-        known = {name for one in workloads for name in registry.parameters(one).drivers}
+        drivers = {name for workload in workloads for name in registry.parameters(workload).drivers}
         context = f"no workload of {paper.name} has it"
-        raise _unknown(f"--driver {request.driver}", context, request.driver, known)
+        raise _unknown(f"--driver {request.driver}", context, request.driver, drivers)
 
 
-def _unknown(problem: str, context: str, name: str, known: Collection[str]) -> UsageError:
-    return unknown(problem, context, name, sorted(known), "one of {}" if known else "leave it out")
+def _unknown(problem: str, context: str, name: str, accepted: Collection[str]) -> UsageError:
+    return unknown(
+        problem, context, name, sorted(accepted), "one of {}" if accepted else "leave it out"
+    )
 
 
 @dataclass(frozen=True)
@@ -195,19 +197,19 @@ class _Figures:
         of_workloads = {
             name for entry in entries if entry.profile for name in _workload_parameters(entry)
         }
-        found = {n: text for n, text in self.request.params.items() if n not in of_workloads}
-        if not found:
+        params = {n: text for n, text in self.request.params.items() if n not in of_workloads}
+        if not params:
             return {}
         of_suites: set[str] = set()
         for entry in entries:
             for tier in entry.tiers if entry.suite else ():
                 with suppress(UsageError):  # no such tier: the figure's page says so
                     of_suites |= set(parameter_names(self._suite_request(entry, tier), self.env))
-        for name in found:
+        for name in params:
             if name not in of_suites:
                 context = f"no profile or suite of {self.paper.name} here has such a parameter"
                 raise _unknown(f"--param {name}", context, name, of_workloads | of_suites)
-        return found
+        return params
 
     def _figure(self, number: int, entry: Entry, of_suites: Mapping[str, str]) -> Figure:
         if entry.profile:
@@ -220,8 +222,8 @@ class _Figures:
 
     def _profile_figure(self, number: int, entry: Entry) -> Figure:
         """A cell for each comparison."""
-        request, known = self.request, _workload_parameters(entry)
-        params = {name: text for name, text in request.params.items() if name in known}
+        request, names = self.request, _workload_parameters(entry)
+        params = {name: text for name, text in request.params.items() if name in names}
         values = {name: scalar(text) for name, text in params.items()}
         path = find_profile(entry.profile)
         drivers = request.drivers(_workload(entry))
@@ -254,8 +256,8 @@ class _Figures:
     def _step(self, plan: Plan, spec: RunSpec) -> ResolvedRun:
         try:
             with plan.blaming():
-                own = replace(plan, runs=(spec,))
-                (step,) = plan_steps(own, self.env, self.store, enough=ENOUGH)
+                plan_of_run = replace(plan, runs=(spec,))
+                (step,) = plan_steps(plan_of_run, self.env, self.store, enough=ENOUGH)
         except UsageError as error:
             return ResolvedRun(spec, None, str(error))
         return step
@@ -280,8 +282,12 @@ class _Figures:
                 part = Part(tier, str(error))
             cells.append(Cell(number, turn, entry.suite, (part,), plan, alone=True))
         documents = load_documents(find_suite(entry.suite))
-        named = [one.value.get("published", {}) for one in documents if not is_perma(one.value)]
-        published = tuple(figure for one in named for figure in one.get("figures", ()))
+        named = [
+            document.value.get("published", {})
+            for document in documents
+            if not is_perma(document.value)
+        ]
+        published = tuple(figure for entry in named for figure in entry.get("figures", ()))
         return Figure(entry, published or entry.published, tuple(cells), params=given)
 
     def _suite_request(self, entry: Entry, tier: str) -> SuiteRequest:
@@ -307,7 +313,11 @@ def _varied(plan: Plan) -> list[str]:
     """The parameters that the profile's axes vary."""
     axes = plan.document.value["axes"] if plan.document else {}
     together = (entry.get("params", {}) for entry in axes.get("configuration", ()))
-    return list(dict.fromkeys(n for one in (axes.get("params", {}), *together) for n in one))
+    return list(
+        dict.fromkeys(
+            n for names_of_entry in (axes.get("params", {}), *together) for n in names_of_entry
+        )
+    )
 
 
 def _text(value: object) -> str:
@@ -377,7 +387,7 @@ def with_looks(figures: Sequence[Figure], cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         if cell.plan is None or cell.alone or cell.entry in plans:
             continue
-        parts = (part for own in figures[cell.entry].cells for part in own.parts)
+        parts = (part for other in figures[cell.entry].cells for part in other.parts)
         steps = [part.step for part in parts if part.step and not part.why]
         plans[cell.entry] = continued(cell.plan, steps)
     return [replace(cell, plan=plans.get(cell.entry, cell.plan)) for cell in cells]
@@ -475,7 +485,7 @@ def _left_out(
 def _command(figure: Figure, request: PaperRequest) -> str:
     """The command that runs all of it."""
     entry = figure.entry
-    options = [stand_in_option(one) for one in request.emulate]
+    options = [stand_in_option(name) for name in request.emulate]
     modelled = {value.partition("=")[0] for name, value in options if name == "--model"}
     tiers = [tier for tier in entry.tiers if tier not in modelled]  # a suite runs on no model
     if entry.profile:
@@ -489,5 +499,7 @@ def _command(figure: Figure, request: PaperRequest) -> str:
     words += [word for k, v in figure.params.items() for word in ("-p", f"{k}={v}")]
     words += ["--driver", request.driver] if request.driver and entry.profile else []
     words += ["--repeats", str(request.repeats)] if request.repeats else []
-    words += [word for one in options if entry.profile or one[0] == "--emulate" for word in one]
+    words += [
+        word for option in options if entry.profile or option[0] == "--emulate" for word in option
+    ]
     return shlex.join(words)
