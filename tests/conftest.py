@@ -1,4 +1,4 @@
-"""What all tests share: the engines that `make setup` installed, and who runs next to whom."""
+"""Fixtures of all tests: the engines that `make setup` installed, and the tests' groups."""
 
 import atexit
 import ctypes
@@ -134,7 +134,9 @@ _GROUPS = {
     # What drops the page cache, and what counts on it.
     "page_cache": ("host/test_page_cache", "host/test_cgroup", "micro/test_page_cache"),
 }
-_BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning in own}
+_BEGINNINGS = {
+    beginning: group for group, beginnings in _GROUPS.items() for beginning in beginnings
+}
 
 #: Paths below ``tests`` that begin so need an engine or its data, the virtual machine, a compiler,
 #: a browser, hosts, or many processes: their tests are marked ``system``, which `make check` leaves
@@ -165,8 +167,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def _group(node_id: str) -> str:
     path = _path(node_id)
-    found = [beginning for beginning in _BEGINNINGS if path.startswith(beginning)]
-    return _BEGINNINGS[max(found, key=len)] if found else path
+    matches = [beginning for beginning in _BEGINNINGS if path.startswith(beginning)]
+    return _BEGINNINGS[max(matches, key=len)] if matches else path
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -231,7 +233,7 @@ _left_out: set[str] = set()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """What a worker has to say at the end."""
+    """Collect a worker's messages at the end."""
     _left_out.update(filter(None, [getattr(node, "workeroutput", {}).get("left_out")]))
 
 

@@ -92,19 +92,19 @@ def empty(name: str, options: Mapping[str, Any] | None = None) -> Path:
     the version and prefix of another release than a run's choice.
     """
     chosen = {key: str((options or {}).get(key) or "") for key in ("version", "prefix")}
-    kept = session_directory() / "-".join([name, *chosen.values()]).replace("/", "+")
-    with kept.with_name(f"{kept.name}.lock").open("w") as lock:
+    stored = session_directory() / "-".join([name, *chosen.values()]).replace("/", "+")
+    with stored.with_name(f"{stored.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            partial = kept.with_name(f"{kept.name}.partial")
+        if not stored.exists():
+            partial = stored.with_name(f"{stored.name}.partial")
             partial.mkdir()
             with strict_umask(), open_lab() as lab, mock.patch("os.fsync"), patient():
                 given = {key: value for key, value in chosen.items() if value}
                 engine = lab.started(name, options=given, fresh=True)
                 engine.stop()
                 engine.snapshot(partial)
-            partial.rename(kept)
-    return kept
+            partial.rename(stored)
+    return stored
 
 
 def memory() -> Path | None:
@@ -113,8 +113,8 @@ def memory() -> Path | None:
     Not /dev/shm, where MariaDB maps its log, and which is another tier for some tests.
     """
     folder = Path("/run/lock")
-    found = os.statvfs(folder) if folder.is_dir() else None
-    return folder if found and found.f_bavail * found.f_frsize >= _ROOM_BYTES else None
+    facts = os.statvfs(folder) if folder.is_dir() else None
+    return folder if facts and facts.f_bavail * facts.f_frsize >= _ROOM_BYTES else None
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def _reshaped(document: Any, rng: random.Random) -> Any:
 
 
 def refused(read: Callable[[], object]) -> bool:
-    """Whether it was refused in the harness's own words; any other exception is a failure."""
+    """Return whether the harness refused it by an error of its own; others are failures."""
     try:
         read()
     except (HarnessError, SystemExit) as error:

@@ -1,4 +1,4 @@
-"""What processes have open, by the kernel's word."""
+"""Files that processes have open, as the kernel lists them."""
 
 import threading
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 def opened(*pids: int) -> set[Path]:
     """Files, sockets and pipes; of a process that ends meanwhile, what was still seen."""
-    found = set()
+    links = set()
     for pid in pids:
         with suppress(OSError):
             for descriptor in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(OSError):  # closed meanwhile
-                    found.add(descriptor.readlink())
-    return found
+                    links.add(descriptor.readlink())
+    return links
 
 
 @contextmanager
@@ -43,12 +43,12 @@ def seen_below(*folders: Path) -> Iterator[set[Path]]:
 
 def listening(*pids: int) -> set[tuple[str, int]]:
     """Addresses, as Linux writes them, and ports on which processes of one network listen."""
-    own, found = {str(path) for path in opened(*pids)}, set()
-    assert own, "none of them is there"
+    sockets, addresses = {str(path) for path in opened(*pids)}, set()
+    assert sockets, "none of them is there"
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pids[0]}/net/{table}").read_text().splitlines()[1:]:
             words = line.split()
-            if words[3] == "0A" and f"socket:[{words[9]}]" in own:
+            if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
                 address, port = words[1].split(":")
-                found.add((address, int(port, 16)))
-    return found
+                addresses.add((address, int(port, 16)))
+    return addresses

@@ -1,4 +1,4 @@
-"""How long tests wait for what must come."""
+"""Time limit of tests that wait for what must come."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ PATIENCE_S = 300
 
 
 def eventually(condition: Callable[[], object]) -> bool:
-    """Whether it comes true."""
+    """Return whether it comes true."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if condition():

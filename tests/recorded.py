@@ -26,7 +26,7 @@ def optane(name: str) -> str:
 
 
 class Answers(Commands):
-    """Every program answers the same."""
+    """Make all programs answer the same."""
 
     def __init__(self, rc: int, out: str = "", err: str = "") -> None:
         self.done = Done(rc, out, err)
@@ -50,8 +50,8 @@ def state_of(
 ) -> State:
     """The host of a recording of ``ndctl list``, on whose namespaces nothing is but ``uses``."""
     inventory = parse_ndctl(recording(name, file))
-    found = {each.name: EMPTY for each in inventory.namespaces} | (namespace_users or {})
-    return State(inventory=inventory, namespace_users=found, **more)
+    users = {each.name: EMPTY for each in inventory.namespaces} | (namespace_users or {})
+    return State(inventory=inventory, namespace_users=users, **more)
 
 
 def two_fsdax(
@@ -133,7 +133,7 @@ def planned_steps(changes: Changes) -> list[tuple[str, str]]:
 
 
 def refused(changes: Changes) -> dict[str, str]:
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for each in changes.refusals:
-        found[each.object] = "; ".join(filter(None, [found.get(each.object), each.why]))
-    return found
+        reasons[each.object] = "; ".join(filter(None, [reasons.get(each.object), each.why]))
+    return reasons

@@ -123,7 +123,7 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_valid_one(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "found"),
+    ("text", "line", "problem"),
     [
         ("a: 1\nb: 2\na: 3\n", 3, "twice"),
         ("a: 1\n? [a, b]\n: 2\n", 2, "a key that is a list"),
@@ -138,11 +138,11 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_valid_one(tmp_pat
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
-def test_what_json_cannot_say_is_refused_with_its_line(text, line, found):
+def test_what_json_cannot_say_is_refused_with_its_line(text, line, problem):
     with pytest.raises(UsageError) as refused:
         parse_yaml(text, "x.yml")
     assert refused.value.problem == f"x.yml:{line}"
-    assert found in refused.value.context
+    assert problem in refused.value.context
 
 
 def test_an_alias_to_another_place_and_a_date_are_what_they_look_like():
@@ -195,10 +195,11 @@ def test_strings_with_backslashes(text: str, statements: list[str]) -> None:
 
 def test_rows_of_a_copy_follow_its_statement() -> None:
     text = "COPY t (a, b) FROM stdin;\n1\t';\n2\t\\N\n\\.\n\nselect 1;\n"
-    found = [
-        (one.text, one.rows and list(one.rows)) for one in script(text.splitlines(True), False)
+    statements = [
+        (statement.text, statement.rows and list(statement.rows))
+        for statement in script(text.splitlines(True), False)
     ]
-    assert found == [("COPY t (a, b) FROM stdin", ["1\t';\n", "2\t\\N\n"]), ("select 1", None)]
+    assert statements == [("COPY t (a, b) FROM stdin", ["1\t';\n", "2\t\\N\n"]), ("select 1", None)]
 
 
 @pytest.mark.parametrize(
@@ -214,8 +215,8 @@ def test_strings_and_quoted_names_are_masked(
     statement: str, backslash: bool, expected: str
 ) -> None:
     (text,) = split(statement, backslash)
-    found = masked(text, backslash)
-    assert found.replace("\n", "x") == expected.replace("\n", "x") and len(found) == len(text)
+    hidden = masked(text, backslash)
+    assert hidden.replace("\n", "x") == expected.replace("\n", "x") and len(hidden) == len(text)
 
 
 def test_a_dump_s_owners_rights_and_limits_are_left_out() -> None:
@@ -224,8 +225,8 @@ def test_a_dump_s_owners_rights_and_limits_are_left_out() -> None:
         "ALTER TABLE public.t OWNER TO somebody; GRANT ALL ON t TO public; REVOKE ALL ON t FROM x;"
         "ALTER TABLE t ADD CONSTRAINT c CHECK (a <> 'x OWNER TO y');"
     )
-    kept = [one.text.split("(")[0].strip() for one in dumped([text], backslash=False)]
-    assert kept == [
+    names = [statement.text.split("(")[0].strip() for statement in dumped([text], backslash=False)]
+    assert names == [
         "SET check_function_bodies = false",
         "CREATE TABLE t",
         "ALTER TABLE t ADD CONSTRAINT c CHECK",

@@ -82,7 +82,9 @@ def test_large_counts_survive():
 
 
 def test_histograms_of_different_layouts_are_not_merged():
-    a, b = (hdr.decode(library([5], one).encode().decode()) for one in (DURATIONS, (1, 10**9, 3)))
+    a, b = (
+        hdr.decode(library([5], bounds).encode().decode()) for bounds in (DURATIONS, (1, 10**9, 3))
+    )
     with pytest.raises(ValueError, match="2 layouts"):
         hdr.merge([a, b])
     with pytest.raises(ValueError, match="0 layouts"):

@@ -1,4 +1,4 @@
-"""What a person reads of how far work is."""
+"""Progress messages for a person."""
 
 import io
 import re

@@ -32,11 +32,11 @@ def test_what_was_left_over_does_not_make_a_plan_add_up():
     assert rest.time_by_kind_ns() == {
         "aggregate": 10 * MS, "scan": 50 * MS, "other": 2 * MS, "outside": 38 * MS,
     }  # fmt: skip
-    found = account(rest, 100 * MS)
-    assert (found.share, found.remainder_ns) == (
+    coverage = account(rest, 100 * MS)
+    assert (coverage.share, coverage.remainder_ns) == (
         0.62, {"no thread at work": 25 * MS, "client": 13 * MS},
     )  # fmt: skip
-    assert found.why == (
+    assert coverage.why == (
         "38 % of the profiled execution lies outside the operators: "
         "no thread at work 25 %, client 13 %"
     )
@@ -44,9 +44,11 @@ def test_what_was_left_over_does_not_make_a_plan_add_up():
 
 def test_operators_that_reach_the_measured_time_by_their_own_distortion_do_not_fit():
     rest = replace(plan(80, 18, 140), outside_ns=LEFT)
-    found = account(rest, 100 * MS)
-    assert found.share == 1.0
-    assert "took 1.40 times as long" in found.why and "lies outside the operators" in found.why
+    coverage = account(rest, 100 * MS)
+    assert coverage.share == 1.0
+    assert (
+        "took 1.40 times as long" in coverage.why and "lies outside the operators" in coverage.why
+    )
 
 
 def test_a_small_remainder_is_no_reason_and_a_missing_part_is_one_of_its_own():
@@ -60,17 +62,17 @@ def test_a_small_remainder_is_no_reason_and_a_missing_part_is_one_of_its_own():
 
 
 def test_profiling_that_costs_processor_time_is_named():
-    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=630e6, measured_cpu_ns=300e6)
-    assert "took 2.00 times as long as the timed one" in found.why
-    assert "2.10 times its processor time: profiling cost that" in found.why
+    coverage = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=630e6, measured_cpu_ns=300e6)
+    assert "took 2.00 times as long as the timed one" in coverage.why
+    assert "2.10 times its processor time: profiling cost that" in coverage.why
 
 
 def test_a_slower_execution_with_the_same_work_is_not_blamed_on_profiling():
-    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=297e6, measured_cpu_ns=300e6)
-    assert "not profiling" in found.why
-    assert "cost" not in found.why
+    coverage = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=297e6, measured_cpu_ns=300e6)
+    assert "not profiling" in coverage.why
+    assert "cost" not in coverage.why
 
 
 def test_processor_times_of_a_few_ticks_tell_no_cause():
-    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=20e6, measured_cpu_ns=10e6)
-    assert "processor time" not in found.why
+    coverage = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=20e6, measured_cpu_ns=10e6)
+    assert "processor time" not in coverage.why

@@ -11,7 +11,9 @@ from harness.warnings import RunWarning, unique
 
 
 def test_the_store_knows_the_default_monitors() -> None:
-    assert {name for name, one in registry.monitors().items() if one.default} == DEFAULT_MONITORS
+    assert {
+        name for name, monitor in registry.monitors().items() if monitor.default
+    } == DEFAULT_MONITORS
 
 
 def test_a_broken_engine_is_named_and_the_others_stay(tmp_path, monkeypatch, capsys):
@@ -20,11 +22,11 @@ def test_a_broken_engine_is_named_and_the_others_stay(tmp_path, monkeypatch, cap
     (tmp_path / "_shared").mkdir()
     (tmp_path / "_shared" / "engine.py").write_text("raise SystemExit\n")
     monkeypatch.setenv("HARNESS_ENGINE_PATH", str(tmp_path))
-    found = registry.engines()
+    engines = registry.engines()
     warning = capsys.readouterr().err
     assert warning.startswith("warning: entry-unreadable: ")
     assert "wreck is left out" in warning and "no_such_module" in warning
-    assert "postgres" in found and "wreck" not in found
+    assert "postgres" in engines and "wreck" not in engines
 
 
 # Nothing outside ``engines/`` lists engines ---------------------------------------
@@ -66,7 +68,7 @@ def texts(source: str) -> Iterator[str]:
 
 def test_no_text_of_the_harness_names_an_engine():
     name = re.compile(rf"\b({'|'.join(registry.engine_names())})\b")
-    found = {
+    names = {
         (str(file.relative_to(ROOT)), match)
         for package in ("harness", "reports")
         for file in (ROOT / package).rglob("*.py")
@@ -75,7 +77,7 @@ def test_no_text_of_the_harness_names_an_engine():
         for match in name.findall(text)
     }
     others = {(file, name) for file, names in _OTHERS.items() for name in names}
-    assert found == others
+    assert names == others
 
 
 # Codes of warnings ----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a client host does for a key that is held to ``python -m harness.remote_agent forced``."""
+"""Operations of a client host for a key restricted to ``python -m harness.remote_agent forced``."""
 
 import json
 import os

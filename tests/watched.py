@@ -46,17 +46,17 @@ def watched(*folders: Path, names: Sequence[str] = ()) -> Iterator[Watched]:
         [sys.executable, str(program), json.dumps(spec)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    found = Watched()
+    watch = Watched()
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        yield found
+        yield watch
         out, _ = process.communicate("")
-        found.won, found.seen = (json.loads(out)[name] for name in ("won", "seen"))
+        watch.won, watch.seen = (json.loads(out)[name] for name in ("won", "seen"))
     finally:
         process.kill()
         process.wait()
-    assert found.won == []
+    assert watch.won == []
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every benchmark runs: BENCHMARKS.md names commands that a reader can repeat."""
+"""Run each benchmark: BENCHMARKS.md names commands that a reader can repeat."""
 
 import os
 import re
@@ -20,8 +20,8 @@ SCRIPTS = sorted(
 def environment():
     """Data of its own, which servers' users can enter, and which the scripts share."""
     with open_directory() as folder:
-        own = {"HARNESS_DATA": str(folder / "data"), "HARNESS_RESULTS": str(folder / "results")}
-        yield {**os.environ, **own}
+        folders = {"HARNESS_DATA": str(folder / "data"), "HARNESS_RESULTS": str(folder / "results")}
+        yield {**os.environ, **folders}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

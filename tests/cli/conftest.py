@@ -26,7 +26,7 @@ from harness.supervise.process import ProcessId, process_identity
 
 @dataclass
 class Done:
-    """What a finished command left."""
+    """Result of a finished command."""
 
     code: int
     out: str
@@ -38,7 +38,7 @@ class Done:
 
     @property
     def document(self) -> Any:
-        """What a command that succeeds has printed."""
+        """Return the output of a command that succeeds."""
         assert self.code == 0, self.err + self.out
         return self.json
 
@@ -142,7 +142,7 @@ class Harness:
         return [*self._processes(), *ours, *self._files(), *self._emulated(), *shared]
 
     def settled(self) -> list[str]:
-        """What is left over in the end: on a busy machine a supervisor needs time to clean up."""
+        """Return what is left over in the end: a supervisor needs time to clean up."""
         deadline = time.monotonic() + PATIENCE_S
         while (left := self.leftovers()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -150,7 +150,7 @@ class Harness:
 
     def _processes(self) -> list[str]:
         mark = f"HARNESS_DATA={self.data}".encode()
-        found = []
+        left = []
         for folder in Path("/proc").glob("[0-9]*"):
             pid = int(folder.name)
             try:
@@ -161,8 +161,8 @@ class Harness:
             except OSError:
                 continue
             if mine and pid != os.getpid():
-                found.append(f"process {pid}: {command}")
-        return found
+                left.append(f"process {pid}: {command}")
+        return left
 
     def driving(self, process: subprocess.Popen[str], program: bytes) -> ProcessId:
         """The client with the engine in it, once that has driven a run's data for a moment.
@@ -171,9 +171,11 @@ class Harness:
         """
         while process.poll() is None:
             for folder in Path("/proc").glob("[0-9]*"):
-                if self._drives(folder, program) and (found := process_identity(int(folder.name))):
+                if self._drives(folder, program) and (
+                    process_id := process_identity(int(folder.name))
+                ):
                     time.sleep(1.0)
-                    return found
+                    return process_id
             time.sleep(0.05)
         raise AssertionError(process.communicate())
 
@@ -186,12 +188,12 @@ class Harness:
 
     def _files(self) -> list[str]:
         scratch = [str(path) for path in (self.root / "tmp").iterdir()]
-        if (own := Path("/run/tierbench")).is_mount():  # of these tests alone
-            scratch += [str(path) for path in entries(own) if path.suffix != ".lock"]
+        if (folder := Path("/run/tierbench")).is_mount():  # of these tests alone
+            scratch += [str(path) for path in entries(folder) if path.suffix != ".lock"]
         return scratch + [str(path) for path in below(self.data) if _of_a_run(path)]
 
     def at_work(self) -> list[Path]:
-        """What lies in the work directories of runs on the disk."""
+        """Return the content of runs' work directories on the disk."""
         runs = entries(self.data / "tiers/ssd/tierbench-work")
         return [path for run in runs for path in entries(run)]
 
@@ -218,7 +220,7 @@ class Harness:
 
 
 def entries(folder: Path) -> list[Path]:
-    """What lies in a folder; nothing where there is none (any more), which ``glob`` fails at."""
+    """Return the entries of a folder; none if it is missing, where ``glob`` fails."""
     try:
         return list(folder.iterdir())
     except OSError:
@@ -232,7 +234,7 @@ def below(folder: Path) -> Iterator[Path]:
 
 
 def _of_a_run(path: Path) -> bool:
-    """Whether it is one of those that a run has while it is under way, and no longer."""
+    """Return whether it is one of those that a run has while it is under way, and no longer."""
     return (
         path.parent.name in ("tierbench-work", "run")
         or ".partial-" in path.name
@@ -241,12 +243,12 @@ def _of_a_run(path: Path) -> bool:
 
 
 def _made_by(uid: int, path: Path) -> float:
-    """When that user made or changed it, in seconds; 0 if another user did, or it has gone."""
+    """Return when that user made or changed it, in seconds; 0 if another did, or it has gone."""
     try:
-        found = path.stat()
+        facts = path.stat()
     except OSError:
         return 0.0
-    return found.st_ctime if found.st_uid == uid else 0.0
+    return facts.st_ctime if facts.st_uid == uid else 0.0
 
 
 def _maps(process: Path) -> str:
@@ -341,7 +343,7 @@ class SmallDisk:
         assert eventually(shrunk)  # more may be written meanwhile
 
     def free(self) -> None:
-        """What was filled."""
+        """Free the filled space."""
         assert self._resize(self.size).returncode == 0
 
     def _resize(self, size: str) -> subprocess.CompletedProcess[bytes]:

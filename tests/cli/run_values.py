@@ -9,15 +9,15 @@ from harness import hdr
 
 def values(run: Any, name: str, label: str | None = None) -> Any:
     """A metric's value, or its values by a label."""
-    found = [metric for metric in run["metrics"] if metric["name"] == name]
+    metrics = [metric for metric in run["metrics"] if metric["name"] == name]
     if label is None:
-        (one,) = found
-        return one["value"]
-    return {one["labels"][label]: one.get("value", one.get("hdr")) for one in found}
+        (metric,) = metrics
+        return metric["value"]
+    return {metric["labels"][label]: metric.get("value", metric.get("hdr")) for metric in metrics}
 
 
 def uncontrolled(run: Any) -> dict[str, str]:
-    """What was found, by the codes of the warnings."""
+    """Return the values that the warnings name, by their codes."""
     return {warning["code"]: warning["found"] for warning in run["uncontrolled"]}
 
 
@@ -25,9 +25,9 @@ def waits_add_up(run: Any, durations: str) -> None:
     """The parts by resource are the mean latency, or the run warns."""
     parts = values(run, "wait_ns", "resource")
     metrics = [metric for metric in run["metrics"] if metric["name"] == durations]
-    found = [hdr.decode(metric["hdr"]) for metric in metrics]
-    count = sum(one.total for one in found)
-    mean_ns = sum(one.mean * one.total for one in found) / count
+    histograms = [hdr.decode(metric["hdr"]) for metric in metrics]
+    count = sum(histogram.total for histogram in histograms)
+    mean_ns = sum(histogram.mean * histogram.total for histogram in histograms) / count
     assert parts["processor"] > 0
     assert sum(parts.values()) >= 0.999 * mean_ns
     off = abs(values(run, "wait_accounted_share") - 1) > 0.1

@@ -23,7 +23,7 @@ def changed(**options: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("options", "problem"),
     [
         ({"engine": "duckbd"}, "'duckdb'"),
         ({"workload": "tpch2"}, "'tpch'"),
@@ -45,8 +45,8 @@ def changed(**options: str) -> list[str]:
     ],
     ids=lambda value: next(iter(value.items())).__str__() if isinstance(value, dict) else "",
 )
-def test_what_can_be_known_beforehand_is_exit_2_and_leaves_nothing(harness, options, found):
-    assert found in harness.refused(*changed(**options))
+def test_what_can_be_known_beforehand_is_exit_2_and_leaves_nothing(harness, options, problem):
+    assert problem in harness.refused(*changed(**options))
     assert harness.settled() == []
 
 

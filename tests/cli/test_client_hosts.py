@@ -126,9 +126,11 @@ def test_two_hosts_drive_a_listening_server(harness, ssh, options, engine, backe
                   HARNESS_CLIENT_PYTHON=sys.executable).run  # fmt: skip
     assert (run["status"], run["spec"]["listen"]) == ("complete", "127.0.0.1")
     assert sum(values(run, "operation_count", "operation").values()) == 1000
-    warnings = [one["found"] for one in run["uncontrolled"] if one["code"] == "remote-clients"]
-    (found,) = [text for text in warnings if "TLS" in text]
-    assert "client1, bench@client2" in found and "by TLS on 127.0.0.1" in found
+    warnings = [
+        warning["found"] for warning in run["uncontrolled"] if warning["code"] == "remote-clients"
+    ]
+    (context,) = [text for text in warnings if "TLS" in text]
+    assert "client1, bench@client2" in context and "by TLS on 127.0.0.1" in context
     assert not (ssh / "tunnels").exists()
     commands = (ssh / "commands").read_text().splitlines()
     runs = [line for line in commands if " run " in line]

@@ -89,12 +89,12 @@ def commands(command: Any) -> Iterator[Any]:
 
 
 def test_a_value_is_named_in_upper_case_or_by_its_choices():
-    every = [param for one in commands(get_command(app)) for param in one.params]
+    every = [param for command in commands(get_command(app)) for param in command.params]
     named = {param.metavar for param in every if param.metavar is not None}
     assert len(named) > 20
     words = {name for name in named if name != name.upper()}
     assert all("|" in name for name in words), words
-    unnamed = [one.name for one in every if one.metavar is None and not one.is_flag]
+    unnamed = [param.name for param in every if param.metavar is None and not param.is_flag]
     assert set(unnamed) <= {"install_completion", "show_completion"}
 
 
@@ -112,10 +112,10 @@ def test_a_list_of_numbers_is_a_sweep(harness):
     of_engine = harness("run", "tpch", "--engine", "postgres", "--placement", "ssd-both",
                         "--scale", "0.01,0.1", "--threads", "1,2", "--memory-limit", "1GiB,2GiB",
                         "--dry-run", "--json")  # fmt: skip
-    assert len({one["spec_hash"] for one in of_engine.json["plan"]}) == 8
+    assert len({run["spec_hash"] for run in of_engine.json["plan"]}) == 8
     params = [run["params"] for run in swept.document["plan"]]
-    found = sorted((one["users"], one["warehouses"]) for one in params)
-    assert found == [(u, w) for u in (1, 2, 4) for w in (1, 2)]
+    points = sorted((point["users"], point["warehouses"]) for point in params)
+    assert points == [(u, w) for u in (1, 2, 4) for w in (1, 2)]
     twice = harness("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--users",
                     "2,2", "--memory-limit", "1GiB,1024MiB", "--dry-run", "--json")  # fmt: skip
     assert len(twice.json["plan"]) == 1
@@ -141,7 +141,7 @@ def test_one_question_is_of_one_engine_and_load(harness, command, several):
 def test_arms_take_turns_with_options_of_their_own(harness):
     run = ("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--repeats", "2")
     done = harness(*run, "--arm", "a:", "--arm", "b:--set jit=off --users=2", "--dry-run", "--json")
-    users = [(one["block"], one["params"]["users"]) for one in done.document["plan"]]
+    users = [(run["block"], run["params"]["users"]) for run in done.document["plan"]]
     assert users == [(0, 8), (0, 2), (1, 2), (1, 8)]
     curve = harness(*run, "--arm", "a:", "--arm", "b:--set jit=off", "--load-curve", "--dry-run",
                     "--json")  # fmt: skip
@@ -162,8 +162,8 @@ def test_runs_that_differ_in_more_are_not_compared_unless_told_to(runs, loaded):
 
 def test_a_run_is_repeated_from_its_manifest_and_judged(runs, loaded):
     done = loaded("repro", runs[0]["run_id"], "--tolerance", "1000", "--json")
-    found = {"agrees": True, "answers_equal": True, "differences": []}
-    assert found.items() <= done.document["repro"].items()
+    agreement = {"agrees": True, "answers_equal": True, "differences": []}
+    assert agreement.items() <= done.document["repro"].items()
 
 
 def test_data_are_listed_and_verified_and_a_changed_byte_is_found(runs, loaded):
@@ -175,10 +175,10 @@ def test_data_are_listed_and_verified_and_a_changed_byte_is_found(runs, loaded):
     file = max((dataset / "content").rglob("*"), key=lambda p: p.stat().st_size)
     original = file.read_bytes()
     file.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
-    found = loaded("data", "verify", golden["name"])
+    verified = loaded("data", "verify", golden["name"])
     file.write_bytes(original)
-    assert found.code == 1
-    assert "changed" in found.out
+    assert verified.code == 1
+    assert "changed" in verified.out
 
 
 def test_removing_asks_and_refuses_where_nobody_can_answer(runs, loaded):
@@ -222,20 +222,20 @@ def test_a_calibration_is_stored_and_used_by_experiments(loaded):
     identical = ["tpch", "--engine", "duckdb", "--placement", "ssd-both", "--scale", "0.01",
                  "--queries", "6", "--no-plans"]  # fmt: skip
     done = loaded("calibrate", *identical, "--repeats", "2", "--resolve", "50%", "--json")
-    (found,) = done.document["calibrations"]
-    assert [len(pair) for pair in found["run_ids"]] == [2, 2]
-    deciding = found["metrics"][found["headline"]]
+    (calibration,) = done.document["calibrations"]
+    assert [len(pair) for pair in calibration["run_ids"]] == [2, 2]
+    deciding = calibration["metrics"][calibration["headline"]]
     assert len(deciding["log_ratios"]) == 2
     assert deciding["resolutions"][0] == {
-        "repeats": 3, "difference": None, "duration_ns": 6 * found["run_duration_ns"],
+        "repeats": 3, "difference": None, "duration_ns": 6 * calibration["run_duration_ns"],
     }  # fmt: skip
-    assert found["resolve"]["difference"] == 0.5
+    assert calibration["resolve"]["difference"] == 0.5
     # Its runs are in no report, and complete no experiment.
     assert len(loaded("runs", "list", "--json").json["runs"]) == before
     planned = loaded("run", *identical, "--placement", "pmem-both", "--emulate", "pmem",
                      "--repeats", "8", "--dry-run", "--json").json  # fmt: skip
     (expected,) = planned["expected"]
-    assert expected["calibration_id"] == found["calibration_id"]
+    assert expected["calibration_id"] == calibration["calibration_id"]
     assert (expected["repeats"], expected["other_conditions"]) == (8, [])
     assert loaded("calibrate", *identical, "--resolve", "5").code == 2
 
@@ -270,20 +270,22 @@ def test_commands_that_share_a_name_are_one_experiment(loaded):
 
 
 def test_the_doctor_tells_tiers_engines_and_what_is_uncontrolled(loaded):
-    found = loaded("doctor", "--json", "--emulate", "pmem").json
-    assert {tier["name"] for tier in found["tiers"]} >= {"ssd", "pmem"}
-    assert {engine["name"] for engine in found["engines"]} >= {"duckdb", "postgres"}
-    assert found["mode"]["mode"] in {"Default", "AppDirect", "Memory", "Mixed", "unknown"}
-    assert all(set(entry) == {"code", "what", "found", "do"} for entry in found["uncontrolled"])
+    document = loaded("doctor", "--json", "--emulate", "pmem").json
+    assert {tier["name"] for tier in document["tiers"]} >= {"ssd", "pmem"}
+    assert {engine["name"] for engine in document["engines"]} >= {"duckdb", "postgres"}
+    assert document["mode"]["mode"] in {"Default", "AppDirect", "Memory", "Mixed", "unknown"}
+    assert all(set(entry) == {"code", "what", "found", "do"} for entry in document["uncontrolled"])
     backends = ["innodb", "postgres", "rocksdb", "sqlserver", "voltdb"]
-    assert found["native_client"] == {"backends": backends, "missing": []}
-    own = found["microbenchmarks"]["microbench"]
-    assert own["missing"] is None and own["interface"] == own["wanted_interface"]
+    assert document["native_client"] == {"backends": backends, "missing": []}
+    microbench = document["microbenchmarks"]["microbench"]
+    assert (
+        microbench["missing"] is None and microbench["interface"] == microbench["wanted_interface"]
+    )
     flags = Path("/proc/cpuinfo").read_text().split()
-    assert own["instructions"]["avx512"] == ("avx512f" in flags)
-    assert {found["microbenchmarks"][name]["missing"] for name in ("fio", "ioping")} == {None}
-    assert found["official_ycsb"]["version"] == "0.17.0"
-    assert found["left_behind"] == []
+    assert microbench["instructions"]["avx512"] == ("avx512f" in flags)
+    assert {document["microbenchmarks"][name]["missing"] for name in ("fio", "ioping")} == {None}
+    assert document["official_ycsb"]["version"] == "0.17.0"
+    assert document["left_behind"] == []
     shown = loaded("doctor").out
     assert "host" in shown and "microbench, interface" in shown and "official YCSB" in shown
 
@@ -315,7 +317,7 @@ def test_answers_within_the_budget_have_the_numbers_of_compare(loaded):
         arms = (f"placement={answer['a']}", f"placement={answer['b']}")
         experiment = f"experiment={done.json['experiment']}"
         (group,) = loaded("compare", *arms, experiment, "--json").json["groups"]
-        (row,) = [one for one in group["rows"] if one.items() >= group["headline"].items()]
+        (row,) = [row for row in group["rows"] if row.items() >= group["headline"].items()]
         value = answer["value"]
         assert value["value"] == row["ratio"]
         assert [value["low"], value["high"]] == row["interval"]

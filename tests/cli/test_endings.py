@@ -1,4 +1,4 @@
-"""How commands end that cannot go on: in order, with a reason and the right exit code."""
+"""Ends of commands that cannot go on: in order, with a reason and the right exit code."""
 
 import fcntl
 import os
@@ -222,7 +222,7 @@ def test_a_disk_that_fills_up_half_way_fails_the_run_with_its_reason(harness, sm
 
 
 def test_sigterm_ends_in_order_and_leaves_nothing(loaded):
-    """As Ctrl-C does (test_tpcc_command.py, test_resume.py)."""
+    """SIGTERM ends a command as Ctrl-C does (test_tpcc_command.py, test_resume.py)."""
     before = loaded("runs", "list", "--json").json
     process = loaded.start(*POSTGRES, "--placement", "ssd-both", "--repeats", "50")
     while not loaded.at_work() and process.poll() is None:
@@ -373,7 +373,7 @@ def _flipped(folder: Path, pattern: str) -> str:
 def _refused(harness, argv: list[str]) -> str:
     done = harness(*argv)
     assert done.code == 1, done.err
-    run = max(harness("runs", "list", "--json").json["runs"], key=lambda one: one["run_id"])
+    run = max(harness("runs", "list", "--json").json["runs"], key=lambda run: run["run_id"])
     return f"{done.out}{done.err}" if run["status"] != "complete" else "it was run"
 
 
@@ -417,13 +417,13 @@ def test_a_terminal_shows_window_rate_p99_and_what_is_left(loaded):
     seconds = r" \d\.\d of {} s: [\d,]+ operations/s, p99 [\d.,]+ (µs|ms|s)"
     for phase, length in (("warm-up", 3), ("measurement", 3)):
         assert any(re.fullmatch(phase + seconds.format(length), line) for line in shown), shown
-    assert any(re.fullmatch(r"experiment \S+ 1 of 2 runs: 0:00:\d\d left", one) for one in shown)
+    assert any(re.fullmatch(r"experiment \S+ 1 of 2 runs: 0:00:\d\d left", line) for line in shown)
     assert max(len(line) for line in lines if "━" in line) <= 80
 
 
 def test_ctrl_c_says_what_is_kept_and_its_command_resumes(loaded):
     process = loaded.start(*REPEATED, "--again", "--json", **TOYS)
-    kept = next(line for line in process.stderr if ": complete" in line).partition(":")[0]
+    run_id = next(line for line in process.stderr if ": complete" in line).partition(":")[0]
     done = loaded.interrupt(process)
     assert done.code == 130, done.err
     command = shlex.split(done.json["error"]["hint"].splitlines()[1])
@@ -431,6 +431,6 @@ def test_ctrl_c_says_what_is_kept_and_its_command_resumes(loaded):
     assert shlex.split(printed.replace("\\\n", "")) == command  # as the shell reads it
     resumed = loaded(*command[command.index("run") :], **TOYS)
     runs = [run["run_id"] for run in resumed.document["runs"]]
-    assert runs[0] == kept and len(set(runs)) == 6
+    assert runs[0] == run_id and len(set(runs)) == 6
     repeated = loaded(*command[command.index("run") :], **TOYS)  # nothing is left to resume
     assert not {run["run_id"] for run in repeated.json["runs"]} & set(runs)

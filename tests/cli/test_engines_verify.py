@@ -34,14 +34,14 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 #: and engines/test_spark.py makes them once.
 OURS = sorted(
     name
-    for name, one in registry.engines().items()
-    if one.kinds != ("external",) and name not in ("mysql", "spark")
+    for name, factory in registry.engines().items()
+    if factory.kinds != ("external",) and name not in ("mysql", "spark")
 )
 
 
 @pytest.fixture(autouse=True)
 def rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of windows: they leave the processors to other tests, and still write a log of 1 MiB."""
+    """Lower the rates of windows, which leaves processors to other tests; they log 1 MiB."""
     for workload, rate in (("tpcc", 100), ("ycsb", 2000)):
         given = {**conformance._PARAMS[workload], "rate": rate}
         monkeypatch.setitem(cast("dict[str, Any]", conformance._PARAMS), workload, given)
@@ -52,10 +52,10 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_engine_of_the_registry_passes(engine):
     done = CliRunner().invoke(app, ["engines", "verify", engine, "--json"])
     document = json.loads(done.stdout)
-    found = {check["name"]: check for check in document["checks"]}
-    assert done.exit_code == 0, [c for c in found.values() if c["result"] == "failed"]
-    assert {"restore", "refusals", "placement", "kill-and-recovery"} <= found.keys()
-    assert sum(check["result"] == "passed" for check in found.values()) >= 4
+    checks = {check["name"]: check for check in document["checks"]}
+    assert done.exit_code == 0, [c for c in checks.values() if c["result"] == "failed"]
+    assert {"restore", "refusals", "placement", "kill-and-recovery"} <= checks.keys()
+    assert sum(check["result"] == "passed" for check in checks.values()) >= 4
     assert verified(engine, registry.engine(engine).available({}, paths.engines_prefix()))
 
 
@@ -165,8 +165,8 @@ def test_the_lab_finds_what_is_planted_and_is_removed(in_process):
         for result in results(faults):
             assert result.passed, result.detail
         assert [run.spec.engine for run in lab.store.runs()] == ["duckdb", "rocksdb"]
-        found = trial(lab, 3.0, updates=3)
-        assert found.truth < 1 and found.estimate.value < 1
+        effect = trial(lab, 3.0, updates=3)
+        assert effect.truth < 1 and effect.estimate.value < 1
     assert not lab.root.exists()
     assert not in_process.settled()
 

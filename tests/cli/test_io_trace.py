@@ -1,4 +1,4 @@
-"""What is observed of real engines: the I/O trace, modelled devices, observers."""
+"""Observations of real engines: the I/O trace, modelled devices, observers."""
 
 import json
 import shutil
@@ -32,8 +32,8 @@ def _order(label: tuple[str, str]) -> int:
 
 def operations(loaded, run) -> list[Any]:
     (stored,) = loaded.root.rglob(f"{run['run_id']}/artifacts/io-operations.json")
-    found: list[Any] = json.loads(stored.read_text())
-    return found
+    entries: list[Any] = json.loads(stored.read_text())
+    return entries
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_data_and_log_of_a_window_are_seen(loaded, engine, setting):
     timed = {(o["part"], o["operation"], o["role"]): o["timed"] for o in traced}
     role = "unknown" if engine == "mariadb" else "foreground"
     assert timed["wal", "write", role] > 0
-    for one in traced:
-        if one["part"] == "data" and one["submitted"]:
+    for entry in traced:
+        if entry["part"] == "data" and entry["submitted"]:
             ends_seen = setting != "innodb_linux_aio=io_uring"
-            assert (one["timed"] > one["calls"] / 2) == ends_seen
-            assert (one["queued"] is not None) == ends_seen
+            assert (entry["timed"] > entry["calls"] / 2) == ends_seen
+            assert (entry["queued"] is not None) == ends_seen
     # Not the same number: calls end between the reading of counters and of durations.
     assert hdr.decode(labelled(run, "io_duration_ns")["wal", "write", role]).total > 0
     window = labelled(run, "window_io_bytes")
@@ -110,19 +110,19 @@ def test_syncs_of_a_modelled_log_take_the_device_s_time(loaded):
     run = loaded(*SYNCED, "--operations", "200", "--placement", "ssd-data-fast-wal",
                  "--model", "fast=latency:2ms").run  # fmt: skip
     assert (run["status"], run["modelled"]) == ("complete", ["fast: latency:2ms"])
-    traced = {(one["part"], one["operation"]): one for one in operations(loaded, run)}
+    traced = {(entry["part"], entry["operation"]): entry for entry in operations(loaded, run)}
     syncs = traced["wal", "sync"]
     assert syncs["modelled"] == syncs["calls"] > 50
     assert syncs["due_ns"]["p50"] == pytest.approx(2_000_000, rel=0.01)
     assert syncs["achieved_ns"]["p1"] >= 1_980_000
-    assert not any(one["modelled"] for one in traced.values() if one["part"] != "wal")
+    assert not any(entry["modelled"] for entry in traced.values() if entry["part"] != "wal")
 
 
 def test_a_device_of_no_latency_waits_nowhere(loaded):
     run = loaded(*SYNCED, "--operations", "200", "--placement", "fast-both",
                  "--model", "fast=zero").run  # fmt: skip
     assert run["modelled"] == ["fast: zero"]
-    assert not any(one["modelled"] for one in operations(loaded, run))
+    assert not any(entry["modelled"] for entry in operations(loaded, run))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
     names = [metric["name"] for metric in score["metrics"]]
     assert (score["pairs"], names[:1]) == ((1, ["throughput"]) if done.code == 0 else (0, []))
     assert bool(score["refused"]) == (done.code == 1)
-    listed = {one["name"]: one for one in loaded("model", "list", "--json").json["models"]}
+    listed = {model["name"]: model for model in loaded("model", "list", "--json").json["models"]}
     shown = loaded("model", "show", "a-disk", "--json").json["model"]
     assert listed["a-disk"]["scores"] == shown["scores"] == [score]
 
@@ -217,18 +217,18 @@ def test_a_response_curve_has_today_s_device_and_none_at_all(loaded):
     planned = loaded(*command, out, "--dry-run").json
     (loaded.root / "file").touch()
     assert loaded(*command, loaded.root / "file").code == 2  # before anything is run
-    found = loaded(*command, out).json
-    measured = {run for point in (*found["points"], found["today"]) for run in point["runs"]}
+    curve = loaded(*command, out).json
+    measured = {run for point in (*curve["points"], curve["today"]) for run in point["runs"]}
     assert len(measured) == planned["runs"]
-    latencies = [point["latency_ns"] for point in found["points"]]
+    latencies = [point["latency_ns"] for point in curve["points"]]
     assert latencies[0] == 0 and latencies == sorted(latencies)
-    assert latencies[-1] == found["today"]["latency_ns"]
-    assert all(point["throughput"]["value"] > 0 for point in found["points"])
-    assert found["ceiling"] == found["points"][0]["gain"]
-    assert {"today", "models", "diminishing_at_ns"} <= found.keys()
-    assert Path(found["chart"]) == out / "curve.svg" and (out / "curve.png").exists()
+    assert latencies[-1] == curve["today"]["latency_ns"]
+    assert all(point["throughput"]["value"] > 0 for point in curve["points"])
+    assert curve["ceiling"] == curve["points"][0]["gain"]
+    assert {"today", "models", "diminishing_at_ns"} <= curve.keys()
+    assert Path(curve["chart"]) == out / "curve.svg" and (out / "curve.png").exists()
     # They end after that number of operations, not after a curve's default duration.
-    (stored,) = loaded.root.rglob(f"{found['points'][0]['runs'][0]}/run.json")
+    (stored,) = loaded.root.rglob(f"{curve['points'][0]['runs'][0]}/run.json")
     params = json.loads(stored.read_text())["spec"]["params"]
     assert (params["operations"], params["duration"]) == (200, None)
 
@@ -264,10 +264,10 @@ def test_a_second_execution_adds_figures_and_keeps_the_tree(loaded, vtune, tmp_p
     run = observed(loaded, vtune)
     timed = [m for m in run["metrics"] if m["name"] == "query_duration_ns"]
     assert len(timed) == 1  # the second execution is not measured
-    found = {m["labels"]["path"]: m["value"] for m in run["metrics"] if "observed" in m["name"]}
-    assert found["Memory Bound / DRAM Bound"] == 70.7
-    kept = loaded.results / "runs" / run["run_id"] / "observers/vtune-memory-access"
-    assert (kept / "tree/summary.csv").exists()
+    bound = {m["labels"]["path"]: m["value"] for m in run["metrics"] if "observed" in m["name"]}
+    assert bound["Memory Bound / DRAM Bound"] == 70.7
+    folder = loaded.results / "runs" / run["run_id"] / "observers/vtune-memory-access"
+    assert (folder / "tree/summary.csv").exists()
     exported = tmp_path / "runs.tar.gz"
     assert loaded("runs", "export", run["run_id"], "-o", exported).code == 0
     with tarfile.open(exported) as archive:
@@ -297,12 +297,12 @@ def test_each_configuration_of_a_suite_is_observed_alone(loaded, vtune, tmp_path
     )
     argv = ("run", "micro", "--suite", suite, "--tier", "dram", "--repeats", "2", "--json")
     run = loaded(*argv, "--observe", "vtune:memory-access", VTUNE_HOME=str(vtune.parent)).run
-    found = {m["labels"]["configuration"]: m["value"] for m in dram_bound(run)}
-    assert found == {"reads/access=64": 70.7, "reads/access=256": 70.7}
+    bound = {m["labels"]["configuration"]: m["value"] for m in dram_bound(run)}
+    assert bound == {"reads/access=64": 70.7, "reads/access=256": 70.7}
     rates = [m for m in run["metrics"] if m["name"] == "bandwidth_bytes_per_second"]
     assert [len(m["samples"]) for m in rates] == [2, 2]  # of the timed execution alone
     trees = loaded.results / "runs" / run["run_id"] / "observers/vtune-memory-access"
-    assert sorted(one.name for one in trees.iterdir()) == ["0", "1"]
+    assert sorted(tree.name for tree in trees.iterdir()) == ["0", "1"]
     assert "observer-failed" not in uncontrolled(run)
 
 

@@ -63,8 +63,8 @@ def test_a_suite_is_stored_as_a_run_with_a_sample_of_every_repeat(quick):
     assert quick["spec"]["placement"]["data"] == "dram"
     rates = metrics(quick, "bandwidth_bytes_per_second")
     assert len(rates) >= 9
-    assert all(len(one["samples"]) == 2 and min(one["samples"]) > 0 for one in rates)
-    names = [(one["labels"]["configuration"], one["labels"].get("job")) for one in rates]
+    assert all(len(rate["samples"]) == 2 and min(rate["samples"]) > 0 for rate in rates)
+    names = [(rate["labels"]["configuration"], rate["labels"].get("job")) for rate in rates]
     assert len(names) == len(set(names))
 
 
@@ -160,9 +160,9 @@ def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(loa
     process = loaded.start("run", "micro", "--suite", "quick", "--tier", "dram", "--json",
                             "-p", "only=chase", "-p", "range=16MiB",
                             "-p", "duration=600s", "--retries", "0")  # fmt: skip
-    found = _microbench_of(process)
+    process_id = _microbench_of(process)
     time.sleep(2)  # threads touch its memory, too, before they measure
-    os.kill(found, signal.SIGKILL)
+    os.kill(process_id, signal.SIGKILL)
     done = loaded.ended(process)
     assert done.code == 1
     (run,) = done.json["runs"]
@@ -241,5 +241,5 @@ def test_an_index_library_is_loaded_by_the_unprivileged_user_alone(loaded, tmp_p
         assert done.code == 2 and f"--index-library {file}: " in done.err
         assert loaded("runs", "list", "--json").json == before
         return
-    labels = [one["labels"] for one in done.run["metrics"]]
-    assert {one["index"] for one in labels if "index" in one} == {"library"}
+    labels = [metric["labels"] for metric in done.run["metrics"]]
+    assert {label["index"] for label in labels if "index" in label} == {"library"}

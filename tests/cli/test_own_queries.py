@@ -37,8 +37,8 @@ def test_the_example_runs_as_it_is(loaded: Any, shop: Path, engine: str) -> None
     assert sorted(check["name"] for check in run["checks"]) == ["answer"] * 5 + ["check.sql"] * 2
     names = {path.stem for path in (shop / "queries").iterdir()}
     for metric in ("query_duration_ns", "plan_run_duration_ns"):
-        found = [m["labels"]["query"] for m in run["metrics"] if m["name"] == metric]
-        assert set(found) == names and len(found) == 5
+        names_measured = [m["labels"]["query"] for m in run["metrics"] if m["name"] == metric]
+        assert set(names_measured) == names and len(names_measured) == 5
 
 
 def test_spark_runs_a_query_of_it(loaded: Any, shop: Path) -> None:
@@ -113,8 +113,8 @@ def test_answers_of_a_run_become_the_expected_ones(loaded: Any, shop: Path, tmp_
     _, again = measure(loaded, shop, "duckdb", "--no-plans", "--keep-answers", "digest")
     assert again["status"] == "complete"
     stored = [
-        json.loads((folder.with_name(one["run_id"]) / "artifacts/answers.json").read_text())
-        for one in (run, again)
+        json.loads((folder.with_name(measured["run_id"]) / "artifacts/answers.json").read_text())
+        for measured in (run, again)
     ]
     assert {name: answer["digest"] for name, answer in stored[0].items()} == {
         name: answer["digest"] for name, answer in stored[1].items()

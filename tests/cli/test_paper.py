@@ -71,8 +71,8 @@ PAPER = "papers/nvm-for-databases/"
 
 
 def profiles_of(workload: str) -> list[str]:
-    own = {n: p for n, p in known_profiles().items() if n.startswith(PAPER)}
-    return [n for n, path in own.items() if load_yaml(path).to(Profile).workload == workload]
+    profiles = {n: p for n, p in known_profiles().items() if n.startswith(PAPER)}
+    return [n for n, path in profiles.items() if load_yaml(path).to(Profile).workload == workload]
 
 
 @pytest.mark.parametrize("name", profiles_of("tpch")[:2])
@@ -89,7 +89,7 @@ def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
 
 
 def tiers_of(profile: str) -> set[str]:
-    """Those that its placements name."""
+    """Return the tiers that a profile's placements name."""
     plan = load_profile(known_profiles()[profile])
     return {tier for spec in plan.runs for tier in present(spec.placement).tiers()}
 
@@ -166,7 +166,7 @@ def test_the_paper_s_tpcc_profiles_have_its_regime():
 
 
 def test_the_memory_cap_leaves_room_for_128_sessions_at_every_size():
-    """What a session needs does not shrink with the data; the ratio is the paper's from 7 on."""
+    """The memory of a session does not shrink with the data; the ratio is the paper's from 7 on."""
     path = known_profiles()[PAPER + "fig5"]
     for size in (0.1, 1, 7, 100):
         (limit,) = {s.memory_limit_bytes for s in load_profile(path, size=size).runs}
@@ -297,5 +297,5 @@ def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
 def test_some_of_a_papers_figures(harness):
     named = ("paper", "nvm-for-databases", "table5", "fig4", "--emulate", "pmem", "--dry-run")
     plan = harness(*named, "--json").document["plan"]
-    assert {one["figure"].partition(":")[0] for one in plan} == {"Fig 4", "Table 5"}
+    assert {comparison["figure"].partition(":")[0] for comparison in plan} == {"Fig 4", "Table 5"}
     assert harness("paper", "nvm-for-databases", "fig99", "--dry-run").code == 2

@@ -46,13 +46,13 @@ def steps(harness) -> dict[str, dict]:
     except FileNotFoundError:  # it was completed meanwhile
         return {}
     whole = [parse_log_line(line.encode()) for line in lines if line.endswith("\n")]
-    found = [line for line in whole if "step" in line]
-    assert len({line["step"] for line in found}) == len(found), "a step was measured twice"
-    return {line["step"]: line["document"] for line in found}
+    entries = [line for line in whole if "step" in line]
+    assert len({line["step"] for line in entries}) == len(entries), "a step was measured twice"
+    return {line["step"]: line["document"] for line in entries}
 
 
 def complete(run: Path) -> bool:
-    """Whether the run in a directory went to its end."""
+    """Return whether the run in a directory went to its end."""
     try:
         return json.loads((run / "run.json").read_text())["error"] is None
     except FileNotFoundError:
@@ -73,13 +73,13 @@ def start_and_await(harness, argv, count):
 
 
 def cut_off(harness, argv, count, number=signal.SIGKILL):
-    """What the command leaves that was ended by a signal after ``count`` steps."""
-    held = harness.root / "held"
+    """End the command by a signal after ``count`` steps; return what it leaves."""
+    marker = harness.root / "held"
     process = harness.start(*argv, first=_HELD.format(count=count))
-    while not held.exists():
+    while not marker.exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
-    held.unlink()
+    marker.unlink()
     done = harness.interrupt(process, number)
     assert harness.settled() == []
     assert len(steps(harness)) == count
@@ -106,10 +106,10 @@ def unfinished(harness) -> set[str]:
     return set(harness("runs", "list", "--json").json["unfinished"])
 
 
-def times(kept) -> dict[str, int]:
+def times(documents) -> dict[str, int]:
     """The times in kept steps."""
-    refresh = {s: d["ended_ns"] - d["submitted_ns"] for s, d in kept.items() if "commits" in d}
-    return refresh | {s: d["duration_ns"] for s, d in kept.items() if "duration_ns" in d}
+    refresh = {s: d["ended_ns"] - d["submitted_ns"] for s, d in documents.items() if "commits" in d}
+    return refresh | {s: d["duration_ns"] for s, d in documents.items() if "duration_ns" in d}
 
 
 @pytest.fixture(autouse=True)
@@ -132,30 +132,34 @@ def test_kill_9_of_a_power_run_loses_no_finished_query(references):
     harness = references
     argv = [*POWER, "--engine", "duckdb", "--cache", "cold-per-query"]
     draw = random.Random("power")
-    kept: dict[str, dict] = {}
+    finished: dict[str, dict] = {}
     for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "1"))):
         before = complete_runs(harness)
-        process = start_and_await(harness, argv, min(len(kept) + draw.randint(0, 6), POWER_STEPS))
+        process = start_and_await(
+            harness, argv, min(len(finished) + draw.randint(0, 6), POWER_STEPS)
+        )
         time.sleep(draw.uniform(0, 1))
         process.kill()
         process.communicate()
         assert harness.settled() == [], f"kill {kill}"
         if complete_runs(harness) != before:  # it was finished before it was killed
-            kept = {}
+            finished = {}
             continue
-        found = steps(harness)
-        assert kept.items() <= found.items(), f"kill {kill} lost or changed what was finished"
-        kept = found
+        documents = steps(harness)
+        assert finished.items() <= documents.items(), (
+            f"kill {kill} lost or changed what was finished"
+        )
+        finished = documents
     done = harness(*argv, "--json")
     run = done.run
     assert run["status"] == "complete", [c for c in run["checks"] if c["status"] != "passed"]
     measured = durations(run)
     assert len(measured) == POWER_STEPS
-    assert times(kept).items() <= measured.items()
-    if kept:
-        assert run["resumed"][-1]["kept_steps"] == len(kept)
-    if "data-check" not in kept and kept:
-        assert f"{sum(s.startswith('q') for s in kept)} of 22 queries kept" in done.err
+    assert times(finished).items() <= measured.items()
+    if finished:
+        assert run["resumed"][-1]["kept_steps"] == len(finished)
+    if "data-check" not in finished and finished:
+        assert f"{sum(s.startswith('q') for s in finished)} of 22 queries kept" in done.err
     names = {check["name"] for check in run["checks"]}
     assert {"answer", "refresh_rows", "refresh_totals"} <= names
     # Each cold start is there, whichever sitting it was in.
@@ -185,21 +189,23 @@ def test_ctrl_c_keeps_finished_steps_and_says_how_to_go_on_or_discard_them(loade
 def test_a_suite_is_resumed_after_its_finished_configurations(loaded, suite, more):
     argv = ["run", "micro", "--suite", suite, *more]
     cut_off(loaded, argv, 3)
-    kept = steps(loaded)
+    finished = steps(loaded)
     done = loaded(*argv, "--json")
     (run,) = done.json["runs"]
-    assert [one["kept_steps"] for one in run["resumed"]] == [3], done.err
+    assert [resumption["kept_steps"] for resumption in run["resumed"]] == [3], done.err
     assert not loaded("runs", "list", "--json").json["unfinished"]
     if suite == "quick":
         artifact = loaded.results / "runs" / run["run_id"] / "artifacts" / "microbench.json"
         stored = json.loads(artifact.read_text())
         measured = stored["result"]["measurements"]
-        names = [one["name"] for one in stored["spec"]["measurements"]]
-        assert [one["name"] for one in measured] == names and len(names) > len(kept)
-        assert all(document["measurements"][0] in measured for document in kept.values())
+        names = [measurement["name"] for measurement in stored["spec"]["measurements"]]
+        assert [measurement["name"] for measurement in measured] == names and len(names) > len(
+            finished
+        )
+        assert all(document["measurements"][0] in measured for document in finished.values())
     else:
         means = [m["samples"] for m in run["metrics"] if m["name"].startswith("operation_mean")]
-        assert all([sum(times) / len(times)] in means for times in kept.values())
+        assert all([sum(times) / len(times)] in means for times in finished.values())
 
 
 def test_another_condition_or_again_starts_anew(loaded):

@@ -23,12 +23,14 @@ def program(harness: Any) -> Path:
 
 def test_json_names_each_site_and_the_counts(harness: Any, program: Path) -> None:
     output = program.with_name("new")
-    found = harness("rewrite", program, "-o", output, "--json").document
-    sites = [(one["function"], one["old"], one["new"], one["fence"]) for one in found["sites"]]
+    rewritten = harness("rewrite", program, "-o", output, "--json").document
+    sites = [
+        (site["function"], site["old"], site["new"], site["fence"]) for site in rewritten["sites"]
+    ]
     assert sites == [("flush", "clflush", "clwb", "added"), ("main", "clflush", "clwb", "follows")]
-    assert (found["program"], found["output"]) == (str(program), str(output))
-    assert (found["way"], found["before"]) == ("assembled", {"clflush": 2, "mfence": 1})
-    assert found["after"] == {"clwb": 2, "sfence": 1, "mfence": 1}
+    assert (rewritten["program"], rewritten["output"]) == (str(program), str(output))
+    assert (rewritten["way"], rewritten["before"]) == ("assembled", {"clflush": 2, "mfence": 1})
+    assert rewritten["after"] == {"clwb": 2, "sfence": 1, "mfence": 1}
     assert subprocess.run([output], check=False).returncode == 3
 
 

@@ -69,6 +69,6 @@ def test_a_suite_runs_under_the_monitors_that_its_options_leave(loaded: Any) -> 
     assert not {"monitor-vm", "monitor-waits", "monitor-io"} & stored
     assert run["spec"]["no_monitors"] == ["vm"]
     samples = json.loads((artifacts / "monitor-process.json").read_text())["samples"]
-    assert any(one.get("cpu_ns") for one in samples), "of the measuring program"
-    (elapsed,) = [one for one in run["metrics"] if one["name"] == "phase_elapsed_ns"]
+    assert any(sample.get("cpu_ns") for sample in samples), "of the measuring program"
+    (elapsed,) = [metric for metric in run["metrics"] if metric["name"] == "phase_elapsed_ns"]
     assert elapsed["value"] > 0 and elapsed["labels"] == {}

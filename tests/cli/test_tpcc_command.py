@@ -80,15 +80,15 @@ def test_a_rate_is_offered_by_several_clients_to_restored_data(loaded, measured)
     names = [entry["name"] for entry in loaded("data", "list", "--json").json["data"]]
     assert len([name for name in names if name.startswith("tpcc-postgres-")]) == 1
     assert not [name for name in names if not name.startswith(("tpcc-", "tpch-", "ycsb-"))]
-    for one in (measured.run, run):
-        assert (one["status"], one["residency"][0]["label"]) == ("complete", "start")
+    for document in (measured.run, run):
+        assert (document["status"], document["residency"][0]["label"]) == ("complete", "start")
 
 
 # Durability ---------------------------------------------------------------------
 
 
 def test_what_was_committed_survives_a_kill(loaded):
-    """Of the other engines: ``engines verify`` (test_engines_verify.py)."""
+    """The other engines are tested by ``engines verify`` (test_engines_verify.py)."""
     run = loaded(*POSTGRES, *SHORT, "--test", "durability", "--rate", "200", "--json").run
     # New-Orders that the server has confirmed to clients, and Payments.
     committed = values(run, "journal_committed_count", "transaction")

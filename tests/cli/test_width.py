@@ -1,4 +1,4 @@
-"""What commands print at 80 columns: no line is longer, and no name is cut."""
+"""Output of commands at 80 columns: no line is longer, and no name is cut."""
 
 import re
 import tarfile
@@ -83,7 +83,7 @@ def test_each_run_is_shown_within_80_columns_and_under_its_whole_name(golden: An
 def test_names_are_whole_in_tables(golden: Any) -> None:
     for argv, key in ((["model", "list"], "models"), (["micro", "list"], "suites")):
         words = golden(*argv, COLUMNS="80").out.split()
-        assert all(one["name"] in words for one in golden(*argv, "--json").json[key])
+        assert all(entry["name"] in words for entry in golden(*argv, "--json").json[key])
 
 
 @pytest.mark.parametrize("argv", REFUSED, ids=" ".join)

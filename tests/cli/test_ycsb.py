@@ -29,7 +29,7 @@ def test_a_run_gives_rates_latencies_and_records_that_are_all_there(loaded, engi
     stored = loaded.results / "runs" / run["run_id"] / "artifacts" / "latencies.json"
     (points,) = json.loads(stored.read_text()).values()
     over_time = [point["operations"].get(name) for point in points for name in counts]
-    assert sum(one["count"] for one in over_time if one) == sum(counts.values())
+    assert sum(second["count"] for second in over_time if second) == sum(counts.values())
     assert set(values(run, "operation_not_found_count", "operation").values()) == {0}
     waits_add_up(run, "operation_duration_ns")
     names = {metric["name"] for metric in run["metrics"]}

@@ -43,8 +43,8 @@ def connected(word: str, **more) -> Target:
 
 def settings(script: str) -> dict[str, str]:
     """``diset`` lines as name → value."""
-    found = [line.split(" ", 3) for line in script.splitlines() if line.startswith("diset ")]
-    return {name: value.strip("{}") for _, _, name, value in found}
+    fields = [line.split(" ", 3) for line in script.splitlines() if line.startswith("diset ")]
+    return {name: value.strip("{}") for _, _, name, value in fields}
 
 
 def test_a_build_on_postgres():
@@ -67,12 +67,12 @@ def test_a_timed_run_on_innodb_goes_through_the_socket(word):
     script = timed_script(
         connected(word, socket="/run/bench/sql.sock"), Timed(8, ramp_up_min=1, duration_min=3)
     )
-    found = settings(script)
-    assert found[f"{word}_socket"] == "/run/bench/sql.sock"
-    assert found[f"{word}_rampup"] == "1"
-    assert found[f"{word}_duration"] == "3"
-    assert found[f"{word}_allwarehouse"] == "true"
-    assert found[f"{word}_raiseerror"] == "false"
+    values = settings(script)
+    assert values[f"{word}_socket"] == "/run/bench/sql.sock"
+    assert values[f"{word}_rampup"] == "1"
+    assert values[f"{word}_duration"] == "3"
+    assert values[f"{word}_allwarehouse"] == "true"
+    assert values[f"{word}_raiseerror"] == "false"
     assert "vuset vu 8" in script.splitlines()
 
 
@@ -83,15 +83,15 @@ def test_on_postgres_an_error_ends_its_user():
 
 @pytest.mark.parametrize(("ca", "encrypted"), [("/etc/db1.pem", "true"), ("", "false")])
 def test_a_build_on_sql_server_uses_no_bcp_and_takes_no_unknown_certificate(ca, encrypted):
-    found = connected("mssqls", host="db1", port=1433, ca=ca)
-    assert settings(build_script(found, 10, 4)) == {
+    connection = connected("mssqls", host="db1", port=1433, ca=ca)
+    assert settings(build_script(connection, 10, 4)) == {
         "mssqls_linux_server": "db1,1433",
         "mssqls_linux_authent": "sql", "mssqls_uid": "bench", "mssqls_pass": SECRET,
         "mssqls_encrypt_connection": encrypted, "mssqls_trust_server_cert": "false",
         "mssqls_dbase": "shop", "mssqls_use_bcp": "false",
         "mssqls_count_ware": "10", "mssqls_num_vu": "4",
     }  # fmt: skip
-    assert found.environment == ({"SSL_CERT_FILE": ca} if ca else {})
+    assert connection.environment == ({"SSL_CERT_FILE": ca} if ca else {})
 
 
 @pytest.mark.parametrize("word", ["pg", "mssqls"])
@@ -118,15 +118,15 @@ def test_what_hammerdb_would_take_apart_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("version", "found"), [("v4.12", "can't find package tdbc::odbc"), ("v4.5", "encrypt")]
+    ("version", "problem"), [("v4.12", "can't find package tdbc::odbc"), ("v4.5", "encrypt")]
 )
-def test_what_it_lacks_for_sql_server_is_known_beforehand(replay, version, found):
+def test_what_it_lacks_for_sql_server_is_known_beforehand(replay, version, problem):
     hammerdb = replay(
         "postgres-15.18-timed.log",
         version=version,
         before="""echo "lacks tdbc::odbc: can't find package tdbc::odbc"; exit 0""",
     )
-    with pytest.raises(UsageError, match=found):
+    with pytest.raises(UsageError, match=problem):
         hammerdb.check("mssqls", None)
 
 
@@ -212,8 +212,8 @@ def test_of_servers_of_the_users_only_sql_server_is_driven():
 
 
 def test_a_managed_server_is_found_as_the_native_client_finds_it():
-    found = target_of(known("managed"))
-    assert (found.dialect, found.host, found.port) == ("pg", "/run/bench", 5432)
+    target = target_of(known("managed"))
+    assert (target.dialect, target.host, target.port) == ("pg", "/run/bench", 5432)
 
 
 # Its process is started, watched and ended ------------------------------------------
@@ -254,11 +254,11 @@ def nothing_left(clients) -> bool:
 def test_a_timed_run(replay, clients):
     moments = []
     drives = WindowCallbacks(lambda: moments.append("begin"), lambda: moments.append("end"))
-    found = run(replay("postgres-15.18-timed.log"), clients, drives=drives)
+    result = run(replay("postgres-15.18-timed.log"), clients, drives=drives)
     assert moments == ["begin", "end"]
-    assert list(found.reported_per_minute.values()) == [27198, 63589]
-    assert found.version == "HammerDB 4.12"
-    assert found.operations == {}
+    assert list(result.reported_per_minute.values()) == [27198, 63589]
+    assert result.version == "HammerDB 4.12"
+    assert result.operations == {}
     assert nothing_left(clients)
 
 
@@ -276,8 +276,8 @@ def test_its_response_times_are_read_from_its_own_folder(replay, clients, lab, r
         "postgres-15.18-timed.log",
         before=f'cat {lab.root}/profile.log > {to}; echo "Vuser 1:Writing timing data to {to}"',
     )
-    found = run(hammerdb, clients, Timed(2, 1, 1))
-    assert found.operations["payment"].called_count == 8916 + 8871
+    result = run(hammerdb, clients, Timed(2, 1, 1))
+    assert result.operations["payment"].called_count == 8916 + 8871
 
 
 def test_a_failed_build_that_goes_on_waiting_is_ended_at_once(replay, clients):
@@ -299,7 +299,7 @@ def cut(replay, name, before, does):
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "does", "found"),
+    ("name", "before", "does", "problem"),
     [
         # A server is lost, and HammerDB waits.
         ("timed-killed", None, "exec sleep 3600", "closed"),
@@ -309,10 +309,10 @@ def cut(replay, name, before, does):
         ("timed", "Vuser 1:TEST RESULT", "exec sleep 3600", "hangs"),
     ],
 )
-def test_a_failed_run_is_told(replay, clients, name, before, does, found, monkeypatch):
+def test_a_failed_run_is_told(replay, clients, name, before, does, problem, monkeypatch):
     monkeypatch.setenv(silence.VARIABLE, "measure=1")
     hammerdb = cut(replay, f"postgres-15.18-{name}.log", before, does)
-    with pytest.raises(RunFailed, match=found) as failed:
+    with pytest.raises(RunFailed, match=problem) as failed:
         run(hammerdb, clients)
     assert "Vuser 1:" in failed.value.context
     assert nothing_left(clients)
@@ -401,7 +401,7 @@ def test_a_build_is_counted_by_districts(recording, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "problem"),
     [
         ("postgres-15.18-build-wrong-password.log", "password authentication failed"),
         ("postgres-15.18-build-refused.log", "Is the server running"),
@@ -410,10 +410,10 @@ def test_a_build_is_counted_by_districts(recording, name):
         ("postgres-15.18-timed-killed.log", "server closed the connection unexpectedly"),
     ],
 )
-def test_a_failure_is_heard(recording, name, found):
+def test_a_failure_is_heard(recording, name, problem):
     words = heard(recording(name))
     assert words.failure is not None
-    assert found in words.failure
+    assert problem in words.failure
     assert "Vuser" not in words.failure
 
 

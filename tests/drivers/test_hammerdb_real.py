@@ -69,7 +69,7 @@ def test_it_builds_and_drives(name, started, clients, attack):
     assert before == (10 * 3001, 10)
     moments: list[str] = []
     drives = WindowCallbacks(lambda: moments.append("begin"), lambda: moments.append("end"))
-    found = measure(
+    result = measure(
         hammerdb, target, clients, Timed(users=2, ramp_up_min=0, duration_min=1),
         SilentProgress(), drives,
     )  # fmt: skip
@@ -77,14 +77,14 @@ def test_it_builds_and_drives(name, started, clients, attack):
     with_connection.close()
     assert moments == ["begin", "end"]
     # All that was ever ordered; the window is only the longest part of the run.
-    new_orders = found.reported_per_minute["new_orders_per_minute"]
-    transactions = found.reported_per_minute["database_transactions_per_minute"]
+    new_orders = result.reported_per_minute["new_orders_per_minute"]
+    transactions = result.reported_per_minute["database_transactions_per_minute"]
     assert 0 < new_orders <= after - before[0]
-    assert set(found.operations) == TRANSACTIONS
-    assert (found.operations["new_order"].called_count or 0) >= new_orders
+    assert set(result.operations) == TRANSACTIONS
+    assert (result.operations["new_order"].called_count or 0) >= new_orders
     # 23 transactions of which ten are New-Orders (clause 5.2.4.2), as the server counts them.
     assert 2.0 < transactions / new_orders < 2.7
-    assert present(found.client_cpu_ns) > 0
+    assert present(result.client_cpu_ns) > 0
     assert not attack.exists()
     assert not list(clients.scratch.iterdir())
 

@@ -86,19 +86,19 @@ def drive(driver, engine, clients, read=lambda: None):
     drives = WindowCallbacks(lambda: take("begin"), lambda: take("end"))
     driver.check(engine, {})
     session = Session(engine, SilentProgress(), client_starter=clients, seed=7)
-    found = driver.drive(session, drives)
+    result = driver.drive(session, drives)
     assert moments == ["begin", "end"]
     assert not list(clients.scratch.iterdir())
-    return found
+    return result
 
 
 def test_pgbench_runs_scripts_by_weight(accounts, clients, scripted):
     params = scripted({"add.sql": (ADD, 3), "look.sql": (LOOK, 1)})
-    found = drive(PgbenchDriver(params), accounts, clients)
-    counts = {name: one.count for name, one in found.operations.items()}
+    result = drive(PgbenchDriver(params), accounts, clients)
+    counts = {name: operation.count for name, operation in result.operations.items()}
     done = sum(counts.values())
     assert counts["add"] == pytest.approx(0.75 * done, rel=0.1)
-    assert sum(sum(point.counts.values()) for point in found.series) == done
+    assert sum(sum(point.counts.values()) for point in result.series) == done
     with closing(accounts.connect()) as connection:
         balance = connection.execute("SELECT sum(balance) FROM account").rows[0][0]
     assert balance > counts["add"]  # those of the ramp-up, too
@@ -126,17 +126,17 @@ def drawn(postgres):
 def test_pgbenchs_sessions_go_on_in_the_window_with_other_keys(postgres, drawn, clients, scripted):
     seen = []
     params = scripted({"draw.sql": (DRAW, 1)})
-    found = drive(PgbenchDriver(params), postgres, clients, lambda: seen.append(drawn()))
+    result = drive(PgbenchDriver(params), postgres, clients, lambda: seen.append(drawn()))
     begin, end = seen
     assert begin == end and len(begin) == 2
     # By the server's stamps; each user has a transaction under way as the window begins and ends.
-    begin_us = (found.series[0].monotonic_ns + wall_clock_ahead_ns()) // 1000
-    end_us = begin_us + found.window_ns // 1000
+    begin_us = (result.series[0].monotonic_ns + wall_clock_ahead_ns()) // 1000
+    end_us = begin_us + result.window_ns // 1000
     with closing(postgres.connect()) as connection:
         rows = connection.execute(
             f"SELECT count(*) FROM drawn WHERE at_us BETWEEN {begin_us} AND {end_us}"
         ).rows
-    assert found.operations["draw"].count == pytest.approx(rows[0][0], abs=4)
+    assert result.operations["draw"].count == pytest.approx(rows[0][0], abs=4)
 
 
 def test_sysbench_draws_other_keys_in_the_window(postgres, drawn, clients, scripted):
@@ -155,28 +155,28 @@ def test_a_key_that_is_drawn_twice_fails_at_once(postgres, drawn, clients, scrip
 def test_pgbench_counts_what_it_tries_again_and_gives_up(accounts, clients, scripted):
     params = scripted({"conflict.sql": (CONFLICT, 1)}, users=4, max_tries=2)
     session = Session(accounts, SilentProgress(), client_starter=clients, driver="pgbench", seed=7)
-    found = measure(params, session, list)
-    counts = {metric.name: metric.value or 0 for metric in found.metrics}
+    outcome = measure(params, session, list)
+    counts = {metric.name: metric.value or 0 for metric in outcome.metrics}
     assert counts["operation_retried_count"] > 0
     assert counts["operation_failed_count"] > 0
-    client: Any = found.artifacts["client"]
+    client: Any = outcome.artifacts["client"]
     by_code = client["failed_by_code"]
     assert by_code["40001"] + by_code["40P01"] == counts["operation_failed_count"]
-    assert "failed-transactions" in {warning.code for warning in found.uncontrolled}
+    assert "failed-transactions" in {warning.code for warning in outcome.uncontrolled}
 
 
 def test_pgbench_at_a_rate_counts_from_the_intended_start(accounts, clients, scripted):
     params = scripted({"look.sql": (LOOK, 1)}, rate=200, duration="2s")
-    found = drive(PgbenchDriver(params), accounts, clients)
-    assert found.operations["look"].count == pytest.approx(400, rel=0.2)
+    result = drive(PgbenchDriver(params), accounts, clients)
+    assert result.operations["look"].count == pytest.approx(400, rel=0.2)
 
 
 def test_a_rate_that_pgbench_does_not_reach_leaves_a_backlog(accounts, clients, scripted):
     slow = "SELECT pg_sleep(0.1);\n"
     params = scripted({"slow.sql": (slow, 1)}, users=1, rate=50, duration="2s")
-    found = drive(PgbenchDriver(params), accounts, clients)
-    assert found.offered_count == pytest.approx(100, rel=0.1)
-    assert found.backlog_count[1] > 50
+    result = drive(PgbenchDriver(params), accounts, clients)
+    assert result.offered_count == pytest.approx(100, rel=0.1)
+    assert result.backlog_count[1] > 50
 
 
 def test_a_wrong_script_fails_with_the_servers_words(accounts, clients, scripted):
@@ -209,14 +209,14 @@ def test_sysbench_prepares_once_and_runs(name, started, clients):
     driver.load(Loading(engine, "sysbench", None, clients, 2, SilentProgress()))
     with closing(engine.connect()) as connection:
         assert connection.execute("SELECT count(*) FROM sbtest2").rows[0][0] == 500
-    found = drive(driver, engine, clients)
-    one = found.operations["oltp_read_write"]
-    own = found.notes["own_transactions_per_second"]
-    assert one.count * 1e9 / found.window_ns == pytest.approx(own, rel=0.01)
-    times = hdr.decode(one.latency_hdr)
+    result = drive(driver, engine, clients)
+    operation = result.operations["oltp_read_write"]
+    reported = result.notes["own_transactions_per_second"]
+    assert operation.count * 1e9 / result.window_ns == pytest.approx(reported, rel=0.01)
+    times = hdr.decode(operation.latency_hdr)
     # It sets its figures back one after the other, while transactions end.
-    assert times.total == pytest.approx(one.count, rel=0.1, abs=4)
-    assert times.mean / 1e6 == pytest.approx(found.notes["own_latency_average_ms"], rel=0.2)
+    assert times.total == pytest.approx(operation.count, rel=0.1, abs=4)
+    assert times.mean / 1e6 == pytest.approx(result.notes["own_latency_average_ms"], rel=0.2)
 
 
 @pytest.mark.parametrize("option", ["pgsql-host", "mysql_socket", "rand_seed", "db_driver"])
@@ -234,8 +234,8 @@ def test_sysbench_runs_the_users_lua(accounts, clients, scripted):
         "function event() con:query('UPDATE account SET balance = balance + 1 WHERE id = 1') end\n"
     )
     params = scripted({"mine.lua": (lua, 1)}, users=1)
-    found = drive(SysbenchDriver(params), accounts, clients)
-    assert found.operations["mine"].count > 0
+    result = drive(SysbenchDriver(params), accounts, clients)
+    assert result.operations["mine"].count > 0
 
 
 def test_a_window_has_the_transactions_that_ended_in_it(tmp_path):

@@ -1,4 +1,4 @@
-"""What makes the numbers of a driven window doubtful, whatever the workload."""
+"""Warnings about the numbers of a driven window, whatever the workload."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -66,7 +66,7 @@ def counted() -> WindowCounters:
 )
 def test_a_client_without_time_to_wait_is_reported_but_with_the_engine_inside(seen, inside, told):
     driven = DriverResult("loadgen", "1", 10 * S, **seen)
-    codes = [one.code for one in load_warnings(driven, NOUNS, closed=False, inside=inside)]
+    codes = [warning.code for warning in load_warnings(driven, NOUNS, closed=False, inside=inside)]
     assert ("client-saturated" in codes) == told
 
 
@@ -85,9 +85,9 @@ def test_a_client_without_time_to_wait_is_reported_but_with_the_engine_inside(se
 )
 def test_counters_of_another_time_than_the_window_are_told(clock, began, ended, told):
     clock[:] = [*began, *ended]
-    found = list(late_counters(DriverResult("loadgen", "1", 10 * S), counted()))
-    assert [one.code for one in found] == ["window-counters-late"] * bool(told)
-    assert told in "".join(one.context for one in found)
+    warnings = list(late_counters(DriverResult("loadgen", "1", 10 * S), counted()))
+    assert [warning.code for warning in warnings] == ["window-counters-late"] * bool(told)
+    assert told in "".join(warning.context for warning in warnings)
 
 
 def test_what_a_driver_says_of_its_counters_is_told_instead(clock):
@@ -144,8 +144,8 @@ def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, c
 def test_a_rate_of_several_hosts_has_several_queues(clock, hosts, offered, codes):
     clock[:] = [0, 0, 10, 10]
     driven = DriverResult("loadgen", "1", 10 * S, offered_count=offered)
-    found = host_warnings(SESSION.engine, driven, counted(), hosts, "")
-    assert [warning.code for warning in found] == codes
+    warnings = host_warnings(SESSION.engine, driven, counted(), hosts, "")
+    assert [warning.code for warning in warnings] == codes
 
 
 @pytest.mark.parametrize(
@@ -163,5 +163,5 @@ def test_a_rate_of_several_hosts_has_several_queues(clock, hosts, offered, codes
 def test_a_short_window_is_steady_if_its_ends_differ_no_more_than_its_seconds(done, steady):
     series = [SeriesPoint(i * S, {"read": n}) for i, n in enumerate(done)]
     driven = DriverResult("loadgen", "1", len(done) * S, series=series)
-    found = load_warnings(driven, NOUNS, closed=False)
-    assert ("not-steady-state" in {one.code for one in found}) != steady
+    warnings = load_warnings(driven, NOUNS, closed=False)
+    assert ("not-steady-state" in {warning.code for warning in warnings}) != steady

@@ -1,4 +1,4 @@
-"""What the tests of engines share: labs, empty databases, generated data."""
+"""Fixtures of the tests of engines: labs, empty databases, generated data."""
 
 from collections.abc import Iterator
 from unittest import mock

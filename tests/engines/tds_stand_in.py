@@ -116,16 +116,16 @@ class _Session:
                 return head[0], bytes(data)
 
     def _bytes(self, count: int) -> bytes | None:
-        found = b""
-        while len(found) < count:
+        data = b""
+        while len(data) < count:
             try:
-                part = self.connection.recv(count - len(found))
+                part = self.connection.recv(count - len(data))
             except ConnectionError:
                 return None
             if not part:
                 return None
-            found += part
-        return found
+            data += part
+        return data
 
     def _write(self, data: bytes) -> None:
         most = 4096 - 8
@@ -140,10 +140,10 @@ class _Session:
         if words[:2] == ["insert", "bulk"]:
             self.table = words[2].strip("[]")
             return _done()
-        found = self.stand_in.query(self.database, text)
-        if isinstance(found, Failure):
-            return _error(found) + _done(status=2)
-        return _done() if found is None else _table(found) + _done(status=0x10)
+        rows = self.stand_in.query(self.database, text)
+        if isinstance(rows, Failure):
+            return _error(rows) + _done(status=2)
+        return _done() if rows is None else _table(rows) + _done(status=0x10)
 
     def _call(self, data: bytes) -> bytes:
         (length,) = struct.unpack("<H", data[:2])
@@ -155,12 +155,12 @@ class _Session:
                 text = str(text).replace(f"@P{index}", f"'{value}'")
             return self._batch(str(text))
         name = data[2 : 2 + 2 * length].decode("utf-16le")
-        found = self.stand_in.answer(name, list(_arguments(data[4 + 2 * length :])))
-        if isinstance(found, Failure):
-            return _error(found) + _done(0xFE, status=2)
-        columns = [f"c{n}" for n in range(len(found[0]))] if found else ["c"]
-        table = _table(Rows(columns, found))
-        return table + _done(0xFF, 0x11, len(found)) + _returned() + _done(0xFE)
+        rows = self.stand_in.answer(name, list(_arguments(data[4 + 2 * length :])))
+        if isinstance(rows, Failure):
+            return _error(rows) + _done(0xFE, status=2)
+        columns = [f"c{n}" for n in range(len(rows[0]))] if rows else ["c"]
+        table = _table(Rows(columns, rows))
+        return table + _done(0xFF, 0x11, len(rows)) + _returned() + _done(0xFE)
 
     def _insert(self, data: bytes) -> bytes:
         """Texts of at most 4,000 characters, as they come without types of the columns."""
@@ -203,34 +203,34 @@ def _error(failure: Failure) -> bytes:
     return b"\xaa" + struct.pack("<H", len(body)) + body
 
 
-def _table(found: Rows) -> bytes:
+def _table(table: Rows) -> bytes:
     """Columns with the types of their values, and the rows."""
-    kinds = [_kind([row[n] for row in found.rows]) for n in range(len(found.columns))]
+    kinds = [_kind([row[n] for row in table.rows]) for n in range(len(table.columns))]
     head = b"\x81" + struct.pack("<H", len(kinds))
-    for name, (kind, _) in zip(found.columns, kinds, strict=True):
+    for name, (kind, _) in zip(table.columns, kinds, strict=True):
         head += struct.pack("<IH", 0, 9) + kind  # nullable, updatable
         head += bytes([len(name)]) + name.encode("utf-16le")
     rows = (
-        b"\xd1" + b"".join(value(one) for one, (_, value) in zip(row, kinds, strict=True))
-        for row in found.rows
+        b"\xd1" + b"".join(value(cell) for cell, (_, value) in zip(row, kinds, strict=True))
+        for row in table.rows
     )
     return head + b"".join(rows)
 
 
 def _kind(values: Sequence[Any]) -> tuple[bytes, Callable[[Any], bytes]]:
     """A column's type, and what writes a value of it."""
-    known = [value for value in values if value is not None]
-    if known and all(isinstance(value, int) for value in known):
-        size = 4 if all(abs(value) < 1 << 31 for value in known) else 8
+    present = [value for value in values if value is not None]
+    if present and all(isinstance(value, int) for value in present):
+        size = 4 if all(abs(value) < 1 << 31 for value in present) else 8
         return bytes([INT, size]), _sized(lambda v: int(v).to_bytes(size, "little", signed=True))
-    if known and all(isinstance(value, Decimal) for value in known):
-        scale = max(-int(value.as_tuple().exponent) for value in known)
+    if present and all(isinstance(value, Decimal) for value in present):
+        scale = max(-int(value.as_tuple().exponent) for value in present)
         return bytes([DECIMAL, 17, 38, scale]), _sized(
             lambda v: bytes([v >= 0]) + int(abs(v).scaleb(scale)).to_bytes(16, "little")
         )
-    if known and all(isinstance(value, float) for value in known):
+    if present and all(isinstance(value, float) for value in present):
         return bytes([FLOAT, 8]), _sized(lambda v: struct.pack("<d", v))
-    if known and all(isinstance(value, date) for value in known):
+    if present and all(isinstance(value, date) for value in present):
         return bytes([DATE]), _sized(lambda v: (v.toordinal() - 1).to_bytes(3, "little"))
     return bytes([NVARCHAR]) + struct.pack("<H", 8000) + _COLLATION, _text
 
@@ -279,15 +279,15 @@ def _arguments(data: bytes) -> Iterator[int | str | None]:
 
 
 def _parts(data: bytes, at: int) -> tuple[int, bytes]:
-    found = b""
+    joined = b""
     while length := struct.unpack_from("<I", data, at)[0]:
-        found += data[at + 4 : at + 4 + length]
+        joined += data[at + 4 : at + 4 + length]
         at += 4 + length
-    return at + 4, found
+    return at + 4, joined
 
 
 def _after_columns(data: bytes) -> tuple[int, int]:
-    """Where the rows of a bulk insert begin, and the number of columns, all of texts."""
+    """Return the offset of a bulk insert's rows, and the number of columns, all of texts."""
     at = 3
     (count,) = struct.unpack_from("<H", data, 1)
     for _ in range(count):

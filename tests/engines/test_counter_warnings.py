@@ -1,4 +1,4 @@
-"""What engines' counters and settings warn of: write-back unlike a long run's, lost commits."""
+"""Warnings from engines' counters and settings: write-back unlike a long run's, lost commits."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -30,10 +30,10 @@ def postgres(
         "postgres_wal_written_bytes": log_mb * MB,
         "postgres_wal_full_page_images_count": images,
     }
-    found = of_postgres(
+    warnings = of_postgres(
         ramp_up, window, window_s * S, interval_s=interval_s, block_bytes=8192
     )  # fmt: skip
-    return [warning.code for warning in found]
+    return [warning.code for warning in warnings]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_an_engine_is_given_what_ramp_up_and_window_added_to_its_counters():
     counted.begin()
     counted.end()
     driven = DriverResult("loadgen", "1", S, engine_counters={"inside": 7})
-    (found,) = write_back_warnings(engine, driven, counted)
-    assert found.code == "seen"
-    assert found.context == "{'pages': 10} {'pages': 30, 'inside': 7} 1000000000"
+    (warning,) = write_back_warnings(engine, driven, counted)
+    assert warning.code == "seen"
+    assert warning.context == "{'pages': 10} {'pages': 30, 'inside': 7} 1000000000"
     late = DriverResult("ycsb", "1", S, counters_late_ns=S)  # counters are not the window's
     assert not list(write_back_warnings(engine, late, counted))
 
@@ -156,11 +156,11 @@ RISKY = {
 def warned_settings(lab, name: str, settings: dict[str, str]) -> set[str]:
     """Names of the settings that a server of the engine reports on restored data."""
     engine = lab.started(name, settings)
-    found = engine.lost_without_power()
+    risks = engine.lost_without_power()
     assert set(engine.effective_config()) >= set(engine.durability_settings)
     engine.kill()
-    assert all(meaning for meaning in found.values())
-    return {pair.partition("=")[0] for pair in found}
+    assert all(meaning for meaning in risks.values())
+    return {pair.partition("=")[0] for pair in risks}
 
 
 @pytest.mark.parametrize("name", RISKY)
@@ -170,7 +170,7 @@ def test_defaults_keep_acknowledged_commits_and_risks_are_reported(lab, name):
 
 
 @pytest.mark.parametrize(
-    ("variables", "found"),
+    ("variables", "risks"),
     [
         ({"innodb_flush_log_at_trx_commit": "3"}, set()),
         ({"log_bin": "OFF", "sync_binlog": "0"}, set()),
@@ -179,5 +179,5 @@ def test_defaults_keep_acknowledged_commits_and_risks_are_reported(lab, name):
         ({"innodb_doublewrite": "fast"}, {"innodb_doublewrite=fast"}),
     ],
 )
-def test_a_value_is_a_risk_where_it_has_an_effect(variables, found):
-    assert set(lost_without_power(variables)) == found
+def test_a_value_is_a_risk_where_it_has_an_effect(variables, risks):
+    assert set(lost_without_power(variables)) == risks

@@ -90,7 +90,7 @@ def test_what_is_committed_during_a_checkpoint_is_in_a_second_file_of_the_wal(la
             other.execute("checkpoint")
 
     def committed_meanwhile() -> bool:
-        """Whether a commit did not wait for the end of the checkpoint."""
+        """Return whether a commit did not wait for the end of the checkpoint."""
         connection.execute("update t set i = i + 1000")
         reader.execute("begin")  # else, the checkpoint may lock the others out
         reader.execute("select count(*) from u")

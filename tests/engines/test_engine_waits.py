@@ -1,4 +1,4 @@
-"""What sessions and threads of real engines wait for, and what observing it costs."""
+"""Waits of sessions and threads of real engines, and the cost of observing them."""
 
 import os
 import subprocess
@@ -87,29 +87,29 @@ def test_a_session_that_needs_a_locked_row_waits_for_a_lock(server):
         holder.execute("begin")
         holder.execute("update t set n = 2")
         with executing(server, "update t set n = 3"):
-            found = observed(server, lambda totals: totals.waits["lock"] > 5e8)
+            totals = observed(server, lambda totals: totals.waits["lock"] > 5e8)
         holder.execute("rollback")
     # PostgreSQL reports the holder, too: within its transaction, it waits for its client.
     expected = {"lock", "client"} if server.name == "postgres" else {"lock"}
-    assert all(found.waits[name] > 0 for name in expected)
-    others = [ns for name, ns in found.waits.items() if name not in expected]
-    assert found.waits["lock"] > 4 * (found.running_ns + sum(others))
+    assert all(totals.waits[name] > 0 for name in expected)
+    others = [ns for name, ns in totals.waits.items() if name not in expected]
+    assert totals.waits["lock"] > 4 * (totals.running_ns + sum(others))
 
 
 @pytest.mark.only(*ENDLESS)
 def test_a_session_that_computes_runs_and_uses_the_processor(server):
     with executing(server, ENDLESS[server.name][0]):
-        found = observed(server, lambda totals: totals.running_ns > 3e8 and totals.cpu_ns > 0)
-    assert found.running_ns > sum(found.waits.values())
+        totals = observed(server, lambda totals: totals.running_ns > 3e8 and totals.cpu_ns > 0)
+    assert totals.running_ns > sum(totals.waits.values())
 
 
 @pytest.mark.only(*ENDLESS)
 def test_sleeping_is_neither_a_lock_nor_the_processor(server):
     with executing(server, ENDLESS[server.name][1]):
-        found = observed(server, lambda totals: totals.waits.get("other", 0) > 3e8)
-    assert found.waits["lock"] < found.waits["other"]
+        totals = observed(server, lambda totals: totals.waits.get("other", 0) > 3e8)
+    assert totals.waits["lock"] < totals.waits["other"]
     if server.name == "postgres":
-        assert found.waits["lock"] == 0
+        assert totals.waits["lock"] == 0
 
 
 @pytest.mark.only("mysql", "mariadb")
@@ -212,16 +212,16 @@ def test_asynchronous_reads_of_release_18_are_data_reads_of_the_foreground(lab):
 
 @pytest.mark.only("postgres")
 def test_background_processes_have_the_titles_by_which_the_io_trace_knows_them(server):
-    known = tuple(server.background_threads)
+    titles = tuple(server.background_threads)
 
     def background() -> set[str]:
-        found = set()
+        names = set()
         for process in server.processes():
             with suppress(OSError):  # a worker of that moment has ended
                 title = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")[0]
-                if f"title={title}".startswith(known):
-                    found.add(title.rsplit(": ")[-1].strip())
-        return found
+                if f"title={title}".startswith(titles):
+                    names.add(title.rsplit(": ")[-1].strip())
+        return names
 
     # A process that was just forked still has the server's title.
     assert eventually(lambda: {"checkpointer", "background writer", "walwriter"} <= background())
@@ -266,7 +266,7 @@ def files(tmp_path):
 
 
 def events(files: Sequence[str], *waiting: str) -> Generator[set[str], None, None]:
-    """What is observed of the program's sessions, again and again."""
+    """Yield the observed events of the program's sessions, again and again."""
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, *files, *waiting])
     try:
         identity = process_identity(process.pid)
@@ -278,7 +278,11 @@ def events(files: Sequence[str], *waiting: str) -> Generator[set[str], None, Non
             idle=frozenset({"poll"}),
         )
         while True:
-            yield {one.event for one in observer.observe() if one != Observation("running")}
+            yield {
+                observation.event
+                for observation in observer.observe()
+                if observation != Observation("running")
+            }
     finally:
         process.kill()
         process.wait()
@@ -299,13 +303,13 @@ def test_threads_that_wait_while_one_writes_the_log_wait_for_it(files):
 
 def test_a_thread_that_begins_or_ends_is_noticed_between_two_lists():
     """Threads are listed once a second, and this clock stands still."""
-    own = process_identity(os.getpid())
-    assert own is not None
+    process = process_identity(os.getpid())
+    assert process is not None
     lists: list[int] = []
 
     def listed() -> list[ProcessId]:
         lists.append(1)
-        return [own]
+        return [process]
 
     observer = ThreadObserver(listed, None, bool, frozenset(), clock=lambda: 0.0)
     enough = threading.Event()
@@ -345,7 +349,9 @@ def test_duckdb_s_threads_run_while_it_executes_and_are_idle_otherwise(lab):
 
         thread = threading.Thread(target=run)
         thread.start()
-        assert eventually(lambda: any(one.state == "running" for one in observer.observe()))
+        assert eventually(
+            lambda: any(observation.state == "running" for observation in observer.observe())
+        )
     finally:
         engine.kill()
     thread.join()

@@ -61,10 +61,10 @@ def external(server, dsn, lab):
 
 def test_the_server_is_recorded_without_the_password(server, dsn):
     factory = registry.engine(server.name)
-    found = factory.available(ENV, paths.engines_prefix())
-    assert found.version == server.version().version
-    assert found.source == f"DSN {address_of(server)}"
-    assert "p@ss" not in repr(found) and server._password not in repr(found)
+    version = factory.available(ENV, paths.engines_prefix())
+    assert version.version == server.version().version
+    assert version.source == f"DSN {address_of(server)}"
+    assert "p@ss" not in repr(version) and server._password not in repr(version)
     assert factory.supported_parts(ENV) == frozenset()
 
 

@@ -67,8 +67,8 @@ ROUNDS = 3
 
 
 @dataclass
-class Own:
-    """What is root's own: a file, a directory, a process, a System V segment."""
+class Victim:
+    """Possessions of root: a file, a directory, a process, a System V segment."""
 
     folder: Path
     process: subprocess.Popen[bytes]
@@ -77,7 +77,7 @@ class Own:
 
     @classmethod
     @contextmanager
-    def made(cls, folder: Path) -> Iterator[Own]:
+    def made(cls, folder: Path) -> Iterator[Victim]:
         (folder / "secret").write_text(SECRET)
         (folder / "secret").chmod(0o600)
         libc = ctypes.CDLL(None)
@@ -113,11 +113,11 @@ def impatient(monkeypatch, request):
 
 
 @pytest.fixture
-def own():
+def victim():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        with Own.made(Path(folder)) as own:
-            yield own
+        with Victim.made(Path(folder)) as victim:
+            yield victim
 
 
 @pytest.fixture(scope="module")
@@ -135,14 +135,14 @@ def golden(module_lab):
 
 
 @contextmanager
-def hostile(lab, own: Own, scratch, names, seed: int, everything=False) -> Iterator[None]:
+def hostile(lab, victim: Victim, scratch, names, seed: int, everything=False) -> Iterator[None]:
     """It is at work, and has planted already where it can."""
     spec = {
         "roots": [str(lab.root), str(scratch)], 
         "uid": lab.credentials.uid, "gid": lab.credentials.gid,
         "names": sorted(names), "everything": everything, "share": 0.05 if everything else 0.3,
-        "file": str(own.folder / "secret"), "folder": str(own.folder),
-        "pid": own.process.pid, "segment": own.segment, "seed": seed,
+        "file": str(victim.folder / "secret"), "folder": str(victim.folder),
+        "pid": victim.process.pid, "segment": victim.segment, "seed": seed,
     }  # fmt: skip
     program = Path(__file__).with_name("hostile.py")
     attacker = subprocess.Popen(
@@ -158,17 +158,17 @@ def hostile(lab, own: Own, scratch, names, seed: int, everything=False) -> Itera
         attacker.wait()
 
 
-def attempt(own: Own, work: Callable[[], Any]) -> bool:
-    """Whether it succeeded; an error that the harness tells will do, any other will not."""
+def attempt(victim: Victim, work: Callable[[], Any]) -> bool:
+    """Return whether it succeeded; errors that the harness reports are accepted, others raised."""
     ended = threading.Event()
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            own.said.append(str(work()))
+            victim.said.append(str(work()))
         except (HarnessError, OSError) as error:
             failed.append(error)
-            own.said += [str(error), *getattr(error, "__notes__", [])]
+            victim.said += [str(error), *getattr(error, "__notes__", [])]
         except BaseException as error:
             failed.append(error)
         ended.set()
@@ -199,8 +199,8 @@ def engine_in(lab, name: str, scratch: Path, listen: bool, **options: str):
     return lab.engine(name, options={**options, **timeouts}, scratch=scratch, **heard)
 
 
-def verbs(lab, engine, golden: Path, places: DataDirectories, kept: Path) -> list[Any]:
-    """What a run does with an engine, in its order."""
+def verbs(lab, engine, golden: Path, places: DataDirectories, snapshot: Path) -> list[Any]:
+    """Return the operations of a run on an engine, in its order."""
     user = lab.credentials
     return [
         lambda: engine.restore(golden, places),
@@ -212,70 +212,72 @@ def verbs(lab, engine, golden: Path, places: DataDirectories, kept: Path) -> lis
         lambda: [engine.start(), engine.kill()],
         engine.start,
         engine.stop,
-        lambda: engine.snapshot(kept),
+        lambda: engine.snapshot(snapshot),
     ]
 
 
-def check(own: Own, before, lab) -> None:
-    assert own.state() == before
-    assert SECRET not in "\n".join(own.said)
+def check(victim: Victim, before, lab) -> None:
+    assert victim.state() == before
+    assert SECRET not in "\n".join(victim.said)
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_run_harms_nothing_of_roots(lab, own, golden, name):
+def test_a_run_harms_nothing_of_roots(lab, victim, golden, name):
     data = golden(name)
-    before, names = own.state(), NAMES.get(name, NAMES["innodb"])
+    before, names = victim.state(), NAMES.get(name, NAMES["innodb"])
     with watched(lab.root, names=names) as third:
         for number in range(ROUNDS):
             places, scratch, directories = place(lab)
             engine = engine_in(lab, name, scratch, listen=False)
-            kept = lab.root / f"kept-{number}"
-            kept.mkdir(mode=0o755)
+            snapshot = lab.root / f"kept-{number}"
+            snapshot.mkdir(mode=0o755)
             everything = number == ROUNDS - 1
-            with hostile(lab, own, scratch, names, seed=number, everything=everything):
-                for work in verbs(lab, engine, data, places, kept):
-                    attempt(own, work)
-                attempt(own, engine.kill)
+            with hostile(lab, victim, scratch, names, seed=number, everything=everything):
+                for work in verbs(lab, engine, data, places, snapshot):
+                    attempt(victim, work)
+                attempt(victim, engine.kill)
                 for folder in directories:
-                    attempt(own, partial(lab.supervisor.journal.remove_directory, folder))
-            check(own, before, lab)
+                    attempt(victim, partial(lab.supervisor.journal.remove_directory, folder))
+            check(victim, before, lab)
     assert third.seen >= ROUNDS * (len(DIRECTORY_PARTS) + 1)
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_making_a_database_harms_nothing_of_roots(lab, own, name):
-    before = own.state()
+def test_making_a_database_harms_nothing_of_roots(lab, victim, name):
+    before = victim.state()
     names = NAMES.get(name, NAMES["innodb"])
     with watched(lab.root, names=names):
         for number in range(2):
             places, scratch, _ = place(lab)
             engine = engine_in(lab, name, scratch, listen=False)
-            with hostile(lab, own, scratch, names, seed=number):
-                attempt(own, partial(engine.initialise, places))
-                attempt(own, engine.start)
-                attempt(own, engine.kill)
-            check(own, before, lab)
+            with hostile(lab, victim, scratch, names, seed=number):
+                attempt(victim, partial(engine.initialise, places))
+                attempt(victim, engine.start)
+                attempt(victim, engine.kill)
+            check(victim, before, lab)
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql"])
-def test_listening_harms_nothing_of_roots(lab, own, golden, listening_options, name):
-    before = own.state()
+def test_listening_harms_nothing_of_roots(lab, victim, golden, listening_options, name):
+    before = victim.state()
     for number in range(2):
         places, scratch, _ = place(lab)
         engine = engine_in(lab, name, scratch, listen=True, **listening_options[name])
         engine.restore(golden(name), places)
-        with hostile(lab, own, scratch, TLS_NAMES, seed=number):
-            attempt(own, engine.start)
-            attempt(own, engine.from_elsewhere)
-            attempt(own, engine.kill)
-        check(own, before, lab)
+        with hostile(lab, victim, scratch, TLS_NAMES, seed=number):
+            attempt(victim, engine.start)
+            attempt(victim, engine.from_elsewhere)
+            attempt(victim, engine.kill)
+        check(victim, before, lab)
 
 
-def test_the_same_run_without_an_attack_succeeds(lab, own, golden, monkeypatch):
+def test_the_same_run_without_an_attack_succeeds(lab, victim, golden, monkeypatch):
     """Else nothing would have been tried above."""
     monkeypatch.delenv(silence.VARIABLE)
     places, scratch, _ = place(lab)
     engine = engine_in(lab, "duckdb", scratch, listen=False)
-    kept = lab.root / "kept"
-    kept.mkdir()
-    assert all(attempt(own, work) for work in verbs(lab, engine, golden("duckdb"), places, kept))
+    snapshot = lab.root / "kept"
+    snapshot.mkdir()
+    assert all(
+        attempt(victim, work) for work in verbs(lab, engine, golden("duckdb"), places, snapshot)
+    )

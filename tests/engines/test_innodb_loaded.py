@@ -222,11 +222,11 @@ ENDLESS = (
 
 
 def test_values_have_the_types_of_their_columns(connection):
-    found = connection.execute(
+    answer = connection.execute(
         "select 7, sum(p_size), 1.50, 2.5e0, 'é', null, date '1998-12-01', count(*), 2 > 1 "
         "from part"
     )
-    (row,) = found.rows
+    (row,) = answer.rows
     assert [type(value) for value in row] == [
         int, Decimal, Decimal, float, str, type(None), date, int, int,
     ]  # fmt: skip
@@ -244,18 +244,18 @@ def test_rows_are_those_of_the_clients_own_way_of_reading(innodb, connection):
     with plain, plain.cursor() as cursor:
         cursor.execute(sql)
         expected = list(cursor.fetchall())
-    found = connection.execute(sql)
-    assert found.rows == expected
-    assert found.columns[:2] == ("l_orderkey", "l_partkey")
-    assert found.duration_ns > 0
+    answer = connection.execute(sql)
+    assert answer.rows == expected
+    assert answer.columns[:2] == ("l_orderkey", "l_partkey")
+    assert answer.duration_ns > 0
 
 
 def test_a_row_longer_than_a_packet_arrives_whole(innodb, connection):
     connection.execute("set global max_allowed_packet = 67108864")
     other = innodb.connect()  # the limit holds for connections opened from now on
-    found = other.execute("select 1, repeat('x', 17000000), 'end' union all select 2, 'y', 'z'")
+    answer = other.execute("select 1, repeat('x', 17000000), 'end' union all select 2, 'y', 'z'")
     other.close()
-    assert [(row[0], len(row[1]), row[2]) for row in found.rows] == [
+    assert [(row[0], len(row[1]), row[2]) for row in answer.rows] == [
         (1, 17_000_000, "end"),
         (2, 1, "z"),
     ]
@@ -336,12 +336,12 @@ def test_statements_between_begin_and_commit_are_one_transaction(connection):
 
 
 def test_text_is_compared_by_byte(connection):
-    found = connection.execute(
+    answer = connection.execute(
         "select 'a' = 'A', 'abc' like 'ABC', "
         "(select count(*) from region where r_name = 'asia' or r_name like 'as%'), "
         "(select count(*) from region where r_name = 'ASIA')"
     )
-    assert found.rows == [(0, 0, 0, 1)]
+    assert answer.rows == [(0, 0, 0, 1)]
 
 
 def test_what_would_be_cut_is_an_error(connection):

@@ -74,14 +74,14 @@ def test_the_interface_of_its_io_is_the_one_that_its_log_names(running):
 
 def test_every_part_lies_where_it_was_placed(running):
     places = running.places
-    found = files_of(running)
-    redo = [f.path for f in found if f.path.name.startswith(("ib_logfile", "#ib_redo"))]
+    files = files_of(running)
+    redo = [f.path for f in files if f.path.name.startswith(("ib_logfile", "#ib_redo"))]
     assert redo and all(path.is_relative_to(places["wal"]) for path in redo)
-    temporary = [f.path for f in found if f.path.name.startswith(("ibtmp", "temp_"))]
+    temporary = [f.path for f in files if f.path.name.startswith(("ibtmp", "temp_"))]
     assert temporary and all(path.is_relative_to(places["temp"]) for path in temporary)
-    assert any(f.path == places["data"] / "data/ibdata1" and f.direct for f in found)
+    assert any(f.path == places["data"] / "data/ibdata1" and f.direct for f in files)
     assert list((places["data"] / "data/harness").glob("n.ibd"))
-    written = {f.path for f in found if f.writable}
+    written = {f.path for f in files if f.writable}
     ours = (places["data"], places["wal"], places["temp"], running._context.scratch, Path("/dev"))
     assert {p for p in written if not any(p.is_relative_to(o) for o in ours)} == set()
 
@@ -120,8 +120,8 @@ def test_a_part_that_is_elsewhere_is_noticed(running, part, name, tmp_path):
 def test_doublewrite_files_follow_the_engine_option(lab):
     options = {"doublewrite": "wal", "version": "9"}
     engine = lab.started("mysql", options=options, fresh=True)
-    found = [f.path for f in files_of(engine) if f.path.suffix == ".dblwr"]
-    assert found and all(path.is_relative_to(engine.places["wal"]) for path in found)
+    names = [f.path for f in files_of(engine) if f.path.suffix == ".dblwr"]
+    assert names and all(path.is_relative_to(engine.places["wal"]) for path in names)
 
 
 def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab):
@@ -133,12 +133,12 @@ def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab):
 
 
 def test_a_start_is_cold_private_and_without_binary_log(running):
-    found = running._variables()
-    assert found["innodb_buffer_pool_load_at_startup"] == "OFF"
-    assert found["innodb_buffer_pool_dump_at_shutdown"] == "OFF"
-    assert found["log_bin"] == "OFF"
-    assert found["skip_networking"] == "ON"
-    assert found["collation_server"] == "latin1_bin"
+    variables = running._variables()
+    assert variables["innodb_buffer_pool_load_at_startup"] == "OFF"
+    assert variables["innodb_buffer_pool_dump_at_shutdown"] == "OFF"
+    assert variables["log_bin"] == "OFF"
+    assert variables["skip_networking"] == "ON"
+    assert variables["collation_server"] == "latin1_bin"
     if running.name == "mysql":
         loaded = execute(running, "show plugins")
         assert ("mysqlx", "ACTIVE") not in [(row[0], row[1]) for row in loaded]
@@ -159,13 +159,13 @@ def test_a_client_through_a_tunnel_has_rights_on_our_database_alone(running):
 
 def test_a_setting_that_does_not_hold_is_noticed(running):
     (process,) = running.processes()
-    found = running._variables()
-    verify_variables(process.pid, found, running._cluster, {"sort_buffer_size": "64K"})
+    variables = running._variables()
+    verify_variables(process.pid, variables, running._cluster, {"sort_buffer_size": "64K"})
     for asked in ({"sort_buffer_size": "128K"}, {"innodb_flush_method": "fsync"}):
         with pytest.raises(RunFailed, match="the server has"):
-            verify_variables(process.pid, found, running._cluster, asked)
+            verify_variables(process.pid, variables, running._cluster, asked)
     with pytest.raises(RunFailed, match=r"innodb_log_group_home_dir=.*the server has"):
-        elsewhere = {**found, "innodb_log_group_home_dir": "./"}
+        elsewhere = {**variables, "innodb_log_group_home_dir": "./"}
         verify_variables(process.pid, elsewhere, running._cluster, {})
 
 
@@ -186,7 +186,7 @@ def test_a_pool_that_would_be_another_size_fails_the_start(lab, golden):
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "same"),
+    ("asked", "shown", "same"),
     [
         ("1G", "1073741824", True),
         ("1G", "1.0e9", False),
@@ -202,8 +202,8 @@ def test_a_pool_that_would_be_another_size_fails_the_start(lab, golden):
         ("64", "64.0", True),
     ],
 )
-def test_two_spellings_of_a_value(asked, found, same):
-    assert same_value(asked, found) is same
+def test_two_spellings_of_a_value(asked, shown, same):
+    assert same_value(asked, shown) is same
 
 
 def test_page_size_is_part_of_the_format(lab):
@@ -233,8 +233,10 @@ def test_the_flavour_is_what_the_server_says(lab, open_path):
         f'#!/bin/sh\nexec {" ".join(engine._installation.command)} "$@"\n'
     )
     (open_path / "bin/mysqld").chmod(0o755)
-    found = registry.engine("mariadb").available({"prefix": str(open_path)}, paths.engines_prefix())
-    assert found.version == engine.version().version
+    version = registry.engine("mariadb").available(
+        {"prefix": str(open_path)}, paths.engines_prefix()
+    )
+    assert version.version == engine.version().version
     with pytest.raises(UsageError, match="is MariaDB"):
         registry.engine("mysql").available({"prefix": str(open_path)}, paths.engines_prefix())
 
@@ -244,7 +246,9 @@ def test_libraries_other_than_the_pinned_ones_make_another_build(monkeypatch):
     from harness.install import installed
 
     prefix, moved_on = paths.engines_prefix(), ("libc6 2.44-1",)
-    moved = [replace(one, moved_on=moved_on) for one in installed("mysql", prefix)]
+    moved = [
+        replace(installation, moved_on=moved_on) for installation in installed("mysql", prefix)
+    ]
     monkeypatch.setattr(installation, "installed", lambda *_: moved)
     assert installation.choose("mysql", {}, prefix).build.endswith(" with libc6 2.44-1")
 

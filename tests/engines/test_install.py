@@ -74,7 +74,7 @@ def versions(tmp_path, monkeypatch):
 
 
 def names_in(prefix):
-    """What is in an installation's prefix, without its lock."""
+    """Return the content of an installation's prefix, without its lock."""
     return sorted(path.name for path in prefix.iterdir() if path.name != ".lock")
 
 
@@ -268,7 +268,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def deb_build(version: str, packages: dict[str, tuple[str, str]]) -> Build:
-    """Of packages: version and SHA-256 by name."""
+    """Return version and SHA-256 of packages by name."""
     pins = [{"name": name, "version": v, "sha256": d} for name, (v, d) in packages.items()]
     debian = {"kind": "debs", "suites": ["unstable"]}
     return build(version, ["usr/"], "usr/sbin/tinyd", debian, {"packages": pins})

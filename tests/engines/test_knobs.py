@@ -65,14 +65,14 @@ class Release:
 def releases(engine: innodb.Flavour) -> list[Release]:
     """The one that a run would take, and the others of the private prefix."""
     prefix = engines_prefix()
-    found = [innodb.choose(engine, {}, prefix), *innodb._private(engine, prefix)]
-    return [Release(engine, version) for version in sorted({i.version for i in found})]
+    installations = [innodb.choose(engine, {}, prefix), *innodb._private(engine, prefix)]
+    return [Release(engine, version) for version in sorted({i.version for i in installations})]
 
 
 RELEASES = [*releases("mysql"), *releases("mariadb")]
 
 
-class Kept:
+class ReleaseLab:
     def __init__(self, release: Release, lab) -> None:
         self.release, self._lab = release, lab
 
@@ -85,8 +85,8 @@ class Kept:
 
 
 @pytest.fixture(scope="module", params=RELEASES, ids=lambda r: f"{r.engine}-{r.version}")
-def kept(request, module_lab):
-    return Kept(request.param, module_lab)
+def release_lab(request, module_lab):
+    return ReleaseLab(request.param, module_lab)
 
 
 def write_threads(engine) -> int:
@@ -101,23 +101,23 @@ def write_threads(engine) -> int:
 def tablespace(engine):
     (process,) = engine.processes()
     path = engine.places["data"] / "data/ibdata1"
-    (found,) = [f for f in open_files(process.pid) if f.path == path]
-    return found
+    (file,) = [f for f in open_files(process.pid) if f.path == path]
+    return file
 
 
 def bypasses_cache(release: Release, method: str) -> bool:
-    """Whether data files are to be opened with O_DIRECT: MariaDB's O_DSYNC does that, too."""
+    """Return whether data files are to be opened with O_DIRECT, as also by MariaDB's O_DSYNC."""
     return method.startswith("O_DIRECT") or (release.engine, method) == ("mariadb", "O_DSYNC")
 
 
 # What holds in the running server -------------------------------------------------
 
 
-def test_every_value_that_a_release_takes_holds(kept):
+def test_every_value_that_a_release_takes_holds(release_lab):
     """Each of them in some start, several settings at a time: a start takes seconds."""
-    least, most = kept.release.write_threads
+    least, most = release_lab.release.write_threads
     for method, doublewrite, threads, aio in zip_longest(
-        METHODS, kept.release.doublewrite, (least, "8", most), ("OFF", "ON"), fillvalue=None
+        METHODS, release_lab.release.doublewrite, (least, "8", most), ("OFF", "ON"), fillvalue=None
     ):
         asked = {
             "innodb_flush_method": method,
@@ -126,31 +126,31 @@ def test_every_value_that_a_release_takes_holds(kept):
             "innodb_use_native_aio": aio,
         }
         settings = {name: value for name, value in asked.items() if value is not None}
-        engine = kept.started(settings)
-        found, config = engine._variables(), engine.effective_config()
+        engine = release_lab.started(settings)
+        variables, config = engine._variables(), engine.effective_config()
         for name, value in settings.items():
-            assert found[name].casefold() == config[name].casefold() == value.casefold()
-        assert tablespace(engine).direct is bypasses_cache(kept.release, method or "")
-        if threads and kept.release.engine == "mysql":  # MariaDB takes them from a pool
+            assert variables[name].casefold() == config[name].casefold() == value.casefold()
+        assert tablespace(engine).direct is bypasses_cache(release_lab.release, method or "")
+        if threads and release_lab.release.engine == "mysql":  # MariaDB takes them from a pool
             assert write_threads(engine) == int(threads)
-        assert found["log_bin"] == "OFF"
+        assert variables["log_bin"] == "OFF"
         assert not any((engine.places["wal"] / "binlog").iterdir())
         engine.kill()
 
 
-def test_the_binary_log_lies_with_the_wal_and_the_redo_log_has_its_size(kept):
-    engine = kept.started({"log_bin": "ON", "sync_binlog": "1", **kept.release.redo})
+def test_the_binary_log_lies_with_the_wal_and_the_redo_log_has_its_size(release_lab):
+    engine = release_lab.started({"log_bin": "ON", "sync_binlog": "1", **release_lab.release.redo})
     places = engine.places
-    found = engine._variables()
-    assert (found["log_bin"], found["sync_binlog"]) == ("ON", "1")
-    assert Path(found["log_bin_basename"]).parent == places["wal"] / "binlog"
+    variables = engine._variables()
+    assert (variables["log_bin"], variables["sync_binlog"]) == ("ON", "1")
+    assert Path(variables["log_bin_basename"]).parent == places["wal"] / "binlog"
     (process,) = engine.processes()
     written = {f.path for f in open_files(process.pid) if f.path.name.startswith("binlog.0")}
     assert {path.parent for path in written} == {places["wal"] / "binlog"}
     before = regular_bytes(places["wal"] / "binlog", None)
     execute(engine, "create table t (a int primary key)", "insert into t values (1), (2)")
     assert regular_bytes(places["wal"] / "binlog", None) > before
-    elsewhere = {**found, "log_bin_basename": str(places["data"] / "data/binlog")}
+    elsewhere = {**variables, "log_bin_basename": str(places["data"] / "data/binlog")}
     with pytest.raises(RunFailed, match="the server has it in"):
         verify_variables(process.pid, elsewhere, engine._cluster, {})
     engine.stop()
@@ -160,43 +160,43 @@ def test_the_binary_log_lies_with_the_wal_and_the_redo_log_has_its_size(kept):
 # What is refused before anything is made ------------------------------------------
 
 
-def refused(kept: Kept, settings: dict[str, str]) -> UsageError:
+def refused(release_lab: ReleaseLab, settings: dict[str, str]) -> UsageError:
     with pytest.raises(UsageError) as caught:
-        kept.engine(settings)
+        release_lab.engine(settings)
     return caught.value
 
 
 def test_the_size_of_a_redo_file_with_that_of_the_whole_log_is_refused():
     """MySQL 8.0.30 to 8.4 know both and ignore the file's: by their settings' names."""
-    known = {"innodb_redo_log_capacity", "innodb_log_file_size", "innodb_log_files_in_group"}
+    variables = {"innodb_redo_log_capacity", "innodb_log_file_size", "innodb_log_files_in_group"}
     profile = {"loose_innodb_redo_log_capacity": "1G", "loose_innodb_log_file_size": "512M"}
-    _check_redo_size("MySQL 8.4.0", profile, known)
-    _check_redo_size("MySQL 8.0.15", profile | {"innodb_log_file_size": "1G"}, known - {
+    _check_redo_size("MySQL 8.4.0", profile, variables)
+    _check_redo_size("MySQL 8.0.15", profile | {"innodb_log_file_size": "1G"}, variables - {
         "innodb_redo_log_capacity"
     })  # fmt: skip
     with pytest.raises(UsageError, match="innodb_log_file_size"):
-        _check_redo_size("MySQL 8.4.0", profile | {"innodb_log_file_size": "1G"}, known)
+        _check_redo_size("MySQL 8.4.0", profile | {"innodb_log_file_size": "1G"}, variables)
 
 
-def test_a_place_of_the_binary_log_is_refused(kept):
-    assert "log_bin=/tmp/binlog" in refused(kept, {"log_bin": "/tmp/binlog"}).context
-    assert "log_bin_index" in refused(kept, {"log_bin_index": "/tmp/index"}).problem
+def test_a_place_of_the_binary_log_is_refused(release_lab):
+    assert "log_bin=/tmp/binlog" in refused(release_lab, {"log_bin": "/tmp/binlog"}).context
+    assert "log_bin_index" in refused(release_lab, {"log_bin_index": "/tmp/index"}).problem
 
 
-def test_the_page_size_is_an_engine_option_since_it_is_the_data_s_format(kept):
-    error = refused(kept, {"innodb_page_size": "4096"})
+def test_the_page_size_is_an_engine_option_since_it_is_the_data_s_format(release_lab):
+    error = refused(release_lab, {"innodb_page_size": "4096"})
     assert "engine option page_size" in error.hint
-    assert kept.engine({}, {"page_size": 4}).format_options()["innodb_page_size"] == "4096"
+    assert release_lab.engine({}, {"page_size": 4}).format_options()["innodb_page_size"] == "4096"
 
 
-def test_a_start_lasts_until_the_redo_log_has_its_new_size(kept, monkeypatch):
-    if (kept.release.engine, kept.release.number) < ("mysql", (8, 0, 30)):
+def test_a_start_lasts_until_the_redo_log_has_its_new_size(release_lab, monkeypatch):
+    if (release_lab.release.engine, release_lab.release.number) < ("mysql", (8, 0, 30)):
         return  # the size is that of the files, which are made before the server answers
-    engine = kept.started({"innodb_redo_log_capacity": "16M"})
-    found = engine.effective_config()
-    assert found["innodb_redo_log_capacity_resized"] == str(16 * MIB)
-    assert found["innodb_redo_log_resize_status"] == "OK"
-    assert {"gtid_mode", "enforce_gtid_consistency"} <= found.keys()  # both ON since 9.7
+    engine = release_lab.started({"innodb_redo_log_capacity": "16M"})
+    config = engine.effective_config()
+    assert config["innodb_redo_log_capacity_resized"] == str(16 * MIB)
+    assert config["innodb_redo_log_resize_status"] == "OK"
+    assert {"gtid_mode", "enforce_gtid_consistency"} <= config.keys()  # both ON since 9.7
 
     states = ["OK", "Resizing down", "Resizing down"]
     status = "innodb_redo_log_resize_status"
@@ -289,8 +289,8 @@ def defaults(engine: str) -> Iterator[tuple[str, str]]:
 )  # fmt: skip
 def test_a_server_has_the_defaults_of_the_paper_s_release(lab, engine, version):
     server = lab.started(engine, settings_for("paper", engine, HOST), {"version": version})
-    found = {str(row[0]): str(row[1]) for row in execute(server, SHOW[engine])}
+    values = {str(row[0]): str(row[1]) for row in execute(server, SHOW[engine])}
     server.kill()
-    known = {name: value for name, value in defaults(engine) if name in found}
-    assert {name: found[name] for name in known} == known
-    assert len(known) > 15
+    expected = {name: value for name, value in defaults(engine) if name in values}
+    assert {name: values[name] for name in expected} == expected
+    assert len(expected) > 15

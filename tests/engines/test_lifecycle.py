@@ -96,8 +96,8 @@ def test_the_password_is_in_no_file_and_no_command_line(running, module_lab):
         f"/proc/{p.pid}/{name}" for p in running.processes() for name in ("cmdline", "environ")
     ]
     for folder, _, names in os.walk(module_lab.root):
-        found = (Path(folder, name) for name in names)
-        paths += [str(path) for path in found if path.is_file() and not path.is_symlink()]
+        files = (Path(folder, name) for name in names)
+        paths += [str(path) for path in files if path.is_file() and not path.is_symlink()]
     assert len(paths) > 10
     assert [path for path in paths if password in read_while_there(path)] == []
     assert password.decode() not in str(running.effective_config())
@@ -107,10 +107,10 @@ def test_what_was_committed_outlives_a_stop_and_a_kill(lab, stored, running):
     engine = stored.started(lab)
     assert rows(engine) == rows(running) == [1, 2]
     if stored.name in ("postgres", "mariadb"):
-        own, engine._password = engine._password, running._password
+        password, engine._password = engine._password, running._password
         with pytest.raises(RunFailed, match=r"Access denied|password authentication failed"):
             engine.connect()
-        engine._password = own
+        engine._password = password
     insert(engine, 3)
     engine.stop()
     engine.stop()

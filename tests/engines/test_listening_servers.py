@@ -44,10 +44,10 @@ class Listening:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """As clients on other hosts get it."""
-        found = self.engine.from_elsewhere()
-        assert found is not None
-        return dict(found)
+        """Return the connection that clients on other hosts get."""
+        connection = self.engine.from_elsewhere()
+        assert connection is not None
+        return dict(connection)
 
     def ask(self, **other) -> LoadgenResult:
         """A short run of the native client from another host."""
@@ -221,18 +221,18 @@ def test_the_certificate_is_the_addresss(server, tmp_path):
 def test_keys_are_the_servers_users_alone(server):
     files = server.engine._listening
     assert sorted(p.name for p in files.key.parent.glob("*.key")) == ["server.key"]
-    found = files.key.stat()
-    assert found.st_mode & 0o077 == 0
+    facts = files.key.stat()
+    assert facts.st_mode & 0o077 == 0
     if server.lab.credentials is not None:
-        assert found.st_uid == server.lab.credentials.uid
+        assert facts.st_uid == server.lab.credentials.uid
         assert files.key.parent.stat().st_mode & 0o077 == 0
 
 
 def test_the_password_stands_in_no_log(server):
     scratch = server.engine._context.scratch
     password = server.connection["password"]
-    kept = [p for p in scratch.rglob("*") if p.is_file() and password in p.read_text("latin1")]
-    assert kept == []
+    logs = [p for p in scratch.rglob("*") if p.is_file() and password in p.read_text("latin1")]
+    assert logs == []
     for process in server.engine.processes():
         with suppress(OSError):  # a worker of that moment has ended
             assert password not in Path(f"/proc/{process.pid}/cmdline").read_text()
@@ -269,10 +269,10 @@ def test_a_client_elsewhere_has_no_administrative_rights(server):
 
 
 def test_a_client_elsewhere_does_not_know_the_superusers_password(server):
-    own, there = server.engine.native_connection(), server.connection
-    assert (there["user"], there["password"]) != (own["user"], own["password"])
-    assert own["password"] not in str(there)
-    for user, password in ((own["user"], own["password"]), (own["user"], there["password"])):
+    local, there = server.engine.native_connection(), server.connection
+    assert (there["user"], there["password"]) != (local["user"], local["password"])
+    assert local["password"] not in str(there)
+    for user, password in ((local["user"], local["password"]), (local["user"], there["password"])):
         with denied():
             server.open(user=user, password=password)
 

@@ -93,8 +93,8 @@ def test_rows_are_those_of_the_files(loaded, things, name):
     tables = TABLES.replace('"', quote)
     (things / "tables.sql").write_text(tables)
     with loaded(name, things) as connection:
-        found = connection.execute(f"select * from {quote}Thing{quote} order by id").rows
-        assert found == THINGS
+        rows = connection.execute(f"select * from {quote}Thing{quote} order by id").rows
+        assert rows == THINGS
         parts = connection.execute("select thing, name from part order by thing").rows
         assert parts == [(1, "x"), (3, None)]
         with pytest.raises(RunFailed):  # keys and foreign keys hold from now on
@@ -282,20 +282,20 @@ def test_rows_beyond_those_kept_are_counted_and_dropped(started, name):
     assert many.checksum % 2**64 == again.checksum % 2**64 != other.checksum % 2**64
     assert sorted(few.rows) == sorted(whole.rows)
     text = answer_text(kinds.columns, [[*map(plain_value, row)] for row in kinds.rows])
-    found = compare_rows(read_answer("a.csv", text), later.columns, later.rows, Ordering())
-    assert found.status == "passed" and later.checksum == kinds.checksum, (text, found)
+    check = compare_rows(read_answer("a.csv", text), later.columns, later.rows, Ordering())
+    assert check.status == "passed" and later.checksum == kinds.checksum, (text, check)
 
 
 def test_checksums_compare_between_processes(lab):
-    found = []
+    answers = []
     for _ in range(2):
         engine = lab.started("duckdb")
         with closing(engine.connect()) as connection:
-            found.append(
+            answers.append(
                 connection.execute("select 'a', null, [1] union all select 'b', 2, []", keep=1)
             )
         engine.kill()
-    assert found[0].checksum == found[1].checksum != 0
+    assert answers[0].checksum == answers[1].checksum != 0
 
 
 @pytest.mark.parametrize("name", ["duckdb", "postgres"])

@@ -102,13 +102,13 @@ def _uses_path(function: ast.expr) -> bool:
 
 
 def test_every_path_is_used_as_its_user_or_is_none_that_another_user_can_exchange():
-    found = {
+    functions = {
         f"{path.relative_to(ROOT)} {function}"
         for folder in FOLDERS
         for path in sorted((ROOT / folder).rglob("*.py"))
         for function in with_own_rights(ast.parse(path.read_text(encoding="utf-8")))
     }
-    assert found == set().union(*ALLOWED.values())
+    assert functions == set().union(*ALLOWED.values())
 
 
 def test_what_is_found():

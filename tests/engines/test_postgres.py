@@ -137,7 +137,7 @@ def test_reading_the_counters_is_not_counted(lab):
 
 
 def delta(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """What has changed of the sums that belong to the measured database and its backends."""
+    """Return the changes of the sums that belong to the measured database and its backends."""
     names = [n for n in after if not n.startswith(("postgres_checkpoint", "postgres_wal"))]
     ours = [
         n for n in names if n.startswith("postgres_") and "written" not in n and "fsync" not in n
@@ -184,8 +184,10 @@ def test_load_leaves_all_rows_indexes_and_statistics(loaded, tpch_csv):
 
 def test_no_setting_of_the_load_outlives_it(loaded):
     config = loaded.effective_config()
-    kept = {k: config[k] for k in ("fsync", "full_page_writes", "synchronous_commit", "wal_level")}
-    assert kept == dict.fromkeys(kept, "on") | {"wal_level": "replica"}
+    values = {
+        k: config[k] for k in ("fsync", "full_page_writes", "synchronous_commit", "wal_level")
+    }
+    assert values == dict.fromkeys(values, "on") | {"wal_level": "replica"}
     assert "autovacuum" not in config  # at its default, on
 
 
@@ -303,7 +305,7 @@ def test_a_window_is_compared_with_the_server_s_own_checkpoint_interval(loaded):
     window = {"postgres_wal_written_bytes": 1e9, "postgres_checkpoints_timed_count": 1.0}
     usual = 300 * 10**9
     for window_ns, codes in ((usual, []), (usual // 2, ["checkpoint-cut-off"])):
-        found = loaded.write_back_warnings(
+        warnings = loaded.write_back_warnings(
             {"postgres_checkpoints_timed_count": 1.0}, window, window_ns
         )
-        assert [warning.code for warning in found] == codes
+        assert [warning.code for warning in warnings] == codes

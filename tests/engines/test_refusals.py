@@ -119,10 +119,10 @@ def test_a_release_of_postgresql(banner, release, numbers):
     with open_directory() as folder:
         prints(folder, "postgres", f"postgres (PostgreSQL) {banner}")
         prints(folder, "initdb", "")
-        found = postgres.choose({"prefix": str(folder)}, folder)
-    assert (found.version, found.version_tuple) == (release, numbers)
-    assert found.is_release(release) and found.is_release(str(numbers[0]))
-    assert not found.is_release(str(numbers[0])[:1])
+        installation = postgres.choose({"prefix": str(folder)}, folder)
+    assert (installation.version, installation.version_tuple) == (release, numbers)
+    assert installation.is_release(release) and installation.is_release(str(numbers[0]))
+    assert not installation.is_release(str(numbers[0])[:1])
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_release_of_mysql_or_mariadb(banner, flavour, release):
     other: innodb.Flavour = "mysql" if flavour == "mariadb" else "mariadb"
     with open_directory() as folder:
         prints(folder, "mysqld", banner)
-        found = innodb.choose(flavour, {"prefix": str(folder)}, folder)
-        assert found.version == release and banner in found.build
+        installation = innodb.choose(flavour, {"prefix": str(folder)}, folder)
+        assert installation.version == release and banner in installation.build
         with pytest.raises(UsageError, match=release):
             innodb.choose(other, {"prefix": str(folder)}, folder)

@@ -72,8 +72,8 @@ def test_restored_data_hold_every_record_wherever_they_lie(lab, golden):
     for _ in range(2):
         places = lab.places()
         store = Store.of(lab).restored(golden, places)
-        found = store.verified()
-        assert (found.records, found.missing, found.malformed) == (RECORDS, 0, 0)
+        counts = store.verified()
+        assert (counts.records, counts.missing, counts.malformed) == (RECORDS, 0, 0)
         config = store.engine.effective_config()
         assert config["wal_dir"] == str(places["wal"] / "rocksdb")
         for path in (places["data"] / "rocksdb").glob("OPTIONS-*"):
@@ -185,19 +185,19 @@ def test_options_come_from_a_file_as_rocksdb_writes_it(lab, golden, tmp_path):
     ],
 )
 def test_what_does_not_apply_of_an_older_release_is_listed(lab, release, left_out):
-    found = settings_of(RECORDINGS / f"rocksdb-{release}.OPTIONS")
-    (warning,) = found.warnings
+    settings = settings_of(RECORDINGS / f"rocksdb-{release}.OPTIONS")
+    (warning,) = settings.warnings
     assert warning.code == "options-file-not-applied"
     assert [name for name in left_out if f"{name}=" not in warning.context] == []
-    assert not set(left_out) & set(found.values)
-    assert found.values["max_bytes_for_level_multiplier"] == "10.000000"
-    Store.of(lab, found.values)  # which opens a database with them
+    assert not set(left_out) & set(settings.values)
+    assert settings.values["max_bytes_for_level_multiplier"] == "10.000000"
+    Store.of(lab, settings.values)  # which opens a database with them
 
 
 def test_only_options_that_decide_the_files_are_in_the_dataset_key(lab):
     def key(**settings: str) -> Mapping[str, str]:
-        found: Mapping[str, str] = lab.engine("rocksdb", settings).format_options()
-        return found
+        options: Mapping[str, str] = lab.engine("rocksdb", settings).format_options()
+        return options
 
     assert key() == {}
     assert key(write_buffer_size="4M", block_cache="1M", sync="true", use_direct_reads="on") == {}
@@ -223,7 +223,7 @@ def test_tickers_and_levels_are_reported(lab, golden):
         engine = result.engine
         if engine.begin["rocksdb_wal_bytes"] < engine.end["rocksdb_wal_bytes"]:
             break
-    done = {name: present(one.count) for name, one in result.operations.items()}
+    done = {name: present(operation.count) for name, operation in result.operations.items()}
     moments = (engine.begin, engine.end)
     read = [moment["rocksdb_number_keys_read_count"] for moment in moments]
     wrote = [moment["rocksdb_number_keys_written_count"] for moment in moments]
@@ -303,9 +303,9 @@ def test_a_flush_of_a_run_is_found_in_its_log(lab, golden):
     before = time.monotonic_ns()
     store.run(operations=20_000, **NOTHING | {"updateproportion": 1.0})
     after = time.monotonic_ns()
-    found = store.engine.background_tasks()
-    assert found["flush"]
-    times = [at for spans in found.values() for span in spans for at in span]
+    tasks = store.engine.background_tasks()
+    assert tasks["flush"]
+    times = [at for spans in tasks.values() for span in spans for at in span]
     assert all(before < at < after for at in times)
 
 
@@ -328,8 +328,8 @@ def test_a_run_with_it_counts_what_it_answered(lab, golden):
     assert added["rocksdb_block_cache_data_hit_count"] < 0.5 * reads
     assert store.engine.effective_config()["row_cache"] == str(ROW_CACHE)
     store.engine.stop()  # which compares the size with what the library says
-    found = store.verified()
-    assert (found.records, found.missing, found.malformed) == (RECORDS, 0, 0)
+    counts = store.verified()
+    assert (counts.records, counts.missing, counts.malformed) == (RECORDS, 0, 0)
 
 
 def test_a_run_without_it_says_so(lab, golden):
@@ -431,7 +431,7 @@ def test_no_change_of_a_record_is_lost(lab, writers, verb):
 
 
 def test_reading_and_writing_with_nothing_in_between_loses_changes(lab, writers):
-    """What the others are measured against: these threads do get in each other's way."""
+    """Baseline of the other tests: these threads do get in each other's way."""
     tries = 20  # on a busy machine they may run one after the other
     assert any(written(lab, writers, "careless") != COUNTED for _ in range(tries))
 

@@ -87,8 +87,8 @@ def check_answers(engine, queries: tuple[int, ...], **params):
     outcome = WORKLOAD.measure(
         TpchParams.from_mapping(given), WarmSession(engine, SilentProgress())
     )
-    found = [(check.labels["query"], check.status) for check in outcome.checks]
-    assert found == [(str(query), "passed") for query in queries]
+    statuses = [(check.labels["query"], check.status) for check in outcome.checks]
+    assert statuses == [(str(query), "passed") for query in queries]
     return outcome
 
 
@@ -112,13 +112,13 @@ def test_queries_have_plans_and_counters(loaded):
     duration_ns, at_work_ns = total.values()
     assert 0 < at_work_ns <= duration_ns
     rarely = at_work_ns < duration_ns / 2
-    assert rarely == ("tasks-rarely-at-work" in {one.code for one in outcome.uncontrolled})
+    assert rarely == ("tasks-rarely-at-work" in {warning.code for warning in outcome.uncontrolled})
 
 
 def test_queries_with_no_task_at_work_for_half_of_their_time_are_named(loaded):
     def codes(at_work_ns):
-        found = loaded.query_warnings({"spark_tasks_at_work_ns": at_work_ns}, 1e9)
-        return [warning.code for warning in found]
+        warnings = loaded.query_warnings({"spark_tasks_at_work_ns": at_work_ns}, 1e9)
+        return [warning.code for warning in warnings]
 
     assert (codes(0.49e9), codes(0.51e9)) == (["tasks-rarely-at-work"], [])
 
@@ -312,8 +312,8 @@ def test_a_file_of_settings_is_stored_without_its_secrets(tmp_path):
         "spark.hadoop.fs.s3a.endpoint.region k\nspark.sql.extensions http://me:k@h\n"
         "spark.sql.shuffle.partitions 8\nspark.executor.memory 2g\n"
     )
-    found = registry.engine("spark").settings_of_file({"conf": str(file)}, Path())
-    assert found.values == {
+    settings = registry.engine("spark").settings_of_file({"conf": str(file)}, Path())
+    assert settings.values == {
         "spark.hadoop.fs.s3a.endpoint": "http://h",
         "spark.hadoop.fs.s3a.endpoint.region": "k",
         "spark.sql.shuffle.partitions": "8",
@@ -322,7 +322,7 @@ def test_a_file_of_settings_is_stored_without_its_secrets(tmp_path):
 
 
 def test_the_driver_s_record_has_no_text_of_a_name_that_others_choose():
-    found = recorded(
+    conf = recorded(
         {
             "spark.executorEnv.API_KEY": "k",
             "spark.executorEnv.PIN": "12345",
@@ -331,7 +331,7 @@ def test_the_driver_s_record_has_no_text_of_a_name_that_others_choose():
             "spark.driver.memory": "2g",
         }
     )
-    assert found == {
+    assert conf == {
         "spark.executorEnv.PIN": NOT_RECORDED,
         "spark.master": NOT_RECORDED,
         "spark.executor.extraJavaOptions": NOT_RECORDED,
@@ -415,11 +415,11 @@ def cluster(module_lab):
     (folder / "jars").symlink_to(installation().jars)
     master = f"spark://127.0.0.1:{port}"
     options = {"master": master, "location": f"file://{folder}/tables", "conf": str(conf)}
-    found = Cluster(module_lab, folder, options, secret)
-    start_part(found, "master.Master", "--port", str(port))
+    cluster = Cluster(module_lab, folder, options, secret)
+    start_part(cluster, "master.Master", "--port", str(port))
     assert eventually(lambda: not refused(port))
-    yield found
-    for process in reversed(found.parts):
+    yield cluster
+    for process in reversed(cluster.parts):
         process.kill()
 
 
@@ -493,13 +493,13 @@ def open_cluster(cluster: Cluster):
 
 def executors(cluster: Cluster) -> list[int]:
     """Processes of executors, below the workers."""
-    found = []
+    processes = []
     for status in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             text = status.read_bytes()
             if b"CoarseGrainedExecutorBackend" in text and str(cluster.folder).encode() in text:
-                found.append(int(status.parent.name))
-    return found
+                processes.append(int(status.parent.name))
+    return processes
 
 
 def test_a_cluster_that_has_no_executor_yet_has_lost_none(lonely):
@@ -539,8 +539,8 @@ def again(clustered, cluster):
         patch.setattr("engines.spark.sql._WITHOUT_EXECUTORS_S", 40)
         engine = open_cluster(cluster)
         engine.start()
-    own = {"spark.local.dir": config["spark.local.dir"]}  # all else is compared
-    assert {**engine.effective_config(), **own} == config
+    local = {"spark.local.dir": config["spark.local.dir"]}  # all else is compared
+    assert {**engine.effective_config(), **local} == config
     return engine
 
 

@@ -77,31 +77,31 @@ def server(answers, lab, monkeypatch):
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_query_is_t_sql(query):
-    (found,) = sqlglot.parse(query_sql(query, parameters(query, 7, 1), FOLDER), dialect="tsql")
-    assert found is not None
-    assert not list(found.find_all(*MISSING))
+    (tree,) = sqlglot.parse(query_sql(query, parameters(query, 7, 1), FOLDER), dialect="tsql")
+    assert tree is not None
+    assert not list(tree.find_all(*MISSING))
 
 
 def test_the_variant_and_its_count_are_t_sql():
     values = variant_values(("1994-01-01", "1995-01-01"))
     for text in (query_sql(6, values, FOLDER), other_sql("q06_selected", values, FOLDER)):
-        (found,) = sqlglot.parse(text, dialect="tsql")
-        assert found is not None and not list(found.find_all(*MISSING))
+        (tree,) = sqlglot.parse(text, dialect="tsql")
+        assert tree is not None and not list(tree.find_all(*MISSING))
 
 
 def schema(folder: Path, dialect: str) -> set[tuple[str, ...]]:
     """Tables with their columns, primary and foreign keys."""
-    found: set[tuple[str, ...]] = set()
+    keys: set[tuple[str, ...]] = set()
     for stem in ("10_tables", "20_keys", "40_foreign_keys"):
         for text in statements(folder, stem):
             (tree,) = sqlglot.parse(text, dialect=dialect)
             table = present(present(tree).find(exp.Table)).name
             for column in present(tree).find_all(exp.ColumnDef):
-                found.add((table, "column", column.name))
+                keys.add((table, "column", column.name))
             for key in present(tree).find_all(exp.PrimaryKey, exp.ForeignKey):
-                columns, other = [one.name for one in key.expressions], key.find(exp.Table)
-                found.add((table, key.key, *columns, other.name if other else ""))
-    return found
+                columns, other = [column.name for column in key.expressions], key.find(exp.Table)
+                keys.add((table, key.key, *columns, other.name if other else ""))
+    return keys
 
 
 @pytest.mark.parametrize(("workload", "tables"), [("tpch", 8), ("tpcc", 9)])
@@ -109,8 +109,8 @@ def test_the_schema_is_t_sql_and_has_what_postgresql_has(workload, tables):
     """A server takes PostgreSQL's in other tests."""
     folder = SQL / workload
     for text in statements(folder, "30_indexes"):
-        (found,) = sqlglot.parse(text, dialect="tsql")
-        assert not isinstance(found, exp.Command)
+        (tree,) = sqlglot.parse(text, dialect="tsql")
+        assert not isinstance(tree, exp.Command)
     made = schema(folder, "tsql")
     assert made == schema(SQL.parents[1] / "postgres" / "sql" / workload, "postgres")
     assert {table for table, *_ in made} == created(folder)["table"]
@@ -120,10 +120,12 @@ def test_the_schema_is_t_sql_and_has_what_postgresql_has(workload, tables):
 @pytest.mark.parametrize("transaction", TRANSACTIONS)
 def test_a_procedure_is_t_sql_and_takes_the_values_of_its_call(transaction):
     text = (SQL / "tpcc" / "procedures" / f"{transaction}.sql").read_text()
-    known = re.sub(r"if .*\nbegin;\n    throw .*\nend;\n", "", text)  # it does not know THROW
-    (found,) = sqlglot.parse(known, dialect="tsql")
-    assert isinstance(found, exp.Create)
-    assert not list(found.find_all(exp.Command))
+    text_without_throw = re.sub(
+        r"if .*\nbegin;\n    throw .*\nend;\n", "", text
+    )  # it does not know THROW
+    (tree,) = sqlglot.parse(text_without_throw, dialect="tsql")
+    assert isinstance(tree, exp.Create)
+    assert not list(tree.find_all(exp.Command))
     head = text.partition("\nas\n")[0].partition("create procedure")[2]
     parameters = re.findall(r"@(\w+)", head)
     call = (SQL / "tpcc" / "calls" / f"{transaction}.sql").read_text()
@@ -133,8 +135,8 @@ def test_a_procedure_is_t_sql_and_takes_the_values_of_its_call(transaction):
 
 def test_the_conditions_are_t_sql(server):
     for sql in conditions(server).values():
-        (found,) = sqlglot.parse(sql, dialect="tsql")
-        assert found is not None and "LIMIT" not in sql
+        (tree,) = sqlglot.parse(sql, dialect="tsql")
+        assert tree is not None and "LIMIT" not in sql
 
 
 @pytest.mark.parametrize(
@@ -184,8 +186,8 @@ def test_its_runs_warn_until_this_build_is_verified(monkeypatch, tmp_path):
 def test_the_client_calls_the_procedures_and_repeats_victims_of_deadlocks(server, answers, lab):
     result = Native(lab, server).run(operations=300)
     operations = result.operations.values()
-    assert sum(one.count + one.rolled_back_count for one in operations) == 300
-    retried = sum(one.retried_count for one in operations)
+    assert sum(operation.count + operation.rolled_back_count for operation in operations) == 300
+    retried = sum(operation.retried_count for operation in operations)
     assert result.errors == {"1205": retried} and retried > 40
     assert set(answers.calls) == set(TRANSACTIONS)
     w, d, c, count, _, *lists = answers.calls["new_order"][0]
@@ -215,11 +217,11 @@ def test_a_wait_is_for_a_resource(server, wait, resource):
 def test_a_plan_has_own_times_that_add_up():
     plan = translate(PLAN.read_text(), 130 * MS)
     aggregate, exchange, join, scan, seek = plan.operators.walk()
-    assert [one.kind for one in (aggregate, exchange, join, scan, seek)] == [
+    assert [operator.kind for operator in (aggregate, exchange, join, scan, seek)] == [
         "aggregate", "other", "join", "scan", "scan"
     ]  # fmt: skip
-    own = [one.time_ns // MS for one in plan.operators.walk()]
-    assert own == [2, 8, 30, 40, 20] and sum(own) == 100
+    times_ms = [operator.time_ns // MS for operator in plan.operators.walk()]
+    assert times_ms == [2, 8, 30, 40, 20] and sum(times_ms) == 100
     assert (scan.relation, scan.rows, seek.relation, seek.lookups) == ("orders", 15, "lineitem", 15)
     assert plan.outside_ns == {"planning": 5 * MS, "executor": 3 * MS, "client": 22 * MS}
 
@@ -227,10 +229,10 @@ def test_a_plan_has_own_times_that_add_up():
 @pytest.fixture
 def databases(lab, monkeypatch):
     """A stand-in that executes batches and bulk inserts, at ``env``."""
-    found = Databases(lab.directory("databases"))
-    with StandIn(Answers(), found.query, found.insert) as stand_in:
+    databases_here = Databases(lab.directory("databases"))
+    with StandIn(Answers(), databases_here.query, databases_here.insert) as stand_in:
         monkeypatch.setenv("HARNESS_DSN", f"mssql://u:secret@127.0.0.1:{stand_in.port}/master")
-        yield found
+        yield databases_here
 
 
 def test_hammerdb_fills_a_database_of_ours_which_has_no_table_yet(databases, lab):
@@ -238,18 +240,18 @@ def test_hammerdb_fills_a_database_of_ours_which_has_no_table_yet(databases, lab
     engine.start()
     assert engine.prepared("tpcc-1") is None
     engine.prepare("tpcc-1")
-    found = target_of(engine)
-    assert (found.dialect, found.database) == ("mssqls", "tierbench_tpcc_1")
-    assert databases.query(found.database, "select name from sys.objects") == Rows(
+    target = target_of(engine)
+    assert (target.dialect, target.database) == ("mssqls", "tierbench_tpcc_1")
+    assert databases.query(target.database, "select name from sys.objects") == Rows(
         ["type", "name"], [("view", "tierbench_mark")]
     )
-    databases.query(found.database, "create table warehouse (w_id int)")  # as HammerDB does
+    databases.query(target.database, "create table warehouse (w_id int)")  # as HammerDB does
     engine.mark_prepared("tpcc-1", {"driver": "it's"})
     assert engine.prepared("tpcc-1") == {"driver": "it's"}
-    databases.query(found.database, "create table mine (k int)")
+    databases.query(target.database, "create table mine (k int)")
     with pytest.raises(RunFailed, match="mine"):
         engine.prepare("tpcc-1")
-    databases.query(found.database, "drop table mine")
+    databases.query(target.database, "drop table mine")
     engine.prepare("tpcc-1")
     engine.kill()
 
@@ -260,7 +262,7 @@ def test_nothing_is_recorded_after_a_failure(databases, monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "data_root", lambda: tmp_path)
     done = CliRunner().invoke(app, ["engines", "verify", "sqlserver", "--dsn", "env", "--json"])
     assert done.exit_code == 1, done.output
-    found = {check["name"]: check["result"] for check in json.loads(done.stdout)["checks"]}
-    assert (found["tpch-answers"], found["tpcc-conditions"]) == ("passed", "failed")
+    results = {check["name"]: check["result"] for check in json.loads(done.stdout)["checks"]}
+    assert (results["tpch-answers"], results["tpcc-conditions"]) == ("passed", "failed")
     assert "secret" not in done.output
     assert not verified("sqlserver", FACTORY.available({"dsn": "env"}, Path()))

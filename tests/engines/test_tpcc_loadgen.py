@@ -114,7 +114,7 @@ def test_sixteen_connections_on_one_warehouse(native):
         for district, order in enumerate(map(int, t[3].split(",")), start=1)
         if order > 0
     )
-    counts = {name: one.count for name, one in result.operations.items()}
+    counts = {name: operation.count for name, operation in result.operations.items()}
     assert all(counts.values()) and len(counts) == 5
     assert result.window().done_count == 2000
     assert counts["new_order"] == orders.total()
@@ -180,11 +180,11 @@ def test_a_lock_timeout_repeats_the_transaction_and_is_counted_by_its_code(nativ
 
 @pytest.mark.only("mysql")
 def test_sessions_have_the_isolation_level_of_the_connection(native):
-    for level, found in (("serializable", "SERIALIZABLE"), ("read committed", "READ-COMMITTED")):
+    for level, shown in (("serializable", "SERIALIZABLE"), ("read committed", "READ-COMMITTED")):
         result = native.run(
             operations=10,
             statements={
-                "stock_level": f"select if(@@transaction_isolation = '{found}', 1, 'another')"
+                "stock_level": f"select if(@@transaction_isolation = '{shown}', 1, 'another')"
             },
             mix={"stock_level": 100},
             connection=connection_with(native, isolation=level),
@@ -194,7 +194,7 @@ def test_sessions_have_the_isolation_level_of_the_connection(native):
 
 @pytest.mark.only("mysql")
 def test_an_answer_in_several_parts_is_read_to_its_end(native):
-    """Of several statements and result sets the first row is the answer."""
+    """The first row of several statements and result sets is the answer."""
     calls = native.engine.sql_folder / "tpcc" / "calls"
     stock_level = text_of(calls / "stock_level.sql").strip().rstrip(";")
     several = f"set @a = 1; select 1 from item where i_id < 0; {stock_level}; select 'more'"
@@ -272,7 +272,9 @@ def test_the_server_has_counted_every_acknowledged_transaction_at_once(native):
     counts = [native.engine.counters()[name]]
     watch = WindowCallbacks(on_measured=lambda: counts.append(native.engine.counters()[name]))
     result = native.run(operations=500, watch=watch)
-    assert counts[1] - counts[0] == sum(present(one.count) for one in result.operations.values())
+    assert counts[1] - counts[0] == sum(
+        present(operation.count) for operation in result.operations.values()
+    )
 
 
 # Types, plans and sessions of PostgreSQL --------------------------------------------
@@ -300,8 +302,8 @@ def test_a_schema_of_its_own_in_a_server_of_the_user(module_lab, native):
         before = native.rows("select count(*) from public.orders")
         result = users.run(operations=200)
         users.holds()
-        found = users.rows("select count(*) from orders")[0][0]
-        assert found == 30_000 + present(result.operations["new_order"].count)
+        orders = users.rows("select count(*) from orders")[0][0]
+        assert orders == 30_000 + present(result.operations["new_order"].count)
         assert native.rows("select count(*) from public.orders") == before
         engine.stop()
 

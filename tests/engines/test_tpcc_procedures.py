@@ -42,7 +42,7 @@ SETTINGS = {
 
 @dataclass
 class Shown:
-    """What a terminal shows of a New-Order: ``lines`` in their order, as the reference has them."""
+    """A terminal's display of a New-Order: ``lines`` in their order, as in the reference."""
 
     o_id: int
     total_cents: int
@@ -62,8 +62,8 @@ class Served:
         """Its statement with these values, as the native client writes them; the rows."""
         file = self.engine.sql_folder / "tpcc" / "calls" / f"{transaction}.sql"
 
-        def written(found: re.Match[str]) -> str:
-            value, *others = (values[name] for name in found[0][1:].split(":"))
+        def written(match: re.Match[str]) -> str:
+            value, *others = (values[name] for name in match[0][1:].split(":"))
             if others:
                 return f"'{json.dumps(list(zip(value, *others, strict=True)))}'"
             if value is None:
@@ -111,7 +111,7 @@ class Served:
         return row
 
     def order_status(self, w: int, d: int, c: int | str) -> tuple[int, int, list[tuple[Any, ...]]]:
-        """As the reference has it."""
+        """Return it in the reference's form."""
         return self.status(self.call("order_status", w_id=w, d_id=d, **_customer(c)))
 
     def status(self, rows: list[dict[str, Any]]) -> tuple[int, int, list[tuple[Any, ...]]]:
@@ -133,9 +133,9 @@ class Served:
     def unchanged_but_as_expected(self) -> None:
         for table, columns in TABLES.items():
             rows = self.connection.execute(f"select {', '.join(columns)} from {table}").rows
-            found = (zip(columns, row, strict=True) for row in rows)
+            stored_rows = (zip(columns, row, strict=True) for row in rows)
             expected = (row.items() for row in self.expected.rows(table))
-            assert comparable(found) == comparable(expected), table
+            assert comparable(stored_rows) == comparable(expected), table
 
     def insert_rows(self) -> dict[str, int]:
         """By plain SQL; the number by table."""
@@ -160,7 +160,7 @@ class ServedByPostgres(Served):
 
     def shown(self, rows: list[dict[str, Any]], lines: Sequence[Line]) -> Shown | None:
         (row,) = rows
-        found = sorted(
+        lines_shown = sorted(
             (int(number), name, int(stock), brand, Decimal(price), Decimal(amount))
             for number, name, stock, brand, price, amount in (
                 line.split("\t") for line in row["lines"].split("\n")
@@ -172,10 +172,10 @@ class ServedByPostgres(Served):
             [
                 (number, supply, item, name, quantity, brand, price, amount)
                 for (number, name, _, brand, price, amount), (item, supply, quantity) in zip(
-                    found, lines, strict=True
+                    lines_shown, lines, strict=True
                 )
             ],
-            [stock for _, _, stock, *_ in found],
+            [stock for _, _, stock, *_ in lines_shown],
         )
 
     def status(self, rows: list[dict[str, Any]]) -> tuple[int, int, list[tuple[Any, ...]]]:
@@ -443,8 +443,8 @@ def test_passwords_are_hashed_in_the_deployment_file():
     ],
 )
 def test_a_window_without_a_snapshot_has_a_warning(window, settings, codes):
-    found = window_warnings(window, settled(settings, 2), 10**10)
-    assert [warning.code for warning in found] == codes
+    warnings = window_warnings(window, settled(settings, 2), 10**10)
+    assert [warning.code for warning in warnings] == codes
 
 
 # VoltDB: the server ---------------------------------------------------------------------

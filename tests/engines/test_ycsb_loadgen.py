@@ -84,13 +84,13 @@ class Ycsb:
 
     def verified(self, **params) -> dict[str, Any]:
         spec = self._spec(params, task="verify", statements=self.calls({}))
-        found = present(processes.drive([spec], self.clients).verified)
-        return {name: getattr(found, name) for name in _sound(0)} | self._updates(found)
+        verified = present(processes.drive([spec], self.clients).verified)
+        return {name: getattr(verified, name) for name in _sound(0)} | self._updates(verified)
 
-    def _updates(self, found: Verified) -> dict[str, Any]:
+    def _updates(self, verified: Verified) -> dict[str, Any]:
         """Nothing, where all acknowledged ones of the last run are there."""
         acknowledged = self.updated or [0] * 2048
-        pairs = zip(found.updated, acknowledged, strict=True)
+        pairs = zip(verified.updated, acknowledged, strict=True)
         lost = sum(seen < told for seen, told in pairs)
         return {"lost": lost} if lost else {}
 
@@ -153,7 +153,7 @@ def test_the_server_has_counted_every_acknowledged_operation_at_once(ycsb):
 
 
 def _by_type(result: LoadgenResult, what: str) -> dict[str, int]:
-    return {name: getattr(one, what) for name, one in result.operations.items()}
+    return {name: getattr(operation, what) for name, operation in result.operations.items()}
 
 
 def _sound(records: int) -> dict[str, Any]:
@@ -183,8 +183,8 @@ def test_five_operations(ycsb, monkeypatch):
         + " or ".join(f"field{i} not like '00000000%'" for i in range(5))
     )
     assert changed[0][0] > counts["insert"] + 100
-    for one in result.operations.values():
-        assert hdr.decode(present(one.latency_hdr)).total == one.count
+    for operation in result.operations.values():
+        assert hdr.decode(present(operation.latency_hdr)).total == operation.count
 
 
 def test_one_field_is_read_and_all_are_written(ycsb):
@@ -215,9 +215,9 @@ def test_changes_by_others_are_found(ycsb):
         f"update usertable set field2 = substring(field2, 1, 39) where ycsb_key = '{second}'",
         f"update usertable set field3 = null where ycsb_key = '{third}'",
     )
-    found = ycsb.verified()
-    assert (found["records"], found["missing"], found["malformed"]) == (RECORDS - 1, 1, 2)
-    assert second in found["first"] or third in found["first"]
+    verified = ycsb.verified()
+    assert (verified["records"], verified["missing"], verified["malformed"]) == (RECORDS - 1, 1, 2)
+    assert second in verified["first"] or third in verified["first"]
     reads = {"readproportion": 1, "updateproportion": 0, "requestdistribution": "sequential"}
     with pytest.raises(RunFailed, match=r"record user\d+: a field of it is"):
         ycsb.run({**reads, "verify_reads": True})

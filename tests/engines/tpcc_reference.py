@@ -159,12 +159,12 @@ def new_order(database: Database, w: int, d: int, c: int, lines: Sequence[Line])
 
 def named(database: Database, w: int, d: int, last: str) -> int:
     """The customer in the middle of those with the name: at ceil(n/2) by first name."""
-    found = sorted(
+    customers = sorted(
         (row["c_first"], row["c_id"])
         for (c_w, c_d, _), row in database["customer"].items()
         if (c_w, c_d, row["c_last"]) == (w, d, last)
     )
-    return int(found[(len(found) + 1) // 2 - 1][1])
+    return int(customers[(len(customers) + 1) // 2 - 1][1])
 
 
 def payment(database, w: int, d: int, c_w: int, c_d: int, c: int | str, amount) -> int:

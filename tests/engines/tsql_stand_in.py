@@ -80,10 +80,10 @@ class Databases:
         self._use(database)
         made = text.replace("create or alter view", "create or replace view")
         (translated,) = sqlglot.transpile(made, read="tsql", write="duckdb")
-        found = self._connection.execute(translated)
+        answer = self._connection.execute(translated)
         if translated.startswith("CREATE"):
             return None
-        return Rows([str(column[0]) for column in found.description or ()], found.fetchall())
+        return Rows([str(column[0]) for column in answer.description or ()], answer.fetchall())
 
     def _exists(self, database: str, kind: str, name: str) -> Rows:
         where = "schema_name = ?" if kind == "databases" else "view_name = ? and schema_name = ?"

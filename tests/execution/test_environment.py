@@ -242,7 +242,7 @@ def test_a_lock_file_that_was_removed_is_made_again_by_all(shared, pool):
 
 @pytest.fixture
 def places():
-    """Those of root and of all users, who cannot enter pytest's directories."""
+    """Use directories of root and of all users, who cannot enter pytest's."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         shared = Path(folder)
         shared.chmod(0o1777)
@@ -406,11 +406,11 @@ def test_a_harness_that_does_not_wait_for_the_lock_is_named(shared, tmp_path):
         locked(shared),
     ):
         other_pid = present(other.stdout).readline().strip()
-        own = supervisor.spawn(["sleep", "1000"])
+        sleeper = supervisor.spawn(["sleep", "1000"])
         (warning,) = others_at_work()
         assert warning.code == "other-load"
         assert f"harness {other.pid}-" in warning.context
         assert f"process {other_pid} " in warning.context
-        assert f"process {own.pid} " not in warning.context
+        assert f"process {sleeper.pid} " not in warning.context
         other.communicate("")
-    assert not any(f"harness {other.pid}-" in found.context for found in others_at_work())
+    assert not any(f"harness {other.pid}-" in warning.context for warning in others_at_work())

@@ -1,4 +1,4 @@
-"""Which monitors a run has, and that none of them fails it."""
+"""Monitors of a run, none of which fails it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -59,10 +59,10 @@ def _fail(*_: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Toy]]:
-    known = {kind.name: kind for kind in (Toy, Absent, Optional)}
-    monkeypatch.setattr(registry, "monitors", lambda: known)
+    kinds = {kind.name: kind for kind in (Toy, Absent, Optional)}
+    monkeypatch.setattr(registry, "monitors", lambda: kinds)
     Toy.done.clear()
-    return known
+    return kinds
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_defaults_and_what_is_requested_run_where_they_can(requested, excluded, 
     spec = replace(SPEC, monitors=requested, no_monitors=excluded)
     monitors = RunMonitors(spec, MonitorContext())
     with monitors.running() as started:
-        assert [one.name for one in started] == ran
+        assert [monitor.name for monitor in started] == ran
     assert [warning.code for warning in monitors.warnings()] == warned
     assert sorted(monitors.artifacts()) == [f"monitor-{name}" for name in ran]
     assert Toy.done == ["start", "stop"] * len(ran)
@@ -91,10 +91,10 @@ def test_a_broken_monitor_leaves_a_warning_and_the_others(monkeypatch, function)
     monkeypatch.setattr(Optional, function, _fail)
     monitors = RunMonitors(replace(SPEC, monitors=("optional",)), MonitorContext())
     with monitors.running() as started:
-        totals = [one.totals() for one in started]
+        totals = [monitor.totals() for monitor in started]
     assert {"toy_count": 1.0} in totals
     assert monitors.artifacts()["monitor-toy"] == {"samples": []}
-    (failed,) = [one for one in monitors.warnings() if one.code == "monitor-failed"]
+    (failed,) = [warning for warning in monitors.warnings() if warning.code == "monitor-failed"]
     assert failed.context == "optional: RuntimeError: broken"
 
 
@@ -107,7 +107,7 @@ def test_what_a_monitor_returns_and_json_cannot_express_is_left_out(monkeypatch,
         pass
     assert monitors.metrics() == []
     assert monitors.artifacts()["monitor-optional"] in ({}, {"samples": []})
-    assert "monitor-failed" in [one.code for one in monitors.warnings()]
+    assert "monitor-failed" in [warning.code for warning in monitors.warnings()]
 
 
 def test_a_failed_run_stops_its_monitors() -> None:

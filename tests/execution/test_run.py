@@ -85,8 +85,8 @@ def run(
 
 def kept(runs: list[Any], interrupted: RunSpec | None) -> list[str]:
     store: Any = SimpleNamespace(runs=lambda: runs, interrupted=lambda spec: spec == interrupted)
-    found = completed_before_interruption([SSD, PMEM, CXL], HERE, store, "mine")
-    return [one.run_id[13:15] for own in found.values() for one in own]
+    by_arm = completed_before_interruption([SSD, PMEM, CXL], HERE, store, "mine")
+    return [run.run_id[13:15] for runs_of_arm in by_arm.values() for run in runs_of_arm]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_the_newest_run_under_the_same_conditions_is_kept(now: Any, expected: st
         made_under("b", {"kernel": "6.1", "program": ["fio", 7]}),
         made_under("c", None),
     ]
-    kept, why = newest_alike(runs, now)
-    assert (kept and kept.run_id) == expected
+    chosen, why = newest_alike(runs, now)
+    assert (chosen and chosen.run_id) == expected
     assert bool(why) == (expected is None)
 
 
@@ -199,21 +199,21 @@ def attempts(steps: list[Any], retries: Retries) -> list[Any]:
 )
 def test_failed_runs_are_tried_again_at_the_end_of_their_block(retries, ends, expected):
     names = {"f": "failed", "c": "complete"}
-    own = [
+    made = [
         _Made(spec, ends=[names[end] for end in each])
         for spec, each in zip((SSD, PMEM), ends, strict=True)
     ]
-    runs: list[Any] = attempts(own, retries)
-    assert [one.result.status for one in runs] == [names[end] for end in expected]
-    assert [one.failed_before is not None for one in runs] == [i >= 2 for i in range(len(runs))]
-    assert [one.spec for one in own] == [SSD, PMEM] and len(last_attempts(runs)) == 2
+    runs: list[Any] = attempts(made, retries)
+    assert [run.result.status for run in runs] == [names[end] for end in expected]
+    assert [run.failed_before is not None for run in runs] == [i >= 2 for i in range(len(runs))]
+    assert [each_made.spec for each_made in made] == [SSD, PMEM] and len(last_attempts(runs)) == 2
 
 
 def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
     bad = [_Made(replace(SSD, block=k), ends=["failed"] * 2) for k in range(3)]
     good = _Made(replace(PMEM, block=2), ends=["failed", "complete"])
     runs = attempts([*bad, good], Retries(1))
-    assert [len(one.ends) for one in bad] == [0, 1, 1]
+    assert [len(each_made.ends) for each_made in bad] == [0, 1, 1]
     assert runs[-1].head.status == "complete"
 
 
@@ -237,9 +237,9 @@ def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) 
         for name, price in {"dram": 5.0, "ssd": None}.items()
     }
     env: Any = SimpleNamespace(**vars(ENVIRONMENT), tiers=tiers, argv=())
-    one = Run(SPEC, env, ATTEMPT, [])
-    with one.storing(Store(tmp_path)):
-        manifest = one._manifest(Program("postgres", "18", "", ""))
+    run = Run(SPEC, env, ATTEMPT, [])
+    with run.storing(Store(tmp_path)):
+        manifest = run._manifest(Program("postgres", "18", "", ""))
     assert (list(manifest.tiers), manifest.prices_per_gb) == ([], {"dram": 5.0})
 
 
@@ -289,14 +289,14 @@ def test_the_clocks_of_this_host_go_together() -> None:
     [KeyError("rows"), AssertionError(), MemoryError(), RecursionError("deep"), OSError(5, "I/O")],
 )
 def test_whatever_is_raised_is_stored_with_its_traceback(tmp_path: Path, error: Exception) -> None:
-    one = record()
-    with one.storing(Store(tmp_path)):
+    run = record()
+    with run.storing(Store(tmp_path)):
         raise error
     (stored,) = Store(tmp_path).runs()
-    assert stored.document["status"] == "failed" and stored.directory == one.folder.directory
-    found = stored.document["error"]
-    assert found["type"] == "RunFailed" and found["context"]
-    assert type(error).__name__ in found["traceback"] and "raise error" in found["traceback"]
+    assert stored.document["status"] == "failed" and stored.directory == run.folder.directory
+    document = stored.document["error"]
+    assert document["type"] == "RunFailed" and document["context"]
+    assert type(error).__name__ in document["traceback"] and "raise error" in document["traceback"]
 
 
 @pytest.mark.parametrize(
@@ -311,10 +311,10 @@ def test_whatever_is_raised_is_stored_with_its_traceback(tmp_path: Path, error: 
     ],
 )
 def test_a_result_that_cannot_be_stored_fails_its_run_alone(tmp_path, result):
-    one = record()
-    with one.storing(Store(tmp_path)):
+    run = record()
+    with run.storing(Store(tmp_path)):
         for name, value in result.items():
-            setattr(one, name, value)
+            setattr(run, name, value)
     (stored,) = Store(tmp_path).runs()
     assert stored.document["status"] == "failed"
     assert stored.document["error"]["context"] and not stored.document["metrics"]
@@ -339,7 +339,7 @@ def tier(name: str, path: str | None = "/mnt") -> Any:
     [({"ssd": 0}, True), ({"ssd": 8192, "pmem": MIB}, True), ({"ssd": MIB}, False), ({}, False)],
 )
 def test_a_failure_on_a_full_tier_names_it(monkeypatch, free_bytes, named):
-    monkeypatch.setattr(runner, "free_now", lambda one: free_bytes.get(one.name))
+    monkeypatch.setattr(runner, "free_now", lambda place: free_bytes.get(place.name))
     tiers = [tier("ssd"), tier("pmem"), tier("dram", path=None)]
     with pytest.raises(RunFailed) as raised, naming_full_tiers(tiers):
         raise RunFailed("connect to PostgreSQL", "FATAL: could not write init file")
@@ -351,7 +351,7 @@ def test_a_failure_on_a_full_tier_names_it(monkeypatch, free_bytes, named):
 
 
 def test_a_reason_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "free_now", lambda one: 0)
+    monkeypatch.setattr(runner, "free_now", lambda place: 0)
     reason = os.strerror(errno.ENOSPC)
     with pytest.raises(RunFailed) as raised, naming_full_tiers([tier("ssd")]):
         raise RunFailed("write", f"{reason}: /mnt/file")

@@ -1,4 +1,4 @@
-"""What a session reports of an engine: coldness, counters, where its memory is."""
+"""A session's report of an engine: coldness, counters, where its memory is."""
 
 import mmap
 import os
@@ -56,12 +56,12 @@ def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
     (data / "redo").symlink_to(log)  # as PostgreSQL reaches its own
     with (log / "redo0").open("wb") as large:
         large.truncate(1024 * MIB)  # preallocated, and nothing in it
-    one = session(SimpleNamespace(files=lambda: [data, log]), apart=[log])
+    engine_session = session(SimpleNamespace(files=lambda: [data, log]), apart=[log])
     with (data / "table").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         assert sum(mapped[:: mmap.PAGESIZE]) >= 0  # what is mapped cannot be evicted
-        one.evict("q1")
-    assert one.residency[0].total_bytes == MIB
-    assert one.not_cold == [f"q1: {MIB} of {MIB} bytes resident"]
+        engine_session.evict("q1")
+    assert engine_session.residency[0].total_bytes == MIB
+    assert engine_session.not_cold == [f"q1: {MIB} of {MIB} bytes resident"]
 
 
 def test_the_files_below_a_modelled_tier_stay_in_memory(disk: Path):
@@ -70,11 +70,14 @@ def test_the_files_below_a_modelled_tier_stay_in_memory(disk: Path):
         (disk / name).mkdir()
         (disk / name / "table").write_bytes(os.urandom(MIB))
     files = [disk / "modelled", disk / "real"]
-    one = session(SimpleNamespace(files=lambda: files), modelled=files[:1])
-    one.evict("q1")
+    engine_session = session(SimpleNamespace(files=lambda: files), modelled=files[:1])
+    engine_session.evict("q1")
     assert resident_bytes(files[:1]) == MIB
-    assert (one.residency[0].resident_bytes, one.residency[0].total_bytes) == (0, MIB)
-    assert one.not_cold == []
+    assert (
+        engine_session.residency[0].resident_bytes,
+        engine_session.residency[0].total_bytes,
+    ) == (0, MIB)
+    assert engine_session.not_cold == []
 
 
 def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(disk, monkeypatch):
@@ -93,10 +96,10 @@ def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(disk, monkeypatch
     monkeypatch.setattr(traffic, "settle", settle)
     me = own_identity()
     engine = SimpleNamespace(processes=lambda: [me], counters=dict, files=lambda: [path])
-    one = session(engine, traffic=traffic, monitors=[process_monitor(engine)])
+    engine_session = session(engine, traffic=traffic, monitors=[process_monitor(engine)])
     for _ in range(10):  # a disk may stand still for longer than it is waited for
         evict([path])
-        spent, footprint = read_ahead(one, path, size)
+        spent, footprint = read_ahead(engine_session, path, size)
         if any(settled):
             break
     assert settled[-1]
@@ -105,16 +108,16 @@ def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(disk, monkeypatch
     assert footprint.taken()["touched_file_bytes"] == size
 
 
-def read_ahead(one: Session, path: Path, size: int) -> tuple[Any, Footprint]:
-    """What was spent while the kernel fetched a file ahead, and what was touched."""
+def read_ahead(engine_session: Session, path: Path, size: int) -> tuple[Any, Footprint]:
+    """Return the counters and the footprint while the kernel fetched a file ahead."""
     with path.open("rb") as file:
-        footprint = one.footprint()
-        before = one.counters("before")
-        while one._in_flight:  # of others: as many of ours would not be waited for
-            before = one.counters("before")
+        footprint = engine_session.footprint()
+        before = engine_session.counters("before")
+        while engine_session._in_flight:  # of others: as many of ours would not be waited for
+            before = engine_session.counters("before")
         for at in range(0, size, MIB):  # returns before the last is there
             os.posix_fadvise(file.fileno(), at, MIB, os.POSIX_FADV_WILLNEED)
-        return difference(before, one.counters("after")), footprint
+        return difference(before, engine_session.counters("after")), footprint
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -134,9 +137,9 @@ def test_operations_that_a_window_s_first_reading_misses_are_those_until_the_eng
 
     published = {"published_after_ns": int(late)}
     engine = SimpleNamespace(processes=processes, counters=counters, files=list, **published)
-    one = session(engine, monitors=[process_monitor(engine)])
+    engine_session = session(engine, monitors=[process_monitor(engine)])
     for _ in range(2):  # the window's ends
-        assert {"cpu_ns", "commits_count"} <= one.counters("under way").keys()
+        assert {"cpu_ns", "commits_count"} <= engine_session.counters("under way").keys()
     first = ["processes", "engine"] if late else ["engine", "processes"]
     assert read_order == [*first, "processes", "engine"]
 
@@ -146,11 +149,11 @@ def test_an_observer_follows_queries_and_windows():
     marks: list[str] = []
     observed = SimpleNamespace(begin=lambda: marks.append("("), end=lambda: marks.append(")"))
     engine = IdleEngine()
-    one = session(engine, observed=observed)
+    engine_session = session(engine, observed=observed)
     for moment in ("before", "after", "before untimed", "after untimed"):
-        one.counters(moment)
+        engine_session.counters(moment)
     for _ in range(4):  # two windows
-        one.counters("under way")
+        engine_session.counters("under way")
     assert "".join(marks) == "()()()"
 
 
@@ -253,11 +256,11 @@ def test_a_library_that_the_host_preloads_in_place_of_syncs_is_reported(
     process(tmp_path, 2, f"{line}{mapped}\n{line}/run/libiotrace.so\n")
     write(tmp_path, mapped[1:], symbols.replace(" ", "\0"))
     write(tmp_path, "etc/ld.so.preload", preloaded)
-    found = sync_overrides([1, 2, 3], LIBRARY, Kernel(tmp_path))
-    assert found == ({mapped} if overrides else set())
+    overrides_seen = sync_overrides([1, 2, 3], LIBRARY, Kernel(tmp_path))
+    assert overrides_seen == ({mapped} if overrides else set())
     # What the I/O trace is loaded into calls Linux.
     assert sync_overrides([2], LIBRARY, Kernel(tmp_path)) == set()
-    monkeypatch.setattr(engine_state, "sync_overrides", lambda pids, first: found)
+    monkeypatch.setattr(engine_state, "sync_overrides", lambda pids, first: overrides_seen)
     state = EngineState(engine(own_identity()))
     state.observe()
     codes = [warning.code for warning in state.warnings(None)]

@@ -76,7 +76,7 @@ def plan_of(text, **kwargs):
 
 
 @pytest.mark.parametrize(
-    ("profile", "old", "new", "line", "found"),
+    ("profile", "old", "new", "line", "problem"),
     [
         (PROFILE, "ssd-both, pmem-both", "ssd-both, ssd-bothh", 8, "not in the placement grammar"),
         (PROFILE, '{scale: "= size", cache: warm}', "\n    cache: warm\n    scal: 1", 13,
@@ -100,12 +100,12 @@ def plan_of(text, **kwargs):
         (TOGETHER, "[2]", "[23]", 8, "not a query of TPC-H"),
     ],
 )  # fmt: skip
-def test_a_wrong_value_is_named_with_its_line(profile, old, new, line, found):
+def test_a_wrong_value_is_named_with_its_line(profile, old, new, line, problem):
     assert old in profile
     with pytest.raises(UsageError) as refused:
         plan_of(profile.replace(old, new))
     assert refused.value.problem.partition(": ")[0] == f"p.yml:{line}"
-    assert found in refused.value.context
+    assert problem in refused.value.context
 
 
 def order(plan, block):
@@ -128,12 +128,12 @@ def test_size_scales_data_and_memory_together():
 
 
 def test_expansion_is_pure_and_specs_have_different_hashes():
-    one, two = plan_of(PROFILE), plan_of(PROFILE)
-    assert [s.hash() for s in one.runs] == [s.hash() for s in two.runs]
-    assert one.hash == two.hash
-    assert len({s.hash() for s in one.runs}) == 12
-    assert len({s.series() for s in one.runs}) == 4
-    assert plan_of(PROFILE.replace("warm", "cold-per-run")).hash != one.hash
+    first, second = plan_of(PROFILE), plan_of(PROFILE)
+    assert [s.hash() for s in first.runs] == [s.hash() for s in second.runs]
+    assert first.hash == second.hash
+    assert len({s.hash() for s in first.runs}) == 12
+    assert len({s.series() for s in first.runs}) == 4
+    assert plan_of(PROFILE.replace("warm", "cold-per-run")).hash != first.hash
 
 
 def test_a_spec_survives_json():
@@ -232,11 +232,13 @@ def test_an_experiment_of_the_paper_has_the_paper_s_numbers():
     arms = {"mysql": {"ssd-both", "pmem-both"}, "duckdb": {"ssd-both", "pmem-both"},
             "postgres": {"pmem-both", "ssd-both over pmem-both",
                          "pmem-both over ssd-both"}}  # fmt: skip
-    assert {one.engine: {o.arm for o in read if o.engine == one.engine} for one in read} == arms
-    [whole] = [one for one in read if one.metric == "query_duration_ns"]
+    assert {
+        figure.engine: {o.arm for o in read if o.engine == figure.engine} for figure in read
+    } == arms
+    [whole] = [figure for figure in read if figure.metric == "query_duration_ns"]
     assert (whole.engine, whole.arm, whole.points[0].y_base) == ("postgres", "pmem-both", 106e9)
     # A scan without its filter is not compared with one with it.
-    assert {one.metric for one in read if one.engine == "mysql"} == {
+    assert {figure.metric for figure in read if figure.engine == "mysql"} == {
         "table_read_ns[relation=lineitem]",
         "index_lookup_ns[relation=orders]",
         "index_lookup_ns[relation=lineitem]",
@@ -262,9 +264,9 @@ axes:
 fixed: {engine: mysql, engine_options: {mysql: {stop_timeout_s: 9}}}
 """
     head = "schema: 1\nname: pages\ndescription: page sizes\nworkload: tpch\n"
-    found = [dict(run.engine_options) for run in plan_of(head + axes).runs]
+    options = [dict(run.engine_options) for run in plan_of(head + axes).runs]
     stop = {"stop_timeout_s": 9}
-    assert found == [
+    assert options == [
         stop | {"page_size": 4, "start_timeout_s": 5},
         stop | {"page_size": 4},
         stop | {"page_size": 16, "start_timeout_s": 5},
@@ -284,7 +286,7 @@ def test_variables_units_and_functions():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "problem"),
     [
         ("= memroy / 4", "did you mean 'memory'?"),
         ("= __import__('os')", "is not arithmetic"),
@@ -298,11 +300,11 @@ def test_variables_units_and_functions():
         ("= floor(1e400)", "cannot convert float infinity"),
     ],
 )
-def test_anything_else_is_refused_naming_the_line(text, found):
+def test_anything_else_is_refused_naming_the_line(text, problem):
     with pytest.raises(UsageError) as refused:
         evaluate(text, {"memory": 1}, "x.yml:3")
     assert refused.value.problem == "x.yml:3"
-    assert found in refused.value.context
+    assert problem in refused.value.context
 
 
 # The placement grammar, as examples of use ----------------------------------------
@@ -320,14 +322,14 @@ def test_anything_else_is_refused_naming_the_line(text, found):
 )  # fmt: skip
 def test_a_placement_puts_each_part_on_a_tier(text, parts, memory, tiers):
     placement = parse_placement(text)
-    found = (placement.data, placement.wal, placement.temp, placement.index)
-    assert (found, placement.memory) == (tuple(parts.split()), memory)
+    places = (placement.data, placement.wal, placement.temp, placement.index)
+    assert (places, placement.memory) == (tuple(parts.split()), memory)
     assert (placement.tiers(), placement.to_json()["name"]) == (tiers, text)
     assert parse_placement("ssd-data-pmem-wal").named == {"data", "wal"}
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "problem"),
     [
         ("pmem", "not in the placement grammar"),
         ("PMEM-both", "not in the placement grammar"),
@@ -338,10 +340,10 @@ def test_a_placement_puts_each_part_on_a_tier(text, parts, memory, tiers):
         ("", "not in the placement grammar"),
     ],
 )
-def test_what_is_not_a_placement_is_refused_with_what_to_write(text, found):
+def test_what_is_not_a_placement_is_refused_with_what_to_write(text, problem):
     with pytest.raises(UsageError) as refused:
         parse_placement(text)
-    assert found in refused.value.context
+    assert problem in refused.value.context
     assert refused.value.exit_code == 2
     assert "data" in refused.value.hint
 
@@ -354,8 +356,8 @@ NONE: dict[str, list[str]] = {"engine": [], "placement": [], "driver": []}
 
 
 def test_a_plan_is_restricted_to_values_of_its_axes() -> None:
-    found = only(DEMO, NONE | {"engine": ["duckdb"], "placement": ["pmem-both", "ssd-both"]})
-    assert found.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
+    restricted = only(DEMO, NONE | {"engine": ["duckdb"], "placement": ["pmem-both", "ssd-both"]})
+    assert restricted.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
     assert only(DEMO, NONE).runs == DEMO.runs
 
 
@@ -377,8 +379,8 @@ def test_a_missing_engine_is_left_out_with_a_warning(monkeypatch, capsys):
 
     monkeypatch.setattr(registry, "engine", engine)
     environment: Any = SimpleNamespace(engines_prefix=Path("/nonexistent"))
-    found = installed(DEMO, environment, skip_missing=True)
-    assert found.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
+    installed_plan = installed(DEMO, environment, skip_missing=True)
+    assert installed_plan.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
     assert "engine-skipped" in capsys.readouterr().err
 
 
@@ -397,8 +399,10 @@ class Copied(ResolvedRun):
 
 def stored(root: Path, spec: RunSpec, took_ns: int, status: str = "complete") -> StoredRun:
     writer = Store(root).begin(spec)
-    own = replace(result(writer, status), spec=spec, spec_hash=spec.hash(), duration_ns=took_ns)
-    return writer.finish(own)
+    completed = replace(
+        result(writer, status), spec=spec, spec_hash=spec.hash(), duration_ns=took_ns
+    )
+    return writer.finish(completed)
 
 
 def test_a_run_takes_as_long_as_its_earlier_repeats(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_paper_s_settings() -> None:
 
 
 def test_the_paper_s_settings_for_rocksdb() -> None:
-    """Those of YCSB 0.17.0's binding: optimizeLevelStyleCompaction, 2 × processors compactions."""
+    """YCSB 0.17.0's binding: optimizeLevelStyleCompaction, 2 × processors compactions."""
     settings = settings_for("paper", "rocksdb", HOST | {"cores": 48.0})
     assert (settings["max_background_jobs"], settings["max_background_compactions"]) == ("96", "96")
     levels = settings["compression_per_level"].split(":")
@@ -79,8 +79,8 @@ def test_there_are_connections_for_every_user_and_for_who_watches(tuning: str, e
     for connections in (0, 1, 128, 1000):
         host = HOST | {"scale": 10.0, "connections": float(connections)}
         settings = settings_for(tuning, engine, host)
-        found = int(settings.get("max_connections", defaults[engine]))
-        assert found >= connections + 20, (connections, settings)
+        most = int(settings.get("max_connections", defaults[engine]))
+        assert most >= connections + 20, (connections, settings)
 
 
 def test_overrides_win() -> None:
@@ -114,7 +114,7 @@ def test_every_profile_gives_settings_that_postgresql_takes() -> None:
 @pytest.mark.system
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_every_profile_gives_settings_that_innodb_s_servers_take(flavour: Flavour) -> None:
-    """Of every release in the private prefix: what one of them lacks is ``loose_``."""
+    """Check all releases in the private prefix: settings that one of them lacks are ``loose_``."""
     from engines._innodb.configuration import check_settings
     from engines._innodb.installation import _private, choose
     from harness.paths import engines_prefix

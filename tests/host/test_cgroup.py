@@ -53,9 +53,9 @@ def test_the_cap_covers_the_page_cache(supervisor, big_file):
         assert cap.limit_bytes == LIMIT
         reader = capped_starter(supervisor, cap).spawn(["cat", str(big_file)])
         assert reader.wait(PATIENCE_S) == 0
-        found = residency([big_file])
+        cached = residency([big_file])
         events = cap.events()
-    assert 0 < present(found.resident_bytes) <= LIMIT
+    assert 0 < present(cached.resident_bytes) <= LIMIT
     assert events.oom_kills == 0
     assert present(events.limit_hits) > 0
     assert LIMIT / 2 < present(events.peak_bytes) <= LIMIT
@@ -244,14 +244,14 @@ V2 = "35 25 0:30 / TREE rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
 @pytest.mark.parametrize(
-    ("root", "own", "seen"),
+    ("root", "directory", "seen"),
     [("/", "/user/1", "user/1"), ("/docker/abc", "/docker/abc", "")],
     ids=["below our own group", "in a container that sees a part of the tree"],
 )
-def test_v1(host, tmp_path, root, own, seen):
+def test_v1(host, tmp_path, root, directory, seen):
     expected = group(tmp_path / "cgroup/memory" / seen)
     mount = V1.replace("0:26 /", f"0:26 {root}")
-    site = available(host(mount, f"4:memory:{own}\n3:cpu,cpuacct:/x\n0::/\n"))
+    site = available(host(mount, f"4:memory:{directory}\n3:cpu,cpuacct:/x\n0::/\n"))
     assert (site.method, site.parent) == ("cgroup-v1", expected)
 
 
@@ -279,15 +279,15 @@ def test_v2_stays_within_a_cpu_quota(host, tmp_path):
 
 def test_quotas_of_both_versions_and_what_they_have_stopped(host, tmp_path):
     v1 = V1.replace("memory", "cpu")
-    own = group(tmp_path / "cgroup/cpu/docker/1")
-    for folder, quota in ((own, "50000"), (own.parent, "-1")):
+    directory = group(tmp_path / "cgroup/cpu/docker/1")
+    for folder, quota in ((directory, "50000"), (directory.parent, "-1")):
         (folder / "cpu.cfs_quota_us").write_text(f"{quota}\n")
         (folder / "cpu.cfs_period_us").write_text("100000\n")
-    (own / "cpu.stat").write_text("nr_periods 9\nnr_throttled 4\nthrottled_time 7000\n")
-    (found,) = quotas = cpu_quotas(host(v1, "3:cpu:/docker/1\n"))
-    assert (found.directory, found.processors) == (own, 0.5)
+    (directory / "cpu.stat").write_text("nr_periods 9\nnr_throttled 4\nthrottled_time 7000\n")
+    (limit,) = quotas = cpu_quotas(host(v1, "3:cpu:/docker/1\n"))
+    assert (limit.directory, limit.processors) == (directory, 0.5)
     assert throttled(quotas) == {"cpu_throttled_count": 4, "cpu_throttled_ns": 7000}
-    (own / "cpu.stat").write_text("usage_usec 1\nnr_throttled 5\nthrottled_usec 8\n")
+    (directory / "cpu.stat").write_text("usage_usec 1\nnr_throttled 5\nthrottled_usec 8\n")
     assert throttled(quotas) == {"cpu_throttled_count": 5, "cpu_throttled_ns": 8000}
     assert throttled([]) == {}
 

@@ -117,9 +117,9 @@ def test_cores_are_counted_over_sockets(tmp_path: Path) -> None:
         for core in (0, 1)
     ]
     write(tmp_path, "/proc/cpuinfo", "\n\n".join(blocks))
-    found = processors.cpu(Kernel(tmp_path))
-    assert (found.sockets, found.cores, found.threads) == (2, 4, 4)
-    assert found.flags == ("clwb", "avx512f")
+    facts = processors.cpu(Kernel(tmp_path))
+    assert (facts.sockets, facts.cores, facts.threads) == (2, 4, 4)
+    assert facts.flags == ("clwb", "avx512f")
 
 
 # Firmware ------------------------------------------------------------------------------
@@ -193,8 +193,10 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
     write(tmp_path, "/sys/fs/cgroup/batch/cpu.max", "150000 100000\n")
     swappable = Tier(TierClaim("pmem", "tmpfs", path="/y"), TierFacts("tmpfs", mount_point="/y"))
     tiers = [unsafe, swappable]
-    found = {finding.code: finding for finding in uncontrolled(tiers, Kernel(tmp_path), idle=True)}
-    assert set(found) == {
+    findings = {
+        finding.code: finding for finding in uncontrolled(tiers, Kernel(tmp_path), idle=True)
+    }
+    assert set(findings) == {
         "frequency-governor",
         "turbo-enabled",
         "smt-enabled",
@@ -211,13 +213,13 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
         "cpu-quota",
         "tmpfs-swappable",
     }
-    assert found["cpu-quota"].context.startswith("1.5 processors")
-    assert found["stolen-cpu-time"].context.startswith("10.0%")
-    assert all(finding.hint for finding in found.values())
+    assert findings["cpu-quota"].context.startswith("1.5 processors")
+    assert findings["stolen-cpu-time"].context.startswith("10.0%")
+    assert all(finding.hint for finding in findings.values())
     pinned = {
         finding.code for finding in uncontrolled(tiers, Kernel(tmp_path), pinned=True, idle=True)
     }
-    assert found.keys() - pinned == {"threads-not-pinned"}  # threads with a processor each
+    assert findings.keys() - pinned == {"threads-not-pinned"}  # threads with a processor each
 
 
 def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:
@@ -241,8 +243,10 @@ def test_the_kernel_s_access_monitor_is_reported_with_its_actions(tmp_path: Path
     write(tmp_path, f"{kdamonds}/2/contexts/0/schemes/0/action", "pageout\n")
     write(tmp_path, "/sys/module/damon_reclaim/parameters/enabled", "Y\n")
     write(tmp_path, "/sys/module/damon_lru_sort/parameters/enabled", "N\n")
-    found = [(finding.problem, finding.context) for finding in uncontrolled((), Kernel(tmp_path))]
-    assert found[-3:] == [
+    findings = [
+        (finding.problem, finding.context) for finding in uncontrolled((), Kernel(tmp_path))
+    ]
+    assert findings[-3:] == [
         ("DAMON kdamond 0", "on: migrate_cold, pageout by what is cold or hot"),
         ("DAMON kdamond 1", "on: monitors pages"),
         ("DAMON module damon_reclaim", "on"),
@@ -306,15 +310,15 @@ def optane(root: Path, volatile: int, persistent: int) -> None:
 )
 def test_optane_modules_in_the_firmware_table(tmp_path, volatile, persistent, mode):
     optane(tmp_path, volatile * _GIB, persistent * _GIB)
-    found = host_mode(Kernel(tmp_path))
-    assert found.mode == mode
-    assert "1 Optane modules" in found.evidence
+    host = host_mode(Kernel(tmp_path))
+    assert host.mode == mode
+    assert "1 Optane modules" in host.evidence
 
 
 def test_regions_of_the_kernel_mean_appdirect(tmp_path: Path) -> None:
-    found = host_mode(load("two-nvdimms-eadr", tmp_path))
-    assert found.mode == "AppDirect"
-    assert "region0 1.88 GiB, region1 1.88 GiB" in found.evidence
+    host = host_mode(load("two-nvdimms-eadr", tmp_path))
+    assert host.mode == "AppDirect"
+    assert "region0 1.88 GiB, region1 1.88 GiB" in host.evidence
 
 
 #: ACPI HMAT shows DRAM as a cache in front of node 0; an invented tree.
@@ -331,9 +335,9 @@ _CACHE = "/sys/devices/system/node/node0/memory_side_cache/index1/size"
 )
 def test_without_modules_the_kernel_and_the_processor_decide(tmp_path, file, text, mode):
     write(tmp_path, file, text)
-    found = host_mode(Kernel(tmp_path))
-    assert found.mode == mode
-    assert ("as root" in found.evidence) == (mode == "unknown")
+    host = host_mode(Kernel(tmp_path))
+    assert host.mode == mode
+    assert ("as root" in host.evidence) == (mode == "unknown")
 
 
 def test_modules_whose_capacities_the_firmware_leaves_out_are_looked_for_elsewhere(tmp_path):

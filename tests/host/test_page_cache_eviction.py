@@ -64,8 +64,8 @@ def test_a_file_counts_once_and_links_are_not_followed(disk, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "file").write_bytes(bytes(MIB))
     (disk / "link").symlink_to(elsewhere)
-    found = residency([disk / "base", disk / "base" / "1", disk / "link"])
-    assert found.total_bytes == 4 * MIB + 10_000
+    cached = residency([disk / "base", disk / "base" / "1", disk / "link"])
+    assert cached.total_bytes == 4 * MIB + 10_000
     (disk / "loop").symlink_to(disk)
     (disk / "dangling").symlink_to(disk / "none")
     assert residency([disk]).total_bytes == 4 * MIB + 10_000
@@ -76,10 +76,10 @@ def test_what_a_process_has_mapped_stays_and_it_is_named(disk):
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         assert sum(mapped[:: mmap.PAGESIZE]) >= 0  # every page is in our page table
         evict([path])
-        found = residency([path])
-    assert present(found.resident_bytes) > 0
-    assert "mapped by a running process" in found.note
-    assert f"(pid {os.getpid()})" in found.note
+        cached = residency([path])
+    assert present(cached.resident_bytes) > 0
+    assert "mapped by a running process" in cached.note
+    assert f"(pid {os.getpid()})" in cached.note
 
 
 def test_a_tmpfs_cannot_be_evicted_and_that_is_said():
@@ -87,9 +87,9 @@ def test_a_tmpfs_cannot_be_evicted_and_that_is_said():
     path.write_bytes(bytes(MIB))
     try:
         evict([path])
-        found = residency([path])
-        assert found.resident_bytes == found.unevictable_bytes == found.total_bytes == MIB
-        assert "/dev/shm is a tmpfs" in found.note
+        cached = residency([path])
+        assert cached.resident_bytes == cached.unevictable_bytes == cached.total_bytes == MIB
+        assert "/dev/shm is a tmpfs" in cached.note
     finally:
         path.unlink()
 
@@ -100,8 +100,8 @@ def test_of_another_users_file_the_kernel_does_not_tell():
     pid = os.fork()
     if pid == 0:
         os.setresuid(65534, 65534, 65534)
-        found = residency([Path("/etc/passwd")])
-        os._exit(0 if found.resident_bytes is None and "another user's" in found.note else 1)
+        cached = residency([Path("/etc/passwd")])
+        os._exit(0 if cached.resident_bytes is None and "another user's" in cached.note else 1)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
 
@@ -171,9 +171,9 @@ def cold_file() -> Iterator[Path]:
 
 
 def work(
-    path: Path, read: int, held: int, cached: bool = True, program: str = WORKER
+    path: Path, read: int, allocated: int, cached: bool = True, program: str = WORKER
 ) -> dict[str, float]:
-    with child(program, path, read, held) as (process, identity):
+    with child(program, path, read, allocated) as (process, identity):
         assert process.stdout.readline() == "up\n"  # what it takes to start is over
         footprint = Footprint(lambda: [path], lambda: [identity], cached)
         resume(process)
@@ -182,31 +182,31 @@ def work(
 
 
 def test_file_bytes_and_the_peak_of_memory_are_found(cold_file: Path):
-    found = work(cold_file, read=8 * MIB, held=32 * MIB)
+    footprint = work(cold_file, read=8 * MIB, allocated=32 * MIB)
     # The kernel may take any clean page back at any time.
-    assert 7 * MIB <= found["touched_file_bytes"] <= 8 * MIB
+    assert 7 * MIB <= footprint["touched_file_bytes"] <= 8 * MIB
     # Although it was let go; the kernel counts in batches of pages, so a little may lack.
-    assert 31 * MIB <= found["anonymous_peak_bytes"] < 40 * MIB
-    assert found["working_set_bytes"] == found["anonymous_peak_bytes"]
+    assert 31 * MIB <= footprint["anonymous_peak_bytes"] < 40 * MIB
+    assert footprint["working_set_bytes"] == footprint["anonymous_peak_bytes"]
 
 
 def test_a_query_that_mostly_reads_has_its_files_as_working_set(cold_file: Path):
-    found = work(cold_file, read=16 * MIB, held=MIB)
-    assert found["working_set_bytes"] == found["touched_file_bytes"]
-    assert 14 * MIB <= found["touched_file_bytes"] <= 16 * MIB
+    footprint = work(cold_file, read=16 * MIB, allocated=MIB)
+    assert footprint["working_set_bytes"] == footprint["touched_file_bytes"]
+    assert 14 * MIB <= footprint["touched_file_bytes"] <= 16 * MIB
 
 
 def test_what_does_not_stay_in_the_page_cache_is_no_touched_byte(cold_file: Path):
-    found = work(cold_file, read=8 * MIB, held=0, program=DIRECT)
-    assert set(found) == {"anonymous_peak_bytes", "working_set_bytes"}
+    footprint = work(cold_file, read=8 * MIB, allocated=0, program=DIRECT)
+    assert set(footprint) == {"anonymous_peak_bytes", "working_set_bytes"}
 
 
 def test_past_the_page_cache_nothing_is_known_of_the_files(cold_file: Path):
-    assert set(work(cold_file, read=MIB, held=MIB, cached=False)) == {"anonymous_peak_bytes"}
+    assert set(work(cold_file, read=MIB, allocated=MIB, cached=False)) == {"anonymous_peak_bytes"}
 
 
 def test_a_process_that_has_ended_hides_no_other_s_memory(cold_file: Path):
-    """As a server's between the listing of its processes and the reset of their peaks."""
+    """A server's process may end between the listing and the reset of the peaks."""
     me = own_identity()
     with subprocess.Popen(["true"]) as ended:
         pass
@@ -222,6 +222,6 @@ def test_a_process_that_is_another_by_now_adds_nothing(cold_file: Path):
 
 def test_an_engine_s_own_memory_is_private_and_counts_shared_pages_once():
     before = own_memory_bytes([own_identity()])
-    held = b"x" * (64 * MIB)
-    assert own_memory_bytes([own_identity()]) - before == pytest.approx(len(held), rel=0.1)
+    block = b"x" * (64 * MIB)
+    assert own_memory_bytes([own_identity()]) - before == pytest.approx(len(block), rel=0.1)
     assert own_memory_bytes([]) == 0

@@ -75,7 +75,7 @@ def test_written_bytes_are_counted(tmp_path):
 
 
 def test_what_is_read_from_memory_is_counted_by_the_call_and_not_as_fetched():
-    """As on DAX, whose reads pass no block layer: /dev/zero has none either."""
+    """Reads are counted as on DAX, whose reads pass no block layer: /dev/zero has none either."""
     script = "input(); f=open('/dev/zero','rb',0); [f.read(1<<20) for _ in range(256)]; print('x', flush=True); input()"  # noqa: E501
     with child(script) as (process, identity):
         before = read_counters([identity])
@@ -88,7 +88,7 @@ def test_what_is_read_from_memory_is_counted_by_the_call_and_not_as_fetched():
 
 
 def test_children_that_end_are_neither_lost_nor_counted_twice():
-    """As a server's processes do when their connections end: sums never go back, nor too far."""
+    """A server's processes end with their connections: sums never go back, nor too far."""
     script = """
 import os, select, sys
 sys.stdin.readline(); print("begun", flush=True)
@@ -142,22 +142,22 @@ def test_a_socket_is_its_processors_that_are_online(two_sockets, text, cpus):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "problem"),
     [("7", "7 cannot be used"), ("socket:2", "no such socket"), ("node:2", "no such node"),
      ("node:9", "no such node")],
 )  # fmt: skip
-def test_processors_that_are_not_there_are_refused(two_sockets, text, found):
-    with pytest.raises(UsageError, match=found):
+def test_processors_that_are_not_there_are_refused(two_sockets, text, problem):
+    with pytest.raises(UsageError, match=problem):
         resolve_cpus(text, two_sockets, range(7))
 
 
 def test_the_socket_of_the_data_is_that_of_their_tiers_node(two_sockets: Kernel) -> None:
     """A node without processors, and none at all, are of socket 0."""
-    found = {
+    cpus = {
         node: format_cpus(resolve_cpus("socket:data", two_sockets, range(7), node))
         for node in (0, 1, 2, None)
     }
-    assert found == {0: "0-1,4-5", 1: "2-3,6", 2: "0-1,4-5", None: "0-1,4-5"}
+    assert cpus == {0: "0-1,4-5", 1: "2-3,6", 2: "0-1,4-5", None: "0-1,4-5"}
 
 
 def test_a_cpuset_narrows_a_socket(two_sockets: Kernel) -> None:
@@ -173,14 +173,14 @@ def test_a_supervised_process_and_its_children_stay_on_their_processors(tmp_path
         log = tmp_path / "log"
         start(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], log=log).wait(PATIENCE_S)
         assert log.read_text().split() == ["Cpus_allowed_list:", str(last)]
-        held = process_identity(start(["sleep", "60"]).pid)
+        pinned = process_identity(start(["sleep", "60"]).pid)
         free = process_identity(supervisor.spawn(["sleep", "60"]).pid)
-        assert held and free
-        assert affinity_check((last,), [held]).status == "passed"
-        assert affinity_check((last + 1,), [held, free]).status == "failed"
+        assert pinned and free
+        assert affinity_check((last,), [pinned]).status == "passed"
+        assert affinity_check((last + 1,), [pinned, free]).status == "failed"
         if len(os.sched_getaffinity(0)) > 1:
-            assert affinity_check((last,), [held, free]).status == "failed"
-    assert affinity_check((last,), [held]).status == "unknown"
+            assert affinity_check((last,), [pinned, free]).status == "failed"
+    assert affinity_check((last,), [pinned]).status == "unknown"
 
 
 # Where Linux shows a thread -------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a run's intervals say of the trace: coverage, warnings, and what a damaged page leaves."""
+"""Checks of the trace at a run's intervals: coverage, warnings, and what a damaged page leaves."""
 
 import os
 import subprocess
@@ -34,8 +34,8 @@ class Engine:
         self.timed = TimedIo(trace, self.processes)
 
     def processes(self):
-        found = process_identity(self.process.pid)
-        return [found] if found else []
+        process_id = process_identity(self.process.pid)
+        return [process_id] if process_id else []
 
     def run(self, *lines):
         self.timed.begin()
@@ -50,12 +50,12 @@ class Engine:
 
     def metrics(self, name):
         """Values by part."""
-        found = [metric for metric in self.timed.metrics() if metric.name == name]
-        return {metric.labels["part"]: metric.value for metric in found}
+        metrics = [metric for metric in self.timed.metrics() if metric.name == name]
+        return {metric.labels["part"]: metric.value for metric in metrics}
 
 
 def stored(engine):
-    """What a run would store of the operations, as readers accept it."""
+    """Return the operations that a run would store, as readers accept them."""
     operations = engine.timed.operations()
     schemas.validate({"io-operations": operations}, "artifact", source="io-operations")
     return operations
@@ -64,9 +64,9 @@ def stored(engine):
 @pytest.fixture
 def engine(trace, start):
     with start(WORKER, stdin=subprocess.PIPE) as process:
-        one = Engine(process, trace)
-        one.execute("pass")  # it has started
-        yield one
+        started = Engine(process, trace)
+        started.execute("pass")  # it has started
+        yield started
         process.kill()
 
 
@@ -141,13 +141,13 @@ def test_a_page_that_the_engine_damages_is_dropped(engine, trace):
 
 
 def test_the_length_of_an_unknown_queue_is_stored_as_unknown(engine, trace):
-    """As of an io_uring: a call was submitted, and it is not known how many were under way."""
+    """An io_uring leaves a submitted call, without the number of calls under way."""
     engine.timed.begin()
     engine.execute("os.write(data, bytes(500))")
     data_write, submitted = HEADS_AT + 64 + 8 * len(CELL_FIELDS), CELL_FIELDS.index("submitted")
     os.pwrite(trace.page.descriptor, b"\1", data_write + 8 * submitted)
     engine.timed.end()
-    (write,) = (one for one in stored(engine) if one["part"] == "data")
+    (write,) = (entry for entry in stored(engine) if entry["part"] == "data")
     assert (write["submitted"], write["queued"]) == (1, None)
 
 
@@ -160,7 +160,7 @@ def test_durations_on_a_modelled_tier_are_stored_as_due_and_as_achieved(engine, 
         )
     )
     engine.run("os.fsync(wal)")
-    (sync,) = (one for one in stored(engine) if one["operation"] == "sync")
+    (sync,) = (entry for entry in stored(engine) if entry["operation"] == "sync")
     assert sync["due_ns"]["p50"] == pytest.approx(2_000_000, rel=0.01)
     assert sync["achieved_ns"]["p50"] >= 1_990_000
     assert 0 <= sync["distance"] <= 1

@@ -1,4 +1,4 @@
-"""What the preloaded library counts of programs whose calls are known, and which it delays."""
+"""Calls that the preloaded library counts and delays in programs whose calls are known."""
 
 import signal
 import subprocess

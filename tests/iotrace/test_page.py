@@ -15,9 +15,9 @@ DATA_READ = Cell("data", "read", "foreground")
 
 @pytest.fixture
 def page():
-    one = Page()
-    yield one
-    one.close()
+    trace_page = Page()
+    yield trace_page
+    trace_page.close()
 
 
 def used(page, slots):

@@ -342,7 +342,7 @@ def test_a_journal_that_cannot_be_written_ends_the_run(failed):
 def test_processes_start_together(start):
     at = time.time_ns() + 4 * S  # by when both are ready, also on a busy machine
     several = [start(spec_of(start_at_realtime_ns=at, ramp_up_ns=0)) for _ in range(2)]
-    results = [json.loads(one.communicate(timeout=PATIENCE_S)[0]) for one in several]
+    results = [json.loads(process.communicate(timeout=PATIENCE_S)[0]) for process in several]
     begins = [result["started_monotonic_ns"] for result in results]
     offsets = [r["clock"]["realtime_ns"] - r["clock"]["monotonic_ns"] for r in results]
     # Both mean the same moment, as far as the wall clock was not set in between.
@@ -358,7 +358,7 @@ def test_a_result_that_cannot_be_written_is_a_failure(start):
 
 
 def test_a_result_behind_progress_on_one_pipe_waits_for_its_reader(start):
-    """As on a client host. Progress never waits, and both are ends of one open file."""
+    """A client host does the same. Progress never waits, and both are ends of one open file."""
     reader, writer = os.pipe()
     capacity = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     spec = spec_of(duration_ns=300 * MS, ramp_up_ns=0, series_interval_ns=1 * MS)
@@ -406,7 +406,7 @@ def test_a_spec_that_cannot_be_run_is_a_usage_error(start, spec, key):
 
 
 def test_connections_stay_until_stdin_ends(start):
-    """What a server's process has used up can be asked for only as long as it is there."""
+    """A server's process reports its processor time only as long as it is there."""
     process = start(spec_of(duration_ns=100 * MS, ramp_up_ns=0), ends=False)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(2)

@@ -50,7 +50,7 @@ FOR_EVER = replace(SPEC, duration_ns=600 * S)
 
 @pytest.fixture
 def scratch():
-    """Where the unprivileged user can work."""
+    """A directory where the unprivileged user can work."""
     with open_directory() as path:
         if (user := unprivileged()) is not None:
             os.chown(path, user.uid, user.gid)
@@ -108,12 +108,17 @@ def test_each_second_has_its_rate_and_latencies(clients, processes):
     spec = replace(OPEN, ramp_up_ns=0, duration_ns=3 * S)
     result = drive(split(spec, processes), clients, WindowCallbacks(on_second=seconds.append))
     ping = result.operations["ping"]
-    found = [hdr.merge(map(hdr.decode, one.latency_hdrs)) for one in seconds]
+    histograms = [hdr.merge(map(hdr.decode, second.latency_hdrs)) for second in seconds]
     assert len(seconds) >= 2 * processes
-    assert max(len(one.latency_hdrs) for one in seconds) == processes
-    assert 0 < max(one.total for one in found) <= present(ping.count)
-    assert max(one.max for one in found) <= 1.01 * hdr.decode(present(ping.latency_hdr)).max
-    assert all(one.text("pings").startswith(f"{one.per_s:,.0f} pings/s") for one in seconds)
+    assert max(len(second.latency_hdrs) for second in seconds) == processes
+    assert 0 < max(histogram.total for histogram in histograms) <= present(ping.count)
+    assert (
+        max(histogram.max for histogram in histograms)
+        <= 1.01 * hdr.decode(present(ping.latency_hdr)).max
+    )
+    assert all(
+        second.text("pings").startswith(f"{second.per_s:,.0f} pings/s") for second in seconds
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +187,7 @@ def test_several_processes_are_one_driver(clients):
 
 
 def test_the_slowest_of_several_ends_a_window_of_operations(clients):
-    """What the server has used up is asked when all are done, and all are still connected."""
+    """The server's processor time is read when all are done, and all are still connected."""
     quick, slow = split(COUNTED, 2)
     reported: list[int] = []
     before: list[int] = []
@@ -200,7 +205,7 @@ def test_the_slowest_of_several_ends_a_window_of_operations(clients):
 
 
 def test_results_of_different_times_are_not_merged(clients):
-    """As from two hosts of which one was given another start."""
+    """Two hosts return such results if one was given another start."""
     specs = [replace(spec, duration_ns=100 * MS) for spec in split(SPEC, 2)]
     results = [drive([spec], clients) for spec in specs]
     with pytest.raises(RunFailed, match=r"windows began .* s apart"):
@@ -293,7 +298,7 @@ def test_clients_are_the_unprivileged_user_wherever_the_harness_lies(clients):
 
 
 def test_a_client_built_for_another_harness_is_refused(tmp_path, monkeypatch, loadgen_build):
-    """As after an update of the sources alone: it might wait for what nobody sends."""
+    """After an update of the sources alone, it might wait for what nobody sends."""
     for name in ("loadgen", "loadgen_stub.so", "loadgen.json"):
         shutil.copy(loadgen_build / name, tmp_path)
     monkeypatch.setattr(native_programs, "native_folders", lambda: [tmp_path])

@@ -239,7 +239,7 @@ def test_one_warehouse_has_no_remote_one(loadgen, tmp_path):
 
 
 def test_fixed_homes_are_one_district_a_terminal(loadgen, tmp_path):
-    """As many terminals as connections: each connection's file is of some terminals only."""
+    """With as many terminals as connections, each connection's file is of some terminals only."""
     seats = {"connections": 20, "first_terminal": 10, "all_terminals": 30}
     # One thread: of two, one might do all of it while the other stands still.
     fixed = {"params": {"warehouses": 3, "home": "fixed"}, "threads": 1, "operations": 20_000}
@@ -265,8 +265,8 @@ def test_a_seed_names_a_sequence(loadgen, tmp_path):
     """One terminal asks the same of any run with that seed, and other things with another."""
     texts = {}
     for name, seed, number in (("a", 5, 4), ("b", 5, 4), ("seed", 6, 4), ("terminal", 5, 5)):
-        one = {"connections": 1, "threads": 1, "first_terminal": number, "all_terminals": 9}
-        loadgen(calling(tmp_path / name, seed=seed, operations=500, **one))
+        settings = {"connections": 1, "threads": 1, "first_terminal": number, "all_terminals": 9}
+        loadgen(calling(tmp_path / name, seed=seed, operations=500, **settings))
         [path] = (tmp_path / name).glob("*.calls")
         texts[name] = path.read_text()
     assert texts["a"] == texts["b"]
@@ -312,7 +312,7 @@ def load(loadgen: Loadgen, to: Path, warehouses: int, threads: int) -> dict[str,
 
 
 def packages(directory: Path, table: str) -> list[str]:
-    """What each bulk load of a table sent, in an order that threads do not change."""
+    """Return what each bulk load of a table sent, in an order that threads do not change."""
     return sorted(path.read_text("ascii") for path in directory.glob(f"{table}.*.rows"))
 
 
@@ -371,11 +371,11 @@ def assert_original(column: np.ndarray, groups: np.ndarray) -> None:
     for group in np.unique(groups):
         rows = groups == group
         assert (places[rows] >= 0).sum() == rows.sum() // 10
-    held = places[places >= 0]
+    taken = places[places >= 0]
     room = np.char.str_len(column[places >= 0]) - 8
-    assert held.min() == 0
-    assert (held == room).any()
-    assert stats.kstest((held + 0.5) / (room + 1), "uniform").statistic < 0.03
+    assert taken.min() == 0
+    assert (taken == room).any()
+    assert stats.kstest((taken + 0.5) / (room + 1), "uniform").statistic < 0.03
 
 
 def test_row_counts_are_those_of_the_clause(loaded, tables):

@@ -57,7 +57,7 @@ def test_a_number_of_operations_is_kept(store, threads):
     assert counts_of(result)["read"] == 12_345
     read = result["operations"]["read"]
     assert hdr.decode(read["latency_hdr"]).total == 12_345
-    assert sum(one["counts"]["read"] for one in result["series"]) == 12_345
+    assert sum(second["counts"]["read"] for second in result["series"]) == 12_345
 
 
 def test_a_time_is_kept_and_the_engine_tells_of_itself(store):
@@ -112,10 +112,10 @@ def test_processes_insert_each_key_once(loadgen_build, tmp_path):
     with ThreadPoolExecutor() as pool:
         runs = [pool.submit(store.run, inserts, first_terminal=2 * n, **seats)
                 for n, store in enumerate(stores)]  # fmt: skip
-    results = [one.result() for one in runs]
-    kept = [store.records() for store in stores]
-    assert not kept[0].keys() & kept[1].keys()
-    assert len(kept[0]) == len(kept[1]) == 4000
+    results = [run.result() for run in runs]
+    records_by_store = [store.records() for store in stores]
+    assert not records_by_store[0].keys() & records_by_store[1].keys()
+    assert len(records_by_store[0]) == len(records_by_store[1]) == 4000
     assert max(result["inserted"] for result in results) == 8000
     for result in results:  # they are not timed here: as if they had run together
         result["clock"], result["started_monotonic_ns"] = results[0]["clock"], 0
@@ -130,17 +130,17 @@ def test_a_merged_series_ends_with_the_longest(store):
     none, last = ({"monotonic_ns": 2**62, "counts": {"read": n}} for n in (0, 7))
     long["series"] += [none] * len(short["series"]) + [last]  # whichever was interrupted
     long["clock"], long["started_monotonic_ns"] = short["clock"], short["started_monotonic_ns"]
-    series = merged([from_members(LoadgenResult, one) for one in (short, long)]).series
+    series = merged([from_members(LoadgenResult, result) for result in (short, long)]).series
     assert (series[-1].monotonic_ns, series[-1].counts) == tuple(last.values())
-    assert sum(one.counts["read"] for one in series) == 4107
+    assert sum(second.counts["read"] for second in series) == 4107
 
 
 def test_merged_latencies_are_of_the_operations_of_all(store):
     several = [store.run(READ_ONLY, operations=count, series_interval_ns=1 * MS)
                for count in (100, 4000)]  # fmt: skip
-    for one in several:
-        one["clock"], one["started_monotonic_ns"] = several[0]["clock"], 0
-    both = merged([from_members(LoadgenResult, one) for one in several])
+    for result in several:
+        result["clock"], result["started_monotonic_ns"] = several[0]["clock"], 0
+    both = merged([from_members(LoadgenResult, result) for result in several])
     for point, latencies in zip(both.series, both.latencies, strict=True):
         histograms = {name: hdr.decode(text).total for name, text in latencies.hdr.items()}
         assert histograms == {name: n for name, n in point.counts.items() if n}
@@ -223,7 +223,7 @@ def test_the_same_seed_loads_the_same_whatever_the_threads(empty):
 )
 @pytest.mark.parametrize("request_distribution", ["zipfian", "latest", "uniform"])
 def test_what_five_operations_leave_is_read_back(store, update, request_distribution):
-    """Every read on the way is checked, too."""
+    """All reads on the way are checked, too."""
     mix = {**ALL_FIVE, "requestdistribution": request_distribution, "verify_reads": True}
     result = store.run({**mix, "operationcount": 4000}, statements={**VERBS, "update": update})
     counts, inserted = counts_of(result), result["inserted"]
@@ -231,8 +231,8 @@ def test_what_five_operations_leave_is_read_back(store, update, request_distribu
     assert all(counts.values())
     assert sum(counts_of(result, "not_found_count").values()) == 0
     assert inserted == result["inserts_begun"] == counts["insert"]
-    found = store.verified(inserted=inserted)
-    assert found == {**WHOLE, "records": RECORDS + inserted, "expected": RECORDS + inserted}
+    verified = store.verified(inserted=inserted)
+    assert verified == {**WHOLE, "records": RECORDS + inserted, "expected": RECORDS + inserted}
     changed = [r for r in store.records().values() if b"00000000" not in r[:30]]
     assert len(changed) > 100
 
@@ -256,7 +256,7 @@ def test_records_of_every_shape_hold(empty, shape):
 
 
 def test_inserts_without_an_answer_may_be_there_or_not(store):
-    """Those that were acknowledged must be; what was begun behind them is no finding."""
+    """Acknowledged records must be there; later ones that were only begun may be."""
     inserts = {"readproportion": 0, "updateproportion": 0, "insertproportion": 1}
     assert store.run(inserts, operations=10)["inserted"] == 10
     assert store.verified(inserted=8, inserts_begun=15)["unexpected"] == 0
@@ -294,11 +294,11 @@ def test_every_updated_field_is_found_and_a_lost_one_missed(empty, update, shape
     after = empty.records()
 
     def verification() -> tuple[int, list[bool]]:
-        found = empty.verification(**shape, inserted=result["inserted"])
-        assert (found["missing"], found["malformed"]) == (0, 0)
-        assert len(found["updated"]) == 2048
-        pairs = zip(found["updated"], result["updated"], strict=True)
-        return found["changed"], [seen < acknowledged for seen, acknowledged in pairs]
+        counts = empty.verification(**shape, inserted=result["inserted"])
+        assert (counts["missing"], counts["malformed"]) == (0, 0)
+        assert len(counts["updated"]) == 2048
+        pairs = zip(counts["updated"], result["updated"], strict=True)
+        return counts["changed"], [seen < acknowledged for seen, acknowledged in pairs]
 
     changed, lower = verification()
     assert changed == last_updated(after) > 1000
@@ -319,16 +319,16 @@ def test_planted_errors_are_found(store):
     """One record is gone, one cut, two are in each other's place, one came from nowhere."""
     records = store.records()
     keys = sorted(records)
-    gone, cut, one, other = keys[0], keys[400], keys[900], keys[-1]
+    gone, cut, swapped, other = keys[0], keys[400], keys[900], keys[-1]
     del records[gone]
     records[cut] = records[cut][:-3]
-    records[one], records[other] = records[other], records[one]
+    records[swapped], records[other] = records[other], records[swapped]
     records[b"user77"] = records[keys[5]]
     store.keep(records)
-    found = store.verified()
-    wrong = {"missing": 1, "malformed": 4, "unexpected": 1, "first": found["first"]}
-    assert found == WHOLE | wrong
-    assert re.match(r"record user\d+: .*|record user\d+ is not there", found["first"])
+    counts = store.verified()
+    wrong = {"missing": 1, "malformed": 4, "unexpected": 1, "first": counts["first"]}
+    assert counts == WHOLE | wrong
+    assert re.match(r"record user\d+: .*|record user\d+ is not there", counts["first"])
 
 
 @pytest.mark.parametrize(

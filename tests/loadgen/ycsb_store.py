@@ -33,7 +33,7 @@ Run = Callable[..., dict[str, Any]]
 
 
 def job_of(workload: str, connection, params, **more) -> dict[str, Any]:
-    """What a spec of any task says."""
+    """Return the entries that specs of all tasks share."""
     return {
         "schema": 1,
         "connection": connection,
@@ -91,14 +91,14 @@ class Store:
         return self._job("load", params)
 
     def verified(self, **params) -> dict[str, Any]:
-        """What was found of the records, without what was found of updates."""
-        found = self.verification(**params)
-        return {name: found[name] for name in WHOLE}
+        """Return the counts of the records, without those of updates."""
+        counts = self.verification(**params)
+        return {name: counts[name] for name in WHOLE}
 
     def verification(self, **params) -> dict[str, Any]:
-        found = self._job("verify", params, statements=VERBS)["verified"]
-        assert isinstance(found, dict)
-        return found
+        counts = self._job("verify", params, statements=VERBS)["verified"]
+        assert isinstance(counts, dict)
+        return counts
 
     def _job(self, task: str, params: dict[str, Any], **more) -> dict[str, Any]:
         given = {"task": task, "backend": "store", **more}
@@ -118,7 +118,7 @@ class Store:
 
 
 def counts_of(result: dict[str, Any], what: str = "count") -> dict[str, int]:
-    return {name: one[what] for name, one in result["operations"].items()}
+    return {name: operation[what] for name, operation in result["operations"].items()}
 
 
 WHOLE = {

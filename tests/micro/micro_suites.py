@@ -39,6 +39,6 @@ def perma(text: str) -> Suite:
 
 
 def overrides(**texts: object) -> MicroParams:
-    """What ``--param NAME=VALUE`` makes of them."""
+    """Return the parameters as ``--param NAME=VALUE`` sets them."""
     given, _ = MicroParams.from_text({name: str(value) for name, value in texts.items()})
     return MicroParams.from_mapping(given)

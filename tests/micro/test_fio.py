@@ -38,7 +38,7 @@ DURATION = "1s"
 
 @pytest.fixture
 def tier_path() -> Iterator[Path]:
-    """Where the unprivileged user may go: pytest's own directories are closed to it."""
+    """A directory that the unprivileged user may enter, unlike pytest's own."""
     with open_directory() as folder:
         tier = folder / "tier"
         tier.mkdir(mode=0o755)
@@ -152,9 +152,9 @@ def test_percentiles_are_those_of_fio(work: MicroContext) -> None:
 
 
 def test_bins_keep_their_counts() -> None:
-    found = histogram({"0": 1, "9152": 3, "13991853": 2, str(10**15): 1})
-    assert found.total == 7
-    assert found.percentile(50) == pytest.approx(9152, rel=0.001)
+    latencies = histogram({"0": 1, "9152": 3, "13991853": 2, str(10**15): 1})
+    assert latencies.total == 7
+    assert latencies.percentile(50) == pytest.approx(9152, rel=0.001)
 
 
 def test_what_fio_did_not_do_is_no_result() -> None:
@@ -193,8 +193,8 @@ def test_numbers_that_fio_cannot_have_counted_are_no_result(change: dict[str, An
 def test_the_kernel_s_time_of_an_operation_is_its_share_of_all_threads_time() -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     eight = SIDE | {"total_ios": 8, "lat_ns": {"mean": 9, "bins": {"9": 8}}}
-    found = sample_of(printed(sys_cpu=12.5, job_runtime=4000, read=eight), job)
-    assert found.kernel_ns == 62_500_000
+    sample = sample_of(printed(sys_cpu=12.5, job_runtime=4000, read=eight), job)
+    assert sample.kernel_ns == 62_500_000
 
 
 @pytest.mark.parametrize("version", ["fio-2.2.10", "fio-3.1", "", "None"])
@@ -237,7 +237,7 @@ def test_writes_through_the_page_cache_are_labelled_and_refused_as_direct(work, 
 
 
 def test_writes_of_which_no_sync_ended_in_time_are_no_result() -> None:
-    """As fio 3.33 writes it of 50 ms on a disk that is busy for longer."""
+    """Fio 3.33 writes this after 50 ms on a disk that is busy for longer."""
     job = Fio.from_mapping({"measurements": {"wal": WAL}}).jobs[0]
     sync = {"lat_ns": {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}}
     with pytest.raises(RunFailed, match="no fdatasync ended in time"):
@@ -251,7 +251,7 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(work, monkeyp
     opened = os.open
 
     def without(path: Any, flags: int, mode: int = 0o777, dir_fd: int | None = None) -> int:
-        """As on a file system without direct I/O (ramfs)."""
+        """Open files as on a file system without direct I/O (ramfs)."""
         if flags & os.O_DIRECT:
             raise OSError(errno.EINVAL, "Invalid argument", path)
         return opened(path, flags, mode, dir_fd=dir_fd)
@@ -275,7 +275,7 @@ def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Micro
 
 
 def test_small_writes_do_not_find_the_large_folios_of_readahead(work: MicroContext) -> None:
-    """Which ext4 walks block by block: 64 bytes took ten times as long as 4 KiB."""
+    """Ext4 walks large folios block by block: 64 bytes took ten times as long as 4 KiB."""
     sizes = {"operation": "write", "pattern": "random", "access": [64, 4096], "direct": False}
     measured = _fio(work, size="64MiB", w=sizes)
     small, page = (

@@ -83,7 +83,7 @@ def test_only_larger_values_than_there_are_processors_need_another_host():
 
 
 def names(host_suite) -> list[str]:
-    return [one.configuration for one in host_suite.measurements]
+    return [measurement.configuration for measurement in host_suite.measurements]
 
 
 def spec_of(requested, here=None):
@@ -116,8 +116,8 @@ def test_timed_chains_are_bounded_as_the_others_are():
         "b: {matrix: {number_threads: [2, 16, 32]}, args: {exec_mode: custom,"
         " custom_operations: r_64, latency_sample_frequency: 5000}}"
     )
-    found = names(suite_on(requested, capacity(cpus=2), overrides(threads=2)))
-    assert found == ["b/number_threads=2", "b/number_threads=2,chain=dependent"]
+    measured = names(suite_on(requested, capacity(cpus=2), overrides(threads=2)))
+    assert measured == ["b/number_threads=2", "b/number_threads=2,chain=dependent"]
 
 
 def test_parallel_jobs_fit_where_all_their_threads_do():
@@ -198,7 +198,7 @@ def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
     assert refused(perma(BOTH), here).context.startswith("8 GiB of DRAM, and no more than 7 GiB")
     host_suite = suite_on(perma(BOTH), here, overrides(range=4 * GIB))
     targets = spec_of(host_suite, here)["targets"]
-    nodes = {name.partition("_")[0]: one["node"] for name, one in targets.items()}
+    nodes = {name.partition("_")[0]: target["node"] for name, target in targets.items()}
     assert nodes == {"tier": 0, "dram": 1}
 
 
@@ -223,7 +223,7 @@ def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
 def test_repeats_are_interleaved_blocks():
     requested = suite(f"  m: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}")
     spec = spec_json(requested.measurements, DRAM, None, capacity(), seed=7, repeats=3)
-    assert [one["name"] for one in spec["measurements"]] == [
+    assert [measurement["name"] for measurement in spec["measurements"]] == [
         "0#0", "1#0", "0#1", "1#1", "0#2", "1#2"]  # fmt: skip
 
 
@@ -241,7 +241,10 @@ def test_of_chains_that_wait_for_each_other_few_are_stamped_and_of_others_none()
         "  m: {matrix: {mode: [dependent, independent]}, args: {kind: chain, chain: r_64}}"
     )
     spec = spec_of(requested)
-    assert [one["jobs"][0]["sample_every"] for one in spec["measurements"]] == [16, 0]
+    assert [measurement["jobs"][0]["sample_every"] for measurement in spec["measurements"]] == [
+        16,
+        0,
+    ]
 
 
 def test_a_chain_goes_to_the_tier_and_to_dram_beside_it():
@@ -270,7 +273,7 @@ def test_a_library_replaces_every_index_and_equal_measurements_become_one(tmp_pa
     (job,) = host_suite.measurements[0].jobs
     assert job.pages == "base"
     assert job.keys == {"index": "library", "library": str(library), "workload": "a"}
-    assert [one.path for one in host_suite.libraries] == [library]
+    assert [library.path for library in host_suite.libraries] == [library]
     sized = suite_on(requested, capacity(), overrides(index_library=library, key=16, value=200))
     assert sized.measurements[0].jobs[0].keys == {**job.keys, "key_bytes": 16, "value_bytes": 200}
     with pytest.raises(UsageError):
@@ -294,8 +297,8 @@ def reported(requested_suite, here, limits: MicroParams | None = None) -> dict[s
 )
 def test_a_stripe_that_is_not_the_tiers_is_named(ways: int | None, given: str, differs: bool):
     args = f"  m: {{args: {{kernel: load, access: 256, pattern: dimms, dimms: 2{given}}}}}"
-    found = reported(suite(args), replace(capacity(), interleave_ways=ways))
-    assert set(found) == ({"stripe-differs"} if differs else set())
+    contexts = reported(suite(args), replace(capacity(), interleave_ways=ways))
+    assert set(contexts) == ({"stripe-differs"} if differs else set())
 
 
 def test_dram_that_no_node_is_known_for_is_named():
@@ -315,18 +318,18 @@ def test_dram_that_no_node_is_known_for_is_named():
 )
 def test_addresses_that_are_read_from_the_measured_memory_are_named(args, in_memory, named):
     here = replace(capacity(), in_memory=in_memory)
-    found = reported(suite(f"  m: {{args: {{kernel: load, {args}}}}}"), here)
-    assert ("addresses-in-memory" in found) == named
+    contexts = reported(suite(f"  m: {{args: {{kernel: load, {args}}}}}"), here)
+    assert ("addresses-in-memory" in contexts) == named
 
 
 def test_what_else_is_told():
     """Files in the page cache, a range that the cache holds, pages touched although none should."""
-    found = reported(suite(f"  m: {{{RANDOM}}}"), replace(capacity(), page_cached=True))
-    assert set(found) == {"page-cache"}
-    found = reported(suite(f"  m: {{{RANDOM}}}", "{range: 64MiB, duration: 1s}"), capacity())
-    assert "m (64 MiB)" in found["range-in-cache"]
-    found = reported(perma("b: {args: {prefault_file: false, run_time: 1}}"), capacity())
-    assert found["prefault-ignored"] == "b"
+    contexts = reported(suite(f"  m: {{{RANDOM}}}"), replace(capacity(), page_cached=True))
+    assert set(contexts) == {"page-cache"}
+    contexts = reported(suite(f"  m: {{{RANDOM}}}", "{range: 64MiB, duration: 1s}"), capacity())
+    assert "m (64 MiB)" in contexts["range-in-cache"]
+    contexts = reported(perma("b: {args: {prefault_file: false, run_time: 1}}"), capacity())
+    assert contexts["prefault-ignored"] == "b"
 
 
 def test_an_instruction_set_names_those_that_have_no_loops_of_it():
@@ -334,16 +337,18 @@ def test_an_instruction_set_names_those_that_have_no_loops_of_it():
         f"  m: {{{RANDOM}}}\n  walk: {{args: {{kind: chase}}}}\n"
         "  commit: {args: {kind: log, writer: zero, entry: 64}}"
     )
-    (found,) = reported(requested, capacity(), overrides(isa="avx2")).items()
-    assert found[0] == "isa-not-applicable" and "avx2 for walk, commit" in found[1]
+    (warning,) = reported(requested, capacity(), overrides(isa="avx2")).items()
+    assert warning[0] == "isa-not-applicable" and "avx2 for walk, commit" in warning[1]
     assert reported(requested, capacity()) == {}
 
 
 def test_a_bound_on_operations_that_bounds_nothing_is_told():
     counted = RANDOM.replace("{", "{count: 5000, ")
     requested = suite(f"  timed: {{{RANDOM}}}\n  counted: {{{counted}, duration: 0s}}")
-    found = reported(requested, capacity(), overrides(operations=100))["operations-not-applicable"]
-    assert found == "timed"
+    context = reported(requested, capacity(), overrides(operations=100))[
+        "operations-not-applicable"
+    ]
+    assert context == "timed"
     assert "operations" not in reported(requested, capacity())
 
 
@@ -439,8 +444,8 @@ def test_near_processors_are_those_of_the_nearest_node(kernel, node, cpus, near,
 )
 def test_a_suites_cores_are_those_of_the_tiers_socket(kernel, limits, cpus, cores):
     """The two sockets are made up; ``0,4`` are the threads of a core of the other one."""
-    found = variables_on(numa(1), 64 * GIB, overrides(**limits), kernel)
-    assert (found["cpus"], found["cores"]) == (cpus, cores)
+    variables = variables_on(numa(1), 64 * GIB, overrides(**limits), kernel)
+    assert (variables["cpus"], variables["cores"]) == (cpus, cores)
     of_no_node = Tier(TierClaim("ssd", "block", path="/nowhere"), TierFacts("block"))
     everywhere = variables_on(of_no_node, 64 * GIB, overrides(), kernel)
     assert (everywhere["cpus"], everywhere["cores"]) == (8, 4)
@@ -454,8 +459,8 @@ def test_no_more_is_taken_than_the_node_has_free(kernel):
 
 def test_memory_next_to_the_tier_is_that_of_the_near_processors(kernel, tmp_path):
     here = [capacity_of(numa(node), ENV, overrides(), kernel) for node in (0, 1, 2)]
-    assert [one.near_free_bytes for one in here] == [8 * GIB, 16 * GIB, 8 * GIB]
-    assert not any(one.dram_unbound for one in here)
+    assert [host.near_free_bytes for host in here] == [8 * GIB, 16 * GIB, 8 * GIB]
+    assert not any(host.dram_unbound for host in here)
     unknown = Tier(TierClaim("ssd", "block", path=str(tmp_path)), TierFacts("block"))
     anywhere = capacity_of(unknown, ENV, overrides(), kernel)
     assert (anywhere.near_node, anywhere.dram_unbound) == (None, True)

@@ -26,29 +26,33 @@ def _expanded(folder: Path, measurements: dict[str, Any], **defaults: Any) -> li
 def _labels(every: list[Measurement], job: int = 0) -> list[dict[str, Label]]:
     swept = swept_labels(every)
     return [
-        job_labels(one, one.jobs[job], swept[one.configuration, one.jobs[job].name])
-        for one in every
+        job_labels(
+            measurement,
+            measurement.jobs[job],
+            swept[measurement.configuration, measurement.jobs[job].name],
+        )
+        for measurement in every
     ]
 
 
 def _hashes(every: list[Measurement], **limits: str) -> set[str]:
-    return {settings_hash(one, MicroParams.from_mapping(limits)) for one in every}
+    return {settings_hash(measurement, MicroParams.from_mapping(limits)) for measurement in every}
 
 
 def test_numbers_are_numbers_and_flags_are_flags(tmp_path: Path) -> None:
     matrix = {"padded": [True, False], "entry": ["1KiB"], "threads": [2]}
     args = {"kind": "log", "writer": "zero", "range": "1GiB"}
-    found = _labels(_expanded(tmp_path, {"log": {"matrix": matrix, "args": args}}))
+    labels = _labels(_expanded(tmp_path, {"log": {"matrix": matrix, "args": args}}))
     expected = {"entry_bytes": 1024, "threads": 2, "range_bytes": 1 << 30, "writer": "zero"}
-    assert [one["padded"] for one in found] == [True, False]
-    assert all(expected.items() <= one.items() for one in found)
+    assert [row["padded"] for row in labels] == [True, False]
+    assert all(expected.items() <= row.items() for row in labels)
 
 
 def test_a_swept_key_without_a_label_becomes_one_and_is_in_no_hash(tmp_path: Path) -> None:
     matrix = {"chunk": ["4KiB", "1MiB"], "threads": [1, 2]}
     every = _expanded(tmp_path, {"threads": {"matrix": matrix, "args": READS}})
-    found = [(one["chunk_bytes"], one["threads"]) for one in _labels(every)]
-    assert found == [(4096, 1), (4096, 2), (1 << 20, 1), (1 << 20, 2)]
+    sizes = [(row["chunk_bytes"], row["threads"]) for row in _labels(every)]
+    assert sizes == [(4096, 1), (4096, 2), (1 << 20, 1), (1 << 20, 2)]
     assert len(_hashes(every)) == 1
 
 
@@ -57,8 +61,8 @@ def test_readers_beside_other_writers_are_other_readers(tmp_path: Path) -> None:
     writers = {"matrix": {"threads": [1, 4]}, "args": {**READS, "kernel": "ntstore+sfence"}}
     jobs = {"readers": {"args": READS}, "writers": writers}
     every = _expanded(tmp_path, {"both": {"jobs": jobs}})
-    assert [one["writers.threads"] for one in _labels(every)] == [1, 4]
-    assert [one["threads"] for one in _labels(every, 1)] == [1, 4]
+    assert [row["writers.threads"] for row in _labels(every)] == [1, 4]
+    assert [row["threads"] for row in _labels(every, 1)] == [1, 4]
     assert len(_hashes(every)) == 1
 
 

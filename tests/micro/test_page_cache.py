@@ -1,4 +1,4 @@
-"""Which parts of a file lie in the page cache, as ``fincore`` of util-linux tells it."""
+"""Parts of a file in the page cache, as ``fincore`` of util-linux reports them."""
 
 import os
 import subprocess

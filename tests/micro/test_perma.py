@@ -55,9 +55,9 @@ hash_index_update:
     total_memory_range: 10G
     number_operations: 100000000
 """
-    found = [config for one in configurations(listing) for config in one.configs]
-    assert [config.number_threads for config in found] == [1, 4, 16]
-    assert {(config.exec_mode, config.memory_range) for config in found} == {("custom", 10 << 30)}
+    configs = [config for swept in configurations(listing) for config in swept.configs]
+    assert [config.number_threads for config in configs] == [1, 4, 16]
+    assert {(config.exec_mode, config.memory_range) for config in configs} == {("custom", 10 << 30)}
 
 
 def test_the_twelve_files_have_the_360_configurations_that_are_shipped():
@@ -67,20 +67,27 @@ def test_the_twelve_files_have_the_360_configurations_that_are_shipped():
 
 
 def test_the_matrix_is_a_cross_product_in_the_files_order_with_the_last_key_fastest():
-    found = configurations(
+    crossed = configurations(
         "b: {matrix: {number_threads: [1, 2], access_size: [64, 256, 4K]}, args: {}}"
     )
-    swept = [(c.number_threads, c.access_size) for one in found for c in one.configs]
+    swept = [
+        (c.number_threads, c.access_size)
+        for configuration in crossed
+        for c in configuration.configs
+    ]
     assert swept == [(1, 64), (1, 256), (1, 4096), (2, 64), (2, 256), (2, 4096)]
 
 
 def test_two_parallel_parts_are_crossed_with_one_another():
-    found = configurations(
+    crossed = configurations(
         "p: {parallel_benchmark: {a: {matrix: {number_threads: [1, 2]}, args: {}},"
         " b: {matrix: {access_size: [64, 128, 256]}, args: {operation: write}}}}"
     )
-    assert {one.parts for one in found} == {("a", "b")}
-    swept = [(a.number_threads, b.access_size) for a, b in (one.configs for one in found)]
+    assert {configuration.parts for configuration in crossed} == {("a", "b")}
+    swept = [
+        (a.number_threads, b.access_size)
+        for a, b in (configuration.configs for configuration in crossed)
+    ]
     assert swept == [(1, 64), (1, 128), (1, 256), (2, 64), (2, 128), (2, 256)]
 
 
@@ -104,8 +111,8 @@ def test_suffixes_of_sizes_are_1024_based(text, size):
 
 
 def test_numbers_may_be_texts():
-    found = one("exec_mode: random, number_threads: '2', zipf_alpha: 1e-1, run_time: '07'")
-    assert (found.number_threads, found.zipf_alpha, found.run_time) == (2, 0.1, 7)
+    config = one("exec_mode: random, number_threads: '2', zipf_alpha: 1e-1, run_time: '07'")
+    assert (config.number_threads, config.zipf_alpha, config.run_time) == (2, 0.1, 7)
 
 
 # Chains ---------------------------------------------------------------------------
@@ -141,7 +148,7 @@ def jobs(text: str):
 
 
 def sampled(every: int):
-    """Of a chain whose latency is taken of every nth: overlapping, and one by one."""
+    """Measurements of a chain with a latency of every nth: overlapping, and one by one."""
     return measurements(
         configurations("b: {args: {exec_mode: custom, custom_operations: 'r_64,w_64_cache',"
                        f" latency_sample_frequency: {every}}}}}")
@@ -180,7 +187,7 @@ def test_chains_whose_latency_is_wanted_are_measured_overlapping_and_one_by_one(
 
 
 def test_operations_on_both_memories_have_a_range_in_each():
-    """Those on DRAM alone need nothing of the tier."""
+    """Operations on DRAM alone need nothing of the tier."""
     text = "b: {args: {exec_mode: random, dram_operation_ratio: %s, dram_memory_range: 2G}}"
     ((alone,),), ((both,),) = jobs(text % 1), jobs(text % 0.3)
     assert (alone.place, alone.bytes_on("tier"), alone.bytes_on("dram")) == ("dram", 0, 2 * GIB)
@@ -212,7 +219,7 @@ def measured(text: str, limits: MicroParams | None = None) -> tuple[Measurement,
 
 
 def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:
-    """What the program reports of threads (begin and end in seconds, GiB or chains).
+    """The program's report of threads (begin and end in seconds, GiB or chains).
 
     Its own rates are those of the time in which all of them ran.
     """
@@ -225,8 +232,9 @@ def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:
     return {
         "kind": "throughput",
         "threads": each,
-        "duration_ns": max(one["end_ns"] for one in each) - min(one["begin_ns"] for one in each),
-        **{key: sum(one[key] for one in each)
+        "duration_ns": max(thread["end_ns"] for thread in each)
+        - min(thread["begin_ns"] for thread in each),
+        **{key: sum(thread[key] for thread in each)
            for key in ("operations", "read_bytes", "written_bytes")},
         "operations_per_second": 1e9,
         "bandwidth_bytes_per_second": 1e12,
@@ -242,8 +250,8 @@ def read(measurements: tuple[Measurement, ...], *repeats: dict[str, Any]) -> Sui
         "notes": [],
         "cpu": {"stamp_step_ns": 1.0},
         "measurements": [
-            {"name": measurement_name(0, block), "repeats": [{**whole, "jobs": [one]}]}
-            for block, one in enumerate(repeats)
+            {"name": measurement_name(0, block), "repeats": [{**whole, "jobs": [job]}]}
+            for block, job in enumerate(repeats)
         ],
     }
     return SuiteResult.read(measurements, len(repeats), document)
@@ -253,8 +261,8 @@ def reported(
     text: str, *repeats: dict[str, Any], limits: MicroParams | None = None
 ) -> dict[str, Any]:
     """The one benchmark's one entry."""
-    kept = read(measured(text, limits), *repeats)
-    (benchmark,) = perma_results(kept, memory_of(DRAM))
+    result = read(measured(text, limits), *repeats)
+    (benchmark,) = perma_results(result, memory_of(DRAM))
     entry: dict[str, Any]
     (entry,) = benchmark["benchmarks"]
     return entry
@@ -268,7 +276,7 @@ def test_a_rate_is_what_was_moved_over_the_time_in_which_it_was_moved():
     assert results["accessed_bytes"] == 16 * GIB
     assert results["execution_time"] == 4
     assert results["bandwidth"] == 4
-    assert [one["bandwidth"] for one in results["threads"]] == [4, 2]
+    assert [thread["bandwidth"] for thread in results["threads"]] == [4, 2]
 
 
 @pytest.mark.parametrize(
@@ -277,12 +285,12 @@ def test_a_rate_is_what_was_moved_over_the_time_in_which_it_was_moved():
 )
 def test_every_rate_follows_from_the_numbers_beside_it(text, rate, amount, unit):
     results = reported(text, repeat((0, 2, 8), (1, 4, 6)))["results"]
-    for one in (results, *results["threads"]):
-        assert one[rate] == pytest.approx(one[amount] / unit / one["execution_time"])
-    rates = [one[rate] for one in results["threads"]]
+    for figures in (results, *results["threads"]):
+        assert figures[rate] == pytest.approx(figures[amount] / unit / figures["execution_time"])
+    rates = [thread[rate] for thread in results["threads"]]
     assert results[f"thread_{rate}_avg"] == pytest.approx(statistics.fmean(rates))
     assert results[f"thread_{rate}_std_dev"] == pytest.approx(statistics.stdev(rates))
-    assert results[amount] == sum(one[amount] for one in results["threads"])
+    assert results[amount] == sum(thread[amount] for thread in results["threads"])
 
 
 def test_the_repeat_with_the_median_of_these_rates_stands_for_all():

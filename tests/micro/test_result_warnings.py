@@ -1,4 +1,4 @@
-"""What the program observed while it measured: warnings, write ratios, what may be resumed."""
+"""The program's observations while it measured: warnings, write ratios, resumable results."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -54,26 +54,26 @@ def contexts(
     step_ns: float = 0.4,
     **targets: dict[str, Any],
 ) -> list[str]:
-    """Of the warnings with this code. ``repeats``: by configuration's number and block."""
+    """Return the contexts of warnings of this code; ``repeats``: by number and block."""
     result = {
         "cpu": {"stamp_step_ns": step_ns},
         "targets": targets,
         "notes": [],
         "measurements": [
-            {"name": measurement_name(*key), "repeats": [one]}
-            for key, one in (repeats or {}).items()
+            {"name": measurement_name(*key), "repeats": [result_of_repeat]}
+            for key, result_of_repeat in (repeats or {}).items()
         ],
     }
     blocks = 1 + max((block for _, block in repeats or {}), default=-1)
-    found = warnings_of(SuiteResult.read(measurements, blocks, result))
-    return [one.context for one in found if one.code == code]
+    warnings = warnings_of(SuiteResult.read(measurements, blocks, result))
+    return [warning.context for warning in warnings if warning.code == code]
 
 
 # Time that other guests had ------------------------------------------------------
 
 
 def stolen(*blocks: tuple[int, int | None], cpus: tuple[int, ...] = (0, 1)) -> str | None:
-    """Of blocks that took so many ms, of which so many (of all cpus) were stolen."""
+    """Return the warning for blocks of so many ms, of which so many (of all cpus) were stolen."""
     measured = Measurement(
         "random", (Job("random", "throughput", 2, 1 << 30),), (), 500 * MS, 500 * MS
     )
@@ -95,7 +95,7 @@ def test_a_tick_or_a_hundredth_is_not_told(block: tuple[int, int | None]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("blocks", "cpus", "found"),
+    ("blocks", "cpus", "ending"),
     [
         ([(100, 90), (100, 30)], (0, 1), "5% in 2 shorter ones together"),
         # With the warm-up two processors had 2 s each.
@@ -105,8 +105,8 @@ def test_a_tick_or_a_hundredth_is_not_told(block: tuple[int, int | None]) -> Non
         ([(1500, 4_000), (1500, 0)], (0, 1), "up to 100%"),
     ],
 )
-def test_what_is_stolen_is_a_share_of_all_processors_time(blocks, cpus, found):
-    assert (stolen(*blocks, cpus=cpus) or "").endswith(found)
+def test_what_is_stolen_is_a_share_of_all_processors_time(blocks, cpus, ending):
+    assert (stolen(*blocks, cpus=cpus) or "").endswith(ending)
 
 
 def shared(ran: dict[tuple[int, int], float], names: str) -> list[str]:
@@ -116,9 +116,9 @@ def shared(ran: dict[tuple[int, int], float], names: str) -> list[str]:
 
 def test_the_configurations_that_lost_most_are_named_with_their_worst_repeat() -> None:
     ran = {(0, 0): 1.0, (0, 1): 1.0, (1, 0): 0.9, (1, 1): 0.37, (2, 0): 0.99, (2, 1): 0.8}
-    (found,) = shared(ran, "calm worst bad")
-    assert "in 3 of 6 measurements" in found
-    assert "the most in worst (63%); bad (20%)" in found and "calm" not in found
+    (context,) = shared(ran, "calm worst bad")
+    assert "in 3 of 6 measurements" in context
+    assert "the most in worst (63%); bad (20%)" in context and "calm" not in context
 
 
 def test_nothing_is_told_where_all_ran() -> None:
@@ -138,11 +138,11 @@ def faulting(*configurations: list[dict[str, Any]]) -> list[str]:
 
 def test_a_thread_that_faulted_for_a_part_of_its_time_is_told_by_its_configuration() -> None:
     # 40,000 times 250 ns, and 300 times 10 us, each of 100 ms; the worst thread counts.
-    (found,) = faulting(
+    (context,) = faulting(
         [thread(), thread(minor_faults=40_000)], [thread(major_faults=300)], [thread()]
     )
-    assert "in 2 of 3 measurements page faults took at least 0.5%" in found
-    assert "the most in a (10%); b (3.0%)" in found
+    assert "in 2 of 3 measurements page faults took at least 0.5%" in context
+    assert "the most in a (10%); b (3.0%)" in context
 
 
 def test_a_few_faults_or_those_of_a_thread_that_hardly_ran_are_no_part_of_a_figure() -> None:
@@ -151,20 +151,20 @@ def test_a_few_faults_or_those_of_a_thread_that_hardly_ran_are_no_part_of_a_figu
 
 
 def test_more_than_all_of_its_time_is_all_of_it() -> None:
-    (found,) = faulting([thread(minor_faults=10_000_000)])
-    assert "a (100%)" in found
+    (context,) = faulting([thread(minor_faults=10_000_000)])
+    assert "a (100%)" in context
 
 
 def short(*windows_ns: int, kind: str = "throughput") -> list[str]:
-    """Of configurations a, b … whose threads ran together for so long."""
+    """Return the warnings for configurations a, b … whose threads ran together for so long."""
     repeats = {(n, 0): repeat({"kind": kind}, duration_ns=ns) for n, ns in enumerate(windows_ns)}
     return contexts("short-measurements", named("a b c d e"), repeats)
 
 
 def test_the_shortest_are_named() -> None:
-    (found,) = short(900 * MS, 7_800, 9 * MS, 124_000, 3 * MS)
-    assert found.startswith("4 configurations, the shortest ")
-    assert "b (7.8 µs); d (124 µs); e (3 ms); …" in found
+    (context,) = short(900 * MS, 7_800, 9 * MS, 124_000, 3 * MS)
+    assert context.startswith("4 configurations, the shortest ")
+    assert "b (7.8 µs); d (124 µs); e (3 ms); …" in context
 
 
 def test_latencies_and_measurements_of_10_ms_are_not() -> None:
@@ -187,15 +187,15 @@ def test_a_core_clock_that_moves_by_more_than_a_twentieth_is_told(clocks, count)
 
 
 def stepped(step_ns: float, *jobs: tuple[str, str | None]) -> list[str]:
-    """Of a measurement of these kinds, each with its histogram or none."""
+    """Return the warnings for a measurement of these kinds, each with its histogram or none."""
     measured = repeat(*({"kind": kind, "latency_hdr": hdr} for kind, hdr in jobs))
     return contexts("coarse-time-stamps", named("a"), {(0, 0): measured}, step_ns)
 
 
 @pytest.mark.parametrize("kind", ["latency", "chain", "log", "page"])
 def test_steps_are_told_where_operations_were_timed_one_by_one(kind: str) -> None:
-    (found,) = stepped(10.015, ("throughput", None), (kind, "HISTFAAA"))
-    assert "steps of 10.0 ns" in found
+    (context,) = stepped(10.015, ("throughput", None), (kind, "HISTFAAA"))
+    assert "steps of 10.0 ns" in context
 
 
 def test_rates_means_over_many_loads_and_fine_clocks_have_none_worth_telling() -> None:
@@ -212,7 +212,7 @@ def target(kind: str, huge_bytes: int | None, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("found", "label", "warning"),
+    ("memory", "label", "warning"),
     [
         (target("dram", 8 * MIB), "huge", None),
         (target("dram", 0), "base", "0 B of 8 MiB lie on huge pages"),
@@ -227,9 +227,9 @@ def target(kind: str, huge_bytes: int | None, **more: Any) -> dict[str, Any]:
         (target("devdax", None), "devdax", None),
     ],
 )
-def test_the_label_is_what_was_had_and_small_pages_are_told(found, label, warning):
-    assert pages_of(from_members(Target, found)) == label
-    said = contexts("huge-pages-missing", t=found)
+def test_the_label_is_what_was_had_and_small_pages_are_told(memory, label, warning):
+    assert pages_of(from_members(Target, memory)) == label
+    said = contexts("huge-pages-missing", t=memory)
     assert [text.startswith(warning or "") for text in said] == [True] * bool(warning)
 
 
@@ -253,8 +253,8 @@ def test_a_file_in_pieces_does_not_have_the_dimms_of_its_stripes(kind, unit, war
     dimms = "args: {kernel: load, access: 64, pattern: dimms}"
     measurements = suite(f"  reads: {{{dimms}}}\n").measurements
     where = target(kind, 0, extent_unit_bytes=unit)
-    found = contexts("dimms-mixed", measurements, {(0, 0): repeat({"target": "near"})}, near=where)
-    assert bool(found) is warned
+    texts = contexts("dimms-mixed", measurements, {(0, 0): repeat({"target": "near"})}, near=where)
+    assert bool(texts) is warned
 
 
 def result(name: str, huge_bytes: int, node: str = "0") -> dict[str, Any]:
@@ -276,18 +276,18 @@ class Work:
         self.steps.append(name)
 
 
-def under_way(work: Work, **kept: dict[str, Any]) -> UnderWay:
+def under_way(work: Work, **results: dict[str, Any]) -> UnderWay:
     host_suite = suite_on(suite(f"  m: {{{RANDOM}}}"), capacity(), overrides())
     nothing: Any = None
     workplace: Any = work
-    return UnderWay(host_suite, SPEC, workplace, nothing, dict(kept))
+    return UnderWay(host_suite, SPEC, workplace, nothing, dict(results))
 
 
 def test_results_of_the_same_memory_are_stored() -> None:
     work = Work()
-    found = under_way(work, first=result("first", 100))
-    found.receive("measured", result("second", 99))
-    assert work.steps == ["second"] and list(found.results) == ["first", "second"]
+    progress = under_way(work, first=result("first", 100))
+    progress.receive("measured", result("second", 99))
+    assert work.steps == ["second"] and list(progress.results) == ["first", "second"]
 
 
 @pytest.mark.parametrize("other", [result("second", 0), result("second", 100, node="1")])
@@ -347,11 +347,13 @@ def test_a_configuration_has_a_sample_a_repeat(work: MicroContext) -> None:
     # Two configurations, twice; what is prepared before each is not in its window.
     windows = [(10_000, 2500), (10_000, 9800), (10_000, 2600), (10_000, 9700)]
     modules = Modules([moved for window in windows for moved in ((900, 900), window)])
-    found = measured(work, modules).metrics
-    ratios = {m.labels["operation"]: m.samples for m in found if m.name == "effective_write_ratio"}
+    metrics = measured(work, modules).metrics
+    ratios = {
+        m.labels["operation"]: m.samples for m in metrics if m.name == "effective_write_ratio"
+    }
     expected = {"ntstore": (0.25, 0.26), "store": (0.98, 0.97)}
     assert ratios == {name: pytest.approx(both, rel=1e-3) for name, both in expected.items()}
-    (drift,) = (m for m in found if m.name == "idle_media_write_bytes_per_second")
+    (drift,) = (m for m in metrics if m.name == "idle_media_write_bytes_per_second")
     assert drift.value == 64.0
 
 
@@ -427,12 +429,12 @@ class Growing:
 def test_counters_are_read_at_both_ends_of_each_measured_part(work: MicroContext) -> None:
     counter = Growing()
     program = prepare(suite(WRITES, SMALL), work.tier, work.env, overrides(), overwrite=False)
-    found = program.measure(replace(work, traffic=TrafficReader([counter.totals]))).metrics
-    moved = [one for one in found if one.name == "traffic_bytes_per_second"]
+    metrics = program.measure(replace(work, traffic=TrafficReader([counter.totals]))).metrics
+    moved = [metric for metric in metrics if metric.name == "traffic_bytes_per_second"]
     assert counter.readings == 2 * 2 * work.repeats
-    found_of = {one.labels["operation"]: one.labels["counter"] for one in moved}
+    found_of = {metric.labels["operation"]: metric.labels["counter"] for metric in moved}
     assert found_of == {"ntstore": "dram_read", "store": "dram_read"}
-    assert all(rate > 0 for one in moved for rate in one.samples or (0,))
+    assert all(rate > 0 for metric in moved for rate in metric.samples or (0,))
 
 
 def test_nothing_counts_the_traffic_of_memory_without_monitors() -> None:

@@ -28,7 +28,9 @@ def refusal(measurements: str, defaults: str = "{range: 1GiB, duration: 1s}") ->
 
 
 def configurations(measurements: str, **variables: Any) -> list[str]:
-    return [one.configuration for one in suite(measurements, **variables).measurements]
+    return [
+        measurement.configuration for measurement in suite(measurements, **variables).measurements
+    ]
 
 
 @pytest.mark.parametrize("name", known_suites())
@@ -37,7 +39,7 @@ def test_every_suite_that_comes_along_is_one_that_the_program_takes(name):
     if not loaded.measurements:
         assert loaded.program != "microbench"
         return
-    names = [one.configuration for one in loaded.measurements]
+    names = [measurement.configuration for measurement in loaded.measurements]
     assert len(names) == len(set(names))
     here = replace(
         capacity(tier=256 * GIB, dram=512 * GIB), near=tuple(sorted(os.sched_getaffinity(0))) * 64
@@ -60,7 +62,7 @@ def test_quick_fits_two_processors_and_4_gb(llc):
 
 @cache
 def papers_of_suites():
-    """What a suite repeats, by its name."""
+    """Return what each suite repeats, by its name."""
     files = {name: path for name, path in known_suites().items() if path.is_file()}
     told = {name: load_suite(path, HERE).published for name, path in files.items()}
     return {name: published for name, published in told.items() if published is not None}
@@ -69,23 +71,23 @@ def papers_of_suites():
 @pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives", "bento"])
 def test_every_number_of_a_papers_microbenchmarks_is_laid_beside_some_suite(paper):
     told = papers_of_suites().values()
-    named = {f for one in told if one["paper"] == paper for f in one["figures"]}
+    named = {f for published in told if published["paper"] == paper for f in published["figures"]}
     if paper == "perma-bench":  # whose own format has no room to say so
         named |= {figure for figures in PERMA_FIGURES.values() for figure in figures}
-    assert {one.figure for one in read_published(published_file(paper))} <= named
+    assert {row.figure for row in read_published(published_file(paper))} <= named
 
 
 @pytest.mark.parametrize("name", ["fig6", "fig17", "sec3-1", "sec5-4"])
 def test_far_configurations_want_a_second_socket_and_say_so_without_one(name):
     """A simulated host of two sockets with 24 processors each, and of one."""
     loaded = load_suite(find_suite(f"empirical-guide/{name}"), HERE)
-    two, one = (suite_on(loaded, capacity(cpus=24, far=far), overrides()) for far in (24, 0))
+    two, single = (suite_on(loaded, capacity(cpus=24, far=far), overrides()) for far in (24, 0))
     far = {m.configuration for m in two.measurements if any(j.numa == "far" for j in m.jobs)}
     assert far and not [f for f in two.warnings if f.code == "no-far-processors"]
-    assert [m.configuration for m in one.measurements] == [
+    assert [m.configuration for m in single.measurements] == [
         m.configuration for m in two.measurements if m.configuration not in far
     ]
-    assert [f.code for f in one.warnings].count("no-far-processors") == 1
+    assert [f.code for f in single.warnings].count("no-far-processors") == 1
 
 
 def test_without_pmdk_its_configurations_are_left_out_and_counted():
@@ -95,9 +97,9 @@ def test_without_pmdk_its_configurations_are_left_out_and_counted():
         for why in ("", "libpmemlog missing")
     )
     assert len(there.measurements) - len(missing.measurements) == 6
-    (warning,) = [one for one in missing.warnings if one.code == "no-pmdk"]
+    (warning,) = [warning for warning in missing.warnings if warning.code == "no-pmdk"]
     assert "libpmemlog missing" in warning.context
-    assert not [one for one in there.warnings if one.code == "no-pmdk"]
+    assert not [warning for warning in there.warnings if warning.code == "no-pmdk"]
 
 
 def test_a_matrix_is_a_cross_product_with_the_last_key_fastest():
@@ -114,8 +116,8 @@ ONE = "args: {kernel: load, access: 64, pattern: random}"
 
 def test_powers_have_both_ends_whatever_the_end_is():
     powers = f"  m: {{matrix: {{threads: {{powers_of: 2, from: 1, to: '= cpus'}}}}, {ONE}}}"
-    found = suite(powers, cpus=6).measurements
-    assert [one.jobs[0].threads for one in found] == [1, 2, 4, 6]
+    measurements = suite(powers, cpus=6).measurements
+    assert [measurement.jobs[0].threads for measurement in measurements] == [1, 2, 4, 6]
     # What an expression makes equal is measured once.
     assert configurations(f"  m: {{matrix: {{threads: [1, '= cpus']}}, {ONE}}}", cpus=1) == [
         "m/threads=1"
@@ -128,19 +130,23 @@ def test_without_load_it_does_not_matter_which_load_there_would_be():
         " load: {matrix: {kernel: [load, ntstore+sfence], pace: [idle, 2GB/s, unlimited]},"
         " args: {access: 256, pattern: sequential}}}}"
     )
-    idle = [one for one in loaded.measurements if len(one.jobs) == 1]
+    idle = [measurement for measurement in loaded.measurements if len(measurement.jobs) == 1]
     assert len(idle) == 1
     assert len(loaded.measurements) == 5
-    assert {one.duration_ns for one in loaded.measurements} == {2 * 10**9}
-    paces = [one.jobs[1].pace for one in loaded.measurements if len(one.jobs) == 2]
+    assert {measurement.duration_ns for measurement in loaded.measurements} == {2 * 10**9}
+    paces = [
+        measurement.jobs[1].pace
+        for measurement in loaded.measurements
+        if len(measurement.jobs) == 2
+    ]
     assert paces == [{"bytes_per_second": 2 * 10**9}, None] * 2
 
 
 def test_a_kernel_in_words_is_store_flush_and_fence():
-    (one,) = suite(
+    (measurement,) = suite(
         "  m: {args: {kernel: mixed+ntstore+sfence, read_share: 0.5, access: 64, pattern: random}}"
     ).measurements
-    assert one.jobs[0].keys == {
+    assert measurement.jobs[0].keys == {
         "operation": "mixed", "store": "ntstore", "flush": "none", "fence": "sfence",
         "read_share": 0.5, "access_bytes": 64, "pattern": "random",
     }  # fmt: skip
@@ -191,8 +197,11 @@ def test_parameters_of_the_command_line_are_read_with_their_units():
 
 def test_sizes_in_suites_are_bytes_with_units():
     text = "  m: {args: {kernel: load, access: 4KiB, pattern: random, range: '= 2 * llc'}}"
-    (one,) = suite(text).measurements
-    assert (one.jobs[0].keys["access_bytes"], one.jobs[0].range_bytes) == (4 * KIB, 64 * MIB)
+    (measurement,) = suite(text).measurements
+    assert (measurement.jobs[0].keys["access_bytes"], measurement.jobs[0].range_bytes) == (
+        4 * KIB,
+        64 * MIB,
+    )
 
 
 # Impossible measurements -------------------------------------------------------

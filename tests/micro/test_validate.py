@@ -19,7 +19,7 @@ STRIDED = "kernel: load, access: 256, pattern: strided"
 
 
 def refusal(args: str, here=None, limits: MicroParams | None = None) -> UsageError:
-    """Of a suite with one measurement ``m`` in line 6 of mine.yml."""
+    """Refuse a suite with one measurement ``m`` in line 6 of mine.yml."""
     with pytest.raises(UsageError) as refused:
         suite_on(suite(f"  m: {{args: {{{args}}}}}"), here or capacity(), limits or overrides())
     return refused.value

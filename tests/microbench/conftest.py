@@ -9,7 +9,7 @@ from native_build import BUILDS, SANITIZED, build
 
 @pytest.fixture(scope="session")
 def release_build():
-    """As it is installed, and with the toy kernel: for what it measures, and what its loops were
+    """A build as it is installed, with the toy kernel: for its results, and for what its loops were
     compiled to.
     """
     return build(with_toy_kernel(BUILDS / "sources"))

@@ -75,8 +75,8 @@ def latency(**keys) -> dict[str, Any]:
 def chain(text: str, *, dependent: bool, **keys) -> dict[str, Any]:
     """A chain in PerMA-Bench's words: r_512,w_64_cache_128."""
     steps = []
-    for one in text.split(","):
-        letters, size, *how = one.split("_")
+    for step_text in text.split(","):
+        letters, size, *how = step_text.split("_")
         step: dict[str, Any] = {
             "operation": "read" if letters[0] == "r" else "write",
             "target": "second" if letters.endswith("d") else "first",
@@ -95,7 +95,7 @@ def measured(job: dict[str, Any], operations: int = 2000) -> dict[str, Any]:
 
 def jobs(result: dict[str, Any]) -> list[dict[str, Any]]:
     """The first job of every measurement's only repeat."""
-    return [one["repeats"][0]["jobs"][0] for one in result["measurements"]]
+    return [measurement["repeats"][0]["jobs"][0] for measurement in result["measurements"]]
 
 
 def repeated(job: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +105,9 @@ def repeated(job: dict[str, Any]) -> dict[str, Any]:
 
 def best_rate(measurement: dict[str, Any]) -> float:
     """Operations a second of the first job in the repeat that was disturbed least."""
-    return max(float(one["jobs"][0]["operations_per_second"]) for one in measurement["repeats"])
+    return max(
+        float(repeat["jobs"][0]["operations_per_second"]) for repeat in measurement["repeats"]
+    )
 
 
 def runner(program: Path) -> Run:

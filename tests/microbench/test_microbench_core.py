@@ -32,7 +32,7 @@ def only_job(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines_of(path: Path) -> list[bool]:
-    """Which lines of a file were stored; half a line is an error."""
+    """Report for each line of a file if it was stored; half a line is an error."""
     content = path.read_bytes()
     lines = [content[at : at + LINE] for at in range(0, len(content), LINE)]
     assert set(lines) <= {STORED * LINE, bytes(LINE)}
@@ -234,8 +234,8 @@ def test_threads_run_where_they_are_told(microbench):
 
 
 def test_threads_that_share_a_processor_are_told_of(microbench):
-    one = min(os.sched_getaffinity(0))
-    result = microbench(DRAM, {"jobs": [throughput(operations=64, threads=2, cpus=[one])]})
+    cpu = min(os.sched_getaffinity(0))
+    result = microbench(DRAM, {"jobs": [throughput(operations=64, threads=2, cpus=[cpu])]})
     assert any("shared a processor" in note for note in result["notes"])
 
 

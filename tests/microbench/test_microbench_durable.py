@@ -18,7 +18,7 @@ TARGETS = {
 
 
 def timed_of(job: dict[str, Any]) -> int:
-    """How many operations have a time."""
+    """Count the operations that have a time."""
     return int(HdrHistogram.decode(job["latency_hdr"]).get_total_count())
 
 
@@ -36,8 +36,8 @@ def test_a_chain_moves_every_byte_of_its_steps(microbench, dependent):
         "r_512,r_512,r_512,w_64_nocache_320,w_64_nocache_-64": (1536, 128),
     }
     requested = [measured(chain(text, dependent=dependent)) for text in texts]
-    found = jobs(microbench(TARGETS, *requested))
-    for (read, written), job in zip(texts.values(), found, strict=True):
+    done = jobs(microbench(TARGETS, *requested))
+    for (read, written), job in zip(texts.values(), done, strict=True):
         assert job["operations"] == 2000
         assert (job["read_bytes"], job["written_bytes"]) == (2000 * read, 2000 * written)
         assert job["facts"]["chains"].startswith("dependent" if dependent else "independent")
@@ -48,9 +48,9 @@ def test_a_chain_moves_every_byte_of_its_steps(microbench, dependent):
 def test_a_chain_through_two_memories_tells_what_the_second_had(microbench):
     second = {"target": "t1", "share": 0, "range_bytes": 4 * MIB}
     job = chain("rd_2048,rd_2048,rp_1024,wp_64_cache_512", dependent=True, second=second)
-    (found,) = jobs(microbench(TARGETS, measured(job)))
-    assert found["second_bytes"] == 2000 * 4096
-    assert found["read_bytes"] == 2000 * 5120
+    (done,) = jobs(microbench(TARGETS, measured(job)))
+    assert done["second_bytes"] == 2000 * 4096
+    assert done["read_bytes"] == 2000 * 5120
 
 
 def test_every_nth_chain_is_timed(microbench):
@@ -68,14 +68,14 @@ def test_each_operation_of_a_mix_draws_its_chain(microbench):
         {"share": 1, "steps": chain("r_512,w_64_cache", dependent=True)["steps"]},
     ]
     job = {"kind": "chain", "mix": mix, "dependent": True, "sample_every": 4}
-    (found,) = jobs(microbench(TARGETS, measured(job, operations=20_000)))
-    lookups, updates = found["facts"]["mix"]
-    assert lookups["operations"] + updates["operations"] == found["operations"] == 20_000
+    (done,) = jobs(microbench(TARGETS, measured(job, operations=20_000)))
+    lookups, updates = done["facts"]["mix"]
+    assert lookups["operations"] + updates["operations"] == done["operations"] == 20_000
     assert 0.22 < updates["operations"] / 20_000 < 0.28
-    assert found["read_bytes"] == 20_000 * 512
-    assert found["written_bytes"] == updates["operations"] * 64
-    timed = [timed_of(one) for one in (lookups, updates)]
-    assert sum(timed) == timed_of(found) == 5000
+    assert done["read_bytes"] == 20_000 * 512
+    assert done["written_bytes"] == updates["operations"] * 64
+    timed = [timed_of(chain_facts) for chain_facts in (lookups, updates)]
+    assert sum(timed) == timed_of(done) == 5000
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_what_the_stamps_take_is_told_where_there_are_some(microbench, job):
 def test_a_chain_stays_within_its_range(microbench):
     """The writes of the last node reach its end, those of the first one its begin, no further."""
     job = chain("r_128,w_64_cache_192,w_64_cache_-320", dependent=False, range_bytes=512)
-    (found,) = jobs(microbench({"t0": {"kind": "dram", "size_bytes": 512}}, measured(job)))
-    assert found["operations"] == 2000
+    (done,) = jobs(microbench({"t0": {"kind": "dram", "size_bytes": 512}}, measured(job)))
+    assert done["operations"] == 2000
 
 
 def test_a_hot_spot_of_chains_leaves_their_writes_room(microbench, tmp_path):
@@ -183,7 +183,9 @@ def index(kind: str, workload: str, discipline: str, **more) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["level_hash", "fast_fair", "woart"])
 def test_an_index_has_all_its_records_after_each_workload(microbench, kind):
     workloads = ("a", "b", "d", "insert")
-    requested = [measured(index(kind, one, "designed", threads=2), 4000) for one in workloads]
+    requested = [
+        measured(index(kind, workload, "designed", threads=2), 4000) for workload in workloads
+    ]
     for workload, job in zip(workloads, jobs(microbench(TARGETS, *requested)), strict=True):
         assert job["operations"] == 4000
         assert (job["read_bytes"] > 0, job["written_bytes"] > 0) == (workload != "insert", True)
@@ -198,10 +200,10 @@ def test_threads_of_a_partition_share_an_index_as_in_its_paper(microbench, kind,
         for workload in ("a", "d", "insert")
         for parts in (2, 4)
     ]
-    found = [
+    counts = [
         (j["operations"], j["facts"]["indexes"]) for j in jobs(microbench(TARGETS, *requested))
     ]
-    assert found == [(4000, 2 * shared), (4000, 4)] * 3
+    assert counts == [(4000, 2 * shared), (4000, 4)] * 3
 
 
 @pytest.mark.parametrize(
@@ -239,7 +241,7 @@ def test_an_added_fence_follows_flushes_without_one(microbench, kind, discipline
 
 
 def test_inserts_go_into_an_index_that_is_loaded(microbench):
-    """Of the records that the range has room for, three quarters are there before."""
+    """Three quarters of the records that the range has room for are there before."""
     spec = index("fast_fair", "insert", "designed", loaded_share=0.75, operations=10**6)
     (job,) = jobs(microbench(TARGETS, {"jobs": [spec]}))
     room, counted = 16 * MIB // 256, 10_000  # flushes are counted afterwards
@@ -279,8 +281,8 @@ def test_an_update_of_fast_fair_shifts_entries_as_an_insert_does(microbench):
 def test_pmdk_is_called_on_a_pool_that_leaves_nothing(microbench, tmp_path, call, read, written):
     target = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 32 * MIB}}
     job = {"kind": "pmdk", "call": call, "entry_bytes": 64, "sample_every": 10}
-    (found,) = jobs(microbench(target, measured(job)))
-    assert (found["read_bytes"], found["written_bytes"]) == (2000 * read, 2000 * written)
-    assert timed_of(found) == 200
-    assert found["durable"] == "no"
+    (done,) = jobs(microbench(target, measured(job)))
+    assert (done["read_bytes"], done["written_bytes"]) == (2000 * read, 2000 * written)
+    assert timed_of(done) == 200
+    assert done["durable"] == "no"
     assert list(tmp_path.iterdir()) == []

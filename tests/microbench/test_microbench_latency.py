@@ -126,7 +126,7 @@ def test_read_after_write_reads_what_was_written_so_long_ago(microbench):
         for distance in (0, 1, 7, 500)
         for by in ("ntstore", "clwb", "clflushopt", "clflush", "store")
     ]
-    for job in jobs(microbench(SMALL, *(measured(one, 1500) for one in raw))):
+    for job in jobs(microbench(SMALL, *(measured(raw_job, 1500) for raw_job in raw))):
         assert histogram(job).get_total_count() == 1500
         assert job["read_bytes"] == 1500 * 64 and job["written_bytes"] == 0
 
@@ -151,8 +151,8 @@ def test_a_chase_through_memory_waits_longer_than_one_through_the_cache(released
 
 def test_several_chases_at_once_overlap(released):
     requested = [repeated({"kind": "chase", "chains": chains}) for chains in (1, 4)]
-    one, four = released(DRAM, *requested)["measurements"]
-    assert best_rate(four) > 1.5 * best_rate(one)
+    single, four = released(DRAM, *requested)["measurements"]
+    assert best_rate(four) > 1.5 * best_rate(single)
 
 
 def test_a_chase_beside_a_load_is_a_point_of_the_loaded_latency_curve(released):

@@ -1,4 +1,4 @@
-"""What microbench can be given: a library as an index, a new kernel; its C tests, and arm64."""
+"""Additions to microbench: a library as an index, a new kernel; its C tests, and arm64."""
 
 import json
 import os
@@ -34,11 +34,13 @@ def job(library: Path | str, workload: str = "a", **more) -> dict[str, Any]:
 @pytest.mark.parametrize("compiler", LANGUAGES)
 def test_a_library_is_an_index(microbench, tmp_path, compiler):
     library = built(tmp_path, compiler)
-    workloads = [measured(job(library, one, threads=2), 2000) for one in ("a", "b", "d", "insert")]
-    for one in microbench(TARGETS, *workloads)["measurements"]:
-        (found,) = one["repeats"][0]["jobs"]
-        assert found["operations"] > 0 and found["facts"]["records"] >= 2000
-        assert "flushes_per_write" not in found["facts"]
+    workloads = [
+        measured(job(library, workload, threads=2), 2000) for workload in ("a", "b", "d", "insert")
+    ]
+    for measurement in microbench(TARGETS, *workloads)["measurements"]:
+        (done,) = measurement["repeats"][0]["jobs"]
+        assert done["operations"] > 0 and done["facts"]["records"] >= 2000
+        assert "flushes_per_write" not in done["facts"]
 
 
 @pytest.mark.parametrize(
@@ -58,9 +60,9 @@ def test_keys_and_values_are_as_large_as_requested(tested_build, microbench, tmp
     sizes = {"key_bytes": 16, "value_bytes": 200}
     large = ("-DKEY_BYTES=16", "-DVALUE_BYTES=200")
     library = built(tmp_path, "gcc", *large)
-    workloads = [measured(job(library, one, **sizes)) for one in ("a", "c", "insert")]
-    for one in jobs(microbench(TARGETS, *workloads)):
-        assert one["read_bytes"] + one["written_bytes"] == 2000 * 216
+    workloads = [measured(job(library, workload, **sizes)) for workload in ("a", "c", "insert")]
+    for result in jobs(microbench(TARGETS, *workloads)):
+        assert result["read_bytes"] + result["written_bytes"] == 2000 * 216
     cut = spec_of(TARGETS, measured(job(built(tmp_path, "gcc", *large, "-DCUTS"), "c", **sizes)))
     done = execute(tested_build / "microbench", cut)
     assert done.returncode == 1 and "lost a record" in done.stderr
@@ -68,7 +70,7 @@ def test_keys_and_values_are_as_large_as_requested(tested_build, microbench, tmp
 
 @pytest.mark.parametrize(("keys", "code"), [("uniform", 0), ("zipf", 1)])
 def test_uniform_operations_meet_no_record_often(tested_build, tmp_path, keys, code):
-    """Of 4096 records, each is read at most 60 times: by Zipf's law, one is read 200 times."""
+    """Each of 4096 records is read at most 60 times: by Zipf's law, one is read 200 times."""
     library = built(tmp_path, "gcc", "-DMOST=60")
     spec = spec_of(TARGETS, measured(job(library, "c", keys=keys)))
     assert execute(tested_build / "microbench", spec).returncode == code
@@ -77,12 +79,12 @@ def test_uniform_operations_meet_no_record_often(tested_build, tmp_path, keys, c
 @pytest.mark.parametrize("options", [(), ("-DIN_FILE",)])
 def test_threads_share_the_tree_of_a_library_that_declares_it(microbench, tmp_path, options):
     library = built(tmp_path, "gcc", "-DSHARES", "-DTHREADS=16", *options)
-    kept = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
+    in_file = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
     workloads = ("a", "b", "c", "d", "f", "insert")
-    jobs = [measured(job(library, one, threads=16), 2000) for one in workloads]
-    for one in microbench(kept if options else TARGETS, *jobs)["measurements"]:
-        (found,) = one["repeats"][0]["jobs"]
-        assert found["facts"]["indexes"] == 1 and found["operations"] > 0
+    jobs = [measured(job(library, workload, threads=16), 2000) for workload in workloads]
+    for measurement in microbench(in_file if options else TARGETS, *jobs)["measurements"]:
+        (done,) = measurement["repeats"][0]["jobs"]
+        assert done["facts"]["indexes"] == 1 and done["operations"] > 0
 
 
 def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(microbench, tmp_path):
@@ -91,8 +93,8 @@ def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(microbench, tmp
     targets = {"t0": {"kind": "file", "path": str(folder), "size_bytes": 1 << 20}}
     library = built(tmp_path, "gcc", "-DIN_FILE")
     repeated = {**measured(job(library, threads=2), 2000), "repeats": 2}
-    (one,) = microbench(targets, repeated)["measurements"]
-    assert [repeat["jobs"][0]["durable"] for repeat in one["repeats"]] == [None, None]
+    (measurement,) = microbench(targets, repeated)["measurements"]
+    assert [repeat["jobs"][0]["durable"] for repeat in measurement["repeats"]] == [None, None]
     assert not list(folder.iterdir())
 
 
@@ -208,11 +210,13 @@ def test_an_index_survives_100000_power_cuts(index, tested_build):
 def test_a_search_leaves_out_what_an_index_does_not_need(tested_build):
     program = str(tested_build / "microbench_test_level_hash")
     done = subprocess.run([program, "--search", "designed"], capture_output=True, check=True)
-    found = json.loads(done.stdout)
-    left_out = [(one["function"], one["kind"]) for one in found["places"] if one["left_out"]]
+    answer = json.loads(done.stdout)
+    left_out = [
+        (place["function"], place["kind"]) for place in answer["places"] if place["left_out"]
+    ]
     assert left_out == [("persist", "flush"), ("persist", "flush"), ("persist", "fence")]
-    assert found["needed"] == len(found["places"]) - found["left_out"]
-    assert found["passed"] and found["memories"] > found["cuts"] > 0
+    assert answer["needed"] == len(answer["places"]) - answer["left_out"]
+    assert answer["passed"] and answer["memories"] > answer["cuts"] > 0
     assert subprocess.run([program, "--search", "unaware"], check=False).returncode == 2
 
 

@@ -44,7 +44,7 @@ class Instruction:
 
 
 def functions_of(compiled: Path) -> dict[str, list[Instruction]]:
-    """Every function of an object file with its instructions."""
+    """Return the functions of an object file with their instructions."""
     told = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", str(compiled)],
         capture_output=True, text=True, check=True,
@@ -55,8 +55,8 @@ def functions_of(compiled: Path) -> dict[str, list[Instruction]]:
         if head := re.match(r"[0-9a-f]+ <(.+)>:$", line):
             name = head[1]
             functions[name] = []
-        elif one := re.match(r"\s+([0-9a-f]+):\s+(\S+)\s*(.*)$", line):
-            functions[name].append(Instruction(int(one[1], 16), one[2], one[3].strip()))
+        elif match := re.match(r"\s+([0-9a-f]+):\s+(\S+)\s*(.*)$", line):
+            functions[name].append(Instruction(int(match[1], 16), match[2], match[3].strip()))
     return functions
 
 
@@ -69,26 +69,30 @@ def looped(function: list[Instruction]) -> list[Instruction]:
         and (target := re.match(r"([0-9a-f]+)", jump.operands))
         and int(target[1], 16) <= jump.address
     ]
-    return [one for one in function if any(a <= one.address <= b for a, b in spans)]
+    return [
+        instruction
+        for instruction in function
+        if any(a <= instruction.address <= b for a, b in spans)
+    ]
 
 
 def counted(function: list[Instruction], isa: str) -> dict[str, int]:
-    """How many loads, stores, flushes and fences a function's loops execute in a round."""
+    """Count the loads, stores, flushes and fences that a function's loops execute in a round."""
     counts = dict.fromkeys(("load", "ntload", "store", "ntstore", *FLUSHES, "sfence", "mfence"), 0)
-    for one in looped(function):
-        if "(%rip)" in one.operands:  # a constant: what is stored
+    for instruction in looped(function):
+        if "(%rip)" in instruction.operands:  # a constant: what is stored
             continue
-        first, _, last = re.sub(r"\(.*?\)", "()", one.operands).rpartition(",")
-        if one.name == ORDINARY[isa] and REGISTER[isa] in last and "(" in first:
+        first, _, last = re.sub(r"\(.*?\)", "()", instruction.operands).rpartition(",")
+        if instruction.name == ORDINARY[isa] and REGISTER[isa] in last and "(" in first:
             counts["load"] += 1
-        elif one.name == STREAMED[isa] + "a":
+        elif instruction.name == STREAMED[isa] + "a":
             counts["ntload"] += 1
-        elif one.name == ORDINARY[isa] and REGISTER[isa] in first and "(" in last:
+        elif instruction.name == ORDINARY[isa] and REGISTER[isa] in first and "(" in last:
             counts["store"] += 1
-        elif one.name == STREAMED[isa]:
+        elif instruction.name == STREAMED[isa]:
             counts["ntstore"] += 1
-        elif one.name in counts:
-            counts[one.name] += 1
+        elif instruction.name in counts:
+            counts[instruction.name] += 1
     return counts
 
 
@@ -144,31 +148,33 @@ TIMED = [
 ]  # fmt: skip
 
 
-def sides(one: Instruction) -> tuple[str, str]:
+def sides(instruction: Instruction) -> tuple[str, str]:
     """The operands, the first ones and the last one (the commas of an address divide nothing)."""
-    *first, last = re.split(r",(?![^(]*\))", one.operands)
+    *first, last = re.split(r",(?![^(]*\))", instruction.operands)
     return ",".join(first), last
 
 
-def kind_of(one: Instruction, isa: str) -> str | None:
-    """What an instruction does to memory, or None. The stack is no memory that is measured."""
-    first, last = sides(one)
-    if one.name in (*FLUSHES, "sfence", "mfence"):
-        return one.name
-    if one.name.startswith(STREAMED[isa]):
-        return "ntload" if one.name == STREAMED[isa] + "a" else "ntstore"
-    if "(" not in one.operands or re.search("%r[sb]p", one.operands):
+def kind_of(instruction: Instruction, isa: str) -> str | None:
+    """Return an instruction's effect on memory, or None; the stack is not measured."""
+    first, last = sides(instruction)
+    if instruction.name in (*FLUSHES, "sfence", "mfence"):
+        return instruction.name
+    if instruction.name.startswith(STREAMED[isa]):
+        return "ntload" if instruction.name == STREAMED[isa] + "a" else "ntstore"
+    if "(" not in instruction.operands or re.search("%r[sb]p", instruction.operands):
         return None
     direction = "load" if "(" in first else "store"
-    if one.name == ORDINARY[isa] and REGISTER[isa] in (last if direction == "load" else first):
+    if instruction.name == ORDINARY[isa] and REGISTER[isa] in (
+        last if direction == "load" else first
+    ):
         return direction
-    return f"{direction}_words" if one.name in ("mov", "movq") else None
+    return f"{direction}_words" if instruction.name in ("mov", "movq") else None
 
 
 def between_the_stamps(function: list[Instruction]) -> list[Instruction]:
-    stamps = [one.address for one in function if one.name == "rdtscp"]
+    stamps = [instruction.address for instruction in function if instruction.name == "rdtscp"]
     assert len(stamps) == 2
-    return [one for one in function if stamps[0] < one.address < stamps[1]]
+    return [instruction for instruction in function if stamps[0] < instruction.address < stamps[1]]
 
 
 @pytest.fixture(scope="module")
@@ -187,11 +193,11 @@ def chained(release_build):
 
 
 def compiled_of(release_build: Path, name: str) -> dict[str, dict[str, list[Instruction]]]:
-    found = {}
+    by_isa = {}
     for isa in VECTOR:
         (objects,) = release_build.glob(f"CMakeFiles/microbench_loops_{isa}.dir/**/{name}.c.o")
-        found[isa] = functions_of(objects)
-    return found
+        by_isa[isa] = functions_of(objects)
+    return by_isa
 
 
 @pytest.mark.parametrize("isa", VECTOR)
@@ -199,7 +205,7 @@ def compiled_of(release_build: Path, name: str) -> dict[str, dict[str, list[Inst
 def test_between_two_stamps_stands_the_operation_and_nothing_else(timed, isa, name):
     stem, fence = present(re.fullmatch(r"(.*?)(_[sm]fence)?", name)).groups()
     function = timed[isa][f"timed_{stem}{fence or ''}_{isa}"]
-    counts = Counter(kind_of(one, isa) for one in between_the_stamps(function))
+    counts = Counter(kind_of(instruction, isa) for instruction in between_the_stamps(function))
     del counts[None]
     access, *rest = stem.split("_")
     expected = Counter({"mfence": 1})  # the second stamp's own
@@ -217,12 +223,12 @@ def test_between_two_stamps_stands_the_operation_and_nothing_else(timed, isa, na
 def test_stamps_wait_on_both_sides(timed, isa):
     """mfence; rdtscp; …; lfence at the beginning, and mfence; rdtscp; …; lfence at the end."""
     function = timed[isa][f"timed_load_{isa}"]
-    names = [one.name for one in function]
+    names = [instruction.name for instruction in function]
     first = names.index("rdtscp")
     second = names.index("rdtscp", first + 1)
     assert names[first - 1] == "mfence" and names[second - 1] == "mfence"
     assert "lfence" in names[first:second] and "lfence" in names[second:]
-    kinds = [kind_of(one, isa) for one in function]
+    kinds = [kind_of(instruction, isa) for instruction in function]
     assert first < names.index("lfence", first) < kinds.index("load", first) < second - 1
 
 
@@ -230,11 +236,19 @@ def test_stamps_wait_on_both_sides(timed, isa):
 def test_a_chains_read_takes_every_byte_and_its_value_needs_them_all(chained, isa):
     """PerMA-Bench's reads of 1 KiB and more touch 512 bytes: here each line, each vector."""
     function = chained[isa][f"chained_read_{isa}"]
-    ors = [one for one in looped(function) if "por" in one.name and "(" in one.operands]
+    ors = [
+        instruction
+        for instruction in looped(function)
+        if "por" in instruction.name and "(" in instruction.operands
+    ]
     assert len(ors) == LINE // VECTOR[isa]
-    into = {sides(one)[1] for one in ors}
+    into = {sides(instruction)[1] for instruction in ors}
     assert len(into) == len(ors), "each vector has a strand of its own"
-    joined = [one for one in function if "por" in one.name and one not in ors]
+    joined = [
+        instruction
+        for instruction in function
+        if "por" in instruction.name and instruction not in ors
+    ]
     assert len(joined) >= len(into) - 1, "and the strands are joined to the value"
 
 
@@ -250,8 +264,10 @@ def test_a_chains_read_takes_every_byte_and_its_value_needs_them_all(chained, is
 )
 def test_a_chains_write_is_persisted_as_its_name_says(chained, isa, name, store, flush, fence):
     function = chained[isa][f"chained_{name}_{isa}"]
-    in_loops = Counter(kind_of(one, isa) for one in looped(function))
+    in_loops = Counter(kind_of(instruction, isa) for instruction in looped(function))
     assert in_loops[store] == LINE // VECTOR[isa]
     assert [word for word in FLUSHES if in_loops[word]] == ([flush] if flush else [])
-    fences = [one.name for one in function if one.name in ("sfence", "mfence")]
+    fences = [
+        instruction.name for instruction in function if instruction.name in ("sfence", "mfence")
+    ]
     assert fences == ([fence] if fence else [])

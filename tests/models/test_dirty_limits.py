@@ -1,4 +1,4 @@
-"""How much of a modelled page cache may be dirty, by the limits of Linux in force."""
+"""Dirty limits of a modelled page cache, by the limits of Linux in force."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GIB = 1 << 30
     ],
 )
 def test_dirty_limits(tmp_path: Path, settings, limit, version_2, background, throttle) -> None:
-    """Of a made-up host of 12 GiB, whose engine has 2 GiB of its own."""
+    """A made-up host has 12 GiB, and its engine 2 GiB of its own."""
     folder = tmp_path / "proc/sys/vm"
     folder.mkdir(parents=True)
     for name, value in settings.items():

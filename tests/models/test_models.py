@@ -97,8 +97,8 @@ def test_a_constant_latency_is_a_model_of_every_size(name: str) -> None:
     model = find_model(name)
     assert not model.gaps() and model.instant == (name != "latency:20us")
     if not model.instant:
-        found = {p.durations for points in model.points.values() for p in points}
-        assert found == {durations.constant(20_000)}
+        in_points = {p.durations for points in model.points.values() for p in points}
+        assert in_points == {durations.constant(20_000)}
 
 
 def test_models_that_ship_are_valid_and_name_their_sources() -> None:
@@ -131,8 +131,8 @@ def score(ratio: float, case: str = "tpcc postgres", host: str = "here") -> Scor
 def test_scores_of_a_case_are_found_again_to_be_added_to(tmp_path: Path) -> None:
     scores = ScoreStore(tmp_path)
     assert scores.earlier(score(0.5)) is None
-    for one in (score(0.5), score(1.1, "tpcc postgres users=4")):
-        scores.write(one)
+    for scored in (score(0.5), score(1.1, "tpcc postgres users=4")):
+        scores.write(scored)
     earlier = scores.earlier(score(0.9))
     assert earlier is not None and earlier.blocks == score(0.5).blocks
     assert scores.earlier(replace(score(0.9), digest="another model")) is None
@@ -147,7 +147,7 @@ def test_an_unreadable_score_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("waits_us", [100, 1_000, 20_000])
 def test_a_model_whose_calls_take_twice_as_long_is_as_far_off_in_every_case(waits_us) -> None:
-    """Of an operation that takes 1 ms besides; its throughput is off by 9 % or by half."""
+    """An operation takes 1 ms in addition; its throughput is off by 9 % or by half."""
     rates = [1e6 / (1_000 + wait) for wait in (waits_us, 2 * waits_us, 0)]
     blocks = [block(n, *(rate * (1 + n / 1e4) for rate in rates)) for n in range(3)]
     metrics = {metric.name: metric for metric in score_metrics(blocks)}
@@ -191,7 +191,7 @@ def rates(*values: float) -> Throughput:
 
 
 def curve(*points: tuple[float, float], models: dict[str, float] | None = None) -> ResponseCurve:
-    """Of latencies in us and throughput in one block; today's device takes 100 us."""
+    """Make a curve of latencies in us and throughput in one block; today's device takes 100 us."""
     steps = [(latency_us * 1000, rates(value)) for latency_us, value in points]
     made = curve_of("wal", "sync", steps, rates(500), {0: 100_000}, models or {})
     assert made is not None
@@ -231,12 +231,12 @@ def test_a_curve_rises_as_scipys(values: list[float]) -> None:
 
 
 def test_known_models_are_marked_within_the_curve_only() -> None:
-    found = curve(*POINTS, models={"a": 60_000, "b": 200_000})
-    assert found.models.keys() == {"a"}
-    assert found.models["a"] == pytest.approx((60_000, 2 / (1 / 990 + 1 / 500)))
-    assert found.ceiling.value == pytest.approx(2.1)
-    assert found.at_today.value == pytest.approx(1.0)
-    document = found.to_json()
+    drawn = curve(*POINTS, models={"a": 60_000, "b": 200_000})
+    assert drawn.models.keys() == {"a"}
+    assert drawn.models["a"] == pytest.approx((60_000, 2 / (1 / 990 + 1 / 500)))
+    assert drawn.ceiling.value == pytest.approx(2.1)
+    assert drawn.at_today.value == pytest.approx(1.0)
+    document = drawn.to_json()
     assert document["points"][0]["gain"] == document["ceiling"]
     assert document["points"][0]["throughput"]["value"] == pytest.approx(1050)
     assert [model["name"] for model in document["models"]] == ["a"]
@@ -244,8 +244,8 @@ def test_known_models_are_marked_within_the_curve_only() -> None:
 
 def test_gains_are_of_the_blocks_that_both_have() -> None:
     today = Throughput("1/s", {0: 100.0, 1: 200.0}, ())
-    found = Throughput("1/s", {1: 300.0, 2: 999.0}, ("run",)).point(5, today)
-    assert found is not None and found.gain.value == pytest.approx(1.5)
+    point = Throughput("1/s", {1: 300.0, 2: 999.0}, ("run",)).point(5, today)
+    assert point is not None and point.gain.value == pytest.approx(1.5)
     assert Throughput("1/s", {2: 1.0}, ()).point(5, today) is None
 
 
@@ -297,7 +297,7 @@ def run_with(**durations_ns: int) -> Any:
 
     return SimpleNamespace(
         run_id="r",
-        result=SimpleNamespace(metrics=[metric(*one) for one in durations_ns.items()]),
+        result=SimpleNamespace(metrics=[metric(*pair) for pair in durations_ns.items()]),
         spec=SimpleNamespace(placement=parse_placement("ssd-both")),
         manifest=SimpleNamespace(
             tiers=[SimpleNamespace(name="ssd", facts=SimpleNamespace(readahead_bytes=None))]
@@ -338,6 +338,6 @@ def test_known_models_lie_at_the_ratio_of_both_devices_alone(tmp_path, monkeypat
 
 
 def test_parts_with_a_curve_of_their_own_stay_on_today_s_tier() -> None:
-    one = ModelledPoint("data", "data_0", Path("data-0.yml"), 0.0, 0.0)
-    assert parse_placement(one.placement("ssd", ("data", "wal"))).index == "data_0"
-    assert parse_placement(one.placement("ssd", ("data", "index"))).index == "ssd"
+    point = ModelledPoint("data", "data_0", Path("data-0.yml"), 0.0, 0.0)
+    assert parse_placement(point.placement("ssd", ("data", "wal"))).index == "data_0"
+    assert parse_placement(point.placement("ssd", ("data", "index"))).index == "ssd"

@@ -143,8 +143,8 @@ def test_bytes_written_to_storage_are_no_counter_of_the_engine() -> None:
     """Linux counts a large folio for each page that is dirtied in it."""
     me = own_identity()
     monitor = ProcessMonitor(MonitorContext(lambda: [me]))
-    for found in (monitor.totals(), monitor.sample()):
-        assert "io_read_bytes" in found and "io_write_bytes" not in found
+    for counters in (monitor.totals(), monitor.sample()):
+        assert "io_read_bytes" in counters and "io_write_bytes" not in counters
 
 
 # Monitors that sample at an interval ----------------------------------------------
@@ -323,8 +323,8 @@ def test_an_engine_that_does_not_answer_does_not_hold_up_the_end(monkeypatch):
 def ticks(root: Path, stat: str, processes: dict[int, tuple[int, int, int]]) -> None:
     """Lay a made-up /proc out: of each process its parent, its own ticks and its children's."""
     write(root, "proc/stat", f"cpu  {stat} 0 0\ncpu0 0 0\ncpu1 0 0\n")
-    for pid, (parent, own, children) in processes.items():
-        fields = f"S {parent} 0 0 0 0 0 0 0 0 0 {own} 0 {children} 0 20 0 1 0 0"
+    for pid, (parent, own_ticks, children) in processes.items():
+        fields = f"S {parent} 0 0 0 0 0 0 0 0 0 {own_ticks} 0 {children} 0 20 0 1 0 0"
         write(root, f"proc/{pid}/stat", f"{pid} (a (b) c) {fields}")
 
 

@@ -228,7 +228,7 @@ def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets):
         os.sched_setaffinity(0, cpus)
         after = traffic.totals()
         touched = time.monotonic_ns()
-        while sum(one["monotonic_ns"] > touched for one in traffic.series()["samples"]) < 3:
+        while sum(sample["monotonic_ns"] > touched for sample in traffic.series()["samples"]) < 3:
             time.sleep(0.01)
     moved = {name: after[name] - before[name] for name in after}
     assert moved["socket_dram_read_bytes[socket=1]"] >= pages * 64
@@ -284,9 +284,9 @@ def test_a_host_without_such_counters_says_so_and_invents_nothing(sysfs: Sysfs) 
 
 
 def test_bandwidth_is_bytes_over_the_query_s_own_time() -> None:
-    found = bandwidths({"dram_read_bytes": 3e9, "cpu_ns": 5.0}, 1_500_000_000)
-    assert found == {"dram_read_bytes_per_s": 2e9}
-    [metric] = counter_metrics("query_", {"query": "6"}, found)
+    bandwidth = bandwidths({"dram_read_bytes": 3e9, "cpu_ns": 5.0}, 1_500_000_000)
+    assert bandwidth == {"dram_read_bytes_per_s": 2e9}
+    [metric] = counter_metrics("query_", {"query": "6"}, bandwidth)
     assert (metric.name, metric.unit) == ("query_dram_read_bytes_per_s", "B/s")
 
 
@@ -317,9 +317,9 @@ def measured(*texts: str) -> DimmMediaMonitor:
 
 
 def test_media_counters_are_in_units_of_64_bytes() -> None:
-    found = media_counters(RECORDING.read_text())
-    assert list(found) == ["0x0011", "0x0021"]
-    assert found["0x0011"] == {
+    counters = media_counters(RECORDING.read_text())
+    assert list(counters) == ["0x0011", "0x0021"]
+    assert counters["0x0011"] == {
         "media_read_bytes": 0x1580458028 * 64,
         "media_write_bytes": 0x115D003898 * 64,
         "request_read_bytes": 0x5F3CE3C * 64,
@@ -329,9 +329,9 @@ def test_media_counters_are_in_units_of_64_bytes() -> None:
 
 def test_the_effective_write_ratio_is_that_of_the_measured_phase() -> None:
     monitor = measured(performance(100, 50), performance(100, 50), performance(500, 150))
-    found = {metric.name: metric.value for metric in monitor.metrics()}
-    assert found["phase_media_write_bytes"] == 400 * 64
-    assert found["phase_effective_write_ratio"] == 100 / 400
+    values = {metric.name: metric.value for metric in monitor.metrics()}
+    assert values["phase_media_write_bytes"] == 400 * 64
+    assert values["phase_effective_write_ratio"] == 100 / 400
 
 
 def test_modules_that_write_as_much_when_idle_have_no_ratio() -> None:

@@ -79,7 +79,7 @@ def server(tmp_path: Path, trace: IoTrace) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def monitors(server, tmp_path, ssd, trace, monkeypatch):
-    """Those of a server that works: each has seen its counter move."""
+    """Monitors of a server that works: each has seen its counter move."""
     perf = tmp_path / "perf"
     perf.write_text(f'#!/bin/sh\nTOY_HOST={tmp_path} exec {TOY_PERF} "$@"\n')
     perf.chmod(0o755)
@@ -105,7 +105,7 @@ def monitors(server, tmp_path, ssd, trace, monkeypatch):
         for monitor in monitors:
             stack.callback(monitor.stop)
             monitor.start()
-        assert eventually(lambda: all(_moved(one, _since(one, 0)) for one in monitors))
+        assert eventually(lambda: all(_moved(monitor, _since(monitor, 0)) for monitor in monitors))
         yield monitors
 
 
@@ -117,10 +117,10 @@ def _since(monitor: Monitor, stamp: int) -> list[Mapping[str, Any]]:
 
 
 def _moved(monitor: Monitor, samples: list[Mapping[str, Any]]) -> bool:
-    found = [sample[MOVES[monitor.name]] for sample in samples if MOVES[monitor.name] in sample]
+    counts = [sample[MOVES[monitor.name]] for sample in samples if MOVES[monitor.name] in sample]
     if monitor.name in SINCE_PREVIOUS:
-        return any(found)
-    return len(set(found)) > 1
+        return any(counts)
+    return len(set(counts)) > 1
 
 
 def test_a_stopped_server_leaves_its_hole_at_the_same_time_in_every_series(server, monitors):
@@ -128,10 +128,12 @@ def test_a_stopped_server_leaves_its_hole_at_the_same_time_in_every_series(serve
     os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
     stopped = time.monotonic_ns()
     time.sleep(1)
-    assert eventually(lambda: all(len(_since(one, stopped)) > 3 for one in monitors))
+    assert eventually(lambda: all(len(_since(monitor, stopped)) > 3 for monitor in monitors))
     resumed = time.monotonic_ns()
     os.kill(server.pid, signal.SIGCONT)
-    assert eventually(lambda: all(_moved(one, _since(one, resumed)) for one in monitors))
+    assert eventually(
+        lambda: all(_moved(monitor, _since(monitor, resumed)) for monitor in monitors)
+    )
     for monitor in monitors:
         hole = [s for s in _since(monitor, stopped) if s["monotonic_ns"] < resumed]
         assert len(hole) > 2, monitor.name
@@ -142,7 +144,7 @@ def test_monitors_survive_a_killed_server(server, monitors):
     server.kill()
     server.wait()
     killed = time.monotonic_ns()
-    assert eventually(lambda: all(len(_since(one, killed)) > 2 for one in monitors))
+    assert eventually(lambda: all(len(_since(monitor, killed)) > 2 for monitor in monitors))
     for monitor in monitors:
         assert not _moved(monitor, _since(monitor, killed)), monitor.name
         assert not any("error" in sample for sample in monitor.series()["samples"]), monitor.name

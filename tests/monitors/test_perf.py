@@ -32,9 +32,9 @@ def kernel(tmp_path: Path) -> Kernel:
 
 
 def test_what_perf_prints_is_numbers_in_strings() -> None:
-    found = [(count.event, count.value) for count in counts(RECORDING.read_text())]
-    assert [event for event, _ in found[:3]] == ["task-clock", "context-switches", "cycles"]
-    clock, switches, cycles = (value for _, value in found[:3])
+    values = [(count.event, count.value) for count in counts(RECORDING.read_text())]
+    assert [event for event, _ in values[:3]] == ["task-clock", "context-switches", "cycles"]
+    clock, switches, cycles = (value for _, value in values[:3])
     assert 0.9e9 < present(clock) < 1.1e9, "two processors for half a second, in ns"
     assert present(switches).is_integer()
     assert cycles is None, "not supported: not 0"
@@ -78,7 +78,7 @@ SKYLAKE, NEWER, CACHES = CHOICES
 
 
 @pytest.mark.parametrize(
-    ("known", "unsupported", "counted"),
+    ("events", "unsupported", "counted"),
     [
         (SKYLAKE, (), SKYLAKE),
         (NEWER, (), NEWER),
@@ -88,10 +88,10 @@ SKYLAKE, NEWER, CACHES = CHOICES
     ],
 )
 def test_stalls_by_cache_are_counted_where_perf_knows_them(
-    tmp_path, kernel, known, unsupported, counted
+    tmp_path, kernel, events, unsupported, counted
 ):
     program = tmp_path / "perf"
-    program.write_text(PERF.format(known=known, not_counted=unsupported))
+    program.write_text(PERF.format(known=events, not_counted=unsupported))
     program.chmod(0o755)
     monitor = PerfMonitor(MonitorContext(), kernel, program=str(program))
     assert monitor.preflight() is None
@@ -178,7 +178,7 @@ def test_a_killed_harness_leaves_no_perf(kernel: Kernel) -> None:
 
 
 def state(process: Path) -> str | None:
-    """Of a folder in /proc: None where the process has ended, whenever that was."""
+    """Return the state in a folder of /proc; None if the process has ended at any time."""
     try:
         return (process / "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def turns() -> int:
-    found = re.search(r"^pgfault (\d+)", (Path(os.environ["TOY_HOST"]) / "proc/vmstat").read_text())
-    assert found is not None
-    return int(found[1])
+    match = re.search(r"^pgfault (\d+)", (Path(os.environ["TOY_HOST"]) / "proc/vmstat").read_text())
+    assert match is not None
+    return int(match[1])
 
 
 def option(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What the stand-ins for observers' programs share; installed next to each of them."""
+"""Functions of the stand-ins for observers' programs; installed next to each of them."""
 
 import signal
 import sys
@@ -16,13 +16,13 @@ def fail(text: str, status: int = 1) -> NoReturn:
 
 
 def may_observe() -> bool:
-    """Whether the test grants the program its rights, and no other user may enter its folder."""
+    """Return whether the program has its rights, and no other user may enter its folder."""
     private = not Path(tempfile.gettempdir()).stat().st_mode & 0o077
     return private and not (HERE / "no-rights").exists()
 
 
 def operations() -> int:
-    """How many operations the toy workload has done so far: what the program counts."""
+    """Return the number of the toy workload's operations so far: what the program counts."""
     counter = HERE / "operations"
     return counter.stat().st_size if counter.exists() else 0
 

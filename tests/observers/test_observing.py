@@ -41,7 +41,7 @@ class Toy:
     supervisor: Supervisor
 
     def folder(self, name: str) -> Path:
-        """Where the observer's program is."""
+        """Return the path of the observer's program."""
         variable, program, _ = PROGRAMS[name.partition(":")[0]]
         return (self.root / variable / program).parent
 
@@ -63,7 +63,7 @@ class Toy:
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
-    """Where the servers' user may run the programs; no setting of this host changes."""
+    """A directory where the servers' user may run the programs; no setting of this host changes."""
     with workdirs.temporary() as root:
         root.chmod(0o755)
         for variable, program, stand_in in PROGRAMS.values():
@@ -78,26 +78,26 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
             yield Toy(root, supervisor)
 
 
-def figures(one: Observing) -> dict[str, float | None]:
-    return {str(metric.labels["path"]): metric.value for metric in one.result()}
+def figures(observer: Observing) -> dict[str, float | None]:
+    return {str(metric.labels["path"]): metric.value for metric in observer.result()}
 
 
 @pytest.mark.parametrize("name", ["vtune:memory-access", "vtune:performance-snapshot"])
 def test_vtune_observes_queries_and_windows_alone(name: str, toy: Toy) -> None:
-    one = toy.observing(name)
-    with one.running():
+    observer = toy.observing(name)
+    with observer.running():
         toy.work(name, 1000)  # a cold start, or the ramp-up
         for _ in range(2):
-            one.begin()
+            observer.begin()
             toy.work(name, 3)
-            one.end()
+            observer.end()
             toy.work(name, 100)
-        assert not (one.tree / "raw").exists()
-    found = figures(one)
-    assert found["Toy Operations"] == 6
-    assert found["Memory Bound / DRAM Bound"] == 70.7
-    assert one.warnings == []
-    by_process = {path: value for path, value in found.items() if path.startswith("Processes")}
+        assert not (observer.tree / "raw").exists()
+    values = figures(observer)
+    assert values["Toy Operations"] == 6
+    assert values["Memory Bound / DRAM Bound"] == 70.7
+    assert observer.warnings == []
+    by_process = {path: value for path, value in values.items() if path.startswith("Processes")}
     events = "INST_RETIRED.ANY"
     assert by_process == (
         {f"Processes / toy-engine / {events}": 6000, f"Processes / toy-client / {events}": 7}
@@ -108,29 +108,29 @@ def test_vtune_observes_queries_and_windows_alone(name: str, toy: Toy) -> None:
 
 def test_queries_at_the_same_time_are_observed_until_the_last_ends(toy: Toy) -> None:
     name = "vtune:hotspots"
-    one = toy.observing(name)
-    with one.running():
-        one.end()  # nothing has begun
-        one.begin()
-        one.begin()
-        one.end()
+    observer = toy.observing(name)
+    with observer.running():
+        observer.end()  # nothing has begun
+        observer.begin()
+        observer.begin()
+        observer.end()
         toy.work(name, 5)
-        one.end()
+        observer.end()
         toy.work(name, 100)
-    assert figures(one)["Toy Operations"] == 5
+    assert figures(observer)["Toy Operations"] == 5
 
 
 def test_a_collection_that_cannot_be_paused_observes_all_and_says_so(toy: Toy) -> None:
     name = "vtune:hotspots"
     (toy.folder(name) / "no-pause").touch()
-    one = toy.observing(name)
-    with one.running():
+    observer = toy.observing(name)
+    with observer.running():
         toy.work(name, 10)
-        one.begin()
+        observer.begin()
         toy.work(name, 3)
-        one.end()
-    assert figures(one)["Toy Operations"] == 13
-    assert [warning.code for warning in one.warnings] == ["observed-start-up"]
+        observer.end()
+    assert figures(observer)["Toy Operations"] == 13
+    assert [warning.code for warning in observer.warnings] == ["observed-start-up"]
 
 
 def test_a_collection_that_was_never_resumed_is_an_error(toy: Toy) -> None:
@@ -141,32 +141,32 @@ def test_a_collection_that_was_never_resumed_is_an_error(toy: Toy) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_others_observe_from_their_start_to_ctrl_c(name: str, toy: Toy) -> None:
     toy.work(name, 1000)
-    one = toy.observing(name)
-    with one.running():
-        one.begin()
+    observer = toy.observing(name)
+    with observer.running():
+        observer.begin()
         toy.work(name, 3)
-        one.end()
+        observer.end()
     toy.work(name, 100)
-    found = figures(one)
-    assert {path: value for path, value in found.items() if "oy" in path} == {
+    values = figures(observer)
+    assert {path: value for path, value in values.items() if "oy" in path} == {
         "toplev": {"Backend_Bound / Toy_Bound": 3},
         "bpftrace:files": {
             "calls / toy / operations / vfs_write": 3,
             "bytes / toy / operations / vfs_write": 3,
         },
     }[name]
-    assert one.warnings == []
+    assert observer.warnings == []
 
 
 def test_programs_of_others_are_opened_as_the_servers_user(toy: Toy) -> None:
     user = unprivileged()
-    one = toy.observing("vtune:hotspots", user)
-    with one.running():
-        one.begin()
-        one.end()
-    assert figures(one)["Toy User"] == (user.uid if user else os.geteuid())
-    assert {path.stat().st_uid for path in one.folder.rglob("*")} == {os.geteuid()}
-    assert [warning.code for warning in one.warnings] == (
+    observer = toy.observing("vtune:hotspots", user)
+    with observer.running():
+        observer.begin()
+        observer.end()
+    assert figures(observer)["Toy User"] == (user.uid if user else os.geteuid())
+    assert {path.stat().st_uid for path in observer.folder.rglob("*")} == {os.geteuid()}
+    assert [warning.code for warning in observer.warnings] == (
         ["observer-reads-programs"] if user else []
     )
 
@@ -177,13 +177,13 @@ def test_a_report_that_is_a_link_is_not_followed(toy: Toy) -> None:
     secret.write_text("Hierarchy Level,Metric Name,Metric Value\n0,Secret,7\n")
     secret.chmod(0o600)
     (toy.folder("vtune:hotspots") / "link").write_text(str(secret))
-    one = toy.observing("vtune:hotspots", unprivileged())
-    with one.running():
-        one.begin()
-        one.end()
+    observer = toy.observing("vtune:hotspots", unprivileged())
+    with observer.running():
+        observer.begin()
+        observer.end()
     with pytest.raises(RunFailed):
-        one.result()
-    assert not (one.tree / "summary.csv").exists()
+        observer.result()
+    assert not (observer.tree / "summary.csv").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
@@ -210,36 +210,36 @@ def test_root_runs_no_program_that_another_user_can_exchange(name, toy, monkeypa
 
 
 def test_toplev_reports_nodes_below_their_thresholds_too(toy: Toy) -> None:
-    one = toy.observing("toplev")
-    with one.running():
+    observer = toy.observing("toplev")
+    with observer.running():
         pass
-    assert figures(one)["Frontend_Bound"] == 1.5
+    assert figures(observer)["Frontend_Bound"] == 1.5
 
 
 @pytest.mark.parametrize("name", OBSERVERS)
 def test_missing_rights_are_an_error_with_the_program_s_words(name: str, toy: Toy) -> None:
     (toy.folder(name) / "no-rights").touch()
-    one = toy.observing(name)
+    observer = toy.observing(name)
     with pytest.raises(RunFailed) as failed:
-        with one.running():
-            one.begin()
-        one.result()  # of a program that began: perf, which toplev starts, had no rights
+        with observer.running():
+            observer.begin()
+        observer.result()  # of a program that began: perf, which toplev starts, had no rights
     words = ("insufficient rights", "elevated privileges", "is limited", "CAP_BPF")
-    assert any(one in failed.value.context for one in words)
+    assert any(word in failed.value.context for word in words)
 
 
 def test_a_result_that_was_not_collected_is_an_error(toy: Toy) -> None:
-    one = toy.observing("vtune:hotspots")
-    one.tree.mkdir(parents=True)
+    observer = toy.observing("vtune:hotspots")
+    observer.tree.mkdir(parents=True)
     with pytest.raises(RunFailed):
-        one.result()
+        observer.result()
 
 
 def test_settings_that_a_killed_program_has_changed_are_put_back(toy, monkeypatch):
     setting = toy.root / "nmi_watchdog"
     setting.write_text("1\n")
     monkeypatch.setattr(undo, "SETTINGS", (str(toy.root / "nmi_*"),))
-    one = toy.observing("toplev")
-    with one.running():
+    observer = toy.observing("toplev")
+    with observer.running():
         setting.write_text("0\n")
     assert setting.read_text() == "1\n"

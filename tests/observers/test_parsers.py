@@ -60,12 +60,12 @@ SHAPES: list[tuple[Callable[[str], list[ObservedNumber]], str]] = [
 
 
 def test_vtune_names_figures_by_their_path() -> None:
-    found = {figure.path: figure.value for figure in vtune.parse(VTUNE)}
-    assert found["Logical Core Utilization",] == 23.5
-    assert found["Memory Bound", "DRAM Bound"] == 70.7
-    assert found["Vectorization", "Instruction Mix", "SP FLOPs", "Packed"] == 1.5
-    assert found["Vectorization", "Instruction Mix", "DP FLOPs", "Packed"] == 2.5
-    assert {path[0] for path in found}.isdisjoint(
+    values = {figure.path: figure.value for figure in vtune.parse(VTUNE)}
+    assert values["Logical Core Utilization",] == 23.5
+    assert values["Memory Bound", "DRAM Bound"] == 70.7
+    assert values["Vectorization", "Instruction Mix", "SP FLOPs", "Packed"] == 1.5
+    assert values["Vectorization", "Instruction Mix", "DP FLOPs", "Packed"] == 2.5
+    assert {path[0] for path in values}.isdisjoint(
         {"Recommendations:", "Collection and Platform Info"}
     )
 
@@ -93,7 +93,7 @@ def test_the_others_leave_out_what_was_not_counted() -> None:
 
 
 def test_bpftrace_s_own_maps_are_no_figures() -> None:
-    """Of calls under way when it ended."""
+    """The maps are of calls under way when it ended."""
     maps = {"@file": {"17": 1}, "@function": {"17": "vfs_read"}}
     line = json.dumps({"type": "map", "data": maps})
     assert bpftrace.parse(f"{BPFTRACE}\n{line}") == bpftrace.parse(BPFTRACE)
@@ -108,15 +108,15 @@ def test_a_full_map_of_bpftrace_is_an_error() -> None:
 
 def test_a_path_that_repeats_is_numbered() -> None:
     (observer, *_) = vtune.OBSERVERS
-    found = metrics(observer, [ObservedNumber(("a", "b"), 1), ObservedNumber(("a", "b"), 2)])
-    assert [one.labels["path"] for one in found] == ["a / b", "a / b #2"]
+    labelled = metrics(observer, [ObservedNumber(("a", "b"), 1), ObservedNumber(("a", "b"), 2)])
+    assert [metric.labels["path"] for metric in labelled] == ["a / b", "a / b #2"]
 
 
 def test_names_of_files_cannot_break_what_is_stored() -> None:
     (observer,) = bpftrace.OBSERVERS
     line = json.dumps({"type": "map", "data": {"@calls": {"x,\ud800\n\x1b[31m,vfs_read": 1}}})
-    (one,) = metrics(observer, bpftrace.parse(line))
-    assert one.labels["path"] == "calls / x / ???[31m / vfs_read"
+    (metric,) = metrics(observer, bpftrace.parse(line))
+    assert metric.labels["path"] == "calls / x / ???[31m / vfs_read"
 
 
 @pytest.mark.parametrize(("parse", "text"), SHAPES)
@@ -137,7 +137,7 @@ def test_damaged_text_gives_finite_figures_or_an_error(parse, text):
             at = rng.integers(len(damaged))
             damaged[at] = str(rng.choice(["", ",", '"', "\n", "9", "e", "nan", "\0", "²", "{"]))
         try:
-            found = parse("".join(damaged)[: rng.integers(1, len(text))])
+            parsed = parse("".join(damaged)[: rng.integers(1, len(text))])
         except ValueError:
             continue
-        assert all(np.isfinite(figure.value) for figure in found)
+        assert all(np.isfinite(figure.value) for figure in parsed)

@@ -1,4 +1,4 @@
-"""Which profiles and suites repeat a paper, and what of them a budget allows."""
+"""Profiles and suites that repeat a paper, and the part that a budget allows."""
 
 import csv
 import re
@@ -65,8 +65,8 @@ def both(entry: int, turn: int = 0) -> Cell:
 
 
 def chosen(cells: list[Cell], budget_s: int) -> list[tuple[int, int]]:
-    found = choose(cells, budget_s * S, Estimator([]))
-    return [(cell.entry, cell.turn) for cell in found.cells]
+    choice = choose(cells, budget_s * S, Estimator([]))
+    return [(cell.entry, cell.turn) for cell in choice.cells]
 
 
 def test_the_first_comparison_of_every_figure_comes_before_the_second_of_any():
@@ -78,16 +78,16 @@ def test_the_first_comparison_of_every_figure_comes_before_the_second_of_any():
 
 def test_a_budget_leaves_out_what_does_not_fit_and_takes_what_does():
     long = Cell(0, 0, "long", (part(duration="10m", users=1), part(duration="10m", users=2)), PLAN)
-    found = choose([long, both(1)], 120 * S, Estimator([]))
-    assert [cell.entry for cell in found.cells] == [1]
-    assert found.estimated_ns == 110 * S
-    assert list(found.left_out) == [(0, 0)]
+    choice = choose([long, both(1)], 120 * S, Estimator([]))
+    assert [cell.entry for cell in choice.cells] == [1]
+    assert choice.estimated_ns == 110 * S
+    assert list(choice.left_out) == [(0, 0)]
 
 
 def test_a_run_that_two_figures_share_is_paid_once():
-    found = choose([both(0), both(1)], 120 * S, Estimator([]))
-    assert [cell.entry for cell in found.cells] == [0]
-    assert found.left_out == {}
+    choice = choose([both(0), both(1)], 120 * S, Estimator([]))
+    assert [cell.entry for cell in choice.cells] == [0]
+    assert choice.left_out == {}
 
 
 def test_a_paper_of_the_users_is_a_file(tmp_path):
@@ -102,10 +102,10 @@ def test_a_paper_of_the_users_is_a_file(tmp_path):
     assert (mine.name, mine.title, mine.published) == ("mine", "Mine", None)
     assert mine.entries[0].suite == "quick"
     shipped = "papers/nvm-for-databases/fig5"
-    one, two, three = paper("figure: Fig 1, profile: one.yml",
+    single, two, three = paper("figure: Fig 1, profile: one.yml",
                             "figure: Fig 2, suite: two.yml, tiers: [dram]",
                             f"figure: Fig 3, profile: {shipped}").entries  # fmt: skip
-    assert (one.profile, two.suite) == (str(tmp_path / "one.yml"), str(tmp_path / "two.yml"))
+    assert (single.profile, two.suite) == (str(tmp_path / "one.yml"), str(tmp_path / "two.yml"))
     assert three.profile == shipped
     with pytest.raises(UsageError, match=r"mine\.yml:4"):
         paper("figure: Fig 1, sweet: quick")
@@ -134,9 +134,9 @@ def test_the_texts_are_those_of_the_papers():
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_each_caption_is_named_once_and_has_a_reason(name):
-    found = find_paper(name).captions()
-    assert [one.name for one in found] == list(captions(*TEXTS[name]))
-    assert all(bool(one.why) == (one.state != "measured") for one in found)
+    named = find_paper(name).captions()
+    assert [caption.name for caption in named] == list(captions(*TEXTS[name]))
+    assert all(bool(caption.why) == (caption.state != "measured") for caption in named)
 
 
 def test_the_best_entry_of_a_caption_decides():
@@ -162,7 +162,7 @@ PLACE = re.compile(r"(abstract|sec\d(\.\d)*|fig\d+|table\d+)(, (?!$)|$)")
 @pytest.mark.parametrize("name", known_papers())
 def test_what_is_left_out_has_its_place_and_a_reason(name):
     published = published_file(name)
-    figures = {one.figure for one in read_published(published)}
+    figures = {row.figure for row in read_published(published)}
     with published.with_name("left-out.csv").open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert rows

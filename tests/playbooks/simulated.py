@@ -293,7 +293,7 @@ class SimulatedHost(Commands):
         return {"map": "dev", "daxregion": {"id": 0, "devices": [self._device(of[0])]}}
 
     def _device(self, device: Dax_) -> dict[str, object]:
-        """As daxctl-list(1) and daxctl-reconfigure-device(1) show one."""
+        """Return a device as daxctl-list(1) and daxctl-reconfigure-device(1) show it."""
         told = {
             "chardev": device.name,
             "size": device.size,
@@ -488,7 +488,7 @@ _NONE = "There are no goal configs defined in the system."
 
 @dataclass
 class Goal_:
-    """What the modules are, or are to be; ``kind`` None: not configured."""
+    """State or goal of the modules; ``kind`` None: not configured."""
 
     kind: str | None = None
     memory_percent: int = 0

@@ -432,7 +432,7 @@ def test_a_parameter_that_somebody_gave_is_taken_and_the_other_size_told():
 
 
 def legacy(number: int, start: int | None, size: int = 4 * GIB) -> Region:
-    """As the kernel shows DRAM set aside by memmap= and a real NVDIMM of type 12 alike."""
+    """The kernel shows DRAM set aside by memmap= and a real NVDIMM of type 12 alike."""
     name = f"region{number}"
     return Region(name, size, 1 << 24, 0, 0, "pmem", (), False, provider="e820", start=start)
 

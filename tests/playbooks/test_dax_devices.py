@@ -239,7 +239,7 @@ def test_as_memory_it_is_nobodys(pmem):
 
 @pytest.mark.parametrize("consent", [Consent(), Consent(True), Consent(False, ("namespace0.0",))])
 def test_a_device_that_was_given_away_becomes_memory_by_consent_alone(pmem, consent):
-    """What a program keeps in it is lost: daxctl-reconfigure-device(1)."""
+    """Data that a program keeps in it are lost: daxctl-reconfigure-device(1)."""
     devdax(pmem)
     ran = len(pmem.ran)
     outcome = system_ram(pmem, consent)

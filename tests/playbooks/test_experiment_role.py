@@ -123,15 +123,15 @@ def fleet(data):
 
 
 def changes(out: str) -> int:
-    """Of server1, in the recap."""
+    """Return the counts of server1, in the recap."""
     (line,) = [line for line in out.splitlines() if line.startswith("server1 ") and "ok=" in line]
     return int(line.split("changed=")[1].split()[0])
 
 
 @pytest.mark.slow
 def test_it_is_resumed_outlives_its_connection_and_a_second_time_changes_nothing(fleet):
-    held, waits, cut = (fleet.root / "held", fleet.root / "waits", fleet.standin.parent / "cut")
-    held.touch()
+    marker, waits, cut = (fleet.root / "held", fleet.root / "waits", fleet.standin.parent / "cut")
+    marker.touch()
     play = fleet.start()
     assert eventually(waits.exists)
     # The other files are still there.
@@ -156,7 +156,7 @@ def test_it_is_resumed_outlives_its_connection_and_a_second_time_changes_nothing
     cut.touch()
     _read_until(again, "continues there; trying again")
     cut.unlink()
-    held.unlink()
+    marker.unlink()
     out, _ = again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0, out
     assert "to do" not in out  # nothing was started a second time
@@ -179,11 +179,11 @@ def _read_until(play: subprocess.Popen[str], words: str) -> None:
 
 def _killed(fleet: Fleet) -> int:
     """Ends what runs the experiment: how many there were."""
-    found = _running(fleet)
-    for process in found:
+    processes = _running(fleet)
+    for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process, 9)
-    return len(found)
+    return len(processes)
 
 
 def _commands(fleet: Fleet) -> str:
@@ -194,7 +194,7 @@ def _running(fleet: Fleet) -> dict[int, str]:
     """By process: the commands that run the experiment, or start that."""
     told = {int(folder.name): _command_of(folder) for folder in Path("/proc").glob("[0-9]*")}
     words = (" experiment run ", f"{fleet.remote}/results")
-    return {process: one for process, one in told.items() if all(w in one for w in words)}
+    return {process: text for process, text in told.items() if all(w in text for w in words)}
 
 
 def _command_of(process: Path) -> str:

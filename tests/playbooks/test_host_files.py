@@ -1,4 +1,4 @@
-"""What ndctl, daxctl, blkid and ipmctl print is understood; files of the host are edited."""
+"""Output of ndctl, daxctl, blkid and ipmctl is understood; files of the host are edited."""
 
 import json
 from dataclasses import replace
@@ -25,31 +25,31 @@ from harness.tiers.hostfile import load_host_file
 
 
 def test_blank_label_areas_show_as_regions_without_labels():
-    found = parse_ndctl(recording("blank-labels"))
-    assert [(r.name, r.labelled, r.dimms) for r in found.regions] == [
+    listed = parse_ndctl(recording("blank-labels"))
+    assert [(r.name, r.labelled, r.dimms) for r in listed.regions] == [
         (f"region{n}", False, (f"nmem{n}",)) for n in (0, 1)
     ]
-    assert [(n.name, n.region, n.mode, n.uuid) for n in found.namespaces] == [
+    assert [(n.name, n.region, n.mode, n.uuid) for n in listed.namespaces] == [
         (f"namespace{n}.0", f"region{n}", "raw", None) for n in (0, 1)
     ]
 
 
 def test_written_labels_show_as_labelled_regions_with_room():
-    found = parse_ndctl(recording("fresh-labels"))
-    shown = [(r.labelled, r.extent_bytes, r.align_bytes) for r in found.regions]
+    listed = parse_ndctl(recording("fresh-labels"))
+    shown = [(r.labelled, r.extent_bytes, r.align_bytes) for r in listed.regions]
     assert shown == [(True, 2013265920, 16 << 20)] * 2
-    assert found.namespaces == ()
+    assert listed.namespaces == ()
 
 
 def test_one_object_of_arrays_has_namespaces_in_their_regions_and_no_seeds():
-    found = parse_ndctl(recording("everything"))
-    assert set(found.dimms) == {"nmem0", "nmem1"}
-    assert [(n.name, n.region, n.mode) for n in found.namespaces] == [
+    listed = parse_ndctl(recording("everything"))
+    assert set(listed.dimms) == {"nmem0", "nmem1"}
+    assert [(n.name, n.region, n.mode) for n in listed.namespaces] == [
         ("namespace0.0", "region0", "devdax"),
         ("namespace1.0", "region1", "fsdax"),
         ("namespace1.3", "region1", "fsdax"),
     ]
-    devdax = found.namespaces[0]
+    devdax = listed.namespaces[0]
     assert (devdax.chardev, devdax.chardev_mode, devdax.block) == ("dax0.0", "devdax", None)
 
 
@@ -60,7 +60,7 @@ def test_nothing_at_all_is_no_inventory():
 
 
 @pytest.mark.parametrize(
-    ("answer", "known", "kind"),
+    ("answer", "is_known", "kind"),
     [
         (Answers(2), True, None),
         (Answers(0, "DEVNAME=/dev/pmem0\nLABEL=a\\ b\nUUID=1-2\nTYPE=ext4\n"), True, "ext4"),
@@ -71,9 +71,9 @@ def test_nothing_at_all_is_no_inventory():
         (Answers(0, "USAGE=other\n"), False, None),
     ],
 )  # fmt: skip
-def test_what_blkid_cannot_tell_is_not_taken_for_nothing(answer, known, kind):
+def test_what_blkid_cannot_tell_is_not_taken_for_nothing(answer, is_known, kind):
     content = probe("/dev/pmem0", answer)
-    assert (content.determined, content.type) == (known, kind)
+    assert (content.determined, content.type) == (is_known, kind)
     assert content.determined or content.why
     assert parse_blkid("LABEL=a\\ b\n") == {"LABEL": "a b"}
 
@@ -185,9 +185,9 @@ def test_a_loop_device_over_a_namespace_is_seen(tmp_path):
         Namespace(f"namespace{n}.0", f"region{n}", "raw", 1 << 30, 1 << 30, None, block=f"pmem{n}")
         for n in (7, 8)
     )
-    found = namespace_users(spaces, Answers(2), Kernel(tmp_path))
-    assert found["namespace7.0"].others == ("/dev/loop3 loops over it",)
-    assert found["namespace8.0"].others == ()
+    users = namespace_users(spaces, Answers(2), Kernel(tmp_path))
+    assert users["namespace7.0"].others == ("/dev/loop3 loops over it",)
+    assert users["namespace8.0"].others == ()
 
 
 # Files that are edited: only our lines, and every other byte stays ------------------

@@ -131,7 +131,9 @@ def test_a_disk_in_memory_is_planned_and_a_mount_of_others_is_refused(tmp_path):
     for restore in (False, True):
         given = {**where, "ramdisk_path": "/proc", "ramdisk_restore": restore}
         assert play(tmp_path, "ramdisk", "main", **given).returncode != 0
-        assert [one["object"] for one in json.loads(report.read_text())["refusals"]] == ["/proc"]
+        assert [refusal["object"] for refusal in json.loads(report.read_text())["refusals"]] == [
+            "/proc"
+        ]
         report.unlink()
     assert not (tmp_path / "disk").exists()
 
@@ -161,10 +163,10 @@ def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(t
     nowhere = 'permitopen="127.0.0.1:1",permitlisten="127.0.0.1:1"'
     assert f',restrict,port-forwarding,{nowhere},command="/opt/tierbench/' in options
     assert options.endswith(' -m harness.remote_agent forced"')
-    known = (tmp_path / "key.known_hosts").read_text()
-    assert known == "client1 ssh-ed25519 AAAAC3 of the client\n"
-    own = play(tmp_path, "experiment", "clients", **{**given, "experiment_server_addresses": []})
-    assert own.returncode == 0, own.stdout
+    known_hosts = (tmp_path / "key.known_hosts").read_text()
+    assert known_hosts == "client1 ssh-ed25519 AAAAC3 of the client\n"
+    later = play(tmp_path, "experiment", "clients", **{**given, "experiment_server_addresses": []})
+    assert later.returncode == 0, later.stdout
     _, renewed = authorized.read_text().splitlines()
     assert '127.0.0.1,::1",expiry-time=' in renewed
     assert play(tmp_path, "experiment", "clients_away", **given).returncode == 0
@@ -200,7 +202,7 @@ _REFUSAL = {"object": "namespace0.0", "why": "it is theirs", "do": "leave it"}
 
 
 def restarting(folder: Path, **fact):
-    """What ansible-playbook prints; a restart through a local connection is one that it refuses."""
+    """Return the output of ansible-playbook, which refuses a restart through a local connection."""
     told = {
         "mode": "memory-mode", "reboot_needed": True, "refusals": [], "failures": [], "steps": [],
         "missing_tools": [], "missing_packages": [], **fact,

@@ -1,4 +1,4 @@
-"""What is sent to a host needs nothing there but a Python of RHEL 9 (3.9) and its library."""
+"""Modules sent to a host need nothing there but a Python of RHEL 9 (3.9) and its library."""
 
 import ast
 import sys

@@ -162,8 +162,8 @@ def test_a_host_file_of_the_owner_comes_back_byte_for_byte(host):
 
 def test_two_runs_at_once_are_one_too_many(host):
     host.files.record.parent.mkdir()
-    with Path(f"{host.files.record}.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with Path(f"{host.files.record}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         outcome = provision(host)
     assert "another run holds" in outcome.refusals[0].why
     assert host.ran == []
@@ -241,7 +241,7 @@ class BootLoader(SimulatedHost):
 
 
 def memmap(host: BootLoader, do: str, loader: str) -> Record:
-    """What is on record behind the step, done or failed."""
+    """Return the record after the step, done or failed."""
     state = State(boot_loader=loader, record=load_record(host.files.record))
     step = Step(do, "memmap", "", "", (), {"parameter": PARAMETER})
     try:
@@ -313,7 +313,7 @@ def test_a_namespace_that_came_of_a_command_that_failed_is_gone_on_with(labelled
 
 
 def test_a_file_system_is_made_once_though_the_look_at_it_failed(labelled):
-    """What is on it by the next run may be data already."""
+    """Content at the time of the next run may be data already."""
     made: list[str] = []
     look = labelled._blkid
 

@@ -65,7 +65,7 @@ def test_a_rewritten_program_does_the_same_with_other_flushes(tmp_path, options)
     program = compiled(tmp_path, *options)
     done = rewrite(program, tmp_path / "new")
     assert executed(tmp_path / "new", "7") == executed(program, "7") == (7, "8\n")
-    by_function = {one.function: (one.old, one.new, one.fence) for one in done.sites}
+    by_function = {site.function: (site.old, site.new, site.fence) for site in done.sites}
     assert by_function == {
         "fenced": ("clflush", "clwb", "follows"),
         "alone": ("clflush", "clwb", "added"),
@@ -118,7 +118,7 @@ def test_flushes_of_the_same_length_are_changed_in_place(tmp_path, options):
 
 
 def dynamic(program: Path) -> list[tuple[str, str]]:
-    """What the loader is to do: libraries, paths, names, flags."""
+    """Return the loader's instructions: libraries, paths, names, flags."""
     listing = subprocess.check_output(["readelf", "-W", "-d", program], text=True)
     return re.findall(r"\((NEEDED|SONAME|RUNPATH|RPATH|FLAGS|FLAGS_1|BIND_NOW)\)\s+(.*)", listing)
 
@@ -187,7 +187,7 @@ def test_what_does_not_assemble_is_left_to_e9patch(tmp_path, monkeypatch, less):
         return
     done = rewrite(program, tmp_path / "new")
     assert done.way == "e9patch" and (tmp_path / "new").exists()
-    assert {(one.function, one.new, one.fence) for one in done.sites} >= {
+    assert {(site.function, site.new, site.fence) for site in done.sites} >= {
         ("fenced", "clwb", "follows"), ("alone", "clwb", "added"), ("unordered", "clwb", "none")
     }  # fmt: skip
 
@@ -223,9 +223,9 @@ def test_tools_have_limits_little_environment_and_no_rights_of_root(tmp_path, mo
     monkeypatch.setenv("SECRET", "word")
     assert "SECRET" not in run(["env"], tmp_path)
     limits = Path("/proc/self/limits")
-    found = run(["cat", str(limits)], tmp_path).splitlines()
+    lines = run(["cat", str(limits)], tmp_path).splitlines()
     for limit in ("Max cpu time", "Max address space", "Max file size", "Max core file size"):
-        (line,) = (line for line in found if line.startswith(limit))
+        (line,) = (line for line in lines if line.startswith(limit))
         assert line.removeprefix(limit).split()[0] != "unlimited"
     assert int(run(["id", "-u"], tmp_path)) != 0
     monkeypatch.setattr(tools, "_TIMEOUT_S", 1)

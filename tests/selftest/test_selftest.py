@@ -46,14 +46,14 @@ def test_a_case_that_breaks_has_failed():
         Case("failed", lambda: _raise(RunFailed("run", "server died", "see its log"))),
         Case("broken", lambda: _raise(KeyError("x"))),
     ]
-    found = list(results(cases))
-    assert [one.passed for one in found] == [True, False, False, False]
-    assert "see its log" in found[2].detail
-    assert "KeyError" in found[3].detail
+    outcomes = list(results(cases))
+    assert [outcome.passed for outcome in outcomes] == [True, False, False, False]
+    assert "see its log" in outcomes[2].detail
+    assert "KeyError" in outcomes[3].detail
 
 
 def test_few_trials_may_miss_more_of_what_they_must_cover():
-    """Of 60 intervals of 96 %, a tenth may miss the truth; of three, one."""
+    """A tenth of 60 intervals of 96 % may miss the truth; of three, one may."""
     assert most_misses(60, 0.04) == 6
     assert most_misses(3, 0.04) == 1
     assert most_misses(20, 0.0) == 0
@@ -75,7 +75,7 @@ class FakeLab:
         return [self._run]
 
     def passes(self, words: str) -> bool:
-        (case,) = (one for one in faults.cases(cast(Any, self)) if words in one.name)
+        (case,) = (case for case in faults.cases(cast(Any, self)) if words in case.name)
         (result,) = results([case])
         return result.passed
 

@@ -115,9 +115,12 @@ def test_a_removal_cut_short_leaves_nothing_that_looks_complete(store):
 
 
 def test_different_data_have_different_names():
-    one, two = dataset_name("tpch-postgres", {"scale": 1}), dataset_name("tpch-postgres", {"a": 2})
-    assert one.startswith("tpch-postgres-")
-    assert one != two
+    first, second = (
+        dataset_name("tpch-postgres", {"scale": 1}),
+        dataset_name("tpch-postgres", {"a": 2}),
+    )
+    assert first.startswith("tpch-postgres-")
+    assert first != second
 
 
 def test_data_in_use_are_not_removed_and_what_is_recorded_of_them_stays_known(store):
@@ -197,8 +200,8 @@ def here(tmp_path: Path) -> Store:
 def packed(tmp_path: Path, *runs: Path) -> Path:
     archive = tmp_path / "runs.tar.gz"
     with tarfile.open(archive, "w:gz") as file:
-        for one in runs:
-            file.add(one, arcname=one.name)
+        for run in runs:
+            file.add(run, arcname=run.name)
     return archive
 
 

@@ -38,7 +38,7 @@ def secret(tmp_path):
 
 @pytest.fixture
 def shared(tmp_path):
-    """As /tmp is."""
+    """A directory like /tmp."""
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o1777)

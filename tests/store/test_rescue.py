@@ -41,7 +41,7 @@ ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EDQUOT)
 
 @pytest.fixture(scope="module")
 def env() -> Any:
-    """What a run needs of its environment to be stored."""
+    """Return the environment that a run needs to be stored."""
     return SimpleNamespace(
         host=host_facts([]), progress=SilentProgress(), argv=("harness",), tiers={}
     )
@@ -63,7 +63,7 @@ def state(tmp_path, monkeypatch):
 
 
 def store_run(env: Any, results: Path, attempt: Attempt = ATTEMPT, steps: int = 0) -> Run:
-    """What the runner does of a run with this number of steps, but for measuring."""
+    """Store a run with this number of steps as the runner does, without measuring."""
     run = Run(SPEC, env, attempt, [])
     with run.storing(Store(results)):
         checkpoint = run.folder.checkpoint
@@ -78,7 +78,7 @@ def store_run(env: Any, results: Path, attempt: Attempt = ATTEMPT, steps: int = 
 
 
 def is_whole(stored: StoredRun) -> bool:
-    """Whether it has all that :func:`store_run` stores."""
+    """Return whether it has all that :func:`store_run` stores."""
     return (
         stored.result.value(METRIC.name) == METRIC.value
         and present(stored.manifest).run_id == stored.result.run_id
@@ -146,7 +146,7 @@ class _FaultyFile(io.FileIO):
 
 
 def earlier(case: str, env: Any, results: Path) -> None:
-    """What is there before the run: for ``failed`` a failed one, whose steps the run takes over."""
+    """Store what precedes the run: for ``failed`` a failed run, whose steps it takes over."""
     if case == "failed":
         folder = Store(results).begin(SPEC)
         folder.checkpoint.begin(replace(RESUMABLE, run_id=folder.run_id))
@@ -194,15 +194,15 @@ def test_a_run_is_stored_whole_whichever_call_fails(env, tmp_path, case, code):
                 try:
                     run = store_run(env, results, *CASES[case])
                 except HarnessError:  # before anything was measured
-                    assert {one.run_id for one in Store(results).runs()} == before
+                    assert {run.run_id for run in Store(results).runs()} == before
                     continue
             rescued = rescue.rescue_path(results)
             assert lasting or not rescued.exists()
-            finished = [one for one in Store(results).runs() if one.run_id not in before]
+            finished = [run for run in Store(results).runs() if run.run_id not in before]
             if rescued.exists():
                 assert not finished or finished[0].text == run.stored.text
                 import_runs(rescued, Store(results))
-            (stored,) = (one for one in Store(results).runs() if one.run_id not in before)
+            (stored,) = (run for run in Store(results).runs() if run.run_id not in before)
             assert stored.run_id == run.run_id and is_whole(stored) and not stored.imported
             shutil.rmtree(results)
             shutil.rmtree(rescued, ignore_errors=True)
@@ -231,10 +231,10 @@ def test_a_kill_between_any_two_calls_loses_no_step_and_shows_no_part(env, tmp_p
                 json.loads(path.read_text())
         finished = [run for run in Store(results).runs() if run.run_id not in before]
         assert all(is_whole(run) for run in finished)
-        kept = [steps_kept(path) for path in results.glob("runs/*")]
+        counts = [steps_kept(path) for path in results.glob("runs/*")]
         after = store_run(env, results, attempt, steps)
-        if not finished and max(kept, default=0):
-            assert after.stored.result.resumed[-1].kept_steps == max(kept)
+        if not finished and max(counts, default=0):
+            assert after.stored.result.resumed[-1].kept_steps == max(counts)
         assert is_whole(after.stored)
         shutil.rmtree(results)
 

@@ -168,9 +168,9 @@ def validated(monkeypatch):
 
 
 def test_listing_validates_what_is_new_once_and_nothing_again(tmp_path, validated):
-    (one,) = stored(Store(tmp_path))
+    (run,) = stored(Store(tmp_path))
     for number in range(49):  # as if copied by hand
-        shutil.copytree(one.directory, f"{one.directory}-{number}")
+        shutil.copytree(run.directory, f"{run.directory}-{number}")
     for new in (50, 0):
         validated.clear()
         runs = Store(tmp_path).runs()
@@ -227,9 +227,9 @@ def test_a_head_of_another_shape_is_made_again(tmp_path, head):
     old = {run.run_id: present(run.entry) for run in Store(tmp_path).runs()}
     (tmp_path / "runs.index").unlink()
     Index(tmp_path).update({i: replace(entry, head=head.encode()) for i, entry in old.items()})
-    found = Store(tmp_path).runs()
-    assert [present(run.entry).head for run in found] == [head.encode()] * 2
-    assert [run.head.status for run in found] == ["complete"] * 2
+    runs = Store(tmp_path).runs()
+    assert [present(run.entry).head for run in runs] == [head.encode()] * 2
+    assert [run.head.status for run in runs] == ["complete"] * 2
 
 
 def test_an_index_of_a_release_with_other_types_does_not_count(tmp_path, monkeypatch):
@@ -249,16 +249,16 @@ def test_an_index_of_a_release_with_other_types_does_not_count(tmp_path, monkeyp
 
 def test_an_index_of_any_size_counts_and_is_appended_to(tmp_path, monkeypatch):
     monkeypatch.setattr(jsonfile, "MOST_BYTES", 1000)
-    one = stored(Store(tmp_path), 20)[0]
+    run = stored(Store(tmp_path), 20)[0]
     Store(tmp_path).runs()
     before = (tmp_path / "runs.index").read_bytes()
     assert len(before) > 1000 and len(Index(tmp_path).entries) == 20
     stored(Store(tmp_path))
-    Store(tmp_path).remove(one.directory)
+    Store(tmp_path).remove(run.directory)
     assert len(Store(tmp_path).runs()) == 20
     assert (tmp_path / "runs.index").read_bytes().startswith(before)
     for _ in range(130):  # lines that do not count are removed at last
-        change(one := Store(tmp_path).runs()[0], started_unix_ns=one.head.started_unix_ns + 1)
+        change(run := Store(tmp_path).runs()[0], started_unix_ns=run.head.started_unix_ns + 1)
     assert len((tmp_path / "runs.index").read_bytes().splitlines()) < 130
 
 
@@ -307,7 +307,7 @@ def attempt(run_id="r", conditions=CONDITIONS):
 
 
 def left(folder, **finished):
-    """What a process leaves that has finished these steps."""
+    """Store what a process leaves that has finished these steps."""
     steps = Checkpoint.create(folder)
     for name, document in finished.items():
         steps.finish(name, document)
@@ -411,7 +411,7 @@ def test_attempts_list_the_steps_that_were_finished_when_they_began(tmp_path):
     steps.finish("rf1-1", 1)
     steps.finish("q14", 1)
     steps.begin(attempt())
-    assert [list(one.kept) for one in steps.attempts] == [[], ["rf1-1", "q14"]]
+    assert [list(attempt.kept) for attempt in steps.attempts] == [[], ["rf1-1", "q14"]]
 
 
 # The store: which run is resumed ----------------------------------------------

@@ -1,4 +1,4 @@
-"""Every contract has a schema, and every schema is one."""
+"""All contracts have schemas, and all schemas are valid."""
 
 import pytest
 from jsonschema_rs import meta

@@ -37,7 +37,7 @@ def earlier_processes():
 
 @pytest.fixture(autouse=True)
 def patient_harness(monkeypatch):
-    """What the harness does in this process is given time, too."""
+    """Extend the time limits of the harness in this process, too."""
     monkeypatch.setattr(supervisor_module, "_END_S", 4 * PATIENCE_S)
     monkeypatch.setattr(undo, "kill_all", lambda find, timeout_s: kill_all(find, PATIENCE_S))
 

@@ -86,7 +86,7 @@ def test_two_harnesses_do_not_share_a_directory(journal, state, tmp_path):
     with pytest.raises(UsageError, match="it already exists"):
         other.register_directory(tmp_path / "work")
     left_by(other)
-    assert [found.failures for found in recover(state, wait_s=0)] == [()]
+    assert [recovery.failures for recovery in recover(state, wait_s=0)] == [()]
     assert (tmp_path / "work").is_dir()
 
 
@@ -108,8 +108,8 @@ def test_what_is_no_longer_ours_is_left_alone(journal, state, tmp_path, change):
     change(work)
     assert journal.lost(work)
     left_by(journal)
-    (found,) = recover(state)
-    assert f"directory {work}: not removed" in found.failures[0]
+    (recovery,) = recover(state)
+    assert f"directory {work}: not removed" in recovery.failures[0]
     assert (work / "precious").exists()
     assert journal.path.exists()  # and it is reported again next time
 
@@ -152,8 +152,8 @@ def test_a_directory_on_a_tier_that_is_not_mounted_is_not_forgotten(journal, sta
     finally:
         subprocess.run(["umount", tier], check=True)
     rewritten(left_by(journal), boot_id="an-earlier-boot")
-    (found,) = recover(state)
-    assert f"{tier} is not mounted" in found.failures[0]
+    (recovery,) = recover(state)
+    assert f"{tier} is not mounted" in recovery.failures[0]
     subprocess.run(mount, check=True)
     try:
         assert recover(state)[0].failures == ()
@@ -255,8 +255,8 @@ def test_after_a_reboot_directories_go_and_groups_went_with_the_boot(journal, st
     somebody_elses.mkdir()
     journal.note_cgroup(somebody_elses)
     rewritten(left_by(journal), boot_id="an-earlier-boot")
-    (found,) = recover(state)
-    assert found.failures == ()
+    (recovery,) = recover(state)
+    assert recovery.failures == ()
     assert somebody_elses.exists()
     assert not work.exists()
 
@@ -266,8 +266,8 @@ def test_the_journal_of_another_host_is_left_to_it(journal, state, tmp_path):
     path = left_by(journal)
     here = undo.machine() | {"boot_id": undo.boot_id()}
     rewritten(path, boot_id="its-boot", machine_id="its-id", hostname="optane7")
-    (found,) = recover(state)
-    assert "optane7" in found.failures[0]
+    (recovery,) = recover(state)
+    assert "optane7" in recovery.failures[0]
     assert work.exists()
     rewritten(path, **here)
     assert recover(state)[0].failures == ()
@@ -293,7 +293,7 @@ def test_a_process_with_a_reused_pid_is_not_hit(journal, state, supervisor):
     appended(
         path, {"kind": "process", "pid": bystander.pid, "start_ticks": bystander.id.start_ticks - 1}
     )
-    assert [found.failures for found in recover(state, wait_s=0)] == [()]
+    assert [recovery.failures for recovery in recover(state, wait_s=0)] == [()]
     assert bystander.poll() is None
 
 
@@ -317,8 +317,8 @@ def test_of_a_damaged_journal_the_rest_is_undone(journal, state, tmp_path, line)
     lines[line] = lines[line].replace(b'": ', b'"; ', 1)
     path.write_bytes(b"\n".join(lines))
     for _ in range(2):  # it neither raises nor keeps others from being recovered, each time
-        (found,) = recover(state, wait_s=0)
-        assert f"{path} is damaged (line {line + 1})" in found.failures[0]
+        (recovery,) = recover(state, wait_s=0)
+        assert f"{path} is damaged (line {line + 1})" in recovery.failures[0]
     assert [work.exists() for work in works] == [line == 3, line == 7]
 
 
@@ -342,9 +342,9 @@ def test_what_is_no_journal_blocks_no_other(journal, state, tmp_path):
     (state / "0-folder.journal").mkdir()
     (state / "0-noise.journal").write_bytes(bytes(range(256)))
     os.mkfifo(state / "0-fifo.journal")
-    found = {recovery.owner: recovery.failures for recovery in recover(state, wait_s=0)}
+    failures = {recovery.owner: recovery.failures for recovery in recover(state, wait_s=0)}
     assert not work.exists()
-    assert all(found[name] for name in ("0-folder", "0-noise", "0-fifo"))
+    assert all(failures[name] for name in ("0-folder", "0-noise", "0-fifo"))
 
 
 def test_what_a_newer_release_has_noted_is_not_guessed_at(journal, state):
@@ -371,8 +371,8 @@ def test_a_setting_gets_its_value_back(journal, state, tmp_path, monkeypatch, re
     path = left_by(journal)
     if rebooted:
         rewritten(path, boot_id="an-earlier-boot")
-    (found,) = recover(state)
-    assert found.failures == ()
+    (recovery,) = recover(state)
+    assert recovery.failures == ()
     assert setting.read_text() == left
 
 

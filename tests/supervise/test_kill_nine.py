@@ -99,9 +99,9 @@ def test_killed_together_with_its_supervisor(base, start):
     program.kill()
     program.wait()
     assert (base / "place" / "data" / "1").exists()
-    (found,) = recover(base / "state", PATIENCE_S)
-    assert found.failures == ()
-    assert f"directory {base}/place" in found.undone
+    (recovery,) = recover(base / "state", PATIENCE_S)
+    assert recovery.failures == ()
+    assert f"directory {base}/place" in recovery.undone
     assert_clean(base, program.pid)
 
 
@@ -130,8 +130,8 @@ def test_killed_while_its_supervisor_is_stopped(base, start):
     assert eventually(lambda: present(process_stat(daemon)).state == "T")
     program.kill()
     program.wait()
-    (found,) = recover(base / "state", PATIENCE_S)
-    assert found.failures == ()
+    (recovery,) = recover(base / "state", PATIENCE_S)
+    assert recovery.failures == ()
     assert_clean(base, program.pid)
 
 

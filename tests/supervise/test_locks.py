@@ -140,7 +140,7 @@ def test_a_wait_names_the_holder_and_the_file_and_ends_at_the_limit(tmp_path, mo
 
 
 def test_a_wait_is_shown_although_the_holder_is_not(tmp_path, monkeypatch):
-    """As that of a lock that a process on another host holds."""
+    """The error is that of a lock that a process on another host holds."""
     monkeypatch.setenv("HARNESS_SILENCE", "lock=0.2")
     monkeypatch.setattr(locks, "_waits_s", [])
     monkeypatch.setattr(locks, "_SHOWN_AFTER_S", 0.0)

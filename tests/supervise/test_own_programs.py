@@ -80,9 +80,11 @@ def test_clients_of_registries_have_the_proxies_and_no_more(monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "hunter2")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
     monkeypatch.setenv("PIP_INDEX_URL", "http://index")
-    found = programs.network_environment()
-    assert found["HTTPS_PROXY"] == "http://proxy" and found["PIP_INDEX_URL"] == "http://index"
-    assert "PGPASSWORD" not in found
+    variables = programs.network_environment()
+    assert (
+        variables["HTTPS_PROXY"] == "http://proxy" and variables["PIP_INDEX_URL"] == "http://index"
+    )
+    assert "PGPASSWORD" not in variables
 
 
 @pytest.mark.parametrize("way", ["start", "run"])
@@ -93,7 +95,7 @@ def test_a_program_dies_with_the_harness(harness_program, way):
     assert process_stat(pid) is not None
     program.kill()
     program.wait()
-    assert eventually(lambda: (found := process_stat(pid)) is None or found.dead)
+    assert eventually(lambda: (stat := process_stat(pid)) is None or stat.dead)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -179,7 +181,7 @@ def test_a_line_without_an_end_is_refused():
 
 def test_nothing_is_started_in_another_way():
     folders = ("harness", "engines", "reports", "playbooks")
-    found = {
+    lines = {
         f"{path.relative_to(ROOT)}:{number}"
         for folder in folders
         for path in (ROOT / folder).rglob("*.py")
@@ -187,7 +189,7 @@ def test_nothing_is_started_in_another_way():
         if MAY_START.search(source := path.read_text())
         for number in _starts(ast.parse(source))
     }
-    assert not found, "use harness.supervise.programs, or the supervisor"
+    assert not lines, "use harness.supervise.programs, or the supervisor"
 
 
 def _starts(tree: ast.AST):
@@ -203,7 +205,10 @@ def _starts(tree: ast.AST):
 
 
 def _is_type(tree: ast.AST, node: ast.Attribute) -> bool:
-    return any(isinstance(one, ast.Subscript) and one.value is node for one in ast.walk(tree))
+    return any(
+        isinstance(node_of_tree, ast.Subscript) and node_of_tree.value is node
+        for node_of_tree in ast.walk(tree)
+    )
 
 
 def test_a_client_is_killed_at_the_limit_with_what_it_started(tmp_path, monkeypatch):
@@ -213,4 +218,4 @@ def test_a_client_is_killed_at_the_limit_with_what_it_started(tmp_path, monkeypa
         run_client("download it", command, tmp_path, "check the network")
     assert "HARNESS_SILENCE=download=" in failed.value.hint
     child = int((tmp_path / "child").read_text())
-    assert eventually(lambda: (found := process_stat(child)) is None or found.dead)
+    assert eventually(lambda: (stat := process_stat(child)) is None or stat.dead)

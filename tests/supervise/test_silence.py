@@ -65,8 +65,8 @@ def test_a_stopped_process_is_killed_at_its_limit(supervisor, command):
     with phase("query"):
         watch.look(LIMITS["stopped"].seconds)
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    found = first_of(watch)
-    assert (found.phase, found.process.pid, found.limit) == ("query", stopped, "stopped")
+    finding = first_of(watch)
+    assert (finding.phase, finding.process.pid, finding.limit) == ("query", stopped, "stopped")
 
 
 def test_a_process_that_continues_in_time_is_left_alone(supervisor):
@@ -88,7 +88,9 @@ def test_a_thread_that_waits_for_a_device_is_ended_at_its_limit(supervisor, tmp_
     process = supervisor.spawn([sys.executable, "-c", BLOCKED, str(fifo)])
     watch = Watch(supervisor.watch._supervisor, lambda: [process])
     # Reading its own program, it may be in this state before.
-    assert eventually(lambda: any(one.state == "S" for one in descendants(process.pid)))
+    assert eventually(
+        lambda: any(descendant.state == "S" for descendant in descendants(process.pid))
+    )
     assert state_of(process.pid) == "D"
     watch.look(0)
     watch.look(LIMITS["blocked"].seconds - 1)

@@ -341,7 +341,7 @@ def test_a_signal_never_hits_the_next_owner_of_a_pid(sleeper):
 
 
 def test_what_is_found_is_killed_although_the_time_is_over(sleeper):
-    """As where the machine stands still between looking for them and killing them."""
+    """The machine may stand still between looking for them and killing them."""
 
     def found():
         return [stat for stat in [process_stat(sleeper.pid)] if stat is not None]

@@ -1,4 +1,4 @@
-"""Every wait in the program has a limit, or is listed here with the reason why it has none.
+"""All waits in the program have a limit, or are listed here with the reason for none.
 
 What no walk sees has limits elsewhere: a connection's statements (`statement`), and calls of the
 harness that wait for a device (`blocked`, test_silence.py). A pool waits for its jobs, whose waits

@@ -38,7 +38,7 @@ ANOTHER = 65533
 
 
 def write_acl(path, tag, who, permissions, default=False):
-    """As ``setfacl -m TAG:WHO:PERMISSIONS`` (with ``-d``), which is not installed everywhere."""
+    """Do as ``setfacl -m TAG:WHO:PERMISSIONS`` (with ``-d``), which may not be installed."""
     bits = sum(bit for letter, bit in zip("rwx", (4, 2, 1), strict=True) if letter in permissions)
     nothing = 2**32 - 1
     entries = [(1, 7, nothing), (4, 5, nothing), (0x10, 7, nothing), (0x20, 5, nothing)]
@@ -316,14 +316,14 @@ def made_directories(node, where=""):
 
 
 def test_every_work_directory_is_made_by_the_helper():
-    found = {
+    functions = {
         f"{path.relative_to(ROOT)} {function}"
         for folder in ("harness", "engines", "reports")
         for path in sorted((ROOT / folder).rglob("*.py"))
         if MAKES.search(source := path.read_text(encoding="utf-8"))
         for function in made_directories(ast.parse(source))
     }
-    assert found == set().union(*ALLOWED.values())
+    assert functions == set().union(*ALLOWED.values())
 
 
 def test_what_makes_a_directory_is_found():
@@ -416,11 +416,11 @@ def test_a_fifo_is_not_waited_for(theirs, flags):
 @needs_root
 def test_a_file_that_is_in_use_is_not_emptied_before_it_is_known_to_be_one(theirs):
     os.mkfifo(theirs / "fifo")
-    held = os.open(theirs / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = os.open(theirs / "fifo", os.O_RDONLY | os.O_NONBLOCK)
     with pytest.raises(OSError, match="not a regular file"):
         write_text(theirs / "fifo", "password", None)
-    assert os.read(held, 100) == b""
-    os.close(held)
+    assert os.read(descriptor, 100) == b""
+    os.close(descriptor)
 
 
 @needs_root
@@ -527,14 +527,14 @@ def listening(path):
 def test_a_held_socket_stays_itself_when_a_link_takes_its_place(theirs, tmp_path):
     with listening(theirs / "socket") as server, listening(tmp_path / "roots"):
         os.chown(theirs / "socket", USER.uid, USER.gid)
-        held = hold_socket(theirs / "socket", USER)
+        listener = hold_socket(theirs / "socket", USER)
         (theirs / "socket").unlink()
         (theirs / "socket").symlink_to(tmp_path / "roots")
         with socket.socket(socket.AF_UNIX) as client:
-            client.connect(f"/proc/{os.getpid()}/fd/{held}")
+            client.connect(f"/proc/{os.getpid()}/fd/{listener}")
             server.settimeout(0)
             server.accept()[0].close()
-        os.close(held)
+        os.close(listener)
         with pytest.raises(OSError, match="not a socket"):
             hold_socket(theirs / "socket", USER)
 
@@ -554,8 +554,8 @@ def test_root_runs_servers_as_another_user(monkeypatch):
 def test_a_named_user_is_taken(monkeypatch):
     monkeypatch.setenv("HARNESS_USER", "daemon")
     entry = pwd.getpwnam("daemon")
-    found = present(unprivileged())
-    assert (found.uid, found.gid, found.name) == (entry.pw_uid, entry.pw_gid, "daemon")
+    user = present(unprivileged())
+    assert (user.uid, user.gid, user.name) == (entry.pw_uid, entry.pw_gid, "daemon")
 
 
 @needs_root

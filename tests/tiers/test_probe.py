@@ -1,4 +1,4 @@
-"""What the kernel says of directories, devices and nodes, and what these have moved."""
+"""The kernel's facts about directories, devices and nodes, and their traffic."""
 
 import os
 from pathlib import Path
@@ -202,8 +202,8 @@ STAT = "100 0 {read} 5 50 0 {written} 5 0 5 10 0 0 0 0 0 0"
 
 
 def tier(name: str, **facts: Any) -> Tier:
-    known: dict[str, Any] = {"kind": "block", "filesystem": "ext4", "dax": False} | facts
-    return Tier(TierClaim(name, known["kind"], f"/mnt/{name}"), TierFacts(**known))
+    values: dict[str, Any] = {"kind": "block", "filesystem": "ext4", "dax": False} | facts
+    return Tier(TierClaim(name, values["kind"], f"/mnt/{name}"), TierFacts(**values))
 
 
 def disk(root: Path, number: str, name: str, read: int, written: int, iostats: str = "1") -> None:
@@ -350,8 +350,8 @@ def test_all_members_of_a_btrfs_are_added_up(tmp_path: Path):
         (tmp_path / "sys/class/block").mkdir(parents=True, exist_ok=True)
         (tmp_path / "sys/class/block" / name).symlink_to(tmp_path / f"sys/devices/pci/{name}")
         (tmp_path / "sys/fs/btrfs/uuid/devices" / name).mkdir(parents=True)
-    one = tier("ssd", filesystem="btrfs", filesystem_id="0:30", device="/dev/sda")
-    assert TierTraffic([one], Tree(tmp_path)).read() == {
+    ssd = tier("ssd", filesystem="btrfs", filesystem_id="0:30", device="/dev/sda")
+    assert TierTraffic([ssd], Tree(tmp_path)).read() == {
         "tier_read_bytes[tier=ssd]": 1010 * 512,
         "tier_write_bytes[tier=ssd]": 2020 * 512,
     }

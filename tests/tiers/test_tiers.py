@@ -1,4 +1,4 @@
-"""Where tiers come from, whether their claims are true, and placements on them."""
+"""Sources of tiers, verification of their claims, and placements on them."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ def test_pmem_that_is_no_pmem_is_refused_before_the_root_disk_is_written(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "problem"),
     [
         ("/nonexistent/pmem", "no such directory"),
         ("/etc/passwd", "it is not a directory"),
@@ -56,10 +56,10 @@ def test_pmem_that_is_no_pmem_is_refused_before_the_root_disk_is_written(tmp_pat
         ("/proc", "on proc"),
     ],
 )
-def test_paths_that_cannot_be_tiers(path: str, found: str) -> None:
+def test_paths_that_cannot_be_tiers(path: str, problem: str) -> None:
     with pytest.raises(UsageError) as refused:
         verify(TierClaim("pmem", "fsdax", path=path))
-    assert found in refused.value.context
+    assert problem in refused.value.context
 
 
 def test_a_tier_that_stands_in_for_pmem_is_marked_whoever_named_it() -> None:
@@ -109,12 +109,12 @@ def test_numa_claims(nvdimms: RecordedKernel) -> None:
     both = TierClaim("mix", "numa", nodes=(0, 3), policy="interleave")
     sizes = [verify(TierClaim("n", "numa", nodes=(n,)), kernel=nvdimms).facts for n in (0, 3)]
     assert verify(both, kernel=nvdimms).facts.size_bytes == sum(f.size_bytes or 0 for f in sizes)
-    for claim, found in (
+    for claim, problem in (
         (TierClaim("far", "numa", nodes=(9,)), "node 9"),
         (TierClaim("far", "numa"), "without a node"),
         (TierClaim("far", "numa", nodes=(3,), policy="interleave"), "interleave"),
     ):
-        with pytest.raises(UsageError, match=found):
+        with pytest.raises(UsageError, match=problem):
             verify(claim, kernel=nvdimms)
 
 
@@ -177,7 +177,7 @@ def test_a_placement_gets_the_tier_of_each_part_and_a_memory_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("placement", "found", "do"),
+    ("placement", "problem", "do"),
     [
         ("pmen-both", "no such tier: 'pmen' (did you mean 'pmem'?)", "--emulate pmen"),
         ("data=ssd,wal=cxl", "is a memory node without files", "tiers that fit: pmem, ssd"),
@@ -185,10 +185,10 @@ def test_a_placement_gets_the_tier_of_each_part_and_a_memory_policy() -> None:
         ("data=ssd,memory=pmem", "can only be bound to a NUMA node", "tiers that fit: cxl, mixed"),
     ],
 )
-def test_tiers_of_the_wrong_sort_are_refused(placement: str, found: str, do: str) -> None:
+def test_tiers_of_the_wrong_sort_are_refused(placement: str, problem: str, do: str) -> None:
     with pytest.raises(UsageError) as refused:
         resolve(parse_placement(placement), TIERS)
-    assert found in refused.value.context
+    assert problem in refused.value.context
     assert do in refused.value.hint
 
 
@@ -238,9 +238,9 @@ def test_free_space_is_that_of_now_and_of_the_nearest_existing_directory(tmp_pat
 
 def test_memory_of_this_process_is_counted_by_node() -> None:
     block = bytearray(32 << 20)
-    found = residency([os.getpid()])
-    assert found.total_bytes >= len(block)
-    assert sum(found.shares().values()) == pytest.approx(1)
+    pages = residency([os.getpid()])
+    assert pages.total_bytes >= len(block)
+    assert sum(pages.shares().values()) == pytest.approx(1)
     assert residency([]).shares() == {}
 
 
@@ -256,10 +256,10 @@ def test_numa_maps_counts_heap_and_shared_pool_but_not_files(tmp_path: Path) -> 
         "7f00 bind:2 file=/dev/zero\\040(deleted) dirty=2 N2=2 kernelpagesize_kB=2048\n"
         "7f40 default file=/usr/lib/libc.so.6 mapped=99 N0=99 kernelpagesize_kB=4\n",
     )
-    found = residency([7, 8], Kernel(tmp_path))
-    assert found.anonymous == {0: 4 * 4096, 2: 6 * 4096}
-    assert found.shared == {2: 2 * (2 << 20)}
-    assert found.shares()[2] == pytest.approx(1 - 16384 / found.total_bytes)
+    pages = residency([7, 8], Kernel(tmp_path))
+    assert pages.anonymous == {0: 4 * 4096, 2: 6 * 4096}
+    assert pages.shared == {2: 2 * (2 << 20)}
+    assert pages.shares()[2] == pytest.approx(1 - 16384 / pages.total_bytes)
 
 
 # Host files, discovery and emulation ----------------------------------------------
@@ -300,7 +300,7 @@ def test_a_host_file_names_tiers_with_prices_and_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tiers", "line", "found"),
+    ("tiers", "line", "problem"),
     [
         ("  ssd: {kind: block, pth: /x}\n", 3, "unknown key 'pth' (did you mean 'path'?)"),
         ("  ssd: {kind: blok, path: /x}\n", 3, "(did you mean 'block'?)"),
@@ -318,12 +318,12 @@ def test_a_host_file_names_tiers_with_prices_and_lines(tmp_path: Path) -> None:
         ("  a: {kind: block, path: /x\n", 4, "expected"),
     ],
 )
-def test_a_slip_in_the_host_file_is_named_with_its_line(tmp_path, tiers, line, found):
+def test_a_slip_in_the_host_file_is_named_with_its_line(tmp_path, tiers, line, problem):
     path = host_file(tmp_path, tiers)
     with pytest.raises(UsageError) as refused:
         load_host_file(path)
     assert refused.value.problem == f"{path}:{line}"
-    assert found in refused.value.context
+    assert problem in refused.value.context
 
 
 def test_a_tmpfs_stands_in_for_pmem_and_says_so() -> None:

@@ -19,8 +19,8 @@ _FILES = (
 def listed(*argv: str) -> object:
     """ndctl and daxctl print one object, or several as an array, or nothing at all."""
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout or "[]")
-    return found if isinstance(found, list) else [found]
+    document = json.loads(done.stdout or "[]")
+    return document if isinstance(document, list) else [document]
 
 
 def text(path: str) -> str | None:
@@ -34,7 +34,7 @@ def mounts() -> list[list[str]]:
 
 
 def units() -> list[str]:
-    """What systemd has been told to do, beside the distribution's own."""
+    """Return systemd's configuration in addition to the distribution's own."""
     return sorted(str(path) for path in Path("/etc/systemd/system").rglob("*"))
 
 

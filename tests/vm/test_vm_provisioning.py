@@ -68,11 +68,11 @@ def test_a_check_tells_the_plan_and_changes_nothing(before, planned):
 
 
 def test_nothing_is_destroyed_that_was_not_confirmed(before, unconfirmed):
-    played, after, found = unconfirmed
+    played, after, media = unconfirmed
     assert played.code != 0
     assert "namespace0.0" in played.refusals
     assert "confirm_destroy" in played.refusals
-    assert found == before["media"]
+    assert media == before["media"]
     assert after == {name: before[name] for name in after}
 
 
@@ -105,14 +105,14 @@ def test_the_second_time_nothing_is_left_to_do(vm, appdirect_state):
 def test_a_mounted_namespace_is_not_touched(vm, appdirect_state):
     """Even where it is confirmed: whose data are on a mounted file system is not ours to say."""
     vm.run("mkdir /mnt/pmem0/mine && head -c 1M /dev/urandom > /mnt/pmem0/mine/data && sync")
-    kept = checksum(vm, "/mnt/pmem0/mine/data")
+    digest = checksum(vm, "/mnt/pmem0/mine/data")
     consent = {"confirm_destroy": True, "destroy": ["namespace0.0", "namespace1.0"]}
     refused = play(vm, "setup-sector", consent)
     assert refused.code != 0
     assert "namespace0.0" in refused.refusals
     assert "/mnt/pmem0" in refused.refusals
     assert state(vm) == appdirect_state
-    assert checksum(vm, "/mnt/pmem0/mine/data") == kept
+    assert checksum(vm, "/mnt/pmem0/mine/data") == digest
     vm.run("rm -r /mnt/pmem0/mine")
 
 

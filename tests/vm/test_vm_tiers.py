@@ -88,7 +88,7 @@ def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(answ
 
 
 @pytest.mark.parametrize(
-    ("claim", "found", "do"),
+    ("claim", "problem", "do"),
     [
         ("nodax", "statx reports no DAX", "mount -o dax /dev/pmem1 /mnt/ext4-nodax"),
         ("raw", "on raw namespace namespace1.1", "a raw namespace has no DAX"),
@@ -103,10 +103,10 @@ def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(answ
         ("empty_node", "the kernel has no node 2", "nodes here: 0, 1, 3"),
     ],
 )
-def test_what_the_kernel_denies_is_refused_with_its_reason(answer, claim, found, do):
+def test_what_the_kernel_denies_is_refused_with_its_reason(answer, claim, problem, do):
     error = answer["claims"][claim]["error"]
     assert error["type"] in ("UsageError", "WrongKindError")
-    assert found in error["context"]
+    assert problem in error["context"]
     assert do in error["hint"]
 
 
@@ -145,10 +145,10 @@ def test_host_mode_and_facts(answer):
 
 def test_the_probe_leaves_nothing_behind(answer, provisioned_vm):
     assert answer["places"]
-    found = provisioned_vm.run(
+    listing = provisioned_vm.run(
         "find /mnt /root /var/lib -name '.harness*'; ls /var/lib/tiers || true"
     )
-    assert found == ""
+    assert listing == ""
 
 
 def test_memory_of_a_bound_process_is_found_on_its_node(provisioned_vm):

@@ -1,4 +1,4 @@
-"""What is built for the test machine once and used again: outside the tree, keyed by recipe.
+"""Builds for the test machine, made once and used again: outside the tree, keyed by recipe.
 
 ``$HARNESS_VM_CACHE``, else ``tierbench/vm`` in the user's cache folder: several checkouts
 share it, and a clean checkout finds what another has built.

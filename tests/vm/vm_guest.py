@@ -51,18 +51,20 @@ def probe(machine: Vm, **asked) -> dict[str, Any]:
 
 
 def state(machine: Vm) -> dict[str, Any]:
-    """What playbooks change, as the machine's own tools tell it (see guest_state.py)."""
-    found: dict[str, Any] = json.loads(machine.run("python3 /opt/harness/tests/vm/guest_state.py"))
-    return found
+    """Return the state that playbooks change, from the machine's own tools (guest_state.py)."""
+    document: dict[str, Any] = json.loads(
+        machine.run("python3 /opt/harness/tests/vm/guest_state.py")
+    )
+    return document
 
 
-def modes(found: Mapping[str, Any]) -> dict[str, str]:
+def modes(document: Mapping[str, Any]) -> dict[str, str]:
     """Each namespace's mode, of a state."""
-    return {one["dev"]: one["mode"] for one in found["namespaces"]}
+    return {namespace["dev"]: namespace["mode"] for namespace in document["namespaces"]}
 
 
 def checksum(machine: Vm, path: str) -> str:
-    """Of a file in the machine."""
+    """Return the checksum of a file in the machine."""
     return machine.run(f"sha256sum {path}").split()[0]
 
 
@@ -95,7 +97,7 @@ def _checksum_of_contents(sparse: Path) -> str:
 
 @dataclass(frozen=True)
 class Done:
-    """What a finished command left."""
+    """Result of a finished command."""
 
     code: int
     out: str
@@ -142,7 +144,7 @@ _TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class Played:
-    """What a playbook has left: exit status, report (docs/provisioning.md), words."""
+    """Result of a playbook: exit status, report (docs/provisioning.md), output."""
 
     code: int
     report: Mapping[str, Any]
@@ -192,7 +194,7 @@ def inventory_with(vm: Vm, **host_variables: str) -> Path:
 
 
 def applied(vm: Vm, playbook: str, variables: Mapping[str, Any] | None = None) -> Played:
-    """As a careful user: look at the plan, then confirm exactly what it says it destroys."""
+    """Act as a careful user: read the plan, then confirm exactly what it destroys."""
     planned = play(vm, playbook, variables, check=True)
     assert planned.code == 0, planned.out
     consent = {"confirm_destroy": True, "destroy": destroyed(planned)}

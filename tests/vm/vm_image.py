@@ -98,7 +98,7 @@ MASKED_UNITS = (
 
 @dataclass(frozen=True)
 class Image:
-    """What a machine boots from; ``disk`` is a raw file that is never written."""
+    """Boot files of a machine; ``disk`` is a raw file that is never written."""
 
     kernel: Path
     disk: Path
@@ -130,15 +130,15 @@ def _install_host_packages() -> None:
     wanted = [*missing, *HOST_FIRMWARE]
     if os.geteuid() != 0:
         raise RuntimeError(f"the test machine needs: apt-get install {' '.join(wanted)}")
-    with tempfile.TemporaryDirectory(prefix="harness-apt-") as own:
+    with tempfile.TemporaryDirectory(prefix="harness-apt-") as folder:
         # Folders of our own: other apt runs on the host may hold the common lists, for whose
         # lock apt does not wait, or clean the common archives.
-        Path(own).chmod(0o755)
+        Path(folder).chmod(0o755)
         options = ["-o", "DPkg::Lock::Timeout=3600"]
         for name in ("archives", "lists"):
-            (Path(own) / name / "partial").mkdir(parents=True)
-        options += ["-o", f"Dir::Cache::archives={own}/archives"]
-        options += ["-o", f"Dir::State::lists={own}/lists"]
+            (Path(folder) / name / "partial").mkdir(parents=True)
+        options += ["-o", f"Dir::Cache::archives={folder}/archives"]
+        options += ["-o", f"Dir::State::lists={folder}/lists"]
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         _run("apt-get", "-q", *options, "update", env=environment)
         _run(

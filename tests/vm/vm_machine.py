@@ -64,11 +64,11 @@ class Vm:
 
     @property
     def disk(self) -> Path:
-        """What was written over the image."""
+        """Return the file of what was written over the image."""
         return self.scratch / "overlay.qcow2"
 
     def nvdimm(self, number: int) -> Path:
-        """What is on an NVDIMM, its label area included."""
+        """Return the file of an NVDIMM, its label area included."""
         return self.scratch / f"nvdimm{number}.img"
 
     @property
@@ -263,16 +263,16 @@ def _forwarded_port(vm: Vm, process: subprocess.Popen[bytes]) -> int:
 
 def _listening_ports(pid: int) -> list[int]:
     """The TCP ports (IPv4) at which a process listens (proc(5): ``fd``, ``net/tcp``)."""
-    own = set()
+    inodes = set()
     with contextlib.suppress(OSError):  # it has ended
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):  # it was closed meanwhile
-                own.add(str(descriptor.readlink()))
+                inodes.add(str(descriptor.readlink()))
     rows = [line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
     return [
         int(row[1].partition(":")[2], 16)
         for row in rows
-        if row[3] == _LISTENING and f"socket:[{row[9]}]" in own
+        if row[3] == _LISTENING and f"socket:[{row[9]}]" in inodes
     ]
 
 
@@ -293,7 +293,7 @@ def _wait_for_ssh(vm: Vm, process: subprocess.Popen[bytes]) -> None:
 
 
 def _greets(port: int, timeout_s: float) -> bool:
-    """Whether sshd (not only QEMU's port forwarding) answers."""
+    """Return whether sshd (not only QEMU's port forwarding) answers."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
             return connection.recv(4) == b"SSH-"
@@ -302,7 +302,7 @@ def _greets(port: int, timeout_s: float) -> bool:
 
 
 def _listens(path: Path) -> bool:
-    """Whether a server accepts connections at a unix socket."""
+    """Return whether a server accepts connections at a unix socket."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(path))

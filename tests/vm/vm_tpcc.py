@@ -96,7 +96,7 @@ def load(served: Served, params: TpccParams) -> None:
 
 
 def drive_until_power_loss(vm, served, params: TpccParams, folder: Path, seed: int) -> Journal:
-    """What the client was told had committed before the machine went dark under it.
+    """Return the acknowledged commits before the machine lost power.
 
     At a moment drawn from the seed, and not before something was committed.
     """
@@ -131,13 +131,13 @@ def drive_until_power_loss(vm, served, params: TpccParams, folder: Path, seed: i
 
 
 def _both_kinds(journals: Sequence[Path]) -> bool:
-    """Whether a new order and a payment stand in them, each line whole or not."""
+    """Return whether a new order and a payment are in them, each line whole or not."""
     text = "".join(f"\n{file.read_text(encoding='ascii')}" for file in journals)
     return "\nN " in text and "\nP " in text
 
 
 def verdicts(served: Served, journal: Journal) -> tuple[Sequence[Check], Sequence[Check]]:
-    """Of what recovery has made of the data: durability by transaction, and the conditions."""
+    """Return the checks of the recovered data: durability by transaction, and the conditions."""
     return (
         check_durability(journal, served.engine, _PROGRESS),
         check_conditions(served.engine, _PROGRESS),

@@ -22,7 +22,7 @@ _SOURCES = (
 
 
 def dependencies() -> list[str]:
-    """What the harness needs at run time, as pyproject.toml has it."""
+    """Return the harness's requirements at run time, from pyproject.toml."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted: list[str] = project["dependencies"]
     return wanted
@@ -62,8 +62,8 @@ def _sources_key() -> str:
 def _source_files() -> Iterator[Path]:
     for name in _SOURCES:
         place = REPOSITORY / name
-        found = sorted(place.rglob("*")) if place.is_dir() else [place]
-        for file in found:
+        files = sorted(place.rglob("*")) if place.is_dir() else [place]
+        for file in files:
             parts = file.relative_to(REPOSITORY).parts
             if file.is_file() and "__pycache__" not in parts and "_native" not in parts:
                 yield file

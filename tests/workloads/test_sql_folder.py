@@ -1,4 +1,4 @@
-"""What a user's folder may contain, what each mistake is answered with, and which rows agree."""
+"""Content of a user's folder, the error for each mistake, and the rows that agree."""
 
 import json
 import os
@@ -136,10 +136,10 @@ def test_keys_and_indexes_come_after_the_rows():
         CREATE TRIGGER t AFTER INSERT ON public.a FOR EACH ROW EXECUTE FUNCTION f();
         ALTER TABLE ONLY public.a ADD CONSTRAINT f FOREIGN KEY (i) REFERENCES public.b(i);
     """
-    found = {
-        stage: [one.split()[1] for one in texts] for stage, texts in stages(text, False).items()
+    words = {
+        stage: [text.split()[1] for text in texts] for stage, texts in stages(text, False).items()
     }
-    assert found == {
+    assert words == {
         "10_tables": ["check_function_bodies", "TABLE"],
         "20_keys": ["TABLE"],
         "30_indexes": ["UNIQUE"],
@@ -190,9 +190,9 @@ def test_keys_and_indexes_come_after_the_rows():
 )
 def test_values(text, value, same):
     expected = read_answer("a.csv", f"name,n\n{text},1\n")
-    found = compare_rows(expected, ("name", "n"), [(value, 1)], Ordering())
-    assert found.status == ("passed" if same else "failed")
-    assert ("row 1" in found.where and found.values != found.where) or same
+    check = compare_rows(expected, ("name", "n"), [(value, 1)], Ordering())
+    assert check.status == ("passed" if same else "failed")
+    assert ("row 1" in check.where and check.values != check.where) or same
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_values(text, value, same):
 )
 def test_a_head_states_the_tolerance_of_its_column(head, value, same):
     expected = read_answer("a.csv", f"name,{head}\na,100\n")
-    found = compare_rows(expected, ("name", "mean"), [("a", value)], Ordering())
-    assert found.status == ("passed" if same else "failed")
+    check = compare_rows(expected, ("name", "mean"), [("a", value)], Ordering())
+    assert check.status == ("passed" if same else "failed")
 
 
 def test_numbers_of_rows_and_columns_count():
@@ -245,8 +245,8 @@ ROWS = [(1, "b"), (1, "a"), (2, "c")]
 )
 def test_the_order_of_the_outermost_statement_is_compared(query, rows, status):
     expected = read_answer("a.csv", answer_text(("n", "t"), ROWS))
-    found = compare_rows(expected, ("n", "t"), rows, Ordering.of(query, backslash=False))
-    assert found.status == status
+    check = compare_rows(expected, ("n", "t"), rows, Ordering.of(query, backslash=False))
+    assert check.status == status
 
 
 # Each value that a driver returns; texts are those that CSV gets wrong.

@@ -78,7 +78,7 @@ class Bench:
         return Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"), inside)
 
     def load(self, name: str, params: YcsbParams, **settings: str) -> None:
-        """As a run has it: loaded, stopped and copied, by the first test that wants these data;
+        """The dataset of a run: loaded, stopped and copied, by the first test that needs it;
         restored and started.
         """
         self.engine = self.lab.engine(name, settings)

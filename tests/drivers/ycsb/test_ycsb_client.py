@@ -1,4 +1,4 @@
-"""What the official client says and writes, and what is made of it: the window, nothing else."""
+"""Output of the official client, and the result of it: the window, nothing else."""
 
 import base64
 import struct
@@ -45,11 +45,11 @@ def interval(begin_ms: int, end_ms: int, count: int, value_us: int = 50) -> Inte
 def log(counts, behind_ms: int, value_us: int) -> list[Interval]:
     """An interval ends shortly after its status line, and the last two with the client."""
     ends = [line + behind_ms for line in LINES]
-    found = [interval(ends[0] - 900, ends[0], 3, value_us)]
+    intervals = [interval(ends[0] - 900, ends[0], 3, value_us)]
     for i, count in enumerate(counts):
-        found.append(interval(ends[i], ends[i + 1], count, value_us))
+        intervals.append(interval(ends[i], ends[i + 1], count, value_us))
     ended = ends[-1] + 700
-    return [*found, interval(ends[-1], ended, 1000, value_us), interval(ended, ended + 5, 1)]
+    return [*intervals, interval(ends[-1], ended, 1000, value_us), interval(ended, ended + 5, 1)]
 
 
 def done(**more) -> Done:
@@ -57,8 +57,8 @@ def done(**more) -> Done:
     intended = {f"Intended-{name}": log(counts, 4, 500) for name, counts in SECONDS.items()}
     ticks = [Tick(at_ms, 100 * (i + 1)) for i, at_ms in enumerate([*LINES, 5_690])]
     clocks = ((2_001, 7_001_000_000), (5_002, 10_002_000_000))
-    found = Done(Words(), ticks, 1, 4, clocks, 12, {**logs, **intended}, {}, ({}, {}))
-    return replace(found, **more)
+    result = Done(Words(), ticks, 1, 4, clocks, 12, {**logs, **intended}, {}, ({}, {}))
+    return replace(result, **more)
 
 
 def of(given: Done, asked=("read", "read_modify_write"), target=None, bounded=True):
@@ -66,62 +66,62 @@ def of(given: Done, asked=("read", "read_modify_write"), target=None, bounded=Tr
 
 
 def test_the_window_is_made_of_the_seconds_between_its_two_lines():
-    found = of(done())
-    assert found.window_ns == 3_000_000_000
+    result = of(done())
+    assert result.window_ns == 3_000_000_000
     # The client measures the halves of a pair too: 20 + 30 + 40 reads, 21 of them halves.
-    assert found.operations["read"].count == 90 + 1 - 21
-    assert found.operations["read"].not_found_count == 1
-    assert found.operations["read_modify_write"].count == 21
-    assert set(found.operations) == {"read", "read_modify_write"}
-    latencies = hdr.decode(found.operations["read"].latency_hdr)
+    assert result.operations["read"].count == 90 + 1 - 21
+    assert result.operations["read"].not_found_count == 1
+    assert result.operations["read_modify_write"].count == 21
+    assert set(result.operations) == {"read", "read_modify_write"}
+    latencies = hdr.decode(result.operations["read"].latency_hdr)
     assert latencies.total == 91
     assert latencies.percentile(50) == pytest.approx(50_500, rel=0.01)
 
 
 def test_the_series_begins_its_seconds_on_our_clock_and_adds_up_to_the_window():
-    found = of(done())
-    assert [second.monotonic_ns for second in found.series] == [
+    result = of(done())
+    assert [second.monotonic_ns for second in result.series] == [
         7_000_000_000, 8_400_000_000, 9_000_000_000,
     ]  # fmt: skip
-    assert [second.counts for second in found.series] == [
+    assert [second.counts for second in result.series] == [
         {"read": 14, "read_modify_write": 6},
         {"read": 24, "read_modify_write": 7},
         {"read": 32, "read_modify_write": 8},
     ]
-    for name, one in found.operations.items():
-        assert sum(second.counts[name] for second in found.series) == one.count
+    for name, operation in result.operations.items():
+        assert sum(second.counts[name] for second in result.series) == operation.count
 
 
 def test_percentiles_over_time_are_of_the_seconds_of_the_series():
-    found = of(done(), target=200)
-    assert [one.monotonic_ns for one in found.latencies] == [
-        one.monotonic_ns for one in found.series
+    result = of(done(), target=200)
+    assert [latency.monotonic_ns for latency in result.latencies] == [
+        second.monotonic_ns for second in result.series
     ]
-    reads = [one.operations["read"] for one in found.latencies]
-    assert [one.count for one in reads] == [20, 31, 40]  # those that found nothing, too
-    for one in reads:
-        assert one.p50_ns == one.p99_ns == pytest.approx(500_500, rel=0.01)
+    reads = [latency.operations["read"] for latency in result.latencies]
+    assert [read.count for read in reads] == [20, 31, 40]  # those that found nothing, too
+    for read in reads:
+        assert read.p50_ns == read.p99_ns == pytest.approx(500_500, rel=0.01)
 
 
 def test_a_long_window_has_as_many_percentiles_as_a_chart_can_show(monkeypatch):
     monkeypatch.setattr("harness.drivers.result.MOST_LATENCIES", 2)
     first, second = of(done()).latencies
     assert (first.monotonic_ns, second.monotonic_ns) == (7_000_000_000, 9_000_000_000)
-    assert [one.operations["read"].count for one in (first, second)] == [51, 40]
+    assert [latency.operations["read"].count for latency in (first, second)] == [51, 40]
 
 
 def test_intervals_belong_to_lines_by_their_order_however_late_they_are_closed():
     """One histogram is closed 700 ms after the others, which is after the next line, too."""
     plain = done()
-    found = of(done(logs={**plain.logs, "READ-MODIFY-WRITE": log([5, 6, 7, 8], 700, 50)}))
-    assert found.operations["read_modify_write"].count == 21
-    assert found.operations["read"].count == 90 + 1 - 21
-    assert found.ends_apart_ns == 0  # each of its seconds began as late as it ended
+    result = of(done(logs={**plain.logs, "READ-MODIFY-WRITE": log([5, 6, 7, 8], 700, 50)}))
+    assert result.operations["read_modify_write"].count == 21
+    assert result.operations["read"].count == 90 + 1 - 21
+    assert result.ends_apart_ns == 0  # each of its seconds began as late as it ended
     late = [*plain.logs["READ-MODIFY-WRITE"]]
     late[4] = interval(late[4].begin_ms, late[4].end_ms + 300, 8)
-    found = of(done(logs={**plain.logs, "READ-MODIFY-WRITE": late}))
-    assert found.operations["read_modify_write"].count == 21
-    assert found.ends_apart_ns == 300_000_000
+    result = of(done(logs={**plain.logs, "READ-MODIFY-WRITE": late}))
+    assert result.operations["read_modify_write"].count == 21
+    assert result.ends_apart_ns == 300_000_000
 
 
 def test_more_intervals_than_status_lines_fail_the_run():
@@ -131,21 +131,21 @@ def test_more_intervals_than_status_lines_fail_the_run():
 
 
 def test_with_a_rate_latencies_are_the_intended_ones_and_what_is_due_is_told():
-    found = of(done(), target=200)
-    latencies = hdr.decode(found.operations["read"].latency_hdr)
+    result = of(done(), target=200)
+    latencies = hdr.decode(result.operations["read"].latency_hdr)
     assert latencies.percentile(50) == pytest.approx(500_500, rel=0.01)
-    assert found.offered_count == 600
+    assert result.offered_count == 600
     # Since the first interval began, at 100 ms: 380 due and 200 done, 980 due and 500 done.
-    assert found.backlog_count == (180, 480)
+    assert result.backlog_count == (180, 480)
 
 
 def test_without_a_bound_in_time_everything_is_measured():
     words = Words(results={("OVERALL", "RunTime(ms)"): 5_600.0})
-    found = of(done(words=words), bounded=False)
-    assert found.window_ns == 5_600_000_000
-    pairs = found.operations["read_modify_write"].count
+    result = of(done(words=words), bounded=False)
+    assert result.window_ns == 5_600_000_000
+    pairs = result.operations["read_modify_write"].count
     assert pairs == 3 + 26 + 1001
-    assert found.operations["read"].count == 3 + 100 + 1001 + (3 + 1 + 1001) - pairs
+    assert result.operations["read"].count == 3 + 100 + 1001 + (3 + 1 + 1001) - pairs
 
 
 def test_a_clock_that_was_set_in_the_window_fails_the_run():
@@ -252,23 +252,23 @@ def logs(java, tmp_path):
 def test_intervals_and_percentiles_are_those_that_were_written(logs):
     folder, (total, *percentiles) = logs
     intervals = read_logs(folder)["READ"]
-    assert [one.count for one in intervals] == [5000, 0, 3]
-    assert [(one.begin_ms, one.end_ms) for one in intervals] == [
+    assert [interval.count for interval in intervals] == [5000, 0, 3]
+    assert [(interval.begin_ms, interval.end_ms) for interval in intervals] == [
         (1_000_000, 1_001_000), (1_001_000, 1_002_500), (1_002_500, 1_003_000),
     ]  # fmt: skip
     assert length_ms([intervals[:2], intervals[2:]]) == 2500
-    found = hdr.decode(stored(intervals))
-    assert found.layout == STORED
-    assert found.total == int(total) == 5003
+    latencies = hdr.decode(stored(intervals))
+    assert latencies.layout == STORED
+    assert latencies.total == int(total) == 5003
     for line in percentiles:
         percentile, us = map(float, line.split())
         # What is told as n microseconds was cut off, and lies between n and n + 1.
-        assert us * 1000 <= found.percentile(percentile) <= (us + 1) * 1000 * 1.002, line
-    assert found.max == pytest.approx(60e9, rel=2e-3)
+        assert us * 1000 <= latencies.percentile(percentile) <= (us + 1) * 1000 * 1.002, line
+    assert latencies.max == pytest.approx(60e9, rel=2e-3)
 
 
 def test_a_highest_value_of_before_the_last_growth_does_not_matter(logs):
-    """As two threads leave it that let a histogram grow at the same time."""
+    """Two threads that let a histogram grow at the same time leave it like this."""
     folder, _ = logs
     before = read_logs(folder)["READ"]
     log = folder / "READ.hdr"
@@ -282,7 +282,7 @@ def test_a_highest_value_of_before_the_last_growth_does_not_matter(logs):
     changed = base64.b64encode(envelope + struct.pack(">I", len(deflated)) + deflated).decode()
     log.write_text("\n".join([*lines[:-1], ",".join([*told, changed])]) + "\n")
     after = read_logs(folder)["READ"]
-    assert [one.count for one in after] == [5000, 0, 3]
+    assert [interval.count for interval in after] == [5000, 0, 3]
     assert stored(after) == stored(before)
 
 
@@ -330,7 +330,7 @@ def test_java_reads_what_was_given(java):
 def test_our_own_reader_reads_it_too(name, tmp_path):
     file = tmp_path / "given.properties"
     file.write_text(properties_text(GIVEN))
-    found = properties.read(file)
+    values = properties.read(file)
     # It does not put the halves of a character beyond 16 bits together.
-    assert found[name].encode("utf-16-be", "surrogatepass") == READ[name].encode("utf-16-be")
-    assert found.keys() == READ.keys()
+    assert values[name].encode("utf-16-be", "surrogatepass") == READ[name].encode("utf-16-be")
+    assert values.keys() == READ.keys()

@@ -56,11 +56,11 @@ def test_rocksdb_is_driven_at_a_rate_for_a_window_and_verified(bench):
     assert driven.offered_count == pytest.approx(500 * driven.window_ns / 1e9, abs=1)
     assert driven.backlog_count is not None
     assert driven.done_count <= 1.3 * driven.offered_count + 500
-    for one in driven.operations.values():
-        assert one.not_found_count == 0
-        assert one.count > 0
+    for operation in driven.operations.values():
+        assert operation.not_found_count == 0
+        assert operation.count > 0
         # Of intended starts: the client closes this log and that of the count in turn.
-        assert hdr.decode(one.latency_hdr).total > 0
+        assert hdr.decode(operation.latency_hdr).total > 0
     # Seconds of the client's, or fewer and longer ones on a busy machine.
     assert driven.window_ns >= 2.7e9
     assert driven.series
@@ -149,7 +149,7 @@ def test_no_update_is_lost_among_threads(java, bench):
 
 
 def test_scans_go_through_all_keys_whatever_the_prefix_extractor(java, bench):
-    """As the native client's do: no key has the prefix of the one that is begun from."""
+    """Like the native client's scans: no key has the prefix of the first key."""
     folder = bench.lab.root / "order"
     properties = {
         "db": "tierbench.ycsb.RocksDbBinding", "rocksdb.directory": folder,
@@ -211,17 +211,17 @@ DISTRIBUTIONS = [
 FAR = 6.0
 
 
-def name(one):
-    return "-".join(map(str, one.values()))
+def name(distribution):
+    return "-".join(map(str, distribution.values()))
 
 
-def asked(one, **more):
-    return params(records=RECORDS, **READS, **one, **more)
+def asked(distribution, **more):
+    return params(records=RECORDS, **READS, **distribution, **more)
 
 
-@pytest.mark.parametrize("one", DISTRIBUTIONS, ids=name)
-def test_both_clients_choose_the_same_keys_as_often(one, java, released_loadgen):
-    given = asked(one)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=name)
+def test_both_clients_choose_the_same_keys_as_often(distribution, java, released_loadgen):
+    given = asked(distribution)
     same = {OFFICIAL.get(n, n): v for n, v in given.to_json().items() if v is not None}
     lines = java("Choices", {**same, "operationcount": CHOICES}, CHOICES, 1000)
     theirs = {key: int(count) for key, count in map(str.split, lines) if key.startswith("user")}

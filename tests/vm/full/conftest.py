@@ -8,7 +8,7 @@ from vm_guest import fresh_machine
 
 @pytest.fixture(scope="module")
 def vm():
-    """As ``machine``, removed after the file's last test."""
+    """A machine like ``machine``, removed after the file's last test."""
     if os.geteuid() != 0:
         pytest.skip("building the test machine's image needs root")
     with fresh_machine() as machine:

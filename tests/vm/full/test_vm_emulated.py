@@ -38,9 +38,9 @@ def test_it_is_said_loudly_what_it_is_not(emulated):
 
 
 def test_the_tier_is_marked_as_emulated(lab, emulated):
-    found: dict[str, Any] = harness(lab, "doctor", "--json").json
-    assert found["tier_problems"] == []
-    (tier,) = [one for one in found["tiers"] if one["emulates"]]
+    document: dict[str, Any] = harness(lab, "doctor", "--json").json
+    assert document["tier_problems"] == []
+    (tier,) = [tier for tier in document["tiers"] if tier["emulates"]]
     assert (tier["kind"], tier["emulates"]) == ("fsdax", "pmem")
 
 

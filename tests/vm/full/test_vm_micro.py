@@ -63,7 +63,7 @@ class Measured:
 
     def of(self, kind: str) -> Iterator[dict[str, Any]]:
         """The metrics of a kind of job."""
-        return (one for one in self.run["metrics"] if one["labels"]["kind"] == kind)
+        return (metric for metric in self.run["metrics"] if metric["labels"]["kind"] == kind)
 
 
 @pytest.fixture(scope="module")

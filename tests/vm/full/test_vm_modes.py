@@ -1,4 +1,4 @@
-"""Every mode of the playbooks: what the kernel says of it, again without change, and back.
+"""Modes of the playbooks: the kernel's view of each, again without change, and back.
 
 One boot for all of them: the kernel shows a region whose labels are gone as what it was only
 after a restart, which the last test does. fsdax with ext4 is test_vm_provisioning's.
@@ -61,7 +61,7 @@ MODES = {
 
 @dataclass(frozen=True)
 class Cycle:
-    """What was seen on the way through one mode and back."""
+    """Observations on the way through one mode and back."""
 
     before: State
     up: State
@@ -109,16 +109,16 @@ def _through(lab: Vm, mode: Mode, use: tuple[object, ...] | None) -> Cycle:
     assert made.code == 0, made.out
     up = state(lab)
     again = play(lab, mode.playbook, mode.variables)
-    found = harness(lab, "doctor", "--json").json
+    document = harness(lab, "doctor", "--json").json
     with _watched(lab) as files:
         used = harness(lab, *use) if use else None
     left = lab.run(f"find {_TIERS} -path '*/tierbench-work/*'", check=False)
     ours = [name for name, found_mode in modes(up).items() if found_mode != "raw"]
     back = play(lab, "teardown", _consent(ours))
     assert back.code == 0, back.out
-    tiers = {tier["name"]: tier["kind"] for tier in found["tiers"]}
+    tiers = {tier["name"]: tier["kind"] for tier in document["tiers"]}
     return Cycle(
-        before, up, tiers, found["tier_problems"], again, used, files, left, back, state(lab)
+        before, up, tiers, document["tier_problems"], again, used, files, left, back, state(lab)
     )
 
 
@@ -127,7 +127,7 @@ def _consent(names: Iterable[str]) -> dict[str, Any]:
 
 
 def _in_the_way(there: State, mode: Mode) -> list[str]:
-    """What is in the regions that a mode is made in."""
+    """Return the content of the regions that a mode is made in."""
     wanted = mode.variables.get("pmem_regions", ["region0", "region1"])
     regions = {name: re.sub(r"namespace(\d+)\..*", r"region\1", name) for name in modes(there)}
     return [name for name, region in regions.items() if region in wanted]
@@ -257,14 +257,14 @@ def answers(vm: Vm, commands: list[list[str]]) -> list[tuple[int, str]]:
 def test_the_real_ipmctl_understands_what_it_is_asked(lab):
     """Without modules it says so."""
     asked = [*GOALS, *QUESTIONS]
-    found = answers(lab, asked)
-    assert len(found) == len(asked)
-    for argv, (code, words) in zip(asked, found, strict=True):
+    replies = answers(lab, asked)
+    assert len(replies) == len(asked)
+    for argv, (code, words) in zip(asked, replies, strict=True):
         assert (code, "No PMem modules in the system" in words) == (1, True), (argv, words)
 
 
 def test_the_real_ipmctl_tells_a_slip_of_the_pen_from_missing_modules(lab):
-    """Of a property only the name is looked at before the modules are, and not the value."""
+    """A property's name is validated before the modules are read, but not its value."""
     slips = [[*argv[:-1], f"x{argv[-1]}"] for argv in GOALS]
     slips += [[*argv, "Gaol=1"] for argv in GOALS]
     for argv, (code, words) in zip(slips, answers(lab, slips), strict=True):

@@ -36,12 +36,12 @@ def survived(vm, server, tmp_path_factory):
     places = probe(vm, places=["/mnt/pmem0", "/mnt/pmem1"])["places"]
     with server.served() as served:
         durability, conditions = verdicts(served, journal)
-    found = {"durability": durability, "conditions": conditions}
-    return found | {"journal": journal, "places": places}
+    results = {"durability": durability, "conditions": conditions}
+    return results | {"journal": journal, "places": places}
 
 
 def test_both_file_systems_are_mounted_with_dax_after_the_boot(survived):
-    kinds = [(one["kind"], one["dax"]) for one in survived["places"].values()]
+    kinds = [(place["kind"], place["dax"]) for place in survived["places"].values()]
     assert kinds == [("fsdax", True)] * 2
 
 

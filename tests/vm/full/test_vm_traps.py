@@ -1,4 +1,4 @@
-"""What must never be destroyed, and is not: each trap is refused by name, its data unchanged.
+"""Data that must never be destroyed: each trap is refused by name, its data unchanged.
 
 Every trap is sprung with full consent: ``confirm_destroy`` and the exact names. Those that can
 lie side by side in one region do, and are refused in one go, each for its own reason.
@@ -108,18 +108,18 @@ def refused(
     vm: Vm, playbook: str, names: list[str], *, inventory: Path | None = None, **variables
 ) -> dict[str, str]:
     """Why a playbook that has consent to ``names`` refuses, by object; nothing has changed."""
-    before, kept = state(vm), media(vm)
+    before, stored = state(vm), media(vm)
     consent = {"confirm_destroy": True, "destroy": names}
     elsewhere: dict[str, Any] = {} if inventory is None else {"inventory": inventory}
     done: Played = play(vm, playbook, {**variables, **consent}, **elsewhere)
     assert done.code != 0, done.out
     assert done.report["changed"] is False
     assert state(vm) == before
-    assert media(vm) == kept
+    assert media(vm) == stored
     why: dict[str, str] = {}
-    for one in done.report["refusals"]:
-        assert one["do"], one
-        why[one["object"]] = f"{why.get(one['object'], '')}{one['why']}; "
+    for refusal in done.report["refusals"]:
+        assert refusal["do"], refusal
+        why[refusal["object"]] = f"{why.get(refusal['object'], '')}{refusal['why']}; "
     return why
 
 
@@ -176,6 +176,6 @@ def test_a_region_without_labels_that_nobody_consented_to(trapped):
 def test_a_name_too_many_in_the_consent(trapped):
     """A list that is not exactly the plan's was written for something else."""
     why = refused(trapped.vm, "setup-appdirect", trapped.names, pmem_regions=["region1"])
-    (one,) = why.values()
-    assert all(name in one for name, _ in trapped.places.values())
-    assert "which is not to be destroyed" in one
+    (reason,) = why.values()
+    assert all(name in reason for name, _ in trapped.places.values())
+    assert "which is not to be destroyed" in reason

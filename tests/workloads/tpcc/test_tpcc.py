@@ -81,10 +81,10 @@ def test_a_transaction_that_never_happened_has_no_times():
     never = Operation(0, 0, latency_hdr=recorded())
     twice = Operation(2, latency_hdr=recorded(10**6, 2 * 10**6))
     driven = driven_by({"new_order": never, "payment": twice})
-    found = window_metrics(driven, {}, NOUNS, [])
-    timed = [m.labels["transaction"] for m in found if m.name == "transaction_duration_ns"]
+    metrics = window_metrics(driven, {}, NOUNS, [])
+    timed = [m.labels["transaction"] for m in metrics if m.name == "transaction_duration_ns"]
     assert timed == ["payment"]
-    counted = {m.labels["transaction"]: m.value for m in found if m.name == "transaction_count"}
+    counted = {m.labels["transaction"]: m.value for m in metrics if m.name == "transaction_count"}
     assert counted == {"new_order": 0, "payment": 2}
 
 
@@ -92,19 +92,19 @@ def test_a_server_s_time_of_a_few_ticks_is_no_time_of_a_transaction():
     """The kernel counts in ticks of 10 ms: three Payments of ten back ends add up to none."""
     for spent_ns, told in ((0, False), (90_000_000, False), (100_000_000, True)):
         driven = driven_by({"payment": Operation(3)}, client_cpu_ns=3000)
-        found = {m.name: m.value for m in window_metrics(driven, {"cpu_ns": spent_ns}, NOUNS, [])}
-        assert ("server_cpu_per_transaction_ns" in found) == told
-        assert found["client_cpu_per_transaction_ns"] == 1000
+        values = {m.name: m.value for m in window_metrics(driven, {"cpu_ns": spent_ns}, NOUNS, [])}
+        assert ("server_cpu_per_transaction_ns" in values) == told
+        assert values["client_cpu_per_transaction_ns"] == 1000
 
 
 def test_energy_is_that_of_each_transaction_by_zone():
     driven = driven_by({"payment": Operation(4)})
     counters = {"energy_j[zone=package]": 100.0, "energy_j[zone=dram]": 8.0}
-    found = [m for m in window_metrics(driven, counters, NOUNS, []) if "energy_per" in m.name]
-    assert {m.labels["zone"]: (m.value, m.unit) for m in found} == {
+    metrics = [m for m in window_metrics(driven, counters, NOUNS, []) if "energy_per" in m.name]
+    assert {m.labels["zone"]: (m.value, m.unit) for m in metrics} == {
         "package": (25.0, "J"), "dram": (2.0, "J"),
     }  # fmt: skip
-    assert {m.name for m in found} == {"energy_per_transaction_j"}
+    assert {m.name for m in metrics} == {"energy_per_transaction_j"}
 
 
 def test_a_transaction_that_was_never_answered_has_no_times():
@@ -112,8 +112,8 @@ def test_a_transaction_that_was_never_answered_has_no_times():
     ages = Operation(0, unfinished_count=2, latency_hdr=recorded(10**10, 2 * 10**10))
     some = Operation(1, unfinished_count=1, latency_hdr=recorded(10**6, 10**10))
     driven = driven_by({"delivery": ages, "payment": some})
-    found = window_metrics(driven, {}, NOUNS, [])
-    timed = [m.labels["transaction"] for m in found if m.name == "transaction_duration_ns"]
+    metrics = window_metrics(driven, {}, NOUNS, [])
+    timed = [m.labels["transaction"] for m in metrics if m.name == "transaction_duration_ns"]
     assert timed == ["payment"]
 
 
@@ -124,8 +124,8 @@ CLOSED: dict[str, Json] = {"think_time": True, "users": 10, "connections": 4, "w
 
 def doubts(driven: DriverResult, **params) -> dict[str, str]:
     given = TpccParams.from_mapping(CLOSED | params)
-    found = [*load_warnings(driven, NOUNS, closed=False), *own_warnings(given, driven)]
-    return {finding.code: finding.context for finding in found}
+    warnings = [*load_warnings(driven, NOUNS, closed=False), *own_warnings(given, driven)]
+    return {finding.code: finding.context for finding in warnings}
 
 
 @pytest.mark.parametrize(("connections", "took_ms", "told"), [(4, 37, True), (4, 20, False),
@@ -133,10 +133,10 @@ def doubts(driven: DriverResult, **params) -> dict[str, str]:
 def test_waiting_for_a_shared_connection_is_told(connections, took_ms, told):
     """Little's law: 1,000 transactions of 37 ms in 10 s are 3.7 at a time, on 4 connections."""
     done = Operation(1000, latency_hdr=recorded(took_ms * 1_000_000, each=1000))
-    found = doubts(driven_by({"payment": done}, 10 * SERIES_NS), connections=connections)
-    assert ("shared-connections" in found) == told
+    contexts = doubts(driven_by({"payment": done}, 10 * SERIES_NS), connections=connections)
+    assert ("shared-connections" in contexts) == told
     if told:
-        assert found["shared-connections"].startswith("3.7 transactions")
+        assert contexts["shared-connections"].startswith("3.7 transactions")
 
 
 def test_more_users_than_a_warehouse_has_terminals_are_told_if_they_think():
@@ -153,10 +153,10 @@ def test_more_users_than_a_warehouse_has_terminals_are_told_if_they_think():
 def test_deliveries_without_orders_are_told_above_one_per_cent(skipped, done, told):
     """Clause 2.7.4.2: in more than 1 %, or in more than one, whichever is greater."""
     delivery = Operation(done, skipped_count=skipped)
-    found = doubts(driven_by({"delivery": delivery}, 60 * SERIES_NS))
-    assert ("skipped-deliveries" in found) == told
+    contexts = doubts(driven_by({"delivery": delivery}, 60 * SERIES_NS))
+    assert ("skipped-deliveries" in contexts) == told
     if told:
-        assert found["skipped-deliveries"].startswith(f"{skipped} of {done} deliveries")
+        assert contexts["skipped-deliveries"].startswith(f"{skipped} of {done} deliveries")
 
 
 def series(*done: int) -> list[SeriesPoint]:
@@ -169,15 +169,15 @@ def test_an_interval_that_is_cut_off_is_no_trend():
     flat, fallen = [100] * 10 + [50], [100] * 5 + [50] * 5 + [25]
     for done, told in ((flat, False), (fallen, True)):
         window_ns = 10 * SERIES_NS + SERIES_NS // 2
-        found = doubts(driven_by({}, window_ns, series=series(*done)))
-        assert ("not-steady-state" in found) == told
+        contexts = doubts(driven_by({}, window_ns, series=series(*done)))
+        assert ("not-steady-state" in contexts) == told
 
 
 def test_transactions_without_an_answer_are_reported():
     ages = recorded(10**10, each=1000)
     delivery = Operation(990, unfinished_count=10, latency_hdr=ages)
-    found = doubts(driven_by({"delivery": delivery}, 60 * SERIES_NS))
-    assert "unanswered-operations" in found
+    contexts = doubts(driven_by({"delivery": delivery}, 60 * SERIES_NS))
+    assert "unanswered-operations" in contexts
 
 
 # Whether operations were mixed as they should be ------------------------------------
@@ -263,10 +263,10 @@ def statuses(tmp_path, orders, history, lines=LINES):
 
 
 def test_everything_there(tmp_path):
-    found = statuses(tmp_path, ORDERS, HISTORY)
-    assert found.keys() == {"new_order", "payment", "delivery"}
-    assert {status for status, _ in found.values()} == {"passed"}
-    assert all("nothing about a loss of power" in detail for _, detail in found.values())
+    results = statuses(tmp_path, ORDERS, HISTORY)
+    assert results.keys() == {"new_order", "payment", "delivery"}
+    assert {status for status, _ in results.values()} == {"passed"}
+    assert all("nothing about a loss of power" in detail for _, detail in results.values())
 
 
 @pytest.mark.parametrize(
@@ -282,14 +282,14 @@ def test_everything_there(tmp_path):
     ],
 )
 def test_what_is_lost_is_named(tmp_path, orders, history, lost):
-    found = statuses(tmp_path, orders, history)
-    assert [name for name, (status, _) in found.items() if status == "failed"] == [lost]
-    assert "w=1 d=" in found[lost][1]
+    results = statuses(tmp_path, orders, history)
+    assert [name for name, (status, _) in results.items() if status == "failed"] == [lost]
+    assert "w=1 d=" in results[lost][1]
 
 
 def test_nothing_committed_proves_nothing(tmp_path):
-    found = statuses(tmp_path, ORDERS, HISTORY, "")
-    assert {status for status, _ in found.values()} == {"unknown"}
+    results = statuses(tmp_path, ORDERS, HISTORY, "")
+    assert {status for status, _ in results.values()} == {"unknown"}
 
 
 def test_a_line_that_is_none_is_named(tmp_path):

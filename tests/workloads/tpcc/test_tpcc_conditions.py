@@ -18,12 +18,12 @@ from harness.workloads.tpcc.consistency import (
 
 
 def moved(table: str, column: str, where: str, by: str = "1") -> tuple[str, ...]:
-    """What adds to a column, and takes it off again."""
+    """Return statements that add to a column, and take it off again."""
     return tuple(f"UPDATE {table} SET {column} = {column} {s} {by} WHERE {where}" for s in "+-")
 
 
 def changed(table: str, column: str, where: str, *values: str) -> tuple[str, ...]:
-    """What gives a column the first value, and the second one, that it had."""
+    """Return statements that give a column the first value, and the second one, that it had."""
     return tuple(f"UPDATE {table} SET {column} = {value} WHERE {where}" for value in values)
 
 
@@ -105,14 +105,14 @@ def together() -> list[list[int]]:
 
 
 def is_found(engine, numbers: list[int]) -> None:
-    """What these break, and nothing else, each with its rows."""
+    """Plant errors; check that exactly their conditions are violated, each with its rows."""
     with planted(engine, *(PLANTED[number][0] for number in numbers)):
-        found = violated(engine)
-    assert set(found) == set().union(*(PLANTED[number][1] for number in numbers))
+        violations = violated(engine)
+    assert set(violations) == set().union(*(PLANTED[number][1] for number in numbers))
     for number in numbers:
         assert number in PLANTED[number][1]
-        assert f"clause 3.3.2.{number} does not hold: " in found[number]
-        assert "d_id=" in found[number] or number in (1, 8)
+        assert f"clause 3.3.2.{number} does not hold: " in violations[number]
+        assert "d_id=" in violations[number] or number in (1, 8)
 
 
 @pytest.mark.parametrize("numbers", together())
@@ -139,31 +139,31 @@ def test_a_condition_that_cannot_be_asked_is_unknown(loaded):
 def test_remote_lines_where_there_is_one_warehouse_are_found(loaded):
     assert check_remote(1, loaded.engine).status == "unknown"  # nobody has paid, nor ordered
     with planted(loaded.engine, changed("history", "h_c_w_id", PAID, "2", "1")):
-        found = check_remote(1, loaded.engine)
-    assert found.status == "failed"
-    assert "remote payments: 1 of 0" in found.detail
+        check = check_remote(1, loaded.engine)
+    assert check.status == "failed"
+    assert "remote payments: 1 of 0" in check.detail
 
 
 def test_rows_that_are_gone_are_missed_although_the_conditions_hold(loaded):
-    """Of stock that nobody has ordered from none of the twelve says anything."""
+    """None of the twelve conditions covers stock that nobody has ordered from."""
     assert check_population(1, loaded.engine).status == "passed"
     columns = "s_i_id, s_w_id, s_quantity, s_ytd, s_order_cnt, s_remote_cnt, s_data, " + ", ".join(
         f"s_dist_{n:02}" for n in range(1, 11)
     )
-    kept = f"CREATE TABLE kept AS SELECT {columns} FROM stock WHERE s_i_id = 1"
-    execute(loaded.engine, kept, "DELETE FROM stock WHERE s_i_id = 1")
-    found = check_population(1, loaded.engine)
+    copy = f"CREATE TABLE kept AS SELECT {columns} FROM stock WHERE s_i_id = 1"
+    execute(loaded.engine, copy, "DELETE FROM stock WHERE s_i_id = 1")
+    check = check_population(1, loaded.engine)
     restore = f"INSERT INTO stock ({columns}) SELECT {columns} FROM kept"
     execute(loaded.engine, restore, "DROP TABLE kept")
-    assert found.status == "failed"
-    assert found.detail == "stock has 99,999 rows, expected 100,000"
+    assert check.status == "failed"
+    assert check.detail == "stock has 99,999 rows, expected 100,000"
 
 
 def test_transactions_that_the_data_lack_or_have_twice_are_found(loaded):
     before = loaded_traces(1)
     assert read_traces(loaded.engine) == before
     for pair in (PLANTED[2][0], moved("customer", "c_payment_cnt", CUSTOMER)):
-        found = {}
+        checks = {}
         with planted(loaded.engine, pair):
             grown = read_traces(loaded.engine)
             for off in (-1, 0, 1, 2):
@@ -171,6 +171,6 @@ def test_transactions_that_the_data_lack_or_have_twice_are_found(loaded):
                     name: getattr(grown, name) - getattr(before, name) - off
                     for name in ("new_order", "payment")
                 }
-                found[off] = check_counted(counted, before, loaded.engine, 1).status
-        assert found == {-1: "failed", 0: "passed", 1: "passed", 2: "failed"}
+                checks[off] = check_counted(counted, before, loaded.engine, 1).status
+        assert checks == {-1: "failed", 0: "passed", 1: "passed", 2: "failed"}
     assert read_traces(loaded.engine) == before

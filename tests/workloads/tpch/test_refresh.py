@@ -75,9 +75,9 @@ def test_removed_rows_are_the_rows_of_the_base(tmp_path, quiet, sources):
     for table in ("orders", "lineitem"):
         wanted = b"".join(file.read_bytes() for file in base.files[table]).splitlines(True)
         removed = [refresh.pair(number).removed[table] for number in (1, 2, 3)]
-        found = b"".join(file.read_bytes() for file in removed).splitlines(True)
-        assert len(found) >= 45
-        assert found == wanted[: len(found)]
+        removed_lines = b"".join(file.read_bytes() for file in removed).splitlines(True)
+        assert len(removed_lines) >= 45
+        assert removed_lines == wanted[: len(removed_lines)]
 
 
 def test_keys_of_sets_are_disjoint_from_each_other_and_from_the_base(tenth):
@@ -160,14 +160,14 @@ def test_an_order_and_its_lines_are_inserted_in_the_same_transaction(pair):
         lines.setdefault(row[0], []).append(row[0])
     keys = []
     for transaction in rf1_statements(pair, 100):
-        found: dict[str, list[Any]] = {"orders": [], "lineitem": []}
+        inserted: dict[str, list[Any]] = {"orders": [], "lineitem": []}
         for statement in transaction:
             table, part = inserted_keys(statement)
-            assert table == "orders" or found["orders"], "lines before their orders"
-            found[table] += part
-        assert len(found["orders"]) == 100
-        assert found["lineitem"] == [key for order in found["orders"] for key in lines[order]]
-        keys += found["orders"]
+            assert table == "orders" or inserted["orders"], "lines before their orders"
+            inserted[table] += part
+        assert len(inserted["orders"]) == 100
+        assert inserted["lineitem"] == [key for order in inserted["orders"] for key in lines[order]]
+        keys += inserted["orders"]
     assert keys == list(pair.insert_keys)
 
 
@@ -265,12 +265,12 @@ def apply(connection, transactions):
 
 def digests(connection):
     """SHA-256 of both tables, every column of every row in the order of the primary key."""
-    found = {}
+    digests = {}
     for table, key in KEYS.items():
         columns = ", ".join(COLUMNS[table])
         rows = connection.execute(f"SELECT {columns} FROM {table} ORDER BY {key}").rows
-        found[table] = hashlib.sha256(repr(rows).encode()).hexdigest()
-    return found
+        digests[table] = hashlib.sha256(repr(rows).encode()).hexdigest()
+    return digests
 
 
 def statuses(checks):
@@ -338,13 +338,13 @@ def test_what_is_wrong_is_found(connection, refresh, base, damage, rows, totals)
         if "SET o_orderkey" in damage:  # foreign keys: lines must not lose their order
             connection.execute(f"DELETE FROM lineitem WHERE l_orderkey = {pair.insert_keys[3]}")
         connection.execute(damage.format(inserted=pair.insert_keys[3], untouched=59_971))
-        found = check_pair(ask, pair, deleted=False)
+        of_pair = check_pair(ask, pair, deleted=False)
         whole = check_tables(ask, refresh, base, inserted={2}, deleted=())
     finally:
         connection.execute("ROLLBACK")
-    assert ("failed" in statuses(found)) == rows
+    assert ("failed" in statuses(of_pair)) == rows
     assert ("failed" in statuses(whole)) == totals
-    assert all("expected" in check.detail for check in found + whole if check.status == "failed")
+    assert all("expected" in check.detail for check in of_pair + whole if check.status == "failed")
 
 
 def test_without_the_source_untouched_rows_are_unknown_not_passed(connection, refresh):
@@ -380,7 +380,7 @@ def test_the_refresh_stream_runs_beside_query_streams(engine, refresh, base):
             apply(connection, rf2_statements(refresh.pair(number), 5))
 
     work = [queries(1), queries(2), pairs]
-    threads = [threading.Thread(target=guarded, args=(one,)) for one in work]
+    threads = [threading.Thread(target=guarded, args=(function,)) for function in work]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -95,9 +95,9 @@ def test_a_change_of_any_single_value_is_found(answers, query):
             value = row[position]
             row[position] = 1 if value is None else WRONG[column.kind](value)
             changed = [*rows[:number], tuple(row), *rows[number + 1 :]]
-            found = agrees(query, changed)
-            assert not found.agrees
-            assert column.name in found.detail or column.kind not in TOLERANT
+            agreement = agrees(query, changed)
+            assert not agreement.agrees
+            assert column.name in agreement.detail or column.kind not in TOLERANT
 
 
 @pytest.mark.parametrize("query", QUERIES)

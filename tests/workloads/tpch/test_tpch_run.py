@@ -286,13 +286,13 @@ def test_a_generator_begins_nothing_once_its_harness_has_ended(tmp_path, quiet, 
 
 def _generators():
     """Generators among our own children, once they are what they will be (exec)."""
-    found = []
+    processes = []
     for children in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):  # a thread or a process of that moment
             for pid in children.read_text().split():
                 if b"tpchgen-cli" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]:
-                    found.append(int(pid))
-    return found
+                    processes.append(int(pid))
+    return processes
 
 
 def test_a_generator_that_stops_early_is_not_believed():
@@ -367,8 +367,8 @@ def test_an_engines_tables_have_the_columns_of_the_files(folder):
     connection = duckdb.connect()
     connection.execute(text_of(folder / "10_tables.sql"))
     for table in TABLES:
-        found = connection.execute(f"select * from {table} limit 0").description
-        assert [column[0] for column in found] == list(COLUMNS[table])
+        columns = connection.execute(f"select * from {table} limit 0").description
+        assert [column[0] for column in columns] == list(COLUMNS[table])
 
 
 def test_answers_have_the_columns_that_are_checked(sources):
@@ -395,8 +395,8 @@ def test_the_engines_agree_on_random_parameters(engines):
             values = parameters(query, seed, SCALE)
             duck = connections["duckdb"].execute(query_sql(query, values, folders["duckdb"], 1))
             answer = CanonicalAnswer.of(SHAPES[query], duck.rows)
-            found = connections["postgres"].execute(query_sql(query, values, folders["postgres"]))
-            agreement = compare(SHAPES[query], answer, found.rows, sum_tolerance(SCALE))
+            result = connections["postgres"].execute(query_sql(query, values, folders["postgres"]))
+            agreement = compare(SHAPES[query], answer, result.rows, sum_tolerance(SCALE))
             if not agreement.agrees:
                 problems.append((seed, query, agreement.detail))
     for connection in connections.values():

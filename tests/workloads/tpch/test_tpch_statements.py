@@ -1,4 +1,4 @@
-"""What a user may ask of tpch, and what each stream submits: parameters, order, values."""
+"""Parameters of tpch, and the queries of each stream: order, values."""
 
 import hashlib
 from pathlib import Path

@@ -180,13 +180,13 @@ class Noting:
 WORK = ["rf1", "q14", "q2", "q9", "rf2"]
 
 
-def sitting(cache, kept):
-    """What is done in a sitting that finds the first ``kept`` pieces of work done."""
+def sitting(cache, finished):
+    """Return the work of an attempt that finds the first ``finished`` pieces of work done."""
     session: Any = Noting()
     cursor = ResumeCursor(session, session, cache, 3)
     cursor.cold_point("run")
     for number, work in enumerate(WORK):
-        if number < kept:
+        if number < finished:
             again = partial(session.done.append, f"again {work}")
             cursor.skip(again, changes_data=work.startswith("rf"), query=work.startswith("q"))
         else:
@@ -373,12 +373,12 @@ def test_throughput_is_queries_per_hour_over_the_whole_interval(test_of_two_stre
     assert test.interval_ns == 40 * S  # the refresh stream began first and ended last
     figure = present(run_metrics.throughput(test, 10))
     assert math.isclose(figure, 2 * 22 * 3600 / 40 * 10)
-    found = values(run_metrics.throughput_metrics(test, figure))
-    assert found["stream_duration_ns", "1"] == found["stream_duration_ns", "2"] == 22 * S
-    assert found[("refresh_stream_duration_ns",)] == 40 * S
-    assert found[("throughput_interval_ns",)] == 40 * S
-    assert found[("throughput_queries_per_hour",)] == figure
-    assert found[("throughput_cpu_ns",)] == 7
+    by_labels = values(run_metrics.throughput_metrics(test, figure))
+    assert by_labels["stream_duration_ns", "1"] == by_labels["stream_duration_ns", "2"] == 22 * S
+    assert by_labels[("refresh_stream_duration_ns",)] == 40 * S
+    assert by_labels[("throughput_interval_ns",)] == 40 * S
+    assert by_labels[("throughput_queries_per_hour",)] == figure
+    assert by_labels[("throughput_cpu_ns",)] == 7
 
 
 def test_without_a_refresh_stream_the_figure_has_another_name(test_of_two_streams):
@@ -394,8 +394,8 @@ def test_a_query_at_its_limit_leaves_its_stream_and_the_figure_out(test_of_two_s
     slow = [*test_of_two_streams.streams[0][:-1], execution(22, None, 1, 22 * S)]
     test = ThroughputTest([slow, test_of_two_streams.streams[1]], test_of_two_streams.refresh)
     assert run_metrics.throughput(test, 1) is None
-    found = values(run_metrics.throughput_metrics(test, None))
-    assert set(found) == {("stream_duration_ns", "2"), ("refresh_stream_duration_ns",)}
+    by_labels = values(run_metrics.throughput_metrics(test, None))
+    assert set(by_labels) == {("stream_duration_ns", "2"), ("refresh_stream_duration_ns",)}
 
 
 def test_the_composite_is_the_geometric_mean_of_both_or_nothing():

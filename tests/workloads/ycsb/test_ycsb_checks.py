@@ -1,4 +1,4 @@
-"""What a run's checks find, of data that are right and of data that are not; a window's doubts."""
+"""Results of a run's checks, of correct and of wrong data; warnings of a window."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -207,8 +207,8 @@ WELL = Verified(
 
 def test_updates_that_were_acknowledged_and_are_not_there_fail_the_run():
     """A higher hash is of another field that was updated, too; a lower one lacks this one."""
-    for found, status in (((5, 0, 9), "passed"), ((6, 1, 9), "passed"), ((5, 0, 8), "failed")):
-        check = check_records(structs.replace(WELL, changed=2, updated=found), [5, 0, 9])
+    for counts, status in (((5, 0, 9), "passed"), ((6, 1, 9), "passed"), ((5, 0, 8), "failed")):
+        check = check_records(structs.replace(WELL, changed=2, updated=counts), [5, 0, 9])
         assert check.status == status
     assert "of 2 updated fields looked at 1 without their update" in check.detail
     assert check_records(WELL, [5, 0, 9]).status == "failed"

@@ -76,7 +76,7 @@ def test_records_that_are_loaded():
 
 def test_data_are_shared_by_workloads_and_not_by_shapes():
     keys = [key(made({"workload": name})) for name in "abcdef"]
-    assert all(one == keys[0] for one in keys)
+    assert all(key == keys[0] for key in keys)
     assert key(made({"fieldlength": 50})) != keys[0]
 
 
@@ -127,9 +127,9 @@ def written(tmp_path):
 
 
 def test_an_official_file_is_taken_as_it_is(written):
-    found, notes = YcsbParams.from_text({}, [written(WORKLOAD_E)])
+    values, notes = YcsbParams.from_text({}, [written(WORKLOAD_E)])
     assert notes == []
-    params = normalised(found)
+    params = normalised(values)
     assert params["workload"] == "e"
     assert (params["records"], params["operations"]) == (1000, 1000)
     assert params["duration"] is None
@@ -193,8 +193,8 @@ def test_values_mean_what_they_mean_to_the_client(written):
         "recordcount=010\nfieldcount=+7\nupdateproportion=5e-2\nreadproportion=.5d\n"
         "writeallfields=yes\nreadallfields=TRUE\nmaxexecutiontime=020"
     )
-    found, notes = YcsbParams.from_text({}, [written(text)])
-    assert found == {
+    values, notes = YcsbParams.from_text({}, [written(text)])
+    assert values == {
         "workload": "CoreWorkload", "records": 10, "fieldcount": 7, "updateproportion": 0.05,
         "readproportion": 0.5, "writeallfields": False, "readallfields": True, "duration": "20s",
     }  # fmt: skip
@@ -226,8 +226,8 @@ def test_what_the_client_would_misread_is_refused(written, content, word):
 
 
 def test_a_flag_with_a_blank_is_false_as_to_the_client(written):
-    found, notes = YcsbParams.from_text({}, [written("readallfields=true \nrecordcount=5")])
-    assert found["readallfields"] is False
+    values, notes = YcsbParams.from_text({}, [written("readallfields=true \nrecordcount=5")])
+    assert values["readallfields"] is False
     assert len(notes) == 1
 
 
