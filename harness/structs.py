@@ -156,7 +156,7 @@ def _problem(value: Any, kind: Any, where: Where) -> _Refusal | None:
         return _Refusal(where, f"the key {strange!r} is not a text", f"write it as '{strange}'")
     if _is_struct(kind):
         return _wrong_key(value, kind, where)
-    key_kind = get_args(kind)[0] if get_args(kind) else str
+    key_kind = next(iter(_arguments(kind)), str)
     for key in value:
         try:
             msgspec.convert(key, key_kind)
@@ -219,7 +219,7 @@ def _words(types: str) -> str:
 
 def _children(value: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
     """Yield the key, the value and the type of each member of a mapping or a list."""
-    origin, arguments = get_origin(kind) or kind, get_args(kind)
+    origin, arguments = get_origin(kind) or kind, _arguments(kind)
     if isinstance(value, Mapping):
         if _is_struct(kind):
             keys = _keys(kind)
@@ -230,6 +230,11 @@ def _children(value: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
         several = origin is tuple and Ellipsis not in arguments
         kinds = arguments if several else arguments[:1] * len(value)
         yield from ((at, *pair) for at, pair in enumerate(zip(value, kinds, strict=False)))
+
+
+def _arguments(kind: Any) -> tuple[Any, ...]:
+    """Return the types of a mapping's or a list's members; a literal has values in their place."""
+    return () if get_origin(kind) is Literal else get_args(kind)
 
 
 def _plain(kind: Any, value: Any) -> tuple[Any, str]:
