@@ -66,8 +66,14 @@ def counter_metrics(
     """
     metrics = []
     for counter, value in sorted(counters.items()):
-        name, own = split(counter)
+        name, counter_labels = split(counter)
         metrics.append(
-            Metric(f"{prefix}{name}", unit_of(name), "none", {**labels, **own}, value=value)
+            Metric(
+                f"{prefix}{name}",
+                unit_of(name),
+                "none",
+                {**labels, **counter_labels},
+                value=value,
+            )
         )
     return metrics

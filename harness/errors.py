@@ -85,9 +85,9 @@ def amending(
         if interruption(error) is not None:
             raise
         failure = as_failure(error, problem)
-        if (found := explain(failure)) is None:
+        if (explanation := explain(failure)) is None:
             raise
-        reason, hint = found
+        reason, hint = explanation
         raise failure.amended(f"{failure.context}; {reason}", hint) from error
 
 
@@ -121,22 +121,22 @@ _SYNONYMS = {
 }
 
 
-def nearest(name: str, known: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str:
+def nearest(name: str, names: list[str] | tuple[str, ...], cutoff: float = 0.6) -> str:
     """``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
     import difflib
 
     meant = _SYNONYMS.get(name)
-    close = [meant] if meant in known else difflib.get_close_matches(name, known, cutoff=cutoff)
+    close = [meant] if meant in names else difflib.get_close_matches(name, names, cutoff=cutoff)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def unknown(
-    problem: str, context: str, name: str, known: Iterable[str], hint: str = "known: {}"
+    problem: str, context: str, name: str, supported: Iterable[str], hint: str = "known: {}"
 ) -> UsageError:
-    """The error of a name that is none of ``known``: it has the nearest one, and the list of all.
+    """Error for a name that is not ``supported``, with the nearest name and the list of all.
 
     ``hint``: with ``{}`` in place of the list.
     """
-    names = list(known)
+    names = list(supported)
     listed = hint.format(", ".join(names) or "none")
     return UsageError(problem, f"{context}{nearest(name, names)}", listed)

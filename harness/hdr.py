@@ -135,9 +135,9 @@ class Histogram:
         if total == 0:
             return [0] * len(percents)
         ranks = [max(1, int(min(p, 100.0) * total / 100 + 0.5)) for p in percents]
-        found = np.searchsorted(np.cumsum(self.counts), ranks)
+        indexes = np.searchsorted(np.cumsum(self.counts), ranks)
         high = self.layout.bounds()[1]
-        return [int(high[index]) for index in found]
+        return [int(high[index]) for index in indexes]
 
     def divided(self, percents: Sequence[float]) -> tuple[list[int], list[float]]:
         """Return the values at ascending percentiles, and the mean of those between each two.
@@ -162,9 +162,9 @@ class Histogram:
 
     def encode(self) -> str:
         numbers = b"".join(_zigzag(number) for number in _runs(self.counts))
-        one = self.layout
+        layout = self.layout
         header = _HEADER.pack(
-            _COOKIE | 0x10, len(numbers), 0, one.digits, one.lowest, one.highest, 1.0
+            _COOKIE | 0x10, len(numbers), 0, layout.digits, layout.lowest, layout.highest, 1.0
         )
         deflated = zlib.compress(header + numbers)
         return base64.b64encode(
@@ -235,9 +235,9 @@ def checked(histogram: Histogram) -> Histogram:
 def merge(histograms: Iterable[Histogram]) -> Histogram:
     """Merge histograms into one; ValueError for none, or for different layouts."""
     several = list(histograms)
-    if len(layouts := {one.layout for one in several}) != 1:
+    if len(layouts := {histogram.layout for histogram in several}) != 1:
         raise ValueError(f"histograms of {len(layouts)} layouts cannot be merged")
-    return Histogram(several[0].layout, np.sum([one.counts for one in several], axis=0))
+    return Histogram(several[0].layout, np.sum([histogram.counts for histogram in several], axis=0))
 
 
 def merge_encoded(texts: Iterable[str]) -> str:

@@ -14,8 +14,8 @@ else:
         def __getattr__(self, name: str) -> Any:
             import numpy
 
-            found = self.__dict__[name] = getattr(numpy, name)
-            return found
+            attribute = self.__dict__[name] = getattr(numpy, name)
+            return attribute
 
     np = _Later()
 

@@ -60,8 +60,10 @@ def loadgen_program(backend: str) -> Path:
     if program and find_native(_module(backend)):
         _check_interface(program, LOADGEN_INTERFACE, "drive the load with the native client")
         return program
-    known = _packages()
-    missing = [p for part in ("loadgen", backend) if not _built(part) for p in known.get(part, ())]
+    packages = _packages()
+    missing = [
+        p for part in ("loadgen", backend) if not _built(part) for p in packages.get(part, ())
+    ]
     what = f"its back end {backend!r}" if program else "loadgen"
     problem = f"drive the load with the native client (back end {backend})"
     raise _not_built(problem, what, missing or ["gcc", "make"])
@@ -124,8 +126,8 @@ def _check_interface(program: Path, expected: int, problem: str) -> None:
 def _packages(program: str = "loadgen") -> dict[str, list[str]]:
     """Debian's packages by part: the program itself, and each back end of loadgen."""
     for folder in native_folders():
-        if found := _manifest(folder, program):
-            packages: dict[str, list[str]] = found.get("packages", {})
+        if manifest := _manifest(folder, program):
+            packages: dict[str, list[str]] = manifest.get("packages", {})
             return packages
     return {}
 

@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 
     These are escape sequences of JSON: a JSON document remains the same document.
     """
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class PrintableStream(io.TextIOWrapper):

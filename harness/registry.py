@@ -100,9 +100,9 @@ def engine(name: str, workload: str = "") -> EngineFactory:
 
 def engines_of(workload: str) -> dict[str, EngineFactory]:
     """The engines that bring what the workload needs; all engines where none says so."""
-    known = engines()
-    own = {name: one for name, one in known.items() if workload in one.workloads}
-    return own or known
+    entries = engines()
+    suitable = {name: entry for name, entry in entries.items() if workload in entry.workloads}
+    return suitable or entries
 
 
 def engine_files(name: str) -> dict[str, Path]:
@@ -154,8 +154,8 @@ def engine_names() -> list[str]:
     return sorted(folder.name for folder in _ENGINES.places())
 
 
-def named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
+def named(kind: str, name: str, entries: Mapping[str, Entry]) -> Entry:
     """The entry of that name; UsageError names the known ones and the nearest."""
-    if name in known:
-        return known[name]
-    raise unknown(f"{kind} {name!r}", f"no such {kind}", name, sorted(known))
+    if name in entries:
+        return entries[name]
+    raise unknown(f"{kind} {name!r}", f"no such {kind}", name, sorted(entries))

@@ -57,11 +57,11 @@ def statements(
 
 def created(folder: Path) -> dict[str, set[str]]:
     """Names of the objects that a workload's files create, by kind: table, function, procedure."""
-    found: dict[str, set[str]] = {"table": set(), "function": set(), "procedure": set()}
+    names: dict[str, set[str]] = {"table": set(), "function": set(), "procedure": set()}
     for path in (*folder.glob("10_tables.sql*"), *folder.glob("procedures/*.sql")):
         for match in _CREATED.finditer(text_of(path)):
-            found[match["kind"].lower()].add(match["name"].lower())
-    return found
+            names[match["kind"].lower()].add(match["name"].lower())
+    return names
 
 
 def calls(folder: Path, params: JsonObject) -> dict[str, str | list[str]]:
@@ -69,12 +69,12 @@ def calls(folder: Path, params: JsonObject) -> dict[str, str | list[str]]:
 
     A file whose statements end with a semicolon has one statement per field of the record.
     """
-    found: dict[str, str | list[str]] = {}
+    statements: dict[str, str | list[str]] = {}
     for path in sorted((folder / "calls").iterdir()) if (folder / "calls").is_dir() else ():
         text = _rendered(path, params).strip()
         name = path.name.partition(".")[0]
-        found[name] = split(text, backslash=False) if text.endswith(";") else text
-    return found
+        statements[name] = split(text, backslash=False) if text.endswith(";") else text
+    return statements
 
 
 def _rendered(file: Path, params: JsonObject) -> str:

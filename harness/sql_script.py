@@ -78,8 +78,8 @@ class _Reader:
         """Return whether a line between two statements is one for the client, not the server."""
         if self.inside or "".join(self.kept).strip():
             return False
-        if self.backslash and (found := _DELIMITER.match(line)):
-            self._set_end(found[1])
+        if self.backslash and (match := _DELIMITER.match(line)):
+            self._set_end(match[1])
             return True
         if not line.lstrip().startswith("\\"):
             return False
@@ -98,21 +98,21 @@ class _Reader:
             if self.inside:
                 position = self._close(line, position)
                 continue
-            found = self._next.search(line, position)
-            if found is None:
+            match = self._next.search(line, position)
+            if match is None:
                 self.kept.append(line[position:])
                 return
-            token = found[0]
-            self.kept.append(line[position : found.start()])
-            position = found.end()
-            if found[1]:
+            token = match[0]
+            self.kept.append(line[position : match.start()])
+            position = match.end()
+            if match[1]:
                 if text := self.take():
                     yield text
             elif token in ("--", "#"):
                 self.kept.append("\n")
                 return
             elif token == "/*":
-                self.inside, self.dropping = "*/", not _READ_COMMENT.match(line, found.start())
+                self.inside, self.dropping = "*/", not _READ_COMMENT.match(line, match.start())
                 self.kept += [] if self.dropping else [token]
             else:
                 self.kept.append("x" * len(token) if self._masks else token)
@@ -129,14 +129,14 @@ class _Reader:
     def _close(self, line: str, position: int) -> int:
         """Read to the end of the string or comment, or of the line; return where that is."""
         closing = _CLOSING.get(self.inside) or re.compile(f"({re.escape(self.inside)})")
-        found = closing.search(line, position)
-        while found is not None and not found[1]:
-            found = closing.search(line, found.end())
-        end = len(line) if found is None else found.end()
+        match = closing.search(line, position)
+        while match is not None and not match[1]:
+            match = closing.search(line, match.end())
+        end = len(line) if match is None else match.end()
         masked = self._masks and self.inside != "*/"
         text = "x" * (end - position) if masked else line[position:end]
         self.kept.append(" " if self.dropping else text)
-        if found is not None:
+        if match is not None:
             self.inside, self.dropping = "", False
         return end
 

@@ -214,7 +214,7 @@ def _message(error: msgspec.ValidationError) -> str:
 
 def _words(types: str) -> str:
     alternatives = [types] if types in _TYPES else types.split(" | ")
-    return " or ".join(_TYPES.get(one, one) for one in alternatives)
+    return " or ".join(_TYPES.get(kind, kind) for kind in alternatives)
 
 
 def _children(value: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
@@ -247,7 +247,7 @@ def _plain(kind: Any, value: Any) -> tuple[Any, str]:
             description = next(filter(None, reversed([*described])), description)
             kind = arguments[0]
         elif origin in (Union, UnionType):
-            fitting = [one for one in arguments if _has_shape(one, value)]
+            fitting = [argument for argument in arguments if _has_shape(argument, value)]
             if len(fitting) != 1:
                 return kind, description
             kind = fitting[0]

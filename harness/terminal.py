@@ -50,8 +50,8 @@ def say(text: str, style: str = "", hanging: int = 2, file: TextIO | None = None
     for line in printable(text).split("\n"):
         words = line.lstrip(" ")
         indent = line[: len(line) - len(words)]
-        for one in wrap(words, width(), indent, indent + " " * hanging):
-            _print(one, style, file)
+        for row in wrap(words, width(), indent, indent + " " * hanging):
+            _print(row, style, file)
 
 
 def say_command(command: str, file: TextIO | None = None) -> None:
@@ -118,7 +118,7 @@ def table_lines(
     grid, same = (whole, "") if whole.fits(available) else whole.without_same()
     titles = wrap(printable(title), available) if title else []
     titles += wrap(f"all rows: {same}", available) if same else []
-    wrapped = [one for one in (grid.lines(available), grid.spanning(available)) if one]
+    wrapped = [lines for lines in (grid.lines(available), grid.spanning(available)) if lines]
     body = wrapped[0] if grid.fits(available) else min(wrapped, key=len, default=[])
     if not body or len(body) > _MOST_LINES * len(rows) + 2:
         body = grid.records(available)
@@ -170,10 +170,10 @@ class _Grid:
         widths = self._widths(available - len(indent))
         if widths is None:
             return None
-        found = [(indent + line, "bold") for line in self._row(self.head, widths, upwards=True)]
+        result = [(indent + line, "bold") for line in self._row(self.head, widths, upwards=True)]
         for row in self.rows:
-            found += [(indent + line, "") for line in self._row(row, widths)]
-        return found
+            result += [(indent + line, "") for line in self._row(row, widths)]
+        return result
 
     def spanning(self, available: int) -> list[tuple[str, str]] | None:
         """Rows whose first cell has lines of its own, above the others."""
@@ -182,25 +182,25 @@ class _Grid:
         widths = others._widths(available - len(indent)) if others.head else None
         if widths is None:
             return None
-        found = [(line, "bold") for line in wrap(self.head[0], available)] if self.head[0] else []
-        found += [(indent + x, "bold") for x in others._row(others.head, widths, upwards=True)]
+        lines = [(line, "bold") for line in wrap(self.head[0], available)] if self.head[0] else []
+        lines += [(indent + x, "bold") for x in others._row(others.head, widths, upwards=True)]
         for row, cells in zip(self.rows, others.rows, strict=True):
-            found += [(line, "") for line in wrap(row[0], available)] if row[0] else []
-            found += [(indent + line, "") for line in others._row(cells, widths)]
-        return found
+            lines += [(line, "") for line in wrap(row[0], available)] if row[0] else []
+            lines += [(indent + line, "") for line in others._row(cells, widths)]
+        return lines
 
     def records(self, available: int) -> list[tuple[str, str]]:
         """The first cell on lines of its own, then the others after their columns' names."""
-        found = []
+        lines = []
         for row in self.rows:
-            found += [(line, "bold") for line in wrap(row[0] or "–", available)]
+            lines += [(line, "bold") for line in wrap(row[0] or "–", available)]
             cells = zip(self.head[1:], row[1:], strict=True)
             said = [(name, cell) for name, cell in cells if cell not in _EMPTY]
             if said:
                 text = "; ".join(f"{name}: {cell}".removeprefix(": ") for name, cell in said)
                 text = text.replace("\n", ", ")
-                found += [(line, "") for line in wrap(text, available, *[" " * _GAP] * 2)]
-        return found
+                lines += [(line, "") for line in wrap(text, available, *[" " * _GAP] * 2)]
+        return lines
 
     def _widths(self, available: int) -> list[int] | None:
         """Those of the columns: the widest are narrowed first, to the longest word at most."""
@@ -225,7 +225,7 @@ class _Grid:
             for cell, columns in zip(cells, widths, strict=True)
         ]
         height = max(map(len, wrapped))
-        empty = [[""] * (height - len(own)) for own in wrapped]
+        empty = [[""] * (height - len(cell)) for cell in wrapped]
         filled = [e + o if upwards else o + e for o, e in zip(wrapped, empty, strict=True)]
         return [
             (" " * _GAP)
@@ -246,8 +246,8 @@ def _clean(cell: str) -> str:
 def _joined(text: str) -> str:
     """With what is not divided joined by spaces that do not break."""
     if "`" in text:
-        text = _QUOTED.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
-    text = _INTERVAL.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+        text = _QUOTED.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
+    text = _INTERVAL.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
     return _UNIT.sub(_NO_BREAK, text)
 
 

@@ -97,7 +97,9 @@ class WaitObserver(ABC):
 
     def threads(self, observations: Sequence[Observation]) -> Iterable[Thread]:
         """The threads of sessions, whose processor time counts; by default those observed."""
-        return (one.thread for one in observations if one.thread is not None)
+        return (
+            observation.thread for observation in observations if observation.thread is not None
+        )
 
     def close(self) -> None:
         """Close what it opened; no error where the engine is gone."""
@@ -157,11 +159,11 @@ def take(counters: Mapping[str, float]) -> tuple[WaitTotals | None, dict[str, fl
 
 def _io_ns(counters: Mapping[str, float]) -> dict[str, float] | None:
     traced = [(split(n)[1], ns) for n, ns in counters.items() if split(n)[0] == IO]
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for labels, ns in traced:
         if resource := _CALLS.get((labels["part"], labels["operation"])):
-            found[resource] = found.get(resource, 0.0) + ns
-    return found if traced else None
+            times[resource] = times.get(resource, 0.0) + ns
+    return times if traced else None
 
 
 class SampledWaits:
@@ -195,11 +197,11 @@ class SampledWaits:
                 raise
             elapsed_ns = 0 if self._last_ns is None else began_ns - self._last_ns
             self._last_ns = began_ns
-            if any(one.state != "background" for one in observations):
+            if any(observation.state != "background" for observation in observations):
                 self._elapsed_ns += elapsed_ns
                 self._elapsed_squares += elapsed_ns**2
-            for one in observations:
-                self._add(one, elapsed_ns)
+            for observation in observations:
+                self._add(observation, elapsed_ns)
             self._scheduled.see(self._observer.threads(observations))
 
     def totals(self) -> WaitTotals:
@@ -237,18 +239,18 @@ class SampledWaits:
             self._observer.close()
             self._scheduled.close()
 
-    def _add(self, one: Observation, elapsed_ns: int) -> None:
-        if one.state == "idle":
+    def _add(self, observation: Observation, elapsed_ns: int) -> None:
+        if observation.state == "idle":
             self._idle_ns += elapsed_ns
             return
-        if one.state == "background":
-            self._background[one.event] += elapsed_ns
+        if observation.state == "background":
+            self._background[observation.event] += elapsed_ns
             return
         self._samples += elapsed_ns > 0
-        if one.state == "running":
+        if observation.state == "running":
             self._running_ns += elapsed_ns
         else:
-            self._events[one.event] += elapsed_ns
+            self._events[observation.event] += elapsed_ns
 
 
 class _Scheduled:
@@ -269,14 +271,14 @@ class _Scheduled:
                 self._threads[thread] = self._of(thread) or Scheduled()
 
     def read(self) -> Scheduled:
-        known = self._threads or {}
-        for thread in list(known):
+        threads = self._threads or {}
+        for thread in list(threads):
             now = self._of(thread)
             if now is None:  # it has ended: what it computed since the last reading is lost
-                self._ended = _sum([self._ended, known.pop(thread)])
+                self._ended = _sum([self._ended, threads.pop(thread)])
             else:
-                known[thread] = now
-        total = _sum([self._ended, *known.values()])
+                threads[thread] = now
+        total = _sum([self._ended, *threads.values()])
         return Scheduled(*(now - before for now, before in zip(total, self._before, strict=True)))
 
     def _of(self, thread: Thread) -> Scheduled | None:
@@ -313,9 +315,9 @@ class Breakdown:
         """``wait_ns`` by resource, ``wait_cpu_ns``, ``wait_accounted_share`` and
         ``wait_moments_count``.
         """
-        own = labels or {}
+        common = labels or {}
         metrics = [
-            Metric(f"{prefix}{_WAIT}", "ns", "none", {**own, "resource": name}, value=value)
+            Metric(f"{prefix}{_WAIT}", "ns", "none", {**common, "resource": name}, value=value)
             for name, value in self.parts_ns.items()
         ]
         rest = {"accounted_share": self.accounted_share, "moments_count": self.moments}
@@ -323,8 +325,8 @@ class Breakdown:
             rest["sessions_count"] = self.sessions
         return [
             *metrics,
-            Metric(f"{prefix}wait_cpu_ns", "ns", "none", own, value=self.cpu_ns),
-            *(Metric(f"{prefix}wait_{n}", "1", "none", own, value=v) for n, v in rest.items()),
+            Metric(f"{prefix}wait_cpu_ns", "ns", "none", common, value=self.cpu_ns),
+            *(Metric(f"{prefix}wait_{n}", "1", "none", common, value=v) for n, v in rest.items()),
         ]
 
 
@@ -362,8 +364,8 @@ def explain_alone(
         return _counted(totals, latency_ns) or _too_few(totals.samples, latency_ns)
     sessions = max(1.0, active_ns / latency_ns)
     counted_ns = max(totals.cpu_ns, cpu_ns or 0.0)
-    found = _breakdown(totals, totals.waits, counted_ns, latency_ns * sessions, sessions)
-    return replace(found, sessions=sessions)
+    breakdown = _breakdown(totals, totals.waits, counted_ns, latency_ns * sessions, sessions)
+    return replace(breakdown, sessions=sessions)
 
 
 def _counted(totals: WaitTotals, latency_ns: float) -> Breakdown | None:
@@ -426,7 +428,7 @@ def _breakdown(
 
 def unaccounted(named: Mapping[str, Breakdown]) -> Iterator[RunWarning]:
     """A warning where parts do not add up; ``named``: by operation or query."""
-    wrong = {name: one.why for name, one in named.items() if one.why}
+    wrong = {name: reader.why for name, reader in named.items() if reader.why}
     if not wrong:
         return
     shown = [f"{name}: {why}" if name else why for name, why in list(wrong.items())[:3]]

@@ -49,7 +49,7 @@ class RunWarning:
 
 def unique(warnings: Iterable[RunWarning]) -> list[RunWarning]:
     """One of each code and problem, in the order of the first, with the last one's context."""
-    return list({(one.code, one.problem): one for one in warnings}.values())
+    return list({(warning.code, warning.problem): warning for warning in warnings}.values())
 
 
 @cache

@@ -173,7 +173,7 @@ class Session:
     def __post_init__(self) -> None:
         """Cold starts of finished steps are this run's, too."""
         if self.checkpoint is not None:
-            self.residency += [Cached(**one) for one in self.checkpoint.collected("residency")]
+            self.residency += [Cached(**entry) for entry in self.checkpoint.collected("residency")]
             self.not_cold += self.checkpoint.collected("not_cold")
             self._written = (len(self.residency), len(self.not_cold))
 
@@ -299,20 +299,20 @@ class Session:
         if self.timed_io is not None:
             self.timed_io.evict()
         evict(real, self.user)
-        found = residency(real, self.apart, self.user)
-        note = found.note
-        if self.drop_caches and _cold(found) is False:
+        cached = residency(real, self.apart, self.user)
+        note = cached.note
+        if self.drop_caches and _cold(cached) is False:
             # fadvise leaves pages that are mapped or under way; only root may do more.
             # Not done at first: it slows the whole host and makes a binary's own pages cold.
             evict(real, self.user, drop=True)
-            found = residency(real, self.apart, self.user)
-            note = "; ".join(text for text in (found.note, "drop_caches was needed") if text)
-        self.residency.append(Cached(label, found.resident_bytes, found.total_bytes, note))
-        if _cold(found) is not True:
+            cached = residency(real, self.apart, self.user)
+            note = "; ".join(text for text in (cached.note, "drop_caches was needed") if text)
+        self.residency.append(Cached(label, cached.resident_bytes, cached.total_bytes, note))
+        if _cold(cached) is not True:
             self.not_cold.append(
-                f"{label}: {found.resident_bytes} of {found.total_bytes} bytes resident"
-                if found.resident_bytes is not None
-                else f"{label}: not known ({found.note})"
+                f"{label}: {cached.resident_bytes} of {cached.total_bytes} bytes resident"
+                if cached.resident_bytes is not None
+                else f"{label}: not known ({cached.note})"
             )
 
 
@@ -320,12 +320,12 @@ def _below(path: Path, folders: Sequence[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def _cold(found: Residency) -> bool | None:
+def _cold(cached: Residency) -> bool | None:
     """Whether next to nothing that could be evicted is still resident; None: not known."""
-    if found.resident_bytes is None:
+    if cached.resident_bytes is None:
         return None
-    evictable = found.total_bytes - found.unevictable_bytes
-    return found.resident_bytes - found.unevictable_bytes <= COLD_SHARE * max(evictable, 0)
+    evictable = cached.total_bytes - cached.unevictable_bytes
+    return cached.resident_bytes - cached.unevictable_bytes <= COLD_SHARE * max(evictable, 0)
 
 
 def _read(reads: Sequence[Callable[[], Mapping[str, float]]]) -> dict[str, float]:

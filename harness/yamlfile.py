@@ -48,8 +48,8 @@ class Document:
     def line(self, where: Where) -> int:
         """The line (from 1) of the innermost known element of ``where``."""
         for end in range(len(where), -1, -1):
-            if (found := self.lines.get(where[:end])) is not None:
-                return found
+            if (number := self.lines.get(where[:end])) is not None:
+                return number
         return 1
 
     def at(self, where: Where) -> str:
@@ -238,8 +238,8 @@ def evaluate(text: str, variables: Mapping[str, float], source: str) -> float:
         tree = ast.parse(text.lstrip()[1:].strip(), mode="eval")
         number = _value(tree.body, names)
         if not math.isfinite(number):
-            found = f"it comes to {number}, which is not finite"
-            raise UsageError(source, found, "write smaller numbers")
+            problem = f"it comes to {number}, which is not finite"
+            raise UsageError(source, problem, "write smaller numbers")
         return number
     except UsageError as error:
         context = f"expression {text!r}: {error.context}"
@@ -267,5 +267,5 @@ def _value(node: ast.AST, names: Mapping[str, float]) -> float:
         function = _FUNCTIONS.get(node.func.id)
         if function is not None:
             return function(*(_value(argument, names) for argument in node.args))
-    found = f"{ast.unparse(node)!r} is not arithmetic"
-    raise UsageError("", found, f"functions: {', '.join(_FUNCTIONS)}")
+    context = f"{ast.unparse(node)!r} is not arithmetic"
+    raise UsageError("", context, f"functions: {', '.join(_FUNCTIONS)}")

@@ -465,8 +465,8 @@ def import_(
     done = import_runs(source, store(results), origin, limit_bytes)
     if json_:
         new = [stored.run_id for stored in done.new]
-        print_json({"imported": new, "known": list(done.known)})
+        print_json({"imported": new, "known": list(done.present)})
         return
-    say(f"{len(done.new)} runs imported, {len(done.known)} already present")
+    say(f"{len(done.new)} runs imported, {len(done.present)} already present")
     for stored in done.new:
         say(f"  {stored.run_id}  {stored.result.status}")

@@ -113,12 +113,12 @@ class ClientProgram:
         cpu = read_counters([identity]).get("cpu_ns") if identity else None
         return None if cpu is None else int(cpu)
 
-    def failed(self, found: str) -> RunFailed:
+    def failed(self, context: str) -> RunFailed:
         """Return the error with the program's last lines and its stderr."""
         lines = "\n".join(line for line in self.last if line.strip()) or "(it printed nothing)"
         errors = log_tail(self.folder / STDERR, self.user)
         stderr = "" if errors.endswith("is empty)") else f"\nIts stderr:\n{errors}"
-        return RunFailed(self._what, self._clean(f"{found}\nIts last lines:\n{lines}{stderr}"))
+        return RunFailed(self._what, self._clean(f"{context}\nIts last lines:\n{lines}{stderr}"))
 
     def _clean(self, text: str) -> str:
         return text.replace(self._secret, "…") if self._secret else text
@@ -375,8 +375,10 @@ def histogram(values_ns: Sequence[int], counts: Sequence[int] | None = None) -> 
     """Make a histogram of durations, with ``counts`` of each."""
     values = np.asarray(values_ns, dtype=np.int64).clip(STORED.lowest, STORED.highest)
     places = np.searchsorted(STORED.bounds()[0], values, side="right") - 1
-    found = np.bincount(places, weights=counts, minlength=STORED.counters).astype(np.int64)
-    return Histogram(STORED, found)
+    counts_by_index = np.bincount(places, weights=counts, minlength=STORED.counters).astype(
+        np.int64
+    )
+    return Histogram(STORED, counts_by_index)
 
 
 def unreadable(what: str, program: str, lines: Sequence[str]) -> RunFailed:

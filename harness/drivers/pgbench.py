@@ -105,11 +105,11 @@ def drive(
     drives: WindowCallbacks,
 ) -> DriverResult:
     """Run the scripts; RunFailed with pgbench's last lines."""
-    what = f"{version}: {load.users} users, {', '.join(one.name for one in scripts)}"
+    what = f"{version}: {load.users} users, {', '.join(script.name for script in scripts)}"
     job = ClientJob(
         what,
         {_PASSWORDS: _password_line(connection)}
-        | {f"{number}.sql": one.text for number, one in enumerate(scripts)},
+        | {f"{number}.sql": script.text for number, script in enumerate(scripts)},
         {
             "PGPASSFILE": f"FOLDER/{_PASSWORDS}",
             "PGOPTIONS": str(connection.get("options") or ""),
@@ -169,8 +169,8 @@ def _argv(
     argv += [f"--random-seed={load.seed}", f"--max-tries={load.max_tries}", "--failures-detailed"]
     if load.rate_per_s is not None:
         argv.append(f"--rate={load.rate_per_s:g}")
-    for number, one in enumerate(scripts):
-        argv += ["--file", f"{number}.sql@{one.weight}"]
+    for number, script in enumerate(scripts):
+        argv += ["--file", f"{number}.sql@{script.weight}"]
     for name, value in load.variables.items():
         argv += ["--define", f"{name}={value}"]
     argv += ["--host", str(connection["host"]), "--port", str(connection["port"])]
@@ -288,12 +288,12 @@ def _result(
     done = times.duration_ns >= 0
     operations = {}
     for number, script in enumerate(scripts):
-        own = times.script == number
+        selected = times.script == number
         operations[script.name] = Operation(
-            count=int((own & done).sum()),
-            failed_count=int((own & ~done).sum()),
-            retried_count=int(times.retries[own].sum()),
-            latency_hdr=histogram(times.duration_ns[own & done]).encode(),
+            count=int((selected & done).sum()),
+            failed_count=int((selected & ~done).sum()),
+            retried_count=int(times.retries[selected].sum()),
+            latency_hdr=histogram(times.duration_ns[selected & done]).encode(),
         )
     codes = {code: int((times.duration_ns == word).sum()) for word, code in _FAILED.items()}
     series, latencies = over_time([script.name for script in scripts], times, window)

@@ -118,7 +118,7 @@ class DriverResult:
     @property
     def done_count(self) -> int | None:
         """Operations done in the window; None where the driver does not report each."""
-        return total(one.done_count for one in self.operations.values())
+        return total(operation.done_count for operation in self.operations.values())
 
 
 #: How long an interval of a series is.
@@ -135,17 +135,18 @@ def intervals_per_histogram(intervals: int) -> int:
 def latency_percentiles(monotonic_ns: int, histograms: Mapping[str, hdr.Histogram]) -> LatencyPoint:
     """Return the percentiles of histograms of the operations that ended in an interval."""
     operations = {
-        name: Latency(one.total, *one.percentiles([50, 95, 99])) for name, one in histograms.items()
+        name: Latency(histogram.total, *histogram.percentiles([50, 95, 99]))
+        for name, histogram in histograms.items()
     }
     return LatencyPoint(monotonic_ns, operations)
 
 
 def total(counts: Iterable[int | None]) -> int | None:
     """Return the sum of counts; None where there is no count, or one is not known."""
-    known = list(counts)
-    if not known or any(count is None for count in known):
+    values = list(counts)
+    if not values or any(count is None for count in values):
         return None
-    return sum(count for count in known if count is not None)
+    return sum(count for count in values if count is not None)
 
 
 #: The kernel counts a server's processor time in ticks of 10 ms (proc(5), utime): of fewer than
@@ -182,8 +183,8 @@ class Second:
         rate = f"{self.per_s:,.0f} {noun}/s"
         if not self.latency_hdrs:
             return rate
-        found = hdr.merge(hdr.decode(text) for text in self.latency_hdrs)
-        return f"{rate}, p99 {format_ns(found.percentile(99))}" if found.total else rate
+        merged = hdr.merge(hdr.decode(text) for text in self.latency_hdrs)
+        return f"{rate}, p99 {format_ns(merged.percentile(99))}" if merged.total else rate
 
 
 @dataclass(frozen=True)

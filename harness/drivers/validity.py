@@ -127,8 +127,8 @@ def backlog(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
 
 def _unanswered(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
     """Warn about percentiles that are ages of operations without an answer."""
-    for name, one in driven.operations.items():
-        share = one.answered_share if one.unfinished_count else 1.0
+    for name, operation in driven.operations.items():
+        share = operation.answered_share if operation.unfinished_count else 1.0
         if share == 0:
             context = f"no {name} that began in the window was answered: it has no latencies"
         elif share < 1 - _UNANSWERED:

@@ -54,8 +54,8 @@ def loaded_dataset(resolved: EngineRun, env: Environment) -> Dataset:
     with ExitStack() as stack:
         engine = make_engine(resolved, env, stack, env.supervisor)  # may use all processors
         key, name = resolved.dataset_facts(engine), resolved.dataset_name
-        if (found := env.datasets.find(name)) is not None:
-            return found
+        if (dataset := env.datasets.find(name)) is not None:
+            return dataset
         source = source_data(resolved, env, engine)
         if source is not None:
             stack.enter_context(source.in_use(env.progress))
@@ -136,13 +136,13 @@ def changes_data(resolved: EngineRun, env: Environment) -> Dataset | None:
 
 
 def _generated(name: str, env: Environment, generate: Callable[[Path], None]) -> Dataset:
-    while (found := env.source.find(name)) is None:
+    while (source := env.source.find(name)) is None:
         with env.source.building(name, env.progress) as building:
             if building is None:  # another harness has made it while we waited
                 continue
             generate(building.content)
             return building.publish({"source": name}, {}, env.progress)
-    return found
+    return source
 
 
 def write_back(env: Environment) -> None:
@@ -164,8 +164,8 @@ def write_back(env: Environment) -> None:
 
 def existing_source(resolved: EngineRun, env: Environment) -> Path | None:
     """Source files that are there already; None where there are none."""
-    found = env.source.find(resolved.source_name) if resolved.source_name else None
-    return found.content if found else None
+    source = env.source.find(resolved.source_name) if resolved.source_name else None
+    return source.content if source else None
 
 
 def external_data(resolved: EngineRun, env: Environment, engine: Engine) -> dict[str, Any]:

@@ -23,12 +23,12 @@ _BOUND_SHARE = 0.99
 _EVEN, _UNEVEN = 0.9, 0.5
 
 
-def memory_check(policy: MemoryPolicy, found: Residency) -> Check:
+def memory_check(policy: MemoryPolicy, residency: Residency) -> Check:
     """Check that the engine's memory is where the placement says, with the shares per node."""
-    total = found.total_bytes
+    total = residency.total_bytes
     if not total:
         return Check("memory-policy", "unknown", "Linux shows no numa_maps of the engine")
-    shares = found.shares()
+    shares = residency.shares()
     listed = ", ".join(f"node {node} {share:.2%}" for node, share in sorted(shares.items()))
     nodes = ", ".join(map(str, policy.nodes))
     detail = f"{policy.mode} to node {nodes}: of {total} bytes, {listed}"
@@ -93,9 +93,9 @@ class EngineState:
         huge pages of some starts only or outside of the memory limit ``cap``.
         """
         most = max(self._huge_bytes, default=0)
-        found = []
+        warnings = []
         if reached := self.engine.exposed():
-            found.append(
+            warnings.append(
                 RunWarning(
                     "server-exposed",
                     "other users of this host reach the server",
@@ -104,7 +104,7 @@ class EngineState:
                 )
             )
         if self._syncs:
-            found.append(
+            warnings.append(
                 RunWarning(
                     "commits-not-durable",
                     "commits may not wait for the log: a preloaded library replaces the server's "
@@ -114,7 +114,7 @@ class EngineState:
                 )
             )
         if len(self._huge_bytes) > 1:
-            found.append(
+            warnings.append(
                 RunWarning(
                     "huge-pages-vary",
                     "the engine did not have the same huge pages at each of its starts",
@@ -123,7 +123,7 @@ class EngineState:
                 )
             )
         if most and cap is not None and cap.path is not None and not charged_to_groups():
-            found.append(
+            warnings.append(
                 RunWarning(
                     "huge-pages-outside-limit",
                     "the engine has huge pages in addition to its memory limit",
@@ -132,7 +132,7 @@ class EngineState:
                     "cgroup2 with memory_hugetlb_accounting",
                 )
             )
-        return found
+        return warnings
 
 
 def host_facts_of_run(proc: Path = Path("/proc/self")) -> dict[str, str]:

@@ -145,21 +145,21 @@ def _refuse_installation_of(user: Credentials | None) -> None:
         return
     for folder in (Path(__file__).parents[1], *native_folders()):
         with suppress(FileNotFoundError):
-            if (found := owned_on_the_way(folder, user)) is not None:
+            if (directory := owned_on_the_way(folder, user)) is not None:
                 raise UsageError(
                     f"harness in {folder}",
-                    f"{found} belongs to {user.name}, the user that servers run as",
+                    f"{directory} belongs to {user.name}, the user that servers run as",
                     "install it as another user, or export HARNESS_USER=USER",
                 )
 
 
 def _lost(directory: Path, failure: HarnessError | None = None) -> HarnessError:
-    found = f"another program removed {directory} meanwhile"
+    context = f"another program removed {directory} meanwhile"
     if failure is None:
-        return RunFailed(f"work directory {directory}", found, KEEP_AWAY)
+        return RunFailed(f"work directory {directory}", context, KEEP_AWAY)
     if failure.hint == KEEP_AWAY:
         return failure  # the first directory is enough
-    return failure.amended(f"{failure.context}; {found}", KEEP_AWAY)
+    return failure.amended(f"{failure.context}; {context}", KEEP_AWAY)
 
 
 def _preloadable(file: Path) -> bool:

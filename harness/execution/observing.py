@@ -42,9 +42,9 @@ _LOG = "log"
 
 def check_observers(spec: RunSpec) -> None:
     """UsageError for an unknown observer, a missing program, and a server that is the user's."""
-    known, user = registry.observers(), unprivileged()
+    observers, user = registry.observers(), unprivileged()
     for name in spec.observe:
-        observer = registry.named("observer", name, known)
+        observer = registry.named("observer", name, observers)
         program = observer.program()
         if user is not None and observer.reports and not readable_to(program, user):
             raise UsageError(
@@ -223,7 +223,9 @@ class Observing:
         keeps its event tables.
         """
         folder = folder or self.folder
-        settings = {"HOME": str(own)} if user is None and (own := home()) is not None else {}
+        settings = (
+            {"HOME": str(directory)} if user is None and (directory := home()) is not None else {}
+        )
         return self.processes.spawn(
             argv,
             capped=False,

@@ -242,12 +242,12 @@ class Run:
 
     def _abandon(self) -> None:
         self.folder.close()
-        kept = self.folder.checkpoint.finished
-        if self._to_resume is None or not kept:
+        steps = self.folder.checkpoint.finished
+        if self._to_resume is None or not steps:
             Store(self.folder.directory.parents[1]).remove(self.folder.directory)
             return
         self.env.progress.say(
-            f"{self.run_id}: {len(kept)} finished steps are kept; the same command resumes after "
+            f"{self.run_id}: {len(steps)} finished steps are kept; the same command resumes after "
             "them, `harness runs rm --unfinished` discards them"
         )
 
@@ -361,8 +361,8 @@ def _retried(failed: StoredRun) -> RunWarning:
 
 def _resumed(attempts: Sequence[Attempt]) -> Iterator[Resumption]:
     for interrupted, attempt in pairwise(attempts):
-        last = attempt.kept[-1] if attempt.kept else ""
-        yield Resumption(attempt.unix_ns, interrupted.run_id, len(attempt.kept), last)
+        last = attempt.finished[-1] if attempt.finished else ""
+        yield Resumption(attempt.unix_ns, interrupted.run_id, len(attempt.finished), last)
 
 
 @cache

@@ -52,15 +52,15 @@ def plan_steps(
         checked = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
         resolved = [next(checked) if s.runs_in(mode) else ResolvedRun(s) for s in plan.runs]
     complete = {} if again else complete_runs(store, env, enough)
-    kept = {}
+    earlier = {}
     if again and resume:
-        kept = completed_before_interruption(plan.runs, env, store, plan.name)
+        earlier = completed_before_interruption(plan.runs, env, store, plan.name)
         for stored in kept_of_interrupted(store, plan):
-            kept.setdefault(stored.head.spec_hash, []).append(stored)
+            earlier.setdefault(stored.head.spec_hash, []).append(stored)
     steps = []
     for run in resolved:
         key = run.spec.hash()
-        done, why = _done(run, complete.get(key, []), kept.get(key, []), env, plan)
+        done, why = _done(run, complete.get(key, []), earlier.get(key, []), env, plan)
         steps.append(replace(run, done=done, why=why))
     return steps
 
@@ -68,27 +68,27 @@ def plan_steps(
 def _done(
     run: ResolvedRun,
     candidates: Sequence[StoredRun],
-    kept: Sequence[StoredRun],
+    earlier: Sequence[StoredRun],
     env: Environment,
     plan: Plan,
 ) -> tuple[StoredRun | None, str]:
     """The newest complete run under the same conditions, or why none of them will do.
 
-    ``kept``: runs of the interrupted command, during which nothing must have changed.
+    ``earlier``: runs of the interrupted command, during which nothing must have changed.
     """
     spec = run.spec
     if not run.runnable:
         # Its tiers and settings cannot be compared with now: in this mode they are not there.
         registry.engine(spec.engine, spec.workload)
-        for stored in reversed(candidates or kept):
+        for stored in reversed(candidates or earlier):
             if stored.manifest and stored.manifest.harness.version == harness.__version__:
                 return stored, ""
         return None, f"needs the host in {_modes(spec)} mode"
-    if not kept:
+    if not earlier:
         return newest_alike(candidates, run.conditions(env))
     if spec.placement is None:
         return None, "an external server may have changed since"
-    return newest_alike(kept, _unchanged(run, env, plan.experiment))
+    return newest_alike(earlier, _unchanged(run, env, plan.experiment))
 
 
 def _unchanged(run: ResolvedRun, env: Environment, experiment: Experiment) -> dict[str, Any]:
@@ -162,8 +162,10 @@ def run_batch(
     def attempt(step: ResolvedRun, earlier: StoredRun | None = None) -> StoredRun:
         same = _unchanged(step, env, plan.experiment)
         env.supervisor.renew()
-        own = Attempt(conditions=same, experiment=plan.experiment, restart=restart, failed=earlier)
-        stored = last[id(step)] = schedule.run(step, lambda: step.run(env, store, own))
+        new_attempt = Attempt(
+            conditions=same, experiment=plan.experiment, restart=restart, failed=earlier
+        )
+        stored = last[id(step)] = schedule.run(step, lambda: step.run(env, store, new_attempt))
         attempts.append(stored)
         return stored
 
@@ -240,13 +242,13 @@ def complete_runs(
     store: Store, env: Environment, enough: Collection[str] = ("complete",)
 ) -> dict[str, list[StoredRun]]:
     """Runs of this host with these statuses by spec hash, oldest first."""
-    found: dict[str, list[StoredRun]] = {}
+    runs: dict[str, list[StoredRun]] = {}
     for stored in store.runs():
         head = stored.head
         same_host = head.host is not None and head.host.host_id == env.host["host_id"]
         if head.status in enough and same_host:
-            found.setdefault(head.spec_hash, []).append(stored)
-    return found
+            runs.setdefault(head.spec_hash, []).append(stored)
+    return runs
 
 
 def completed_before_interruption(
@@ -261,10 +263,14 @@ def completed_before_interruption(
     if not at:
         return {}
     complete = complete_runs(store, env, ("complete", "unknown"))
-    since = max((one.run_id for one in complete.get(specs[at].hash(), ())), default="")
+    since = max((stored.run_id for stored in complete.get(specs[at].hash(), ())), default="")
     hashes = {spec.hash() for spec in specs[:at]}
     return {
-        key: [one for one in found if one.run_id > since and one.head.experiment.name == experiment]
-        for key, found in complete.items()
+        key: [
+            stored
+            for stored in runs
+            if stored.run_id > since and stored.head.experiment.name == experiment
+        ]
+        for key, runs in complete.items()
         if key in hashes
     }

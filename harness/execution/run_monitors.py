@@ -18,9 +18,9 @@ from harness.warnings import RunWarning
 
 def check_monitors(spec: RunSpec) -> None:
     """UsageError for an unknown monitor, and for one both requested and excluded."""
-    known = registry.monitors()
+    monitors = registry.monitors()
     for name in (*spec.monitors, *spec.no_monitors):
-        registry.named("monitor", name, known)
+        registry.named("monitor", name, monitors)
     for name in spec.monitors:
         if name in spec.no_monitors:
             raise UsageError(

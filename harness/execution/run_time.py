@@ -89,8 +89,8 @@ class Estimator:
         """Sum of the steps to do; None where one is not known, unless it counts ``unknown_ns``."""
         times = [self.run_time(step) for step in steps if step.done is None]
         each = [time_.duration_ns if time_ else unknown_ns for time_ in times]
-        known = [ns for ns in each if ns is not None]
-        return sum(known) if len(known) == len(each) else None
+        durations = [ns for ns in each if ns is not None]
+        return sum(durations) if len(durations) == len(each) else None
 
     def load_ns(self, step: ResolvedRun) -> int:
         """Time to load the data of a run: by the newest dataset alike, or assumed."""
@@ -168,8 +168,8 @@ class TimeLeft:
             whole = self._each_ns(current[0])
             spent = self.working() - current[1]
             each.append(None if whole is None else max(0, whole - spent))
-        known = [ns for ns in each if ns is not None]
-        return round(sum(known)) if len(known) == len(each) else None
+        times = [ns for ns in each if ns is not None]
+        return round(sum(times)) if len(times) == len(each) else None
 
     def _each_ns(self, item: Item) -> float | None:
         took = [(done.expected_ns, ns) for done, ns in self._done if done.kind == item.kind]

@@ -353,15 +353,15 @@ def naming_lost_data(
     """
 
     def lost(_: HarnessError | None = None) -> tuple[str, str] | None:
-        found = places()
-        if found is None or regular_bytes(found["data"], user):
+        directories = places()
+        if directories is None or regular_bytes(directories["data"], user):
             return None
-        return f"another program removed the files in {found['data']} meanwhile", KEEP_AWAY
+        return f"another program removed the files in {directories['data']} meanwhile", KEEP_AWAY
 
     with amending(lost):
         yield
-    if (found := lost()) is not None:
-        raise RunFailed("measure", *found)
+    if (problem := lost()) is not None:
+        raise RunFailed("measure", *problem)
 
 
 @contextmanager
@@ -381,9 +381,9 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
         if not named:
             return None
         reason = os.strerror(errno.ENOSPC)
-        known = "" if reason in failure.context else f"{reason}: "
+        prefix = "" if reason in failure.context else f"{reason}: "
         hint = failure.hint or "free space there, or place less data on it"
-        return f"{known}{', '.join(named)}", hint
+        return f"{prefix}{', '.join(named)}", hint
 
     with amending(full):
         yield
@@ -393,8 +393,8 @@ def _placement_checks(resolved: EngineRun, engine: Engine) -> list[Check]:
     """Whether the engine's memory and processors are those of the placement and the spec."""
     checks = []
     if (policy := resolved.memory_policy) is not None:
-        found = numa_residency(process.pid for process in engine.processes())
-        checks.append(memory_check(policy, found))
+        residency = numa_residency(process.pid for process in engine.processes())
+        checks.append(memory_check(policy, residency))
     if resolved.cpus:
         checks.append(affinity_check(resolved.cpus, engine.processes()))
     return checks
@@ -408,7 +408,7 @@ def _cap_metrics(cap: MemoryCap | None, room: TmpfsRoom | None) -> list[Metric]:
     if cap is None or cap.method == "none":
         return []
     events = cap.events()
-    found = {
+    values = {
         ("memory_cap_peak_bytes", "B"): events.peak_bytes,
         ("memory_cap_tmpfs_peak_bytes", "B"): room.peak_bytes if room else 0,
         ("memory_cap_oom_kill_count", "1"): events.oom_kills,
@@ -416,6 +416,6 @@ def _cap_metrics(cap: MemoryCap | None, room: TmpfsRoom | None) -> list[Metric]:
     }
     return [
         Metric(name, unit, "none", value=value)
-        for (name, unit), value in found.items()
+        for (name, unit), value in values.items()
         if value is not None
     ]

@@ -39,14 +39,14 @@ class Schedule:
     resumes: bool = True
     ends_early: bool = False
     again: bool = False
-    kept: list[str] = field(init=False)
+    complete: list[str] = field(init=False)
     _left: TimeLeft = field(init=False)
     _advance: Callable[[float], None] = field(default=lambda _: None, init=False)
 
     def __post_init__(self) -> None:
         datasets = self.env.datasets
         times = Estimator(self.store.runs(), datasets.datasets())
-        self.kept = [step.done.run_id for step in self.steps if step.done]
+        self.complete = [step.done.run_id for step in self.steps if step.done]
         needed = {
             step.dataset_name: step
             for step in self.steps
@@ -78,15 +78,15 @@ class Schedule:
             name, total = f"experiment {self.plan.name}", len(self.steps)
             with self.progress.command(name, total, "runs", self.left) as task:
                 self._advance = task.advance
-                task.advance(len(self.kept))
+                task.advance(len(self.complete))
                 yield
         except BaseException as error:
             if (cause := interruption(error)) is not None:
-                if self.again and self.resumes and self.kept:
+                if self.again and self.resumes and self.complete:
                     with suppress(OSError):
                         make_own(marker.parent)
                         with replacing(marker) as file:
-                            file.write("\n".join(self.kept).encode())
+                            file.write("\n".join(self.complete).encode())
                 cause.add_note(self._how_to_resume())
                 if cause is not error:
                     raise cause from None
@@ -107,9 +107,9 @@ class Schedule:
             stored = make()
             status, error = stored.result.status, stored.result.error
             if status != "failed":
-                self.kept.append(stored.run_id)
+                self.complete.append(stored.run_id)
                 done()
-        self._advance(status != "failed" and len(self.kept) <= len(self.steps))
+        self._advance(status != "failed" and len(self.complete) <= len(self.steps))
         why = f": {error.problem}: {error.context}" if error else ""
         text = self.left()
         self.progress.say(f"{stored.run_id}: {status}{why}{f' ({text})' if text else ''}")
@@ -120,19 +120,19 @@ class Schedule:
         left_ns, most_ns = self._left.left_ns(), self.most_ns()
         if left_ns == 0:
             return ""
-        known = [ns for ns in (left_ns, most_ns) if ns is not None]
-        if not known:
+        bounds = [ns for ns in (left_ns, most_ns) if ns is not None]
+        if not bounds:
             return ""
-        ns = max(0, min(known))
-        limited = self.ends_early or (most_ns is not None and min(known) == most_ns)
+        ns = max(0, min(bounds))
+        limited = self.ends_early or (most_ns is not None and min(bounds) == most_ns)
         return f"{'at most ' if limited else ''}{timedelta(seconds=ns // NS_PER_S)} left"
 
     def _how_to_resume(self) -> str:
         words = [Path(self.env.argv[0]).name, *self.env.argv[1:]]
         command = shlex.join(word for word in words if word != "--again")
         then = "resumes" if self.resumes else "starts from the beginning"
-        verb = "is" if len(self.kept) == 1 else "are"
-        return f"{counted(len(self.kept), 'complete run')} {verb} kept; this {then}:\n{command}"
+        verb = "is" if len(self.complete) == 1 else "are"
+        return f"{counted(len(self.complete), 'complete run')} {verb} kept; this {then}:\n{command}"
 
 
 def kept_of_interrupted(store: Store, plan: Plan) -> list[StoredRun]:

@@ -155,8 +155,8 @@ def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[EngineRun]:
             once[series] = prepare(spec, env)
             for warning in once[series].warnings:
                 warn(warning)
-    own = [run for run in once.values() if not run.external]
-    data = _data_needed(own, env)
+    local = [run for run in once.values() if not run.external]
+    data = _data_needed(local, env)
     for run in once.values():
         parts = [] if run.external else [*_parts_needed(run), *data]
         work = (work_tier(), "logs and temporary files", _work_bytes(run))
@@ -171,10 +171,10 @@ def _work_bytes(resolved: EngineRun) -> int:
     return _WORK_BYTES + int(logged_s * _LOGGED_BYTES_PER_S.get(resolved.spec.driver, 0))
 
 
-def _check_known(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+def _check_known(kind: str, names: Sequence[str], supported: Sequence[str]) -> None:
     for name in names:
-        if name not in known:
-            raise unknown(f"{kind} {name!r}", f"no such {kind}", name, known)
+        if name not in supported:
+            raise unknown(f"{kind} {name!r}", f"no such {kind}", name, supported)
 
 
 def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset[Part]) -> None:

@@ -131,11 +131,11 @@ def find_profile(name: str) -> Path:
     given = Path(name)
     if given.suffix in (".yml", ".yaml") or given.is_file():
         return given
-    known = known_profiles()
-    if name in known:
-        return known[name]
+    profiles = known_profiles()
+    if name in profiles:
+        return profiles[name]
     hint = "installed profiles: {}; or name a .yml file"
-    raise unknown(f"profile {name!r}", "no such file and no such profile", name, known, hint)
+    raise unknown(f"profile {name!r}", "no such file and no such profile", name, profiles, hint)
 
 
 def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
@@ -207,7 +207,7 @@ def _with_smallest_size(document: Document, error: UsageError) -> UsageError:
         )
     step = 10.0 ** (math.floor(math.log10(fitting)) - 1)
     rounded = (float(f"{count * step:.2g}") for count in (fitting // step, fitting // step + 1))
-    smallest = next((one for one in rounded if _fits(_resized(document, one))), fitting)
+    smallest = next((factor for factor in rounded if _fits(_resized(document, factor))), fitting)
     context = f"{error.context}; the smallest --size is {smallest:g}"
     return UsageError(error.problem, context, error.hint)
 
@@ -253,20 +253,20 @@ def _with_params(document: Document, params: JsonObject) -> Document:
         if values:
             fixed.pop(name)
             if value not in values:
-                known = list(dict.fromkeys(map(str, values)))
+                texts = list(dict.fromkeys(map(str, values)))
                 raise unknown(
                     f"{name} {value!r} of {document.path}",
                     "no configuration of this profile has it",
                     str(value),
-                    known,
+                    texts,
                     "its values: {}",
                 )
             axes["configuration"] = [
                 e for e in axes["configuration"] if e.get("params", {}).get(name, value) == value
             ]
-    kept = profile.get("fixed", {})
-    kept = {**kept, "params": {**kept.get("params", {}), **fixed}}
-    return replace(document, value={**profile, "axes": axes, "fixed": kept})
+    merged = profile.get("fixed", {})
+    merged = {**merged, "params": {**merged.get("params", {}), **fixed}}
+    return replace(document, value={**profile, "axes": axes, "fixed": merged})
 
 
 def _with_drivers(document: Document, drivers: Sequence[str]) -> Document:
@@ -324,12 +324,12 @@ def _figures(document: Document, published: Path | None) -> tuple[str, ...]:
             "copy it along with the profile, or remove the line `published:`",
         )
     with published.open(newline="", encoding="utf-8") as stream:
-        known = list(dict.fromkeys(row.get("figure") or "" for row in csv.DictReader(stream)))
+        figures = list(dict.fromkeys(row.get("figure") or "" for row in csv.DictReader(stream)))
     for position, figure in enumerate(named):
-        if figure not in known:
+        if figure not in figures:
             where = document.at(("published", position))
             context = f"no figure {figure!r} in {published.name}"
-            raise unknown(where, context, figure, known, "its figures: {}")
+            raise unknown(where, context, figure, figures, "its figures: {}")
     return named
 
 
@@ -383,10 +383,10 @@ def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> Non
     parts: dict[Where, Mapping[str, Any]] = {("fixed",): fixed, ("axes",): axes}
     for position, entry in enumerate(axes.get("configuration", ())):
         parts["axes", "configuration", position] = entry
-    found = [
+    places = [
         (at, engine) for at, part in parts.items() for engine in part.get("engine_options", {})
     ]
-    for at, engine in found:
+    for at, engine in places:
         if engine not in engines:
             where = document.at((*at, "engine_options", engine))
             context = f"options of {engine!r}, which is no engine of this profile"
@@ -395,8 +395,8 @@ def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> Non
 
 def _quoted(document: Document, error: UsageError) -> Where | None:
     """Place of the first key or value of ``axes`` or ``fixed`` that an error quotes."""
-    found = error.context.partition("(did you mean")[0]
-    for word in re.findall(r"""['"]([^'"]+)['"]""", f"{error.problem} {found}"):
+    context = error.context.partition("(did you mean")[0]
+    for word in re.findall(r"""['"]([^'"]+)['"]""", f"{error.problem} {context}"):
         for where in document.lines:
             if where[:1] in (("axes",), ("fixed",)) and len(where) > 1:
                 value = reduce(getitem, where, document.value)
@@ -421,10 +421,10 @@ def _choices(axes: Mapping[str, Any]) -> Iterator[dict[_Key, tuple[Any, Where]]]
 def _configuration(position: int, entry: Mapping[str, Any]) -> dict[_Key, tuple[Any, Where]]:
     """The keys that one entry of the axis sets together."""
     at: Where = ("axes", "configuration", position)
-    found: dict[_Key, tuple[Any, Where]] = {}
+    leaves: dict[_Key, tuple[Any, Where]] = {}
     for key, value in entry.items():
-        found |= {path: (inner, (*at, *path)) for path, inner in _leaves((key,), value)}
-    return found
+        leaves |= {path: (inner, (*at, *path)) for path, inner in _leaves((key,), value)}
+    return leaves
 
 
 @dataclass(frozen=True)

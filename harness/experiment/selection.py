@@ -36,12 +36,12 @@ def only(plan: Plan, chosen: Mapping[str, Sequence[str]]) -> Plan:
     """
     runs = plan.runs
     for key, values in chosen.items():
-        known = list(dict.fromkeys(_value(spec, key) for spec in plan.runs))
+        available = list(dict.fromkeys(_value(spec, key) for spec in plan.runs))
         for value in values:
-            if value not in known:
+            if value not in available:
                 problem = f"--{key} {value} of profile {plan.name}"
                 context = f"no run of it has this {key}"
-                raise unknown(problem, context, value, known, "its values: {}")
+                raise unknown(problem, context, value, available, "its values: {}")
         runs = tuple(spec for spec in runs if not values or _value(spec, key) in values)
     if not runs:
         text = " ".join(f"--{key} {value}" for key, values in chosen.items() for value in values)
@@ -75,10 +75,10 @@ def installed(plan: Plan, env: Environment, skip_missing: bool) -> Plan:
             factory.available(spec.engine_options, env.engines_prefix)
         except UsageError as error:
             missing[key] = error
-    kept = tuple(spec for spec in plan.runs if _installation(spec) not in missing)
+    runs = tuple(spec for spec in plan.runs if _installation(spec) not in missing)
     if not missing or (len(missing) == 1 and not skip_missing):
         return plan  # preflight names the line of the profile
-    if not skip_missing or not kept:
+    if not skip_missing or not runs:
         raise UsageError(
             f"engines of {plan.name}",
             "; ".join(map(str, missing.values())),
@@ -87,7 +87,7 @@ def installed(plan: Plan, env: Environment, skip_missing: bool) -> Plan:
         )
     for (engine, _), why in missing.items():
         warn(RunWarning("engine-skipped", "an engine is left out", f"{engine}: {why}", why.hint))
-    return replace(plan, runs=kept)
+    return replace(plan, runs=runs)
 
 
 def in_this_mode(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
@@ -96,13 +96,13 @@ def in_this_mode(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
     ``steps``: its first block. All of it where nothing else is left.
     """
     other = {step.spec.series() for step in steps if not step.runnable}
-    kept = tuple(spec for spec in plan.runs if spec.series() not in other)
-    if not other or not kept:
+    runs = tuple(spec for spec in plan.runs if spec.series() not in other)
+    if not other or not runs:
         return plan
     context = f"{len(other)} of {len(steps)} in a block need the host in another mode"
     hint = "give --repeats without --budget and --resolve to run them after this mode's"
     warn(RunWarning("other-host-mode", "runs are left out", context, hint))
-    return replace(plan, runs=kept)
+    return replace(plan, runs=runs)
 
 
 def _installation(spec: RunSpec) -> tuple[str, str]:
@@ -122,9 +122,9 @@ def pairs_of(finished: Sequence[StoredRun]) -> Iterator[list[tuple[StoredRun, St
     """
     series: dict[str, list[tuple[StoredRun, StoredRun]]] = {}
     for first, second in zip(finished[::2], finished[1::2], strict=True):
-        own = series.setdefault(first.spec.series(), [])
+        pairs = series.setdefault(first.spec.series(), [])
         if "failed" not in (first.result.status, second.result.status):
-            own.append((first, second) if first.spec.block % 2 == 0 else (second, first))
+            pairs.append((first, second) if first.spec.block % 2 == 0 else (second, first))
     yield from series.values()
 
 
@@ -148,16 +148,16 @@ class Capacity:
     @property
     def text(self) -> str:
         """``postgres ssd-both 1,200/s, postgres pmem-both 1,510/s``."""
-        found = self.per_s.items()
-        return ", ".join(f"{self.names[arm]} {_rounded(rate):,}/s" for arm, rate in found)
+        rates = self.per_s.items()
+        return ", ".join(f"{self.names[arm]} {_rounded(rate):,}/s" for arm, rate in rates)
 
     def rates(self, shares: Sequence[float]) -> list[float]:
         """Shares of the lowest; of several shares, those of faster arms follow."""
-        found = {_rounded(share * self.lowest_per_s) for share in shares}
+        rates = {_rounded(share * self.lowest_per_s) for share in shares}
         if len(shares) > 1:
             faster = (share * rate for rate in self.per_s.values() for share in shares)
-            found |= {_rounded(rate) for rate in faster if rate > max(found)}
-        return sorted(found)
+            rates |= {_rounded(rate) for rate in faster if rate > max(rates)}
+        return sorted(rates)
 
     def within(self, plan: Plan, parameter: str, shares: Sequence[float]) -> Plan:
         """The plan's runs at rates that their arms reach; each records where its rate is from."""

@@ -52,23 +52,25 @@ class Together:
     """Runs that are compared with one another: the ``series`` of all arms.
 
     ``comparisons``: one of each arm with the baseline, which the reports choose. ``stage``: looks
-    that were taken; ``found``: the comparisons as of the last one.
+    that were taken; ``groups``: the comparisons as of the last one.
     """
 
     series: frozenset[str]
     comparisons: int
     stage: int = 0
-    found: list[Group] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
 
     @property
     def width(self) -> float:
         """The ratio of the ends of the widest interval."""
-        ends = [(one.low, one.high) for group in self.found if (one := _estimate(group))]
+        ends = [
+            (estimate.low, estimate.high) for group in self.groups if (estimate := _estimate(group))
+        ]
         return max((h / low if low and h else math.inf for low, h in ends), default=0.0)
 
     @property
     def _known(self) -> list[Group]:
-        return [group for group in self.found if _estimate(group) is not None]
+        return [group for group in self.groups if _estimate(group) is not None]
 
     @property
     def missing(self) -> bool:
@@ -154,10 +156,10 @@ class Sequential(StopRule):
             first: int, end: int, chosen: Together | None
         ) -> Generator[Batch, Sequence[StoredRun], str]:
             for block in range(first, end):
-                own = [s for s in blocks[block] if not chosen or s.spec.series() in chosen.series]
-                if why := self.budget.refuses(cost_ns(own)):
+                steps = [s for s in blocks[block] if not chosen or s.spec.series() in chosen.series]
+                if why := self.budget.refuses(cost_ns(steps)):
                     return why
-                finished.extend((yield Batch(plan, own)))
+                finished.extend((yield Batch(plan, steps)))
             return ""
 
         counts, together = self.counts, self.together
@@ -182,7 +184,7 @@ class Sequential(StopRule):
         block_ns = cost_ns([replace(step, done=None) for step in blocks[0]])
         if self.goal.budget_ns is None or not block_ns:
             return None
-        complete = sum(all(step.done for step in own) for own in blocks.values())
+        complete = sum(all(step.done for step in steps) for steps in blocks.values())
         return min(len(blocks), complete + self.goal.budget_ns // block_ns)
 
     def look(self, finished: Sequence[StoredRun], now: Sequence[Together]) -> None:
@@ -191,7 +193,7 @@ class Sequential(StopRule):
 
         compared = panels(finished, self.over, None)
         for group in self.together:
-            group.found = [
+            group.groups = [
                 comparison
                 for panel in compared
                 if panel.runs[0].spec.series() in group.series
@@ -269,10 +271,10 @@ def _refuse_other_modes(steps: Sequence[ResolvedRun]) -> None:
             )
 
 
-def _texts(one: Together) -> Iterator[str]:
+def _texts(together: Together) -> Iterator[str]:
     from reports.formatting import ratio_text
 
-    for group in one.found:
+    for group in together.groups:
         if (estimate := _estimate(group)) is not None and estimate.low is not None:
             yield f"{group.b.name} against {group.a.name}: {ratio_text(estimate)}"
 
@@ -312,7 +314,7 @@ def results(rule: Sequential, finished: Sequence[StoredRun]) -> list[ComparisonR
             None if resolve is None else resolved(group, resolve),
             [vars(fact) for fact in group.rests_on],
         )
-        for one in rule.together
-        for group in one.found
+        for member in rule.together
+        for group in member.groups
         if (estimate := _estimate(group)) is not None
     ]

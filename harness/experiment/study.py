@@ -191,15 +191,15 @@ def continued(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
     after them to run. What remains of an interrupted command is of the same plan.
     """
     done = [(step.spec, step.done, looks_of(step.done)) for step in steps if step.done]
-    own = [looks for _, run, looks in done if run.result.experiment.hash == plan.hash]
+    earlier = [looks for _, run, looks in done if run.result.experiment.hash == plan.hash]
     ends: dict[str, int] = {}
     for spec, run, _ in done:
         if run.result.experiment.hash != plan.hash:
             ends[spec.series()] = max(spec.block, ends.get(spec.series(), 0))
     todo = [step.spec for step in steps if step.done is None]
     new = [spec for spec in todo if spec.block > ends.get(spec.series(), math.inf)]
-    if own or not new:  # what remains of a command has its looks
-        return replace(plan, looks=max([plan.looks, *own]))
+    if earlier or not new:  # what remains of a command has its looks
+        return replace(plan, looks=max([plan.looks, *earlier]))
     looks = 1 + max(looks for spec, _, looks in done if spec.series() in ends)
     warn(
         RunWarning(

@@ -123,9 +123,9 @@ def available(proc: Path = Path("/proc/self")) -> CapSite:
     if v1 is not None:
         sites = [_v1_site(v1, groups)]
     elif v2 is not None:
-        own = _own_directory(v2, groups.get("", "/"))
+        directory = _own_directory(v2, groups.get("", "/"))
         sites = [
-            _within_quota(own, site)
+            _within_quota(directory, site)
             for site in (_v2_site(v2, groups), _systemd_site(Path(v2.point)))
         ]
     else:
@@ -166,8 +166,8 @@ def own_groups_of(controller: str, proc: Path = Path("/proc/self")) -> Iterator[
             group = groups.get("", "/")
         else:
             continue
-        top, own = Path(mount.point), _own_directory(mount, group)
-        yield from (path for path in (own, *own.parents) if path.is_relative_to(top))
+        top, directory = Path(mount.point), _own_directory(mount, group)
+        yield from (path for path in (directory, *directory.parents) if path.is_relative_to(top))
 
 
 def _own_groups(path: Path) -> dict[str, str]:
@@ -200,9 +200,9 @@ def _v2_site(mount: Mount, groups: dict[str, str]) -> CapSite:
     Processes may be moved into a child of it if we may write its ``cgroup.procs`` (it
     is then the common ancestor, cgroups(7) "delegation containment").
     """
-    own = _own_directory(mount, groups.get("", "/"))
+    directory = _own_directory(mount, groups.get("", "/"))
     top = Path(mount.point)
-    for candidate in (own, *own.parents):
+    for candidate in (directory, *directory.parents):
         if "memory" in _words(candidate / "cgroup.subtree_control"):
             procs = candidate / "cgroup.procs"
             if os.access(candidate, os.W_OK) and os.access(procs, os.W_OK):
@@ -210,14 +210,16 @@ def _v2_site(mount: Mount, groups: dict[str, str]) -> CapSite:
             return CapSite("none", None, f"{candidate} is not delegated to us (not writable)")
         if candidate == top:
             break
-    return CapSite("none", None, f"no group from {own} up gives its children the memory controller")
+    return CapSite(
+        "none", None, f"no group from {directory} up gives its children the memory controller"
+    )
 
 
-def _within_quota(own: Path, site: CapSite) -> CapSite:
+def _within_quota(directory: Path, site: CapSite) -> CapSite:
     """Not the site where its processes would leave a group of ours that limits processor time."""
     if site.parent is None:
         return site
-    for group in (own, *own.parents):
+    for group in (directory, *directory.parents):
         if site.parent.is_relative_to(group):
             break
         quota = LIVE.read(group / "cpu.max")

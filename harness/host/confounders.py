@@ -106,12 +106,12 @@ def uncontrolled(
     ``idle``: nothing of the harness has run for minutes, so that the load average is of others;
     of a run's measured phase, the monitor ``others`` says what they used.
     """
-    found = [*_of_processors(kernel), *_of_memory(kernel, pinned)]
-    found += _of_load(kernel) if idle else ()
+    confounders = [*_of_processors(kernel), *_of_memory(kernel, pinned)]
+    confounders += _of_load(kernel) if idle else ()
     return [
         *(
             RunWarning(code, _WARNINGS[code][0], context, _WARNINGS[code][1])
-            for code, context in found
+            for code, context in confounders
         ),
         *_damon(kernel),
         *(warning for tier in tiers for warning in _of_tier(tier, kernel)),

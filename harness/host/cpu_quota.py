@@ -49,10 +49,10 @@ def throttled(quotas: Iterable[CpuQuota]) -> dict[str, float]:
 
     Of several groups, the one that was stopped the longest: an ancestor stops the same threads.
     """
-    found = [_throttled(quota.directory) for quota in quotas]
-    if not found:
+    counts = [_throttled(quota.directory) for quota in quotas]
+    if not counts:
         return {}
-    count, duration_ns = max(found, key=lambda one: one[1])
+    count, duration_ns = max(counts, key=lambda pair: pair[1])
     return {"cpu_throttled_count": count, "cpu_throttled_ns": duration_ns}
 
 

@@ -79,10 +79,10 @@ def power_budget(kernel: Kernel) -> str:
 def parse_power_budget(text: str) -> str:
     """From ipmctl's list of modules: AvgPowerLimit, in version 1 AvgPowerBudget."""
     modules = text.count("---DimmID=")
-    found = re.findall(r"^\s*AvgPower(?:Limit|Budget)=(\d+) mW\s*$", text, re.M)
-    if not modules or len(found) != modules:
+    limits = re.findall(r"^\s*AvgPower(?:Limit|Budget)=(\d+) mW\s*$", text, re.M)
+    if not modules or len(limits) != modules:
         return UNREADABLE
-    return f"{', '.join(map(str, sorted({int(value) for value in found})))} mW"
+    return f"{', '.join(map(str, sorted({int(value) for value in limits})))} mW"
 
 
 def dimms(kernel: Kernel) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ class Footprint:
         user: Credentials | None = None,
     ) -> None:
         self._files, self._processes, self._user = files, processes, user
-        self._resident = resident_bytes(held, user) if cached and (held := files()) else None
+        self._resident = resident_bytes(inodes, user) if cached and (inodes := files()) else None
         self._fetched = self._fetched_bytes()
         self._anonymous = _total(processes(), _private)
         self._reset = all(_reset_peak(process.pid) for process in processes())
@@ -76,9 +76,9 @@ class Footprint:
 
 def own_memory_bytes(processes: Sequence[ProcessId]) -> int:
     """Return the memory that is not the page cache: private pages, and the shared ones once."""
-    found = [status for process in processes if (status := _status(process))]
-    shared = max((status["RssShmem"] for status in found), default=0)
-    return sum(status["RssAnon"] for status in found) + shared
+    statuses = [status for process in processes if (status := _status(process))]
+    shared = max((status["RssShmem"] for status in statuses), default=0)
+    return sum(status["RssAnon"] for status in statuses) + shared
 
 
 def _reset_peak(pid: int) -> bool:
@@ -95,8 +95,8 @@ def _total(
     processes: Sequence[ProcessId], size: Callable[[Mapping[str, int]], int]
 ) -> float | None:
     """The sum of a size of all of them now; None where there are none."""
-    held = [size(status) for process in processes if (status := _status(process))]
-    return float(sum(held)) if held else None
+    sizes = [size(status) for process in processes if (status := _status(process))]
+    return float(sum(sizes)) if sizes else None
 
 
 def _private(status: Mapping[str, int]) -> int:

@@ -92,10 +92,10 @@ def residency(
         (path, facts) for path, facts in _files(paths, user) if not str(path).startswith(left_out)
     ]
     table = mounts(LIVE)
-    found = {
+    mount_of = {
         folder: _mount_of(folder, table, user) for folder in {path.parent for path, _ in files}
     }
-    notes = _filesystem_notes({mount for mount in found.values() if mount is not None})
+    notes = _filesystem_notes({mount for mount in mount_of.values() if mount is not None})
     resident, unevictable, unknown = 0, 0, 0
     sizes = [_resident_bytes(facts, opened) for _, facts, opened in _opened(files, user)]
     for (path, _), result in zip(files, sizes, strict=True):
@@ -103,7 +103,7 @@ def residency(
             unknown += 1
             continue
         resident += result
-        unevictable += result if _is_memory(found[path.parent]) else 0
+        unevictable += result if _is_memory(mount_of[path.parent]) else 0
     if unknown:
         notes.append(f"residency of {unknown} files not known: they are another user's")
     if resident > unevictable and (
@@ -121,8 +121,8 @@ def resident_bytes(paths: Iterable[Path], user: Credentials | None = None) -> in
     """
     files = list(_files(paths, user))
     sizes = [_resident_bytes(facts, opened) for _, facts, opened in _opened(files, user)]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
+    measured = [size for size in sizes if size is not None]
+    return sum(measured) if len(measured) == len(sizes) else None
 
 
 def _files(
@@ -192,16 +192,16 @@ def _chunk(descriptor: int, offset: int, length: int) -> int:
     return int(np.count_nonzero(present)) * mmap.PAGESIZE - beyond_end
 
 
-def _filesystem_notes(found: set[Mount]) -> list[str]:
+def _filesystem_notes(mounts: set[Mount]) -> list[str]:
     """What the file systems make of eviction: tmpfs cannot, DAX has nothing to evict."""
     notes = [
         f"{m.point} is a tmpfs: its pages are the data and cannot be evicted"
-        for m in found
+        for m in mounts
         if _is_memory(m)
     ]
     notes += [
         f"{m.point} is mounted with {option}: where DAX holds, the page cache is bypassed"
-        for m in found
+        for m in mounts
         for option in m.options
         if option in ("dax", "dax=always")
     ]

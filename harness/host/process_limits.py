@@ -31,9 +31,9 @@ def room_for_tasks() -> tuple[int, str] | None:
     if soft != resource.RLIM_INFINITY:
         result.append((soft, f"ulimit -u {soft}"))
     for folder in own_groups_of("pids"):
-        limit, held = LIVE.read_int(folder / "pids.max"), LIVE.read_int(folder / "pids.current")
+        limit, current = LIVE.read_int(folder / "pids.max"), LIVE.read_int(folder / "pids.current")
         if limit is not None:
-            result.append((limit - (held or 0), f"pids.max {limit} of {folder}"))
+            result.append((limit - (current or 0), f"pids.max {limit} of {folder}"))
     return min(result, default=None)
 
 

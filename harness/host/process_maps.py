@@ -35,10 +35,10 @@ def hugetlb_bytes(pids: Iterable[int], kernel: Kernel = LIVE) -> int:
     mapped: dict[str, int] = {}
     touched = 0
     for pid in pids:
-        own: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for begin, end, inode in _MAPPING.findall(kernel.read(f"/proc/{pid}/maps") or ""):
-            own[inode] = own.get(inode, 0) + int(end, 16) - int(begin, 16)
-        mapped = {key: max(mapped.get(key, 0), own.get(key, 0)) for key in mapped | own}
+            sizes[inode] = sizes.get(inode, 0) + int(end, 16) - int(begin, 16)
+        mapped = {key: max(mapped.get(key, 0), sizes.get(key, 0)) for key in mapped | sizes}
         pages = _TOUCHED.search(kernel.read(f"/proc/{pid}/status") or "")
         touched = max(touched, int(pages[1]) * 1024 if pages else 0)
     return max(sum(mapped.values()), touched)
@@ -61,13 +61,13 @@ _CONTEXT = "/[aio]"
 
 def async_io(pids: Iterable[int], kernel: Kernel = LIVE) -> str:
     """Return ``io_uring``, ``aio``, both, or ``none``, of these live processes together."""
-    found = set()
+    interfaces = set()
     for pid in pids:
         if _CONTEXT in (kernel.read(f"/proc/{pid}/maps") or ""):
-            found.add("aio")
+            interfaces.add("aio")
         if any(_target(kernel, f"/proc/{pid}/fd/{fd}") == _RING for fd in _files(kernel, pid)):
-            found.add("io_uring")
-    return " and ".join(sorted(found)) or "none"
+            interfaces.add("io_uring")
+    return " and ".join(sorted(interfaces)) or "none"
 
 
 #: Libraries that the dynamic linker loads into every program of the host (ld.so(8)), and one that

@@ -190,10 +190,10 @@ def prefetchers(kernel: Kernel) -> str:
     ``differ`` where one processor is set differently from another.
     """
     processor = cpu(kernel)
-    known = _REGISTERS.get(processor.vendor)
-    if known is None or processor.hypervisor:
+    entry = _REGISTERS.get(processor.vendor)
+    if entry is None or processor.hypervisor:
         return UNREADABLE
-    register, names = known
+    register, names = entry
     numbers = [name for name in kernel.names("/dev/cpu") if name.isdigit()]
     result = {_state(_register(kernel, number, register), names) for number in numbers}
     if not result or UNREADABLE in result:

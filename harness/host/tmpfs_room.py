@@ -133,17 +133,17 @@ class TmpfsRoom:
         return result
 
 
-def _add_unlinked(pid: int, devices: set[int], found: _Sizes) -> None:
+def _add_unlinked(pid: int, devices: set[int], sizes: _Sizes) -> None:
     """Of files without a name that a process has open: MySQL's temporary files have none."""
     with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as listing:
         for entry in listing:
             with suppress(OSError):  # closed meanwhile
                 status = entry.stat()
                 if status.st_nlink == 0 and status.st_dev in devices:
-                    found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
+                    sizes[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
 
 
-def _add_sizes(directory: int, found: _Sizes, depth: int = _DEPTH) -> None:
+def _add_sizes(directory: int, sizes: _Sizes, depth: int = _DEPTH) -> None:
     """Of all files below an open directory; the server's user may change it meanwhile.
 
     Deeper ones do not count: that user's own server has the less room.
@@ -154,9 +154,9 @@ def _add_sizes(directory: int, found: _Sizes, depth: int = _DEPTH) -> None:
         try:
             if not entry.is_dir(follow_symlinks=False):
                 status = entry.stat(follow_symlinks=False)
-                found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
+                sizes[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
             elif depth > 0:
                 with opened(entry.name, _DIRECTORY, dir_fd=directory) as below:
-                    _add_sizes(below, found, depth - 1)
+                    _add_sizes(below, sizes, depth - 1)
         except (FileNotFoundError, NotADirectoryError):
             continue

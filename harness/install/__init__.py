@@ -93,7 +93,7 @@ def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
         raise unknown(f"install {engine}", context, engine, pinned_engines())
     document: Mapping[str, Any] = load_yaml(path).value
     machine = platform.machine()
-    found = [
+    installations = [
         Pinned(
             document["engine"],
             build["version"],
@@ -105,13 +105,13 @@ def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
         for build in document["builds"]
         if all(machine in source["archives"] for source in build["sources"])
     ]
-    if not found:
+    if not installations:
         raise UsageError(
             f"install {engine}",
             f"no build is pinned for {machine}",
             f"install {engine} on the machine, or select one with the engine option 'prefix'",
         )
-    return found
+    return installations
 
 
 def _program(build: Mapping[str, Any], machine: str) -> str:
@@ -200,10 +200,10 @@ def install(
     for pin in builds:
         folder = prefix / pin.folder
         if folder.is_dir():
-            found = _read(folder)
-            if isinstance(found, Installed):
+            state = _read(folder)
+            if isinstance(state, Installed):
                 return folder
-            progress.say(f"{folder}: {found}; installing it again")
+            progress.say(f"{folder}: {state}; installing it again")
     make_passable(prefix)
     refuse_noexec(prefix, engine)
     refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
@@ -245,11 +245,11 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
         refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
     pins = {pin.folder: pin for pin in _pins(engine)}
     order = {folder: number for number, folder in enumerate(pins)}
-    found: list[Installed] = []
+    installations: list[Installed] = []
     for folder in sorted(prefix.glob(f"{engine}-*"), key=lambda f: order.get(f.name, len(order))):
         match _read(folder):
             case Installed() as undamaged:
-                found.append(undamaged)
+                installations.append(undamaged)
             case damage if folder.name in pins:
                 warn(
                     RunWarning(
@@ -259,7 +259,7 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
                         f"run: harness engines install {engine}",
                     )
                 )
-    return found
+    return installations
 
 
 def _read(folder: Path) -> Installed | str:
@@ -267,7 +267,7 @@ def _read(folder: Path) -> Installed | str:
     try:
         record = jsonfile.read(folder / _RECORD)
         sizes = dict(record["sizes"])
-        found = Installed(folder, str(record["source"]), tuple(map(str, record["moved_on"])))
+        installation = Installed(folder, str(record["source"]), tuple(map(str, record["moved_on"])))
     except (OSError, LookupError, RecursionError, TypeError, ValueError) as error:
         return f"{_RECORD} cannot be read: {error!r}"
     for name, size in sizes.items():
@@ -277,7 +277,7 @@ def _read(folder: Path) -> Installed | str:
             return f"{name}: {error}"
         if size_now != size:
             return f"{name} has {size_now} bytes, {size} were installed"
-    return found if sizes else f"{_RECORD} names no file"
+    return installation if sizes else f"{_RECORD} names no file"
 
 
 def _sizes(tree: Path) -> dict[str, int]:
@@ -291,9 +291,9 @@ def linker(folder: Path) -> tuple[str, ...]:
     A tree with its own C library needs its own dynamic linker too.
     """
     for libraries in sorted((folder / "usr/lib").glob("*-linux-gnu")):
-        own = sorted(libraries.glob("ld-linux-*.so.*"))
+        bundled = sorted(libraries.glob("ld-linux-*.so.*"))
         machine = sorted(Path("/").glob("lib*/ld-linux-*.so.*"))
-        for program in [*own, *machine][:1]:
+        for program in [*bundled, *machine][:1]:
             return (str(program), "--library-path", str(libraries))
     return ()
 

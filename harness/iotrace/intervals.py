@@ -99,7 +99,7 @@ class TimedIo:
         spent = self._spent
         if spent is None or self._damage is not None:
             return []
-        found = [
+        metrics = [
             Metric("io_trace_coverage_share", "1", "none", {"part": part}, value=share)
             for part, share in self.coverage().items()
         ]
@@ -107,14 +107,14 @@ class TimedIo:
             if not (calls := spent.value(cell, "calls")):
                 continue
             labels = self._trace.labels(cell)
-            found.append(Metric("io_calls_count", "1", "none", labels, value=calls))
+            metrics.append(Metric("io_calls_count", "1", "none", labels, value=calls))
             if cell.operation != "sync":
                 size = spent.value(cell, "bytes")
-                found.append(Metric("io_bytes", "B", "none", labels, value=size))
+                metrics.append(Metric("io_bytes", "B", "none", labels, value=size))
             if (histogram := spent.histogram(cell)) is not None:
                 encoded = histogram.encode()
-                found.append(Metric("io_duration_ns", "ns", "none", labels, hdr=encoded))
-        return found
+                metrics.append(Metric("io_duration_ns", "ns", "none", labels, hdr=encoded))
+        return metrics
 
     def operations(self) -> list[dict[str, Any]]:
         """Every counter of each cell that has calls, with its sizes: as stored."""
@@ -317,9 +317,9 @@ def _modelled(spent: Reading, cell: Cell) -> dict[str, Any]:
     }
 
 
-def distance(one: Histogram, other: Histogram) -> float:
+def distance(histogram: Histogram, other: Histogram) -> float:
     """Largest difference of two cumulative distributions (the statistic of Kolmogorov-Smirnov)."""
-    shares = (found.counts.cumsum() / found.total for found in (one, other))
+    shares = (each.counts.cumsum() / each.total for each in (histogram, other))
     return float(abs(next(shares) - next(shares)).max())
 
 

@@ -354,8 +354,8 @@ def _grown_by_cell(
     return {cell: _grown(now[cell], earlier.get(cell, now[cell] * 0)) for cell in now}
 
 
-def _sums(one: Mapping[Cell, Counts], other: Mapping[Cell, Counts]) -> dict[Cell, Counts]:
-    total = dict(one)
+def _sums(base: Mapping[Cell, Counts], other: Mapping[Cell, Counts]) -> dict[Cell, Counts]:
+    total = dict(base)
     for cell, counts in other.items():
         total[cell] = total[cell] + counts if cell in total else counts
     return total
@@ -395,9 +395,11 @@ def parse_plant(text: str) -> Plant:
     if match is None:
         raise UsageError(problem, "not PART.OPERATION=+DURATION", hint)
     part, operation, duration, jitter = match.groups()
-    for kind, name, known in (("part", part, PARTS), ("operation", operation, OPERATIONS)):
-        if name not in known:
-            raise unknown(problem, f"{name!r} is no traced {kind}", name, known, f"{kind}s: {{}}")
+    for kind, name, supported in (("part", part, PARTS), ("operation", operation, OPERATIONS)):
+        if name not in supported:
+            raise unknown(
+                problem, f"{name!r} is no traced {kind}", name, supported, f"{kind}s: {{}}"
+            )
     delay = Delay(parse_duration_ns(duration), parse_duration_ns(jitter) if jitter else 0)
     if not 0 < delay.ns <= _LONGEST_NS or delay.jitter_ns > delay.ns:
         raise UsageError(problem, "it must be > 0, at most 10 s, and >= its jitter", hint)

@@ -94,12 +94,12 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
         ]
         if not histograms:
             continue
-        found = _of_device(hdr.merge(histograms), operation)
-        if found is None:
+        histogram = _of_device(hdr.merge(histograms), operation)
+        if histogram is None:
             continue
         size = mean_bytes(calls, part, operation)
-        points[operation] = Point(size, of_histogram(found))
-        means[operation] = found.mean
+        points[operation] = Point(size, of_histogram(histogram))
+        means[operation] = histogram.mean
     main = next((operation for operation in _MAIN[part] if operation in means), None)
     if main is None:
         raise RunFailed(
@@ -110,27 +110,27 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
         )
     assert run.manifest is not None and run.spec.placement is not None
     name = run.spec.placement.tier_of(part)
-    (tier,) = [one for one in run.manifest.tiers if one.name == name]
+    (tier,) = [tier_facts for tier_facts in run.manifest.tiers if tier_facts.name == name]
     readahead_bytes = tier.facts.readahead_bytes or DEFAULT_READAHEAD_BYTES
     return Shape(part, main, points, means[main], readahead_bytes)
 
 
-def _of_device(found: hdr.Histogram, operation: str) -> hdr.Histogram | None:
+def _of_device(histogram: hdr.Histogram, operation: str) -> hdr.Histogram | None:
     """Leave out the reads that the page cache served."""
     if operation != "read":
-        return found
-    low, _ = found.layout.bounds()
-    counts = found.counts.copy()
+        return histogram
+    low, _ = histogram.layout.bounds()
+    counts = histogram.counts.copy()
     counts[low < _CACHED_NS] = 0
-    return hdr.Histogram(found.layout, counts) if counts.any() else None
+    return hdr.Histogram(histogram.layout, counts) if counts.any() else None
 
 
 def mean_bytes(calls: Sequence[dict[str, Any]], part: str, operation: str) -> int:
     """Return the mean size of calls, of syncs what was dirty; a page at least."""
     field = "dirtied_bytes" if operation == "sync" else "bytes"
-    own = [one for one in calls if (one["part"], one["operation"]) == (part, operation)]
-    made = sum(one["calls"] for one in own)
-    return max(_PAGE_BYTES, int(sum(one[field] for one in own) / max(1, made)))
+    selected = [call for call in calls if (call["part"], call["operation"]) == (part, operation)]
+    made = sum(call["calls"] for call in selected)
+    return max(_PAGE_BYTES, int(sum(call[field] for call in selected) / max(1, made)))
 
 
 @dataclass(frozen=True)

@@ -190,10 +190,10 @@ def model_folders() -> tuple[Path, ...]:
 
 def known_models() -> dict[str, Path]:
     """Return the file of each model by name; a user's replaces a shipped one of its name."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in reversed(model_folders()):
-        found |= {path.stem: path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
-    return dict(sorted(found.items()))
+        paths |= {path.stem: path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+    return dict(sorted(paths.items()))
 
 
 def find_model(name: str) -> DeviceModel:
@@ -206,16 +206,16 @@ def find_model(name: str) -> DeviceModel:
         return _constant(name)
     if name.endswith(_SUFFIX):
         return load_model(Path(name))
-    known = known_models()
-    if name not in known:
+    models = known_models()
+    if name not in models:
         raise unknown(
             f"device model {name!r}",
             "no such model",
             name,
-            [ZERO, *known],
+            [ZERO, *models],
             "models: {}, latency:20us, or a file (`harness model list`)",
         )
-    return load_model(known[name])
+    return load_model(models[name])
 
 
 def _constant(name: str) -> DeviceModel:

@@ -109,8 +109,10 @@ def _of(metrics: Sequence[Metric], name: str, measurement: str) -> Iterator[Metr
 
 def durations_of(run: StoredRun, operation: str) -> dict[int, hdr.Histogram]:
     """Return how long an operation took in a run of the suite, one at a time, by its bytes."""
-    found = _of(run.result.metrics, MEASURED[operation], operation)
-    by_size = {int(one.labels["access_size_bytes"]): hdr.decode(one.hdr or "") for one in found}
+    metrics = _of(run.result.metrics, MEASURED[operation], operation)
+    by_size = {
+        int(metric.labels["access_size_bytes"]): hdr.decode(metric.hdr or "") for metric in metrics
+    }
     return dict(sorted(by_size.items()))
 
 
@@ -186,14 +188,14 @@ def _fill_ns(run: StoredRun) -> int:
 
 def _processor_ns(metrics: Sequence[Metric]) -> dict[str, int]:
     """Return the kernel's processor time of an operation of the smallest size, one at a time."""
-    found = {}
+    overheads = {}
     for operation in OPERATIONS:
         smallest = min(
             _of(metrics, "operation_kernel_ns", operation),
             key=lambda metric: int(metric.labels["access_size_bytes"]),
         )
-        found[operation] = round(median(smallest.samples or ()))
-    return found
+        overheads[operation] = round(median(smallest.samples or ()))
+    return overheads
 
 
 def _parallel(metrics: Sequence[Metric]) -> int:

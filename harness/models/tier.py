@@ -79,8 +79,8 @@ def modelled_tier(claim: TierClaim, user: Credentials | None = None, kernel: Ker
             f"{claim.name}: a disk's file system has more to do than a tmpfs, and throughput is "
             "too high by up to a third; `harness host apply ramdisk` mends it"
         )
-    own = replace(claim, path=str(_own_directory(base)))
-    return Tier(own, _without_device(facts), tuple(warnings), model)
+    model_claim = replace(claim, path=str(_own_directory(base)))
+    return Tier(model_claim, _without_device(facts), tuple(warnings), model)
 
 
 def _default_base(model: DeviceModel) -> Path:
@@ -98,7 +98,9 @@ def refuse_modelled(problem: str, name: str, tiers: Mapping[str, Tier]) -> None:
     if tier is None or tier.model is None:
         return
     place = tier.facts.mount_point
-    below = [n for n, one in tiers.items() if not one.model and one.facts.mount_point == place]
+    below = [
+        n for n, other in tiers.items() if not other.model and other.facts.mount_point == place
+    ]
     raise UsageError(
         problem,
         f"tier {name!r} is modelled as {tier.model.name}, and only engines take a model's time",

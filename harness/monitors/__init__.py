@@ -138,8 +138,8 @@ class GuardedMonitor:
     def warnings(self) -> Sequence[RunWarning]:
         """Its own, and its first exception."""
         nothing: Sequence[RunWarning] = ()
-        own = self._guarded(self._monitor.warnings, nothing)
-        return unique([*own, *self._warnings[:1]])
+        warnings = self._guarded(self._monitor.warnings, nothing)
+        return unique([*warnings, *self._warnings[:1]])
 
     def _guarded(self, call: Callable[[], T], otherwise: T) -> T:
         try:

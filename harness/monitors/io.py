@@ -45,20 +45,20 @@ class IoMonitor(SampledMonitor):
             reading = self._trace.page.read(details=False)
         except PageError:
             return {}
-        found: dict[str, float] = {}
+        counters: dict[str, float] = {}
         for part in self._trace.directories:
             for operation in OPERATIONS:
                 both = [Cell(part, operation, role) for role in ROLES]
                 labels = {"part": part, "operation": operation}
                 calls = sum(reading.value(cell, "calls") for cell in both)
-                found[labelled("io_calls_count", **labels)] = float(calls)
-                own = Cell(part, operation, "foreground")
-                spent_ns = reading.value(own, "ns") + reading.value(own, "delay_ns")
-                found[labelled(IO, **labels)] = float(spent_ns)
+                counters[labelled("io_calls_count", **labels)] = float(calls)
+                foreground = Cell(part, operation, "foreground")
+                spent_ns = reading.value(foreground, "ns") + reading.value(foreground, "delay_ns")
+                counters[labelled(IO, **labels)] = float(spent_ns)
                 if operation != "sync":
                     size = sum(reading.value(cell, "bytes") for cell in both)
-                    found[labelled("io_bytes", **labels)] = float(size)
-        return found
+                    counters[labelled("io_bytes", **labels)] = float(size)
+        return counters
 
     def sample(self) -> Mapping[str, float]:
         """``calls_count[part=…,operation=…,role=…], …``, cumulative; durations have the planted
@@ -66,7 +66,7 @@ class IoMonitor(SampledMonitor):
         """
         assert self._trace is not None
         reading = self._trace.page.read(details=False)
-        found: dict[str, float] = {}
+        counters: dict[str, float] = {}
         for cell in cells():
             if reading.value(cell, "calls"):
                 for name, *fields in (
@@ -74,10 +74,10 @@ class IoMonitor(SampledMonitor):
                     ("bytes", "bytes"),
                     ("duration_ns", "ns", "delay_ns"),
                 ):
-                    found[labelled(name, **self._trace.labels(cell))] = float(
+                    counters[labelled(name, **self._trace.labels(cell))] = float(
                         sum(reading.value(cell, field) for field in fields)
                     )
-        return found
+        return counters
 
 
 MONITOR = IoMonitor

@@ -44,11 +44,11 @@ class OthersMonitor(Monitor):
     cost: ClassVar[str] = "reads /proc/PID/stat of all processes at both ends"
 
     def __init__(
-        self, context: MonitorContext, kernel: Kernel = LIVE, own: int | None = None
+        self, context: MonitorContext, kernel: Kernel = LIVE, harness_pid: int | None = None
     ) -> None:
         super().__init__(context)
         self._kernel = kernel
-        self._own = os.getpid() if own is None else own
+        self._own = os.getpid() if harness_pid is None else harness_pid
         self._ends: list[_Ticks] = []
         #: A server that is not the harness's own would count as another program.
         self._whole = context.waits is None

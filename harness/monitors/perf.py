@@ -118,10 +118,10 @@ class PerfMonitor(Monitor):
     def warnings(self) -> Sequence[RunWarning]:
         """Of events that shared their counters, and of a perf that was killed."""
         shared = {e: s for e, s in self.series()["running_share"].items() if s < 1}
-        found = ", ".join(f"{event} for {share:.0%}" for event, share in sorted(shared.items()))
+        shares = ", ".join(f"{event} for {share:.0%}" for event, share in sorted(shared.items()))
         hint = "stop other users of the processors' counters, such as the NMI watchdog"
         multiplexed = RunWarning(
-            "perf-multiplexed", "perf counted for a part of the time", found, hint
+            "perf-multiplexed", "perf counted for a part of the time", shares, hint
         )
         return [*([multiplexed] if shared else []), *self.perf.warnings(self.name)]
 

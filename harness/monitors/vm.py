@@ -109,9 +109,9 @@ class VmMonitor(SampledMonitor):
 
     def sample(self) -> dict[str, float]:
         """The totals, and what is only in samples."""
-        found = self._vmstat("/proc/vmstat")
-        levels = {name: float(found[key]) for name, key in _LEVELS.items() if key in found}
-        return {**_sums(found, _ALL_SAMPLED), **self._node_totals(), **levels}
+        values = self._vmstat("/proc/vmstat")
+        levels = {name: float(values[key]) for name, key in _LEVELS.items() if key in values}
+        return {**_sums(values, _ALL_SAMPLED), **self._node_totals(), **levels}
 
     def _vmstat(self, path: str) -> dict[str, str]:
         words = (self._kernel.read(path) or "").split()
@@ -119,25 +119,25 @@ class VmMonitor(SampledMonitor):
 
     def _read_engine_memory(self, at: str) -> None:
         begin = time.monotonic_ns()
-        found = residency((process.pid for process in self._context.processes()), self._kernel)
+        pages = residency((process.pid for process in self._context.processes()), self._kernel)
         end = time.monotonic_ns()
         self._engine_memory.append(
             {
                 "at": at,
                 "monotonic_ns": (begin + end) // 2,
                 "stamp_error_ns": (end - begin + 1) // 2,
-                "anonymous_bytes": {str(k): v for k, v in sorted(found.anonymous.items())},
-                "shared_bytes": {str(k): v for k, v in sorted(found.shared.items())},
+                "anonymous_bytes": {str(k): v for k, v in sorted(pages.anonymous.items())},
+                "shared_bytes": {str(k): v for k, v in sorted(pages.shared.items())},
             }
         )
 
 
-def _sums(found: Mapping[str, str], counters: Mapping[str, Sequence[str]]) -> dict[str, float]:
+def _sums(values: Mapping[str, str], counters: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """Each counter of which the kernel has a field."""
     return {
         name: float(sum(present))
         for name, fields in counters.items()
-        if (present := [int(found[field]) for field in fields if field in found])
+        if (present := [int(values[field]) for field in fields if field in values])
     }
 
 

@@ -85,12 +85,12 @@ def find_program(title: str, variable: str, below: Sequence[str], names: Sequenc
 
     As root, UsageError where another user could exchange it, or its settings in the home directory.
     """
-    found = _installed(title, variable, below, names)
+    program = _installed(title, variable, below, names)
     if os.geteuid() == 0:
-        refuse_exchangeable(found.resolve().parent, title, variable)
+        refuse_exchangeable(program.resolve().parent, title, variable)
         if (settings := home()) is not None:
             refuse_exchangeable(settings.resolve(), f"settings of {title}", "HOME")
-    return found
+    return program
 
 
 def home() -> Path | None:
@@ -101,15 +101,15 @@ def home() -> Path | None:
 
 def _installed(title: str, variable: str, below: Sequence[str], names: Sequence[str]) -> Path:
     if chosen := os.environ.get(variable):
-        candidates = [Path(chosen) / one for one in below]
-        found = next((one for one in candidates if os.access(one, os.X_OK)), None)
-        if found is None:
+        candidates = [Path(chosen) / folder for folder in below]
+        program = next((path for path in candidates if os.access(path, os.X_OK)), None)
+        if program is None:
             raise UsageError(
                 f"{title} in {variable}={chosen}",
                 f"there is no {' or '.join(below)} in it",
                 f"set {variable} to the folder of the installation",
             )
-        return found
+        return program
     for name in names:
         if on_path := shutil.which(name):
             return Path(on_path)
@@ -126,11 +126,11 @@ def metrics(observer: Observer, figures: Sequence[ObservedNumber]) -> list[Metri
     Names of files are the servers' user's to choose: what cannot be printed is replaced.
     """
     seen: dict[str, int] = {}
-    found = []
+    result = []
     for figure in figures:
         path = "".join(c if c.isprintable() else "?" for c in " / ".join(figure.path))
         seen[path] = seen.get(path, 0) + 1
         unique = path if seen[path] == 1 else f"{path} #{seen[path]}"
         labels = {"observer": observer.name, "path": unique}
-        found.append(Metric("observed_value", "1", "none", labels, value=figure.value))
-    return found
+        result.append(Metric("observed_value", "1", "none", labels, value=figure.value))
+    return result

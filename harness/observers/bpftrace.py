@@ -66,23 +66,23 @@ def parse(text: str) -> list[ObservedNumber]:
     for document in _documents(text):
         data = document.get("data")
         if document.get("type") == "map" and isinstance(data, dict):
-            maps |= {name: held for name, held in data.items() if name in _MAPS}
+            maps |= {name: entries for name, entries in data.items() if name in _MAPS}
     if "@calls" not in maps:
         raise ValueError("bpftrace printed no map of calls")
-    found = []
-    for name, held in maps.items():
-        if not isinstance(held, dict):
+    figures = []
+    for name, entries in maps.items():
+        if not isinstance(entries, dict):
             continue
-        if len(held) >= MOST_KEYS:
+        if len(entries) >= MOST_KEYS:
             raise ValueError(f"bpftrace counted {MOST_KEYS} files in {name}, and left out others")
         numbers = {
             key: float(value)
-            for key, value in held.items()
+            for key, value in entries.items()
             if type(value) in (int, float) and math.isfinite(value)
         }
         most = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))[:_MOST]
-        found += [ObservedNumber((name[1:], *key.split(",")), value) for key, value in most]
-    return found
+        figures += [ObservedNumber((name[1:], *key.split(",")), value) for key, value in most]
+    return figures
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:

@@ -42,7 +42,7 @@ def parse(text: str) -> list[ObservedNumber]:
     names = rows.fieldnames or ()
     if not {"Area", "Value", "Unit"} <= set(names):
         raise ValueError("toplev's output has not the columns Area,Value,Unit")
-    found = []
+    figures = []
     for row in rows:
         try:
             value = float(row["Value"] or "nan")
@@ -51,8 +51,8 @@ def parse(text: str) -> list[ObservedNumber]:
         if math.isfinite(value) and row["Area"]:
             nodes = row["Area"].split(".")
             cpus = [row["CPUs"]] if row.get("CPUs") else []
-            found.append(ObservedNumber((*cpus, *nodes), value))
-    return found
+            figures.append(ObservedNumber((*cpus, *nodes), value))
+    return figures
 
 
 OBSERVERS: Sequence[Observer] = [Toplev()]

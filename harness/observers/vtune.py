@@ -90,10 +90,10 @@ class VTune(Observer):
         ]
 
     def figures(self, tree: Path, output: str) -> list[ObservedNumber]:
-        found = parse((tree / _SUMMARY).read_text("utf-8", "replace"))
+        figures = parse((tree / _SUMMARY).read_text("utf-8", "replace"))
         if self._by_process:
-            found += parse_processes((tree / _PROCESSES).read_text("utf-8", "replace"))
-        return found
+            figures += parse_processes((tree / _PROCESSES).read_text("utf-8", "replace"))
+        return figures
 
     @property
     def _by_process(self) -> bool:
@@ -109,7 +109,7 @@ def parse(text: str) -> list[ObservedNumber]:
     if next(rows, None) != _COLUMNS:
         raise ValueError(f"VTune's summary does not begin with {','.join(_COLUMNS)}")
     path: list[str] = []
-    found = []
+    figures = []
     for row in rows:
         if len(row) < 2 or not row[0].isascii() or not row[0].isdigit():
             continue
@@ -119,8 +119,8 @@ def parse(text: str) -> list[ObservedNumber]:
         path = [*path[:level], row[1]]
         match = _NUMBER.match(row[2]) if len(row) > 2 else None
         if match and path[0] not in _NO_FIGURES and math.isfinite(value := float(match[0])):
-            found.append(ObservedNumber(tuple(path), value))
-    return found
+            figures.append(ObservedNumber(tuple(path), value))
+    return figures
 
 
 def parse_processes(text: str) -> list[ObservedNumber]:
@@ -137,7 +137,7 @@ def parse_processes(text: str) -> list[ObservedNumber]:
             if (match := _NUMBER.fullmatch(row[name])) and math.isfinite(float(match[0]))
         }
         processes.append((row[_PROCESS], counts))
-    processes.sort(key=lambda one: -sum(one[1].values()))
+    processes.sort(key=lambda process: -sum(process[1].values()))
     return [
         ObservedNumber(("Processes", process, event), count)
         for process, counts in processes[:_MOST]

@@ -195,9 +195,9 @@ def _command_line(request: PlaybookRun) -> str | None:
 
 def _environment(folder: Path, private: Path) -> dict[str, str]:
     """Ansible next to this Python; nothing is written to the user's home."""
-    own = str(Path(sys.executable).parent)
+    programs = str(Path(sys.executable).parent)
     return {
-        "PATH": os.pathsep.join([own, os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([programs, os.environ.get("PATH", os.defpath)]),
         "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
         "ANSIBLE_MODULE_UTILS": os.pathsep.join(
             [str(folder / "module_utils"), str(Path(tiers.__file__).parent)]
@@ -210,12 +210,12 @@ def _environment(folder: Path, private: Path) -> dict[str, str]:
 
 def _reduced(environment: Mapping[str, str]) -> dict[str, str]:
     """Without the variables of the harness that Ansible and ssh do not need."""
-    kept = {
+    variables = {
         name: value
         for name, value in environment.items()
         if os.environ.get(name) != value or name in _KEPT or name.startswith(_KEPT_PREFIXES)
     }
-    return kept | {"LC_ALL": "C.UTF-8"}
+    return variables | {"LC_ALL": "C.UTF-8"}
 
 
 def _last_line(done: Any) -> str:

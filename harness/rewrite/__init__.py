@@ -67,9 +67,13 @@ def rewrite(program: Path, output: Path, rules: Sequence[Rule] = RULES) -> Rewri
     """Write ``output``; UsageError where the program cannot be rewritten (nothing is written)."""
     _check_kind(program)
     by_old = {rule.old: rule for rule in rules}
-    found = flushes_and_fences(program)
-    before = Counter(one.name for one in found)
-    flushes = [(one, by_old[one.name]) for one in found if one.name in by_old]
+    instructions = flushes_and_fences(program)
+    before = Counter(instruction.name for instruction in instructions)
+    flushes = [
+        (instruction, by_old[instruction.name])
+        for instruction in instructions
+        if instruction.name in by_old
+    ]
     if not flushes:
         raise refused(
             program,
@@ -137,7 +141,7 @@ def _read(program: Path) -> bytes:
 
 def _change_in_place(program: Path, new: Path, flushes: Sequence[tuple[Instruction, Rule]]) -> None:
     segments = read_elf(program, "-l")
-    loaded = [[int(one, 16) for one in found] for found in _LOAD.findall(segments)]
+    loaded = [[int(number, 16) for number in numbers] for numbers in _LOAD.findall(segments)]
     content = bytearray(_read(program))
     for flush, rule in flushes:
         address = int(flush.address, 16)
@@ -154,7 +158,7 @@ def _change_in_place(program: Path, new: Path, flushes: Sequence[tuple[Instructi
 
 
 def _check_counts(program: Path, new: Path, expected: Counter[str]) -> None:
-    after = Counter(one.name for one in flushes_and_fences(new))
+    after = Counter(instruction.name for instruction in flushes_and_fences(new))
     if after != expected:
         raise RunFailed(
             f"rewrite {program}",

@@ -51,13 +51,13 @@ def apply(lines: Iterable[str], rules: Sequence[Rule]) -> tuple[list[str], list[
     every, used, added = list(lines), [], []
     result = []
     for number, line in enumerate(every):
-        found = _INSTRUCTION.match(line)
-        rule = by_old.get(found["name"]) if found else None
-        if found is None or rule is None:
+        match = _INSTRUCTION.match(line)
+        rule = by_old.get(match["name"]) if match else None
+        if match is None or rule is None:
             result.append(line)
             continue
         fence = bool(rule.fence) and _next_instruction(every, number) not in FENCES
-        result.append(f"\t{rule.new}{found['rest']}")
+        result.append(f"\t{rule.new}{match['rest']}")
         result += [f"\t{rule.fence}"] if fence else []
         used.append(rule)
         added.append(fence)
@@ -67,8 +67,8 @@ def apply(lines: Iterable[str], rules: Sequence[Rule]) -> tuple[list[str], list[
 def _next_instruction(lines: Sequence[str], number: int) -> str:
     """Return the instruction after this line's, which is no jump; labels are passed."""
     for line in lines[number + 1 :]:
-        if found := _INSTRUCTION.match(line):
-            return found["name"]
+        if match := _INSTRUCTION.match(line):
+            return match["name"]
     return ""
 
 

@@ -53,9 +53,11 @@ def change(program: Path, new: Path, flushes: Sequence[tuple[Instruction, Rule]]
     said = run([*command, str(program.absolute())], program, folder)
     counted = _PATCHED.search(said)
     if not counted or set(counted.groups()) != {str(len(flushes))}:
-        found = counted[0] if counted else "no num_patched in its report"
-        raise refused(program, f"e9tool: {found}; expected {len(flushes)}", "rewrite the source")
-    left = {one.address for one in flushes_and_fences(new)} & {one.address for one, _ in flushes}
+        patched = counted[0] if counted else "no num_patched in its report"
+        raise refused(program, f"e9tool: {patched}; expected {len(flushes)}", "rewrite the source")
+    left = {instruction.address for instruction in flushes_and_fences(new)} & {
+        instruction.address for instruction, _ in flushes
+    }
     if left:
         raise refused(program, f"after e9tool a flush is left at {min(left)}", "rewrite the source")
     return added

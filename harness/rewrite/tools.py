@@ -98,8 +98,8 @@ def flushes_and_fences(program: Path) -> list[Instruction]:
     for line in listing.splitlines():
         if head := _FUNCTION.match(line):
             function = head["name"]
-        elif one := _OBJDUMP.match(line):
-            every.append((function, one["address"], one["name"]))
+        elif match := _OBJDUMP.match(line):
+            every.append((function, match["address"], match["name"]))
     following = [name for _, _, name in every[1:]] + [""]
     return [
         Instruction(function, address, name, after in FENCES)
@@ -152,21 +152,21 @@ def link_options(program: Path, folder: Path) -> list[str]:
         raise refused(program, "its symbols have versions", "rewrite the source")
     stack = re.search(r"GNU_STACK.*\bRWE\b", segments)
     now = re.search(r"\(BIND_NOW\)|\(FLAGS\).*BIND_NOW|\(FLAGS_1\).*\bNOW\b", dynamic)
-    found = ["-shared"] if shared else [] if _DYN.search(header) else ["-no-pie"]
-    found += ["-z", "execstack" if stack else "noexecstack", "-z", "now" if now else "lazy"]
+    options = ["-shared"] if shared else [] if _DYN.search(header) else ["-no-pie"]
+    options += ["-z", "execstack" if stack else "noexecstack", "-z", "now" if now else "lazy"]
     if re.search(r"\(SYMBOLIC\)|\(FLAGS\).*SYMBOLIC", dynamic):
-        found += _to_linker("-Bsymbolic")
+        options += _to_linker("-Bsymbolic")
     if "(RPATH)" in dynamic:
-        found += _to_linker("--disable-new-dtags")
+        options += _to_linker("--disable-new-dtags")
     for tag, option in (("SONAME", "soname"), ("RUNPATH", "rpath"), ("RPATH", "rpath")):
         for value in re.findall(rf"\({tag}\).*\[(.+)\]", dynamic):
-            found += _to_linker(f"-{option}={_plain(program, tag, value)}")
+            options += _to_linker(f"-{option}={_plain(program, tag, value)}")
     if not shared and (names := _exported(program)):
         listed = folder / "exported"
         text = " ".join(f'"{_plain(program, "symbol", name)}";' for name in names)
         write_text(listed, f"{{ {text} }};\n", unprivileged())
-        found += _to_linker(f"--dynamic-list={listed}")
-    return found + _libraries(program, dynamic, folder)
+        options += _to_linker(f"--dynamic-list={listed}")
+    return options + _libraries(program, dynamic, folder)
 
 
 def _exported(program: Path) -> list[str]:
@@ -193,5 +193,5 @@ def _libraries(program: Path, dynamic: str, folder: Path) -> list[str]:
     with acting_as(user):
         for name, path in paths.items():
             (libraries / name).symlink_to(path)
-    found = [f"-L{libraries}", *_to_linker("--no-as-needed", f"-rpath-link={libraries}")]
-    return found + [f"-l:{name}" for name in names if name in paths]
+    options = [f"-L{libraries}", *_to_linker("--no-as-needed", f"-rpath-link={libraries}")]
+    return options + [f"-l:{name}" for name in names if name in paths]

@@ -117,9 +117,9 @@ class Conformance:
     def _run(self, workload: str, **params: Json) -> StoredRun:
         """One such run; RunFailed with the reason where it did not end well."""
         (run,) = self.lab.run(self._fixed(workload, **params), retries=0)
-        failed = [one for one in run.result.checks if one.status == "failed"]
+        failed = [check for check in run.result.checks if check.status == "failed"]
         if failed:
-            raise NotMetError("; ".join(f"{one.name}: {one.detail}" for one in failed))
+            raise NotMetError("; ".join(f"{check.name}: {check.detail}" for check in failed))
         if error := run.result.error:
             raise RunFailed(error.problem, error.context, error.hint)
         return run
@@ -130,10 +130,10 @@ class Conformance:
             raise NotApplicableError(f"{self.factory.title} runs no {workload}")
         params = self._tpch_test() if workload == "tpch" else {}
         run = self._runs[workload] = self._run(workload, **params)
-        found = [one for one in run.result.checks if one.name == check]
-        unknown = [one.detail for one in found if one.status == "unknown"]
-        passed = len(found) - len(unknown)
-        detail = f"{passed} of {counted(len(found), check)} passed"
+        checks = [result for result in run.result.checks if result.name == check]
+        unknown = [result.detail for result in checks if result.status == "unknown"]
+        passed = len(checks) - len(unknown)
+        detail = f"{passed} of {counted(len(checks), check)} passed"
         return expect(passed > 0 and not unknown, "; ".join([detail, *unknown[:1]]))
 
     def _tpch_test(self) -> Mapping[str, str]:
@@ -168,7 +168,7 @@ class Conformance:
             raise NotApplicableError(f"{engine.lost_when_killed} is lost, by design")
         if "tpcc" in self.factory.workloads:
             run = self._run("tpcc", test="durability")
-            details = [one.detail for one in run.result.checks if one.name == "durability"]
+            details = [check.detail for check in run.result.checks if check.name == "durability"]
             return expect(bool(details), details[0].partition(" (")[0] if details else "no check")
         if engine.inside_client:
             return self._kill_client()
@@ -178,8 +178,8 @@ class Conformance:
         """What an engine inside its client had acknowledged dies with that: all else is there."""
         with replaced(ycsb.DRIVERS, "loadgen", cast("Callable[..., Any]", _KilledOnce)):
             run = self._run("ycsb")
-        found = [one.detail for one in run.result.checks if one.name == "records"]
-        return f"reopened after a kill under way: {found[0] or 'every record is whole'}"
+        details = [check.detail for check in run.result.checks if check.name == "records"]
+        return f"reopened after a kill under way: {details[0] or 'every record is whole'}"
 
     def _kill_between_statements(self, workload: str) -> str:
         with self._at_work(workload) as (engine, _):
@@ -218,7 +218,7 @@ class Conformance:
         run = self._shared()
         if find_native(LIBRARY) is None:
             raise NotMetError(f"{LIBRARY} was not built")
-        codes = [one.code for one in run.result.uncontrolled]
+        codes = [warning.code for warning in run.result.uncontrolled]
         if "io-not-traced" in codes:
             raise NotApplicableError(f"{self.factory.title} is not started with the trace")
         moved: Counter[str] = Counter()

@@ -96,34 +96,36 @@ class Effects:
     def covers(self, effect: float) -> str:
         """In nine of ten trials, or else, with as many more, as often as intervals say."""
         done = self._of(effect)
-        if sum(not one.covered for one in done) > _MISSED * len(done):
+        if sum(not result.covered for result in done) > _MISSED * len(done):
             done += [trial(self.lab, effect) for _ in range(self.trials)]
-        covered = sum(one.covered for one in done)
-        stated = min(one.estimate.confidence for one in done)
+        covered = sum(result.covered for result in done)
+        stated = min(result.estimate.confidence for result in done)
         enough = len(done) - covered <= most_misses(len(done), 1 - stated)
         return expect(enough, self._text(covered, done))
 
     def finds(self) -> str:
         """In all of the same trials; of a single one, in that or in one more."""
         done = self._of(EFFECTS[-1])
-        if self.trials == 1 and not any(one.found for one in done):
+        if self.trials == 1 and not any(result.found for result in done):
             done.append(trial(self.lab, EFFECTS[-1]))
-        found = sum(one.found for one in done)
-        return expect(found >= (1 if self.trials == 1 else len(done)), self._text(found, done))
+        detected = sum(result.found for result in done)
+        return expect(
+            detected >= (1 if self.trials == 1 else len(done)), self._text(detected, done)
+        )
 
     def explains(self) -> str:
         """In all of the same trials in which it is found."""
-        done = [one for one in self._of(EFFECTS[-1]) if one.found]
-        named = sum(one.explained for one in done)
+        done = [result for result in self._of(EFFECTS[-1]) if result.found]
+        named = sum(result.explained for result in done)
         if not done:
             raise NotMetError("the effect is not found")
         return expect(named == len(done), self._text(named, done))
 
     def _of(self, effect: float) -> list[PlantedTrial]:
-        own = self._done.setdefault(effect, [])
-        while len(own) < self.trials:
-            own.append(trial(self.lab, effect))
-        return own
+        trials = self._done.setdefault(effect, [])
+        while len(trials) < self.trials:
+            trials.append(trial(self.lab, effect))
+        return trials
 
     def _text(self, number: int, done: Sequence[PlantedTrial]) -> str:
         more = len(done) - self.trials

@@ -112,9 +112,9 @@ def _dying_monitor(lab: Lab) -> str:
     paths = [folder, *filter(None, [os.environ.get("HARNESS_MONITOR_PATH")])]
     with replaced(os.environ, "HARNESS_MONITOR_PATH", ":".join(paths)):
         runs = lab.run(replace(YCSB, monitors=["dying"]))
-    found = [(one.code, one.problem) for one in runs[0].result.uncontrolled]
-    if not any(code == "monitor-failed" and "dying" in what for code, what in found):
-        raise NotMetError(f"its warnings: {', '.join(code for code, _ in found)}")
+    warnings = [(warning.code, warning.problem) for warning in runs[0].result.uncontrolled]
+    if not any(code == "monitor-failed" and "dying" in what for code, what in warnings):
+        raise NotMetError(f"its warnings: {', '.join(code for code, _ in warnings)}")
     return f"{_ended(runs, 'complete')}, with monitor-failed"
 
 
@@ -142,12 +142,12 @@ def _ended(
 ) -> str:
     """The detail of runs that ended so: by a failed check of this name, or by this error alone."""
     for run in runs:
-        failed = [one for one in run.result.checks if one.status == "failed"]
+        failed = [result for result in run.result.checks if result.status == "failed"]
         stored = run.result.error
-        found = [f"{one.name}: {one.detail}" for one in failed]
-        found += [f"{stored.problem}: {stored.context}"] if stored else []
-        detail = f"{run.spec.engine}: {run.result.status}; {'; '.join(found)}".removesuffix("; ")
-        named = not check or any(one.name == check for one in failed)
+        failures = [f"{result.name}: {result.detail}" for result in failed]
+        failures += [f"{stored.problem}: {stored.context}"] if stored else []
+        detail = f"{run.spec.engine}: {run.result.status}; {'; '.join(failures)}".removesuffix("; ")
+        named = not check or any(result.name == check for result in failed)
         kind = error.__name__ if error else None
         if (run.result.status, stored and stored.type) != (status, kind) or not named:
             raise NotMetError(detail)

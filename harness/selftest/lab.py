@@ -130,7 +130,7 @@ class Lab:
             raise UsageError(
                 "selftest",
                 "; ".join(map(str, problems)),
-                " · ".join(dict.fromkeys(one.hint for one in problems)),
+                " · ".join(dict.fromkeys(problem.hint for problem in problems)),
             )
 
     def prepared(self, fixed: Fixed) -> EngineRun:
@@ -153,8 +153,8 @@ class Lab:
 @contextmanager
 def open_lab(progress: Progress) -> Iterator[Lab]:
     """Open it; whatever the user has stored is neither used nor changed."""
-    with open_environment(None, [TIER], progress) as own:
-        journal = own.supervisor.journal
+    with open_environment(None, [TIER], progress) as opened:
+        journal = opened.supervisor.journal
         parent = paths.data_root()
         try:
             make_passable(parent)
@@ -166,8 +166,8 @@ def open_lab(progress: Progress) -> Iterator[Lab]:
         try:
             datasets, source = (DatasetStore(root / kind, journal) for kind in ("golden", "source"))
             disk = store_tier(root / "disk")
-            tiers = {**own.tiers, DISK: replace(disk, claim=replace(disk.claim, name=DISK))}
-            environment = replace(own, datasets=datasets, source=source, tiers=tiers)
+            tiers = {**opened.tiers, DISK: replace(disk, claim=replace(disk.claim, name=DISK))}
+            environment = replace(opened, datasets=datasets, source=source, tiers=tiers)
             yield Lab(root, environment, Store(root / "results"))
         finally:
             journal.remove_directory(root)

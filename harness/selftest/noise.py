@@ -71,12 +71,12 @@ def _check(noise: _Noise, pairing: Pairing, families: int, seed: int) -> str:
     rng = np.random.default_rng(seed)
     false = sum(_shown(rng, noise, pairing, 1.0) > 0 for _ in range(families))
     planted = max(1, round(families * _PLANTED_SHARE))
-    found = sum(_shown(rng, noise, pairing, 2.0) for _ in range(planted)) / planted / MEMBERS
+    share = sum(_shown(rng, noise, pairing, 2.0) for _ in range(planted)) / planted / MEMBERS
     detail = (
         f"a difference is shown in {false} of {families:,} families without one "
-        f"({false / families:.1%}), a factor of 2 in {found:.0%}"
+        f"({false / families:.1%}), a factor of 2 in {share:.0%}"
     )
-    return expect(false <= ALPHA * families and found >= 0.5, detail)
+    return expect(false <= ALPHA * families and share >= 0.5, detail)
 
 
 def _shown(rng: np.random.Generator, noise: _Noise, pairing: Pairing, factor: float) -> int:
@@ -86,4 +86,4 @@ def _shown(rng: np.random.Generator, noise: _Noise, pairing: Pairing, factor: fl
         blocks = noise(rng, 2 * REPEATS).reshape(REPEATS, 2)
         blocks[1::2] = blocks[1::2, ::-1]  # B runs first
         family.append(ratio_of(blocks[:, 0], factor * blocks[:, 1], pairing))
-    return sum(one.shown for one in decide(family))
+    return sum(decision.shown for decision in decide(family))

@@ -70,15 +70,15 @@ class Calibration(Document):
 
     def differing(self, spec: RunSpec) -> list[str]:
         """Names of workload parameters and other conditions in which such a run differs."""
-        own, params = self.spec.params, spec.params
-        found = [name for name in {**own, **params} if own.get(name) != params.get(name)]
-        found += [
+        usual, params = self.spec.params, spec.params
+        names = [name for name in {**usual, **params} if usual.get(name) != params.get(name)]
+        names += [
             name
             for attribute, name in _CONDITIONS.items()
             if getattr(self.spec, attribute) != getattr(spec, attribute)
         ]
         unlike = set(self.spec.stand_ins) != set(spec.stand_ins)
-        return found + (["emulated or modelled tiers"] if unlike else [])
+        return names + (["emulated or modelled tiers"] if unlike else [])
 
     def __post_init__(self) -> None:
         if (self.headline or 0) >= max(1, len(self.metrics)):
@@ -93,14 +93,14 @@ def latest_of(
     calibrations: Sequence[Calibration], host_id: str, spec: RunSpec
 ) -> Calibration | None:
     """The latest of a host, engine and workload; first of those under the run's conditions."""
-    found = [
-        one
-        for one in calibrations
-        if (one.host_id, one.spec.engine, one.spec.workload)
+    candidates = [
+        calibration
+        for calibration in calibrations
+        if (calibration.host_id, calibration.spec.engine, calibration.spec.workload)
         == (host_id, spec.engine, spec.workload)
     ]
-    same = [one for one in found if not one.differing(spec)]
-    return max(same or found, key=lambda one: one.unix_ns, default=None)
+    same = [calibration for calibration in candidates if not calibration.differing(spec)]
+    return max(same or candidates, key=lambda calibration: calibration.unix_ns, default=None)
 
 
 class CalibrationStore(DocumentStore[Calibration]):

@@ -51,22 +51,22 @@ class Attempt:
     """A process that measures a run, or resumes it.
 
     ``conditions``: everything that must be the same for the run to be resumed, and for a complete
-    one not to be repeated; None of a run that stands alone. ``kept``: the steps that were finished
-    when it began. ``experiment``: as in run.json. ``restart``: it resumes nothing. ``failed``: the
-    earlier attempt at a run that is tried again.
+    one not to be repeated; None of a run that stands alone. ``finished``: the steps that earlier
+    attempts finished. ``experiment``: as in run.json. ``restart``: it resumes nothing.
+    ``failed``: the earlier attempt at a run that is tried again.
     """
 
     run_id: str = ""
     unix_ns: int = 0
     conditions: JsonObject | None = None
     warnings: Sequence[RunWarning] = ()
-    kept: Sequence[str] = ()
+    finished: Sequence[str] = ()
     experiment: Experiment = _NONE
     restart: bool = False
     failed: StoredRun | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As in ``steps.jsonl``, where ``kept`` follows from the lines before it."""
+        """As in ``steps.jsonl``, where ``finished`` follows from the lines before it."""
         return {
             "run_id": self.run_id,
             "unix_ns": self.unix_ns,
@@ -75,10 +75,14 @@ class Attempt:
         }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any], kept: Sequence[str]) -> Attempt:
+    def from_json(cls, document: dict[str, Any], finished: Sequence[str]) -> Attempt:
         warnings = [RunWarning.from_json(entry) for entry in document["uncontrolled"]]
         return cls(
-            document["run_id"], document["unix_ns"], document["conditions"], warnings, tuple(kept)
+            document["run_id"],
+            document["unix_ns"],
+            document["conditions"],
+            warnings,
+            tuple(finished),
         )
 
 
@@ -130,12 +134,12 @@ class Checkpoint:
     def attempts(self) -> list[Attempt]:
         """Every process that measured the run, in their order."""
         attempts: list[Attempt] = []
-        kept: list[str] = []
+        finished: list[str] = []
         for line in self._lines:
             if "step" in line:
-                kept.append(line["step"])
+                finished.append(line["step"])
             else:
-                attempts.append(Attempt.from_json(line["attempt"], kept))
+                attempts.append(Attempt.from_json(line["attempt"], finished))
         return attempts
 
     def collected(self, name: str) -> list[Any]:
@@ -144,8 +148,8 @@ class Checkpoint:
 
     def document(self, step: str) -> Any | None:
         """The result of a step, None where it is not finished."""
-        found = [line for line in self._lines if line.get("step") == step]
-        return found[-1]["document"] if found else None
+        lines = [line for line in self._lines if line.get("step") == step]
+        return lines[-1]["document"] if lines else None
 
     def why_not_resumed(self, conditions: JsonObject | None) -> str:
         """Why its run cannot be resumed under these conditions (None: unknown); empty if it can."""
@@ -217,7 +221,7 @@ class Checkpoint:
 
 def changed_conditions(now: JsonObject, then: JsonObject) -> list[str]:
     """Names of the conditions that are not the same; either may have been stored."""
-    now, then = (jsonfile.parse(json.dumps(one)) for one in (now, then))
+    now, then = (jsonfile.parse(json.dumps(conditions)) for conditions in (now, then))
     return [name for name in now if now[name] != then.get(name)]
 
 

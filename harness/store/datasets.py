@@ -186,13 +186,13 @@ class Dataset:
     def verify(self, progress: Progress) -> list[str]:
         """What differs from the record (missing, added, changed files); empty when sound."""
         recorded = self.record.files
-        found = digest_files(self.content, progress, f"verify {self.name}")
-        problems = [f"missing: {name}" for name in recorded if name not in found]
-        problems += [f"not in the record: {name}" for name in found if name not in recorded]
+        actual = digest_files(self.content, progress, f"verify {self.name}")
+        problems = [f"missing: {name}" for name in recorded if name not in actual]
+        problems += [f"not in the record: {name}" for name in actual if name not in recorded]
         problems += [
             f"changed: {name}"
             for name, entry in recorded.items()
-            if name in found and found[name] != entry
+            if name in actual and actual[name] != entry
         ]
         return problems
 
@@ -265,12 +265,12 @@ class DatasetStore:
         """Directories of complete datasets by name, whether their record can be read or not."""
         if not self.root.is_dir():
             return []
-        found = (p for p in self.root.iterdir() if ".partial-" not in p.name)
-        return [p for p in sorted(found) if os.path.lexists(p / "golden.json")]
+        paths = (p for p in self.root.iterdir() if ".partial-" not in p.name)
+        return [p for p in sorted(paths) if os.path.lexists(p / "golden.json")]
 
     def datasets(self) -> list[Dataset]:
         """Complete datasets by name; warns of each whose record cannot be read."""
-        found: list[Dataset] = []
+        readable: list[Dataset] = []
         for directory in self.directories():
             try:
                 dataset = Dataset.read(directory)
@@ -281,8 +281,8 @@ class DatasetStore:
                     )
                 )
             else:
-                found += [dataset] if dataset is not None else []
-        return found
+                readable += [dataset] if dataset is not None else []
+        return readable
 
     def find(self, name: str) -> Dataset | None:
         """The complete dataset of this name, None where there is none.
@@ -410,8 +410,8 @@ def _names(root: Path) -> list[str]:
 
 
 def _stamps(root: Path) -> _Stamps:
-    found = {name: (root / name).lstat() for name in _names(root)}
-    return {n: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for n, s in found.items()}
+    status = {name: (root / name).lstat() for name in _names(root)}
+    return {n: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for n, s in status.items()}
 
 
 def digest_files(root: Path, progress: Progress, title: str) -> dict[str, FileRecord]:

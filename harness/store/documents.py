@@ -36,12 +36,12 @@ def attributes(value: object, *names: str) -> dict[str, Any]:
 
 def members(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as JSON, by name."""
-    return attributes(value, *(one.name for one in fields(value)))
+    return attributes(value, *(field.name for field in fields(value)))
 
 
 def set_members(value: Any) -> dict[str, Any]:
     """Return :func:`members` without those that are None."""
-    return {name: one for name, one in members(value).items() if one is not None}
+    return {name: member for name, member in members(value).items() if member is not None}
 
 
 def as_json(value: Any) -> Any:
@@ -65,8 +65,8 @@ _hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, localns=
 def from_members(kind: type[M], document: Mapping[str, Any]) -> M:
     """Return the dataclass that :func:`members` made a document of; others of it are ignored."""
     hints = _hints(kind)
-    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
-    return kind(**{k: _from_json(hints[k], v) for k, v in document.items() if k in known})
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    return kind(**{k: _from_json(hints[k], v) for k, v in document.items() if k in names})
 
 
 def _from_json(kind: Any, value: Any) -> Any:
@@ -75,7 +75,7 @@ def _from_json(kind: Any, value: Any) -> Any:
     if value is None:
         return None
     if origin in (Union, UnionType):  # optional: no field is of two types else
-        (only,) = (one for one in arguments if one is not NoneType)
+        (only,) = (argument for argument in arguments if argument is not NoneType)
         return _from_json(only, value)
     if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "from_json")):
         return kind.from_json(value) if hasattr(kind, "from_json") else from_members(kind, value)
@@ -83,7 +83,7 @@ def _from_json(kind: Any, value: Any) -> Any:
         return {name: _from_json(arguments[1], inner) for name, inner in value.items()}
     if origin is tuple:
         each = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_from_json(of, one) for of, one in zip(each, value, strict=True))
+        return tuple(_from_json(of, member) for of, member in zip(each, value, strict=True))
     return value
 
 
@@ -132,13 +132,13 @@ class DocumentStore(Generic[D]):
 
     def all(self) -> list[D]:
         """Return every readable document; warn about each unreadable file."""
-        found = []
+        documents = []
         for path in sorted(self.folder.glob("*.json")):
             try:
-                found.append(self.kind.from_json(schemas.read(path, self.kind.schema)))
+                documents.append(self.kind.from_json(schemas.read(path, self.kind.schema)))
             except (OSError, ValueError, UsageError) as error:
                 warn(replace(self.unreadable, context=f"{path}: {error}"))
-        return found
+        return documents
 
 
 def write_json_atomically(path: Path, document: Any) -> None:

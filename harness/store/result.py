@@ -150,7 +150,9 @@ class Experiment:
     def to_json(self) -> dict[str, Any]:
         """As in run.json: without what has its default."""
         usual = vars(Experiment(self.name, self.hash))
-        differing = {name: as_json(one) for name, one in vars(self).items() if one != usual[name]}
+        differing = {
+            name: as_json(value) for name, value in vars(self).items() if value != usual[name]
+        }
         return {"name": self.name, "hash": self.hash, **differing}
 
 
@@ -246,7 +248,11 @@ class RunResult:
 
     def value(self, name: str, **labels: str) -> float | None:
         """The value of one metric; None where it is not there."""
-        same = (one.value for one in self.metrics if one.name == name and one.labels == labels)
+        same = (
+            metric.value
+            for metric in self.metrics
+            if metric.name == name and metric.labels == labels
+        )
         return next(same, None)
 
 

@@ -77,7 +77,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("seed", "BIGINT", lambda run: run.spec.seed),
 )
 #: The columns that are keys of selectors, by key.
-KEYS: Mapping[str, Column] = {one.key: one for one in COLUMNS if one.absent is not None}
+KEYS: Mapping[str, Column] = {column.key: column for column in COLUMNS if column.absent is not None}
 _BY_NAME = {column.name: column for column in COLUMNS}
 
 

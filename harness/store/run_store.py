@@ -270,14 +270,16 @@ class Store:
         Names are in the order of the runs then, by which an interrupted command finds its own.
         """
         now = time.time()
-        own, latest = (time.strftime(_STEM, time.gmtime(then)) for then in (now, now + _SET_BACK_S))
+        stem, latest = (
+            time.strftime(_STEM, time.gmtime(then)) for then in (now, now + _SET_BACK_S)
+        )
         names = filter(_RUN_ID.match, os.listdir(self.runs_folder))  # noqa: PTH208
         newest = max((name[:16] for name in names if name[:16] <= latest), default="")
-        if newest > own:
+        if newest > stem:
             with suppress(ValueError):  # no time of day
                 after = calendar.timegm(time.strptime(newest, _STEM)) + 1
                 return time.strftime(_STEM, time.gmtime(after))
-        return own
+        return stem
 
     def _fresh(self, name: str) -> Path:
         for attempt in range(1000):
@@ -301,17 +303,17 @@ class Store:
         directories = list(self._directories())
         present = {path.name for path in directories}
         entries = {run_id: e for run_id, e in self._index.entries.items() if run_id in present}
-        found: list[StoredRun] = []
+        stored_runs: list[StoredRun] = []
         try:
             for directory in directories:
                 stored = self._readable(directory, entries.get(directory.name))
                 if stored is None or stored.entry is None:
                     continue
-                found.append(stored)
+                stored_runs.append(stored)
                 entries[directory.name] = stored.entry
         finally:  # an interrupted look at thousands of new runs is not for nothing
             self._index.update(entries)
-        return found
+        return stored_runs
 
     @cached_property
     def _index(self) -> Index:
@@ -361,16 +363,16 @@ class Store:
             directory, entry = self.runs_folder / name, self._index.entries.get(name)
             current = entry is not None and entry.stamps == stamps_of(directory)
             return StoredRun(directory, entry if current else None)
-        found = [
+        runs = [
             run
             for run in self.runs()
             if name and (run.run_id.startswith(name) or run.run_id.endswith(name))
         ]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            listed = ", ".join(run.run_id for run in found[:5])
-            raise UsageError(f"run {name!r}", f"{len(found)} runs match: {listed}", "name one")
+        if len(runs) == 1:
+            return runs[0]
+        if runs:
+            listed = ", ".join(run.run_id for run in runs[:5])
+            raise UsageError(f"run {name!r}", f"{len(runs)} runs match: {listed}", "name one")
         if any(path.name == name for path in self.unfinished()):
             raise UsageError(
                 f"run {name!r}",
@@ -385,14 +387,14 @@ class Store:
 
     def directory(self, run_id: str) -> Path:
         """The directory of a run, finished or not, readable or not; UsageError if there is none."""
-        found = next((path for path in self._directories() if path.name == run_id), None)
-        if found is None:
+        directory = next((path for path in self._directories() if path.name == run_id), None)
+        if directory is None:
             raise UsageError(
                 f"run {run_id!r}",
                 f"no run in {self.root} has this id",
                 "give the complete id, as `harness runs list` shows it",
             )
-        return found
+        return directory
 
     def remove(self, directory: Path) -> None:
         """Remove one run directory (finished or not) of this store."""

@@ -128,7 +128,7 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """As in spec.json, run.json and the manifest (schema run-spec)."""
-        members = (one.name for one in fields(self) if one.compare)
+        members = (field.name for field in fields(self) if field.compare)
         values = {name: getattr(self, name) for name in members}
         return {
             "schema": RUN_SCHEMA,

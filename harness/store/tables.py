@@ -47,20 +47,20 @@ def _metrics(run: StoredRun) -> Iterator[tuple[Row, Metric]]:
 
 def _metric_rows(run: StoredRun) -> Iterator[Row]:
     for row, metric in _metrics(run):
-        found: Row = {"unit": metric.unit, "better": metric.better}
-        found |= {"value": None, "count": 1, **dict.fromkeys(_PERCENTILES)}
+        values: Row = {"unit": metric.unit, "better": metric.better}
+        values |= {"value": None, "count": 1, **dict.fromkeys(_PERCENTILES)}
         if metric.hdr is None:
             count = 1 if metric.samples is None else len(metric.samples)
-            found |= {"value": metric.median, "count": count}
+            values |= {"value": metric.median, "count": count}
         else:
             times = hdr.decode(metric.hdr)
-            found |= {"count": times.total} | {
+            values |= {"count": times.total} | {
                 name: times.percentile(percent)
                 for name, percent in _PERCENTILES.items()
                 if times.total >= hdr.fewest(percent)
             }
         labels = {name: label_text(label) for name, label in metric.labels.items()}
-        yield _with(row | found, labels, "label_")
+        yield _with(row | values, labels, "label_")
 
 
 def _sample_rows(run: StoredRun) -> Iterator[Row]:
@@ -225,14 +225,14 @@ def _type_of(value: Any) -> str | None:
     return _SCALARS.get(type(value))
 
 
-def _wider(one: str | None, other: str | None) -> str | None:
+def _wider(kind: str | None, other: str | None) -> str | None:
     """The type that has the values of both; None is of no value."""
-    if one is None or other is None or one == other:
-        return one or other
-    if one in _NUMBERS and other in _NUMBERS:
-        return max(one, other, key=_NUMBERS.index)
-    if one.endswith("[]") and other.endswith("[]"):
-        return f"{_wider(one[:-2], other[:-2])}[]"
+    if kind is None or other is None or kind == other:
+        return kind or other
+    if kind in _NUMBERS and other in _NUMBERS:
+        return max(kind, other, key=_NUMBERS.index)
+    if kind.endswith("[]") and other.endswith("[]"):
+        return f"{_wider(kind[:-2], other[:-2])}[]"
     return "VARCHAR"
 
 

@@ -43,10 +43,10 @@ _MOST_FOLDERS = 8
 
 @dataclass(frozen=True)
 class Imported:
-    """``new``: what is in the store now; ``known``: what was there before, by run id."""
+    """``new``: what is in the store now; ``present``: what was there before, by run id."""
 
     new: tuple[StoredRun, ...]
-    known: tuple[str, ...]
+    present: tuple[str, ...]
 
 
 def import_runs(
@@ -73,8 +73,8 @@ def import_runs(
         runs = [StoredRun(folder) for folder in sorted(work.iterdir())]
         if not runs:
             raise UsageError(problem, "there is no run in it", "make it with harness runs export")
-        own = is_rescued(source)
-        return _taken_over([_read(run, problem) for run in runs], store, origin, own)
+        rescued = is_rescued(source)
+        return _taken_over([_read(run, problem) for run in runs], store, origin, rescued)
 
 
 class _Limited(io.RawIOBase):
@@ -132,8 +132,8 @@ def _unpack(archive: Path, work: Path, problem: str, limit_bytes: int | None) ->
                 plain = (member.isfile() or member.isdir()) and not member.issparse()
                 plain &= member.name.isprintable()
                 if not plain or not parts or member.name.startswith("/") or ".." in parts:
-                    found = f"{member.name!r} does not belong into an archive of runs"
-                    raise UsageError(problem, found, do)
+                    context = f"{member.name!r} does not belong into an archive of runs"
+                    raise UsageError(problem, context, do)
                 loose = member.isfile() and len(parts) == 1
                 if parts[0].startswith(".") or loose or len(parts) > _MOST_FOLDERS:
                     raise UsageError(problem, f"{member.name!r} is no run's", do)
@@ -160,7 +160,7 @@ def _read(run: StoredRun, problem: str) -> StoredRun:
     """The run, indexed; UsageError where it is not a finished run that this release reads."""
     try:
         result = run.result
-        found = run.indexed()
+        stored = run.indexed()
     except HarnessError as error:
         raise UsageError(
             problem, error.context, error.hint or "export it from its host again"
@@ -171,20 +171,20 @@ def _read(run: StoredRun, problem: str) -> StoredRun:
             f"{run.run_id!r} says that it is {result.run_id}",
             "export it from its host again",
         )
-    return found
+    return stored
 
 
-def _taken_over(runs: list[StoredRun], store: Store, origin: str, own: bool) -> Imported:
-    """Rename the runs into the store. ``own``: they are of this host."""
+def _taken_over(runs: list[StoredRun], store: Store, origin: str, rescued: bool) -> Imported:
+    """Rename the runs into the store. ``rescued``: they are of this host."""
     new: list[StoredRun] = []
-    known: list[str] = []
+    present: list[str] = []
     for run in runs:
         there = [store.runs_folder / name for name in (run.run_id, f"{run.run_id}@{origin}")]
         same = next((place.name for place in there if _same(place, run.directory)), None)
         if same is not None:
-            known.append(same)
+            present.append(same)
             continue
-        unfinished = own and _unfinished(there[0])
+        unfinished = rescued and _unfinished(there[0])
         target = next((place for place in there if unfinished or not place.exists()), None)
         if target is None:
             raise UsageError(
@@ -193,7 +193,7 @@ def _taken_over(runs: list[StoredRun], store: Store, origin: str, own: bool) -> 
                 "name another origin with --from",
             )
         (run.directory / STEPS_FILE).unlink(missing_ok=True)  # nothing here may resume them
-        if not own:
+        if not rescued:
             write_json_atomically(run.directory / ORIGIN_FILE, {"from": origin})
         if unfinished:
             _complete(run.directory, target)
@@ -201,7 +201,7 @@ def _taken_over(runs: list[StoredRun], store: Store, origin: str, own: bool) -> 
             run.directory.rename(target)
         new.append(StoredRun(target, run.entry))
     sync_path(store.runs_folder)
-    return Imported(tuple(new), tuple(known))
+    return Imported(tuple(new), tuple(present))
 
 
 def _unfinished(run: Path) -> bool:
@@ -219,7 +219,7 @@ def _complete(run: Path, unfinished: Path) -> None:
     sync_path(unfinished)
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(run: Path, other: Path) -> bool:
     """Whether both hold the same result."""
-    results = [folder / "run.json" for folder in (one, other)]
+    results = [folder / "run.json" for folder in (run, other)]
     return results[0].exists() and results[0].read_bytes() == results[1].read_bytes()

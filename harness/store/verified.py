@@ -43,7 +43,7 @@ def record_verified(engine: str, version: EngineVersion, checks: Sequence[dict[s
 def verified(engine: str, version: EngineVersion) -> bool:
     """Return whether this build has passed."""
     try:
-        found = jsonfile.parse(jsonfile.read_bytes(_file(engine, version)))
+        document = jsonfile.parse(jsonfile.read_bytes(_file(engine, version)))
     except (OSError, ValueError):
         return False
-    return bool(found.get("build") == version.build)
+    return bool(document.get("build") == version.build)

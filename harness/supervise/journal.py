@@ -315,8 +315,8 @@ def _unfinished(path: Path) -> UsageError:
 
 def _supervisor_of(path: Path) -> ProcessId | None:
     entries = undo.read_notes(str(path)).entries
-    found = next((entry for entry in reversed(entries) if entry["kind"] == "supervisor"), None)
-    return ProcessId(found["pid"], found["start_ticks"]) if found else None
+    latest = next((entry for entry in reversed(entries) if entry["kind"] == "supervisor"), None)
+    return ProcessId(latest["pid"], latest["start_ticks"]) if latest else None
 
 
 def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:
@@ -353,9 +353,9 @@ def _recover_if_unlocked(path: Path, descriptor: int) -> tuple[Recovery | None, 
 
 def _kill_if_stopped(supervisor: ProcessId | None) -> None:
     """SIGKILL, for it will not clean up."""
-    found = process_stat(supervisor.pid) if supervisor else None
-    if found is not None and found.id == supervisor and found.state in "Tt":
-        end_stopped_supervisor(found.id)
+    status = process_stat(supervisor.pid) if supervisor else None
+    if status is not None and status.id == supervisor and status.state in "Tt":
+        end_stopped_supervisor(status.id)
 
 
 def _owner_of(path: Path) -> str:

@@ -128,15 +128,15 @@ def in_network(path: str | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    own = os.open(_OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+    namespace = os.open(_OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
     try:
         enter_network(path)
         try:
             yield
         finally:
-            _checked(_libc.setns(own, _CLONE_NEWNET), "setns")
+            _checked(_libc.setns(namespace, _CLONE_NEWNET), "setns")
     finally:
-        os.close(own)
+        os.close(namespace)
 
 
 def network_of(pid: int) -> str | None:

@@ -176,10 +176,10 @@ def described(pid: int | None) -> str:
         return "a process that this host does not show (of another host or container)"
     if not pid or not _lives(pid):
         return "its process has ended, its supervisor still cleans up"
-    found = process_stat(pid)
-    if found is None:  # /proc shows nothing of other users' processes
+    status = process_stat(pid)
+    if status is None:  # /proc shows nothing of other users' processes
         return f"process {pid}"
-    since = _started(found.id.start_ticks)
+    since = _started(status.id.start_ticks)
     words = f"process {pid} of user {_user_of(pid)}, since {since:%Y-%m-%d %H:%M:%S}"
     return f"{words}: {command}" if (command := command_line(pid)) else words
 

@@ -227,7 +227,7 @@ def _until_still(find: Callable[[], Iterable[ProcessStat]]) -> None:
         time.sleep(_POLL_S)
 
 
-def _signal_groups(found: Iterable[ProcessStat], number: int) -> None:
-    for group in {stat.group for stat in found} - {os.getpgrp()}:
+def _signal_groups(processes: Iterable[ProcessStat], number: int) -> None:
+    for group in {stat.group for stat in processes} - {os.getpgrp()}:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, number)

@@ -118,7 +118,7 @@ def phase(name: str) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _phases[:] = [one for one in _phases if one is not entry]
+            _phases[:] = [phase for phase in _phases if phase is not entry]
 
 
 def enter(name: str) -> None:

@@ -158,7 +158,9 @@ class Watch:
         children = self._children()
         listeners = self._ports.unannounced([child.listens for child in children])
         since = self._listening_since
-        self._listening_since = {one.inode: since.get(one.inode, now) for one in listeners}
+        self._listening_since = {
+            listener.inode: since.get(listener.inode, now) for listener in listeners
+        }
         for listener in listeners:
             if now - self._listening_since[listener.inode] >= self._SETTLE_S:
                 self.found = self.found or listener

@@ -132,12 +132,12 @@ def base() -> Path:
 
 def disk_base() -> Path:
     """Where short-lived directories of all users lie; UsageError where no place is usable."""
-    own = _own_place()
+    private = _own_place()
     if os.geteuid() != 0:
-        return _first_usable((*reversed(_SHARED), own))  # /tmp is often in memory
-    above = [path for path in own.parents if path.is_dir()]
+        return _first_usable((*reversed(_SHARED), private))  # /tmp is often in memory
+    above = [path for path in private.parents if path.is_dir()]
     passable = all(path.stat().st_mode & stat.S_IXOTH for path in above)
-    return _first_usable((own, _DISK) if passable else (_DISK,))
+    return _first_usable((private, _DISK) if passable else (_DISK,))
 
 
 def _own_place() -> Path:

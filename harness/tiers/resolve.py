@@ -59,7 +59,7 @@ def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]
     problem = f"placement {placement.name!r} puts {part} on tier {name!r}"
     tier = tiers.get(name)
     if tier is None:
-        known = sorted(tiers)
+        names = sorted(tiers)
         hint = (
             f"; --emulate {name} emulates it by a tmpfs and marks the results"
             if part in DIRECTORY_PARTS
@@ -67,8 +67,8 @@ def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]
         )
         raise UsageError(
             problem,
-            f"no such tier: {name!r}{nearest(name, known)}",
-            f"tiers here: {', '.join(known) or 'none'} (harness doctor){hint}",
+            f"no such tier: {name!r}{nearest(name, names)}",
+            f"tiers here: {', '.join(names) or 'none'} (harness doctor){hint}",
         )
     if part in DIRECTORY_PARTS and tier.facts.kind not in DIRECTORY_KINDS:
         raise UsageError(problem, _not_a_directory(tier), _suggest(tiers, directories=True))
@@ -160,7 +160,7 @@ def check_space(
     ``wanted``: tier, what it is (a part's name, "dataset" …), bytes. ``smaller``: what
     else may be requested (``fewer --warehouses``).
     """
-    for group in grouped((_filesystem(one[0]), one) for one in wanted).values():
+    for group in grouped((_filesystem(member[0]), member) for member in wanted).values():
         _check_group(group, free, smaller)
 
 

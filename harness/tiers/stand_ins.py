@@ -10,7 +10,7 @@ MODEL_PREFIX = "model:"
 
 def stand_in_names(requests: Sequence[str] | None) -> tuple[str, ...]:
     """Return the tiers that are requested to be emulated or modelled, each once."""
-    return tuple(dict.fromkeys(one.partition("=")[0] for one in requests or ()))
+    return tuple(dict.fromkeys(request.partition("=")[0] for request in requests or ()))
 
 
 def stand_in_option(request: str) -> tuple[str, str]:

@@ -66,10 +66,10 @@ class TierTraffic:
         result: dict[str, float] = {}
         for meter in self.meters:
             counts = [_counts(self._kernel.read(stat)) for stat in meter.stats]
-            known = [count for count in counts if count is not None]
-            if len(known) == len(counts):
+            complete = [count for count in counts if count is not None]
+            if len(complete) == len(counts):
                 for index, name in enumerate(("tier_read_bytes", "tier_write_bytes")):
-                    result[labelled(name, tier=meter.label)] = sum(item[index] for item in known)
+                    result[labelled(name, tier=meter.label)] = sum(item[index] for item in complete)
         return result
 
     def in_flight(self) -> int:
@@ -123,7 +123,9 @@ def _counts(text: str | None) -> tuple[float, float] | None:
 
 def _meters(tiers: Iterable[Tier], kernel: Kernel) -> list[Meter]:
     """One for each device, or set of devices, that holds a tier."""
-    by_device = grouped((found, one.name) for one in tiers if (found := _stats(one, kernel)))
+    by_device = grouped(
+        (statistics, tier.name) for tier in tiers if (statistics := _stats(tier, kernel))
+    )
     return [Meter(tuple(sorted(names)), stats) for stats, names in by_device.items()]
 
 

@@ -265,11 +265,11 @@ def _domain_warnings(facts: TierFacts) -> list[str]:
 def _verify_devdax(claim: TierClaim, kernel: Kernel) -> Tier:
     if claim.device is None:
         raise _wrong(claim, "kind devdax without a device", "add device: /dev/dax0.0")
-    known = kernel.names("/sys/bus/dax/devices")
+    devices = kernel.names("/sys/bus/dax/devices")
     try:
         facts = facts_of_devdax(claim.device, kernel)
     except OSError as error:
-        names = ", ".join(f"/dev/{name}" for name in known)
+        names = ", ".join(f"/dev/{name}" for name in devices)
         hint = f"devices: {names}" if names else "create one: ndctl create-namespace -m devdax"
         raise _wrong(claim, str(error), hint) from error
     if not facts.dax:

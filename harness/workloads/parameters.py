@@ -103,12 +103,12 @@ class Count:
     def parse(self, name: str, value: Any) -> int:
         whole = isinstance(value, float) and value.is_integer()
         if isinstance(value, bool) or not (isinstance(value, int) or whole):
-            found = "not a whole number"
+            context = "not a whole number"
         elif not self.least <= value <= self.most:
-            found = "out of range"
+            context = "out of range"
         else:
             return int(value)
-        raise UsageError(f"{name} {value!r}", found, f"choose a whole number from {self.values}")
+        raise UsageError(f"{name} {value!r}", context, f"choose a whole number from {self.values}")
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ class Number:
 
     def parse(self, name: str, value: Any) -> int | float:
         if not is_number(value):
-            found = "not a number"
+            context = "not a number"
         elif (value < self.least or value > self.most) or (
             self.open_ended and value in (self.least, self.most)
         ):
-            found = "out of range"
+            context = "out of range"
         else:
             return int(value) if value == int(value) else float(value)
-        raise UsageError(f"{name} {value!r}", found, f"choose a number: {self.values}")
+        raise UsageError(f"{name} {value!r}", context, f"choose a number: {self.values}")
 
 
 @dataclass(frozen=True)
@@ -391,13 +391,15 @@ class Parameters:
     def declared(cls) -> Mapping[str, Parameter]:
         """The parameters by name."""
         if "_declared" not in vars(cls):
-            cls._declared = {one.name: one for one in _declarations(cls)}
+            cls._declared = {parameter.name: parameter for parameter in _declarations(cls)}
         return cls._declared
 
     @classmethod
     def options(cls) -> Mapping[str, Parameter]:
         """The parameters that have a command-line option, by option."""
-        return {one.option: one for one in cls.declared().values() if one.option}
+        return {
+            parameter.option: parameter for parameter in cls.declared().values() if parameter.option
+        }
 
     @classmethod
     def from_mapping(cls, given: JsonObject) -> Self:
@@ -414,16 +416,16 @@ class Parameters:
         values: dict[str, Json] = {**cls.presets(said), **said}
         made = object.__new__(cls)
         for later in (False, True):
-            for name, one in declared.items():
-                derive = None if name in values else one.derive
+            for name, parameter in declared.items():
+                derive = None if name in values else parameter.derive
                 if (derive is not None) != later:
                     continue
-                value = derive(made) if derive else values.get(name, one.default)
+                value = derive(made) if derive else values.get(name, parameter.default)
                 try:
-                    value = None if value is None else one.kind.parse(name, value)
+                    value = None if value is None else parameter.kind.parse(name, value)
                 except UsageError as e:
                     raise ParameterError(name, e.problem, e.context, e.hint) from e
-                object.__setattr__(made, one.field, value)
+                object.__setattr__(made, parameter.field, value)
         return made.resolve()
 
     @classmethod
@@ -466,39 +468,42 @@ class Parameters:
         unused = self.without_effect()
         return {
             name: None if name in unused else _json(value)
-            for name, one in self.declared().items()
-            if (value := getattr(self, one.field)) not in (None, ()) or not one.omit_unset
+            for name, parameter in self.declared().items()
+            if (value := getattr(self, parameter.field)) not in (None, ())
+            or not parameter.omit_unset
         }
 
     def native_json(self) -> dict[str, Json]:
         """The parameters as in the native client's spec; those without a value are left out."""
         unused = self.without_effect()
         return {
-            one.native: _json(value)
-            for name, one in self.declared().items()
-            if one.native and (value := getattr(self, one.field)) is not None and name not in unused
+            parameter.native: _json(value)
+            for name, parameter in self.declared().items()
+            if parameter.native
+            and (value := getattr(self, parameter.field)) is not None
+            and name not in unused
         }
 
 
 def _declarations(cls: type[Parameters]) -> Iterator[Parameter]:
     for item in fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
-        one: Parameter = item.metadata[_METADATA]
-        name = one.name or item.name
-        native = name if one.native == _SAME else one.native
-        yield replace(one, name=name, field=item.name, native=native)
+        parameter: Parameter = item.metadata[_METADATA]
+        name = parameter.name or item.name
+        native = name if parameter.native == _SAME else parameter.native
+        yield replace(parameter, name=name, field=item.name, native=native)
 
 
 def unknown(
-    owner: str, name: str, known: Sequence[str], aliases: Mapping[str, str]
+    owner: str, name: str, names: Sequence[str], aliases: Mapping[str, str]
 ) -> ParameterError:
     """The error for an unknown name; ``aliases``: names that others use for a parameter."""
     same = aliases.get(name)
-    hint = f" (did you mean {same!r}?)" if same else nearest(name, list(known))
+    hint = f" (did you mean {same!r}?)" if same else nearest(name, list(names))
     return ParameterError(
         name,
         f"{owner} parameter {name!r}",
         f"not a parameter of {owner}{hint}",
-        f"the parameters are {', '.join(known)}",
+        f"the parameters are {', '.join(names)}",
     )
 
 

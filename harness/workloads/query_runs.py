@@ -266,8 +266,8 @@ class QueryRuns(Generic[S]):
             before = self._session.counters("before untimed")
             plan = engine.explain(connection, statement.sql)
             spent = difference(before, self._session.counters("after untimed"))
-            known = execution.counters.get("cpu_ns")
-            accounting = account(plan, execution.duration_ns, spent.get("cpu_ns"), known)
+            cpu_ns = execution.counters.get("cpu_ns")
+            accounting = account(plan, execution.duration_ns, spent.get("cpu_ns"), cpu_ns)
         document = members(plan) | {"accounting": members(accounting)}
         return Explained(statement.labels["query"], tuple(_plan_metrics(statement, plan)), document)
 
@@ -287,8 +287,8 @@ def named_failure(what: str) -> Iterator[None]:
     except RunFailed as error:
         if error.problem.startswith(what):
             raise
-        found = ": ".join(part for part in (error.problem, error.context) if part)
-        raise RunFailed(what, found, error.hint) from error
+        context = ": ".join(part for part in (error.problem, error.context) if part)
+        raise RunFailed(what, context, error.hint) from error
 
 
 def _plan_metrics(statement: Statement, plan: ExecutedPlan) -> list[Metric]:
@@ -373,8 +373,8 @@ def timeline(executions: Sequence[Execution[S]]) -> list[dict[str, Any]]:
 
 def plan_artifacts(plans: Sequence[Explained], unexplained: str) -> dict[str, Any]:
     """Return the artifacts of plans, or of why there are none."""
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if plans:
-        found["plans"] = {plan.query: plan.document for plan in plans}
-        found["accounting"] = {plan.query: plan.document["accounting"] for plan in plans}
-    return found | ({"unexplained": {"why": unexplained}} if unexplained else {})
+        document["plans"] = {plan.query: plan.document for plan in plans}
+        document["accounting"] = {plan.query: plan.document["accounting"] for plan in plans}
+    return document | ({"unexplained": {"why": unexplained}} if unexplained else {})

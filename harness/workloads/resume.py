@@ -78,15 +78,15 @@ class ResumeCursor:
         ``name``: for a person. ``again``: does it without timing; None: it left nothing.
         ``read``: makes the result of its stored document. ``query``: it is a timed query.
         """
-        kept = self._session.recalled(step)
-        if kept is None:
+        document = self._session.recalled(step)
+        if document is None:
             self.ready(step, name)
             result = do()
             self._session.remember(step, as_json(result))
             return result
         if again is not None:
             self.skip(again, changes_data=changes_data, query=query)
-        return read(kept)
+        return read(document)
 
     def skip(
         self, again: Callable[[], object], *, changes_data: bool = False, query: bool = False
@@ -138,11 +138,11 @@ class ResumeCursor:
         for work in after:
             work.again()
 
-    def _say(self, name: str, kept: int, caches: bool, changes: bool) -> None:
+    def _say(self, name: str, retained: int, caches: bool, changes: bool) -> None:
         again = "what filled the caches" if caches else "what changed the data"
         how = f"; {again} is done again, untimed" if caches or changes else ""
         self._session.progress.say(
-            f"resuming at {name}: {kept} of {self._queries} queries kept{how}"
+            f"resuming at {name}: {retained} of {self._queries} queries kept{how}"
         )
 
     def _cold_start(self, label: str) -> None:

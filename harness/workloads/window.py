@@ -116,7 +116,11 @@ def window_metrics(
     window = {**counters, **moved, **bandwidths(counters, driven.window_ns)}
     return [
         *rates,
-        *(m for name, one in driven.operations.items() for m in _of_operation(nouns, name, one)),
+        *(
+            m
+            for name, operation in driven.operations.items()
+            for m in _of_operation(nouns, name, operation)
+        ),
         *(
             Metric("retried_count", "1", "none", {"code": code}, value=count)
             for code, count in driven.retried_by_code.items()
@@ -132,14 +136,14 @@ def window_metrics(
     ]
 
 
-def _of_operation(nouns: Nouns, name: str, one: Operation) -> Iterator[Metric]:
+def _of_operation(nouns: Nouns, name: str, operation: Operation) -> Iterator[Metric]:
     noun, labels = nouns.operation, {nouns.operation: name}
     for count in nouns.counts:
-        if (value := getattr(one, count)) is not None:
+        if (value := getattr(operation, count)) is not None:
             yield Metric(f"{noun}_{count}", "1", "none", labels, value=value)
-    if one.latency_hdr is not None and one.answered_share:
-        yield Metric(f"{noun}_duration_ns", "ns", "lower", labels, hdr=one.latency_hdr)
-    for percentile, value_ns in one.percentiles_ns.items():
+    if operation.latency_hdr is not None and operation.answered_share:
+        yield Metric(f"{noun}_duration_ns", "ns", "lower", labels, hdr=operation.latency_hdr)
+    for percentile, value_ns in operation.percentiles_ns.items():
         both = {**labels, "percentile": percentile}
         yield Metric(f"{noun}_percentile_ns", "ns", "lower", both, value=value_ns)
 
@@ -177,10 +181,14 @@ def explain_window(
     if totals is None:
         return None, rest
     histograms = [
-        hdr.decode(one.latency_hdr) for one in driven.operations.values() if one.latency_hdr
+        hdr.decode(operation.latency_hdr)
+        for operation in driven.operations.values()
+        if operation.latency_hdr
     ]
-    count = sum(one.total for one in histograms)
-    latency_ns = sum(one.mean * one.total for one in histograms if one.total)
+    count = sum(histogram.total for histogram in histograms)
+    latency_ns = sum(
+        histogram.mean * histogram.total for histogram in histograms if histogram.total
+    )
     if not count and closed:
         count, latency_ns = driven.done_count or 0, float(users * driven.window_ns)
     return explain(totals, latency_ns, count, closed), rest
@@ -244,30 +252,30 @@ def check_mix(
     ``under_way``: operations that may be missing, in progress at an end of the window.
     """
     done = {
-        name: one.called_count if one.done_count is None else one.done_count
-        for name, one in driven.operations.items()
+        name: operation.called_count if operation.done_count is None else operation.done_count
+        for name, operation in driven.operations.items()
     }
-    known = {name: count for name, count in done.items() if count is not None}
-    if not known or len(known) < len(done):
-        missing = ", ".join(done.keys() - known.keys())
+    counts = {name: count for name, count in done.items() if count is not None}
+    if not counts or len(counts) < len(done):
+        missing = ", ".join(done.keys() - counts.keys())
         return Check("mix", "unknown", f"{driven.driver} does not report all counts: {missing}")
-    total = sum(known.values())
+    total = sum(counts.values())
     wrong = [
         describe_outlier(
-            f"{name} of all {nouns.operation}s", known.get(name, 0), total, share, under_way
+            f"{name} of all {nouns.operation}s", counts.get(name, 0), total, share, under_way
         )
         for name, share in shares.items()
     ]
     first = next(iter(shares))
     if rolled_back and (count := driven.operations[first].rolled_back_count) is not None:
-        wrong.append(describe_outlier(f"rolled back {first}", count, known[first], rolled_back))
+        wrong.append(describe_outlier(f"rolled back {first}", count, counts[first], rolled_back))
     return checked("mix", wrong, f"{total:,} {nouns.operation}s")
 
 
 def checked(name: str, wrong: Sequence[str], compared: str = "", **labels: str) -> Check:
     """Return a check that failed with what is ``wrong``, or passed where that is empty."""
-    found = "; ".join(filter(None, wrong))
-    return Check(name, "failed" if found else "passed", found or compared, labels)
+    detail = "; ".join(filter(None, wrong))
+    return Check(name, "failed" if detail else "passed", detail or compared, labels)
 
 
 #: A probability of less than 10⁻⁹ is not chance.
@@ -297,7 +305,7 @@ def _percent(share: float) -> str:
     return f"{share:.2%}" if share == 0 or share >= 0.001 else f"{100 * share:.3g}%"
 
 
-def _divergence(found: float, expected: float) -> float:
+def _divergence(actual: float, expected: float) -> float:
     """Return Kullback and Leibler's divergence of one coin from another, in nats."""
 
     def part(p: float, q: float) -> float:
@@ -305,4 +313,4 @@ def _divergence(found: float, expected: float) -> float:
             return 0.0
         return p * math.log(p / q) if q > 0 else math.inf
 
-    return part(found, expected) + part(1 - found, 1 - expected)
+    return part(actual, expected) + part(1 - actual, 1 - expected)

@@ -226,7 +226,7 @@ def test_a_run_comes_whole_and_once(tmp_path: Path, run: Path, here: Store) -> N
     assert [stored.run_id for stored in first.new] == [run.name]
     assert here.run(run.name).artifact("answers") == {"some": "answer"}
     again = import_runs(archive, here, "optane1")
-    assert (again.new, again.known) == ((), (run.name,))
+    assert (again.new, again.present) == ((), (run.name,))
     assert [stored.run_id for stored in here.runs()] == [run.name]
 
 
@@ -314,7 +314,7 @@ def test_runs_of_another_results_directory_come_as_those_of_an_archive(tmp_path,
     (stored,) = import_runs(run.parents[1], here, "optane1").new
     assert stored.run_id == run.name and stored.imported
     assert stored.artifact("answers") == {"some": "answer"}
-    assert import_runs(run.parents[1], here, "optane1").known == (run.name,)
+    assert import_runs(run.parents[1], here, "optane1").present == (run.name,)
     assert run.exists()
 
 

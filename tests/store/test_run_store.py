@@ -411,7 +411,7 @@ def test_attempts_list_the_steps_that_were_finished_when_they_began(tmp_path):
     steps.finish("rf1-1", 1)
     steps.finish("q14", 1)
     steps.begin(attempt())
-    assert [list(attempt.kept) for attempt in steps.attempts] == [[], ["rf1-1", "q14"]]
+    assert [list(attempt.finished) for attempt in steps.attempts] == [[], ["rf1-1", "q14"]]
 
 
 # The store: which run is resumed ----------------------------------------------

@@ -111,12 +111,12 @@ class HammerDb:
                 f'{{puts "{_LACKS}Pgtcl: it has no pg_notice_handler"}}\n'
             )
         if dialect == MSSQLS:
-            known = " && ".join(
+            condition = " && ".join(
                 f"![dict exists [::tdbc::odbc::drivers] {{{name}}}]" for name in ODBC_DRIVERS
             )
             probe += (
                 "if {[info commands ::tdbc::odbc::drivers] ne {} && "
-                f'{known}}} {{puts "{_LACKS}{ODBC_DRIVERS[0]}: unixODBC does not know it"}}\n'
+                f'{condition}}} {{puts "{_LACKS}{ODBC_DRIVERS[0]}: unixODBC does not know it"}}\n'
             )
         if lacking := self._lacking(probe, credentials):
             names = {line.partition(": ")[0] for line in lacking}
@@ -219,7 +219,7 @@ def _printed_version(home: Path) -> tuple[int, int]:
 def _printed(program: Path, stamp: tuple[int, ...]) -> tuple[int, int]:
     # It knows no such word, and ends.
     done = _run([program, "version"], unprivileged(), {}, cwd=program.parent)
-    if (found := _BANNER.match(done.stdout)) is None:
+    if (match := _BANNER.match(done.stdout)) is None:
         words = (done.stderr or done.stdout).strip()
         raise UsageError(
             "driver hammerdb",
@@ -227,29 +227,29 @@ def _printed(program: Path, stamp: tuple[int, ...]) -> tuple[int, int]:
             f"its version (exit status {done.returncode}): {words[-500:] or 'it printed nothing'}",
             f"let every user read and execute it, or use another release: {_WHERE}",
         )
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def _version(home: Path) -> tuple[int, int]:
     try:
-        found = _VERSION.search((home / _PROGRAM).read_text(errors="replace"))
+        match = _VERSION.search((home / _PROGRAM).read_text(errors="replace"))
     except OSError as error:
         raise UsageError("driver hammerdb", str(error), _WHERE) from error
-    if found is None:
+    if match is None:
         raise UsageError("driver hammerdb", f"{home / _PROGRAM} does not say its version", _WHERE)
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def _tclsh(home: Path, version: tuple[int, int]) -> Path:
     """Return HammerDB's own Tcl, or the system's."""
     name = "tclsh9.0" if version[0] >= _TCL_9 else "tclsh8.6"
-    own = home / "bin" / name
-    if own.exists():
-        return own
+    bundled = home / "bin" / name
+    if bundled.exists():
+        return bundled
     if (system := shutil.which(name)) is None:
         raise UsageError(
             f"HammerDB at {home}",
-            f"neither {own} nor a {name} on the PATH",
+            f"neither {bundled} nor a {name} on the PATH",
             f"install {name}, or use a release archive, which brings its own",
         )
     return Path(system)

@@ -74,12 +74,12 @@ class Words:
         if self.failure is not None:
             self._read_more(text)
             return
-        if found := _ERROR.match(text):
-            self.failure = next((part for part in found.groups() if part), text)
+        if match := _ERROR.match(text):
+            self.failure = next((part for part in match.groups() if part), text)
         elif text == "ALL VIRTUAL USERS COMPLETE":
             self.complete = True
-        elif found := _USER.match(text):
-            self._read_user(int(found[1]), found[2].strip())
+        elif match := _USER.match(text):
+            self._read_user(int(match[1]), match[2].strip())
 
     def _read_more(self, text: str) -> None:
         self.failure_complete = self.failure_complete or text.startswith("Vuser ")
@@ -87,8 +87,8 @@ class Words:
             self.failure = f"{self.failure} {text}"
 
     def _read_user(self, user: int, said: str) -> None:
-        if found := _FAILED.match(said):
-            self.failure = next((part for part in found.groups() if part), f"Vuser {user}: {said}")
+        if match := _FAILED.match(said):
+            self.failure = next((part for part in match.groups() if part), f"Vuser {user}: {said}")
         elif said.startswith("Processing ") and "transactions" in said:
             self._driving.add(user)
         elif said == "FINISHED SUCCESS":
@@ -118,17 +118,17 @@ class Words:
             self.phase = "measuring"
         elif said.startswith("Test complete,"):
             self.phase = "ending"
-        elif found := _RESULT.match(said):
-            self.new_orders_per_minute = int(found[1])
-            self.transactions_per_minute = int(found[2])
-        elif found := _ACTIVE.match(said):
-            self.users = int(found[1])
-        elif found := _VERSION.match(said):
-            self.database_version = found[1].strip()
-        elif found := _ROUTINES.search(said):
-            self.switched = "procedures" if found[1] == "true" else "functions"
-        elif found := _PROFILE.search(said):
-            self.profile = found[1].strip()
+        elif match := _RESULT.match(said):
+            self.new_orders_per_minute = int(match[1])
+            self.transactions_per_minute = int(match[2])
+        elif match := _ACTIVE.match(said):
+            self.users = int(match[1])
+        elif match := _VERSION.match(said):
+            self.database_version = match[1].strip()
+        elif match := _ROUTINES.search(said):
+            self.switched = "procedures" if match[1] == "true" else "functions"
+        elif match := _PROFILE.search(said):
+            self.profile = match[1].strip()
         elif said.startswith(("ERROR:Timing", "WARNING:Timing")):
             self.profile_complete = False
 
@@ -168,10 +168,10 @@ def response_times(text: str) -> dict[str, Operation]:
 
 def _procedures(text: str) -> list[tuple[str, dict[str, str]]]:
     """Return the fields of every procedure as text."""
-    found: list[tuple[str, dict[str, str]]] = []
+    sections: list[tuple[str, dict[str, str]]] = []
     for line in text.splitlines():
         if match := _PROCEDURE.match(line):
-            found.append((match[1], {}))
-        elif found:
-            found[-1][1].update(_FIELD.findall(line))
-    return found
+            sections.append((match[1], {}))
+        elif sections:
+            sections[-1][1].update(_FIELD.findall(line))
+    return sections

@@ -154,9 +154,9 @@ class _Conversation(ClientProgram):
 
     def listen(self) -> bool:
         """Read HammerDB's next line; return whether there was one."""
-        if (found := self.next_line()) is None:
+        if (output := self.next_line()) is None:
             return False
-        _, line = found
+        _, line = output
         if line.strip():
             self.last.append(line)
         self.words.read_line(line)

@@ -45,8 +45,8 @@ def calls(
     engine: Engine, workload: str, params: JsonObject, operations: Collection[str]
 ) -> dict[str, str | list[str]]:
     """Return the engine's text of each operation, or one text a field; UsageError without one."""
-    found = engine.native_calls(workload, params)
-    missing = [name for name in operations if name not in found]
+    native = engine.native_calls(workload, params)
+    missing = [name for name in operations if name not in native]
     if missing:
         raise UsageError(
             f"{workload} on {engine.name}",
@@ -55,7 +55,7 @@ def calls(
         )
     return {
         name: text if isinstance(text, str) else list(text)
-        for name, text in found.items()
+        for name, text in native.items()
         if name in operations
     }
 

@@ -237,8 +237,8 @@ class _Processes:
             readers = (_read_progress, _read_result)
         else:
             argv, connection = self.remote.route(index, self._hold)
-            kept = {key: spec.connection[key] for key in _OF_SESSION & spec.connection.keys()}
-            spec = replace(spec, connection={**connection, **kept})
+            session = {key: spec.connection[key] for key in _OF_SESSION & spec.connection.keys()}
+            spec = replace(spec, connection={**connection, **session})
             process = self._spawn_ssh(argv, log)
             readers = (_read_lines,)
         client = _Client(index, process, log, self.clients.credentials, open_streams=len(readers))
@@ -351,8 +351,8 @@ class _Rates:
         latency = () if event.latency_hdr is None else (event.latency_hdr,)
         self._seconds[client] = Second(per_s, latency)
         seconds = self._seconds.values()
-        hdrs = [text for one in seconds for text in one.latency_hdrs]
-        return Second(sum(one.per_s for one in seconds), hdrs)
+        hdrs = [text for second in seconds for text in second.latency_hdrs]
+        return Second(sum(second.per_s for second in seconds), hdrs)
 
 
 def _read_progress(client: _Client, events: _Events) -> None:

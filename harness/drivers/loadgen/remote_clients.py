@@ -135,12 +135,12 @@ def _check_answer(problem: str, answer: dict[str, object]) -> None:
 
 def _clock(questions: IO[bytes], answers: IO[bytes]) -> Clock:
     """Return the clock by the fastest answer: the host read its clock within that time."""
-    found = []
+    clocks = []
     for _ in range(_CLOCK_READINGS):
         before = time.time_ns()
         questions.write(b"\n")
         questions.flush()
         there = int(answers.readline())
         after = time.time_ns()
-        found.append(Clock(there - (before + after) // 2, (after - before) // 2))
-    return min(found, key=lambda clock: clock.error_ns)
+        clocks.append(Clock(there - (before + after) // 2, (after - before) // 2))
+    return min(clocks, key=lambda clock: clock.error_ns)

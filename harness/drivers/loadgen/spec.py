@@ -273,7 +273,7 @@ class LoadgenResult(Struct, frozen=True, tag_field="schema", tag=1):
             driver="loadgen",
             version=self.version,
             window_ns=self.measured_ns,
-            operations={name: one.operation() for name, one in self.operations.items()},
+            operations={name: operation.operation() for name, operation in self.operations.items()},
             client_cpu_ns=self.client_cpu_ns,
             client_threads=len(threads) or None,
             busiest_thread_share=max(threads) / self.measured_ns if threads else None,
@@ -288,12 +288,15 @@ class LoadgenResult(Struct, frozen=True, tag_field="schema", tag=1):
             ),
             published_sessions=self.published_sessions,
             retried_by_code=self.errors,
-            series=[SeriesPoint(one.monotonic_ns, one.counts) for one in self.series],
+            series=[
+                SeriesPoint(interval.monotonic_ns, interval.counts) for interval in self.series
+            ],
             latencies=[
                 latency_percentiles(
-                    one.monotonic_ns, {name: hdr.decode(text) for name, text in one.hdr.items()}
+                    interval.monotonic_ns,
+                    {name: hdr.decode(text) for name, text in interval.hdr.items()},
                 )
-                for one in self.latencies
+                for interval in self.latencies
             ],
             notes=self.notes,
         )
@@ -313,23 +316,23 @@ def merged(results: Sequence[LoadgenResult]) -> LoadgenResult:
     _check_together(results)
 
     def combine(function: Callable[[Iterable[Any]], Any], name: str) -> Any:
-        values = [value for one in results if (value := getattr(one, name)) is not None]
+        values = [value for result in results if (value := getattr(result, name)) is not None]
         return function(values) if values else None
 
     return msgspec.structs.replace(
         first,
         **{name: combine(max, name) for name in _LARGEST},
         **{name: combine(sum, name) for name in ("client_cpu_ns", "published_sessions")},
-        threads_cpu_ns=tuple(chain.from_iterable(one.threads_cpu_ns for one in results)),
-        errors=summed(one.errors for one in results),
+        threads_cpu_ns=tuple(chain.from_iterable(result.threads_cpu_ns for result in results)),
+        errors=summed(result.errors for result in results),
         # The highest of each group of fields.
         updated=combine(lambda hashes: tuple(map(max, *hashes)), "updated"),
         operations={
-            name: _merged_operation([one.operations[name] for one in results])
+            name: _merged_operation([result.operations[name] for result in results])
             for name in first.operations
         },
         series=tuple(
-            IntervalCounts(there[0].monotonic_ns, summed(one.counts for one in there))
+            IntervalCounts(there[0].monotonic_ns, summed(interval.counts for interval in there))
             for there in _by_interval(result.series for result in results)
         ),
         latencies=tuple(
@@ -351,26 +354,35 @@ P = TypeVar("P")
 
 def _by_interval(several: Iterable[Sequence[P]]) -> Iterable[list[P]]:
     """Return the points of each interval; a process that ended earlier has none."""
-    return ([one for one in same if one is not None] for same in zip_longest(*several))
+    return (
+        [interval for interval in same if interval is not None] for same in zip_longest(*several)
+    )
 
 
 def _merged_interval(there: Sequence[IntervalHistograms]) -> IntervalHistograms:
-    encoded = grouped(chain.from_iterable(one.hdr.items() for one in there))
+    encoded = grouped(chain.from_iterable(interval.hdr.items() for interval in there))
     histograms = {operation: hdr.merge_encoded(texts) for operation, texts in encoded.items()}
     return IntervalHistograms(there[0].monotonic_ns, histograms)
 
 
 def _merged_operation(same: Sequence[ClientOperation]) -> ClientOperation:
     counts: dict[str, Any] = summed(
-        {name: count for name, count in msgspec.structs.asdict(one).items() if name != _HISTOGRAM}
-        for one in same
+        {
+            name: count
+            for name, count in msgspec.structs.asdict(operation).items()
+            if name != _HISTOGRAM
+        }
+        for operation in same
     )
-    return ClientOperation(**counts, latency_hdr=hdr.merge_encoded(one.latency_hdr for one in same))
+    return ClientOperation(
+        **counts, latency_hdr=hdr.merge_encoded(operation.latency_hdr for operation in same)
+    )
 
 
 def _check_together(results: Sequence[LoadgenResult]) -> None:
     begins = [
-        one.clock.realtime_ns - one.clock.monotonic_ns + one.started_monotonic_ns for one in results
+        result.clock.realtime_ns - result.clock.monotonic_ns + result.started_monotonic_ns
+        for result in results
     ]
     apart_ns = max(begins) - min(begins)
     if apart_ns > _APART_NS:
@@ -385,7 +397,7 @@ def _check_together(results: Sequence[LoadgenResult]) -> None:
 def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums of counts by name."""
     total: dict[str, int] = {}
-    for one in counts:
-        for name, count in one.items():
+    for mapping in counts:
+        for name, count in mapping.items():
             total[name] = total.get(name, 0) + count
     return total

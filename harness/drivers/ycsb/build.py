@@ -54,8 +54,8 @@ def check_buildable(binding: YcsbBinding) -> None:
 
 def builds() -> list[str]:
     """Return the bindings that the client was built with here; changed sources are built again."""
-    found = paths.engines_prefix().glob(f"ycsb-{VERSION}-*-{'?' * _DIGITS}")
-    names = (folder.name.removeprefix(f"ycsb-{VERSION}-") for folder in found if folder.is_dir())
+    folders = paths.engines_prefix().glob(f"ycsb-{VERSION}-*-{'?' * _DIGITS}")
+    names = (folder.name.removeprefix(f"ycsb-{VERSION}-") for folder in folders if folder.is_dir())
     return sorted({name[: -_DIGITS - 1] for name in names})
 
 
@@ -174,15 +174,15 @@ def find_maven() -> Path:
 
 
 def _command(name: str) -> Path:
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         raise UsageError(
             _PROBLEM,
             f"there is no {name} on the PATH: the official client is a Java program, built by "
             "Maven on first use",
             "install both (Debian: sudo apt install default-jdk-headless maven)",
         )
-    return Path(found)
+    return Path(program)
 
 
 @functools.cache

@@ -96,12 +96,12 @@ class ClientProcess(ClientProgram):
 
     def listen(self) -> Tick | None:
         """Read the client's next line, if there is one soon; return the status in it, if any."""
-        if (found := self.next_line()) is None:
+        if (output := self.next_line()) is None:
             # It prints each second once its threads are made; an engine may take a while to open.
             if self.silent_s > (silence_s := limit_s("warm-up")):
                 raise self.failed(f"it has printed nothing for {silence_s:g} s")
             return None
-        stream, line = found
+        stream, line = output
         if stream == _RESULTS:
             self.words.read_result(line)
             return None

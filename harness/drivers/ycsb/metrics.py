@@ -117,21 +117,21 @@ class _Cut:
         """Return percentiles over time, of as many seconds as one histogram is to have."""
         lines = self._lines()
         each = intervals_per_histogram(len(lines))
-        found = []
+        intervals = []
         for at in range(0, len(lines), each):
             group = lines[at : at + each]
             histograms = {
                 name: merged_ns(
                     interval
-                    for one in self._latency_logs(measurement)
-                    for line, interval in self._numbered.get(one, ())
+                    for log in self._latency_logs(measurement)
+                    for line, interval in self._numbered.get(log, ())
                     if line in group
                 )
                 for name, measurement in self.measurements.items()
             }
-            done = {name: one for name, one in histograms.items() if one.total}
-            found.append(latency_percentiles(self._began_ns(group[0]), done))
-        return found
+            done = {name: histogram for name, histogram in histograms.items() if histogram.total}
+            intervals.append(latency_percentiles(self._began_ns(group[0]), done))
+        return intervals
 
     def _lines(self) -> range:
         """The status lines that close the window's seconds."""
@@ -145,7 +145,7 @@ class _Cut:
     def ended(self, measurement: str, line: int) -> int:
         """Return the operations, with or without a record, of the second before a status line."""
         logs = (self._numbered.get(name, ()) for name in (measurement, measurement + _NOT_FOUND))
-        return sum(one.count for log in logs for of, one in log if of == line)
+        return sum(interval.count for log in logs for of, interval in log if of == line)
 
     def _of_lines(self, name: str, log: Sequence[Interval]) -> list[tuple[int, Interval]]:
         """Return each interval with its status line; the client's end closes the last one."""
@@ -163,9 +163,9 @@ class _Cut:
     def apart_ns(self) -> int:
         """The difference between the longest and the shortest window of an operation."""
         spans = [
-            length_ms([found])
+            length_ms([intervals])
             for measurement in self.measurements.values()
-            if len(found := self.intervals(measurement)) == self.done.end - self.done.begin
+            if len(intervals := self.intervals(measurement)) == self.done.end - self.done.begin
         ]
         return (max(spans) - min(spans)) * _NS_PER_MS if spans and not self._all else 0
 
@@ -173,20 +173,20 @@ class _Cut:
         """Return the operations of the window; without those that never happened."""
         pairs = sum(i.count for i in self.intervals(MEASUREMENTS["read_modify_write"]))
         halves = {"read": pairs, "update": pairs}
-        found = {}
+        operations = {}
         for name, measurement in self.measurements.items():
             missed = self.intervals(measurement + _NOT_FOUND)
             count = sum(i.count for i in (*self.intervals(measurement), *missed))
             logs = self._latency_logs(measurement)
             if count:
-                found[name] = Operation(
+                operations[name] = Operation(
                     # The client closes one interval after the other: at the window's ends a pair
                     # may be there with only one of its halves.
                     count=max(0, count - halves.get(name, 0)),
                     not_found_count=sum(i.count for i in missed),
                     latency_hdr=stored(i for log in logs for i in self.intervals(log)),
                 )
-        return found
+        return operations
 
     def backlog(self) -> tuple[int, int] | None:
         """Return the operations that were due and not done at both ends of the window."""

@@ -70,21 +70,21 @@ class Words:
 
     def read_line(self, line: str) -> Tick | None:
         """Read a line of its stderr; the status in it, if any."""
-        if found := _STATUS.search(line):
-            moment = datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-            at_ms = int(moment.timestamp()) * 1000 + int(found["ms"])
-            return Tick(at_ms, int(found["operations"]))
-        if found := _OURS.match(line):
-            self._read_ours(found["name"], found["words"])
-        elif self.failure is None and (found := _EXCEPTION.match(line) or _REFUSAL.match(line)):
+        if match := _STATUS.search(line):
+            moment = datetime.strptime(match["at"], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+            at_ms = int(moment.timestamp()) * 1000 + int(match["ms"])
+            return Tick(at_ms, int(match["operations"]))
+        if match := _OURS.match(line):
+            self._read_ours(match["name"], match["words"])
+        elif self.failure is None and (match := _EXCEPTION.match(line) or _REFUSAL.match(line)):
             self.failure = line.strip()
         return None
 
     def read_result(self, line: str) -> None:
         """A line of its stdout."""
-        if found := _RESULT.match(line):
+        if match := _RESULT.match(line):
             with suppress(ValueError):  # other words are no result
-                self.results[found["group"], found["name"]] = float(found["value"])
+                self.results[match["group"], match["name"]] = float(match["value"])
         elif line.startswith(_FEWER):
             self.fewer_threads = True
         elif self.failure is None and (_EXCEPTION.match(line) or _REFUSAL.match(line)):
@@ -167,20 +167,20 @@ def merged_ns(intervals: Iterable[Interval]) -> Histogram:
 
 def _log(path: Path, user: Credentials | None) -> list[Interval]:
     base_s = None
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     for number, line in enumerate(read_text(path, user, _MAX_LOG_BYTES).splitlines(), 1):
         if line.startswith(_START):
             base_s = float(line[len(_START) :].split()[0])
         elif line[:1].isdigit() or line[:1] == "-":
             try:
-                found.append(_interval(line, base_s))
+                intervals.append(_interval(line, base_s))
             except (ValueError, OverflowError) as error:
                 raise RunFailed(
                     "read the client's histogram logs",
                     f"{path.name}:{number}: {error}",
                     "run again; a full disk cuts them off",
                 ) from error
-    return found
+    return intervals
 
 
 def _interval(line: str, base_s: float | None) -> Interval:
@@ -216,4 +216,6 @@ def _holding(layout: Layout, words: int) -> Layout:
 
 def length_ms(logs: Iterable[Sequence[Interval]]) -> int:
     """Return the length of the log that has all intervals, as others may begin later."""
-    return max((sum(one.end_ms - one.begin_ms for one in log) for log in logs), default=0)
+    return max(
+        (sum(interval.end_ms - interval.begin_ms for interval in log) for log in logs), default=0
+    )

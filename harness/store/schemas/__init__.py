@@ -82,10 +82,10 @@ def validate(
         raise UsageError(place, str(unreadable)) from None
     if error is None:
         return
-    where, found, do = _explain(error, name)
+    where, context, do = _explain(error, name)
     do = do or "see docs/profiles.md"
     place = source(where) if callable(source) else f"{source} at {_dotted(where)}"
-    raise UsageError(place, found, do)
+    raise UsageError(place, context, do)
 
 
 def _error_of(document: Any, name: str) -> ValidationError | None:
@@ -151,14 +151,14 @@ def _explain(error: ValidationError, name: str) -> tuple[tuple[str | int, ...], 
     kind: Any = error.kind
     if kind.name == "additionalProperties":
         (unknown, *_), allowed = kind.unexpected, sorted(refused_by.get("properties", {}))
-        found = f"unknown key {unknown!r}{nearest(unknown, allowed)}"
+        context = f"unknown key {unknown!r}{nearest(unknown, allowed)}"
         do = f"valid keys here: {', '.join(allowed)}" if allowed else "remove it"
-        return (*where, unknown), found, do
-    found = f"{_dotted(where)}: {error.message}"
+        return (*where, unknown), context, do
+    context = f"{_dotted(where)}: {error.message}"
     if kind.name == "propertyNames":
         where = (*where, str(kind.error.instance))
-        found = f"{kind.error.instance!r} is not a valid name here: {error.message}"
-    return where, found, str(refused_by.get("description", ""))
+        context = f"{kind.error.instance!r} is not a valid name here: {error.message}"
+    return where, context, str(refused_by.get("description", ""))
 
 
 def _schema_at(name: str, path: Iterable[Any]) -> Mapping[str, Any]:

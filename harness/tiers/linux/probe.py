@@ -211,8 +211,8 @@ def facts_of_numa(node: int, kernel: Kernel = LIVE) -> TierFacts:
 
 
 def _any_true(values: Iterable[bool | None]) -> bool | None:
-    known = [value for value in values if value is not None]
-    return any(known) if known else None
+    states = [value for value in values if value is not None]
+    return any(states) if states else None
 
 
 def _common(values: Sequence[int | None]) -> int | None:

@@ -55,11 +55,11 @@ class Tolerance:
     difference: Decimal
     relative: bool
 
-    def allows(self, expected: Decimal, found: Decimal) -> bool:
+    def allows(self, expected: Decimal, actual: Decimal) -> bool:
         """Return whether both are the same number within this tolerance."""
-        larger = max(abs(expected), abs(found))
+        larger = max(abs(expected), abs(actual))
         limit = _CONTEXT.multiply(self.difference, larger) if self.relative else self.difference
-        return abs(_CONTEXT.subtract(expected, found)) <= limit
+        return abs(_CONTEXT.subtract(expected, actual)) <= limit
 
 
 _ROUNDING = Tolerance(Decimal("1e-9"), relative=True)
@@ -244,13 +244,13 @@ class _Table:
     def keys_agree(self, left: _Row, right: _Row, columns: Sequence[int]) -> bool:
         """Return whether two rows have the same keys."""
         keys = _Table([self.columns[column] for column in columns])
-        one, other = ([row.values[column] for column in columns] for row in (left, right))
-        return keys.same(keys.row(0, one), keys.row(0, other))
+        values, other = ([row.values[column] for column in columns] for row in (left, right))
+        return keys.same(keys.row(0, values), keys.row(0, other))
 
-    def unmatched(self, expected: Sequence[_Row], found: Sequence[_Row]) -> tuple[_Row, ...]:
+    def unmatched(self, expected: Sequence[_Row], actual: Sequence[_Row]) -> tuple[_Row, ...]:
         """Return a row of each side that the other lacks, in this order; none if all agree."""
         groups: dict[_Exact, deque[_Row]] = defaultdict(deque)
-        for row in sorted(found, key=lambda row: row.approximate):
+        for row in sorted(actual, key=lambda row: row.approximate):
             groups[row.exact].append(row)
         for row in sorted(expected, key=lambda row: row.approximate):
             candidates = groups[row.exact]
@@ -348,12 +348,12 @@ def _order(
     complete: bool,
 ) -> Comparison | None:
     """Compare the order of rows that are the same ones; None where it agrees."""
-    for one, other in zip(want, have, strict=True):
-        if table.keys_agree(one, other, keys):
+    for row, other in zip(want, have, strict=True):
+        if table.keys_agree(row, other, keys):
             continue
-        column = next(key for key in keys if not table.keys_agree(one, other, [key]))
-        pair = {one.values[column], other.values[column]}
-        where = f"row {one.place + 1}: the rows are the expected ones, in another order"
+        column = next(key for key in keys if not table.keys_agree(row, other, [key]))
+        pair = {row.values[column], other.values[column]}
+        where = f"row {row.place + 1}: the rows are the expected ones, in another order"
         if None in pair or any(isinstance(value, str) for value in pair):
             why = "engines sort texts and NULL in their own way"
             return Comparison("unknown", f"{where}; {why}")

@@ -63,28 +63,28 @@ class _ScriptDriver(Driver):
 
     def program(self, engine: Engine) -> tuple[Path, str]:
         """Return the program of the engine's installation, or of the machine, and its version."""
-        found = engine.client_program(self.client) or shutil.which(self.client)
-        if found is None:
+        path = engine.client_program(self.client) or shutil.which(self.client)
+        if path is None:
             raise UsageError(
                 f"driver {self.client}",
                 f"there is no {self.client} with {engine.name}, and none on the PATH",
                 f"apt-get install {self.package}, or use an installation of the engine that has it",
             )
-        return Path(found), _version(Path(found))
+        return Path(path), _version(Path(path))
 
     def scripts(self) -> list[Script]:
         """Read the scripts; UsageError where they have changed since the run was planned."""
-        found = scripts(self.params)
-        if digest(found) != self.params.script_digest:
+        chosen = scripts(self.params)
+        if digest(chosen) != self.params.script_digest:
             raise UsageError(
-                f"scripts {', '.join(one.name for one in found)}",
+                f"scripts {', '.join(script.name for script in chosen)}",
                 "their texts are not those of the run",
                 "start a new run",
             )
-        return found
+        return chosen
 
     def variables(self) -> dict[str, str]:
-        return dict(one.split("=", 1) for one in self.params.define or ())
+        return dict(definition.split("=", 1) for definition in self.params.define or ())
 
     def offered(self, seed: int) -> Load:
         """The load of a run with that seed."""
@@ -115,10 +115,10 @@ class PgbenchDriver(_ScriptDriver):
                 f"driver pgbench on {engine.name}", "pgbench speaks to PostgreSQL alone",
                 "choose that engine, or --driver sysbench",
             )  # fmt: skip
-        for one in self.params.script or ():
-            if not one.rpartition("@")[0].endswith((".sql", ".pgbench")):
+        for script in self.params.script or ():
+            if not script.rpartition("@")[0].endswith((".sql", ".pgbench")):
                 raise UsageError(
-                    f"script {one} with driver pgbench", "not a file of SQL",
+                    f"script {script} with driver pgbench", "not a file of SQL",
                     "name FILE.sql, or FILE.sql@WEIGHT",
                 )  # fmt: skip
         self.scripts()
@@ -260,18 +260,18 @@ def measure(
         rates=list(rates_per_second(driven)),
         checks=list(check_data()) or [unchecked],
         warnings=list(_failures(driven)),
-        scripts={one.name: {"text": one.text} for one in driver.scripts()},
+        scripts={script.name: {"text": script.text} for script in driver.scripts()},
     )
 
 
 def _failures(driven: DriverResult) -> Iterable[RunWarning]:
-    for name, one in driven.operations.items():
-        if one.failed_count:
+    for name, operation in driven.operations.items():
+        if operation.failed_count:
             yield RunWarning(
                 code="failed-transactions",
                 problem="transactions were given up, and are in no rate and no latency",
-                context=f"{one.failed_count} of {name}, by serialization failures or deadlocks; "
-                f"{one.count} ended well",
+                context=f"{operation.failed_count} of {name}, by serialization failures or "
+                f"deadlocks; {operation.count} ended well",
                 hint="use --max-tries 10, or another isolation level",
             )
 
@@ -299,10 +299,10 @@ def _tables(engine: Engine) -> dict[str, int]:
         names = connection.execute(
             f"SELECT table_name FROM information_schema.tables WHERE table_schema = {schema}"
         ).rows
-        found = {
+        metrics = {
             str(name): int(str(connection.execute(f"SELECT count(*) FROM {name}").rows[0][0]))
             for (name,) in names
         }
-    if not found:
+    if not metrics:
         raise RunFailed("prepare", "the script made no table", "give it a function prepare()")
-    return found
+    return metrics

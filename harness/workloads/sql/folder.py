@@ -156,8 +156,8 @@ class _Opened:
         """Files of ``load``, ``queries`` or ``answers``, hidden ones left out."""
         if (descriptor := self._descriptors.get(folder)) is None:
             return []
-        found = (path.name for path in Path(f"/proc/self/fd/{descriptor}").iterdir())
-        return sorted(name for name in found if not name.startswith("."))
+        entries = (path.name for path in Path(f"/proc/self/fd/{descriptor}").iterdir())
+        return sorted(name for name in entries if not name.startswith("."))
 
     @contextmanager
     def file(self, name: str) -> Iterator[BinaryIO]:
@@ -194,7 +194,7 @@ class _Opened:
 
     def texts(self, folder: str, extension: str) -> dict[str, str]:
         """Return the texts of ``queries/*.sql`` or ``answers/*.csv``, by name."""
-        found = {}
+        by_stem = {}
         for name in self.names(folder):
             stem, dot, last = name.rpartition(".")
             if not dot or last != extension or not _NAME.fullmatch(stem):
@@ -205,8 +205,8 @@ class _Opened:
                 )
             text = self.text(f"{folder}/{name}")
             if text is not None:
-                found[stem] = text
-        return found
+                by_stem[stem] = text
+        return by_stem
 
     def digest(self, name: str) -> str:
         """Digest of a file, computed once as long as its inode, size and times are the same."""
@@ -219,13 +219,13 @@ class _Opened:
                 facts.st_mtime_ns,
                 facts.st_ctime_ns,
             )
-            kept = _digests.get(self._path / name)
-            if kept is None or kept[0] != stamp:
+            entry = _digests.get(self._path / name)
+            if entry is None or entry[0] != stamp:
                 digest = hashlib.blake2b(digest_size=16)
                 while block := stream.read(_BLOCK):
                     digest.update(block)
-                kept = _digests[self._path / name] = (stamp, digest.hexdigest())
-            return kept[1]
+                entry = _digests[self._path / name] = (stamp, digest.hexdigest())
+            return entry[1]
 
     def size(self, name: str) -> int:
         with self.file(name) as stream:
@@ -242,12 +242,12 @@ class _Opened:
 
 def _tables(path: Path, text: str) -> dict[str, str]:
     """Names as SQL has them, with their last part in plain letters."""
-    found = {match["name"]: match["last"].strip('"`').lower() for match in _CREATE.finditer(text)}
-    if not found:
+    columns = {match["name"]: match["last"].strip('"`').lower() for match in _CREATE.finditer(text)}
+    if not columns:
         raise UsageError(
             f"{path}/{TABLES}", "no statement in it creates a table", "add CREATE TABLE statements"
         )
-    return found
+    return columns
 
 
 def _load_file(path: Path, name: str, tables: Mapping[str, str], opened: _Opened) -> LoadFile:
@@ -267,12 +267,12 @@ def _load_file(path: Path, name: str, tables: Mapping[str, str], opened: _Opened
     stem = _NUMBER.sub("", stem)
     named = [table for table, plain in tables.items() if stem.lower() in (plain, _spoken(table))]
     if len(named) != 1:
-        known = ", ".join(dict.fromkeys(tables.values()))
+        names = ", ".join(dict.fromkeys(tables.values()))
         raise UsageError(
             problem,
             f"{TABLES} creates {'several tables' if named else 'no table'} {stem!r}"
             f"{nearest(stem, list(tables.values()))}",
-            f"name the file after its table: {known}",
+            f"name the file after its table: {names}",
         )
     return LoadFile(name, named[0], extension, size_bytes)
 

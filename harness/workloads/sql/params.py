@@ -39,9 +39,9 @@ class _Scripts(Texts):
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
         """Give each file its whole path and its weight."""
         return tuple(
-            f"{Path(match['path']).absolute()}@{int(match['weight'] or 1)}" if match else one
-            for one in super().parse(name, value)
-            for match in [re.fullmatch(_FILE, one)]
+            f"{Path(match['path']).absolute()}@{int(match['weight'] or 1)}" if match else word
+            for word in super().parse(name, value)
+            for match in [re.fullmatch(_FILE, word)]
         )
 
 
@@ -167,26 +167,26 @@ def scripts(params: ClientParams) -> list[Script]:
 
     Two files of one name are distinguished by their number.
     """
-    found: list[Script] = []
-    for one in params.script or ():
-        path, at, weight = one.rpartition("@")
+    chosen: list[Script] = []
+    for argument in params.script or ():
+        path, at, weight = argument.rpartition("@")
         if not at:
-            found.append(Script(one, ""))
+            chosen.append(Script(argument, ""))
             continue
         try:
             text = read_text(Path(path), None)
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"script {path}", str(error), "name a text file") from error
         stem = Path(path).stem
-        taken = {script.name for script in found}
-        name = stem if stem not in taken else f"{stem}-{len(found) + 1}"
-        found.append(Script(name, text or "\n", int(weight)))
-    return found
+        taken = {script.name for script in chosen}
+        name = stem if stem not in taken else f"{stem}-{len(chosen) + 1}"
+        chosen.append(Script(name, text or "\n", int(weight)))
+    return chosen
 
 
-def digest(found: list[Script]) -> str:
+def digest(scripts: list[Script]) -> str:
     """Return a digest of the scripts' texts."""
-    texts = "\0".join(one.text for one in found)
+    texts = "\0".join(script.text for script in scripts)
     return hashlib.blake2b(texts.encode(), digest_size=8).hexdigest()
 
 
@@ -206,7 +206,7 @@ class _Queries(Texts):
         names = super().parse(name, value)
         if not names or len({*names}) < len(names):
             raise UsageError(f"{name} {value!r}", self.wrong, self.hint)
-        return tuple(one.removesuffix(".sql") for one in names)
+        return tuple(stem.removesuffix(".sql") for stem in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,12 +281,12 @@ class SqlParams(ClientParams):
     def outline(self) -> Outline:
         return self.client_outline() if self.script else Outline(cache=self.cache)
 
-    def chosen(self, known: dict[str, str]) -> dict[str, str]:
+    def chosen(self, texts: dict[str, str]) -> dict[str, str]:
         """Return the queries to run, of those of the folder; UsageError for an unknown one."""
         for name in self.queries or ():
-            if name not in known:
-                raise unknown(f"query {name!r}", "no such file in queries/", name, list(known))
-        return {name: known[name] for name in self.queries or known}
+            if name not in texts:
+                raise unknown(f"query {name!r}", "no such file in queries/", name, list(texts))
+        return {name: texts[name] for name in self.queries or texts}
 
 
 PARAMS = SqlParams

@@ -68,9 +68,9 @@ def check_conditions(
     ):
 
         def one(number: int) -> Check:
-            found = _check(engine, number, checked[number])
+            check = _check(engine, number, checked[number])
             task.advance()
-            return found
+            return check
 
         # Those over order lines and customers take longest: they go first.
         checks = list(pool.map(one, sorted(checked, reverse=True)))
@@ -81,20 +81,20 @@ def _check(engine: Engine, number: int, sql: str) -> Check:
     labels = {"condition": str(number)}
     try:
         with closing(engine.connect()) as connection:
-            found = connection.execute(sql)
+            result = connection.execute(sql)
     except HarnessError as error:
         return Check("consistency", "unknown", f"the query failed: {error}", labels)
-    if not found.rows:
+    if not result.rows:
         return Check("consistency", "passed", "", labels)
-    return Check("consistency", "failed", _violations(number, found), labels)
+    return Check("consistency", "failed", _violations(number, result), labels)
 
 
-def _violations(number: int, found: SqlResult) -> str:
+def _violations(number: int, result: SqlResult) -> str:
     rows = [
-        " ".join(f"{name}={value}" for name, value in zip(found.columns, row, strict=True))
-        for row in found.rows[:_SHOWN]
+        " ".join(f"{name}={value}" for name, value in zip(result.columns, row, strict=True))
+        for row in result.rows[:_SHOWN]
     ]
-    more = ", and more" if len(found.rows) > _SHOWN else ""
+    more = ", and more" if len(result.rows) > _SHOWN else ""
     return f"clause 3.3.2.{number} does not hold: {'; '.join(rows)}{more}"
 
 
@@ -130,8 +130,8 @@ SELECT count(*), sum(CASE WHEN h_c_w_id <> h_w_id THEN 1 ELSE 0 END) FROM histor
 """
 
 
-def _counts(found: SqlResult) -> tuple[int, int]:
-    ((count, remote),) = found.rows
+def _counts(result: SqlResult) -> tuple[int, int]:
+    ((count, remote),) = result.rows
     return int(str(count)), int(str(remote or 0))
 
 
@@ -151,8 +151,8 @@ def loaded_traces(warehouses: int) -> Traces:
 def read_traces(engine: Engine) -> Traces:
     """Return the traces of the data as they are now; RunFailed where they cannot be read."""
     with closing(engine.connect()) as connection:
-        found = {name: connection.execute(sql).rows[0][0] for name, sql in _SUMS.items()}
-    return Traces(**{name: int(str(value or 0)) for name, value in found.items()})
+        sums = {name: connection.execute(sql).rows[0][0] for name, sql in _SUMS.items()}
+    return Traces(**{name: int(str(value or 0)) for name, value in sums.items()})
 
 
 def check_population(warehouses: int, engine: Engine) -> Check:
@@ -163,9 +163,9 @@ def check_population(warehouses: int, engine: Engine) -> Check:
             for table, expected in row_counts(warehouses).items():
                 if table in _SHRINK:
                     continue
-                found = int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
-                if found < expected or (found > expected and table not in _GROW):
-                    wrong.append(f"{table} has {found:,} rows, expected {expected:,}")
+                rows = int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
+                if rows < expected or (rows > expected and table not in _GROW):
+                    wrong.append(f"{table} has {rows:,} rows, expected {expected:,}")
     except HarnessError as error:
         return Check("population", "unknown", f"the query failed: {error}")
     return checked("population", wrong)

@@ -104,7 +104,9 @@ class Loadgen(LoadingDriver):
         )
         result, counts = processes.offer(spec, session, drives, params.outline(), "transactions")
         driven = result.window()
-        transactions = {name: _transaction(name, one) for name, one in driven.operations.items()}
+        transactions = {
+            name: _transaction(name, operation) for name, operation in driven.operations.items()
+        }
         return replace(driven, operations=transactions, finished_counts=counts)
 
     def journals(self, folder: Path) -> list[Path]:
@@ -113,12 +115,12 @@ class Loadgen(LoadingDriver):
         return [file for file in files if file.exists()]
 
 
-def _transaction(name: str, one: Operation) -> Operation:
+def _transaction(name: str, operation: Operation) -> Operation:
     """Return the transaction without the counts that it cannot have."""
     return replace(
-        one,
-        rolled_back_count=one.rolled_back_count if name == "new_order" else None,
-        skipped_count=one.skipped_count if name == "delivery" else None,
+        operation,
+        rolled_back_count=operation.rolled_back_count if name == "new_order" else None,
+        skipped_count=operation.skipped_count if name == "delivery" else None,
         not_found_count=None,
     )
 

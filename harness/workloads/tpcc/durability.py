@@ -116,7 +116,7 @@ def _check_orders(
     """Check warehouse by warehouse, so that memory does not grow with their number."""
     lost_orders: list[str] = []
     lost_carriers: list[str] = []
-    by_warehouse = grouped((one[0], one) for one in {**journal.orders, **journal.carriers})
+    by_warehouse = grouped((key[0], key) for key in {**journal.orders, **journal.carriers})
     with progress.task("orders that were committed (warehouses)", len(by_warehouse)) as task:
         for warehouse in sorted(by_warehouse):
             there = _orders(connection, warehouse)

@@ -170,7 +170,11 @@ class Tpcc(DrivenWorkload[TpccParams]):
 
 def rates(driven: DriverResult) -> Iterator[Metric]:
     """Yield the rates of a window, reported by the driver or computed from its counts."""
-    done = {name: one.count for name, one in driven.operations.items() if one.count is not None}
+    done = {
+        name: operation.count
+        for name, operation in driven.operations.items()
+        if operation.count is not None
+    }
     scale, offered = _NS_PER_MIN / driven.window_ns, driven.offered_count
     per_minute: dict[str, float | None] = {
         "new_orders_per_minute": done["new_order"] * scale if "new_order" in done else None,
@@ -211,8 +215,8 @@ def _check_durability(driver: str, engine: Engine) -> None:
 def _expect_work(params: TpccParams, driven: DriverResult) -> None:
     """Raise RunFailed for a window in which nothing was done: its rate would be 0."""
     wanted = shares(params.mix)["new_order"] > 0
-    found = {one.name: one.value for one in rates(driven)}
-    if driven.done_count != 0 and (found.get("new_orders_per_minute") or not wanted):
+    values = {metric.name: metric.value for metric in rates(driven)}
+    if driven.done_count != 0 and (values.get("new_orders_per_minute") or not wanted):
         return
     think = "; users that think need more of them" if params.think_time else ""
     raise RunFailed(
@@ -233,8 +237,15 @@ def own_warnings(params: TpccParams, driven: DriverResult) -> Iterator[RunWarnin
 
 def _shared_connections(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
     """Warn about transactions that waited for a connection, counted by Little's law."""
-    times = [hdr.decode(one.latency_hdr) for one in driven.operations.values() if one.latency_hdr]
-    mean = sum(one.mean * one.total for one in times if one.total) / driven.window_ns
+    times = [
+        hdr.decode(operation.latency_hdr)
+        for operation in driven.operations.values()
+        if operation.latency_hdr
+    ]
+    mean = (
+        sum(histogram.mean * histogram.total for histogram in times if histogram.total)
+        / driven.window_ns
+    )
     connections = params.connections
     if connections < params.users and mean > _BUSY * connections:
         yield RunWarning(

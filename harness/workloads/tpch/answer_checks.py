@@ -111,8 +111,10 @@ def _streams_together(checks: Sequence[Check]) -> list[Check]:
     """Merge the unknown checks of several streams: one check for each reason."""
     reasons = Counter(c.detail for c in checks if c.status == "unknown" and "stream" in c.labels)
     streams = sum("stream" in check.labels for check in checks)
-    kept = [check for check in checks if check.status != "unknown" or "stream" not in check.labels]
-    return kept + [
+    retained = [
+        check for check in checks if check.status != "unknown" or "stream" not in check.labels
+    ]
+    return retained + [
         Check("stream-answers", "unknown", f"{count} of {streams} answers not compared: {reason}")
         for reason, count in reasons.items()
     ]

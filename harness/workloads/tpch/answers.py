@@ -196,8 +196,8 @@ class CanonicalAnswer:
         """Return the document that is shipped, cached and stored with a run."""
         columns = [
             {"name": column.name, "kind": column.kind}
-            | ({"digest": kept} if isinstance(kept, str) else {"values": list(kept)})
-            for column, kept in zip(shape.columns, self.columns, strict=True)
+            | ({"digest": stored} if isinstance(stored, str) else {"values": list(stored)})
+            for column, stored in zip(shape.columns, self.columns, strict=True)
         ]
         return {"rows": self.rows, "columns": columns, "ties": [list(run) for run in self.ties]}
 
@@ -231,13 +231,13 @@ def compare(
     table = _sort_ties(shape, table, reference.ties)
     largest = Decimal(0)
     for position, column in enumerate(shape.columns):
-        found = tuple(row[position] for row in table)
+        values = tuple(row[position] for row in table)
         expected = reference.columns[position]
         if isinstance(expected, str):
-            if (digest := _digest(found)) != expected:
-                return AnswerComparison(False, _digest_detail(column, expected, digest, found))
+            if (digest := _digest(values)) != expected:
+                return AnswerComparison(False, _digest_detail(column, expected, digest, values))
             continue
-        for number, (want, have) in enumerate(zip(expected, found, strict=True), 1):
+        for number, (want, have) in enumerate(zip(expected, values, strict=True), 1):
             if not within(column.kind, want, have, sum_tolerance):
                 return AnswerComparison(
                     False, f"{column.name}, row {number}: expected {want}, found {have}"
@@ -257,21 +257,21 @@ def within(kind: Kind, want: str | None, have: str | None, sum_tolerance: Decima
     """
     if want is None or have is None:
         return want is None and have is None
-    expected, found = Decimal(want), Decimal(have)
-    if kind in ("sum", "sum-ratio") and abs(found - expected) > sum_tolerance:
+    expected, actual = Decimal(want), Decimal(have)
+    if kind in ("sum", "sum-ratio") and abs(actual - expected) > sum_tolerance:
         return False
-    return kind == "sum" or _ratio_within(expected, found)
+    return kind == "sum" or _ratio_within(expected, actual)
 
 
-def _ratio_within(expected: Decimal, found: Decimal) -> bool:
-    difference = abs(found - expected)
+def _ratio_within(expected: Decimal, actual: Decimal) -> bool:
+    difference = abs(actual - expected)
     # Two engines' last digits may fall on either side of a rounding edge.
     if difference <= abs(expected) / 10_000:
         return True
     rounded = expected.quantize(_CENT)
     return (
         difference <= abs(expected) / 100
-        and abs(found.quantize(_CENT) - rounded) <= abs(rounded) / 100
+        and abs(actual.quantize(_CENT) - rounded) <= abs(rounded) / 100
     )
 
 
@@ -315,11 +315,11 @@ def _sort_ties(
 def _columns(
     shape: Shape, table: Sequence[tuple[str | None, ...]]
 ) -> tuple[str | tuple[str | None, ...], ...]:
-    kept: list[str | tuple[str | None, ...]] = []
+    stored: list[str | tuple[str | None, ...]] = []
     for position, column in enumerate(shape.columns):
         values = tuple(row[position] for row in table)
-        kept.append(values if column.kind in TOLERANT else _digest(values))
-    return tuple(kept)
+        stored.append(values if column.kind in TOLERANT else _digest(values))
+    return tuple(stored)
 
 
 def _digest(values: Sequence[str | None]) -> str:
@@ -328,10 +328,10 @@ def _digest(values: Sequence[str | None]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _digest_detail(column: Column, expected: str, found: str, values: Sequence[str | None]) -> str:
+def _digest_detail(column: Column, expected: str, actual: str, values: Sequence[str | None]) -> str:
     shown = ", ".join(repr(value) for value in values[:3])
     more = ", …" if len(values) > 3 else ""
     return (
         f"{column.name}: digest of {len(values)} values expected {expected[:12]}…, "
-        f"found {found[:12]}… ({shown}{more})"
+        f"found {actual[:12]}… ({shown}{more})"
     )

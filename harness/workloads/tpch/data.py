@@ -200,10 +200,10 @@ def _generator_failed(
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
     full = "os error 28" in words or free < 16 * MIB
-    found = f"disk full under {folder}; " if full else ""
+    cause = f"disk full under {folder}; " if full else ""
     return RunFailed(
         f"generate {title}",
-        f"{found}tpchgen-cli: {how}: {words}",
+        f"{cause}tpchgen-cli: {how}: {words}",
         f"make room (about {expected_bytes / 1e9:.3g} GB)" if full else "run again",
     )
 
@@ -253,13 +253,13 @@ def _rows(file: Path, load_format: LoadFormat) -> int:
 
 
 def _verify(scale: float, row_counts: Mapping[str, int]) -> None:
-    for table, found in row_counts.items():
+    for table, count in row_counts.items():
         expected = expected_rows(table, scale)
         lowest = expected_rows("orders", scale) or 0
-        wrong = found < lowest if expected is None else found != expected
+        wrong = count < lowest if expected is None else count != expected
         if wrong:
             raise RunFailed(
                 f"generate TPC-H data at scale {scale:g}",
-                f"{table} has {found} rows, not {expected or f'at least {lowest}'}",
+                f"{table} has {count} rows, not {expected or f'at least {lowest}'}",
                 "the generator was cut off or is another version; run again",
             )

@@ -150,9 +150,9 @@ class _Test:
 
     def _check_data(self, functions: RefreshFunctions) -> list[Check]:
         """Check the data that refresh functions changed; a step, as it needs those data."""
-        kept = self.session.recalled(_DATA_CHECK)
-        if kept is not None:
-            return [Check(**check) for check in kept]
+        stored = self.session.recalled(_DATA_CHECK)
+        if stored is not None:
+            return [Check(**check) for check in stored]
         self.cursor.data_ready("the check of the data")
         checks = functions.check(range(1, sets_needed(self.params) + 1))
         self.session.remember(_DATA_CHECK, as_json(checks))

@@ -42,8 +42,8 @@ class _Scale(Number):
     values = f"{_SMALLEST_SCALE} to {_LARGEST_SCALE:,}"
 
     def parse(self, name: str, value: Any) -> int | float:
-        known = f"the TPC's scales are {', '.join(f'{scale:,}' for scale in OFFICIAL_SCALES)}"
-        hint = f"choose a number from {self.values}; {known}"
+        scales = f"the TPC's scales are {', '.join(f'{scale:,}' for scale in OFFICIAL_SCALES)}"
+        hint = f"choose a number from {self.values}; {scales}"
         if not is_number(value):
             raise UsageError(f"{name} {value!r}", "not a number", hint)
         if not _SMALLEST_SCALE <= value <= _LARGEST_SCALE:
@@ -58,7 +58,7 @@ class _Scale(Number):
                 f"{name} {value!r}",
                 "with so few suppliers the specification's formula (clause 4.2.3) gives partsupp "
                 "the same primary key twice",
-                f"the next scale that works is {usable:g}; {known}",
+                f"the next scale that works is {usable:g}; {scales}",
             )
         return int(value) if value == int(value) else float(value)
 
@@ -126,7 +126,7 @@ def minimum_streams(scale: float) -> int:
     The clause knows the TPC's scales only: one between two of them takes the smaller
     one's number, one below 1 that of scale 1.
     """
-    return max(streams for known, streams in _MINIMUM_STREAMS.items() if known <= max(scale, 1))
+    return max(streams for minimum, streams in _MINIMUM_STREAMS.items() if minimum <= max(scale, 1))
 
 
 def _streams(params: TpchParams) -> int | None:
@@ -275,10 +275,10 @@ class TpchParams(Parameters):
 
     def to_json(self) -> dict[str, Json]:
         """Return the parameters; without those that a run of test ``queries`` does not have."""
-        found = super().to_json()
+        document = super().to_json()
         if self.test == "queries":
-            del found["test"], found["refresh_batch_orders"]
-        return found
+            del document["test"], document["refresh_batch_orders"]
+        return document
 
 
 PARAMS = TpchParams

@@ -153,17 +153,17 @@ class References:
         """The right answer of ``statement``; NoReference where nothing can vouch for one."""
         if self._is_shipped(statement, state):
             return Reference(self._shipped[state][statement.query], "shipped reference")
-        kept = self.kept(statement, state)
+        stored = self.kept(statement, state)
         if self._engine == REFERENCE_ENGINE:
-            if kept is None or not kept.agreed:
+            if stored is None or not stored.agreed:
                 raise NoReference(self._nothing_independent())
-            return replace(kept, origin=f"answer of {', '.join(kept.agreed)}")
-        return kept or self._compute(statement, state)
+            return replace(stored, origin=f"answer of {', '.join(stored.agreed)}")
+        return stored or self._compute(statement, state)
 
     def agreed(self, statement: Statement, reference: Reference, state: int = LOADED) -> None:
         """Keep that the engine under test has given the same answer by itself."""
-        known = (*reference.agreed, REFERENCE_ENGINE)
-        if self._is_shipped(statement, state) or self._engine in known:
+        engines = (*reference.agreed, REFERENCE_ENGINE)
+        if self._is_shipped(statement, state) or self._engine in engines:
             return
         agreed = (*reference.agreed, self._engine)
         self._keep(statement, state, replace(reference, agreed=agreed))

@@ -113,15 +113,15 @@ def base_totals(scale: float, source: Path | None) -> Totals | None:
     """
     key = content_hash([scale, generator(), _SUMS])
     file = kept_file(scale, f"totals-{key}.json")
-    kept = read_kept(
+    stored = read_kept(
         file,
         lambda document: {
             table: {name: Decimal(document["totals"][table][name]) for name in names}
             for table, names in _SUMS.items()
         },
     )
-    if kept is not None:
-        return kept
+    if stored is not None:
+        return stored
     if source is None:
         return None
     try:
@@ -163,11 +163,11 @@ def _check_table(
             rows = tbl_rows([str(file)], COLUMNS[table])
             part = _sums(partial(rows_of, connection), table, rows)
             expected = {each: expected[each] + sign * part[each] for each in expected}
-    found = _sums(execute, table, table)
+    actual = _sums(execute, table, table)
     wrong = [
-        f"{each}: expected {expected[each]}, found {found[each]}"
+        f"{each}: expected {expected[each]}, found {actual[each]}"
         for each in expected
-        if expected[each] != found[each]
+        if expected[each] != actual[each]
     ]
     return checked(name, wrong, f"{len(expected)} counts and sums agree", **labels)
 
@@ -200,10 +200,10 @@ def _integer(value: Scalar) -> int:
     return value
 
 
-def _compare(table: str, number: int, expected: Iterator[Row], found: Iterator[Row]) -> Check:
+def _compare(table: str, number: int, expected: Iterator[Row], actual: Iterator[Row]) -> Check:
     name, labels = "refresh_rows", {"pair": str(number), "table": table}
     count = 0
-    for want, have in zip_longest(expected, found):
+    for want, have in zip_longest(expected, actual):
         if want is None or have is None or not _same(want, have):
             detail = f"row {count + 1}: expected {_shown(want)}, found {_shown(have)}"
             return Check(name, "failed", detail, labels)

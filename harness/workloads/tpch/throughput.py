@@ -64,8 +64,8 @@ class ThroughputTest:
         """Return the stored result of the streams of ``statements``."""
         return cls(
             [
-                [Execution.from_json(s, entry) for s, entry in zip(stream, kept, strict=True)]
-                for stream, kept in zip(statements, document["streams"], strict=True)
+                [Execution.from_json(s, entry) for s, entry in zip(stream, entries, strict=True)]
+                for stream, entries in zip(statements, document["streams"], strict=True)
             ],
             [from_members(Applied, entry) for entry in document["refresh"]],
             document["counters"],
@@ -95,9 +95,9 @@ def run_throughput(
         before = dict(session.counters("before"))
         with session.progress.task(f"{len(statements)} TPC-H query streams", total) as task:
             streams = _Streams(engine, params.query_timeout_s, task)
-            found = streams.run(statements, functions, refresh)
+            result = streams.run(statements, functions, refresh)
         counters = difference(before, session.counters("after"))
-        return replace(found, counters=counters)
+        return replace(result, counters=counters)
 
     again = None if functions is None else partial(functions.again, refresh)
     read = partial(ThroughputTest.from_json, statements)
@@ -157,8 +157,8 @@ class _Streams:
     ) -> None:
         start = threading.Barrier(len(work))
         threads = [
-            threading.Thread(target=self._thread, args=(start, one, connection), daemon=True)
-            for one, connection in zip(work, connections, strict=True)
+            threading.Thread(target=self._thread, args=(start, task, connection), daemon=True)
+            for task, connection in zip(work, connections, strict=True)
         ]
         for thread in threads:
             thread.start()

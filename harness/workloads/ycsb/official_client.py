@@ -127,15 +127,15 @@ class Official(LoadingDriver):
         done = _run(engine, session.clients(), request, session.progress, drives)
         target = None if params.rate is None else int(params.rate)
         mix = {name for name, share in params.shares.items() if share}
-        found = measured(done, mix, target, bounded_by_time=request.duration_s is not None)
-        begin, end = (engine.ycsb_counters(one) for one in done.engine)
+        result = measured(done, mix, target, bounded_by_time=request.duration_s is not None)
+        begin, end = (engine.ycsb_counters(reading) for reading in done.engine)
         late_ns = done.late_ns
         if request.duration_s is None:  # its first status line may come after the first operations
-            late_ns = abs(done.counted_ns() - found.window_ns)
-        in_time = late_ns <= found.window_ns * _LATE
+            late_ns = abs(done.counted_ns() - result.window_ns)
+        in_time = late_ns <= result.window_ns * _LATE
         inserted = done.words.total("INSERT", "Return=OK")
         return replace(
-            found,
+            result,
             client_cpu_ns=done.cpu_ns if in_time else None,
             client_threads=params.threads,
             retried_by_code=done.retried,
@@ -327,10 +327,10 @@ def _notes(params: YcsbParams, request: Request) -> dict[str, Any]:
 def _records(done: client.Done, records: int, integrity: bool) -> Check:
     """Check that it found every record whole and, with dataintegrity, with the values it writes."""
     wrong, well = _WITH_INTEGRITY if integrity else _WITHOUT_INTEGRITY
-    found = done.words.total("READ", "Return=OK")
+    read = done.words.total("READ", "Return=OK")
     right = done.words.total("VERIFY", "Return=OK")
-    if found != records:
-        detail = f"{records - found:,} of {records:,} records were not found"
+    if read != records:
+        detail = f"{records - read:,} of {records:,} records were not found"
         return Check("records", "failed", detail)
     if right != records:
         return Check("records", "failed", f"{records - right:,} of {records:,} records {wrong}")

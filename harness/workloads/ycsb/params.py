@@ -372,16 +372,16 @@ class YcsbParams(Parameters):
         )
 
     def without_effect(self) -> set[str]:
-        found = set()
+        names = set()
         if self.requestdistribution != "hotspot":
-            found |= {"hotspotdatafraction", "hotspotopnfraction"}
+            names |= {"hotspotdatafraction", "hotspotopnfraction"}
         if self.requestdistribution != "exponential":
-            found |= {"exponential.percentile", "exponential.frac"}
+            names |= {"exponential.percentile", "exponential.frac"}
         if not self.scanproportion:
-            found |= {"minscanlength", "maxscanlength", "scanlengthdistribution"}
+            names |= {"minscanlength", "maxscanlength", "scanlengthdistribution"}
         if self.fieldlengthdistribution == "constant":
-            found.add("minfieldlength")
-        return found
+            names.add("minfieldlength")
+        return names
 
 
 PARAMS = YcsbParams

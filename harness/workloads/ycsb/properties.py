@@ -268,21 +268,21 @@ def _pairs(text: str, file: Path) -> Iterator[tuple[str, str]]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines with those that continue them, without comments and blank lines."""
-    kept = ""
+    joined = ""
     for natural in re.split(r"\r\n|\r|\n", text):
         line = natural.lstrip(" \t\f")
-        if not kept and (not line or line[0] in "#!"):
+        if not joined and (not line or line[0] in "#!"):
             continue
-        kept += line
+        joined += line
         if _continues(line):
-            kept = kept[:-1]
-            if kept:
+            joined = joined[:-1]
+            if joined:
                 continue
-        if kept:
-            yield kept
-        kept = ""
-    if kept:
-        yield kept
+        if joined:
+            yield joined
+        joined = ""
+    if joined:
+        yield joined
 
 
 def _continues(line: str) -> bool:

@@ -203,7 +203,9 @@ def _loops(params: YcsbParams, engine: Engine) -> int:
 def _driven(result: LoadgenResult, shares: Mapping[str, float]) -> DriverResult:
     """Return the window of a result, without operations that have no share."""
     driven = result.window()
-    done = {n: one for n, one in driven.operations.items() if shares[n] or one.count}
+    done = {
+        n: operation for n, operation in driven.operations.items() if shares[n] or operation.count
+    }
     return replace(
         driven,
         operations=done,
@@ -237,9 +239,9 @@ def check_records(verified: Verified, updated: Sequence[int] | None = None) -> C
     return Check("records", "passed", f"{said}; every one is well formed{changed}")
 
 
-def _lost(acknowledged: Sequence[int], found: Sequence[int]) -> int:
+def _lost(acknowledged: Sequence[int], stored: Sequence[int]) -> int:
     """Count the groups of fields in which an update is missing."""
-    pairs = zip(acknowledged, found, strict=True)
+    pairs = zip(acknowledged, stored, strict=True)
     return sum(1 for expected, highest in pairs if highest < expected)
 
 
@@ -308,15 +310,15 @@ class Ycsb(DrivenWorkload[YcsbParams]):
 def check_found(driven: DriverResult) -> Check:
     """Return whether every requested record was found: none is ever removed."""
     missed = {
-        name: one.not_found_count
-        for name, one in driven.operations.items()
-        if one.not_found_count is not None
+        name: operation.not_found_count
+        for name, operation in driven.operations.items()
+        if operation.not_found_count is not None
     }
     if not missed:
         return Check("not_found", "unknown", f"{driven.driver} does not count missing records")
-    found = ", ".join(f"{count:,} of {name}" for name, count in missed.items() if count)
-    detail = f"records that are there were not found: {found}" if found else ""
-    return Check("not_found", "failed" if found else "passed", detail)
+    counts = ", ".join(f"{count:,} of {name}" for name, count in missed.items() if count)
+    detail = f"records that are there were not found: {counts}" if counts else ""
+    return Check("not_found", "failed" if counts else "passed", detail)
 
 
 def _background(tasks: TaskTimes) -> dict[str, Any]:
