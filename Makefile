@@ -56,6 +56,7 @@ lint: setup-dev
 	shellcheck .ci/run $$(find scripts playbooks tests -name '*.sh')
 	.venv/bin/lint-imports
 	.venv/bin/python scripts/check_words.py $(PLAIN)
+	.venv/bin/python scripts/check_names.py
 	cd playbooks && PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint
 	PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint -c playbooks/.ansible-lint setup-appdirect.yml
 

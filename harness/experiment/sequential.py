@@ -156,10 +156,12 @@ class Sequential(StopRule):
             first: int, end: int, chosen: Together | None
         ) -> Generator[Batch, Sequence[StoredRun], str]:
             for block in range(first, end):
-                steps = [s for s in blocks[block] if not chosen or s.spec.series() in chosen.series]
-                if why := self.budget.refuses(cost_ns(steps)):
+                selected = [
+                    s for s in blocks[block] if not chosen or s.spec.series() in chosen.series
+                ]
+                if why := self.budget.refuses(cost_ns(selected)):
                     return why
-                finished.extend((yield Batch(plan, steps)))
+                finished.extend((yield Batch(plan, selected)))
             return ""
 
         counts, together = self.counts, self.together
