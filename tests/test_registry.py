@@ -47,6 +47,7 @@ _OTHERS = {
     "harness/cli/common.py": {"postgres"},
     "harness/cli/results.py": {"postgres"},
     "harness/cli/workload.py": {"duckdb"},
+    "reports/published.py": {"mysql", "postgres"},
     "reports/select.py": {"postgres"},
 }
 
