@@ -98,7 +98,7 @@ def timed_samples(stored: Path) -> tuple[Mapping[str, float], Mapping[str, float
 
 
 def traced(before: Mapping[str, float], after: Mapping[str, float]) -> Totals:
-    """What the page counted between two samples."""
+    """Counts of the page between two samples."""
     totals: Totals = Counter()
     for key, value in after.items():
         name, labels = split(key)
@@ -109,7 +109,7 @@ def traced(before: Mapping[str, float], after: Mapping[str, float]) -> Totals:
 
 
 def kernel(log: Path, begin_s: float, end_s: float) -> Totals:
-    """What strace saw between two times of the wall clock; failed calls moved no bytes."""
+    """Calls that strace saw between two times of the wall clock; failed calls moved no bytes."""
     totals: Totals = Counter()
     begun: dict[str, tuple[str, str]] = {}
     with log.open(errors="replace") as lines:

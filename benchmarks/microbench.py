@@ -244,7 +244,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 class Samples:
-    """What complete rounds gave: one value a round, by cell and program."""
+    """Results of complete rounds: one value a round, by cell and program."""
 
     def __init__(self) -> None:
         self.values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))

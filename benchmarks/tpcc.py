@@ -87,7 +87,7 @@ class Server:
         return target_of(self.engine)
 
     def cpu_ns(self) -> float:
-        """Of the postmaster, its children, and those that it has waited for.
+        """Processor time of the postmaster, its children, and those that it has waited for.
 
         A child that has just ended is in nobody's sum until it was waited for, so it is
         counted as the zombie that it is, and again where one was waited for meanwhile.
@@ -178,7 +178,7 @@ class Bench:
         self.databases[name] = making.rename(self.store / f"kept-{name}")
 
     def find(self, name: str) -> bool:
-        """Whether a database was kept earlier under ``name``; it is used again then."""
+        """Return whether a database was kept earlier under ``name``; it is used again then."""
         if (database := self.store / f"kept-{name}").exists():
             self.databases[name] = database
         return name in self.databases

@@ -1,4 +1,4 @@
-"""What SQL servers have in common, managed or external: connections, loading, counters."""
+"""Parts that SQL servers have in common, managed or external: connections, loading, counters."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class ThreadObserver(WaitObserver):
         ]
 
     def threads(self, observations: Sequence[Observation]) -> Sequence[Thread]:
-        """All that may execute operations: one that is idle now may have computed before."""
+        """Threads that may execute operations: one that is idle now may have computed before."""
         return self._threads
 
     def _changed(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a DBMS must be able to do to be measured.
+"""Operations that a DBMS must support to be measured.
 
 An engine is a folder under ``engines/`` whose ``engine.py`` has a module-level ``ENGINE``, an
 :class:`EngineFactory`. Nothing else in the tree names it. The life of an engine in one run::

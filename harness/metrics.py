@@ -102,7 +102,7 @@ class Load:
 
 @dataclass(frozen=True)
 class WorkloadInfo:
-    """What is stated of a workload.
+    """Static facts of a workload.
 
     ``essential``: parameters without which a number of the workload means nothing. ``brief``: more
     of them that a list of runs has room for. ``sweeps``: metrics that are drawn over a parameter.

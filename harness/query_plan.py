@@ -71,7 +71,7 @@ class ExecutedPlan:
 
     @property
     def remainder_ns(self) -> dict[str, int]:
-        """What was left of the execution, by name. It makes any plan add up, so it says
+        """Time that is left of the execution, by name. It makes any plan add up, so it says
         nothing of how well the plan does.
         """
         return {name: ns for name, ns in self.outside_ns.items() if ns and name != PLANNING}

@@ -62,7 +62,7 @@ class _Entries:
                         yield path
 
     def load(self, folder: str | None = None) -> list[Any]:
-        """Every entry that can be imported, or that of a folder; a warning names each other one."""
+        """Entries that can be imported, or that of a folder; a warning names each other one."""
         self.extend()
         module = f".{Path(self._file).stem}" if self._file else ""
         entries: list[Any] = []
@@ -86,7 +86,7 @@ _OBSERVERS = _Entries(harness.observers, "OBSERVERS")
 
 
 def engines(folder: str | None = None) -> dict[str, EngineFactory]:
-    """Every engine that can be imported, by name, or that of a folder."""
+    """Engines that can be imported, by name, or that of a folder."""
     return {engine.name: engine for engine in _ENGINES.load(folder)}
 
 
@@ -112,7 +112,7 @@ def engine_files(name: str) -> dict[str, Path]:
 
 
 def workloads(folder: str | None = None) -> dict[str, Workload[Any]]:
-    """Every workload that can be imported, by name, or that of a folder."""
+    """Workloads that can be imported, by name, or that of a folder."""
     return {workload.name: workload for workload in _WORKLOADS.load(folder)}
 
 
@@ -122,12 +122,12 @@ def workload(name: str) -> Workload[Any]:
 
 
 def monitors() -> dict[str, type[Monitor]]:
-    """Every monitor that can be imported, by name."""
+    """Monitors that can be imported, by name."""
     return {monitor.name: monitor for monitor in _MONITORS.load()}
 
 
 def observers() -> dict[str, Observer]:
-    """Every observer of the programs in ``harness.observers``, by name."""
+    """Observers of the programs in ``harness.observers``, by name."""
     return {observer.name: observer for program in _OBSERVERS.load() for observer in program}
 
 

@@ -134,7 +134,7 @@ class _Grid:
     right: list[int] = field(default_factory=list)
 
     def fits(self, available: int) -> bool:
-        """Whether each row fits on a line."""
+        """Return whether each row fits on a line."""
         return sum(self._natural) + _GAP * (len(self.head) - 1) <= available
 
     @property
@@ -203,7 +203,7 @@ class _Grid:
         return lines
 
     def _widths(self, available: int) -> list[int] | None:
-        """Those of the columns: the widest are narrowed first, to the longest word at most."""
+        """Widths of the columns: the widest are narrowed first, to the longest word at most."""
         widths = self._natural
         rest = available - _GAP * (len(widths) - 1)
         floors = [

@@ -321,7 +321,7 @@ def _below(path: Path, folders: Sequence[Path]) -> bool:
 
 
 def _cold(cached: Residency) -> bool | None:
-    """Whether next to nothing that could be evicted is still resident; None: not known."""
+    """Return whether next to nothing that could be evicted is still resident; None: not known."""
     if cached.resident_bytes is None:
         return None
     evictable = cached.total_bytes - cached.unevictable_bytes

@@ -227,7 +227,7 @@ _CONSTANTS: dict[str, float] = {"KiB": KIB, "MiB": MIB, "GiB": GIB}
 
 
 def is_expression(value: Any) -> bool:
-    """Whether ``value`` is a text that begins with ``=``."""
+    """Return whether ``value`` is a text that begins with ``=``."""
     return isinstance(value, str) and value.lstrip().startswith("=")
 
 

@@ -79,7 +79,7 @@ def official_differences(query: int, official: list[list[str]], rows: _Rows) -> 
 
 
 def official_agrees(kind: Kind, field: str, value: Scalar) -> bool:
-    """Whether ``value`` may stand for the official text under clause 2.1.3.5."""
+    """Return whether ``value`` may stand for the official text under clause 2.1.3.5."""
     computed = canonical(value, kind)
     if computed is None:
         return field.strip() in ("", "NULL")

@@ -1,1 +1,1 @@
-"""What MySQL and MariaDB have in common: InnoDB under the same protocol."""
+"""Parts that MySQL and MariaDB have in common: InnoDB under the same protocol."""

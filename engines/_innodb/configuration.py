@@ -130,7 +130,7 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
 
 
 def binary_log_is_on(settings: Mapping[str, str]) -> bool:
-    """Whether ``log_bin`` is requested; by default, no server of a run has a binary log."""
+    """Return whether ``log_bin`` is requested; by default, no server of a run has a binary log."""
     return same_value(settings.get(BINARY_LOG, "OFF"), "ON")
 
 
@@ -272,7 +272,7 @@ _NO_BOUND = 2.0**47
 
 
 def same_value(requested: str, reported: str) -> bool:
-    """Whether two spellings mean the same value, up to the rounding of sizes."""
+    """Return whether two spellings mean the same value, up to the rounding of sizes."""
     value, other = requested.strip().casefold(), reported.strip().casefold()
     if value == other or value.rstrip("/") == other.rstrip("/"):
         return True
@@ -324,12 +324,12 @@ class OpenFile:
 
     @property
     def writable(self) -> bool:
-        """Whether the process may write it."""
+        """Return whether the process may write it."""
         return self.flags & os.O_ACCMODE != os.O_RDONLY
 
     @property
     def direct(self) -> bool:
-        """Whether its reads and writes bypass the page cache."""
+        """Return whether its reads and writes bypass the page cache."""
         return bool(self.flags & os.O_DIRECT)
 
 
@@ -371,7 +371,7 @@ def verify_locations(pid: int, cluster: Cluster, also: tuple[Path, ...] = ()) ->
 
 
 def redo_is_mapped(pid: int, cluster: Cluster) -> bool:
-    """Whether the redo log is mapped into memory, as MariaDB does on a DAX file system."""
+    """Return whether the redo log is mapped into memory, as MariaDB does on a DAX file system."""
     return any(cluster.redo in path.parents for path in _shared_mappings(pid))
 
 

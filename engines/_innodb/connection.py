@@ -341,7 +341,7 @@ class MySqlConnection(SqlConnection):
 
     @property
     def open(self) -> bool:
-        """Whether statements can be run on it."""
+        """Return whether statements can be run on it."""
         return bool(self.raw.open)
 
     def cancel(self) -> None:
@@ -428,7 +428,7 @@ def server_error(error: BaseException) -> int | None:
 
 
 def _reached_limit(error: pymysql.Error, over: bool) -> bool:
-    """Whether the limit ended the statement, not another user's KILL.
+    """Return whether the limit ended the statement, not another user's KILL.
 
     ``over``: the time limit has passed, or the harness has sent a KILL. The timer of that KILL
     starts before the statement, so it may end a statement slightly before its limit.

@@ -77,7 +77,7 @@ class InnoDBCounterReader(_sql_engine.CounterReader):
         close(self._raw)
 
     def _can_read_spills(self) -> bool:
-        """Whether the server counts all spills and the user may read them."""
+        """Return whether the server counts all spills and the user may read them."""
         if self._flavour == "mariadb":
             return False
         try:

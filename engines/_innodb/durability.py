@@ -1,4 +1,4 @@
-"""Whether a loss of power may take acknowledged commits, by the server's variables.
+"""Return whether a loss of power may take acknowledged commits, by the server's variables.
 
 Data that were not forced to the device are in the page cache or in the device's own cache.
 """

@@ -243,7 +243,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
         return before_trace(self.log, self._user) or super()._log_end()
 
     def _greets(self) -> bool:
-        """Whether it answers a connection: the socket exists before it can be used."""
+        """Return whether it answers a connection: the socket exists before it can be used."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(_GREETING_S)
             try:

@@ -68,7 +68,7 @@ _TURNAROUND_S = 0.1
 
 
 def is_log(path: str) -> bool:
-    """Whether the file is of the redo log or the binary log."""
+    """Return whether the file is of the redo log or the binary log."""
     name = path.rpartition("/")[2]
     return name.startswith(("ib_logfile", "#ib_redo", "binlog.", "mysql-bin."))
 

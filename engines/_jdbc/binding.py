@@ -31,7 +31,7 @@ class ThroughJdbc(Engine):
         return YcsbBinding(_PROJECT, "tierbench.ycsb.JdbcBinding")
 
     def ycsb_properties(self, connection: JsonObject, params: JsonObject) -> Mapping[str, str]:
-        """Those of the driver, and the native client's statements."""
+        """Properties of the driver, and the native client's statements."""
         return {
             "db": self.ycsb_binding().database,
             **self.jdbc_properties(connection),

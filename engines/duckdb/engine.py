@@ -193,7 +193,7 @@ class DuckDB(WorkerEngine):
             connection.execute("CHECKPOINT")
 
     def effective_config(self) -> Mapping[str, str]:
-        """Every setting that has a value, and the file's storage version; no secrets."""
+        """Settings that have a value, and the file's storage version; no secrets."""
         with closing(self.connect()) as connection:
             rows = connection.execute(_CONFIGURATION).rows
         return _SETTINGS.record(
@@ -236,7 +236,7 @@ class DuckDB(WorkerEngine):
 
     @property
     def _wal_apart(self) -> bool:
-        """Whether the directories of ``wal`` and ``data`` are on different file systems."""
+        """Return whether the directories of ``wal`` and ``data`` are on different file systems."""
         return self._placed["wal"].stat().st_dev != self._placed["data"].stat().st_dev
 
     @property

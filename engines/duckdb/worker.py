@@ -112,7 +112,7 @@ def answer(document: dict[str, Any]) -> None:
 
 
 def only_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
-    """Whether every statement of the text is a query (or explains one)."""
+    """Return whether every statement of the text is a query (or explains one)."""
     try:
         return all(item.type in _READING for item in connection.extract_statements(sql))
     except duckdb.Error:  # the execution will report it

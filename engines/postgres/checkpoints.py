@@ -1,4 +1,4 @@
-"""Whether a measurement window has as many checkpoints as a long run.
+"""Return whether a measurement window has as many checkpoints as a long run.
 
 A checkpoint writes the pages changed since the previous one, spread over most of its interval, and
 makes the first change of each page after it log the whole page. So the rate of both is that of a
@@ -86,5 +86,5 @@ def _started(counters: Mapping[str, float]) -> float:
 
 
 def _timed(counters: Mapping[str, float]) -> bool:
-    """Whether checkpoints start by time, not by the size of the log."""
+    """Return whether checkpoints start by time, not by the size of the log."""
     return not counters.get("postgres_checkpoints_requested_count")

@@ -131,7 +131,7 @@ class PostgresConnection(SqlConnection):
 
     @property
     def open(self) -> bool:
-        """Whether statements can be run on it."""
+        """Return whether statements can be run on it."""
         return not self.raw.closed
 
     def flush_statistics(self) -> None:

@@ -249,7 +249,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
             self._remove_interlock()
 
     def _reports_ready(self, pid: int) -> bool:
-        """Whether line 8 of postmaster.pid says so, as in pg_ctl."""
+        """Return whether line 8 of postmaster.pid says so, as in pg_ctl."""
         lines = self._pid_file_lines()
         return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 

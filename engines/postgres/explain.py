@@ -196,7 +196,7 @@ def _consumers(root: _Node, deferred: _Node) -> list[_Node]:
 
 
 def _names(node: _Node, output: str) -> bool:
-    """Whether an expression of the node itself mentions ``$0`` or ``(InitPlan 1)``."""
+    """Return whether an expression of the node itself mentions ``$0`` or ``(InitPlan 1)``."""
     pattern = re.compile(re.escape(output.rstrip(")")) + r"(?!\d)")
     return any(map(pattern.search, node.texts))
 

@@ -1,4 +1,4 @@
-"""Which Spark to run, and its configuration.
+"""Choose the Spark to run, and its configuration.
 
 The pinned one has its jars in ``lib`` and the programs that ask them for their release and their
 settings in ``classes``; a distribution (``SPARK_HOME``) has jars in ``jars``, and these programs

@@ -64,7 +64,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 def settled(settings: Mapping[str, str], threads: int) -> dict[str, str]:
-    """Every setting, with the defaults of those that are not given; UsageError for a wrong one.
+    """All settings, with the defaults of those that are not given; UsageError for a wrong one.
 
     Of ``threads``, three quarters are sites, as VoltDB's documentation recommends.
     """
@@ -88,7 +88,7 @@ def settled(settings: Mapping[str, str], threads: int) -> dict[str, str]:
 
 
 def heap_bytes(settings: Mapping[str, str]) -> int:
-    """Of ``settled`` ones: the most that Java's heap takes."""
+    """Limit by ``settled`` settings: the most that Java's heap takes."""
     return int(suffixed_number(settings[HEAP]) or 0)
 
 

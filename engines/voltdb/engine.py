@@ -465,7 +465,7 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
 
 
 def _free_ports(count: int) -> list[int]:
-    """Of the loopback address, all different.
+    """Ports of the loopback address, all different.
 
     Below those that Linux gives to connections: none of them is taken while the server starts.
     """

@@ -1,4 +1,4 @@
-"""Which VoltDB to run: the pinned one of the private prefix, or a folder that is named.
+"""Choose the VoltDB to run: the pinned one of the private prefix, or a folder that is named.
 
 A folder has the server and what it needs as jars in ``lib``, and in ``classes`` what
 ``harness engines install`` compiles there.
@@ -33,7 +33,7 @@ class Installation(EngineVersion):
     java: str
 
     def command(self, *options: str) -> list[str]:
-        """What runs the server's main class, with Java's own ``options``."""
+        """Command that runs the server's main class, with Java's own ``options``."""
         java, *rest = java_command(self.folder, self.java)
         opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
         return [java, *opened, *options, *rest, "org.voltdb.VoltDB"]

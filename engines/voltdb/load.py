@@ -32,7 +32,7 @@ _TYPES = {
 
 
 def procedures_digest() -> str:
-    """Of the procedures' sources: data that were loaded with others are not used."""
+    """Digest of the procedures' sources: data that were loaded with others are not used."""
     digest = hashlib.sha256()
     for file in _sources():
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
@@ -65,7 +65,7 @@ def _define(connection: VoltDbConnection, folder: Path, stem: str) -> None:
 
 
 def _tables(connection: VoltDbConnection) -> dict[str, list[tuple[str, int, bool]]]:
-    """Of each table its columns in order: name, type, whether it is partitioned by it."""
+    """Columns of each table in order: name, type, whether it is partitioned by it."""
     tables: dict[str, list[tuple[int, str, int, bool]]] = {}
     for row in connection.call("@SystemCatalog", "COLUMNS").tables[0].records():
         table, name = str(row["table_name"]).lower(), str(row["column_name"]).lower()

@@ -74,7 +74,7 @@ class CallResult:
 
 
 def password_digest(password: str) -> bytes:
-    """What the login carries, and the server keeps a hash of."""
+    """Digest that the login carries and of which the server keeps a hash."""
     return hashlib.sha256(password.encode()).digest()
 
 

@@ -359,7 +359,7 @@ def measured(
 
 
 def offered(load: Load, window_ns: int, waiting: tuple[int, int]) -> dict[str, Any]:
-    """What a result has of an open loop: starts in the window, and those due and not begun.
+    """Counts of an open loop: starts in the window, and those due and not begun.
 
     ``waiting``: the latter at the window's beginning and end.
     """

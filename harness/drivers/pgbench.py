@@ -66,7 +66,7 @@ _LATENCY = re.compile(r"latency average = ([\d.]+) ms")
 
 @dataclass(frozen=True)
 class Summary:
-    """What pgbench prints of all its transactions, those of the ramp-up among them."""
+    """Summary that pgbench prints of all its transactions, those of the ramp-up among them."""
 
     done: int
     per_second: float
@@ -89,7 +89,7 @@ class Times:
     retries: Any
 
     def between(self, begin_ns: int, end_ns: int) -> Times:
-        """Those that ended after the one moment and no later than the other."""
+        """Transactions that ended after the one moment and no later than the other."""
         inside = (self.ended_ns > begin_ns) & (self.ended_ns <= end_ns)
         return Times(*(getattr(self, column.name)[inside] for column in fields(self)))
 

@@ -170,7 +170,7 @@ def _nothing(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class Second:
-    """What a driver did in its last second, for the live view.
+    """Work of a driver in its last second, for the live view.
 
     ``per_s``: operations; ``latency_hdrs``: of its processes, where it reports them.
     """

@@ -58,7 +58,7 @@ class EngineRun(ResolvedRun):
 
     @property
     def external(self) -> bool:
-        """Whether the engine is a server that the harness does not run."""
+        """Return whether the engine is a server that the harness does not run."""
         return self.spec.placement is None
 
     @property

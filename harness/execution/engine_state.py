@@ -1,4 +1,4 @@
-"""Whether a running engine is what its run says: where its memory is, and what limits it."""
+"""Return whether a running engine is what its run says: where its memory is, and what limits it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Environment:
 
     @property
     def memory_bytes(self) -> int:
-        """What may be used: the host's memory, or less.
+        """Memory that may be used: the host's memory, or less.
 
         Less where a control group holds us, or where Linux does not overcommit.
         """

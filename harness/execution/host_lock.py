@@ -78,7 +78,7 @@ class Places:
 
     @classmethod
     def of_host(cls) -> Places:
-        """Those that all harnesses of this host use."""
+        """Locks that all harnesses of this host use."""
         if os.geteuid() == 0:
             return cls(root=workdirs.base())
         return cls(root=next((path for path in workdirs.ROOTS if (path / _NAME).exists()), None))

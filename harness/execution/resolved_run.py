@@ -67,7 +67,7 @@ class ResolvedRun:
 
 
 def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment) -> dict[str, Any]:
-    """Those of a run of any kind; ``cpus``: the processors that it may use, empty for all."""
+    """Conditions of a run of any kind; ``cpus``: the processors that it may use, empty for all."""
     return {
         "tiers": [place_of(tier.record) for tier in tiers],
         "host mode": env.host["mode"],
@@ -77,7 +77,7 @@ def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment
 
 
 def host_state(env: Environment) -> dict[str, Any]:
-    """What else of the host must not change within an interrupted run."""
+    """Other state of the host that must not change within an interrupted run."""
     return {
         "host": env.host["host_id"],
         "kernel": env.host["kernel"]["release"],
@@ -86,7 +86,7 @@ def host_state(env: Environment) -> dict[str, Any]:
 
 
 def place_of(tier: TierRecord) -> list[Json]:
-    """What decides the speed of a tier."""
+    """Properties that decide the speed of a tier."""
     facts = tier.facts
     return [
         *(tier.name, tier.kind, tier.path, tier.device, tier.node, tier.emulates),

@@ -303,7 +303,7 @@ class Run:
         )
 
     def _warnings(self, attempts: Sequence[Attempt]) -> list[RunWarning]:
-        """Those of the host now and when each attempt began, and the run's own; each once."""
+        """Warnings of the host now and when each attempt began, and the run's own; each once."""
         now = uncontrolled(self.tiers, pinned=self.pinned)
         earlier = [warning for attempt in attempts for warning in attempt.warnings]
         retried = [_retried(self.attempt.failed)] if self.attempt.failed else []

@@ -41,7 +41,7 @@ def plan_steps(
     resume: bool = False,
     resolved: Sequence[ResolvedRun] | None = None,
 ) -> list[ResolvedRun]:
-    """What would be run and what is there already; every spec is checked first.
+    """List the runs to do and those that are there already; every spec is checked first.
 
     ``enough``: the statuses of a run that is not run again. ``resume``: with ``again``, runs that
     the command completed before it was interrupted are not repeated. ``resolved``: the plan's

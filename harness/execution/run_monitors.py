@@ -68,6 +68,6 @@ class RunMonitors:
         return [metric for monitor in self.started for metric in monitor.metrics()]
 
     def warnings(self) -> list[RunWarning]:
-        """Of requested monitors that cannot work here, and of those that ran."""
+        """Warnings of requested monitors that cannot work here, and of those that ran."""
         ran = [warning for monitor in self.started for warning in monitor.warnings()]
         return [*self._unavailable, *ran]

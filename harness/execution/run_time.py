@@ -162,7 +162,7 @@ class TimeLeft:
             self._current = None
 
     def left_ns(self) -> int | None:
-        """Of the items to do and the one under way; None where nothing is known of one."""
+        """Time for the items to do and the one under way; None where nothing is known of one."""
         each = [self._each_ns(item) for item in list(self.to_do)]
         if (current := self._current) is not None:
             whole = self._each_ns(current[0])
@@ -189,7 +189,7 @@ class Budget:
         self._started = clock()
 
     def left_ns(self) -> int | None:
-        """What is left of it."""
+        """Time that is left of it."""
         if self._budget_ns is None:
             return None
         return max(0, self._budget_ns - (self._clock() - self._started))

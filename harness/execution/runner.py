@@ -222,7 +222,7 @@ class _EngineAtWork:
             record.part_bytes = {part: max(size, before[part]) for part, size in grown.items()}
 
     def monitor_context(self) -> MonitorContext:
-        """What monitors may look at."""
+        """Context that monitors may read."""
         cap, engine = self.record.cap, self.engine
         return MonitorContext(
             processes=engine.processes,
@@ -336,7 +336,7 @@ def data_bytes(parts: Mapping[Part, int]) -> int:
 
 
 def _page_cached(resolved: EngineRun) -> bool:
-    """Whether the engine reads tables and indexes through the page cache."""
+    """Return whether the engine reads tables and indexes through the page cache."""
     holding = [tier for part, tier in resolved.tiers.items() if part in _HOLDING]
     past = [t.model or t.facts.dax or t.facts.kind == "tmpfs" for t in holding]
     return bool(holding) and not any(past)
@@ -390,7 +390,7 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
 
 
 def _placement_checks(resolved: EngineRun, engine: Engine) -> list[Check]:
-    """Whether the engine's memory and processors are those of the placement and the spec."""
+    """Return whether the engine's memory and processors are those of the placement and the spec."""
     checks = []
     if (policy := resolved.memory_policy) is not None:
         residency = numa_residency(process.pid for process in engine.processes())

@@ -45,7 +45,7 @@ class Placement:
         return tier
 
     def tiers(self) -> list[str]:
-        """Every tier used, each once, in the order of the parts."""
+        """Tiers that are used, each once, in the order of the parts."""
         return list(dict.fromkeys(t for p in PARTS if (t := self.tier_of(p)) is not None))
 
     def to_json(self) -> dict[str, str | None]:

@@ -406,7 +406,7 @@ def _quoted(document: Document, error: UsageError) -> Where | None:
 
 
 def _choices(axes: Mapping[str, Any]) -> Iterator[dict[_Key, tuple[Any, Where]]]:
-    """Every combination: value and place in the file by key."""
+    """All combinations: value and place in the file by key."""
     axis: list[list[dict[_Key, tuple[Any, Where]]]] = []
     for key, given in axes.items():
         if key == "configuration":

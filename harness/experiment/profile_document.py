@@ -76,7 +76,7 @@ class ConfigurationEntry(Struct, frozen=True):
 
 
 class Axes(Struct, frozen=True):
-    """What varies: each axis a list of values."""
+    """Axes that vary: each a list of values."""
 
     engine: _Names | UnsetType = UNSET
     placement: _Names | UnsetType = UNSET
@@ -112,7 +112,7 @@ class Axes(Struct, frozen=True):
 
 
 class FixedValues(Struct, frozen=True):
-    """What does not vary."""
+    """Settings that do not vary."""
 
     engine: str | UnsetType = UNSET
     placement: str | UnsetType = UNSET

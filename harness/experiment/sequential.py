@@ -78,11 +78,11 @@ class Together:
         return len(self._known) < self.comparisons
 
     def resolved(self, difference: float) -> bool:
-        """Whether each comparison that has a result resolves this difference (a share)."""
+        """Return whether each comparison that has a result resolves this difference (a share)."""
         return all(resolved(group, difference) for group in self._known)
 
     def settled(self, goal: Goal) -> bool:
-        """Whether more repeats are of no use."""
+        """Return whether more repeats are of no use."""
         return not self._known or (goal.resolve is not None and self.resolved(goal.resolve))
 
 
@@ -92,7 +92,7 @@ def _estimate(group: Group) -> Ratio | None:
 
 
 def resolved(group: Group, difference: float) -> bool:
-    """Whether a difference is shown, or one of this share is excluded."""
+    """Return whether a difference is shown, or one of this share is excluded."""
     from reports.statistics import ALPHA
 
     row, estimate = group.deciding, _estimate(group)

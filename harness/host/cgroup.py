@@ -54,7 +54,7 @@ class CapSite:
 
 @dataclass(frozen=True)
 class CapEvents:
-    """What the kernel counted for a cap; None where this kernel does not say.
+    """Events that the kernel counted for a cap; None where this kernel does not say.
 
     ``oom_kills``: processes it killed. ``limit_hits``: how often the limit was reached
     and pages had to be reclaimed (v1 memory.failcnt, v2 the ``max`` event).

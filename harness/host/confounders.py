@@ -214,7 +214,7 @@ def _unreadable(what: str) -> RunWarning:
 
 
 def _damon_actions(kernel: Kernel, monitor: str) -> Iterator[str]:
-    """Those of its schemes: ``pageout``, ``migrate_cold``, …; ``stat`` only counts."""
+    """Actions of its schemes: ``pageout``, ``migrate_cold``, …; ``stat`` only counts."""
     contexts = f"{_KDAMONDS}/{monitor}/contexts"
     for context in kernel.names(contexts):
         for scheme in kernel.names(f"{contexts}/{context}/schemes"):

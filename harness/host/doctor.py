@@ -45,7 +45,7 @@ def tier_finding(tier: Tier) -> dict[str, Any]:
 
 
 def _instructions(flags: Sequence[str]) -> dict[str, dict[str, bool]]:
-    """Those of this processor's family: Arm names on x86 would only confuse."""
+    """Instructions of this processor's family: Arm names on x86 would only confuse."""
     arm = bool({"asimd", "dcpop", "atomics"} & set(flags))
     arm_names = {"dcpop", "dcpodp", "asimd", "sve", "atomics"}
     groups = {"persistence": processors.PERSISTENCE_FLAGS, "vector": processors.VECTOR_FLAGS}

@@ -128,7 +128,7 @@ def resident_bytes(paths: Iterable[Path], user: Credentials | None = None) -> in
 def _files(
     paths: Iterable[Path], user: Credentials | None
 ) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every regular file at or below the paths, once; symbolic links are not followed."""
+    """Regular files at or below the paths, once; symbolic links are not followed."""
     seen: set[tuple[int, int]] = set()
     for path, facts in walk(paths, user):
         if stat.S_ISREG(facts.st_mode) and (facts.st_dev, facts.st_ino) not in seen:
@@ -193,7 +193,7 @@ def _chunk(descriptor: int, offset: int, length: int) -> int:
 
 
 def _filesystem_notes(mounts: set[Mount]) -> list[str]:
-    """What the file systems make of eviction: tmpfs cannot, DAX has nothing to evict."""
+    """Limits of eviction on the file systems: tmpfs cannot, DAX has nothing to evict."""
     notes = [
         f"{m.point} is a tmpfs: its pages are the data and cannot be evicted"
         for m in mounts
@@ -209,7 +209,7 @@ def _filesystem_notes(mounts: set[Mount]) -> list[str]:
 
 
 def in_memory(folder: Path) -> bool:
-    """Whether the folder's file system keeps its data in the page cache itself (tmpfs)."""
+    """Return whether the folder's file system keeps its data in the page cache itself (tmpfs)."""
     return _is_memory(_mount_of(folder, mounts(LIVE), None))
 
 

@@ -74,7 +74,7 @@ def _stat(fields: Sequence[str]) -> dict[str, float]:
 
 
 def _fields(process: ProcessId) -> list[str] | None:
-    """Of /proc/PID/stat from the state (the third) on; None where the process has ended."""
+    """Fields of /proc/PID/stat from the state (the third) on; None where the process has ended."""
     try:
         fields = read_proc(f"/proc/{process.pid}/stat").rsplit(")", 1)[1].split()
     except (OSError, IndexError):

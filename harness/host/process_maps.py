@@ -45,7 +45,7 @@ def hugetlb_bytes(pids: Iterable[int], kernel: Kernel = LIVE) -> int:
 
 
 def charged_to_groups(kernel: Kernel = LIVE) -> bool:
-    """Whether memory control groups charge huge pages on this host."""
+    """Return whether memory control groups charge huge pages on this host."""
     mounts = parse_mountinfo(kernel.read("/proc/self/mountinfo") or "")
     return any(
         "memory_hugetlb_accounting" in mount.options

@@ -55,13 +55,13 @@ class Cpu:
 
     @property
     def takes_optane(self) -> bool:
-        """Whether its model is one of servers that take Optane modules."""
+        """Return whether its model is one of servers that take Optane modules."""
         models = self.vendor == "GenuineIntel" and self.family == 6
         return models and self.model_number in _OPTANE_MODELS
 
 
 def cpu(kernel: Kernel) -> Cpu:
-    """What /proc/cpuinfo and sysfs say."""
+    """Facts that /proc/cpuinfo and sysfs state."""
     blocks = _cpuinfo(kernel)
     first = blocks[0] if blocks else {}
     sockets = {block.get("physical id", "0") for block in blocks}
@@ -111,7 +111,7 @@ def governor(kernel: Kernel) -> str | None:
 
 
 def turbo(kernel: Kernel) -> bool | None:
-    """Whether clocks may rise above the base frequency; None if unknown."""
+    """Return whether clocks may rise above the base frequency; None if unknown."""
     off = kernel.read(f"{_CPU}/intel_pstate/no_turbo")
     if off is not None:
         return off == "0"
@@ -120,7 +120,7 @@ def turbo(kernel: Kernel) -> bool | None:
 
 
 def smt(kernel: Kernel) -> bool | None:
-    """Whether two threads share a core now; None if unknown."""
+    """Return whether two threads share a core now; None if unknown."""
     active = kernel.read(f"{_CPU}/smt/active")
     return None if active is None else active == "1"
 
@@ -138,7 +138,7 @@ def aslr(kernel: Kernel) -> str | None:
 
 
 def virtualised(kernel: Kernel) -> str | None:
-    """What this runs inside of (a hypervisor, a container), None on bare metal."""
+    """Environment that this runs inside of (a hypervisor, a container), None on bare metal."""
     vendor = kernel.read("/sys/class/dmi/id/sys_vendor")
     product = kernel.read("/sys/class/dmi/id/product_name")
     machine = " ".join(word for word in (vendor, product) if word)

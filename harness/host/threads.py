@@ -52,7 +52,7 @@ class Thread(NamedTuple):
     tid: int
 
     def path(self, name: str) -> str:
-        """Of a file of its folder in /proc."""
+        """Path of a file of its folder in /proc."""
         return f"/proc/{self.pid}/task/{self.tid}/{name}"
 
 
@@ -109,7 +109,7 @@ def blocked(thread: Thread, read: ReadFile = read_proc) -> Blocked | None:
 
 
 def thread_count(pid: int) -> int:
-    """Of the process, and a constant; OSError where it has ended."""
+    """Number of threads of the process, and a constant; OSError where it has ended."""
     return os.stat(f"/proc/{pid}/task").st_nlink  # noqa: PTH116
 
 

@@ -144,7 +144,7 @@ def _add_unlinked(pid: int, devices: set[int], sizes: _Sizes) -> None:
 
 
 def _add_sizes(directory: int, sizes: _Sizes, depth: int = _DEPTH) -> None:
-    """Of all files below an open directory; the server's user may change it meanwhile.
+    """Add sizes of all files below an open directory; the server's user may change it meanwhile.
 
     Deeper ones do not count: that user's own server has the less room.
     """

@@ -140,7 +140,7 @@ def _events(pmu: str, rule: _Rule, kernel: Kernel) -> Iterator[TrafficEvent]:
 
 
 def _counts_lines(event: str, kernel: Kernel) -> bool:
-    """Whether its ``.scale`` and ``.unit``, by which perf scales its counts, are right.
+    """Return whether its ``.scale`` and ``.unit``, by which perf scales its counts, are right.
 
     Linux before 6.1 gave the free-running counters 4 bytes a count, which is 64 in truth;
     a controller moves whole lines, so any other size is not believed.

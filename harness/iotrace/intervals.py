@@ -117,7 +117,7 @@ class TimedIo:
         return metrics
 
     def operations(self) -> list[dict[str, Any]]:
-        """Every counter of each cell that has calls, with its sizes: as stored."""
+        """Counters of each cell that has calls, with its sizes: as stored."""
         spent = self._spent
         if spent is None or self._damage is not None:
             return []
@@ -306,7 +306,7 @@ def _sizes(spent: Reading, cell: Cell) -> dict[str, int]:
 
 
 def _modelled(spent: Reading, cell: Cell) -> dict[str, Any]:
-    """Of modelled calls: quantiles of the durations that were due and of those achieved, in ns."""
+    """Quantiles of modelled calls of the durations that were due and of those achieved, in ns."""
     due, achieved = (spent.histogram(cell, name) for name in ("due", "achieved"))
     if due is None or achieved is None:
         return {}
@@ -324,7 +324,7 @@ def distance(histogram: Histogram, other: Histogram) -> float:
 
 
 def _uses_uring(processes: Sequence[ProcessId]) -> bool:
-    """Whether one of them has an io_uring."""
+    """Return whether one of them has an io_uring."""
     for process in processes:
         try:
             descriptors = list(Path(f"/proc/{process.pid}/fd").iterdir())

@@ -128,7 +128,7 @@ class Delay:
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """What a counter is of."""
+    """Part, operation and role that a counter is for."""
 
     part: str
     operation: str
@@ -141,7 +141,7 @@ class Cell:
 
     @property
     def background(self) -> bool:
-        """Whether no session makes the calls."""
+        """Return whether no session makes the calls."""
         return self.role == "background"
 
 
@@ -164,7 +164,7 @@ class Reading:
     slots: int
 
     def __sub__(self, earlier: Reading) -> Reading:
-        """What was counted since then; PageError where a counter went back."""
+        """Counts since then; PageError where a counter went back."""
         return Reading(
             self.monotonic_ns - earlier.monotonic_ns,
             _grown(self.cells, earlier.cells),
@@ -430,7 +430,7 @@ class IoTrace:
 
     @property
     def on(self) -> bool:
-        """Whether processes are to be traced: the parts have directories."""
+        """Return whether processes are to be traced: the parts have directories."""
         return bool(self.directories)
 
     def labels(self, cell: Cell) -> dict[str, str]:
@@ -439,7 +439,7 @@ class IoTrace:
         return labels if self.background is not None else labels | {"role": "unknown"}
 
     def environment(self, descriptor: int) -> dict[str, str]:
-        """Of a process in which the page has that number."""
+        """Environment of a process in which the page has that number."""
         parts = [(part, self.directories[part]) for part in PARTS if part in self.directories]
         return {
             "LD_PRELOAD": str(self.library),

@@ -121,7 +121,7 @@ class DeviceModel:
 
     @property
     def instant(self) -> bool:
-        """Whether the device adds no time to any call."""
+        """Return whether the device adds no time to any call."""
         points = [point for of_one in self.points.values() for point in of_one]
         return not any(point.durations.quantiles[-1] for point in points) and (
             bool(points) or self.basis == "constant"

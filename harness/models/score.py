@@ -42,7 +42,7 @@ class ScoredMetric:
 
     @property
     def contradicted(self) -> bool:
-        """Whether even the near end of the interval is off by more than 25 %."""
+        """Return whether even the near end of the interval is off by more than 25 %."""
         if self.low is None or self.high is None:
             return False
         return self.low > 1 + CONTRADICTED or self.high < 1 / (1 + CONTRADICTED)

@@ -27,7 +27,7 @@ from harness.warnings import RunWarning, unique
 
 @dataclass(frozen=True)
 class MonitorContext:
-    """What a monitor may know of the run.
+    """Facts of the run that a monitor may use.
 
     ``processes``: the processes that work for the engine at that moment. ``waits``: makes the
     engine's view of its sessions, or None; None outside of a run. ``tiers``: those in use, each

@@ -58,7 +58,7 @@ class BlockMonitor(SampledMonitor):
         self._previous: dict[str, _Reading] = {}
 
     def preflight(self) -> RunWarning | None:
-        """Whether a tier has a disk, and all disks are counted."""
+        """Return whether a tier has a disk, and all disks are counted."""
         problem = "block devices are not monitored"
         if not self._disks:
             without = ", ".join(f"{tier.name} ({_why_none(tier)})" for tier in self._context.tiers)

@@ -76,7 +76,7 @@ class DimmMediaMonitor(Monitor):
         self._ends: list[_Reading] = []
 
     def preflight(self) -> RunWarning | None:
-        """Whether ipmctl reports counters of a module in use."""
+        """Return whether ipmctl reports counters of a module in use."""
         try:
             printed = self._run()
         except (OSError, subprocess.SubprocessError) as error:
@@ -105,7 +105,7 @@ class DimmMediaMonitor(Monitor):
         }
 
     def metrics(self) -> Sequence[Metric]:
-        """Of each module over the measured phase: bytes, and the effective write ratio."""
+        """Metrics of each module over the measured phase: bytes, and the effective write ratio."""
         if len(self._ends) < 2:
             return []
         metrics, drift = [], self._drift()

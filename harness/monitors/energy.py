@@ -52,7 +52,7 @@ class EnergyMonitor(SampledMonitor):
         return zones
 
     def preflight(self) -> RunWarning | None:
-        """Whether there are zones, and their counters can be read."""
+        """Return whether there are zones, and their counters can be read."""
         unreadable = [
             f"{zone}/{file}"
             for zone in self._zones

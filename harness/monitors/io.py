@@ -25,7 +25,7 @@ class IoMonitor(SampledMonitor):
         self._trace = context.io_trace() if context.io_trace is not None else None
 
     def preflight(self) -> RunWarning | None:
-        """Whether the library was built, and the engine is started with it."""
+        """Return whether the library was built, and the engine is started with it."""
         context, hint = "", ""
         if find_native(LIBRARY) is None:
             context, hint = f"{LIBRARY} was not built", "install the harness again (make setup)"

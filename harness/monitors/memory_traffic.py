@@ -174,7 +174,7 @@ class MemoryTraffic(TrafficMonitor):
     cost: ClassVar[str] = "runs perf stat, which reads the controllers' counters 10 times a second"
 
     def preflight(self) -> RunWarning | None:
-        """Whether the kernel offers such counters, and lets us open them."""
+        """Return whether the kernel offers such counters, and lets us open them."""
         if (missing := self._why_uncounted()) is None:
             return None
         where = virtualised(self._kernel)
@@ -190,7 +190,7 @@ class MemoryTraffic(TrafficMonitor):
         return traffic_choices(self._kernel)
 
     def _sums(self, event: TrafficEvent, socket: str, sockets: int) -> Sequence[str]:
-        """That over all sockets, and where there are several, that of the count's."""
+        """Sum over all sockets, and where there are several, that of the count's."""
         of_socket = labelled(f"socket_{event.counts}", socket=socket)
         return [event.counts, *([of_socket] if sockets > 1 else [])]
 

@@ -66,7 +66,7 @@ class PerfMonitor(Monitor):
         self.perf = PerfStat(program, interval_s, self._counts.append)
 
     def preflight(self) -> RunWarning | None:
-        """Whether there is a PMU, and a perf that may count with it."""
+        """Return whether there is a PMU, and a perf that may count with it."""
         hint = "run as root, on bare metal or in a virtual machine with a virtual PMU"
         if not any(name.startswith(_PMUS) for name in self._kernel.names(_DEVICES)):
             return _problem("the kernel offers no PMU of the processors", hint)
@@ -116,7 +116,7 @@ class PerfMonitor(Monitor):
         }
 
     def warnings(self) -> Sequence[RunWarning]:
-        """Of events that shared their counters, and of a perf that was killed."""
+        """Warnings of events that shared their counters, and of a perf that was killed."""
         shared = {e: s for e, s in self.series()["running_share"].items() if s < 1}
         shares = ", ".join(f"{event} for {share:.0%}" for event, share in sorted(shared.items()))
         hint = "stop other users of the processors' counters, such as the NMI watchdog"

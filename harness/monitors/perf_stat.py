@@ -90,7 +90,7 @@ class PerfStat:
 
     @property
     def prints(self) -> bool:
-        """Whether perf may still print counts."""
+        """Return whether perf may still print counts."""
         return self._reader.is_alive()
 
     def tried(self, events: Sequence[str]) -> tuple[list[Count], str]:

@@ -35,7 +35,7 @@ class PressureMonitor(SampledMonitor):
         self._quotas = cpu_quotas(kernel.path("/proc/self"))
 
     def preflight(self) -> RunWarning | None:
-        """Whether the kernel accounts for stalls."""
+        """Return whether the kernel accounts for stalls."""
         if self.totals():
             return None
         return RunWarning(

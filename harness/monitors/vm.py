@@ -72,7 +72,7 @@ class VmMonitor(SampledMonitor):
         self._engine_memory: list[dict[str, Any]] = []
 
     def preflight(self) -> RunWarning | None:
-        """Whether /proc/vmstat can be read."""
+        """Return whether /proc/vmstat can be read."""
         if self.totals():
             return None
         return RunWarning("vm-not-counted", "memory management is not counted", "no /proc/vmstat")

@@ -37,7 +37,7 @@ class WaitMonitor(SampledMonitor):
         self._began = time.monotonic()
 
     def preflight(self) -> RunWarning | None:
-        """Whether the engine accounts for its waits."""
+        """Return whether the engine accounts for its waits."""
         if self._context.waits is None or self._waits is not None:
             return None
         return RunWarning(

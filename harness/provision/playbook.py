@@ -119,7 +119,7 @@ class HostOutcome:
 
     @property
     def changed(self) -> bool:
-        """Whether the host was changed; with check, whether it would be."""
+        """Return whether the host was changed; with check, whether it would be."""
         return bool(self.provisioning.get("changed"))
 
 

@@ -55,7 +55,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What was done and how, with the counts of flushes and fences in both programs."""
+    """Record of the changes, with the counts of flushes and fences in both programs."""
 
     way: Way
     sites: tuple[Site, ...]
@@ -129,7 +129,7 @@ def _change(
 
 
 def _fits(rule: Rule) -> bool:
-    """Whether the new instruction takes the place of the old one."""
+    """Return whether the new instruction takes the place of the old one."""
     return rule.old in _REG and rule.new in _REG and not rule.fence
 
 

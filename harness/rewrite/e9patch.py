@@ -24,7 +24,7 @@ _LINK = ("-pie", "-nostdlib", "-Wl,-z,norelro,--export-dynamic,--entry=0,-z,max-
 
 
 def is_there() -> bool:
-    """Whether the user names an installation."""
+    """Return whether the user names an installation."""
     return VARIABLE in os.environ
 
 

@@ -89,7 +89,7 @@ class Conformance:
 
     @property
     def version(self) -> EngineVersion:
-        """What is verified; UsageError where it is missing."""
+        """Version to verify; UsageError where it is missing."""
         return self.factory.available(self.options, self.lab.environment.engines_prefix)
 
     @property
@@ -125,7 +125,7 @@ class Conformance:
         return run
 
     def _sound(self, workload: str, check: str) -> str:
-        """Every check of a run's answers, conditions or records has passed."""
+        """Require that every check of a run's answers, conditions or records has passed."""
         if workload not in self.factory.workloads:
             raise NotApplicableError(f"{self.factory.title} runs no {workload}")
         params = self._tpch_test() if workload == "tpch" else {}

@@ -51,24 +51,24 @@ class PlantedTrial:
 
     @property
     def estimate(self) -> Ratio:
-        """Of B's speed relative to A's; there are enough pairs for an interval."""
+        """Estimate of B's speed relative to A's; there are enough pairs for an interval."""
         assert self.row.estimate is not None
         return self.row.estimate
 
     @property
     def covered(self) -> bool:
-        """Whether the interval covers the truth."""
+        """Return whether the interval covers the truth."""
         low, high = self.estimate.low, self.estimate.high
         return low is not None and high is not None and low <= self.truth <= high
 
     @property
     def found(self) -> bool:
-        """Whether B is shown to be slower."""
+        """Return whether B is shown to be slower."""
         return self.row.verdict == "slower"
 
     @property
     def explained(self) -> bool:
-        """Whether the planted operation is named as the largest cause."""
+        """Return whether the planted operation is named as the largest cause."""
         first = next(iter(self.causes), None)
         return first is not None and (first.part, first.operation) == (_PART, _OPERATION)
 

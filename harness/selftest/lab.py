@@ -139,7 +139,7 @@ class Lab:
         return prepared
 
     def dataset(self, fixed: Fixed) -> Dataset:
-        """What such runs are restored from, loaded first where it is missing."""
+        """Dataset that such runs are restored from, loaded first where it is missing."""
         return loaded_dataset(self.prepared(fixed), self.environment)
 
     def record_again(self, dataset: Dataset) -> None:

@@ -125,7 +125,7 @@ class CanaryBandwidth:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What is the same in all canaries of a host."""
+        """Key that is the same in all canaries of a host."""
         return self.tier, self.configuration
 
 

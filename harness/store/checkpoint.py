@@ -132,7 +132,7 @@ class Checkpoint:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every process that measured the run, in their order."""
+        """Processes that measured the run, in their order."""
         attempts: list[Attempt] = []
         finished: list[str] = []
         for line in self._lines:
@@ -235,7 +235,7 @@ def _lock(descriptor: int) -> None:
 
 
 def under_way(directory: Path) -> bool:
-    """Whether a living process works on the run in ``directory``."""
+    """Return whether a living process works on the run in ``directory``."""
     path = directory / FILE
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -184,7 +184,7 @@ class Dataset:
         return DatasetName(self.name, self.fingerprint, self.record.load_retries)
 
     def verify(self, progress: Progress) -> list[str]:
-        """What differs from the record (missing, added, changed files); empty when sound."""
+        """Differences from the record (missing, added, changed files); empty when sound."""
         recorded = self.record.files
         actual = digest_files(self.content, progress, f"verify {self.name}")
         problems = [f"missing: {name}" for name in recorded if name not in actual]

@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class HostName:
-    """What a list of runs shows of their host."""
+    """Name of a host in a list of runs."""
 
     hostname: str
     host_id: str
@@ -53,7 +53,7 @@ class HostName:
 
 @dataclass(frozen=True)
 class Head:
-    """What runs are selected and listed by. ``host``: None where it is unknown."""
+    """Fields by which runs are selected and listed. ``host``: None where it is unknown."""
 
     spec: RunSpec
     spec_hash: str

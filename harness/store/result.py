@@ -274,7 +274,7 @@ class HarnessVersion:
 
 @dataclass(frozen=True)
 class Program:
-    """What was measured: an engine, or a microbenchmark's program."""
+    """Program that was measured: an engine, or a microbenchmark's program."""
 
     name: str
     version: str

@@ -317,7 +317,7 @@ class Store:
 
     @cached_property
     def _index(self) -> Index:
-        """Of runs as they were; each is compared with the run's files before it counts."""
+        """Index of runs as they were; each is compared with the run's files before it counts."""
         return Index(self.root)
 
     def _readable(self, directory: Path, entry: Entry | None) -> StoredRun | None:
@@ -344,14 +344,14 @@ class Store:
         return [path for path in self._directories() if not (path / "run.json").exists()]
 
     def interrupted(self, spec: RunSpec) -> bool:
-        """Whether a run of ``spec`` was interrupted after a finished step."""
+        """Return whether a run of ``spec`` was interrupted after a finished step."""
         return any(
             steps_kept(path) and not under_way(path) and _resumable(path, spec)
             for path in self.unfinished()
         )
 
     def has(self, run_id: str) -> bool:
-        """Whether a finished run has exactly this id."""
+        """Return whether a finished run has exactly this id."""
         named = run_id not in ("", ".", "..") and "/" not in run_id and "\0" not in run_id
         return named and os.access(self.runs_folder / run_id / "run.json", os.F_OK)
 
@@ -433,7 +433,7 @@ class Store:
 
 
 def _resumable(directory: Path, spec: RunSpec) -> bool:
-    """Whether it is an unfinished run of ``spec``, or a failed one."""
+    """Return whether it is an unfinished run of ``spec``, or a failed one."""
     try:
         if jsonfile.read(directory / "spec.json") != spec.to_json():
             return False

@@ -41,7 +41,7 @@ class StoredRun:
 
     @property
     def imported(self) -> bool:
-        """Whether it came in an archive: what it names was chosen on another host."""
+        """Return whether it came in an archive: what it names was chosen on another host."""
         return os.path.lexists(self.directory / ORIGIN_FILE)
 
     @property
@@ -56,7 +56,7 @@ class StoredRun:
 
     @cached_property
     def result(self) -> RunResult:
-        """What run.json says; UsageError where its spec names no placement."""
+        """Contents of run.json; UsageError where its spec names no placement."""
         return RunResult.from_json(self.document)
 
     @property
@@ -76,7 +76,7 @@ class StoredRun:
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """What manifest.json says; None where the run failed before it was known."""
+        """Contents of manifest.json; None where the run failed before it was known."""
         return from_members(Manifest, self.manifest_document) if self.manifest_document else None
 
     @property
@@ -86,7 +86,7 @@ class StoredRun:
 
     @cached_property
     def head(self) -> Head:
-        """What runs are selected by, without reading their documents."""
+        """Fields that runs are selected by, without reading their documents."""
         if self.entry:
             try:
                 return from_members(Head, jsonfile.parse(self.entry.head))
@@ -142,7 +142,7 @@ class StoredRun:
 
     @property
     def _indexed(self) -> bool:
-        """Whether its documents are those that were valid when the entry was made."""
+        """Return whether its documents are those that were valid when the entry was made."""
         return self.entry is not None and self.entry.stamps == stamps_of(self.directory)
 
     def indexed(self) -> StoredRun:

@@ -151,7 +151,7 @@ class RunSpec:
 
     @property
     def added_monitors(self) -> tuple[str, ...]:
-        """Those that runs do not have by default."""
+        """Monitors that runs do not have by default."""
         return tuple(name for name in self.monitors if name not in DEFAULT_MONITORS)
 
     @property
@@ -171,7 +171,7 @@ class RunSpec:
         return (self.label or None) if self.placement else None
 
     def runs_in(self, mode: str) -> bool:
-        """Whether this run can be made on a host in that mode.
+        """Return whether this run can be made on a host in that mode.
 
         A run on an emulated or modelled tier needs no AppDirect mode: that tier replaces it.
         """

@@ -220,6 +220,6 @@ def _complete(run: Path, unfinished: Path) -> None:
 
 
 def _same(run: Path, other: Path) -> bool:
-    """Whether both hold the same result."""
+    """Return whether both hold the same result."""
     results = [folder / "run.json" for folder in (run, other)]
     return results[0].exists() and results[0].read_bytes() == results[1].read_bytes()

@@ -180,7 +180,7 @@ class Journal:
             raise
 
     def lost(self, path: Path) -> bool:
-        """Whether a registered directory was removed, or exchanged, by another program."""
+        """Return whether a registered directory was removed, or exchanged, by another program."""
         token = self._directory_token(path)
         return token is not None and undo.is_lost(token, undo.read_notes(str(self.path)).entries)
 
@@ -370,7 +370,7 @@ def _harness_lives(path: Path) -> bool:
 
 
 def _elsewhere(owner: undo.Entry) -> bool:
-    """Whether a journal's owner ran on another host than this one."""
+    """Return whether a journal's owner ran on another host than this one."""
     same_boot: bool = owner["boot_id"] == undo.boot_id()
     return not same_boot and owner["machine_id"] != undo.machine()["machine_id"]
 

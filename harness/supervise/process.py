@@ -72,7 +72,7 @@ def read_proc(path: str) -> str:
 
 
 def process_stat(pid: int) -> ProcessStat | None:
-    """What /proc says of ``pid``, None where there is no such process.
+    """Status in /proc of ``pid``, None where there is no such process.
 
     Nor is there one of another user where /proc is mounted with hidepid.
     """
@@ -107,13 +107,13 @@ def own_identity() -> ProcessId:
 
 
 def alive(process: ProcessId) -> bool:
-    """Whether this very process still runs (a zombie does not)."""
+    """Return whether this very process still runs (a zombie does not)."""
     stat = process_stat(process.pid)
     return stat is not None and stat.id == process and not stat.dead
 
 
 def all_processes() -> Iterator[ProcessStat]:
-    """Every process visible in /proc, zombies included."""
+    """Processes visible in /proc, zombies included."""
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit() and (stat := process_stat(int(name))):
             yield stat

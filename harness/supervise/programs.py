@@ -56,7 +56,7 @@ def inherited(names: Iterable[str]) -> dict[str, str]:
 
 
 def network_environment() -> dict[str, str]:
-    """What a client of a package registry needs of the user's environment."""
+    """Variables that a client of a package registry needs of the user's environment."""
     return inherited(
         name
         for name in os.environ
@@ -207,7 +207,7 @@ def _common(
 
 
 def _prepare(parent: int, user: Credentials | None, foreign: bool) -> None:
-    """What a forked child does before exec."""
+    """Prepare a forked child before exec."""
     if foreign:
         linux.die_with_parent(parent, signal.SIGTERM)
         linux.become_subreaper()

@@ -150,6 +150,6 @@ def _resolved(path: Path) -> Path:
 
 
 def _counting(stat: Path, kernel: Kernel) -> bool:
-    """Whether the file has counts and the device still adds to them (queue/iostats)."""
+    """Return whether the file has counts and the device still adds to them (queue/iostats)."""
     disk = stat.parent if (stat.parent / "queue").exists() else stat.parent.parent
     return _counts(kernel.read(stat)) is not None and kernel.read(disk / "queue/iostats") != "0"

@@ -216,12 +216,12 @@ def _check_writable(claim: TierClaim, path: Path, user: Credentials | None) -> N
 
 
 def may_enter(directory: Path, user: Credentials) -> bool:
-    """Whether ``user`` may go through a directory (or execute a file), by its mode bits."""
+    """Return whether ``user`` may go through a directory (or execute a file), by its mode bits."""
     return _permits(directory, user, stat.S_IXOTH)
 
 
 def may_read(file: Path, user: Credentials) -> bool:
-    """Whether ``user`` may read a file, by its mode bits."""
+    """Return whether ``user`` may read a file, by its mode bits."""
     return _permits(file, user, stat.S_IROTH)
 
 

@@ -215,7 +215,7 @@ class Texts:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a JSON value is a finite number."""
+    """Return whether a JSON value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -93,7 +93,7 @@ class Execution(Generic[S]):
 
     @property
     def finished(self) -> bool:
-        """Whether it ended before its limit, without an error."""
+        """Return whether it ended before its limit, without an error."""
         return self.duration_ns is not None
 
     def waits(self) -> tuple[Breakdown | None, dict[str, float]]:

@@ -200,7 +200,7 @@ def find() -> HammerDb:
 
 
 def _is_executable(program: Path) -> bool:
-    """Whether it is a program of its own (ELF), not a Tcl script."""
+    """Return whether it is a program of its own (ELF), not a Tcl script."""
     try:
         with program.open("rb") as stream:
             return stream.read(4) == b"\x7fELF"

@@ -202,7 +202,7 @@ class _Client:
 
 @dataclass(frozen=True)
 class _Event:
-    """What a client reports on its descriptor 3: a phase, or its counts so far."""
+    """Report of a client on its descriptor 3: a phase, or its counts so far."""
 
     event: str
     monotonic_ns: int = 0

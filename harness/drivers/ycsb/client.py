@@ -334,7 +334,7 @@ class _Window:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the client ended with its window: later operations cannot be separated."""
+        """Return whether the client ended with its window: later operations cannot be separated."""
         return self.request.duration_s is not None and self.end == len(self.ticks) - 1
 
     def _past(self, line: int, seconds: int) -> bool:

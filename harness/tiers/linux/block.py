@@ -125,7 +125,7 @@ def numa_node_above(sysfs: Path, kernel: Kernel) -> int | None:
 
 
 def btrfs_members(device: str, kernel: Kernel) -> tuple[str, ...]:
-    """Every device of the btrfs that ``device`` (its sysfs name) is a member of."""
+    """Devices of the btrfs that ``device`` (its sysfs name) is a member of."""
     for volume in kernel.names("/sys/fs/btrfs"):
         members = kernel.names(f"/sys/fs/btrfs/{volume}/devices")
         if device in members:

@@ -72,7 +72,7 @@ def _lazy_groups(file: int) -> LazyGroups | None:
 
 
 def thread_runs(kernel: Kernel) -> bool:
-    """Whether Linux is clearing inode tables of any file system of this host.
+    """Return whether Linux is clearing inode tables of any file system of this host.
 
     A kernel thread is a child of kthreadd (2); any user's process may have its name.
     """

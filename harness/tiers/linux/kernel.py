@@ -132,7 +132,7 @@ class Kernel:
         return f"{os.major(rdev)}:{os.minor(rdev)}" if rdev else None
 
     def dax(self, path: Path) -> DaxAnswer:
-        """Whether a file made in directory ``path`` bypasses the page cache.
+        """Return whether a file made in directory ``path`` bypasses the page cache.
 
         Made where that is possible (as an unnamed file, which a kill cannot
         leave there), else the first regular file found there is examined.

@@ -1,4 +1,4 @@
-"""What a tier is: a name, a kind, a place, and the facts the kernel gives about it.
+"""Model of a tier: a name, a kind, a place, and the facts the kernel gives about it.
 
 Standard library only: the same code runs inside the test VM and on servers where
 nothing is installed.
@@ -42,7 +42,7 @@ class TierClaim:
 
 @dataclass(frozen=True)
 class TierFacts:
-    """What the kernel says. None: does not apply or could not be read (see ``notes``)."""
+    """Facts from the kernel. None: does not apply or could not be read (see ``notes``)."""
 
     kind: TierKind
     mount_point: str | None = None
@@ -116,7 +116,7 @@ class Tier:
 
     @property
     def emulated(self) -> bool:
-        """Whether it stands in for a kind it is not."""
+        """Return whether it stands in for a kind it is not."""
         return self.claim.emulates is not None
 
     @property

@@ -68,7 +68,7 @@ def _unescape(text: str) -> str:
 
 
 def mounts(kernel: Kernel) -> list[Mount]:
-    """Every mount this process sees."""
+    """Mounts that this process sees."""
     return parse_mountinfo(kernel.read("/proc/self/mountinfo") or "")
 
 

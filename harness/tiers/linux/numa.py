@@ -28,7 +28,7 @@ class Node:
 
 
 def nodes(kernel: Kernel) -> list[Node]:
-    """Every online node, with or without memory, by number."""
+    """Online nodes, with or without memory, by number."""
     numbers = [
         int(match.group(1))
         for name in kernel.names(_NODES)

@@ -116,7 +116,7 @@ def module_ids(regions: Iterable[str], kernel: Kernel) -> frozenset[str]:
 
 
 def is_memmap_dram(region: Region, kernel: Kernel) -> bool:
-    """Whether the region is DRAM set aside by the kernel parameter ``memmap=size!start``."""
+    """Return whether the region is DRAM set aside by the kernel parameter ``memmap=size!start``."""
     words = (kernel.read("/proc/cmdline") or "").split()
     reserved = any(word.startswith("memmap=") and "!" in word for word in words)
     return region.provider == "e820" and reserved

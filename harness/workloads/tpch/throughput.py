@@ -48,7 +48,7 @@ class ThroughputTest:
 
     @property
     def finished(self) -> bool:
-        """Whether every query ended before its limit."""
+        """Return whether every query ended before its limit."""
         return all(execution.finished for execution in self.executions)
 
     @property

@@ -256,12 +256,12 @@ class YcsbParams(Parameters):
 
     @property
     def writes(self) -> bool:
-        """Whether the measured phase writes anything."""
+        """Return whether the measured phase writes anything."""
         return any(self.shares[name] for name in ("update", "insert", "read_modify_write"))
 
     @property
     def foretells_inserts(self) -> bool:
-        """Whether ``operations`` says how many records zipfian keys will see inserted."""
+        """Return whether ``operations`` says how many records zipfian keys will see inserted."""
         return self.requestdistribution == "zipfian" and self.insertproportion > 0
 
     def resolve(self) -> YcsbParams:

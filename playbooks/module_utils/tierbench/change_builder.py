@@ -149,7 +149,7 @@ class ChangeBuilder:
             )
 
     def in_flight(self, namespace: Namespace) -> bool:
-        """Whether a run that was cut off had the right to destroy this very namespace."""
+        """Return whether a run that was cut off had the right to destroy this very namespace."""
         return self.state.record.approved.get(namespace.name) == (namespace.uuid or "")
 
 

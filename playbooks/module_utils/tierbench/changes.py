@@ -81,7 +81,7 @@ def _refuse_absent(builder: ChangeBuilder) -> None:
 
 
 def _is_ready(builder: ChangeBuilder, regions: Sequence[Region]) -> bool:
-    """Whether the regions are there to be planned; if not, what brings them is planned."""
+    """Return whether the regions are there to be planned; if not, what brings them is planned."""
     if builder.desired.dimms is not None and builder.desired.dimms != len(
         builder.state.inventory.dimms
     ):
@@ -173,7 +173,7 @@ def _plan_files(builder: ChangeBuilder) -> None:
 
 
 def _changes_memory(step: Step, state: State) -> bool:
-    """Whether a namespace becomes memory, or ceases to be; other devices have no section."""
+    """Return whether a namespace becomes memory, or ceases to be; other devices have no section."""
     if step.do == "destroy-namespace":
         return True
     on_nvdimm = step.object not in step.destroys and step.object not in state.record.dax
@@ -181,7 +181,7 @@ def _changes_memory(step: Step, state: State) -> bool:
 
 
 def _gives_or_takes(builder: ChangeBuilder) -> bool:
-    """Whether steps before will change what the rules are to say."""
+    """Return whether steps before will change what the rules are to say."""
     dos = [step.do for step in builder.steps]
     given = [step.object for step in builder.steps if step.do == "own-device"]
     rules = builder.state.udev_rules is not None
@@ -284,6 +284,6 @@ def host_file(state: State) -> str | None:
 
 
 def _has_disk(text: str) -> bool:
-    """Whether the owner named an ordinary disk, or anything ``ssd``."""
+    """Return whether the owner named an ordinary disk, or anything ``ssd``."""
     owned = hostfile.entries(hostfile.split(text)[0])
     return "ssd" in owned or any("block" in rest for rest in owned.values())

@@ -55,7 +55,7 @@ class Commands:
     """Runs programs without a shell, without standard input, in the C locale."""
 
     def has(self, program: str) -> bool:
-        """Whether the host has the program."""
+        """Return whether the host has the program."""
         return shutil.which(program, path=_PATH) is not None
 
     def unreadable(self, device: str) -> str | None:

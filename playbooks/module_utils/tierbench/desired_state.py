@@ -61,12 +61,12 @@ class DesiredState:
 
     @property
     def has_filesystem(self) -> bool:
-        """Whether each namespace has a file system."""
+        """Return whether each namespace has a file system."""
         return self.mode in FILESYSTEM_MODES
 
     @property
     def mounts_with_dax(self) -> bool:
-        """Whether files bypass the page cache."""
+        """Return whether files bypass the page cache."""
         return self.dax and self.namespace_mode == "fsdax"
 
 

@@ -135,7 +135,7 @@ def _why_again(builder: ChangeBuilder, existing: Namespace) -> str:
 
 
 def is_unfinished(builder: ChangeBuilder, existing: Namespace) -> bool:
-    """Whether a run of ours was cut off between making the namespace and its file system."""
+    """Return whether a run of ours was cut off between making the namespace and its file system."""
     record = builder.state.record
     # Ours have our name from the start.
     unknown = existing.uuid not in record.namespaces and existing.label == OUR_NAME

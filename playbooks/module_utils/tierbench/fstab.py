@@ -27,7 +27,7 @@ def entries(text: str) -> list[list[str]]:
 
 
 def is_ours(fields: list[str]) -> bool:
-    """Whether we wrote the line."""
+    """Return whether we wrote the line."""
     return len(fields) > 3 and _OURS in fields[3].split(",")
 
 
@@ -40,7 +40,7 @@ def foreign_line(text: str, point: str) -> str | None:
 
 
 def has_line(text: str, line: str) -> bool:
-    """Whether the line is there, alone of ours for its mount point."""
+    """Return whether the line is there, alone of ours for its mount point."""
     wanted = line.split()
     return [e for e in entries(text) if e[1] == wanted[1] and is_ours(e)] == [wanted]
 

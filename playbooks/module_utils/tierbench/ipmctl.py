@@ -67,7 +67,7 @@ def parse_regions(text: str) -> tuple[str, ...]:
 
 
 def is_pending(text: str) -> bool:
-    """Whether ``show -goal`` has a table with a module in it."""
+    """Return whether ``show -goal`` has a table with a module in it."""
     return bool(re.search(r"^\s*0x[0-9A-Fa-f]+\s*\|\s*0x[0-9A-Fa-f]+\s*\|", text, re.MULTILINE))
 
 
@@ -110,7 +110,7 @@ class Goal:
         return 0 < self.memory_percent < 100
 
     def is_met(self, goals: Goals) -> bool:
-        """Whether the modules are so; of memory within ten points: firmware rounds
+        """Return whether the modules are so; of memory within ten points: firmware rounds
         (ipmctl-create-goal(1)).
         """
         whole = goals.volatile_bytes + goals.app_direct_bytes

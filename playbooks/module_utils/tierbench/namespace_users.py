@@ -36,7 +36,7 @@ class Content:
 
     @property
     def empty(self) -> bool:
-        """Whether blkid read it and found no signature of anything."""
+        """Return whether blkid read it and found no signature of anything."""
         return self.determined and self.type is None
 
 

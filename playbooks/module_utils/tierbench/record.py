@@ -75,7 +75,7 @@ class Record:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing of ours is on the host."""
+        """Return whether nothing of ours is on the host."""
         return self == Record(zeroed=self.zeroed)
 
 

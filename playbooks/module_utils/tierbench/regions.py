@@ -220,7 +220,7 @@ def _give(builder: ChangeBuilder, device: str, existing: Namespace | None) -> No
 
 
 def _serves_as_memory(state: State, namespace: Namespace) -> bool:
-    """Whether it was made to be memory, or was memory last (a restart may undo that)."""
+    """Return whether it was made to be memory, or was memory last (a restart may undo that)."""
     record = state.record
     entry = record.namespaces.get(namespace.uuid or "")
     if entry is None:  # a run was cut off between making it and writing that down

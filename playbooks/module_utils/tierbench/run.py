@@ -151,7 +151,7 @@ def _report(outcome: Outcome, changes: Changes, state: State) -> None:
 
 
 def _waits_for_restart(changes: Changes) -> bool:
-    """Whether the restart is all that is left to do: a plan may need one, and be refused."""
+    """Return whether the restart is all that is left to do: a plan may need one, and be refused."""
     return not changes.refusals and {step.do for step in changes.steps} == {"reboot"}
 
 

@@ -206,7 +206,7 @@ def _forget(builder: ChangeBuilder, lines: list[str], points: list[str]) -> None
 
 
 def _goal_is_back(builder: ChangeBuilder) -> bool:
-    """Whether the modules have the goal from before ours, or an unknown one."""
+    """Return whether the modules have the goal from before ours, or an unknown one."""
     record, now = builder.state.record, builder.state.goals
     if record.goal_before is None:
         return True
