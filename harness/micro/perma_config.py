@@ -54,17 +54,17 @@ class PermaConfig:
 
     @property
     def custom(self) -> bool:
-        """Whether it is a chain of operations."""
+        """Return whether it is a chain of operations."""
         return self.exec_mode == "custom"
 
     @property
     def counted(self) -> bool:
-        """Whether ``number_operations`` says how much is done."""
+        """Return whether ``number_operations`` says how much is done."""
         return self.exec_mode in ("random", "custom")
 
     @property
     def uses_dram(self) -> bool:
-        """Whether some of its operations go to DRAM in addition to the tier."""
+        """Return whether some of its operations go to DRAM in addition to the tier."""
         chained = any(operation.place == "dram" for operation in self.custom_operations)
         return self.dram_operation_ratio > 0 or chained
 
@@ -177,7 +177,7 @@ _OF_CXL_BENCH = frozenset(
 
 
 def is_of_cxl_bench(key: str) -> bool:
-    """Whether the key is one of CXL-Bench that PerMA-Bench does not have."""
+    """Return whether the key is one of CXL-Bench that PerMA-Bench does not have."""
     return key.removeprefix("secondary_") in _OF_CXL_BENCH or key.startswith("secondary_")
 
 
