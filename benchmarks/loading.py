@@ -1,4 +1,4 @@
-"""What the load benchmarks share: the two arms in alternating pairs, each on empty data.
+"""Parts that the load benchmarks share: the two arms in alternating pairs, each on empty data.
 
 Both start from an empty server of the same binaries, read the same CSV files, and end with
 the same loaded, durable database and the server restarted with its ordinary settings.

@@ -137,7 +137,7 @@ class Settings:
     chase_bytes: int
 
     def arms(self, what: Cell | Chase) -> dict[str, Callable[[], Seen]]:
-        """How each program measures it, by the program's name."""
+        """Measurements of each program, by the program's name."""
         arms: dict[str, Callable[[], Seen]] = {"ours": lambda: self.ours(what)}
         if isinstance(what, Chase):
             if "MULTICHASE" in self.peers:
@@ -262,7 +262,7 @@ class Samples:
 
 
 def measured_round(settings: Settings, what: Sequence[Cell | Chase], number: int) -> Any:
-    """Every cell once, by each program; the other way round in every second round."""
+    """Measure each cell once, by each program; the other way round in every second round."""
     seen: dict[str, dict[str, Seen]] = {}
     for configuration in what:
         arms = list(settings.arms(configuration).items())
@@ -289,7 +289,7 @@ def claim_memory() -> None:
 
 
 def verdict(ratio: Ratio, least: float, most: float) -> str:
-    """Where the interval lies: within, outside, or on both sides of a limit."""
+    """Position of the interval: within, outside, or on both sides of a limit."""
     if ratio.low is None or ratio.high is None:
         return "one pair tells nothing"
     if ratio.confidence < LEAST_CONFIDENCE:

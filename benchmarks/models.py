@@ -1,4 +1,4 @@
-"""How far modelled tiers are from devices that this host has (docs/models.md).
+"""Distance of modelled tiers from devices that this host has (docs/models.md).
 
     sudo .venv/bin/python benchmarks/models.py --repeats 3      # about three hours, on an idle host
 

@@ -1,4 +1,4 @@
-"""What the default monitors cost: throughput and time with all of them over those with none.
+"""Cost of the default monitors: throughput and time with all of them over those with none.
 
     .venv/bin/python benchmarks/monitors.py --minutes 10
 
@@ -44,7 +44,7 @@ LEAST = 0.99
 
 
 def default_monitors() -> list[str]:
-    """Those that this host has and that a run has if nothing is said."""
+    """Monitors that this host has and that a run has if nothing is said."""
     command = [HARNESS, "doctor", "--json"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     monitors = json.loads(said.stdout)["monitors"]
@@ -114,7 +114,7 @@ def of_whole_runs(minutes: float, monitors: Sequence[str], results: Path) -> Rat
 
 
 def verdict(ratio: Ratio) -> str:
-    """Where the interval of the ratio lies against the bar."""
+    """Position of the interval of the ratio against the bar."""
     if ratio.low is None or ratio.high is None:
         return "undecided"
     return "within" if ratio.low >= LEAST else "OVER" if ratio.high < LEAST else "undecided"

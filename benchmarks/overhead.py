@@ -1,4 +1,4 @@
-"""What the harness adds to a query: its recorded time against the same SQL by hand.
+"""Overhead of the harness on a query: its recorded time against the same SQL by hand.
 
     .venv/bin/python benchmarks/overhead.py --scale 0.1 --pairs 15
 
@@ -42,7 +42,7 @@ def by_hand(connection: Any, text: str) -> float:
 
 
 def verdict(ratio: Ratio, median_s: float) -> str:
-    """Where the interval of the ratio lies against the bar, for a query of this time."""
+    """Position of the interval of the ratio against the bar, for a query of this time."""
     bar = max(ALLOWED_RATIO, 1 + ALLOWED_S / median_s)
     if ratio.low is None or ratio.high is None:
         return "undecided"

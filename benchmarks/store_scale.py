@@ -1,4 +1,4 @@
-"""What a store of thousands of runs costs: CPU time and memory of the commands that read it.
+"""Cost of a store of thousands of runs: CPU time and memory of the commands that read it.
 
     .venv/bin/python benchmarks/store_scale.py RUN_A RUN_B --runs 10000 --into /tmp/store
 

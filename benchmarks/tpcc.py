@@ -1,4 +1,4 @@
-"""What the TPC-C benchmarks share: one PostgreSQL as all arms have it, databases kept to be
+"""Parts that the TPC-C benchmarks share: one PostgreSQL as all arms have it, databases kept to be
 restored for every measurement, and clients whose processor time is known.
 
 Every arm runs on the same binaries with the same settings (``SETTINGS``, fsync on) and, but

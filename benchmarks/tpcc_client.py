@@ -1,4 +1,4 @@
-"""What a client costs: loadgen, HammerDB and pgbench calling the same procedures.
+"""Cost of a client: loadgen, HammerDB and pgbench calling the same procedures.
 
     HAMMERDB_HOME=… .venv/bin/python benchmarks/tpcc_client.py --warehouses 2 --users 2 --pairs 5
 

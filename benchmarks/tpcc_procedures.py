@@ -1,4 +1,4 @@
-"""What the procedures are worth: ours under loadgen against HammerDB's under HammerDB.
+"""Value of the procedures: ours under loadgen against HammerDB's under HammerDB.
 
     HAMMERDB_HOME=… .venv/bin/python benchmarks/tpcc_procedures.py --warehouses 10 --pairs 5
     HAMMERDB_HOME=… .venv/bin/python benchmarks/tpcc_procedures.py --client loadgen

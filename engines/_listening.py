@@ -44,7 +44,7 @@ _COMMANDS = (
 
 @dataclass(frozen=True)
 class Listening:
-    """Where a server listens, and its PEM files; only its user can read the key.
+    """Address at which a server listens, and its PEM files; only its user can read the key.
 
     ``authority_pem``: the authority's certificate, with which clients verify the server.
     """

@@ -21,7 +21,7 @@ TIMEOUTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long a server may take to start and to stop."""
+    """Time that a server may take to start and to stop."""
 
     start_s: float
     stop_s: float

@@ -38,7 +38,7 @@ def unit_of(counter: str) -> str:
 
 
 def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """How far each cumulative counter went; only of those that were read both times.
+    """Increase of each cumulative counter; only of those that were read both times.
 
     One that went back is no sum (a process of it has ended unseen): it is left out.
     """

@@ -140,7 +140,7 @@ class EngineVersion:
 
 @dataclass(frozen=True)
 class EngineContext:
-    """All that an engine may know of the run it works for.
+    """Facts that an engine may know of the run it works for.
 
     ``settings``: the tuning profile's values for this engine, evaluated to text,
     with the command line's overrides applied: exactly what goes into the
@@ -229,7 +229,7 @@ def checksum(rows: Iterable[bytes]) -> int:
 
 @dataclass(frozen=True)
 class Tunnel:
-    """How a client on another host reaches a server's private socket.
+    """Way in which a client on another host reaches a server's private socket.
 
     ``local``: the socket here. ``remote``: its path there, made by ssh. ``connection``: as
     ``native_connection``, through that path.

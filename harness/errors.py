@@ -1,4 +1,4 @@
-"""What can go wrong, sorted by when it can be known.
+"""Errors, sorted by when it can be known.
 
 Every message has three parts: the problem, its context (value found, value expected), the fix.
 The command line turns the class into the exit code: what can be known before

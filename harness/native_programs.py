@@ -30,7 +30,7 @@ MICROBENCH_INTERFACE = 10
 
 
 def native_folders() -> list[Path]:
-    """Where native programs are looked for, in this order."""
+    """Folders in which native programs are looked for, in this order."""
     given = os.environ.get("HARNESS_NATIVE")
     installed = [Path(place) / "_native" for place in harness.__path__]
     return [*([Path(given).absolute()] if given else []), *installed]

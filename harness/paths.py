@@ -1,4 +1,4 @@
-"""Where the harness keeps things outside the results: the one list of such places.
+"""Places where the harness keeps things outside the results: the one list of such places.
 
 =====================  ======================================  =============================
 what                   as root                                 otherwise
@@ -56,7 +56,7 @@ def data_root() -> Path:
 
 
 def config_dir() -> Path | None:
-    """Where the user's host file lies; None for a user without a home."""
+    """Directory of the user's host file; None for a user without a home."""
     if given := os.environ.get("XDG_CONFIG_HOME"):
         return Path(given) / "harness"
     try:

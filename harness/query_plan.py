@@ -98,7 +98,7 @@ TOLERANCE = 0.10
 
 @dataclass(frozen=True)
 class Accounting:
-    """How far a plan's times add up to the time that was measured.
+    """Degree to which a plan's times add up to the time that was measured.
 
     ``plan_ns``: the operators' times and the measured planning; ``execution_ns``:
     the execution they come from; ``measured_ns``: the timed one. ``why``: empty where

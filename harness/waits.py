@@ -1,4 +1,4 @@
-"""Where the time of operations goes: sessions' states by resource.
+"""Time of operations by its use: sessions' states by resource.
 
 An engine observes its foreground sessions (``WaitObserver``); :class:`SampledWaits` turns the
 observations into cumulative times, and :func:`explain` into the parts of a measured latency.
@@ -130,7 +130,7 @@ class WaitTotals:
 
     @property
     def moments(self) -> float:
-        """How many equally long moments of observation are as precise as these."""
+        """Number of equal moments of observation that are as precise as these."""
         return self.elapsed_ns**2 / self.elapsed_squares if self.elapsed_squares else 0.0
 
     def counters(self) -> dict[str, float]:

@@ -56,7 +56,7 @@ def official_rows(file: Path) -> list[list[str]]:
 
 
 def official_differences(query: int, official: list[list[str]], rows: _Rows) -> list[str]:
-    """Every value that is not the official one under clause 2.1.3.5, in words.
+    """Values that are not the official ones under clause 2.1.3.5, in words.
 
     Rows are compared in order; rows that ORDER BY leaves tied, as sets.
     """

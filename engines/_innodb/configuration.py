@@ -88,7 +88,7 @@ def _encrypted(listening: Listening, supported: Collection[str]) -> dict[str, st
 
 
 def init_file(context: EngineContext) -> Path:
-    """Where the statements of a first start are written."""
+    """File in which the statements of a first start are written."""
     return context.scratch / "first_start.sql"
 
 

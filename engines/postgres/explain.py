@@ -178,7 +178,7 @@ def _take_deferred(root: _Node) -> None:
 
 
 def _consumers(root: _Node, deferred: _Node) -> list[_Node]:
-    """Where the result of an InitPlan or CTE is used, outermost Gather first.
+    """Nodes in which the result of an InitPlan or CTE is used, outermost Gather first.
 
     A Gather evaluates the parameters its workers need before it starts them.
     """

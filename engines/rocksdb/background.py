@@ -23,7 +23,7 @@ _TASKS = ("flush", "compaction")
 
 
 def background_tasks(log: str, ahead_ns: int, ended_ns: int) -> TaskTimes:
-    """When a flush, and when a compaction was at work, in monotonic nanoseconds.
+    """Times in which flushes and compactions ran, in monotonic nanoseconds.
 
     ``ahead_ns``: of the wall clock, against the monotonic one. ``ended_ns``: when the database was
     closed at the latest; a job without an end lasts until then.

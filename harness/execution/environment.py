@@ -226,7 +226,7 @@ def open_environment(
 
 
 def work_directory(tier: Tier, run_id: str, part: Part) -> Path:
-    """Where a run's part lies on a tier."""
+    """Directory of a run's part on a tier."""
     if tier.claim.path is None:
         raise UsageError(f"tier {tier.name!r} for {part}", f"a {tier.facts.kind} has no directory")
     return Path(tier.claim.path) / "tierbench-work" / f"{run_id}-{part}"

@@ -129,7 +129,7 @@ class Item:
 
 @dataclass
 class TimeLeft:
-    """How long items still take: estimates, corrected by how long those so far took here.
+    """Time that items still take: estimates, corrected by how long those so far took here.
 
     Waiting for the measuring lock is in what they took, and does not shorten what is left.
     """

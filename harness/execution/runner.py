@@ -196,7 +196,7 @@ class _EngineAtWork:
         return _placement_checks(self.resolved, self.engine)
 
     def restored(self) -> DataDirectories | None:
-        """Where the data are; None before they are there, and of an external server."""
+        """Location of the data; None before they are there, and of an external server."""
         return self.places if self.record.part_bytes.get("data") else None
 
     def conclude(self) -> None:

@@ -1,4 +1,4 @@
-"""Which tier holds each part of a database: the placement grammar.
+"""Tier of each part of a database: the placement grammar.
 
 ``<t>-both`` | ``<t>-data-<t>-wal`` (the names of the VLDB 2023 paper, §5) |
 ``part=tier,part=tier``. Tier names have no dash, so the three forms cannot be

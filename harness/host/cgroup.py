@@ -42,7 +42,7 @@ _V1_SWAP_SLACK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class CapSite:
-    """How a cap can be made here.
+    """Way in which a cap can be set here.
 
     ``parent``: the control group it is made in; ``reason``: why there is none.
     """

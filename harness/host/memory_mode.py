@@ -32,7 +32,7 @@ class HostMode:
 
 @dataclass(frozen=True)
 class MemoryResources:
-    """How persistent memory modules' capacity is used, in bytes."""
+    """Use of persistent memory modules' capacity, in bytes."""
 
     volatile_bytes: int
     app_direct_bytes: int

@@ -79,7 +79,7 @@ def evict(paths: Iterable[Path], user: Credentials | None = None, drop: bool = F
 def residency(
     paths: Iterable[Path], without: Iterable[Path] = (), user: Credentials | None = None
 ) -> Residency:
-    """How much of all files at and below ``paths`` is in the page cache now.
+    """Part of all files at and below ``paths`` that is in the page cache now.
 
     ``without``: directories whose files are left out. ``user``: who may change the files, with
     whose rights they are opened; links are not followed.

@@ -1,4 +1,4 @@
-"""What Linux reports of a thread: its scheduling, and the system call that it waits in."""
+"""Report of Linux on a thread: its scheduling, and the system call that it waits in."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def scheduled(thread: Thread, read: ReadFile = read_proc) -> Scheduled | None:
 
 
 def blocked(thread: Thread, read: ReadFile = read_proc) -> Blocked | None:
-    """Where the thread waits; None where it runs or could run.
+    """Place where the thread waits; None where it runs or could run.
 
     PermissionError without the right to trace it; ProcessLookupError where it has ended.
     """

@@ -1,4 +1,4 @@
-"""What the disks under the run's tiers do: requests, bytes, times, queue, utilisation.
+"""Work of the disks under the run's tiers: requests, bytes, times, queue, utilisation.
 
 The source is ``/sys/class/block/*/stat`` (Documentation/block/stat.rst) of the disks below
 partitions, device mapper, md and btrfs. The counts are the disk's, so they include other programs

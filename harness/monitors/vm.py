@@ -1,4 +1,4 @@
-"""What Linux's memory management does: faults, reclaim, swapping, migration, write-back.
+"""Work of Linux's memory management: faults, reclaim, swapping, migration, write-back.
 
 The sources are ``/proc/vmstat``, on hosts with several NUMA nodes each node's ``vmstat``, and
 ``/proc/PID/numa_maps``: on which nodes the engine's memory is. Reading numa_maps takes the lock

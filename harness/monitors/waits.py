@@ -1,4 +1,4 @@
-"""What the engine's sessions wait for, by resource (harness.waits)."""
+"""Waits of the engine's sessions, by resource (harness.waits)."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """How a case ended."""
+    """Outcome of a case."""
 
     name: str
     result: Outcome

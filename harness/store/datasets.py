@@ -175,7 +175,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> JsonObject:
-        """What the data are, equal for two builds of the same data."""
+        """Digest of the data, equal for two builds of the same data."""
         return self.record.facts
 
     @property
@@ -210,7 +210,7 @@ class DatasetBuilder:
 
     @property
     def content(self) -> Path:
-        """Where the finished files must be when it is published."""
+        """Directory where the finished files must be when it is published."""
         return self.partial / "content"
 
     def directory(self, name: str, owner: Credentials | None) -> Path:

@@ -42,7 +42,7 @@ class LatencyPoint:
 
 @dataclass(frozen=True)
 class TimelineEntry:
-    """When a query or a refresh function was submitted, and ended."""
+    """Times when a query or a refresh function was submitted, and ended."""
 
     submitted_ns: int
     ended_ns: int
@@ -176,7 +176,7 @@ class Cached:
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where a run was interrupted and resumed in another process."""
+    """Point where a run was interrupted and resumed in another process."""
 
     unix_ns: int
     cut_off_run_id: str
@@ -288,7 +288,7 @@ class Program:
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """How a limit was enforced (``none``: it was not, or there was none)."""
+    """Way in which a limit was enforced (``none``: it was not, or there was none)."""
 
     method: str
     limit_bytes: int | None

@@ -78,7 +78,7 @@ def import_runs(
 
 
 class _Limited(io.RawIOBase):
-    """What a stream holds, up to ``limit_bytes``; UsageError beyond."""
+    """Contents of a stream, up to ``limit_bytes``; UsageError beyond."""
 
     def __init__(self, stream: io.BufferedIOBase, limit_bytes: int, problem: str) -> None:
         self._stream = stream

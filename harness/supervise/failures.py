@@ -69,7 +69,7 @@ def _name(lookup: Any, number: int) -> str:
 
 
 def ending(code: int) -> str:
-    """How a process with this exit status ended, as a predicate."""
+    """Outcome of a process with this exit status, as a predicate."""
     return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
 
 

@@ -54,7 +54,7 @@ def _prepared(state_dir: Path) -> Path:
 
 
 class Journal:
-    """What this harness process has changed on the host, each change noted beforehand.
+    """Changes of this harness process on the host, each change noted beforehand.
 
     Safe to call from several threads. ``owner`` names it in the environment of its processes.
     """
@@ -320,7 +320,7 @@ def _supervisor_of(path: Path) -> ProcessId | None:
 
 
 def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:
-    """What was recovered, and whether this journal needs no further look."""
+    """Recovery that was done, and whether this journal needs no further look."""
     try:
         # Writable: NFS takes an exclusive lock on nothing else.
         with opened(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW) as descriptor:

@@ -19,7 +19,7 @@ from harness.supervise.process import ProcessId
 
 @dataclass(frozen=True)
 class MemoryPolicy:
-    """Where a process's memory may come from (set_mempolicy(2))."""
+    """Nodes where a process's memory may come from (set_mempolicy(2))."""
 
     mode: Literal["bind", "preferred", "interleave"]
     nodes: tuple[int, ...]

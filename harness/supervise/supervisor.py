@@ -45,7 +45,7 @@ _END_S = 60.0
 
 @dataclass(frozen=True)
 class Confinement:
-    """How a process gets into the run's memory cap (harness.host.cgroup) and processors.
+    """Way in which a process gets into the run's memory cap (harness.host.cgroup) and processors.
 
     ``cgroup_procs``: files it writes itself into before exec. ``argv_prefix`` and
     ``env``: the launcher that does it instead (systemd-run), where we may not.

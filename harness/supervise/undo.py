@@ -228,7 +228,7 @@ _VOLATILE = ("tmpfs", "ramfs")
 
 
 def lasting_mount(path: str) -> str | None:
-    """Where the file system of ``path`` is mounted; None of one in memory."""
+    """Point where the file system of ``path`` is mounted; None of one in memory."""
     mount = longest_match(path, _mounts())
     return None if mount is None or mount.filesystem in _VOLATILE else mount.point
 

@@ -126,12 +126,12 @@ def _sweep(place: Path, prefix: str) -> None:
 
 
 def base() -> Path:
-    """Where short-lived directories of ours lie; UsageError where no place is usable."""
+    """Place where short-lived directories of ours lie; UsageError where no place is usable."""
     return _first_usable(ROOTS if os.geteuid() == 0 else (*_SHARED, _own_place()))
 
 
 def disk_base() -> Path:
-    """Where short-lived directories of all users lie; UsageError where no place is usable."""
+    """Place where short-lived directories of all users lie; UsageError where no place is usable."""
     private = _own_place()
     if os.geteuid() != 0:
         return _first_usable((*reversed(_SHARED), private))  # /tmp is often in memory

@@ -31,7 +31,7 @@ class HostFile:
 
 
 def search_order() -> list[Path]:
-    """Where a host file is looked for when none is named."""
+    """Paths at which a host file is looked for when none is named."""
     folders = [paths.config_dir(), Path("/etc/harness")]
     return [folder / "host.yml" for folder in folders if folder is not None]
 

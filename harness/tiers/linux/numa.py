@@ -78,7 +78,7 @@ _ORIGINS = {
 
 
 def dax_origin(name: str, kernel: Kernel) -> str | None:
-    """What a DAX device is of, by what it hangs below in sysfs: nvdimm, cxl or soft-reserved.
+    """Origin of a DAX device, by its parent in sysfs: nvdimm, cxl or soft-reserved.
 
     ``ndbus0/region0/dax0.1`` (drivers/nvdimm), ``region0/dax_region0`` (drivers/cxl/core/region.c),
     ``hmem.0`` (drivers/dax/hmem: what firmware marks as special purpose).
@@ -92,7 +92,7 @@ def dax_origin(name: str, kernel: Kernel) -> str | None:
 
 
 def latency_note(number: int, kernel: Kernel) -> str | None:
-    """What the firmware promises of the node (ACPI HMAT), for its nearest initiator."""
+    """Latency that the firmware promises of the node (ACPI HMAT), for its nearest initiator."""
     folder = f"{_NODES}/node{number}/access0/initiators"
     latency = kernel.read_int(f"{folder}/read_latency")
     bandwidth = kernel.read_int(f"{folder}/read_bandwidth")
@@ -133,7 +133,7 @@ class Residency:
 
 
 def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> Residency:
-    """Where the memory of live processes is; those that have ended count nothing.
+    """Residency of the memory of live processes; those that have ended count nothing.
 
     Pages of ordinary files are left out: no memory policy applies to the page cache.
     """

@@ -80,7 +80,7 @@ def namespace_of(device: Path, kernel: Kernel) -> Namespace | None:
 
 
 def namespaces(kernel: Kernel) -> list[Namespace]:
-    """Every namespace with any capacity, in use or not."""
+    """Namespaces with any capacity, in use or not."""
     result = []
     for name in kernel.names(_DEVICES):
         if not name.startswith("namespace"):
@@ -95,7 +95,7 @@ def namespaces(kernel: Kernel) -> list[Namespace]:
 
 
 def regions(kernel: Kernel) -> list[Region]:
-    """Every region of the nvdimm buses, volatile ones included (see ``type``)."""
+    """Regions of the nvdimm buses, volatile ones included (see ``type``)."""
     names = [n for n in kernel.names(_DEVICES) if _REGION.match(n)]
     return [_region(kernel.path(f"{_DEVICES}/{n}").resolve(), kernel) for n in names]
 

@@ -60,7 +60,7 @@ def _readahead_bytes(mount: Mount, kernel: Kernel) -> int | None:
 
 
 def _memory_facts(facts: TierFacts, kernel: Kernel) -> TierFacts:
-    """Of a tmpfs: its limit is a promise, what is really free is the host's memory."""
+    """Facts of a tmpfs: its limit is a promise, what is really free is the host's memory."""
     available = kernel.available_memory_bytes()
     free = facts.free_bytes
     if available is not None and free is not None:

@@ -171,7 +171,7 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
         self.program(engine)
 
     def key(self) -> JsonObject:
-        """What sysbench's own tables depend on."""
+        """Values on which sysbench's own tables depend."""
         return {
             "builder": "sysbench",
             "script": self.scripts()[0].name,

@@ -61,7 +61,7 @@ class LoadFile:
 
 @dataclass(frozen=True)
 class SqlFolder:
-    """What a folder had when it was read.
+    """Files of a folder when it was read.
 
     ``tables``: names as in CREATE TABLE, in that order. ``queries`` and ``answers``: texts by the
     query's name, in the order of names.

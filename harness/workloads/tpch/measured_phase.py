@@ -195,7 +195,7 @@ def _refresh_data(params: TpchParams, session: Session) -> RefreshData | None:
 
 
 def _answered(measured: _Test) -> list[Answered]:
-    """Every answer with the states of the data that it may be one of."""
+    """Answers with the states of the data that it may be one of."""
     after_rf1 = LOADED + 1 if measured.refresh else LOADED
     answers = [
         Answered(execution.statement, execution.rows, (after_rf1,))

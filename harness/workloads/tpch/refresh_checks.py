@@ -139,7 +139,7 @@ def _totals_of_source(source: Path) -> Totals:
 
 
 def _sums(execute: Execute, table: str, rows: str) -> dict[str, Decimal]:
-    """Every sum of ``table`` over ``rows``: its name, or an expression in its place."""
+    """Sums of ``table`` over ``rows``: its name, or an expression in its place."""
     names = _SUMS[table]
     (values,) = execute(f"SELECT {', '.join(names)} FROM {rows}")
     return {

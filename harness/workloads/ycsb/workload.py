@@ -275,7 +275,7 @@ class Ycsb(DrivenWorkload[YcsbParams]):
         return estimate_bytes(params, key_value=not engine_format)
 
     def loaded_bytes(self, params: YcsbParams) -> int:
-        """Of all records with their keys."""
+        """Bytes of all records with their keys."""
         return params.loaded_records * record_bytes(params)
 
     def spends_data(self, params: YcsbParams) -> bool:

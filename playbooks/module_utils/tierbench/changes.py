@@ -34,7 +34,7 @@ class Changes:
 
 
 def plan_changes(state: State, desired: DesiredState) -> Changes:
-    """What is to be done on a host in this state to have what is wanted."""
+    """Changes to do on a host in this state to have what is wanted."""
     builder = ChangeBuilder(state, desired, notes=lost_record_note(state))
     if state.lost and desired.mode != "teardown":
         why = "objects marked as ours are not on record"

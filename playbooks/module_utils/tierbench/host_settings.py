@@ -90,7 +90,7 @@ class Host:
         return sorted(names, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
 
     def text(self, name: str) -> str | None:
-        """What the file says; None where it is not there or cannot be read."""
+        """Text of the file; None where it is not there or cannot be read."""
         try:
             with open(self.path(name)) as file:
                 return file.read().strip()
@@ -163,7 +163,7 @@ _SWITCHED = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 
 
 def _number_of(what: str, value: Any) -> int:
-    """Of a number or a switch, 1 and 0 for that; ``-e name=value`` gives both as text."""
+    """Value of a number or a switch, 1 and 0 for that; ``-e name=value`` gives both as text."""
     text = str(value).strip().lower()
     if text in _SWITCHED:
         return int(_SWITCHED[text])

@@ -100,7 +100,7 @@ def stretches(given: list[str]) -> list[tuple[int, int]]:
 
 
 def _number(text: str) -> int | None:
-    """Of the kernel's memparse(): 4G, 0x100000000, 512M."""
+    """Number in the form of the kernel's memparse(): 4G, 0x100000000, 512M."""
     match = re.fullmatch(r"(0x[0-9a-f]+|\d+)([kmgt]?)", text.strip().lower())
     if match is None:
         return None

@@ -20,7 +20,7 @@ from .ndctl import OUR_NAME, Namespace
 
 @dataclass(frozen=True)
 class Content:
-    """What blkid finds on a namespace's block device.
+    """Content that blkid finds on a namespace's block device.
 
     ``determined`` False: blkid could not read it (``why``), which does not mean empty. ``type``
     None and ``determined``: no signature. ``type``: ext4, xfs, LVM2_member, gpt … ``block_size``:
@@ -63,7 +63,7 @@ class NamespaceUsers:
 def namespace_users(
     namespaces: tuple[Namespace, ...], commands: Commands, kernel: Kernel = LIVE
 ) -> dict[str, NamespaceUsers]:
-    """What is on and who uses each namespace, by its name."""
+    """Content and users of each namespace, by its name."""
     mounted = mounts_of_namespaces(kernel)
     swaps = _swaps(kernel)
     open_files = open_devices() if kernel is LIVE else {}
@@ -94,7 +94,7 @@ def _content(namespace: Namespace, commands: Commands) -> Content:
 
 
 def probe(device: str, commands: Commands) -> Content:
-    """What blkid's low-level probing finds (blkid(8): 0 found, 2 nothing, 8 ambivalent)."""
+    """Content that blkid's low-level probing finds (blkid(8): 0 found, 2 nothing, 8 ambivalent)."""
     done = commands.run(["blkid", "--probe", "--output", "export", device])
     if done.rc == 2 and not done.words:
         # The same answer as for a device that cannot be opened or read.

@@ -1,4 +1,4 @@
-"""What ndctl and daxctl print, as data: regions, namespaces, DAX devices.
+"""Output of ndctl and daxctl, as data: regions, namespaces, DAX devices.
 
 ``ndctl list`` prints nothing where there is nothing, a bare array for objects of one class, an
 object of arrays for several; ``daxctl list`` a bare object for a single device.

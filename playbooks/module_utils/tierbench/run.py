@@ -27,7 +27,7 @@ _DONE = "destroyed"
 
 @dataclass(frozen=True)
 class Consent:
-    """What the user allows this run to do."""
+    """Changes that the user allows this run to make."""
 
     confirm_destroy: bool = False
     destroy: Sequence[str] = ()

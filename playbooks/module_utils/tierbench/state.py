@@ -142,7 +142,7 @@ def vars_of(value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Files:
-    """Where the host's files lie; other places in tests alone."""
+    """Places of the host's files; other places in tests alone."""
 
     record: Path = Path("/var/lib/harness/provisioning.json")
     host_file: Path = Path("/etc/harness/host.yml")
@@ -298,7 +298,7 @@ def _points(
 
 
 def mount_point(desired: DesiredState, region: Region) -> str:
-    """Where the file system of a region is mounted: by the region's number."""
+    """Point where the file system of a region is mounted: by the region's number."""
     return f"{desired.mount_root.rstrip('/')}/pmem{region.number}"
 
 
