@@ -7,6 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
 from ycsb_store import (
     ALL_FIVE,
@@ -27,7 +28,6 @@ from ycsb_store import (
 
 from harness import hdr
 from harness.drivers.loadgen.spec import LoadgenResult, merged
-from harness.store.documents import from_members
 
 # How much of what ----------------------------------------------------------------
 
@@ -119,7 +119,7 @@ def test_processes_insert_each_key_once(loadgen_build, tmp_path):
     assert max(result["inserted"] for result in results) == 8000
     for result in results:  # they are not timed here: as if they had run together
         result["clock"], result["started_monotonic_ns"] = results[0]["clock"], 0
-    both = merged([from_members(LoadgenResult, result) for result in results])
+    both = merged([msgspec.convert(result, LoadgenResult) for result in results])
     assert (both.inserted, both.inserts_begun) == (8000, 8000)
     assert both.window().operations["insert"].count == 8000
 
@@ -130,7 +130,7 @@ def test_a_merged_series_ends_with_the_longest(store):
     none, last = ({"monotonic_ns": 2**62, "counts": {"read": n}} for n in (0, 7))
     long["series"] += [none] * len(short["series"]) + [last]  # whichever was interrupted
     long["clock"], long["started_monotonic_ns"] = short["clock"], short["started_monotonic_ns"]
-    series = merged([from_members(LoadgenResult, result) for result in (short, long)]).series
+    series = merged([msgspec.convert(result, LoadgenResult) for result in (short, long)]).series
     assert (series[-1].monotonic_ns, series[-1].counts) == tuple(last.values())
     assert sum(second.counts["read"] for second in series) == 4107
 
@@ -140,7 +140,7 @@ def test_merged_latencies_are_of_the_operations_of_all(store):
                for count in (100, 4000)]  # fmt: skip
     for result in several:
         result["clock"], result["started_monotonic_ns"] = several[0]["clock"], 0
-    both = merged([from_members(LoadgenResult, result) for result in several])
+    both = merged([msgspec.convert(result, LoadgenResult) for result in several])
     for point, latencies in zip(both.series, both.latencies, strict=True):
         histograms = {name: hdr.decode(text).total for name, text in latencies.hdr.items()}
         assert histograms == {name: n for name, n in point.counts.items() if n}
