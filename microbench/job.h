@@ -44,12 +44,13 @@ struct mb_target {
     /* What the kernel says of the device: how far a store must get to survive. */
     enum mb_domain { MB_VOLATILE, MB_ADR, MB_EADR } domain;
     uint64_t size_bytes;
+    bool mapped, by_calls; /* how jobs use it: by its mapping, or by calls on its descriptor */
 
     char *base; /* of `size_bytes`, at a huge page's border; every page has been touched */
     int fd;
     uint64_t mapped_bytes;
     bool map_sync;
-    uint64_t map_ns, touch_ns;
+    uint64_t map_ns, touch_ns; /* not mapped: to write it */
     uint64_t touch_faults; /* page faults that touching took: one a page, of whatever size */
 };
 
@@ -72,7 +73,7 @@ struct mb_job {
     uint64_t offset_bytes, range_bytes; /* what it touches of the target */
     uint64_t operations; /* all threads together; 0: until the measurement ends */
     struct mb_pace pace;
-    char *base;          /* the range's first byte */
+    char *base;          /* the range's first byte; NULL: the target is not mapped */
     uint64_t seed;       /* of this measurement and job */
     void *params;        /* the kind's own, of its keys; freed after its `release` */
 };

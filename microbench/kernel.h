@@ -73,6 +73,12 @@ struct mb_kernel {
     const struct tb_param *params; /* keys of a job in addition to the common ones */
     size_t params_bytes;           /* of the struct that they are read into, job->params */
     bool has_latency;
+    /*
+     * It calls Linux on its target's descriptor: the target is a file that is written and not
+     * mapped. Its threads wait for devices, so they sleep, and may run on any of the job's
+     * processors.
+     */
+    bool by_calls;
     bool (*validate)(struct mb_job *job, struct tb_error *error); /* may be NULL */
     void (*release)(struct mb_job *job); /* of what params point to; may be NULL */
     bool (*prepare)(struct mb_job *job, struct tb_error *error); /* may be NULL */

@@ -47,7 +47,8 @@ static bool map_targets(struct mb_spec *spec, json_t *result, struct tb_error *e
     for (size_t m = 0; m < spec->measurement_count; m++)
         for (size_t j = 0; j < spec->measurements[m].job_count; j++) {
             struct mb_job *job = &spec->measurements[m].jobs[j];
-            job->base = job->target->base + job->offset_bytes;
+            if (job->target->base)
+                job->base = job->target->base + job->offset_bytes;
         }
     return true;
 }
@@ -59,6 +60,8 @@ static void note_sharing(const struct mb_measurement *measurement, json_t *resul
     CPU_ZERO(&taken);
     for (size_t j = 0; j < measurement->job_count; j++)
         for (uint32_t i = 0; i < measurement->jobs[j].threads; i++) {
+            if (measurement->jobs[j].kernel->by_calls) /* they sleep while they wait */
+                break;
             int cpu = measurement->jobs[j].cpus[i];
             if (CPU_ISSET(cpu, &taken)) {
                 note(result, "measurement %s: several threads shared a processor",

@@ -18,6 +18,7 @@
 #define MOST_STEP (UINT64_C(1) << 24)
 #define PACED_STEP_NS 1000         /* where bytes a second are set: a step's time at that rate */
 #define PACE_CATCH_UP_NS 100000    /* what was lost to an interruption is made good up to so much */
+#define CALLS_CATCH_UP_NS 100000000 /* likewise of calls, which a device may delay */
 #define START_AHEAD_NS 200000
 
 static void relax(void)
@@ -29,18 +30,25 @@ static void relax(void)
 #endif
 }
 
-static void wait_until(uint64_t due_ns)
+/* Threads that sleep do not take the processor from one another meanwhile. */
+static void wait_until(const struct mb_thread *thread, uint64_t due_ns)
 {
+    struct timespec due = tb_timespec(due_ns);
+    while (thread->job->kernel->by_calls && tb_monotonic_ns() < due_ns)
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
     while (tb_monotonic_ns() < due_ns)
         relax();
 }
 
 static bool pin(struct mb_worker *worker)
 {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(worker->thread.cpu, &one);
-    return sched_setaffinity(0, sizeof one, &one) == 0 ||
+    const struct mb_job *job = worker->thread.job;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(worker->thread.cpu, &cpus);
+    for (uint32_t i = 0; job->kernel->by_calls && i < job->threads; i++)
+        CPU_SET(job->cpus[i], &cpus);
+    return sched_setaffinity(0, sizeof cpus, &cpus) == 0 ||
            tb_fail(&worker->thread.error, "processor %d: %s", worker->thread.cpu, strerror(errno));
 }
 
@@ -82,11 +90,13 @@ static uint64_t keep_pace(const struct mb_worker *worker, uint64_t due, uint64_t
     if (pace->pause_ns)
         due = now + pace->pause_ns;
     else {
+        uint64_t catch_up = worker->thread.job->kernel->by_calls ? CALLS_CATCH_UP_NS
+                                                                 : PACE_CATCH_UP_NS;
         due += (uint64_t)((double)moved * 1e9 / (double)pace->bytes_per_second);
-        if (due + PACE_CATCH_UP_NS < now)
-            due = now - PACE_CATCH_UP_NS;
+        if (due + catch_up < now)
+            due = now - catch_up;
     }
-    wait_until(due);
+    wait_until(&worker->thread, due);
     return due;
 }
 
@@ -104,7 +114,7 @@ static void note_window(struct mb_worker *worker, uint64_t now)
 static bool goes_on(const struct mb_worker *worker, uint64_t now, uint64_t stop_ns, bool warm_up)
 {
     struct mb_repeat *repeat = worker->repeat;
-    if (stop_ns && now >= stop_ns)
+    if ((stop_ns && now >= stop_ns) || *worker->thread.error.text)
         return false;
     if (warm_up)
         return true;
@@ -182,7 +192,7 @@ static void measure(struct mb_worker *worker)
     thread->done = (struct mb_counts){.operations = 0};
     thread->recording = true;
     agree_on_start(repeat);
-    wait_until(repeat->start_ns);
+    wait_until(thread, repeat->start_ns);
     struct mb_faults before = mb_thread_faults();
     worker->begin_ns = tb_monotonic_ns();
     uint64_t cpu_ns = tb_thread_cpu_ns();
@@ -234,7 +244,7 @@ static void prepare_worker(struct mb_worker *worker, struct mb_repeat *repeat,
         .index = index,
         .repeat = repeat->number,
         .cpu = job->cpus[index],
-        .base = job->base + partition * part,
+        .base = job->base ? job->base + partition * part : NULL,
         .range_bytes = part,
         .sharers = sharers,
         .place = index % sharers,

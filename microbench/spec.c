@@ -60,6 +60,7 @@ bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct t
         return true;
     if (!second->target)
         return no_such_target(job->spec, "second.target", name, error);
+    second->target->mapped = true;
     return (tb_params_known(keys, NULL, given, error) &&
             tb_params_read(keys, given, second, error) &&
             read_range(given, second->target, &second->offset_bytes, &second->range_bytes,
@@ -159,6 +160,8 @@ static bool read_job(struct mb_job *job, struct tb_error *error)
     job->target = mb_spec_target(job->spec, target);
     if (!job->target)
         return no_such_target(job->spec, "target", target, error);
+    job->target->by_calls = job->target->by_calls || kernel->by_calls;
+    job->target->mapped = job->target->mapped || !kernel->by_calls;
     job->params = tb_allocate(1, kernel->params_bytes);
     return read_range(job->given, job->target, &job->offset_bytes, &job->range_bytes, error) &&
            tb_params_read(common, job->given, job, error) && threads_fit(job, error) &&
@@ -259,6 +262,15 @@ static bool read_measurements(struct mb_spec *spec, struct tb_error *error)
     return true;
 }
 
+static bool used_alike(const struct mb_spec *spec, struct tb_error *error)
+{
+    for (size_t i = 0; i < spec->target_count; i++)
+        if (spec->targets[i].mapped && spec->targets[i].by_calls)
+            return tb_fail(error, "target %s: jobs of kind file need a target of their own",
+                           spec->targets[i].name);
+    return true;
+}
+
 bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error)
 {
     static const struct tb_param keys[] = {
@@ -276,7 +288,7 @@ bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error
     if (json_integer_value(json_object_get(document, "schema")) != 2)
         return tb_fail(error, "schema: must be 2");
     return tb_params_read(keys, document, spec, error) && read_targets(spec, error) &&
-           read_measurements(spec, error);
+           read_measurements(spec, error) && used_alike(spec, error);
 }
 
 void mb_spec_free(struct mb_spec *spec)

@@ -9,8 +9,21 @@ extern const char *const mb_target_kinds[], *const mb_target_pages[], *const mb_
 /* Reads the keys and finds out the size; nothing is allocated yet. */
 bool mb_target_read(struct mb_target *target, const char *name, const json_t *given,
                     struct tb_error *error);
-/* Maps it, and touches each page, by several threads. */
+/* Maps it, and touches each page, by several threads; or writes a file that jobs call on. */
 bool mb_target_map(struct mb_target *target, struct tb_error *error);
+/*
+ * In the first word of each block of a file that jobs call on stands what only this block has, so
+ * that whoever reads it knows whether it is the right one.
+ */
+#define MB_STAMPED_BYTES UINT64_C(4096)
+static inline uint64_t mb_stamp(uint64_t offset) { return tb_mix(offset + 1); }
+/* Of the blocks that begin within `size` bytes which go to this place of the file. */
+static inline void mb_stamp_all(char *bytes, uint64_t offset, uint64_t size)
+{
+    uint64_t at = (offset + MB_STAMPED_BYTES - 1) / MB_STAMPED_BYTES * MB_STAMPED_BYTES;
+    for (; at < offset + size; at += MB_STAMPED_BYTES)
+        memcpy(bytes + (at - offset), &(uint64_t){mb_stamp(at)}, sizeof(uint64_t));
+}
 void mb_target_unmap(struct mb_target *target);
 /* What the calling thread allocates from now on lies on the target's node, if it names one. */
 bool mb_target_allocate_there(const struct mb_target *target, struct tb_error *error);

@@ -1,0 +1,263 @@
+"""Reads and writes of files: which calls are made, what is timed, and what is left behind."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from microbench_build import execute, jobs, measured, spec_of
+
+KIB, MIB, MS = 1 << 10, 1 << 20, 1_000_000
+CALL = re.compile(r"\b(pread64|pwrite64|fsync|fdatasync|ftruncate|io_uring_enter)\(")
+
+
+@pytest.fixture(params=["disk", "memory"])
+def place(request, tmp_path):
+    """A directory on the tests' disk, and one on a tmpfs."""
+    if request.param == "disk":
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def memory():
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def file(**keys) -> dict[str, Any]:
+    """A job that reads pages at random."""
+    return {
+        "kind": "file", "operation": "read", "pattern": "random", "access_bytes": 4 * KIB, **keys,
+    }  # fmt: skip
+
+
+def log(**keys) -> dict[str, Any]:
+    """A job that writes a log."""
+    return file(**{"operation": "write", "pattern": "sequential", "sync": "fdatasync", **keys})
+
+
+def target(place: Path, size_bytes: int = 4 * MIB) -> dict[str, Any]:
+    return {"t0": {"kind": "file", "path": str(place), "size_bytes": size_bytes}}
+
+
+def total(encoded: str | None) -> int:
+    """How many durations a histogram has."""
+    return int(HdrHistogram.decode(encoded).get_total_count()) if encoded else 0
+
+
+def refused(tested_build: Path, targets: dict[str, Any], job: dict[str, Any]) -> str:
+    done = execute(tested_build / "microbench", spec_of(targets, measured(job, 10)))
+    assert done.returncode == 2
+    return done.stderr
+
+
+def failed(tested_build: Path, targets: dict[str, Any], job: dict[str, Any], count: int) -> str:
+    done = execute(tested_build / "microbench", spec_of(targets, measured(job, count)))
+    assert done.returncode == 1
+    return str(json.loads(done.stdout)["error"])
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        file(),
+        file(threads=4, access_bytes=16 * KIB),
+        file(pattern="sequential", access_bytes=MIB, threads=2),
+        file(direct="no", access_bytes=576),
+        file(operation="write"),
+        file(operation="write", direct="no", sync="fsync", sync_every=10),
+        log(sync="dsync"),
+        log(access_bytes=512, direct="no"),
+        log(threads=4, access_bytes=64 * KIB),
+        log(threads=4, partitions=0, direct="no", appends=True),
+        log(threads=4, appends=True, access_bytes=16 * KIB),
+    ],
+    ids=str,
+)
+def test_every_call_is_counted_and_timed(microbench, place, job):
+    """Timed are those that were made while all threads ran."""
+    (found,) = jobs(microbench(target(place), measured(job, 200)))
+    moved = "read_bytes" if job["operation"] == "read" else "written_bytes"
+    assert found["operations"] == 200
+    assert found[moved] == 200 * job["access_bytes"]
+    assert found["read_bytes"] + found["written_bytes"] == found[moved]
+    facts, timed = found["facts"], found["window"]["operations"]
+    synced = timed if job.get("sync") in ("fsync", "fdatasync") else 0
+    assert total(found["latency_hdr"]) == timed
+    assert total(facts.get("write_call_hdr")) == synced
+    assert total(facts.get("sync_hdr")) == synced // job.get("sync_every", 1)
+    assert facts["direct"] == "no" or "direct" not in job
+    assert all(thread["cpu_ns"] > 0 for thread in found["threads"])
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+def test_a_queue_is_filled_again_and_again(microbench, place, operation):
+    """What is under way at the end is waited for, and no operation of the measurement."""
+    job = file(operation=operation, queue_depth=16, threads=2)
+    measurement = {"duration_ns": 50 * MS, "warm_up_ns": 10 * MS, "repeats": 2, "jobs": [job]}
+    result = microbench(target(place), measurement, measured(job, 1001))
+    by_time, by_count = (one["repeats"] for one in result["measurements"])
+    for repeat in (*by_time, *by_count):
+        (found,) = repeat["jobs"]
+        moved = found["read_bytes"] + found["written_bytes"]
+        assert moved == 4 * KIB * found["operations"]
+        assert total(found["latency_hdr"]) == found["window"]["operations"]
+    assert by_count[0]["jobs"][0]["operations"] == 1001
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace counts the calls")
+@pytest.mark.parametrize(
+    ("job", "calls"),
+    [
+        (file(), {"pread64": 288}),
+        (file(operation="write", threads=3), {"pwrite64": 288}),
+        (log(), {"pwrite64": 288, "fdatasync": 288}),
+        (log(sync="fsync", sync_every=4, threads=3), {"pwrite64": 288, "fsync": 72}),
+        # The file has room for 16, and is cut for those that follow.
+        (log(appends=True), {"pwrite64": 288, "fdatasync": 288, "ftruncate": 299 // 16}),
+    ],
+    ids=str,
+)
+def test_strace_sees_the_calls_that_are_counted(tested_build, memory, tmp_path, job, calls):
+    """300 operations make so many calls more than 12: the others are those of preparation."""
+
+    def seen(count: int) -> Counter[str]:
+        spec = spec_of(target(memory, 64 * KIB), measured({**job, "direct": "no"}, count))
+        path = tmp_path / f"strace-{count}"
+        command = ["strace", "-f", "-qq", "-o", str(path), str(tested_build / "microbench"), "-"]
+        environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # it traces, too
+        subprocess.run(
+            command, input=json.dumps(spec), text=True, env=environment, check=True,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        return Counter(CALL.findall(path.read_text(errors="replace")))
+
+    few, many = seen(12), seen(300)
+    assert {name: many[name] - few[name] for name in calls} == calls
+
+
+def test_a_growing_file_is_cut_when_it_is_full(microbench, place):
+    """That time is taken off; a second thread does not write meanwhile."""
+    job = log(appends=True, range_bytes=64 * KIB)
+    alone, shared = jobs(
+        microbench(target(place), measured(job, 200), measured({**job, "threads": 2}, 200))
+    )
+    assert alone["facts"]["laps"] == (200 - 1) // 16
+    assert 0 < shared["facts"]["laps"] <= (200 - 1) // 16
+    ran_ns = alone["duration_ns"] - alone["facts"]["truncating_ns"]
+    assert alone["operations_per_second"] == pytest.approx(200 * 1e9 / ran_ns)
+
+
+def test_jobs_write_and_read_the_same_file_at_the_same_time(microbench, memory):
+    half = 2 * MIB
+    writer = {**log(range_bytes=half), "name": "writer"}
+    reader = {**file(offset_bytes=half, range_bytes=half, threads=2), "name": "reader"}
+    measurement = {"duration_ns": 50 * MS, "jobs": [writer, reader]}
+    (repeat,) = microbench(target(memory), measurement)["measurements"][0]["repeats"]
+    assert all(job["operations"] > 0 for job in repeat["jobs"])
+
+
+def test_a_pace_is_kept_without_the_processor(microbench, memory):
+    """100 pages a second of each thread: the tenth is due after 90 ms at the earliest."""
+    job = file(threads=2, pace={"bytes_per_second": 100 * 4 * KIB})
+    (found,) = jobs(microbench(target(memory), measured(job, 20)))
+    assert found["duration_ns"] >= 90 * MS
+    assert all(thread["cpu_ns"] < 45 * MS for thread in found["threads"])
+
+
+# ---- what cannot be measured ----
+
+
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        ("sync", {"sync": "fsync"}),
+        ("sync_every", {"operation": "write", "sync_every": 2}),
+        ("appends", {"appends": True}),
+        ("appends", {"operation": "write", "appends": True}),
+        ("queue_depth", {"queue_depth": 2, "direct": "no"}),
+        ("queue_depth", {"queue_depth": 2, "operation": "write", "sync": "fsync"}),
+        ("queue_depth", {"queue_depth": 2, "pace": {"pause_ns": 5}}),
+        ("access_bytes", {"direct": "yes", "access_bytes": 576}),
+        ("access_bytes", {"access_bytes": 100}),
+        ("range_bytes", {"range_bytes": 4 * KIB, "threads": 2, "partitions": 2}),
+        ("operation", {"operation": "copy"}),
+    ],
+    ids=str,
+)
+def test_keys_that_contradict_are_refused(tested_build, memory, key, keys):
+    assert f"job j0: {key}: " in refused(tested_build, target(memory), file(**keys))
+
+
+def test_other_jobs_need_another_target(tested_build, memory):
+    load = {"kind": "throughput", "operation": "load", "pattern": "random", "access_bytes": 64}
+    spec = spec_of(target(memory), measured(load), measured(file()))
+    assert execute(tested_build / "microbench", spec).returncode == 2
+    memory_only = {"t0": {"kind": "dram", "size_bytes": MIB}}
+    assert "job j0: target: " in refused(tested_build, memory_only, file())
+
+
+def test_a_file_that_cannot_be_opened_is_named(tested_build):
+    """Nobody makes files there."""
+    assert "target t0: /proc" in failed(tested_build, target(Path("/proc")), file(), 10)
+
+
+def test_a_file_that_is_there_is_written_only_if_that_is_said(tested_build, microbench, tmp_path):
+    path = tmp_path / "mine"
+    path.write_bytes(bytes(MIB))
+    assert "overwrite" in refused(tested_build, target(path, MIB), file())
+    assert path.read_bytes() == bytes(MIB)
+    mine = {"t0": {**target(path, MIB)["t0"], "overwrite": True}}
+    assert jobs(microbench(mine, measured(file(), 20)))[0]["operations"] == 20
+    assert "appends: " in refused(tested_build, mine, log(appends=True))
+    assert path.stat().st_size == MIB
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a small file system")
+@pytest.mark.parametrize("job", [file(), log(appends=True)], ids=["file", "growing"])
+def test_a_full_disk_is_an_error_and_leaves_nothing(tested_build, tmp_path, job):
+    """As it is made, or while it grows: there is room for the file, but not for another one."""
+    size_bytes = 4 * MIB if job["operation"] == "read" else MIB
+    options = "size=1500k,mode=777"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", tmp_path], check=True)
+    try:
+        words = failed(tested_build, target(tmp_path, size_bytes), job, 1000)
+        assert "No space left on device" in words
+        assert list(tmp_path.iterdir()) == []
+        assert os.statvfs(tmp_path).f_bfree == os.statvfs(tmp_path).f_blocks
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_program_that_is_stopped_leaves_no_file(tested_build, place, number):
+    job = log(appends=True, threads=2)
+    spec = spec_of(target(place), {"duration_ns": 3600 * 1000 * MS, "jobs": [job]})
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        ["bash", "-c", f'exec "$0" - 3>&{writing}', tested_build / "microbench"],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[writing], text=True,
+    )  # fmt: skip
+    os.close(writing)
+    with process, os.fdopen(reading) as progress:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({**spec, "report_windows": True}))
+        process.stdin.close()
+        while "window_begins" not in (line := progress.readline()):
+            assert line, "it ended"
+        assert list(place.iterdir()) == []
+        process.send_signal(number)
+    assert process.returncode == -number
+    assert list(place.iterdir()) == []
