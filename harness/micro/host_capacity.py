@@ -40,7 +40,7 @@ class HostCapacity:
     with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
     or the tier's is not known: then ``dram_unbound``, Linux chooses a node for each page of DRAM.
     ``interleave_ways``: over how many DIMMs the tier is interleaved; None on none. ``no_pmdk``: why
-    PMDK cannot be called on the tier.
+    PMDK cannot be called on the tier. ``has_files``: the tier is a directory.
     """
 
     near: tuple[int, ...]
@@ -55,6 +55,7 @@ class HostCapacity:
     dram_unbound: bool = False
     interleave_ways: int | None = None
     no_pmdk: str = ""
+    has_files: bool = True
 
 
 def capacity_of(
@@ -84,6 +85,7 @@ def capacity_of(
         near_free_bytes=None if node is None else _of_nodes([node], every, memory),
         interleave_ways=tier.facts.interleave_ways,
         no_pmdk=_no_pmdk(kind),
+        has_files=kind in DIRECTORY_KINDS,
         dram_unbound=node is None and sum(node.memory_bytes > 0 for node in every) > 1,
     )
 

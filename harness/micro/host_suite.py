@@ -10,22 +10,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness.errors import UsageError
 from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED, MicroParams, chosen
-from harness.micro.model import Axis, Job, Measurement, Numa, Pages, Place, Suite
+from harness.micro.model import FILE, Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.suite_warnings import LEFT_OUT, warnings_of
 from harness.native_programs import index_library
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 
-#: A target of the program: a place, and for DRAM its pages.
-TargetKey = tuple[Place, Pages]
+#: A target of the program: a place, and for DRAM its pages, or a file that jobs call on.
+TargetKey = tuple[Place, Pages | Literal["file"]]
 #: The kind of job that calls PMDK.
 _PMDK = "pmdk"
+#: Of the host, what jobs of a kind need.
+_NEEDED = {_PMDK: _PMDK, FILE: "files"}
 #: Keys of an index job that have no meaning for a library's index.
 _OF_OUR_INDEXES = ("flush", "fence", "added_fence", "discipline", "binary")
 
@@ -94,6 +96,8 @@ def library_of(job: Job) -> Library | None:
 
 def target_of(job: Job, capacity: HostCapacity) -> TargetKey:
     """Return the target of a job's range."""
+    if job.kind == FILE:
+        return job.place, "file"
     pages = job.pages if job.place == "dram" or capacity.pages_matter else "base"
     return job.place, pages
 
@@ -128,8 +132,8 @@ def suite_on(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> HostS
     """Bound a suite; UsageError where nothing of it is left, or it does not fit the host."""
     _check_library_options(suite, limits)
     if limits.index_library or any(
-        "binary" in job.keys or job.kind == _PMDK for job in suite.jobs()
-    ):  # A library has memory or files of its own.
+        "binary" in job.keys or job.kind == _PMDK or job.keys.get("appends") for job in suite.jobs()
+    ):  # A library has memory or files of its own, and so has a file that grows.
         halves: dict[Place, int] = {place: n // 2 for place, n in capacity.bytes_free.items()}
         capacity = replace(capacity, bytes_free=halves)
     requested = chosen(
@@ -138,10 +142,7 @@ def suite_on(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> HostS
     lacking = _lacking(capacity)
     measurable = _measurable(requested, lacking)
     measured = _bounded(measurable, limits)
-    left_out = {
-        need: sum(any(need in _needs(job) for job in each.jobs) for each in requested)
-        for need in sorted(lacking)
-    }
+    left_out = {need: sum(need in _needs(each) for each in requested) for need in sorted(lacking)}
     beyond = len(_with_library(measurable, limits)) - len(measured)
     warnings = warnings_of(measured, left_out, beyond, capacity, limits)
     if not measured:
@@ -170,10 +171,10 @@ def _check_library_options(suite: Suite, limits: MicroParams) -> None:
 
 
 def _measurable(measurements: Sequence[Measurement], lacking: set[str]) -> list[Measurement]:
-    """Return the measurements whose near and far processors may be used, and PMDK."""
+    """Return the measurements for which the host has what they need."""
     measurable = []
     for each in measurements:
-        need = next((need for job in each.jobs for need in _needs(job) if need in lacking), None)
+        need = next((need for need in _needs(each) if need in lacking), None)
         if need is None:
             measurable.append(each)
         elif each.needed:
@@ -183,12 +184,20 @@ def _measurable(measurements: Sequence[Measurement], lacking: set[str]) -> list[
     return measurable
 
 
-def _needs(job: Job) -> tuple[str, ...]:
-    return (job.numa, job.kind) if job.kind == _PMDK else (job.numa,)
+def _needs(measurement: Measurement) -> list[str]:
+    needs: list[str] = [job.numa for job in measurement.jobs]
+    needs += [_NEEDED[job.kind] for job in measurement.jobs if job.kind in _NEEDED]
+    return [*needs, "memory"] if measurement.in_memory else needs
 
 
 def _lacking(capacity: HostCapacity) -> set[str]:
-    here = {"near": capacity.near, "far": capacity.far, _PMDK: not capacity.no_pmdk}
+    here = {
+        "near": capacity.near,
+        "far": capacity.far,
+        _PMDK: not capacity.no_pmdk,
+        "files": capacity.has_files,
+        "memory": not capacity.page_cached,
+    }
     return {need for need, available in here.items() if not available}
 
 
@@ -328,7 +337,8 @@ def _too_many_threads(
     for each in measurements:
         for numa in ("near", "far"):
             processors = _processors(capacity, numa)
-            threads = sum(job.threads for job in each.jobs if job.numa == numa)
+            jobs = (job for job in each.jobs if job.numa == numa and job.kind != FILE)
+            threads = sum(job.threads for job in jobs)
             if threads > processors:
                 context = (
                     f"{threads} threads, and {counted(processors, 'processor')} {numa} "

@@ -28,7 +28,7 @@ from itertools import product
 from typing import Any, Literal, Self
 
 from harness.errors import UsageError
-from harness.micro.keys import Patterns, Size, chosen
+from harness.micro.keys import Direct, Patterns, Size, chosen
 from harness.store.result import Label, label_text
 from harness.store.spec import Json, JsonObject
 from harness.structs import Where
@@ -39,7 +39,7 @@ from harness.yamlfile import Document
 Operation = Literal["read", "write"]
 Pattern = Literal["sequential", "random"]
 Sync = Literal["none", "fsync", "fdatasync", "dsync"]
-Direct = Literal["auto", "yes", "no"]
+DirectWord = Literal["auto", "yes", "no"]
 
 _NAMED_WHERE_SWEPT = ("operation", "pattern")
 #: Direct I/O moves whole blocks of the device: no device has smaller ones.
@@ -49,16 +49,6 @@ BLOCK_BYTES = 4096
 #: What the file is written in: fio leaves out a last part that is less, and reads of what was
 #: never written fetch nothing.
 WRITTEN_BYTES = MIB
-
-
-@dataclass(frozen=True)
-class _Direct:
-    values = "auto, true, false"
-
-    def parse(self, name: str, value: Any) -> str:
-        words = {True: "yes", False: "no"}
-        text = words[value] if isinstance(value, bool) else value
-        return Choice(("auto", "yes", "no")).parse(name, text)
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,7 @@ class IoKeys(Parameters):
     sync: Sync = parameter(
         Choice(("none", "fsync", "fdatasync", "dsync")), "none", help="after each write"
     )
-    direct: Direct = parameter(_Direct(), "auto", help="past the page cache")
+    direct: DirectWord = parameter(Direct(), "auto", help="past the page cache")
     appends: bool = parameter(Flag(), False, help="to a new file of each thread")
     cold: bool = parameter(Flag(), False, help="each block once, none of it in the page cache")
 

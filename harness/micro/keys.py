@@ -118,6 +118,19 @@ class _Pace:
         return {"bytes_per_second": Size().parse(name, value.removesuffix("/s"))}
 
 
+@dataclass(frozen=True)
+class Direct:
+    """Past the page cache: always, never, or where that can be had."""
+
+    values = "auto, true, false"
+
+    def parse(self, name: str, value: Any) -> str:
+        """Read a flag of YAML as ``yes`` or ``no``, too."""
+        words = {True: "yes", False: "no"}
+        text = words[value] if isinstance(value, bool) else value
+        return Choice(("auto", "yes", "no")).parse(name, text)
+
+
 #: The table's types of values: their name in docs, and the kind.
 _KINDS: Mapping[str, tuple[str, Kind]] = {
     "size": ("size", Size(unit=LINE_BYTES)),
@@ -134,6 +147,7 @@ _KINDS: Mapping[str, tuple[str, Kind]] = {
             ("chain", Chain()),
             ("mix", Mix()),
             ("pace", _Pace()),
+            ("direct", Direct()),
         )
     },
 }
@@ -161,12 +175,16 @@ class Key:
 def _table() -> Mapping[str, Any]:
     """Return all keys; an added kernel has its keys in a file next to its C file."""
     table: dict[str, Any] = dict(schemas.schema("micro-keys")["properties"])
-    for file in (path for folder in native_folders() for path in folder.glob("kernels/*.json")):
+    for file in (
+        path for folder in native_folders() for path in sorted(folder.glob("kernels/*.json"))
+    ):
         table["kind"] = {**table["kind"], "enum": [*table["kind"]["enum"], file.stem]}
         for name, row in jsonfile.read(file).items():
             definition = table.get(name, {**row, "kinds": []})
             if "kinds" in definition:  # others are of every kind
                 table[name] = {**definition, "kinds": [*definition["kinds"], file.stem]}
+            if row.get("required") and isinstance(definition.get("required"), list):
+                table[name]["required"] = [*definition["required"], file.stem]
     return table
 
 
@@ -206,6 +224,10 @@ LABELS: Mapping[str, str] = {
         for name, key in KEYS.items()
         if key.field and key.label and not _TABLE[name].get("reported")
     },
+}
+#: Labels of what the program reports of a job, by its name among the facts.
+REPORTED: Mapping[str, str] = {
+    key.field: key.label for name, key in KEYS.items() if key.label and _TABLE[name].get("reported")
 }
 
 
@@ -282,7 +304,7 @@ class MicroParams(Parameters):
     """A suite of microbenchmarks on a tier."""
 
     workload = MICRO
-    aliases = {"runtime": "duration"}  # noqa: RUF012
+    aliases = {"runtime": "duration", "size": "range"}  # noqa: RUF012
 
     threads: int | None = parameter(
         Count(1_000_000), help="Most threads.", option=True, default_text=_SUITES

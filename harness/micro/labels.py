@@ -14,14 +14,14 @@ from typing import Any
 
 from harness.micro.chains import chain_text, mix_text
 from harness.micro.keys import KEYS, LABELS, TIMES, UNLIMITED, MicroParams
-from harness.micro.model import Axis, Job, Measurement
+from harness.micro.model import FILE, Axis, Job, Measurement
 from harness.sequences import grouped
 from harness.store.documents import as_json
 from harness.store.result import Label, Labels
 from harness.store.spec import content_hash
 
 #: Kinds that load memory while another job measures.
-_LOADING = ("throughput",)
+_LOADING = ("throughput", FILE)
 _WAITING = ("chase", "latency", "chain")
 #: What no label states of a job of ours, and of PerMA-Bench's configurations.
 _UNSTATED = ("operations", *(key.field for key in KEYS.values() if key.field and not key.label))
@@ -38,12 +38,12 @@ def job_labels(
     job: Job,
     swept: Labels | None = None,
     pages: str = "",
-    isa: str = "",
+    reported: Labels | None = None,
     persistent: str = "",
 ) -> dict[str, Label]:
     """Return what is known of a job before it runs, and what the program reports of it.
 
-    ``swept``: the job's of :func:`swept_labels`.
+    ``swept``: the job's of :func:`swept_labels`; ``reported``: the program's own labels.
     """
     labels: dict[str, Label] = {
         "measurement": measurement.name,
@@ -65,7 +65,7 @@ def job_labels(
         "numa": job.numa if job.numa == "far" else "",
         "dram_range_bytes": job.dram_range_bytes,
         "dram_share": job.dram_share,
-        "isa": isa,
+        **(reported or {}),
         "persistent": persistent,
     }
     labels |= {name: value for name, value in optional.items() if value}

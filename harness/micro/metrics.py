@@ -14,8 +14,9 @@ from typing import Any
 
 from harness import hdr
 from harness.micro.chains import chain_text
+from harness.micro.keys import REPORTED
 from harness.micro.labels import job_labels, swept_labels
-from harness.micro.model import Job, Measurement
+from harness.micro.model import FILE, Job, Measurement
 from harness.micro.protocol import traffic_metrics
 from harness.micro.spec import BLOCK, measurement_name
 from harness.monitors.dimm_media import MediaReader, effective_write_ratio
@@ -24,8 +25,11 @@ from harness.store.result import Better, Label, Labels, Metric
 
 #: Rates with their units, and the kinds that report them.
 _RATES = {
-    "bandwidth_bytes_per_second": ("B/s", ("throughput", "chain", "log", "page", "index", "pmdk")),
-    "operations_per_second": ("1/s", ("chain", "log", "page", "index", "pmdk")),
+    "bandwidth_bytes_per_second": (
+        "B/s",
+        ("throughput", "chain", "log", "page", "index", "pmdk", FILE),
+    ),
+    "operations_per_second": ("1/s", ("chain", "log", "page", "index", "pmdk", FILE)),
 }
 #: Of an index, among its facts.
 _COUNTED = ("flushes_per_write", "fences_per_write", "redundant_flushes_per_write")
@@ -208,7 +212,11 @@ class SuiteResult:
             job_results.job,
             self._swept.get((job_results.measurement.configuration, job_results.job.name)),
             pages=pages_of(self.targets[first.target]),
-            isa=str(first.facts.get("isa", "")),
+            reported={
+                label: str(first.facts[name])
+                for name, label in REPORTED.items()
+                if name in first.facts
+            },
             persistent=first.durable or "",
         )
 
@@ -287,12 +295,25 @@ def _metrics(job_results: JobResults, labels: Labels) -> Iterator[Metric]:
         yield from _of_mix(
             [repeat.facts["mix"] for repeat in job_results.repeats], position, of_chain, job_results
         )
+    if kind == FILE:
+        yield sampled("operation_kernel_ns", "ns", "lower", map(_cpu_ns, job_results.repeats))
+    calls = {"write_call_hdr": "write_call", "sync_hdr": str(job_results.job.keys.get("sync"))}
+    for fact, call in calls.items():
+        histograms = [text for r in job_results.repeats if (text := r.facts.get(fact))]
+        if histograms:
+            merged = hdr.merge_encoded(histograms)
+            yield Metric(f"{call}_duration_ns", "ns", "lower", labels, hdr=merged)
     empty = [r.facts["empty_body_ns"] for r in job_results.repeats if "empty_body_ns" in r.facts]
     if empty:
         yield sampled("empty_body_ns", "ns", "none", empty)
     ours = kind == "index" and not {"library", "binary"} & job_results.job.keys.keys()
     for name in _COUNTED if ours and _COUNTED[0] in job_results.repeats[0].facts else ():
         yield sampled(name, "1", "lower", (repeat.facts[name] for repeat in job_results.repeats))
+
+
+def _cpu_ns(repeat: JobRepeat) -> float:
+    """Return the processor time of an operation: of calls, nearly all of it is Linux's own."""
+    return sum(t.cpu_ns for t in repeat.threads) / sum(t.operations for t in repeat.threads)
 
 
 def _of_mix(

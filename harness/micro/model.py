@@ -9,6 +9,8 @@ from typing import Any, Literal
 from harness.micro.chains import LINE_BYTES, ChainOperation, ChainShare
 from harness.store.spec import JsonObject
 
+#: The kind of job that makes system calls on a file; others load and store memory.
+FILE = "file"
 #: The measured tier, or DRAM in addition to it.
 Place = Literal["tier", "dram"]
 Numa = Literal["near", "far"]
@@ -72,7 +74,8 @@ class Measurement:
     ``name``: in the suite; ``axes``: what distinguishes its configurations.
     ``duration_ns``: None where counts bound its jobs. ``source``: of PerMA-Bench's files the
     configurations of its jobs (perma_config.PermaConfig). ``needed``: a host where it cannot be
-    measured is an error, else it is left out and said. ``origin``: where it stands in the file.
+    measured is an error, else it is left out and said. ``in_memory``: it is left out where mapped
+    files of the tier are the page cache. ``origin``: where it stands in the file.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Measurement:
     duration_ns: int | None = None
     warm_up_ns: int = 0
     needed: bool = False
+    in_memory: bool = False
     source: tuple[Any, ...] = ()
     origin: str = ""
 

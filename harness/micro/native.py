@@ -31,7 +31,7 @@ from harness.micro.metrics import (
     metrics_of,
     pages_of,
 )
-from harness.micro.model import Job, Measurement, Suite
+from harness.micro.model import FILE, Job, Measurement, Suite
 from harness.micro.protocol import (
     MeasuringProgram,
     MicroContext,
@@ -69,7 +69,7 @@ _OF_MEASUREMENT = re.compile(rf"^measurement \d+{BLOCK}\d+: ")
 _FIELD = re.compile(r"^[a-z_]+(?=: )|\b[a-z]+(?:_[a-z]+)+\b")
 _SUITE_KEYS = {
     name: suite_key
-    for suite_key, key in KEYS.items()
+    for suite_key, key in reversed(list(KEYS.items()))
     for name in (key.field, key.attribute)
     if name
 } | {"second": "dram_range"}
@@ -79,6 +79,8 @@ _REFUSED = re.compile(
 #: Measured on an EPYC of 2023. Once: start of harness and program, checks and storing; zeroing and
 #: touching a GiB, where the hypervisor has it or not (0.04 to 1.1 s, so this may be off most).
 _START_NS, _TOUCH_GIB_NS = 700_000_000, 250_000_000
+#: Writing a GiB of a file that jobs call on: of a disk, so this may be off most.
+_WRITE_GIB_NS = 1_000_000_000
 #: Of each measurement: its threads, and the core's clock; the empty body that goes before it where
 #: there are stamps; zeroing and recovering a GiB of log; pages in DRAM, and recovering them.
 _THREADS_NS, _EMPTY_BODY_NS, _LOG_GIB_NS, _PAGES_NS = 1_000_000, 4_000_000, 25_000_000, 50_000_000
@@ -489,7 +491,10 @@ def estimate(measurements: Sequence[Measurement], capacity: HostCapacity, repeat
     measurement that ends after a count of operations is not known beforehand.
     """
     sizes = target_sizes(measurements, capacity)
-    once = _START_NS + round(sum(sizes.values()) / GIB * _TOUCH_GIB_NS)
+    once = _START_NS + sum(
+        round(size / GIB * (_WRITE_GIB_NS if pages == FILE else _TOUCH_GIB_NS))
+        for (_, pages), size in sizes.items()
+    )
     each = len(measurements) * _THREADS_NS
     each += sum(_setup_ns(job) for measurement in measurements for job in measurement.jobs)
     return Planned(
@@ -510,7 +515,8 @@ def _setup_ns(job: Job) -> int:
             return round(nodes * _NODE_NS)
         return round(nodes * _RANDOM_NODE_NS * math.pow(nodes / _RANDOM_NODES, _RANDOM_POWER))
     dependent = job.kind == "latency" or job.keys.get("mode") == "dependent"
-    stamps = _EMPTY_BODY_NS if dependent or job.keys.get("sample_every") else 0
+    stamped = dependent or job.kind == FILE or job.keys.get("sample_every")
+    stamps = _EMPTY_BODY_NS if stamped else 0
     if job.kind == "log":
         return stamps + round(job.range_bytes / GIB * _LOG_GIB_NS)
     if job.kind == "index":

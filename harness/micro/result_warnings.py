@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from harness.micro.metrics import Repeat, SuiteResult, pages_of
+from harness.micro.model import FILE
 from harness.micro.spec import BLOCK
 from harness.micro.suite_warnings import STRIPE_BYTES
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
@@ -27,7 +28,7 @@ _MINOR_NS, _MAJOR_NS, _FAULTING = 250, 10_000, 0.005
 _WORST = 3
 #: Kinds that report rates, and the time below which they are doubtful: threads look at the
 #: clock, and whether another one has ended, up to 400 µs apart.
-_RATED = ("throughput", "chain", "log", "page", "index", "pmdk")
+_RATED = ("throughput", "chain", "log", "page", "index", "pmdk", FILE)
 _LEAST_WINDOW_NS = 10_000_000
 #: Steps of the clock from which on a percentile of some 100 ns is off by more than 2 %.
 _STAMP_STEP_NS = 2.0
@@ -177,7 +178,7 @@ def _stolen(result: SuiteResult) -> Iterator[RunWarning]:
 
 
 def _shared(result: SuiteResult) -> Iterator[RunWarning]:
-    """Warn of processors that others used: threads never sleep while they are measured."""
+    """Warn of processors that others used: threads that only load and store never sleep."""
     lost = [(name, _most_lost(repeat)) for name, repeat in result.in_order()]
     above = [(name, share) for name, share in lost if share > _SHARED]
     if above:
@@ -251,6 +252,7 @@ def _most_lost(repeat: Repeat) -> float:
         (thread.cpu_ns, thread.end_ns - thread.begin_ns)
         for job in repeat.jobs
         for thread in job.threads
+        if job.kind != FILE  # its threads wait for a device
     )
     return max((1 - cpu / wall for cpu, wall in ran if wall >= _LEAST_NS), default=0.0)
 

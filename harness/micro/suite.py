@@ -302,7 +302,13 @@ class _Expansion:
         if times["duration"] is None and all(job.operations is None for job in jobs):
             raise UsageError(origin, f"{self.name} never ends", "give it a duration or a count")
         return Measurement(
-            self.name, jobs, axes, times["duration"], times["warm_up"] or 0, origin=origin
+            self.name,
+            jobs,
+            axes,
+            times["duration"],
+            times["warm_up"] or 0,
+            in_memory=self.body.get("requires") == "memory",
+            origin=origin,
         )
 
     def _where_of_pace(self, point: _Point) -> Where:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -46,6 +46,10 @@ class MeasurementDocument(Struct, frozen=True):
         ]
         | UnsetType
     ) = UNSET
+    requires: Annotated[
+        Literal["memory"] | UnsetType,
+        Meta(description="left out on tiers whose mapped files are the page cache"),
+    ] = UNSET
 
 
 class BlockProgram(Struct, frozen=True):

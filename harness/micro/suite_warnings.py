@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED, MicroParams
-from harness.micro.model import Measurement
+from harness.micro.model import FILE, Measurement
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 
@@ -34,6 +34,18 @@ LEFT_OUT: Mapping[str, RunWarning] = {
         problem="PMDK cannot be called on the tier",
         context="",
         hint="install it (Debian: apt install libpmemlog1 libpmemobj1) and name a tier with files",
+    ),
+    "files": RunWarning(
+        code="no-files",
+        problem="the tier has no files",
+        context="",
+        hint="name a tier that is a directory",
+    ),
+    "memory": RunWarning(
+        code="not-memory",
+        problem="the tier is not memory: its mapped files are the page cache",
+        context="",
+        hint="name a tier of DRAM, CXL memory or a file system with DAX",
     ),
 }
 #: Problem and hint of all others, by code.
@@ -90,8 +102,8 @@ def warnings_of(
 ) -> tuple[RunWarning, ...]:
     """Return warnings of all differences from the request, and of doubtful measurements.
 
-    ``left_out``: number of configurations by what they lack (near, far, pmdk); ``beyond``: number
-    of those that sweep a value beyond a parameter.
+    ``left_out``: number of configurations by what they lack (a key of LEFT_OUT); ``beyond``:
+    number of those that sweep a value beyond a parameter.
     """
     contexts = {
         "beyond-limits": counted(beyond, "configuration") if beyond else "",
@@ -105,7 +117,7 @@ def warnings_of(
             measured,
             lambda measurement: not all(config.prefault_file for config in measurement.source),
         ),
-        "page-cache": "a mapped file on a tier without DAX" if capacity.page_cached else "",
+        "page-cache": _page_cached(measured, capacity),
     }
     return (
         *(
@@ -194,6 +206,12 @@ def _unbound(measurements: Sequence[Measurement], capacity: HostCapacity) -> str
         ),
     )
     return f"the tier's node is not known, for {names}" if names else ""
+
+
+def _page_cached(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:
+    jobs = (job for measurement in measurements for job in measurement.jobs)
+    maps = any(job.kind != FILE and job.place == "tier" for job in jobs)
+    return "a mapped file on a tier without DAX" if capacity.page_cached and maps else ""
 
 
 def _other_stripes(measurements: Sequence[Measurement], capacity: HostCapacity) -> str:

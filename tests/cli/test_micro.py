@@ -97,6 +97,36 @@ def test_an_emulated_tier_is_marked_and_left_as_it_was(loaded, tmp_path):
     assert loaded.settled() == []
 
 
+def test_the_baseline_measures_files_and_memory_of_a_tier(loaded):
+    """On files in memory; each call of a synced write has its own times."""
+    place = Path(f"/dev/shm/tierbench-{os.geteuid()}-files")
+    place.mkdir()
+    place.chmod(0o755)
+    pages, growth = "page_read/access=4KiB,threads=[14]", "log_growth/access=4KiB,threads=1"
+    chosen = f"{pages},{growth},checkpoint/access=8KiB,chase"
+    only = ("-p", f"only={chosen}", "--repeats", "2")
+    try:
+        tier = ("--tier", "pmem", "--emulate", f"pmem={place}")
+        run = loaded.microbench("--suite", "baseline", *tier, *only, *BRIEF, "--json", "-q").run
+        assert list(place.iterdir()) == []
+    finally:
+        shutil.rmtree(place)
+    rates = metrics(run, "operations_per_second", kind="file")
+    assert {rate["labels"]["measurement"] for rate in rates} == {
+        "page_read", "log_growth", "checkpoint",
+    }  # fmt: skip
+    assert all(len(rate["samples"]) == 2 and min(rate["samples"]) > 0 for rate in rates)
+    reads = metrics(run, "operation_duration_ns", measurement="page_read")
+    assert {metric["labels"]["threads"] for metric in reads} == {1, 4}
+    for metric in (*reads, *metrics(run, "operation_kernel_ns")):
+        assert metric["labels"]["direct"] in ("yes", "no")
+    (synced,) = metrics(run, "fdatasync_duration_ns", measurement="log_growth")
+    assert synced["labels"]["appends"] is True
+    for call in ("write_call", "fsync"):
+        assert len(metrics(run, f"{call}_duration_ns", measurement="checkpoint")) == 1
+    assert len(metrics(run, "latency_ns", measurement="chase")) == 1
+
+
 def test_a_file_of_perma_benchs_is_run_as_it_is_and_told_in_its_own_form(loaded, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(PERMA)

@@ -24,6 +24,7 @@ def capacity(
         pages_matter=True,
         llc_bytes=32 * MIB,
         no_pmdk="a tier of kind numa has no files",
+        has_files=False,
     )
 
 

@@ -11,7 +11,7 @@ from micro_suites import DRAM, HERE, RANDOM, capacity, overrides, suite
 
 from harness.errors import UsageError
 from harness.micro import native
-from harness.micro.host_suite import suite_on
+from harness.micro.host_suite import suite_on, target_sizes
 from harness.micro.keys import Patterns, chosen
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite
@@ -100,6 +100,59 @@ def test_without_pmdk_its_configurations_are_left_out_and_counted():
     (warning,) = [warning for warning in missing.warnings if warning.code == "no-pmdk"]
     assert "libpmemlog missing" in warning.context
     assert not [warning for warning in there.warnings if warning.code == "no-pmdk"]
+
+
+@pytest.mark.parametrize(
+    ("host", "left_out", "measured"),
+    [
+        ({}, {"no-files": 60}, {"chase", "loaded_latency", "bandwidth"}),
+        (
+            {"has_files": True, "page_cached": True},
+            {"not-memory": 17},
+            {"page_read", "log_append", "checkpoint"},
+        ),
+        ({"has_files": True}, {}, {"page_read", "chase"}),
+    ],
+    ids=["memory", "block", "files-in-memory"],
+)
+def test_the_baseline_has_what_the_tier_has(host, left_out, measured):
+    """With 64 threads on four processors: those that wait for a file need none of their own."""
+    loaded = load_suite(find_suite("baseline"), HERE)
+    host_suite = suite_on(loaded, replace(capacity(), **host), overrides())
+    names = {measurement.name for measurement in host_suite.measurements}
+    assert measured <= names
+    assert len(loaded.measurements) - len(host_suite.measurements) == sum(left_out.values())
+    counted = {
+        warning.code: int(warning.context.split()[0])
+        for warning in host_suite.warnings
+        if "left out" in warning.context
+    }
+    assert counted == left_out
+    assert "page-cache" not in {warning.code for warning in host_suite.warnings}
+
+
+def test_a_file_job_has_a_target_of_its_own():
+    """Next to memory of the same tier, which is mapped."""
+    both = suite(f"""  read: {{args: {{kind: file, operation: read, pattern: random, access: 512}}}}
+  load: {{{RANDOM}}}
+""")
+    assert target_sizes(both.measurements, capacity()) == {
+        ("tier", "file"): GIB, ("tier", "huge"): GIB,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "read"), [("true", "yes"), ("false", "no"), ("auto", "auto")])
+def test_direct_is_a_flag_or_auto(written, read):
+    keys = f"kind: file, operation: write, pattern: random, access: 512, direct: {written}"
+    (job,) = suite(f"  write: {{args: {{{keys}}}}}\n").jobs()
+    assert job.keys["direct"] == read
+
+
+def test_a_file_job_names_its_operation_and_its_order():
+    for missing in ("operation: read", "pattern: random", "access: 512"):
+        keys = {"operation: read", "pattern: random", "access: 512"} - {missing}
+        with pytest.raises(UsageError, match=missing.split(":")[0]):
+            suite(f"  read: {{args: {{kind: file, {', '.join(keys)}}}}}\n")
 
 
 def test_a_matrix_is_a_cross_product_with_the_last_key_fastest():

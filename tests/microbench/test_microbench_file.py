@@ -87,18 +87,18 @@ def failed(tested_build: Path, targets: dict[str, Any], job: dict[str, Any], cou
 )
 def test_every_call_is_counted_and_timed(microbench, place, job):
     """Timed are those that were made while all threads ran."""
-    (found,) = jobs(microbench(target(place), measured(job, 200)))
+    (measured_job,) = jobs(microbench(target(place), measured(job, 200)))
     moved = "read_bytes" if job["operation"] == "read" else "written_bytes"
-    assert found["operations"] == 200
-    assert found[moved] == 200 * job["access_bytes"]
-    assert found["read_bytes"] + found["written_bytes"] == found[moved]
-    facts, timed = found["facts"], found["window"]["operations"]
+    assert measured_job["operations"] == 200
+    assert measured_job[moved] == 200 * job["access_bytes"]
+    assert measured_job["read_bytes"] + measured_job["written_bytes"] == measured_job[moved]
+    facts, timed = measured_job["facts"], measured_job["window"]["operations"]
     synced = timed if job.get("sync") in ("fsync", "fdatasync") else 0
-    assert total(found["latency_hdr"]) == timed
+    assert total(measured_job["latency_hdr"]) == timed
     assert total(facts.get("write_call_hdr")) == synced
     assert total(facts.get("sync_hdr")) == synced // job.get("sync_every", 1)
     assert facts["direct"] == "no" or "direct" not in job
-    assert all(thread["cpu_ns"] > 0 for thread in found["threads"])
+    assert all(thread["cpu_ns"] > 0 for thread in measured_job["threads"])
     assert list(place.iterdir()) == []
 
 
@@ -108,12 +108,12 @@ def test_a_queue_is_filled_again_and_again(microbench, place, operation):
     job = file(operation=operation, queue_depth=16, threads=2)
     measurement = {"duration_ns": 50 * MS, "warm_up_ns": 10 * MS, "repeats": 2, "jobs": [job]}
     result = microbench(target(place), measurement, measured(job, 1001))
-    by_time, by_count = (one["repeats"] for one in result["measurements"])
+    by_time, by_count = (measurement["repeats"] for measurement in result["measurements"])
     for repeat in (*by_time, *by_count):
-        (found,) = repeat["jobs"]
-        moved = found["read_bytes"] + found["written_bytes"]
-        assert moved == 4 * KIB * found["operations"]
-        assert total(found["latency_hdr"]) == found["window"]["operations"]
+        (measured_job,) = repeat["jobs"]
+        moved = measured_job["read_bytes"] + measured_job["written_bytes"]
+        assert moved == 4 * KIB * measured_job["operations"]
+        assert total(measured_job["latency_hdr"]) == measured_job["window"]["operations"]
     assert by_count[0]["jobs"][0]["operations"] == 1001
 
 
@@ -172,9 +172,9 @@ def test_jobs_write_and_read_the_same_file_at_the_same_time(microbench, memory):
 def test_a_pace_is_kept_without_the_processor(microbench, memory):
     """100 pages a second of each thread: the tenth is due after 90 ms at the earliest."""
     job = file(threads=2, pace={"bytes_per_second": 100 * 4 * KIB})
-    (found,) = jobs(microbench(target(memory), measured(job, 20)))
-    assert found["duration_ns"] >= 90 * MS
-    assert all(thread["cpu_ns"] < 45 * MS for thread in found["threads"])
+    (measured_job,) = jobs(microbench(target(memory), measured(job, 20)))
+    assert measured_job["duration_ns"] >= 90 * MS
+    assert all(thread["cpu_ns"] < 45 * MS for thread in measured_job["threads"])
 
 
 # ---- what cannot be measured ----
