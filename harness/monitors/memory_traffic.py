@@ -23,7 +23,7 @@ from harness.counters import labelled
 from harness.host.processors import virtualised
 from harness.host.uncore import LINE_BYTES, UNIT_BYTES, TrafficEvent, traffic_choices
 from harness.monitors import Monitor, MonitorContext
-from harness.monitors.perf_stat import PATIENCE_S, Count, PerfStat
+from harness.monitors._perf_stat import PATIENCE_S, Count, PerfStat
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from harness.counters import labelled
 from harness.monitors import Monitor, MonitorContext
-from harness.monitors.perf_stat import Count, PerfStat
+from harness.monitors._perf_stat import Count, PerfStat
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning

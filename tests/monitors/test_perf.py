@@ -13,9 +13,9 @@ from narrowed import present
 from patience import eventually
 from toy_host import write
 
-from harness.monitors import MonitorContext, perf_stat
+from harness.monitors import MonitorContext, _perf_stat
+from harness.monitors._perf_stat import counts
 from harness.monitors.perf import CHOICES, EVENTS, PerfMonitor
-from harness.monitors.perf_stat import counts
 from harness.tiers.linux.kernel import Kernel
 
 RECORDING = Path(__file__).parent / "recordings/perf-6.1-virtual-machine.jsonl"
@@ -153,7 +153,7 @@ def test_a_perf_that_does_not_begin_to_count_is_not_waited_for(
     program = tmp_path / "perf"
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
     program.chmod(0o755)
-    monkeypatch.setattr(perf_stat, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(_perf_stat, "PATIENCE_S", 0.2)
     monitor = PerfMonitor(MonitorContext(), kernel, program=str(program))
     with pytest.raises(RuntimeError, match="did not begin"):
         monitor.start()

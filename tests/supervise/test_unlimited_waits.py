@@ -82,7 +82,7 @@ UNLIMITED = {
     "harness/host/tmpfs_room.py join": BOUNDED,
     "harness/jsonfile.py read": FILE,
     "harness/monitors/__init__.py join": BOUNDED,
-    "harness/monitors/perf_stat.py read": "after select with a limit",
+    "harness/monitors/_perf_stat.py read": "after select with a limit",
     "harness/remote_agent.py wait": "on a client host: the harness that drives it has the limit",
     "harness/supervise/channel.py recv": "a timeout of the socket; the supervisor's end closes",
     "harness/supervise/channel.py recv_fds": "a timeout of the socket; the supervisor's end closes",
