@@ -40,14 +40,19 @@ static void wait_until(const struct mb_thread *thread, uint64_t due_ns)
         relax();
 }
 
+/* To its processor; one that sleeps, to all of the job's, or to those of the program. */
 static bool pin(struct mb_worker *worker)
 {
     const struct mb_job *job = worker->thread.job;
+    const json_t *named = json_object_get(job->given, "cpus");
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
-    CPU_SET(worker->thread.cpu, &cpus);
-    for (uint32_t i = 0; job->kernel->by_calls && i < job->threads; i++)
-        CPU_SET(job->cpus[i], &cpus);
+    if (!job->kernel->by_calls)
+        CPU_SET(worker->thread.cpu, &cpus);
+    else if (json_array_size(named) == 0)
+        return true;
+    for (size_t i = 0; job->kernel->by_calls && i < json_array_size(named); i++)
+        CPU_SET((size_t)json_integer_value(json_array_get(named, i)), &cpus);
     return sched_setaffinity(0, sizeof cpus, &cpus) == 0 ||
            tb_fail(&worker->thread.error, "processor %d: %s", worker->thread.cpu, strerror(errno));
 }

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from harness.errors import UsageError
 from harness.micro.chains import LINE_BYTES
+from harness.micro.external_tools import WRITES_CACHED
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED, MicroParams, chosen
 from harness.micro.model import FILE, Axis, Job, Measurement, Numa, Pages, Place, Suite
@@ -199,6 +200,26 @@ def _lacking(capacity: HostCapacity) -> set[str]:
         "memory": not capacity.page_cached,
     }
     return {need for need, available in here.items() if not available}
+
+
+def through_page_cache(suite: HostSuite) -> HostSuite:
+    """Return the suite as it is on a tier whose file system makes direct writes through the cache.
+
+    UsageError for a job that requires them.
+    """
+    measurements = []
+    for measurement in suite.measurements:
+        jobs = []
+        for job in measurement.jobs:
+            written = job.kind == FILE and job.keys["operation"] == "write"
+            if written and job.keys.get("direct") == "yes":
+                source = job_source(measurement, job.name)
+                raise UsageError(source, f"direct: {WRITES_CACHED.context}", WRITES_CACHED.hint)
+            jobs.append(replace(job, keys={**job.keys, "direct": "no"}) if written else job)
+        measurements.append(replace(measurement, jobs=tuple(jobs)))
+    if measurements == list(suite.measurements):
+        return suite
+    return HostSuite(tuple(measurements), (*suite.warnings, WRITES_CACHED))
 
 
 # Bounds of the command line --------------------------------------------------------

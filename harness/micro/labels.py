@@ -65,10 +65,11 @@ def job_labels(
         "numa": job.numa if job.numa == "far" else "",
         "dram_range_bytes": job.dram_range_bytes,
         "dram_share": job.dram_share,
-        **(reported or {}),
-        "persistent": persistent,
     }
     labels |= {name: value for name, value in optional.items() if value}
+    labels |= reported or {}
+    if persistent:
+        labels["persistent"] = persistent
     if job.partitions != 1:
         labels["partitions"] = job.partitions
     return labels | _pace_label(measurement, job) | _load_labels(measurement, job)

@@ -213,9 +213,7 @@ class SuiteResult:
             self._swept.get((job_results.measurement.configuration, job_results.job.name)),
             pages=pages_of(self.targets[first.target]),
             reported={
-                label: str(first.facts[name])
-                for name, label in REPORTED.items()
-                if name in first.facts
+                label: first.facts[name] for name, label in REPORTED.items() if name in first.facts
             },
             persistent=first.durable or "",
         )

@@ -18,8 +18,16 @@ from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
 from harness.micro.chains import LINE_BYTES
+from harness.micro.external_tools import caches_direct_writes
 from harness.micro.host_capacity import HostCapacity, capacity_of
-from harness.micro.host_suite import HostSuite, Library, job_source, suite_on, target_sizes
+from harness.micro.host_suite import (
+    HostSuite,
+    Library,
+    job_source,
+    suite_on,
+    target_sizes,
+    through_page_cache,
+)
 from harness.micro.keys import KEYS, MicroParams
 from harness.micro.labels import settings_hash
 from harness.micro.metrics import (
@@ -163,6 +171,8 @@ def prepare(
         _check_library(Path(limits.index_library), tier, env)
     capacity = capacity_of(tier, env, limits)
     host_suite = suite_on(suite, capacity, limits)
+    if caches_direct_writes(tier):
+        host_suite = through_page_cache(host_suite)
     refuse(host_suite, tier, capacity, env)
     if any(library.rewritten for library in host_suite.libraries):
         check_tools()

@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.micro.chains import SAMPLE_EVERY, ChainOperation
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.host_suite import TargetKey, library_of, target_of, target_sizes
-from harness.micro.model import Job, Measurement
+from harness.micro.model import FILE, Job, Measurement
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 
 _DOMAINS = {"cpu_cache": "eadr", "memory_controller": "adr"}
@@ -100,7 +100,9 @@ def _measurement(
         usable = capacity.near if job.numa == "near" else capacity.far
         first = processors[job.numa]
         processors[job.numa] += job.threads
-        cpus = [usable[(first + thread) % len(usable)] for thread in range(job.threads)]
+        # Threads that wait for a file may run on any.
+        count = max(job.threads, len(usable)) if job.kind == FILE else job.threads
+        cpus = [usable[(first + thread) % len(usable)] for thread in range(count)]
         jobs.append(_job(job, cpus, taken, capacity))
     return {
         "name": measurement_name(index, block),

@@ -11,7 +11,7 @@
  * then. That time is no part of any figure (`truncating_ns`, of all threads together).
  *
  * `direct` goes past the page cache: `auto` where file system and size allow it. A job through the
- * page cache finds its range there. With a `queue_depth` above 1 each thread has that
+ * page cache finds its range there, another one finds it empty. With a `queue_depth` above 1 each thread has that
  * number of calls under way, by io_uring.
  *
  * The first word of each 4 KiB of a file states its place: every read that begins there is checked,
@@ -219,7 +219,12 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
     if (fdatasync(job->target->fd) != 0) /* what other jobs wrote is not written in this one */
         return tb_fail(error, "writing the file: %s", strerror(errno));
     mb_timer_overhead_measure(&file->overhead, MB_SSE2, nothing);
-    return direct || file->appends || fill_page_cache(job, error);
+    if (!direct)
+        return file->appends || fill_page_cache(job, error);
+    /* Each write past the page cache would first take its pages out of it. */
+    posix_fadvise(job->target->fd, (off_t)job->offset_bytes, (off_t)job->range_bytes,
+                  POSIX_FADV_DONTNEED);
+    return true;
 }
 
 /* ---- calls ---- */
@@ -432,7 +437,11 @@ static bool take(struct mb_thread *thread, const struct file_job *file, uint64_t
            at_its_place(thread, caller->buffers + index * file->access_bytes, request->offset);
 }
 
-/* As many are under way from one call of this to the next, so that the device is never idle. */
+/*
+ * As many are under way from one call of this to the next, so that the device is never idle. Each
+ * is handed over by itself, as soon as there is room: in batches, devices of virtual machines
+ * complete them in batches, and fewer are under way.
+ */
 static uint64_t work_queued(struct mb_thread *thread, uint64_t count)
 {
     const struct file_job *file = thread->job->params;
@@ -440,15 +449,19 @@ static uint64_t work_queued(struct mb_thread *thread, uint64_t count)
     uint64_t done = 0, index;
     int result;
     while (done < count) {
-        while (caller->idle_count > 0)
+        bool handed_over = true;
+        while (handed_over && caller->idle_count > 0) {
             queue(thread, file, caller->idle[--caller->idle_count]);
-        if (!mb_ring_submit(&caller->ring, 1)) {
+            handed_over = mb_ring_submit(&caller->ring, 0);
+        }
+        if (handed_over && mb_ring_take(&caller->ring, &index, &result)) {
+            if (!take(thread, file, index, result))
+                return done;
+            done++;
+        } else if (!handed_over || !mb_ring_submit(&caller->ring, 1)) {
             tb_fail(&thread->error, "io_uring: %s", strerror(errno));
             return done;
         }
-        for (; done < count && mb_ring_take(&caller->ring, &index, &result); done++)
-            if (!take(thread, file, index, result))
-                return done;
     }
     return done;
 }
@@ -546,7 +559,7 @@ static void report_calls(json_t *facts, const char *key, const struct tb_hdr *hi
 static void report(const struct mb_job *job, json_t *facts)
 {
     struct file_job *file = job->params;
-    json_object_set_new(facts, "direct", json_string(file->flags & O_DIRECT ? "yes" : "no"));
+    json_object_set_new(facts, "direct", json_boolean(file->flags & O_DIRECT));
     mb_timer_overhead_report(&file->overhead, facts);
     if (file->sync == FSYNC || file->sync == FDATASYNC) {
         report_calls(facts, "write_call_hdr", &file->calls);

@@ -119,7 +119,7 @@ def test_the_baseline_measures_files_and_memory_of_a_tier(loaded):
     reads = metrics(run, "operation_duration_ns", measurement="page_read")
     assert {metric["labels"]["threads"] for metric in reads} == {1, 4}
     for metric in (*reads, *metrics(run, "operation_kernel_ns")):
-        assert metric["labels"]["direct"] in ("yes", "no")
+        assert metric["labels"]["direct"] in (True, False)
     (synced,) = metrics(run, "fdatasync_duration_ns", measurement="log_growth")
     assert synced["labels"]["appends"] is True
     for call in ("write_call", "fsync"):

@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -218,6 +219,33 @@ def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
     assert (b["offset_bytes"], b["range_bytes"]) == (GIB, 2 * GIB)
     assert spec["targets"][a["target"]]["size_bytes"] == 3 * GIB
     assert set(a["cpus"]) & set(b["cpus"]) == set()
+
+
+WRITES = "kind: file, operation: write, pattern: sequential, access: 4KiB"
+
+
+def test_threads_that_wait_for_a_file_may_run_on_all_processors():
+    here = replace(capacity(2), has_files=True)
+    requested = suite(f"""  few: {{args: {{{WRITES}}}}}
+  many: {{args: {{{WRITES}, threads: 8}}}}
+""")
+    assert len(suite_on(requested, here, overrides()).measurements) == 2
+    disk = Tier(TierClaim("ssd", "block", path="/"), TierFacts("block"))
+    spec = spec_json(requested.measurements, disk, Path("/"), here, seed=7, repeats=1)
+    few, many = (measurement["jobs"][0] for measurement in spec["measurements"])
+    assert set(few["cpus"]) == set(many["cpus"]) == {0, 1}
+    assert (few["target"], few["threads"]) == ("tier_file", 1)
+    assert spec["targets"]["tier_file"]["kind"] == "file"
+
+
+def test_a_file_that_grows_needs_as_much_again():
+    here = replace(capacity(tier=64 * GIB), has_files=True)
+    for appends, fits in (("false", True), ("true", False)):
+        requested = suite(f"  m: {{args: {{{WRITES}, range: 40GiB, appends: {appends}}}}}\n")
+        if fits:
+            assert suite_on(requested, here, overrides()).measurements
+        else:
+            assert "-p range=" in refused(requested, here).hint
 
 
 def test_repeats_are_interleaved_blocks():
@@ -474,6 +502,7 @@ def test_a_file_without_dax_takes_page_cache_and_so_no_more_than_memory(kernel, 
     capacity = capacity_of(disk, ENV, overrides(), kernel)
     assert capacity.bytes_free["tier"] <= int(0.6 * 50 * GIB)
     assert (capacity.page_cached, capacity.in_memory, capacity.far) == (True, True, ())
+    assert capacity.has_files
 
 
 def test_a_raw_device_is_as_large_as_it_is_and_near_its_node(kernel):
@@ -482,7 +511,7 @@ def test_a_raw_device_is_as_large_as_it_is_and_near_its_node(kernel):
     capacity = capacity_of(device, ENV, overrides(), kernel)
     assert capacity.bytes_free["tier"] == 3 * GIB
     assert capacity.near == (2, 3, 6, 7)
-    assert not capacity.in_memory
+    assert not capacity.in_memory and not capacity.has_files
 
 
 def test_pmem_is_no_memory_of_the_hosts_but_what_stands_in_for_it_is(kernel, tmp_path):

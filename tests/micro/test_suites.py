@@ -11,7 +11,7 @@ from micro_suites import DRAM, HERE, RANDOM, capacity, overrides, suite
 
 from harness.errors import UsageError
 from harness.micro import native
-from harness.micro.host_suite import suite_on, target_sizes
+from harness.micro.host_suite import HostSuite, suite_on, target_sizes, through_page_cache
 from harness.micro.keys import Patterns, chosen
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite
@@ -146,6 +146,22 @@ def test_direct_is_a_flag_or_auto(written, read):
     keys = f"kind: file, operation: write, pattern: random, access: 512, direct: {written}"
     (job,) = suite(f"  write: {{args: {{{keys}}}}}\n").jobs()
     assert job.keys["direct"] == read
+
+
+def test_direct_writes_that_linux_caches_are_measured_as_such():
+    def on_btrfs(direct: str) -> HostSuite:
+        keys = f"kind: file, pattern: random, access: 4KiB, direct: {direct}"
+        operations = "matrix: {operation: [read, write]}"
+        requested = suite(f"  m: {{{operations}, args: {{{keys}}}}}\n")
+        return through_page_cache(HostSuite(requested.measurements, ()))
+
+    auto = on_btrfs("auto")
+    read, write = (job.keys for measurement in auto.measurements for job in measurement.jobs)
+    assert (read["direct"], write["direct"]) == ("auto", "no")
+    assert [warning.code for warning in auto.warnings] == ["direct-writes-cached"]
+    assert on_btrfs("false").warnings == ()
+    with pytest.raises(UsageError):
+        on_btrfs("true")
 
 
 def test_a_file_job_names_its_operation_and_its_order():
