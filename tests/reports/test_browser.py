@@ -64,9 +64,9 @@ def _beside_loads() -> list[dict[str, Any]]:
         for kind, share in (("load", None), ("mixed", 0.67)):
             named: dict[str, Any] = {"configuration": f"write_latency/kernel={kind},pace={pace:g}"}
             had = rate("write_latency", 0.9 * pace / 1e9, 3, **named, job="load", operation=kind,
-                       pace_bytes_per_second=f"{pace:.0f}")  # fmt: skip
+                       pace_bytes_per_second=int(pace))  # fmt: skip
             waits = duration("write_latency", {str(90 + 20 * place): 99}, **named, job="probe",
-                             load_operation=kind, load_bytes_per_second=f"{pace:.0f}",
+                             load_operation=kind, load_bytes_per_second=int(pace),
                              **({"load_read_share": share} if share else {}))  # fmt: skip
             waits |= {"name": "mean_latency_of_256_loads_ns", "better": "none"}
             found += [had, waits]
