@@ -1,0 +1,206 @@
+"""The kernel ``file`` against fio on the same file, in alternating pairs.
+
+    .venv/bin/python benchmarks/file_kernel.py --folder /mnt/ssd --pairs 9
+
+Each round takes every cell once by each program, in the other order in every second round, each
+time after our program has written the file again. Of each cell the medians of operations
+per second, of the mean time of an operation and of its processor time are printed, and the
+ratio of the rates with its interval; the bar is 5 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from smoke import SMOKE, parsed
+
+from harness import hdr
+from harness.native_programs import find_native
+from harness.units import KIB, MIB, NS_PER_S
+from reports.statistics import Ratio, ratio_of
+
+SIZE_BYTES = 4 * MIB if SMOKE else 256 * MIB
+BAR = 0.05
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One configuration. ``sync``: of fdatasync after each write."""
+
+    operation: str
+    pattern: str
+    access_bytes: int
+    threads: int = 1
+    queue_depth: int = 1
+    sync: bool = False
+    direct: bool = True
+
+    @property
+    def name(self) -> str:
+        """As it is printed."""
+        words = [self.pattern, self.operation, f"{self.access_bytes // KIB} KiB"]
+        words += [f"{self.threads} threads"] if self.threads > 1 else []
+        words += [f"depth {self.queue_depth}"] if self.queue_depth > 1 else []
+        words += ["fdatasync"] if self.sync else []
+        return ", ".join([*words, "direct" if self.direct else "page cache"])
+
+
+CELLS = (
+    Cell("read", "random", 4 * KIB),
+    Cell("read", "random", 16 * KIB, threads=16),
+    Cell("read", "random", 4 * KIB, queue_depth=16),
+    Cell("read", "random", 8 * KIB, direct=False),
+    Cell("read", "sequential", MIB),
+    Cell("write", "random", 16 * KIB, threads=4),
+    Cell("write", "sequential", 8 * KIB, sync=True, direct=False),
+    Cell("write", "sequential", 64 * KIB, sync=True),
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one program reported. ``kernel_ns``: processor time of an operation."""
+
+    operations_per_second: float
+    mean_ns: float
+    kernel_ns: float
+
+
+def measured_job(cell: Cell, path: Path, direct: bool, **end: Any) -> dict[str, Any]:
+    """The result of our program, which writes the file first; ``end``: of the measurement."""
+    job = {
+        "name": "job", "kind": "file", "target": "file", "operation": cell.operation,
+        "pattern": cell.pattern, "access_bytes": cell.access_bytes, "threads": cell.threads,
+        "queue_depth": cell.queue_depth, "sync": "fdatasync" if cell.sync else "none",
+        "direct": "yes" if direct else "no",
+    }  # fmt: skip
+    target = {"kind": "file", "path": str(path), "size_bytes": SIZE_BYTES, "overwrite": True}
+    measurements = [{"name": "cell", "jobs": [job], **end}]
+    spec = {"schema": 2, "seed": 1, "targets": {"file": target}, "measurements": measurements}
+    program = find_native("microbench")
+    assert program is not None, "microbench was not built: make setup-dev"
+    done = subprocess.run(
+        [program, "-"], input=json.dumps(spec), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{cell.name}: {done.stderr}")
+    (repeat,) = json.loads(done.stdout)["measurements"][0]["repeats"]
+    result: dict[str, Any] = repeat["jobs"][0]
+    return result
+
+
+def ours(cell: Cell, path: Path, seconds: float, direct: bool) -> Seen:
+    """Our program."""
+    duration_ns = int(seconds * NS_PER_S)
+    job = measured_job(cell, path, direct, duration_ns=duration_ns, warm_up_ns=NS_PER_S // 10)
+    cpu_ns = sum(thread["cpu_ns"] for thread in job["threads"])
+    return Seen(
+        job["operations_per_second"],
+        hdr.decode(job["latency_hdr"]).mean,
+        cpu_ns / job["operations"],
+    )
+
+
+def fio(cell: Cell, path: Path, seconds: float, direct: bool) -> Seen:
+    """The peer, after the file was written likewise. Of a synced write it reports both calls."""
+    measured_job(cell, path, direct, duration_ns=1)
+    options = {
+        "name": "job", "filename": path, "size": SIZE_BYTES, "bs": cell.access_bytes,
+        "rw": ("rand" if cell.pattern == "random" else "") + cell.operation,
+        "numjobs": cell.threads, "iodepth": cell.queue_depth, "direct": int(direct),
+        "ioengine": "io_uring" if cell.queue_depth > 1 else "psync", "fdatasync": int(cell.sync),
+        "runtime": f"{max(seconds, 0.1)}s", "ramp_time": "100ms", "output-format": "json",
+    }  # fmt: skip
+    flags = ("thread", "group_reporting", "time_based", "norandommap", "randrepeat=0")
+    given = [*(f"--{name}={value}" for name, value in options.items()), "--invalidate=0"]
+    command = ["fio", *given, *(f"--{flag}" for flag in flags)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=path.parent)
+    (job,) = json.loads(done.stdout[done.stdout.index("{") :])["jobs"]
+    side = job[cell.operation]
+    mean_ns = side["lat_ns"]["mean"] + (job["sync"]["lat_ns"]["mean"] if cell.sync else 0)
+    share = (job["usr_cpu"] + job["sys_cpu"]) / 100
+    cpu_ns = share * job["job_runtime"] * 1e6 / max(1, side["total_ios"])
+    return Seen(side["iops"], mean_ns, cpu_ns)
+
+
+PROGRAMS = {"ours": ours, "fio": fio}
+
+
+def goes_direct(path: Path) -> bool:
+    """Whether the file system has O_DIRECT."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_DIRECT))
+    except OSError:
+        return False
+    return True
+
+
+def measured(folder: Path, pairs: int, seconds: float) -> dict[Cell, dict[str, list[Seen]]]:
+    """What each program reported of each cell, a value a round."""
+    seen: dict[Cell, dict[str, list[Seen]]] = {}
+    with tempfile.TemporaryDirectory(dir=folder, prefix="file-kernel-") as work:
+        path = Path(work) / "data"
+        path.touch()
+        possible = goes_direct(path)
+        for number in range(pairs):
+            for cell in CELLS:
+                of_cell = seen.setdefault(cell, defaultdict(list))
+                direct = cell.direct and possible
+                for name in ("ours", "fio") if number % 2 == 0 else ("fio", "ours"):
+                    of_cell[name].append(PROGRAMS[name](cell, path, seconds, direct))
+    return seen
+
+
+def verdict(ratio: Ratio) -> str:
+    """Where the interval lies: within the bar, outside, or on both sides of a limit."""
+    if ratio.low is None or ratio.high is None:
+        return "one pair shows nothing"
+    if ratio.low >= 1 - BAR and ratio.high <= 1 + BAR:
+        return "reached"
+    return "MISSED" if ratio.high < 1 - BAR or ratio.low > 1 + BAR else "undecided"
+
+
+def report(seen: Mapping[Cell, Mapping[str, list[Seen]]]) -> Iterator[str]:
+    """A line a cell: medians, the ratio of the rates, and what the bar says."""
+    for cell, programs in seen.items():
+        rates = {name: [one.operations_per_second for one in programs[name]] for name in PROGRAMS}
+        ratio = ratio_of(rates["ours"], rates["fio"])
+        interval = "" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]"
+        figures: dict[str, dict[str, Any]] = {
+            name: {
+                key: median(getattr(one, key) for one in each)
+                for key in ("operations_per_second", "mean_ns", "kernel_ns")
+            }
+            for name, each in programs.items()
+        }
+        told = "; ".join(
+            f"{name} {of['operations_per_second']:,.0f}/s, {of['mean_ns'] / 1e3:.1f} µs, "
+            f"{of['kernel_ns'] / 1e3:.1f} µs of processor"
+            for name, of in figures.items()
+        )
+        yield f"{cell.name}: {told}; ratio {ratio.value:.3f}{interval}: {verdict(ratio)}"
+
+
+def main() -> None:
+    """Run the pairs, and print them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    given = parsed(parser, pairs=1, seconds=0.05)
+    print(f"{given.pairs} pairs of {given.seconds:g} s in {given.folder}")
+    print("\n".join(report(measured(given.folder, given.pairs, given.seconds))))
+
+
+if __name__ == "__main__":
+    main()
