@@ -439,8 +439,7 @@ static bool take(struct mb_thread *thread, const struct file_job *file, uint64_t
 
 /*
  * As many are under way from one call of this to the next, so that the device is never idle. Each
- * is handed over by itself, as soon as there is room: in batches, devices of virtual machines
- * complete them in batches, and fewer are under way.
+ * is handed over by itself as soon as there is room, as fio does.
  */
 static uint64_t work_queued(struct mb_thread *thread, uint64_t count)
 {
