@@ -173,12 +173,12 @@ def verdict(ratio: Ratio) -> str:
 def report(seen: Mapping[Cell, Mapping[str, list[Seen]]]) -> Iterator[str]:
     """A line a cell: medians, the ratio of the rates, and what the bar says."""
     for cell, programs in seen.items():
-        rates = {name: [one.operations_per_second for one in programs[name]] for name in PROGRAMS}
+        rates = {name: [job.operations_per_second for job in programs[name]] for name in PROGRAMS}
         ratio = ratio_of(rates["ours"], rates["fio"])
         interval = "" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]"
         figures: dict[str, dict[str, Any]] = {
             name: {
-                key: median(getattr(one, key) for one in each)
+                key: median(getattr(job, key) for job in each)
                 for key in ("operations_per_second", "mean_ns", "kernel_ns")
             }
             for name, each in programs.items()
