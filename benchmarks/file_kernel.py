@@ -47,7 +47,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """As it is printed."""
+        """Return the cell's name as the table prints it."""
         words = [self.pattern, self.operation, f"{self.access_bytes // KIB} KiB"]
         words += [f"{self.threads} threads"] if self.threads > 1 else []
         words += [f"depth {self.queue_depth}"] if self.queue_depth > 1 else []
@@ -100,7 +100,7 @@ def measured_job(cell: Cell, path: Path, direct: bool, **end: Any) -> dict[str, 
 
 
 def ours(cell: Cell, path: Path, seconds: float, direct: bool) -> Seen:
-    """Our program."""
+    """Measure with the kernel ``file`` of the microbenchmark."""
     duration_ns = int(seconds * NS_PER_S)
     job = measured_job(cell, path, direct, duration_ns=duration_ns, warm_up_ns=NS_PER_S // 10)
     cpu_ns = sum(thread["cpu_ns"] for thread in job["threads"])
@@ -162,7 +162,7 @@ def measured(folder: Path, pairs: int, seconds: float) -> dict[Cell, dict[str, l
 
 
 def verdict(ratio: Ratio) -> str:
-    """Where the interval lies: within the bar, outside, or on both sides of a limit."""
+    """Return where the interval lies: within the bar, outside, or on both sides of a limit."""
     if ratio.low is None or ratio.high is None:
         return "one pair shows nothing"
     if ratio.low >= 1 - BAR and ratio.high <= 1 + BAR:
@@ -183,12 +183,12 @@ def report(seen: Mapping[Cell, Mapping[str, list[Seen]]]) -> Iterator[str]:
             }
             for name, each in programs.items()
         }
-        told = "; ".join(
+        medians = "; ".join(
             f"{name} {of['operations_per_second']:,.0f}/s, {of['mean_ns'] / 1e3:.1f} µs, "
             f"{of['kernel_ns'] / 1e3:.1f} µs of processor"
             for name, of in figures.items()
         )
-        yield f"{cell.name}: {told}; ratio {ratio.value:.3f}{interval}: {verdict(ratio)}"
+        yield f"{cell.name}: {medians}; ratio {ratio.value:.3f}{interval}: {verdict(ratio)}"
 
 
 def main() -> None:

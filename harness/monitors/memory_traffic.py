@@ -64,7 +64,7 @@ class TrafficMonitor(Monitor):
             self._perf.start(list(self._events))
 
     def stop(self) -> None:
-        """End perf."""
+        """Stop perf and wait until it has ended."""
         self._perf.stop()
         with self._changed:
             self._finish()

@@ -139,7 +139,7 @@ class RunFolder:
         return StoredRun(self.directory)
 
     def _release(self) -> None:
-        """Free the reserved space."""
+        """Free the space that was reserved for the result."""
         if self._reserved is not None:
             with suppress(OSError), self._reserved:
                 self._reserved.truncate(0)  # a child may have inherited it

@@ -59,7 +59,7 @@ class Lifeline:
         self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close this end, so that the other side sees its end."""
         self._socket.close()
 
     def request(self, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Any:

@@ -343,7 +343,7 @@ class SmallDisk:
         assert eventually(shrunk)  # more may be written meanwhile
 
     def free(self) -> None:
-        """Free the filled space."""
+        """Free the space that filled the file system."""
         assert self._resize(self.size).returncode == 0
 
     def _resize(self, size: str) -> subprocess.CompletedProcess[bytes]:

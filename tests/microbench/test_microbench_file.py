@@ -226,7 +226,7 @@ def test_other_jobs_need_another_target(tested_build, memory):
 
 
 def test_a_file_that_cannot_be_opened_is_named(tested_build):
-    """Nobody makes files there."""
+    """/proc is a file system in which no file can be made."""
     assert "target t0: /proc" in failed(tested_build, target(Path("/proc")), file(), 10)
 
 
