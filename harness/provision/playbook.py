@@ -24,6 +24,7 @@ from harness.errors import UsageError, nearest
 from harness.progress import Progress, Task
 from harness.store.spec import JsonObject
 from harness.supervise import workdirs
+from harness.supervise.process import MARK
 from harness.supervise.supervisor import Supervisor
 
 Action = Literal["plan", "apply", "verify", "restore"]
@@ -92,7 +93,8 @@ def playbook_for(mode: Mode, action: Action) -> tuple[str, dict[str, Any]]:
     return mode.restored_by, dict(mode.restored_with)
 
 
-#: The command of ansible-runner ends with the harness, in order, also after kill -9 of that.
+#: The command of ansible-runner ends with the harness, in order, also after kill -9 of that; what
+#: has not ended then, the supervisor kills before it removes the directory that it works in.
 _DYING_WITH_US = ("setpriv", "--pdeathsig", "TERM", "--")
 #: Variables that Ansible and ssh need of the user's, and beginnings of names.
 _KEPT = frozenset({"HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK"})
@@ -177,7 +179,7 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
             quiet=True,
         )
         runner.config.command = [*_DYING_WITH_US, *runner.config.command]
-        runner.config.env = _reduced(runner.config.env)
+        runner.config.env = _reduced(runner.config.env) | {MARK: supervisor.journal.owner}
         runner.run()
         if runner.status == "canceled":
             raise KeyboardInterrupt

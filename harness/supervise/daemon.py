@@ -251,16 +251,25 @@ class Daemon:
                 os.killpg(child.pid, child.stop_signal)
         deadline = time.monotonic() + GRACE_S
         self._reap()
-        while time.monotonic() < deadline and any(c.status_fd is not None for c in self._children):
+        while time.monotonic() < deadline and (
+            any(c.status_fd is not None for c in self._children) or self._of_the_harness()
+        ):
             time.sleep(_POLL_S)
             self._reap()
         survivors = self._kill_all(lambda: process.descendants(self._pid))
+        survivors += process.kill_all(self._of_the_harness, _KILL_S)
         failures = [f"process {survivor.pid} cannot be killed" for survivor in survivors]
         if os.path.exists(self._journal_path):  # else recovered before we held our lock
             failures += undo.undo_journal(self._journal_path)
         for failure in failures:
             with contextlib.suppress(OSError):  # its reader may have left
                 os.write(2, f"harness supervisor: not undone: {failure}\n".encode())
+
+    def _of_the_harness(self) -> list[process.ProcessStat]:
+        """Living processes that the harness started without us, with its mark: Ansible's."""
+        ours = {stat.id for stat in process.descendants(self._pid)}
+        marked = process.marked_processes(undo.owner_of(self._journal_path))
+        return [stat for stat in marked if not stat.dead and stat.id not in ours]
 
 
 def main() -> None:

@@ -290,11 +290,11 @@ def left_behind(state_dir: Path | None = None) -> list[Recovery]:
             with opened(path, os.O_RDWR | os.O_NONBLOCK) as descriptor:
                 if locks.try_lock(descriptor):
                     pending = _pending(undo.read_notes(str(path)))
-                    result.append(Recovery(_owner_of(path), pending, ()))
+                    result.append(Recovery(undo.owner_of(path), pending, ()))
         except FileNotFoundError:
             continue
         except OSError as error:
-            result.append(Recovery(_owner_of(path), (), (f"journal {path}: {error}",)))
+            result.append(Recovery(undo.owner_of(path), (), (f"journal {path}: {error}",)))
     return result
 
 
@@ -328,7 +328,7 @@ def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:
     except FileNotFoundError:
         return None, True
     except OSError as error:
-        return Recovery(_owner_of(path), (), (f"journal {path}: {error}",)), True
+        return Recovery(undo.owner_of(path), (), (f"journal {path}: {error}",)), True
 
 
 def _recover_if_unlocked(path: Path, descriptor: int) -> tuple[Recovery | None, bool]:
@@ -358,10 +358,6 @@ def _kill_if_stopped(supervisor: ProcessId | None) -> None:
         end_stopped_supervisor(status.id)
 
 
-def _owner_of(path: Path) -> str:
-    return path.name.removesuffix(undo.JOURNAL_SUFFIX)
-
-
 def _harness_lives(path: Path) -> bool:
     owner = undo.read_notes(str(path)).owner
     if owner is None or _elsewhere(owner):
@@ -389,18 +385,18 @@ def _recover(path: Path) -> Recovery:
     if notes.owner is not None and _elsewhere(notes.owner):
         host = notes.owner["hostname"]
         left = f"journal {path} belongs to {host}: start harness there to undo what it left"
-        return Recovery(_owner_of(path), (), (left,))
+        return Recovery(undo.owner_of(path), (), (left,))
     failures: list[str] = []
     pending = _pending(notes)
     same_boot = notes.owner is not None and notes.owner["boot_id"] == undo.boot_id()
     try:
         # Without a boot, a pid and its start time may mean another process by now.
         noted = notes.entries if same_boot else []
-        undo.kill_noted_processes(noted, lambda: marked_processes(_owner_of(path)))
+        undo.kill_noted_processes(noted, lambda: marked_processes(undo.owner_of(path)))
     except undo.UndoFailed as failure:
         failures.append(str(failure))
     failures += undo.undo_journal(str(path))
-    return Recovery(_owner_of(path), pending, tuple(failures))
+    return Recovery(undo.owner_of(path), pending, tuple(failures))
 
 
 def _journals(folder: Path) -> list[Path]:

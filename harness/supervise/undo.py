@@ -93,6 +93,11 @@ def machine() -> dict[str, str]:
         return {"hostname": hostname, "machine_id": hostname}
 
 
+def owner_of(journal: str | os.PathLike[str]) -> str:
+    """The name that a journal's processes carry: their mark is it, or begins with it."""
+    return os.path.basename(journal).removesuffix(JOURNAL_SUFFIX)
+
+
 def append_entry(descriptor: int, entry: Entry, *, sync: bool) -> None:
     """Append one line in one write (O_APPEND: two writers do not mix their lines).
 

@@ -12,6 +12,8 @@ from patience import eventually
 
 from harness.cli.host import consent_options
 from harness.supervise import workdirs
+from harness.supervise.locks import command_line
+from harness.supervise.process import all_processes
 
 PARANOID = "proc/sys/kernel/perf_event_paranoid"
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
@@ -113,6 +115,29 @@ def test_kill_nine_leaves_no_variables_of_a_playbook(tmp_path):
         harness.kill()
         harness.communicate()
     assert eventually(lambda: not left())
+
+
+def test_kill_nine_ends_ansible_before_its_directory_goes(tmp_path):
+    """Else it may make the directory again, as this inventory does, which sees no SIGTERM."""
+    program = Path(sys.executable).with_name("harness")
+    slow = tmp_path / "hosts"  # an inventory that is a program
+    slow.write_text("#!/bin/sh\ntrap '' TERM\nwhile mkdir -p $ANSIBLE_LOCAL_TEMP; do :; done\n")
+    slow.chmod(0o755)
+    command = [str(program), "host", "plan", "tune", "--inventory", str(slow)]
+    env = {**os.environ, "HARNESS_STATE": str(tmp_path)}
+    harness = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def of_the_inventory():
+        lines = [command_line(stat.id.pid) for stat in all_processes()]
+        return [line for line in lines if line.startswith(f"/bin/sh {slow}")]
+
+    try:
+        assert eventually(of_the_inventory)
+    finally:
+        harness.kill()
+        harness.communicate()
+    assert eventually(lambda: not of_the_inventory())
+    assert eventually(lambda: not list(workdirs.base().glob("tb-*")))
 
 
 def test_of_several_hosts_consent_names_the_host():
