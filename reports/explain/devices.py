@@ -63,6 +63,8 @@ class Timed:
         return Timed(total, spent_ns / total)
 
 
+#: The suite of single calls and loads that results of engines are predicted from.
+BASELINE_SUITE = "baseline"
 #: Labels without which a duration is of no cell.
 _CELL = frozenset(("part", "operation"))
 
@@ -115,29 +117,36 @@ class TierSources:
     """What the other runs of a store say of the tiers of hosts.
 
     ``figures``: by host and tier, the newest run of the suite that device models are made of.
-    ``models``: by host and digest of a model, the tier that it is a model of.
+    ``models``: by host and digest of a model, the tier that it is a model of. ``baselines``: by
+    host and tier, every run of the suite ``baseline``.
     """
 
     figures: Mapping[tuple[str, str], StoredRun] = field(default_factory=dict)
     models: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    baselines: Mapping[tuple[str, str], tuple[StoredRun, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, runs: Sequence[StoredRun], scores: Sequence[Score]) -> TierSources:
         """Return what runs of the suite and scores of models in a store say."""
         models = {(score.host_id, score.digest): score.tier for score in scores}
         figures = {}
+        baselines: dict[tuple[str, str], tuple[StoredRun, ...]] = {}
         for run in runs:
-            if run.head.failed or run.spec.params.get("suite") != SUITE:
+            suite = run.spec.params.get("suite")
+            if run.head.failed or suite not in (SUITE, BASELINE_SUITE):
                 continue
-            host, tier = _host(run), devices_of(run)["data"]
+            host, tier = host_of(run), devices_of(run)["data"]
+            if suite == BASELINE_SUITE:
+                baselines[host, tier] = (*baselines.get((host, tier), ()), run)
+                continue
             figures[host, tier] = run
             with suppress(RunFailed):  # a part of the suite makes no model
                 models[host, model_of(run, tier).digest] = tier
-        return cls(figures, models)
+        return cls(figures, models, baselines)
 
     def stands_for(self, run: StoredRun) -> dict[str, str]:
         """Part → tier, where a modelled tier counts as the tier that it is a model of."""
-        host, names = _host(run), devices_of(run)
+        host, names = host_of(run), devices_of(run)
         digests = {tier.name: tier.model.digest for tier in run.tiers if tier.model}
         return {
             part: self.models.get((host, digests.get(tier, "")), names[part])
@@ -146,7 +155,7 @@ class TierSources:
 
     def service_ns(self, run: StoredRun, call: Call) -> float | None:
         """Return the mean duration of such a call, alone, on the tier of its part in a run."""
-        measured = self.figures.get((_host(run), devices_of(run).get(call.part, "")))
+        measured = self.figures.get((host_of(run), devices_of(run).get(call.part, "")))
         by_size = durations_of(measured, call.operation) if measured else {}
         if not by_size:
             return None
@@ -160,6 +169,6 @@ def devices_of(run: StoredRun) -> dict[str, str]:
     return {part: names.get(tier, tier) for part, tier in tiers_of(run).items()}
 
 
-def _host(run: StoredRun) -> str:
+def host_of(run: StoredRun) -> str:
     """Return the identity of a run's host; empty of a run without a manifest."""
     return run.head.host.host_id if run.head.host else ""
