@@ -181,7 +181,7 @@ def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
     noun: Noun = load.noun if load else "query"
     if (rate := headline(with_both, with_both, {}).rate) is not None:
         return Ceilings(noun, rate=rate.by)
-    unseen = _unseen(with_both)
+    unseen = unseen_parts(with_both)
     waited = [waited_of(run) for run in with_both]
     keys = sorted({key for one in waited for key in one}, key=natural)
     if load is not None:
@@ -272,7 +272,7 @@ def _recorded(run: StoredRun) -> bool:
     return "io_calls_count" in names and bool(names & {"wait_ns", "query_wait_ns"})
 
 
-def _unseen(runs: Sequence[StoredRun]) -> dict[str, float]:
+def unseen_parts(runs: Sequence[StoredRun]) -> dict[str, float]:
     """Parts of which the trace saw too little, with the share that it saw.
 
     Bytes that it did not see are of no account where they are few among all of the run's.

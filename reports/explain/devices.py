@@ -76,12 +76,13 @@ def timed_calls(runs: Sequence[StoredRun]) -> dict[Cell, Timed]:
         if metric.name != "io_duration_ns" or not metric.labels.keys() >= _CELL:
             continue
         if (one := histogram(metric)) is not None and one.total:
-            cell, timed = _cell(metric.labels), Timed(one.total, one.mean)
+            cell, timed = cell_of(metric.labels), Timed(one.total, one.mean)
             found[cell] = found[cell] + timed if cell in found else timed
     return found
 
 
-def _cell(labels: Labels) -> Cell:
+def cell_of(labels: Labels) -> Cell:
+    """Return the cell that labels of a metric, or a stored counter, name."""
     role = labels.get("role", "foreground")
     return Cell(*map(str, (labels["part"], labels["operation"], role)))
 

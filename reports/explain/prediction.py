@@ -7,11 +7,25 @@ B's runs (not their results), and the runs of the suite ``baseline`` on the tier
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import median
 
+from harness.metrics import Load, load_of
+from harness.store.runs import StoredRun
 from reports.arm import Arm
-from reports.explain.devices import TierSources
+from reports.explain.baseline import Baseline, Repeats
+from reports.explain.ceilings import unseen_parts
+from reports.explain.demand import Demand, QueryDemand, demand_of, processors_of, queries_of
+from reports.explain.devices import TierSources, devices_of, host_of, moved_parts, timed_calls
+from reports.explain.laws import closed_loop, commits_of, query_sum
+from reports.explain.queueing import Bounds
+from reports.headline import headline
+from reports.run_configuration import modelled_tiers
+
+#: Of an operation's time, reads that may be served by a page cache or not.
+_OF_NO_ACCOUNT = 0.1
 
 
 class Unpredictable(StrEnum):
@@ -25,7 +39,7 @@ class Unpredictable(StrEnum):
     NO_TRACE = "no-trace"
     PART_NOT_TRACED = "part-not-traced"
     NO_PROCESSOR_TIME = "no-processor-time"
-    NO_OPERATION = "no-operation"
+    PAGE_CACHE_UNKNOWN = "page-cache-unknown"
     NO_BASELINE = "no-baseline"
 
 
@@ -33,9 +47,9 @@ class Unpredictable(StrEnum):
 class Predicted:
     """How many times faster B is than A, by the laws.
 
-    ``low``, ``high``: from the uncertainty of the baselines and of the demand. ``bound_low``,
-    ``bound_high``: the asymptotic bounds. ``law_of_a``: what the law gives for A itself, as a
-    share of what A measured: 0.93 is 7 % too little.
+    ``low``, ``high``: from the repeats of the baselines and of A, and from how far the law is from
+    A. ``bound_low``, ``bound_high``: the asymptotic bounds. ``law_of_a``: what the law gives for A
+    itself, as a share of what A measured: 0.93 is 7 % too little.
     """
 
     value: float
@@ -55,5 +69,159 @@ class NotPredicted:
 
 
 def predict(a: Arm, b: Arm, sources: TierSources) -> Predicted | NotPredicted:
-    """Return how many times faster B is than A, or why the laws do not say it."""
-    return NotPredicted(Unpredictable.NO_BASELINE)
+    """Return how many times faster B is than A, or why the laws do not say it.
+
+    Both throughputs are the law's; docs/prediction.md derives them.
+    """
+    before, after = a.usable[0], b.usable[0]
+    if why := next(_refused(a, b), None):
+        return NotPredicted(why)
+    tiers = _Tiers.of(before, after, sources)
+    if isinstance(tiers, NotPredicted):
+        return tiers
+    load = load_of(before.spec.workload, before.spec.params)
+    laws = _of_operations(a, load, tiers) if load else _of_queries(a, tiers)
+    return laws if isinstance(laws, NotPredicted) else _summary(laws)
+
+
+def _refused(a: Arm, b: Arm) -> Iterator[Unpredictable]:
+    """Yield what no figure of a tier can mend."""
+    before, after = a.usable[0], b.usable[0]
+    moved = moved_parts(before, after)
+    if before.spec.plant or after.spec.plant:
+        yield Unpredictable.DELAYS_PLANTED
+    if not moved:
+        yield Unpredictable.NO_PART_MOVED
+    if "memory" in moved:
+        yield Unpredictable.MEMORY_WITHOUT_COUNTER
+    if modelled_tiers(before) or modelled_tiers(after):
+        yield Unpredictable.MODELLED
+    if all(metric.name != "io_calls_count" for metric in before.result.metrics):
+        yield Unpredictable.NO_TRACE
+    if any(part in moved for part in unseen_parts(a.usable)):
+        yield Unpredictable.PART_NOT_TRACED
+    if headline(a.usable, a.usable, {}).rate is not None:
+        yield Unpredictable.RATE_SET
+
+
+@dataclass(frozen=True)
+class _Tiers:
+    """The baselines of the parts' tiers on A and on B."""
+
+    a: Mapping[str, Baseline]
+    b: Mapping[str, Baseline]
+
+    @classmethod
+    def of(cls, before: StoredRun, after: StoredRun, sources: TierSources) -> _Tiers | NotPredicted:
+        called = {cell.part for cell in timed_calls([before])}
+        sides: list[dict[str, Baseline]] = []
+        missing: dict[str, None] = {}
+        for run in (before, after):
+            side = {}
+            for part, tier in devices_of(run).items():
+                if part not in called:
+                    continue
+                runs = sources.baselines.get((host_of(run), tier), ())
+                baseline = Baseline.of(tier, runs)
+                if baseline is None:
+                    missing[tier] = None
+                else:
+                    side[part] = baseline
+            sides.append(side)
+        if missing:
+            return NotPredicted(Unpredictable.NO_BASELINE, tuple(missing))
+        return cls(*sides)
+
+
+@dataclass(frozen=True)
+class _SpeedUp:
+    """B over A by the laws of one run of A, from the typical, slowest and fastest repeats.
+
+    ``unknown_reads``: of an operation's time on B, reads that a page cache may serve or not.
+    """
+
+    value: float
+    low: float
+    high: float
+    bounds: Bounds
+    law_of_a: float
+    unknown_reads: float
+
+    @property
+    def over_a(self) -> float:
+        """The law of B over what A measured."""
+        return self.value * self.law_of_a
+
+
+def _of_operations(a: Arm, load: Load, tiers: _Tiers) -> list[_SpeedUp] | NotPredicted:
+    demands = [demand for run in a.usable if (demand := demand_of(run, load))]
+    if not demands:
+        return NotPredicted(Unpredictable.NO_PROCESSOR_TIME)
+    speed_ups = [_of_demand(demand, tiers) for demand in demands]
+    return _with_known_cache(speed_ups)
+
+
+def _of_demand(demand: Demand, tiers: _Tiers) -> _SpeedUp:
+    commits = commits_of(demand, tiers.a)
+    before, after = (
+        {repeats: closed_loop(demand, tiers.a, side, commits, repeats) for repeats in Repeats}
+        for side in (tiers.a, tiers.b)
+    )
+    typical = before[Repeats.TYPICAL].throughput
+    asymptotic = after[Repeats.TYPICAL].bounds
+    return _SpeedUp(
+        after[Repeats.TYPICAL].throughput / typical,
+        after[Repeats.SLOWEST].throughput / before[Repeats.FASTEST].throughput,
+        after[Repeats.FASTEST].throughput / before[Repeats.SLOWEST].throughput,
+        Bounds(asymptotic.low / typical, asymptotic.high / typical),
+        typical / demand.throughput,
+        after[Repeats.TYPICAL].reads_share if _cache_unknown(tiers) else 0.0,
+    )
+
+
+def _of_queries(a: Arm, tiers: _Tiers) -> list[_SpeedUp] | NotPredicted:
+    """The same of the sum of the query times."""
+    runs = [(processors_of(run), queries_of(run)) for run in a.usable]
+    if not any(queries for _, queries in runs):
+        return NotPredicted(Unpredictable.NO_PROCESSOR_TIME)
+    speed_ups = [_of_run(queries, processors, tiers) for processors, queries in runs if queries]
+    return _with_known_cache(speed_ups)
+
+
+def _of_run(queries: Sequence[QueryDemand], processors: int, tiers: _Tiers) -> _SpeedUp:
+    before, after = (
+        {repeats: query_sum(queries, processors, tiers.a, side, repeats) for repeats in Repeats}
+        for side in (tiers.a, tiers.b)
+    )
+    a, b = before[Repeats.TYPICAL], after[Repeats.TYPICAL]
+    return _SpeedUp(
+        a.total_ns / b.total_ns,
+        before[Repeats.FASTEST].total_ns / after[Repeats.SLOWEST].total_ns,
+        before[Repeats.SLOWEST].total_ns / after[Repeats.FASTEST].total_ns,
+        Bounds(a.overlapped_ns / b.total_ns, a.total_ns / b.overlapped_ns),
+        sum(query.duration_ns for query in queries) / a.total_ns,
+        b.waiting_ns / b.total_ns if _cache_unknown(tiers) else 0.0,
+    )
+
+
+def _cache_unknown(tiers: _Tiers) -> bool:
+    """Whether reads may be served by a page cache on B, and none was there on A."""
+    return any(tiers.b[part].buffered and not tier.buffered for part, tier in tiers.a.items())
+
+
+def _with_known_cache(speed_ups: list[_SpeedUp]) -> list[_SpeedUp] | NotPredicted:
+    if any(speed_up.unknown_reads > _OF_NO_ACCOUNT for speed_up in speed_ups):
+        return NotPredicted(Unpredictable.PAGE_CACHE_UNKNOWN)
+    return speed_ups
+
+
+def _summary(speed_ups: Sequence[_SpeedUp]) -> Predicted:
+    """The median over A's runs, with the ends of all."""
+    return Predicted(
+        median(speed_up.value for speed_up in speed_ups),
+        min(min(speed_up.low, speed_up.over_a) for speed_up in speed_ups),
+        max(max(speed_up.high, speed_up.over_a) for speed_up in speed_ups),
+        min(speed_up.bounds.low for speed_up in speed_ups),
+        max(speed_up.bounds.high for speed_up in speed_ups),
+        median(speed_up.law_of_a for speed_up in speed_ups),
+    )

@@ -114,3 +114,45 @@ def device_suite(root: Path, tier: str, us: float, *more: dict[str, Any]) -> Sto
     metrics.append(metric("operations_per_second", [4e6 / us], "higher", measurement="parallel"))
     here = {"host.host_id": "a1b2c3d4"}  # as of all other runs
     return micro_run(root, [*metrics, *more], tier=tier, suite=SUITE, manifest_changes=here)
+
+
+#: Measurements of the suite ``baseline`` by the calls that they time, with a size of each.
+BASELINE_CALLS = {
+    "page_read": ("read", 8192),
+    "scan": ("read", 1 << 20),
+    "log_append": ("sync", 8192),
+    "log_growth": ("sync", 8192),
+    "page_flush": ("write", 8192),
+}
+
+
+def baseline_suite(
+    root: Path,
+    tier: str,
+    call_us: Mapping[str, float],
+    kernel_us: float = 0.0,
+    repeats: tuple[float, ...] = (1.0,),
+    block: int = 0,
+) -> StoredRun:
+    """A run of the suite ``baseline`` on a tier where a read, a write or an append with its sync
+    takes that long, for any size and any number of threads, times ``repeats`` in each repeat.
+    ``kernel_us``: of it, processor time."""
+    metrics = []
+    for measurement, (call, size) in BASELINE_CALLS.items():
+        us = call_us[call]
+        for threads in (1, 16):
+            labels: dict[str, Any] = {
+                "measurement": measurement,
+                "configuration": f"{measurement}/threads={threads}",
+                "access_size_bytes": size,
+                "threads": threads,
+            }
+            rates = [threads * 1e6 / (us * times) for times in repeats]
+            metrics += [
+                metric("operations_per_second", rates, "higher", **labels),
+                metric("operation_duration_ns", calls(us, 1000), "lower", **labels),
+                metric("operation_kernel_ns", [kernel_us * US], "lower", **labels),
+            ]
+    here = {"host.host_id": "a1b2c3d4"}
+    return micro_run(root, metrics, tier=tier, suite="baseline", manifest_changes=here,
+                     block=block)  # fmt: skip

@@ -1,0 +1,180 @@
+"""What the operations of a run demand: calls with their sizes, and processor time.
+
+All of the mean operation of a closed loop, or of each query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.hdr import Histogram
+from harness.host.processors import cpu_numbers
+from harness.iotrace.page import PARTS, Cell
+from harness.metrics import Load
+from harness.store.runs import StoredRun
+from reports.explain.ceilings import operations_of, values_of
+from reports.explain.devices import cell_of
+from reports.values import Quantity, histogram, natural
+
+_PAGE_BYTES = 4096
+_PROCESSOR_TIMES = ("server_cpu_per_{}_ns", "client_cpu_per_{}_ns", "process_cpu_per_{}_ns")
+
+
+@dataclass(frozen=True)
+class FileCalls:
+    """Calls of a cell. ``calls``: of an operation; ``size_bytes``: their mean, of syncs what was
+    dirty; ``past_cache``: the share that does not go through the page cache or is durable at
+    once; ``growing``: that makes files longer; ``durations``: of all timed calls."""
+
+    cell: Cell
+    calls: float
+    size_bytes: float
+    past_cache: float = 0.0
+    growing: float = 0.0
+    durations: Histogram | None = None
+
+    @property
+    def part(self) -> str:
+        return self.cell.part
+
+    @property
+    def operation(self) -> str:
+        return self.cell.operation
+
+    @property
+    def moved_bytes(self) -> float:
+        """Of an operation."""
+        return self.calls * self.size_bytes
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The mean operation of a closed loop.
+
+    ``processor_ns``: of engine and client; ``others``: other programs that computed at the
+    same time, on the same ``processors``; ``throughput``: that was measured, per ns.
+    """
+
+    customers: int
+    processor_ns: float
+    processors: int
+    others: float
+    throughput: float
+    calls: tuple[FileCalls, ...]
+
+
+@dataclass(frozen=True)
+class QueryDemand:
+    """A query that runs alone. ``sessions``: that share its work; ``reads``: by part, the engine's
+    calls and their bytes; ``fetched_bytes``: that the kernel read from storage for it."""
+
+    query: str
+    duration_ns: float
+    processor_ns: float
+    sessions: float
+    reads: Mapping[str, tuple[float, float]]
+    fetched_bytes: float
+
+
+def demand_of(run: StoredRun, load: Load) -> Demand | None:
+    """Return what an operation of a run demands; None without operations or processor time."""
+    values = values_of(run)
+    count = operations_of(run, load.durations)
+    window_ns = values.get(Quantity("window_duration_ns"), 0.0)
+    names = (name.format(load.noun) for name in _PROCESSOR_TIMES)
+    processor_ns = sum(values.get(Quantity(name), 0.0) for name in names)
+    customers = run.spec.params.get(load.users)
+    if not (count and window_ns and processor_ns and isinstance(customers, int)):
+        return None
+    processors = processors_of(run)
+    return Demand(
+        customers,
+        processor_ns,
+        processors,
+        values.get(Quantity("other_cpu_share"), 0.0) * processors,
+        count / window_ns,
+        tuple(file_calls(run, count)),
+    )
+
+
+def queries_of(run: StoredRun) -> list[QueryDemand]:
+    """Return what each query of a run demands; without those whose processor time is not known."""
+    values = values_of(run)
+    queries = {q.label("query") or "" for q in values if q.name == "query_duration_ns"}
+    demands = []
+    for query in sorted(queries - {""}, key=natural):
+        of_query = (("query", query),)
+        processor_ns = values.get(Quantity("query_cpu_ns", of_query))
+        duration_ns = values.get(Quantity("query_duration_ns", of_query))
+        if processor_ns is None or not duration_ns:
+            continue
+        reads: dict[str, tuple[float, float]] = {}
+        for part in PARTS:
+            labels = (("operation", "read"), ("part", part), *of_query)
+            calls = values.get(Quantity("query_io_calls_count", labels), 0.0)
+            if calls:
+                reads[part] = calls, values.get(Quantity("query_io_bytes", labels), 0.0)
+        sessions = values.get(Quantity("query_wait_sessions_count", of_query))
+        if sessions is None:  # processors that computed at the same time, at least
+            sessions = max(1.0, processor_ns / duration_ns)
+        fetched = values.get(Quantity("query_io_read_bytes", of_query), 0.0)
+        demands.append(QueryDemand(query, duration_ns, processor_ns, sessions, reads, fetched))
+    return demands
+
+
+def processors_of(run: StoredRun) -> int:
+    """Return the number of processors that a run could use."""
+    if run.manifest is None:
+        return 1
+    if run.manifest.processors:
+        return len(cpu_numbers(run.manifest.processors, f"run {run.run_id}"))
+    return int(run.manifest.host["cpu"]["threads"])
+
+
+def file_calls(run: StoredRun, operations: float) -> Iterator[FileCalls]:
+    """Yield the calls of each cell, divided by a number of operations.
+
+    Of a log that only background threads write, theirs count as the sessions': these wait for them.
+    """
+    durations = {
+        cell_of(metric.labels): times
+        for metric in run.result.metrics
+        if metric.name == "io_duration_ns"
+        and metric.labels.keys() >= {"part", "operation"}
+        and (times := histogram(metric)) is not None
+    }
+    stored: list[dict[str, Any]] = run.artifact("io-operations") or _by_metrics(run)
+    cells = [cell_of(counters) for counters in stored]
+    synced = {cell for cell in cells if cell.operation == "sync" and cell.part == "wal"}
+    log_writer = bool(synced) and all(cell.background for cell in synced)
+    for cell, counters in zip(cells, stored, strict=True):
+        made = counters["calls"]
+        if log_writer and cell.part == "wal":
+            waited_for = Cell(cell.part, cell.operation, "foreground")
+        else:
+            waited_for = cell
+        size = counters["dirtied_bytes" if cell.operation == "sync" else "bytes"]
+        yield FileCalls(
+            waited_for,
+            made / operations,
+            max(_PAGE_BYTES if cell.operation == "sync" else 1, size / made),
+            min(1.0, max(counters["direct"], counters["durable"]) / made),
+            min(1.0, counters["extending"] / made),
+            durations.get(cell),
+        )
+
+
+def _by_metrics(run: StoredRun) -> list[dict[str, Any]]:
+    """The counters of a run whose artifact is not there, as far as metrics have them."""
+    stored = []
+    values = values_of(run)
+    for quantity, calls in values.items():
+        if quantity.name != "io_calls_count" or not calls:
+            continue
+        labels = dict(quantity.labels)
+        moved = values.get(Quantity("io_bytes", quantity.labels), 0.0)
+        unknown = {"dirtied_bytes": 0, "direct": 0, "durable": 0, "extending": 0}
+        stored.append({**labels, "calls": calls, "bytes": moved, **unknown})
+    return stored

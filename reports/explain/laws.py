@@ -1,0 +1,274 @@
+"""The network of a closed loop: processors, the devices of its tiers, and the log.
+
+Each file operation of the sessions is a visit to the device of its part's tier, for the time that
+the tier's baseline has for that call without its processor time; that is added to the processors'.
+Reads that the page cache served, and writes into it, are processor time alone. What background
+threads move takes the device away from the sessions for as long as its bandwidth needs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reports.explain.baseline import Baseline, Figure, Repeats
+from reports.explain.demand import Demand, FileCalls, QueryDemand
+from reports.explain.queueing import (
+    Bounds,
+    Solution,
+    Station,
+    batch,
+    bounds,
+    processors,
+    solve,
+)
+
+#: A device is left to the sessions for this share of the time at least.
+_LEAST_LEFT = 0.05
+_ROUNDS = 30
+#: Durable entries of an operation in a log: its own, and that of a binary log. An engine with more
+#: syncs than these does not group commits.
+_MOST_COMMITS = 2.0
+_LOG = "wal"
+Tiers = Mapping[str, Baseline]
+
+
+@dataclass(frozen=True)
+class Law:
+    """What the laws say of a closed loop on some tiers. ``throughput``, ``bounds``: per ns."""
+
+    stations: tuple[Station, ...]
+    solution: Solution
+    bounds: Bounds
+
+    @property
+    def reads_share(self) -> float:
+        """Of an operation's time without queues, waiting for reads."""
+        reads_ns = sum(s.demand_ns for s in self.stations if s.name.startswith("read "))
+        return reads_ns / sum(s.demand_ns for s in self.stations)
+
+    @property
+    def throughput(self) -> float:
+        return self.solution.throughput
+
+
+def commits_of(demand: Demand, a: Tiers) -> float:
+    """Return the commits of an operation, of a demand that was measured on ``a``.
+
+    They are its syncs times the mean size of their group, which follows from the commits, and from
+    the duration of syncs that the trace has.
+    """
+    syncs = _syncs(demand)
+    traced_ns = _traced_ns(demand)
+    commits = syncs
+    if not traced_ns or demand.customers == 1:
+        return commits
+    for _ in range(_ROUNDS):
+        stations = _Network(demand, a, a, commits, Repeats.TYPICAL, {}).stations()
+        log = batch(_LOG, commits * traced_ns, demand.customers)
+        present = solve([*stations[:-1], log], demand.customers).present[-1]
+        done = [p * log.speed(n) for n, p in enumerate(present) if n]
+        group = sum(done) / sum(present[1:])
+        commits = max(syncs, min(_MOST_COMMITS, syncs * group))
+    return commits
+
+
+def closed_loop(
+    demand: Demand, a: Tiers, b: Tiers, commits: float, repeats: Repeats = Repeats.TYPICAL
+) -> Law:
+    """Return the law for the tiers ``b``, of a demand that was measured on ``a``."""
+    background = background_ns(demand.calls, b)
+    throughput = 0.0
+    for _ in range(_ROUNDS if background else 1):
+        left = {
+            tier: max(_LEAST_LEFT, 1 - throughput * spent_ns)
+            for tier, spent_ns in background.items()
+        }
+        stations = tuple(_Network(demand, a, b, commits, repeats, left).stations())
+        solution = solve(stations, demand.customers)
+        throughput = (throughput + solution.throughput) / 2 if throughput else solution.throughput
+    return Law(stations, solution, bounds(stations, demand.customers))
+
+
+def _syncs(demand: Demand) -> float:
+    return sum(calls.calls for calls in demand.calls if _is_commit(calls))
+
+
+def _is_commit(calls: FileCalls) -> bool:
+    """Return whether sessions wait for it until the log is durable."""
+    if calls.part != _LOG or calls.cell.background:
+        return False
+    return calls.operation == "sync" or (calls.operation == "write" and calls.past_cache > 0.5)
+
+
+def _traced_ns(demand: Demand) -> float:
+    """The mean duration of a sync of the log that sessions wait for; 0 of what was not timed."""
+    timed = [calls.durations for calls in demand.calls if _is_commit(calls) and calls.durations]
+    total = sum(durations.total for durations in timed)
+    return sum(durations.total * durations.mean for durations in timed) / total if total else 0.0
+
+
+def reached(calls: FileCalls, a: Baseline) -> float:
+    """Return the share of reads that reached the device: a read that took less time than nearly
+    any that the device serves was in the page cache."""
+    if not a.buffered or calls.past_cache > 0.5 or calls.durations is None:
+        return 1.0
+    _, high = calls.durations.layout.bounds()
+    counts = calls.durations.counts
+    shortest_ns = a.shortest_ns("read", calls.size_bytes)
+    return float(counts[high >= shortest_ns].sum()) / max(1, calls.durations.total)
+
+
+def background_ns(calls: Sequence[FileCalls], tiers: Tiers) -> dict[str, float]:
+    """Return for how long an operation's background calls take each tier's device."""
+    spent: dict[str, float] = defaultdict(float)
+    for moved in calls:
+        tier = tiers[moved.part]
+        later = moved.operation == "write" and tier.buffered and moved.part != _LOG
+        if moved.operation != "sync" and (moved.cell.background or later):
+            figure: Figure = "read" if moved.operation == "read" else "write"
+            computed_ns = moved.calls * tier.processor_ns(figure, moved.size_bytes)
+            spent[tier.tier] += max(0.0, moved.moved_bytes / tier.bandwidth(figure) - computed_ns)
+    return {tier: ns for tier, ns in spent.items() if ns}
+
+
+@dataclass(frozen=True)
+class _Network:
+    """The stations of a demand that was measured on ``a`` for the tiers ``b``.
+
+    ``commits``: visits to the log of an operation, where each waits until its entry is durable.
+    ``left``: by tier, the share of its device's time that background calls leave.
+    """
+
+    demand: Demand
+    a: Tiers
+    b: Tiers
+    commits: float
+    repeats: Repeats
+    left: Mapping[str, float]
+
+    def stations(self) -> list[Station]:
+        devices: dict[tuple[str, Figure], list[tuple[float, FileCalls]]] = defaultdict(list)
+        processor_ns = self.demand.processor_ns
+        syncs: list[FileCalls] = []
+        for calls in self.demand.calls:
+            figure = self._figure(calls)
+            if figure is None:
+                continue
+            made = calls.calls * (reached(calls, self.a[calls.part]) if figure == "read" else 1.0)
+            on_a, on_b = (
+                tier[calls.part].processor_ns(figure, calls.size_bytes) for tier in (self.a, self.b)
+            )
+            processor_ns += made * (on_b - on_a)
+            if _is_commit(calls):
+                syncs.append(calls)
+            else:
+                devices[self.b[calls.part].tier, figure].append((made, calls))
+        demand = self.demand
+        computing_ns = max(0.0, processor_ns)
+        result = [processors(computing_ns, demand.processors, demand.others, demand.customers)]
+        result += [self._device(figure, visits) for (_, figure), visits in devices.items()]
+        return [*result, self._log(syncs)] if syncs else result
+
+    def _figure(self, calls: FileCalls) -> Figure | None:
+        """What a baseline has of calls that sessions make and wait for."""
+        if calls.cell.background:
+            return None
+        if calls.operation == "read":
+            return "read"
+        if calls.operation == "sync" or _is_commit(calls):
+            return "append"
+        return "write" if calls.past_cache > 0.5 else None
+
+    def _device(self, figure: Figure, visits: Sequence[tuple[float, FileCalls]]) -> Station:
+        """A device with the calls of one kind; they are faster together than one by one."""
+        tier = self.b[visits[0][1].part]
+        demand_ns = sum(
+            made * tier.waiting_ns(figure, calls.size_bytes, self.repeats) for made, calls in visits
+        )
+        made = sum(made for made, _ in visits)
+        size = sum(made * calls.size_bytes for made, calls in visits) / made if made else 1.0
+        speeds = tier.speeds(figure, size, self.demand.customers)
+        return Station(f"{figure} {tier.tier}", demand_ns / self._left(tier), speeds)
+
+    def _log(self, syncs: Sequence[FileCalls]) -> Station:
+        """The log, whose sync serves all that wait; it takes as long as their bytes need."""
+        tier = self.b[_LOG]
+        entry_bytes = sum(calls.moved_bytes for calls in syncs) / self.commits
+        writes = [
+            calls for calls in self.demand.calls if (calls.part, calls.operation) == (_LOG, "write")
+        ]
+        written = sum(calls.calls for calls in writes)
+        growing = sum(calls.calls * calls.growing for calls in writes) / written if written else 0.0
+
+        def sync_ns(commits: float) -> float:
+            size = entry_bytes * commits
+            return (1 - growing) * tier.waiting_ns("append", size, self.repeats) + (
+                growing * tier.waiting_ns("growth", size, self.repeats)
+            )
+
+        alone_ns = sync_ns(1.0)
+        groups = [max(1.0, n / 2) for n in range(1, self.demand.customers + 1)]
+        speeds = tuple(
+            group * alone_ns / longer_ns if (longer_ns := sync_ns(group)) else group
+            for group in groups
+        )
+        return Station(_LOG, self.commits * alone_ns / self._left(tier), speeds)
+
+    def _left(self, tier: Baseline) -> float:
+        return self.left.get(tier.tier, 1.0)
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What the laws say of queries on some tiers: computing, then waiting for the device.
+
+    ``overlapped_ns``: the time if each query's device works ahead of the processors, as read-ahead
+    has it at best.
+    """
+
+    computing_ns: float
+    waiting_ns: float
+    overlapped_ns: float
+
+    @property
+    def total_ns(self) -> float:
+        return self.computing_ns + self.waiting_ns
+
+
+def query_sum(
+    queries: Sequence[QueryDemand],
+    processors: int,
+    a: Tiers,
+    b: Tiers,
+    repeats: Repeats = Repeats.TYPICAL,
+) -> Phases:
+    """Return the law of the sum of queries on the tiers ``b``, that were measured on ``a``."""
+    phases = [_query_phases(query, processors, a, b, repeats) for query in queries]
+    return Phases(
+        sum(computing_ns for computing_ns, _ in phases),
+        sum(waiting_ns for _, waiting_ns in phases),
+        sum(map(max, phases)),
+    )
+
+
+def _query_phases(
+    query: QueryDemand, processors: int, a: Tiers, b: Tiers, repeats: Repeats
+) -> tuple[float, float]:
+    """Computing, and waiting for the device.
+
+    Of a tier whose files are in the page cache, the device reads what the kernel fetched, which is
+    divided among the parts as the engine's reads are.
+    """
+    sessions = max(1.0, query.sessions)
+    read_bytes = sum(size for _, size in query.reads.values())
+    fetched = min(1.0, query.fetched_bytes / read_bytes) if read_bytes else 0.0
+    processor_ns, waiting_ns = query.processor_ns, 0.0
+    for part, (calls, size) in query.reads.items():
+        made = calls * (fetched if a[part].buffered else 1.0)
+        on_a, on_b = (tiers[part].processor_ns("read", size / calls) for tiers in (a, b))
+        processor_ns += made * (on_b - on_a)
+        speed = b[part].speeds("read", size / calls, round(sessions))[-1]
+        waiting_ns += made * b[part].waiting_ns("read", size / calls, repeats) / speed
+    return max(0.0, processor_ns) / min(sessions, processors), waiting_ns

@@ -1,0 +1,135 @@
+"""Speed-ups that the laws give from baselines of tiers, of made-up runs with known answers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explained_runs import baseline_suite, calls, tpcc
+from narrowed import of_kind
+from report_runs import Case, metric, write
+
+from harness.store.run_store import Store
+from harness.store.runs import StoredRun
+from reports.arm import Arm
+from reports.explain.devices import TierSources
+from reports.explain.prediction import NotPredicted, Predicted, Unpredictable, predict
+
+SSD = {"read": 90.0, "write": 60.0, "sync": 410.0}
+PMEM = {"read": 3.0, "write": 3.0, "sync": 4.0}
+
+
+def arm(*runs: StoredRun) -> Arm:
+    return Arm(runs[0].spec.placement.name if runs[0].spec.placement else "", "", runs)
+
+
+def predicted(root: Path, a: StoredRun, b: StoredRun) -> Predicted | NotPredicted:
+    return predict(arm(a), arm(b), TierSources.of(Store(root).runs(), ()))
+
+
+def refused(root: Path, a: StoredRun, b: StoredRun) -> NotPredicted:
+    return of_kind(NotPredicted, predicted(root, a, b))
+
+
+def test_a_single_user_takes_the_sum_of_its_phases(tmp_path):
+    """590 µs of processor time, one append of 410 µs, and a tenth of a read of 90 µs."""
+    a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
+    baseline_suite(tmp_path, "ssd", SSD)
+    baseline_suite(tmp_path, "pmem", PMEM)
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    on_a, on_b = 590 + 410 + 9, 590 + 4 + 0.3
+    assert law.value == pytest.approx(on_a / on_b, rel=1e-3)
+    assert law.bound_low == pytest.approx(law.value) == pytest.approx(law.bound_high)
+    # 1,000 transactions in a second; the sizes of calls are not stored.
+    assert law.law_of_a == pytest.approx(1000 / on_a, rel=1e-3)
+
+
+def test_processor_time_of_calls_is_that_of_the_tier(tmp_path):
+    """Of the append, 40 µs are processor time on A, and as much on B as it takes there: 4 µs."""
+    a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
+    baseline_suite(tmp_path, "ssd", SSD, kernel_us=40.0)
+    baseline_suite(tmp_path, "pmem", PMEM, kernel_us=4.0)
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    on_a = 590 + 370 + 5
+    on_b = 590 - 1.1 * 36
+    assert law.value == pytest.approx(on_a / on_b, rel=1e-3)
+
+
+def test_the_ends_are_of_the_slowest_and_fastest_repeats(tmp_path):
+    a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
+    baseline_suite(tmp_path, "ssd", SSD, repeats=(0.9, 1.0, 1.1))
+    baseline_suite(tmp_path, "pmem", PMEM)
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    on_b = 590 + 4 + 0.3
+    assert law.low == pytest.approx((590 + 0.9 * 419) / on_b, rel=5e-3)
+    assert law.high == pytest.approx((590 + 1.1 * 419) / on_b, rel=5e-3)
+
+
+def test_only_moved_parts_count(tmp_path):
+    a, b = (tpcc(tmp_path, p, users=1) for p in ("ssd-both", "ssd-data-pmem-wal"))
+    baseline_suite(tmp_path, "ssd", SSD)
+    baseline_suite(tmp_path, "pmem", PMEM)
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    assert law.value == pytest.approx((590 + 410 + 9) / (590 + 4 + 9), rel=1e-3)
+
+
+def test_tiers_without_a_baseline_are_named(tmp_path):
+    a, b = (tpcc(tmp_path, placement) for placement in ("ssd-both", "pmem-both"))
+    missing = refused(tmp_path, a, b)
+    assert (missing.why, missing.tiers) == (Unpredictable.NO_BASELINE, ("ssd", "pmem"))
+    baseline_suite(tmp_path, "ssd", SSD)
+    assert refused(tmp_path, a, b).tiers == ("pmem",)
+
+
+def test_reads_that_a_page_cache_may_serve_are_not_predicted(tmp_path):
+    """On pmem (DAX) all reads reach the tier; which of them a page cache serves is not known."""
+    a, b = (tpcc(tmp_path, placement, users=1) for placement in ("pmem-both", "ssd-both"))
+    baseline_suite(tmp_path, "ssd", SSD | {"read": 5000.0})
+    baseline_suite(tmp_path, "pmem", PMEM)
+    assert refused(tmp_path, a, b).why == Unpredictable.PAGE_CACHE_UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("why", "changes"),
+    [
+        (Unpredictable.NO_PART_MOVED, {"placement": "ssd-both"}),
+        (Unpredictable.DELAYS_PLANTED, {"plant": ("wal.sync=+400us",)}),
+        (Unpredictable.MEMORY_WITHOUT_COUNTER, {"placement": "data=ssd,wal=ssd,memory=pmem"}),
+    ],
+)
+def test_comparisons_without_a_law(tmp_path: Path, why: Unpredictable, changes: Any) -> None:
+    a, b = tpcc(tmp_path), tpcc(tmp_path, **{"placement": "pmem-both"} | changes)
+    assert refused(tmp_path, a, b).why == why
+
+
+def test_a_set_rate_has_no_law(tmp_path):
+    a, b = (tpcc(tmp_path, p, set_rate=900.0) for p in ("ssd-both", "pmem-both"))
+    assert refused(tmp_path, a, b).why == Unpredictable.RATE_SET
+
+
+def query_run(root: Path, placement: str, **counts: float) -> StoredRun:
+    """A query of 4 s: 1 s of processor time, 1,000 reads of 1 MiB, of which all were fetched."""
+    labels = {"query": "1", "part": "data", "operation": "read"}
+    metrics = [
+        metric("query_duration_ns", 4e9, "lower", query="1"),
+        metric("query_cpu_ns", 1e9, "lower", query="1"),
+        metric("query_io_calls_count", 1000, **labels),
+        metric("query_io_bytes", 1000 << 20, **labels),
+        metric("query_io_read_bytes", counts.get("fetched", 1000 << 20), query="1"),
+        metric("io_calls_count", 1000, part="data", operation="read", role="foreground"),
+        metric("io_duration_ns", calls(3000.0, 1000), part="data", operation="read",
+               role="foreground"),
+    ]  # fmt: skip
+    return write(root, Case(placement=placement, metrics=metrics))
+
+
+@pytest.mark.parametrize(("fetched", "waiting_s"), [(1000 << 20, 3.0), (250 << 20, 0.75)])
+def test_a_query_computes_and_then_waits_for_what_was_fetched(tmp_path, fetched, waiting_s):
+    a, b = (query_run(tmp_path, p, fetched=fetched) for p in ("ssd-both", "pmem-both"))
+    baseline_suite(tmp_path, "ssd", SSD | {"read": 3000.0})
+    baseline_suite(tmp_path, "pmem", PMEM | {"read": 100.0})
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    on_b = 1 + waiting_s / 30
+    assert law.value == pytest.approx((1 + waiting_s) / on_b, rel=1e-3)
+    assert law.bound_low == pytest.approx(max(1, waiting_s) / on_b, rel=1e-3)
+    assert law.bound_high == pytest.approx(1 + waiting_s, rel=1e-3)
+    assert law.law_of_a == pytest.approx(4 / (1 + waiting_s), rel=1e-3)
