@@ -5,7 +5,7 @@ All of the mean operation of a closed loop, or of each query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from reports.explain.devices import cell_of
 from reports.values import Quantity, histogram, natural
 
 _PAGE_BYTES = 4096
+_LOG = "wal"
+#: Of a log's syncs: background threads make fewer of their own accord.
+_OF_ITS_OWN_ACCORD = 0.1
 _PROCESSOR_TIMES = ("server_cpu_per_{}_ns", "client_cpu_per_{}_ns", "process_cpu_per_{}_ns")
 
 
@@ -136,7 +139,7 @@ def processors_of(run: StoredRun) -> int:
 def file_calls(run: StoredRun, operations: float) -> Iterator[FileCalls]:
     """Yield the calls of each cell, divided by a number of operations.
 
-    Of a log that only background threads write, theirs count as the sessions': these wait for them.
+    Calls of a log's writer, a background thread, count as the sessions': these wait for them.
     """
     durations = {
         cell_of(metric.labels): times
@@ -147,14 +150,12 @@ def file_calls(run: StoredRun, operations: float) -> Iterator[FileCalls]:
     }
     stored: list[dict[str, Any]] = run.artifact("io-operations") or _by_metrics(run)
     cells = [cell_of(counters) for counters in stored]
-    synced = {cell for cell in cells if cell.operation == "sync" and cell.part == "wal"}
-    log_writer = bool(synced) and all(cell.background for cell in synced)
+    writer = _log_writer(zip(cells, stored, strict=True))
     for cell, counters in zip(cells, stored, strict=True):
         made = counters["calls"]
-        if log_writer and cell.part == "wal":
+        waited_for = cell
+        if writer and cell.part == _LOG:
             waited_for = Cell(cell.part, cell.operation, "foreground")
-        else:
-            waited_for = cell
         size = counters["dirtied_bytes" if cell.operation == "sync" else "bytes"]
         yield FileCalls(
             waited_for,
@@ -164,6 +165,19 @@ def file_calls(run: StoredRun, operations: float) -> Iterator[FileCalls]:
             min(1.0, counters["extending"] / made),
             durations.get(cell),
         )
+
+
+def _log_writer(stored: Iterable[tuple[Cell, Mapping[str, Any]]]) -> bool:
+    """Return whether sessions wait for background threads' syncs of the log.
+
+    PostgreSQL's WAL writer makes a few, of its own accord.
+    """
+    syncs: dict[bool, int] = {
+        cell.background: counters["calls"]
+        for cell, counters in stored
+        if (cell.part, cell.operation) == (_LOG, "sync")
+    }
+    return syncs.get(True, 0) > _OF_ITS_OWN_ACCORD * sum(syncs.values())
 
 
 def _by_metrics(run: StoredRun) -> list[dict[str, Any]]:

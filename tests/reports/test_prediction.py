@@ -5,13 +5,17 @@ from typing import Any
 
 import pytest
 from explained_runs import baseline_suite, calls, tpcc
-from narrowed import of_kind
-from report_runs import Case, metric, write
+from narrowed import of_kind, present
+from report_runs import Case, metric, with_artifacts, write
 
+from harness.metrics import load_of
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from reports.arm import Arm
+from reports.explain.baseline import Baseline
+from reports.explain.demand import demand_of
 from reports.explain.devices import TierSources
+from reports.explain.laws import commits_of
 from reports.explain.prediction import NotPredicted, Predicted, Unpredictable, predict
 
 SSD = {"read": 90.0, "write": 60.0, "sync": 410.0}
@@ -62,6 +66,29 @@ def test_the_ends_are_of_the_slowest_and_fastest_repeats(tmp_path):
     on_b = 590 + 4 + 0.3
     assert law.low == pytest.approx((590 + 0.9 * 419) / on_b, rel=5e-3)
     assert law.high == pytest.approx((590 + 1.1 * 419) / on_b, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("background", "commits"), [(40, 1.0), (1000, 2.0)], ids=["WAL writer", "log writer"]
+)
+def test_sessions_wait_for_a_log_writer(tmp_path, background, commits):
+    """PostgreSQL's syncs a little of its own accord; MySQL's sessions wait for theirs."""
+    run = tpcc(tmp_path, users=1)
+    syncs = [("foreground", 1000), ("background", background)]
+    with_artifacts(run, {"io-operations": [log_syncs(*each) for each in syncs]})
+    load = present(load_of("tpcc", run.spec.params))
+    demand = present(demand_of(run, load))
+    suite = baseline_suite(tmp_path, "ssd", SSD)
+    tiers = {"wal": present(Baseline.of("ssd", [suite]))}
+    assert commits_of(demand, tiers) == pytest.approx(commits)
+
+
+def log_syncs(role: str, made: int) -> dict[str, Any]:
+    """Counters of syncs of 8 KiB."""
+    names = ("errors", "bytes", "timed", "ns", "delayed", "delay_ns", "sequential", "direct",
+             "durable", "submitted", "extending", "datasync", "queued")  # fmt: skip
+    counters = dict.fromkeys(names, 0) | {"calls": made, "dirtied_bytes": 8192 * made}
+    return {"part": "wal", "operation": "sync", "role": role, **counters, "sizes": {}}
 
 
 def test_only_moved_parts_count(tmp_path):
