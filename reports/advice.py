@@ -88,8 +88,8 @@ def answers(
 
     def between(pairs: Sequence[tuple[PlannedArm, PlannedArm]]) -> list[Group]:
         """Compare A and B of each pair; the verdicts are those of one family."""
-        found = (compare(a.runs, b.runs, ["placement"], neighbours=every) for a, b in pairs)
-        return decided([group for one in found for group in one.groups])
+        comparisons = (compare(a.runs, b.runs, ["placement"], neighbours=every) for a, b in pairs)
+        return decided([group for comparison in comparisons for group in comparison.groups])
 
     compared = between([(today, trial) for trial in trials])
     gains = {trial.placement: group for trial, group in zip(trials, compared, strict=True)}
@@ -105,13 +105,13 @@ def answers(
     pairs = [(chosen, trial) for trial in larger] + [(trial, chosen) for trial in others]
     rest = combinations([trial for trial in ranked if trial != chosen], 2)
     further = between([*pairs, *rest])
-    more = [_as_well(chosen, *one) for one in zip(larger, further, strict=False)]
-    first = any(one.group.verdict == "faster" for one in more)
-    found = [_move(today, chosen, gains[chosen.placement], every, first), *more]
+    more = [_as_well(chosen, *pair) for pair in zip(larger, further, strict=False)]
+    first = any(answer.group.verdict == "faster" for answer in more)
+    moves = [_move(today, chosen, gains[chosen.placement], every, first), *more]
     for trial, group in zip(others, further[len(larger) : len(pairs)], strict=True):
         less = group.verdict == "faster"
-        found.append(_alone(today, chosen, trial, gains[trial.placement], less))
-    return found
+        moves.append(_alone(today, chosen, trial, gains[trial.placement], less))
+    return moves
 
 
 def _value(group: Group) -> float:
@@ -163,12 +163,16 @@ def _as_well(chosen: PlannedArm, trial: PlannedArm, group: Group) -> Answer:
 
 def _waiting(on: PlannedArm, parts: Sequence[str]) -> str:
     """End a sentence with the share of time that was waiting for parts before they moved."""
-    found = ceilings(on.runs)
-    one = found and next((c for c in found.total if set(parts) <= PARTS[c.devices]), None)
-    if found is None or not one or not one.latency_ns:
+    waiting = ceilings(on.runs)
+    part = waiting and next((c for c in waiting.total if set(parts) <= PARTS[c.devices]), None)
+    if waiting is None or not part or not part.latency_ns:
         return "."
-    noun = "queries wait" if found.noun == "query" else f"{article(found.noun)} {found.noun} waits"
-    share = percent(one.direct_ns / one.latency_ns)
+    noun = (
+        "queries wait"
+        if waiting.noun == "query"
+        else f"{article(waiting.noun)} {waiting.noun} waits"
+    )
+    share = percent(part.direct_ns / part.latency_ns)
     return f". Before, {noun} for {parts_text(parts)} in {share} of the time."
 
 
@@ -194,8 +198,10 @@ def _price(today: PlannedArm, trial: PlannedArm, every: Sequence[StoredRun]) -> 
     table = money(made)
     if table is None:
         return ""
-    found = (row.break_even for one in table.tables for row in one.rows if row.break_even)
-    price = next(found, None)
+    break_evens = (
+        row.break_even for panel_money in table.tables for row in panel_money.rows if row.break_even
+    )
+    price = next(break_evens, None)
     if price is None:
         return ""
     interval = "" if price.low is None else f" {interval_text(price)}"
@@ -204,27 +210,27 @@ def _price(today: PlannedArm, trial: PlannedArm, every: Sequence[StoredRun]) -> 
 
 def measured(arm: PlannedArm) -> str:
     """Return ``postgres 15.18, warehouses 10, users 8; ramp up 1 s, duration 3 s``."""
-    known = spec_facts(arm.runs[0])
+    facts = spec_facts(arm.runs[0])
     phases = [
         at_value(fact, *number)
         for fact in ("params.ramp_up", "params.duration", "memory_limit_bytes")
-        if (number := number_of(known.get(fact)))
+        if (number := number_of(facts.get(fact)))
     ]
     title = panels(arm.runs, "placement", None)[0].title
     return f"{title}; {', '.join(phases)}" if phases else title
 
 
-def lines(found: Sequence[Answer]) -> Iterator[str]:
+def lines(advice: Sequence[Answer]) -> Iterator[str]:
     """Return the sentences, most important first, and what was not controlled."""
-    for answer in found:
+    for answer in advice:
         yield answer.sentence
-    every = dict.fromkeys(name for one in found for name in one.group.emulated)
+    every = dict.fromkeys(name for answer in advice for name in answer.group.emulated)
     if emulated := [name for name in every if BY_MODEL not in name]:
         yield (
             f"{EMULATED} {', '.join(emulated)}: memory waits for nothing, so a real device gains "
             "no more; `harness curve` has the gain by latency."
         )
-    yield from not_controlled([found[0].group])
+    yield from not_controlled([advice[0].group])
 
 
 def trials_of(

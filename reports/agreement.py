@@ -66,15 +66,19 @@ def driven_by_several(runs: Sequence[StoredRun]) -> list[Panel]:
     for run in runs:
         spec = run.spec
         drivers.setdefault(spec.workload, set()).add(spec.driver)
-    own = [run for run in runs if len(drivers[run.spec.workload]) > 1]
-    return [panel for panel in panels(own, DRIVER, None, force=True) if panel.groups] if own else []
+    comparable = [run for run in runs if len(drivers[run.spec.workload]) > 1]
+    return (
+        [panel for panel in panels(comparable, DRIVER, None, force=True) if panel.groups]
+        if comparable
+        else []
+    )
 
 
-def agreements(found: Sequence[Panel]) -> list[Agreement]:
+def agreements(panels: Sequence[Panel]) -> list[Agreement]:
     """Return the agreement of every pair of drivers that has a headline in common."""
     return [
         _of_group(panel, group, row)
-        for panel in found
+        for panel in panels
         for group in panel.groups
         if (row := group.deciding) is not None and row.estimate is not None
     ]
@@ -93,10 +97,10 @@ def _of_group(panel: Panel, group: Group, row: Row) -> Agreement:
 
 def _sizes(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> tuple[float, float] | None:
     sides = [[run.result.data_bytes for run in side] for side in (a, b)]
-    known = [[size for size in side if size is not None] for side in sides]
-    if known != sides or not all(known):
+    recorded = [[size for size in side if size is not None] for side in sides]
+    if recorded != sides or not all(recorded):
         return None
-    first, second = (median(side) for side in known)
+    first, second = (median(side) for side in recorded)
     return (first, second) if abs(second - first) > _SIZES_APART * max(first, second) else None
 
 
@@ -113,42 +117,46 @@ def _of_b_to_a(row: Row) -> float:
 
 def _spreads(rows: Sequence[Row]) -> Iterator[Spread]:
     """Yield the spread of each metric of durations, over all of its percentiles."""
-    for own in grouped((row.quantity.name, row) for row in rows).values():
-        info = metric_info(own[0].quantity, own[0].better)
+    for percentiles in grouped((row.quantity.name, row) for row in rows).values():
+        info = metric_info(percentiles[0].quantity, percentiles[0].better)
         if info.role == "detail":
-            ratios = [_of_b_to_a(row) for row in own]
-            ready_made = any(row.ready_made for row in own)
-            yield Spread(info.title, len(own), min(ratios), max(ratios), ready_made)
+            ratios = [_of_b_to_a(row) for row in percentiles]
+            ready_made = any(row.ready_made for row in percentiles)
+            yield Spread(info.title, len(percentiles), min(ratios), max(ratios), ready_made)
 
 
-def agreement_paragraph(one: Agreement) -> Paragraph:
+def agreement_paragraph(agreement: Agreement) -> Paragraph:
     """The ratio of the headline, in a sentence."""
-    a, b, estimate = one.group.a.marked_name, one.group.b.marked_name, one.row.estimate
+    a, b, estimate = (
+        agreement.group.a.marked_name,
+        agreement.group.b.marked_name,
+        agreement.row.estimate,
+    )
     interval = interval_text(estimate) if estimate else NOTHING
-    found = f": {b} has {times(one.ratio)} of what {a} has in {one.row.title} ("
+    statement = f": {b} has {times(agreement.ratio)} of what {a} has in {agreement.row.title} ("
     end = f"), interval of the speed-up {interval}."
-    return Paragraph((Span(one.where), found, *verdict_cell(one.row), end))
+    return Paragraph((Span(agreement.where), statement, *verdict_cell(agreement.row), end))
 
 
-def agreement_blocks(one: Agreement) -> Iterator[Block]:
+def agreement_blocks(agreement: Agreement) -> Iterator[Block]:
     """The ratio of every metric, and what else the drivers differ in."""
-    a, b = one.group.a.marked_name, one.group.b.marked_name
-    yield Section(f"{one.where}: {b} to {a}", kind="sub")
-    ratio = times(one.ratio)
-    rows: list[list[Cell]] = [[one.row.title, 1, ratio, ratio, ""]]
-    for spread in one.spreads:
+    a, b = agreement.group.a.marked_name, agreement.group.b.marked_name
+    yield Section(f"{agreement.where}: {b} to {a}", kind="sub")
+    ratio = times(agreement.ratio)
+    rows: list[list[Cell]] = [[agreement.row.title, 1, ratio, ratio, ""]]
+    for spread in agreement.spreads:
         remark = "percentiles of one driver are ready-made" if spread.ready_made else ""
         rows.append([spread.title, spread.rows, times(spread.low), times(spread.high), remark])
     yield Table(f"Ratio of {b} to {a}", ("", "rows", "lowest", "highest", ""), rows)
-    if one.group.headline.rate:
-        yield note(rate_text(one.group))
-    if one.sizes:
-        of_a, of_b = map(format_bytes, one.sizes)
+    if agreement.group.headline.rate:
+        yield note(rate_text(agreement.group))
+    if agreement.sizes:
+        of_a, of_b = map(format_bytes, agreement.sizes)
         yield note(
             f"Their data differ in size: {of_a} of {a}, {of_b} of {b}. Caches hold more of the "
             "smaller."
         )
-    if one.differences:
-        yield note(f"They also differ in {'; '.join(one.differences)}.")
-    if one.group.warnings:
-        yield warning_lines(one.group.warnings)
+    if agreement.differences:
+        yield note(f"They also differ in {'; '.join(agreement.differences)}.")
+    if agreement.group.warnings:
+        yield warning_lines(agreement.group.warnings)

@@ -72,7 +72,7 @@ def verdict_line(where: str, group: Group) -> str:
     Of arms also what each was set to: ``b (jit=off) against a``.
     """
     sides = (group.b, group.a), (group.a, group.b)
-    which = " against ".join(_with_options(one, other) for one, other in sides)
+    which = " against ".join(_with_options(arm, other) for arm, other in sides)
     return ": ".join(
         filter(None, [where, which, verdict_text(group.verdict), speed_up_text(group)])
     )
@@ -162,7 +162,7 @@ def not_controlled(groups: Sequence[Group]) -> Iterator[str]:
 
     Of all that the certainty of the comparisons rests on, but for the number of repeats.
     """
-    words = {one.code: one.problem for group in groups for one in _warnings(group)}
+    words = {warning.code: warning.problem for group in groups for warning in _warnings(group)}
     turning: dict[str, None] = {}
     others: dict[str, None] = {}
     for group in groups:
@@ -175,7 +175,7 @@ def not_controlled(groups: Sequence[Group]) -> Iterator[str]:
                     others[code] = None
             elif fact.code not in ("pairs", "repeats", "warnings"):
                 (turning if _TURNING & {fact.code, *fact.values} else others)[fact.text] = None
-    rest = "; ".join(first_of([one for one in others if one not in turning], _MOST_NAMED))
+    rest = "; ".join(first_of([other for other in others if other not in turning], _MOST_NAMED))
     if turning:
         which = "the verdict" if len(groups) == 1 else "a verdict"
         yield f"Not controlled, and could turn {which}: {'; '.join(turning)}."
@@ -186,7 +186,7 @@ def not_controlled(groups: Sequence[Group]) -> Iterator[str]:
 def _can_turn(code: str, group: Group) -> bool:
     """Return whether a verdict could be another one without what a warning of it is about."""
     shares = (
-        sum(any(one.code == code for one in run.result.uncontrolled) for run in arm.runs)
+        sum(any(warning.code == code for warning in run.result.uncontrolled) for run in arm.runs)
         / len(arm.runs)
         for arm in (group.a, group.b)
     )
@@ -218,7 +218,7 @@ def more_repeats(groups: Sequence[Group]) -> str:
         and row.estimate
         and row.decision
     ]
-    repeats, run = max(needed, key=lambda one: one[0], default=(0, None))
+    repeats, run = max(needed, key=lambda need: need[0], default=(0, None))
     return _again(run, repeats) if run and repeats else ""
 
 
@@ -228,12 +228,12 @@ def _again(run: StoredRun, repeats: int) -> str:
     several = words[1:2] == ["run"] or words[1:3] == ["experiment", "run"]
     if not several or {"--resolve", "--budget"} & {word.partition("=")[0] for word in words}:
         return ""
-    kept = [
+    remaining = [
         word
         for before, word in zip(["", *words], words, strict=False)
         if before != "--repeats" and word.partition("=")[0] not in ("--repeats", "--json")
     ]
-    return shlex.join(["harness", *kept[1:], "--repeats", str(repeats)])
+    return shlex.join(["harness", *remaining[1:], "--repeats", str(repeats)])
 
 
 # Where most is gained: the same two arms at several values of a parameter ------------------
@@ -274,12 +274,12 @@ class Gains:
         row = first.group.deciding
         assert row is not None
         more = [
-            f"{one.at} ({times(one.ratio.value)}, by {ratio_text(self.shown_over[one.at])})"
-            for one in others
-            if one.at in self.shown_over
+            f"{gain.at} ({times(gain.ratio.value)}, by {ratio_text(self.shown_over[gain.at])})"
+            for gain in others
+            if gain.at in self.shown_over
         ]
-        not_more = (one for one in others if one.at not in self.shown_over)
-        alike = [f"{one.at} ({times(one.ratio.value)})" for one in not_more]
+        not_more = (gain for gain in others if gain.at not in self.shown_over)
+        alike = [f"{gain.at} ({times(gain.ratio.value)})" for gain in not_more]
         words = "gains most" if first.ratio.value > 1 else "loses least"
         text = f"{self.engine}: " if self.engine else ""
         text += f"{first.group.b.marked_name} {words} at {first.at}: {ratio_text(first.ratio)}"
@@ -304,13 +304,13 @@ class Gains:
             "labels": dict(row.quantity.labels),
             "gains": [
                 {
-                    "value": one.value,
-                    **_interval_json(one.ratio),
+                    "value": gain.value,
+                    **_interval_json(gain.ratio),
                     "times_smaller": _interval_json(over)
-                    if (over := self.shown_over.get(one.at))
+                    if (over := self.shown_over.get(gain.at))
                     else None,
                 }
-                for one in self.gains
+                for gain in self.gains
             ],
         }
 
@@ -334,9 +334,11 @@ def gains_of(groups: Sequence[Group]) -> Iterator[Gains]:
         facts = [spec_facts(group.a.usable[0]) for group in alike]
         for fact in varied_numbers(facts):
             free = {fact, *FOLLOWING.get(fact, ())}
-            rest = (frozenset(i for i in one.items() if i[0] not in free) for one in facts)
-            for own in grouped(zip(rest, alike, strict=True)).values():
-                gains = sorted(_gains(fact, own), key=lambda one: -one.ratio.value)
+            rest = (
+                frozenset(i for i in run_facts.items() if i[0] not in free) for run_facts in facts
+            )
+            for sweep in grouped(zip(rest, alike, strict=True)).values():
+                gains = sorted(_gains(fact, sweep), key=lambda gain: -gain.ratio.value)
                 if len({gain.value for gain in gains}) == len(gains) > 1:
                     yield Gains(fact, engine if several else "", gains, _shown_over(gains))
 
@@ -355,27 +357,30 @@ def _gains(fact: str, groups: Sequence[Group]) -> Iterator[_Gain]:
 
 def _by_block(group: Group, row: Row) -> dict[tuple[str, int], float]:
     """How much better B is in each block; empty where its runs are no pairs of one block each."""
-    found = {}
+    ratios = {}
     for a, b in zip(group.a.runs, group.b.runs, strict=False):
         values = [measured_value(run, row.quantity) for run in (a, b)]
         worse, better = values if row.better == "higher" else reversed(values)
         if worse and better:
-            found[block_of(a)] = better / worse
-    return found if group.pairing == "paired" and len(found) == len(group.a.runs) else {}
+            ratios[block_of(a)] = better / worse
+    return ratios if group.pairing == "paired" and len(ratios) == len(group.a.runs) else {}
 
 
 def _shown_over(gains: Sequence[_Gain]) -> dict[str, Ratio]:
     """By value at which the gain is shown to be smaller: how many times it is that at the first."""
     pairs = list(combinations(gains, 2))
     tested = []
-    for one, other in pairs:
-        blocks = [block for block in one.by_block if block in other.by_block]
-        a, b = ([gain.by_block[block] for block in blocks] for gain in (one, other))
-        looks = max(one.ratio.interim_analyses, other.ratio.interim_analyses)
+    for larger, other in pairs:
+        blocks = [block for block in larger.by_block if block in other.by_block]
+        a, b = ([gain.by_block[block] for block in blocks] for gain in (larger, other))
+        looks = max(larger.ratio.interim_analyses, other.ratio.interim_analyses)
         tested.append(compare_values(a, b, interim_analyses=looks))
     decided = iter(decide([ratio for ratio in tested if isinstance(ratio, Ratio)]))
     return {
         other.at: ratio
-        for (one, other), ratio in zip(pairs, tested, strict=True)
-        if isinstance(ratio, Ratio) and next(decided).shown and one is gains[0] and ratio.value > 1
+        for (larger, other), ratio in zip(pairs, tested, strict=True)
+        if isinstance(ratio, Ratio)
+        and next(decided).shown
+        and larger is gains[0]
+        and ratio.value > 1
     }

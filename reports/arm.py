@@ -63,13 +63,13 @@ class Arm:
 
     @cached_property
     def _values(self) -> dict[str, dict[Quantity, list[float]]]:
-        found: dict[str, dict[Quantity, list[float]]] = {}
-        for one in self._measured:
-            for quantity, value in one.items():
+        values: dict[str, dict[Quantity, list[float]]] = {}
+        for metrics in self._measured:
+            for quantity, value in metrics.items():
                 if value.value is not None:
-                    of_metric = found.setdefault(quantity.name, {})
+                    of_metric = values.setdefault(quantity.name, {})
                     of_metric.setdefault(quantity, []).append(value.value)
-        return found
+        return values
 
     def values(self, metric: str) -> dict[Quantity, list[float]]:
         """Return the repeats' values of every label set of a metric, in the metric's unit."""
@@ -77,7 +77,7 @@ class Arm:
 
     def summaries(self, metric: str) -> dict[Quantity, Summary]:
         """Return median and range over the repeats, of every label set of a metric."""
-        return {q: one for q, v in self.values(metric).items() if (one := summarise(v))}
+        return {q: summary for q, v in self.values(metric).items() if (summary := summarise(v))}
 
     def limits(self, metric: str) -> dict[Quantity, Summary]:
         """Return the time limits reached instead of a metric's durations, and how often."""
@@ -87,12 +87,14 @@ class Arm:
     @property
     def at_limit(self) -> set[Quantity]:
         """Return the quantities whose time limit was reached in some run."""
-        return {q for one in self._measured for q in one if duration_of(q.name)}
+        return {q for metrics in self._measured for q in metrics if duration_of(q.name)}
 
     @cached_property
     def ready_made(self) -> set[Quantity]:
         """Return the percentiles that its driver reports ready-made."""
-        return {q for one in self._measured for q, value in one.items() if is_ready_made(value)}
+        return {
+            q for metrics in self._measured for q, value in metrics.items() if is_ready_made(value)
+        }
 
     def kinds(self) -> dict[Quantity, Measured]:
         """Return every quantity with unit and direction, of a run that has a value, if one has."""
@@ -100,17 +102,17 @@ class Arm:
 
     @cached_property
     def _kinds(self) -> dict[Quantity, Measured]:
-        found: dict[Quantity, Measured] = {}
+        kinds: dict[Quantity, Measured] = {}
         for run in self._measured:
-            for quantity, one in run.items():
-                if quantity not in found or (
-                    found[quantity].value is None and one.value is not None
+            for quantity, value in run.items():
+                if quantity not in kinds or (
+                    kinds[quantity].value is None and value.value is not None
                 ):
-                    found[quantity] = one
-        return found
+                    kinds[quantity] = value
+        return kinds
 
     @cached_property
     def headline(self) -> Quantity | None:
         """Return the quantity that stands for the arm; None where nothing does."""
-        better = {q: one.better for q, one in self.kinds().items() if one.value is not None}
+        better = {q: value.better for q, value in self.kinds().items() if value.value is not None}
         return headline(self.usable, self.usable, better).quantity if self.usable else None

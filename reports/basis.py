@@ -80,10 +80,10 @@ def apart(
 ) -> tuple[str, dict[str, list[str]]]:
     """Return what all comparisons rest on, and what only some do, with their names."""
     every = [(name, tuple(one_by_one(facts))) for name, facts in named]
-    shared = [f for f in every[0][1] if all(f in own for _, own in every)] if every else []
+    shared = [f for f in every[0][1] if all(f in facts for _, facts in every)] if every else []
     more: dict[str, list[str]] = {}
-    for name, own in every:
-        if rest := [fact for fact in own if fact not in shared]:
+    for name, facts in every:
+        if rest := [fact for fact in facts if fact not in shared]:
             more.setdefault(_together(rest), []).append(name)
     return _together(shared), more
 
@@ -123,7 +123,7 @@ def _facts(
     yield _noise(runs)
     yield _canary(runs)
     entries = [entry for run in runs for entry in run.result.uncontrolled]
-    codes = tuple(dict.fromkeys(one.code for one in (*warnings, *entries) if one.code))
+    codes = tuple(dict.fromkeys(warning.code for warning in (*warnings, *entries) if warning.code))
     text = f"warnings {', '.join(codes)}" if codes else "no warning"
     yield Fact("warnings", text, codes)
 
@@ -133,24 +133,32 @@ def _canary(runs: Sequence[StoredRun]) -> Fact:
     limit = canary_limit(runs)
     if limit is None:
         return Fact("no-canary", "no canary")
-    code: Code = "canary" if limit.known else "canary-not-calibrated"
+    code: Code = "canary" if limit.measured else "canary-not-calibrated"
     return Fact(code, f"canary finds changes above {limit}", (limit.share,))
 
 
 def _noise(runs: Sequence[StoredRun]) -> Fact:
     """State the calibrated noise of the headline, of several engines the largest one."""
-    found = [
-        (run, one)
+    calibrations = [
+        (run, calibration)
         for run in runs
-        if (one := _calibration(run)) is not None and same_headline(one, run.spec)
+        if (calibration := _calibration(run)) is not None and same_headline(calibration, run.spec)
     ]
-    noise = [noise_of(one.deciding.log_ratios) for _, one in found if one.deciding is not None]
+    noise = [
+        noise_of(calibration.deciding.log_ratios)
+        for _, calibration in calibrations
+        if calibration.deciding is not None
+    ]
     if len(noise) < len(runs):
         return Fact("not-calibrated", "noise not calibrated")
-    other = sorted({name for run, one in found for name in one.differing(run.spec)})
+    other = sorted(
+        {name for run, calibration in calibrations for name in calibration.differing(run.spec)}
+    )
     of = f" with other {', '.join(other)}" if other else ""
-    distinct = {one.calibration_id: one.deciding for _, one in found}.values()
-    differ = any(one is not None and arms_differ(one) for one in distinct)
+    distinct = {
+        calibration.calibration_id: calibration.deciding for _, calibration in calibrations
+    }.values()
+    differ = any(metric is not None and arms_differ(metric) for metric in distinct)
     shown = ("arms-differ",) if differ else ()
     of += ", where identical runs differed" if differ else ""
     return Fact("noise", f"noise {percent(max(noise))}, calibrated{of}", (max(noise), *shown))
@@ -189,14 +197,14 @@ _OF_MEDIAN, _EFFICIENCY = 1.4826, 0.37
 class Limit(NamedTuple):
     """A limit is the change of a figure, as a share, beyond which it has moved.
 
-    ``known``: whether by the noise of other canaries; else it is assumed.
+    ``measured``: whether by the noise of other canaries; else it is assumed.
     """
 
     share: float
-    known: bool
+    measured: bool
 
     def __str__(self) -> str:
-        return percent(self.share) + ("" if self.known else " (assumed: noise not known)")
+        return percent(self.share) + ("" if self.measured else " (assumed: noise not known)")
 
 
 class Moved(NamedTuple):
@@ -261,20 +269,20 @@ def canary_warnings(runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
 
 def canary_limit(runs: Sequence[StoredRun]) -> Limit | None:
     """Return the change that the canaries of these runs find; None if a run has none."""
-    found = list(_canaries_of(runs))
-    if not all(any(_covers(one, run) for one, _ in found) for run in runs):
+    canaries = list(_canaries_of(runs))
+    if not all(any(_covers(canary, run) for canary, _ in canaries) for run in runs):
         return None
-    return max(_limit(figure, *one) for one in found for figure in one[0].figures)
+    return max(_limit(figure, *canary) for canary in canaries for figure in canary[0].figures)
 
 
 def _canaries_of(runs: Sequence[StoredRun]) -> Iterator[tuple[Canary, Sequence[Canary]]]:
     """Yield each canary of the runs' experiments, with the others of that results directory."""
     for results in dict.fromkeys(run.results for run in runs):
         folder = CanaryStore(results).folder
-        known = _canaries(results, folder.stat().st_mtime_ns if folder.is_dir() else 0)
-        for one in known:
-            if any(_covers(one, run) for run in runs):
-                yield one, [other for other in known if other is not one]
+        canaries = _canaries(results, folder.stat().st_mtime_ns if folder.is_dir() else 0)
+        for canary in canaries:
+            if any(_covers(canary, run) for run in runs):
+                yield canary, [other for other in canaries if other is not canary]
 
 
 @lru_cache(maxsize=8)
@@ -292,9 +300,9 @@ def _covers(canary: Canary, run: StoredRun) -> bool:
 def _warnings(canary: Canary, others: Sequence[Canary]) -> Iterator[RunWarning]:
     if moved := moved_figures(canary, others):
         context = "; ".join(
-            f"{one.figure.tier} {one.figure.configuration}: bandwidth {times(one.ratio)} after it, "
-            f"limit {one.limit}"
-            for one in moved
+            f"{change.figure.tier} {change.figure.configuration}: "
+            f"bandwidth {times(change.ratio)} after it, limit {change.limit}"
+            for change in moved
         )
         yield RunWarning(
             "machine-changed",
@@ -306,13 +314,13 @@ def _warnings(canary: Canary, others: Sequence[Canary]) -> Iterator[RunWarning]:
 
 def moved_figures(canary: Canary, others: Sequence[Canary]) -> list[Moved]:
     """Return each figure that is shown to have changed, and by more than its limit."""
-    found = []
-    ratios = decide([_ratio(one) for one in canary.figures])
+    moved = []
+    ratios = decide([_ratio(figure) for figure in canary.figures])
     for figure, ratio in zip(canary.figures, ratios, strict=True):
         limit = _limit(figure, canary, others)
         if ratio.shown and abs(math.log(ratio.value)) > math.log1p(limit.share):
-            found.append(Moved(figure, ratio.value, limit))
-    return found
+            moved.append(Moved(figure, ratio.value, limit))
+    return moved
 
 
 @lru_cache(maxsize=4096)
@@ -325,15 +333,15 @@ def _limit(figure: CanaryBandwidth, canary: Canary, others: Sequence[Canary]) ->
     """Return a figure's limit by its changes on this host."""
     changes = [
         math.log(_ratio(other).value)
-        for one in others
-        if one.host_id == canary.host_id
-        for other in one.figures
+        for other_canary in others
+        if other_canary.host_id == canary.host_id
+        for other in other_canary.figures
         if other.key == figure.key
     ]
     if len(changes) < _KNOWN:
         return Limit(_ASSUMED, False)
     alpha = ALPHA / (2 * len(canary.figures))
-    mean = math.sqrt(math.fsum(one**2 for one in changes) / len(changes))
+    mean = math.sqrt(math.fsum(change**2 for change in changes) / len(changes))
     middle = _OF_MEDIAN * median(map(abs, changes))
     as_many = max(1, round(_EFFICIENCY * len(changes)))
     limit = min(mean * students_t(alpha, len(changes)), middle * students_t(alpha, as_many))

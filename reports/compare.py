@@ -222,30 +222,30 @@ def compare(
             f"both hold {', '.join(sorted(shared)[:3])}",
             "name runs, experiments or selectors that do not overlap",
         )
-    known = {run.directory: facts(run) for run in (*kept_a, *kept_b)}
-    found = find(kept_a, kept_b, known, [dimension(name) for name in over])
-    if found.differences and not force:
+    run_facts = {run.directory: facts(run) for run in (*kept_a, *kept_b)}
+    matching = find(kept_a, kept_b, run_facts, [dimension(name) for name in over])
+    if matching.differences and not force:
         raise UsageError(
             "compare A with B",
-            _refusal(found.over, found.differences),
+            _refusal(matching.over, matching.differences),
             "compare runs that differ in one thing; --over NAME says which; "
             "--anyway compares them all the same and prints the differences",
         )
-    if not found.matches:
+    if not matching.matches:
         raise UsageError(
             "compare A with B",
             "no run of A has a counterpart in B",
-            f"without a counterpart: {'; '.join(found.unmatched)}",
+            f"without a counterpart: {'; '.join(matching.unmatched)}",
         )
-    for match in found.matches:
-        _refuse_mixed(match, found.over, known)
-    groups = [_group(match, found.over, neighbours, only) for match in found.matches]
+    for match in matching.matches:
+        _refuse_mixed(match, matching.over, run_facts)
+    groups = [_group(match, matching.over, neighbours, only) for match in matching.matches]
     return Comparison(
-        tuple(dim.name for dim in found.over),
+        tuple(dim.name for dim in matching.over),
         tuple(decided(groups)),
-        tuple(found.differences),
+        tuple(matching.differences),
         excluded,
-        tuple(found.unmatched),
+        tuple(matching.unmatched),
     )
 
 
@@ -256,10 +256,10 @@ def decided(groups: Sequence[Group]) -> list[Group]:
     others, are of different experiments.
     """
     experiments = _experiments([group.plans for group in groups])
-    own = list(zip(groups, experiments, strict=True))
+    numbered = list(zip(groups, experiments, strict=True))
     families = grouped(
         ((number, _family(group, row)), row.estimate)
-        for group, number in own
+        for group, number in numbered
         for row in group.rows
         if row.estimate
     )
@@ -272,7 +272,7 @@ def decided(groups: Sequence[Group]) -> list[Group]:
 
     return [
         replace(group, rows=tuple(_in_sequence(group, [*rows_of(group, number)])))
-        for group, number in own
+        for group, number in numbered
     ]
 
 
@@ -298,23 +298,26 @@ def _in_sequence(group: Group, rows: Sequence[Row]) -> Iterator[Row]:
 def _experiments(plans: Sequence[frozenset[str]]) -> list[int]:
     """Number sets of plans: equally where they share a plan, directly or by others."""
     joined: list[set[str]] = []
-    for own in plans:
-        touching = [one for one in joined if one & own]
-        joined = [one for one in joined if not one & own]
-        joined.append(set(own).union(*touching))
-    return [next(i for i, one in enumerate(joined) if own <= one) for own in plans]
+    for plan_set in plans:
+        touching = [experiment for experiment in joined if experiment & plan_set]
+        joined = [experiment for experiment in joined if not experiment & plan_set]
+        joined.append(set(plan_set).union(*touching))
+    return [
+        next(i for i, experiment in enumerate(joined) if plan_set <= experiment)
+        for plan_set in plans
+    ]
 
 
 def _comparable(side: str, runs: Sequence[StoredRun]) -> list[StoredRun]:
-    kept = [run for run in runs if run.result.status != "failed"]
-    if not kept:
+    comparable = [run for run in runs if run.result.status != "failed"]
+    if not comparable:
         reasons = "; ".join(f"{run.run_id}: {run.result.why_failed}" for run in runs[:3])
         raise UsageError(
             f"compare {side}",
             f"every one of its {len(runs)} runs failed ({reasons})" if runs else "it has no runs",
             "a failed run has no result to compare; run it again",
         )
-    return kept
+    return comparable
 
 
 def _refusal(over: Sequence[Dimension], differences: Sequence[Difference]) -> str:
@@ -325,12 +328,12 @@ def _refusal(over: Sequence[Dimension], differences: Sequence[Difference]) -> st
 
 
 def _refuse_mixed(
-    match: Match, over: Sequence[Dimension], known: Mapping[Path, Mapping[str, str]]
+    match: Match, over: Sequence[Dimension], run_facts: Mapping[Path, Mapping[str, str]]
 ) -> None:
     """Refuse a side of two placements (say): it has no median, not even with --anyway."""
     for letter, runs in (("A", match.a), ("B", match.b)):
         for dim in over:
-            values = dict.fromkeys(known[run.directory].get(dim.fact, "none") for run in runs)
+            values = dict.fromkeys(run_facts[run.directory].get(dim.fact, "none") for run in runs)
             if len(values) > 1:
                 raise UsageError(
                     f"compare over {dim.name}",
@@ -345,26 +348,26 @@ def _group(
     neighbours: Sequence[StoredRun],
     only: Collection[Quantity],
 ) -> Group:
-    found = paired(match.a, match.b, neighbours)
+    pairs = paired(match.a, match.b, neighbours)
     sides, warnings = [], list[RunWarning]()
-    for runs, letter in ((found.a, "A"), (found.b, "B")):
+    for runs, letter in ((pairs.a, "A"), (pairs.b, "B")):
         names = dict.fromkeys(", ".join(value_name(r, dim) for dim in over) for r in runs)
         name = " and ".join(names) if over else letter
         warnings += _warnings(name, runs)
         sides.append(Arm(name, name, tuple(runs)))
-    warnings += _continued(found.a, found.b)
-    warnings += canary_warnings([*found.a, *found.b])
-    unused = unused_parts(found.a, found.b)
+    warnings += _continued(pairs.a, pairs.b)
+    warnings += canary_warnings([*pairs.a, *pairs.b])
+    unused = unused_parts(pairs.a, pairs.b)
     warnings += unused.warnings(" and ".join(dict.fromkeys(side.name for side in sides)))
-    rows = compared_rows(found.a, found.b, found.pairing, only, (match.a, match.b))
+    rows = compared_rows(pairs.a, pairs.b, pairs.pairing, only, (match.a, match.b))
     comparable = {row.quantity: row.better for row in rows if row.estimate}
     if unused.every:
         note = f"not used: {', '.join(unused.parts)}"
         rows = [replace(row, estimate=None, note=note) if row.estimate else row for row in rows]
-    decides = headline(found.a, found.b, comparable)
+    decides = headline(pairs.a, pairs.b, comparable)
     if decides.quantity in comparable:
-        warnings += repeat_warnings(sides[0], sides[1], found.pairing, decides.quantity)
-    error, disturbed = model_error(found.a, found.b), not_kept([*found.a, *found.b])
+        warnings += repeat_warnings(sides[0], sides[1], pairs.pairing, decides.quantity)
+    error, disturbed = model_error(pairs.a, pairs.b), not_kept([*pairs.a, *pairs.b])
     if disturbed:
         note = f"the model was not kept in {len(disturbed)} runs"
         rows = [replace(row, estimate=None, note=note) if row.estimate else row for row in rows]
@@ -377,24 +380,24 @@ def _group(
             )
         )
     if error is not None:
-        of_others = model_error(found.a, found.b, whole=True) or error
+        of_others = model_error(pairs.a, pairs.b, whole=True) or error
         rows = _with_error(rows, decides, error, of_others)
-    plans = frozenset(str(run.result.experiment.hash) for run in (*found.a, *found.b))
+    plans = frozenset(str(run.result.experiment.hash) for run in (*pairs.a, *pairs.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
-    what = what_was_run(list(zip(called, (found.a, found.b), strict=True)))
+    what = what_was_run(list(zip(called, (pairs.a, pairs.b), strict=True)))
     return Group(
         match.context,
         sides[0],
         sides[1],
-        found.pairing,
-        found.why,
-        found.left_out,
+        pairs.pairing,
+        pairs.why,
+        pairs.left_out,
         tuple(rows),
         tuple(warnings),
         what,
         decides,
         plans,
-        basis(found.a, found.b, found.pairing, warnings),
+        basis(pairs.a, pairs.b, pairs.pairing, warnings),
         unused.every,
         error,
         disturbed,

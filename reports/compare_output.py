@@ -215,12 +215,12 @@ def _cells(row: Row) -> list[Cell]:
     return [row.title, *medians, better, p, repeats_text(row), tuple(verdict)]
 
 
-def comparison_table(title: str, found: Iterable[tuple[str, Group]]) -> Table:
+def comparison_table(title: str, named_groups: Iterable[tuple[str, Group]]) -> Table:
     """The headline of every comparison, by where it is of."""
-    found = list(found)
-    baselines = list(dict.fromkeys(group.a.marked_name for _, group in found))
+    named_groups = list(named_groups)
+    baselines = list(dict.fromkeys(group.a.marked_name for _, group in named_groups))
     rows = []
-    for where, group in found:
+    for where, group in named_groups:
         row, compared = group.deciding, group.b.marked_name
         if len(baselines) > 1:
             compared += f" against {group.a.marked_name}"
@@ -298,19 +298,19 @@ def rate_text(group: Group) -> str:
             done, offered = significant(side.done_per_s), significant(side.offered_per_s)
             partly = side.missed and side.missed != side.runs
             missed = f", missed in {side.missed} of {side.runs} repeats" if partly else ""
-            kept = "kept" if side.kept else "did not keep"
-            text += f"{name} {kept} the rate ({done} of {offered} per s{missed}). "
+            phrase = "kept" if side.kept else "did not keep"
+            text += f"{name} {phrase} the rate ({done} of {offered} per s{missed}). "
     return text
 
 
-def warning_lines(found: Sequence[RunWarning]) -> Lines:
+def warning_lines(warnings: Sequence[RunWarning]) -> Lines:
     """Each with its code and its fix."""
-    return Lines("items", [_warning(one) for one in found])
+    return Lines("items", [_warning(warning) for warning in warnings])
 
 
-def _warning(one: RunWarning) -> Text:
-    text = f"{one.problem}: {one.context}{f'. Fix: {one.hint}' if one.hint else ''}"
-    return (Span(one.code, "code"), f" {text}") if one.code else text
+def _warning(warning: RunWarning) -> Text:
+    text = f"{warning.problem}: {warning.context}{f'. Fix: {warning.hint}' if warning.hint else ''}"
+    return (Span(warning.code, "code"), f" {text}") if warning.code else text
 
 
 def rests_on_others(shared: str, others: Mapping[str, Sequence[str]]) -> Iterator[Block]:

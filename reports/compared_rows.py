@@ -124,9 +124,9 @@ def compared_rows(
     quantities = dict.fromkeys(
         q
         for side in sides
-        for one in side.compared
-        for q in one
-        if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
+        for metrics in side.compared
+        for q in metrics
+        if metric_info(q, metrics[q].better).role != "mark" and (not only or q in only)
     )
     interim_analyses = interim_analyses_of(a, b)
     return [_row(q, sides[0], sides[1], pairing, interim_analyses) for q in in_order(quantities)]
@@ -161,21 +161,21 @@ class _SideValues(NamedTuple):
 
 
 def _values_of(runs: Sequence[StoredRun], every: Sequence[StoredRun]) -> _SideValues:
-    known = dict(zip((run.run_id for run in every), measured_together(every), strict=True))
-    return _SideValues([known[run.run_id] for run in runs], list(known.values()))
+    metrics_by_run = dict(zip((run.run_id for run in every), measured_together(every), strict=True))
+    return _SideValues([metrics_by_run[run.run_id] for run in runs], list(metrics_by_run.values()))
 
 
 def _row(
     quantity: Quantity, a: _SideValues, b: _SideValues, pairing: Pairing, interim_analyses: int
 ) -> Row:
     compared = (*a.compared, *b.compared)
-    found = [run[quantity] for run in compared if quantity in run]
-    one = found[0]
+    values = [run[quantity] for run in compared if quantity in run]
+    kind = values[0]
     sides = [[_value(run, quantity) for run in side.compared] for side in (a, b)]
-    over, under = sides if one.better == "lower" else reversed(sides)
+    over, under = sides if kind.better == "lower" else reversed(sides)
     ratio = compare_values(over, under, pairing, interim_analyses)
     at_a, at_b = (
-        sum(_cut_off(run, quantity, one.better) for run in side.compared) for side in (a, b)
+        sum(_cut_off(run, quantity, kind.better) for run in side.compared) for side in (a, b)
     )
     if reached := at_a + at_b:
         # What is left are the values of the runs that happened to be fast enough.
@@ -183,16 +183,16 @@ def _row(
     estimate = None if isinstance(ratio, Missing) else ratio
     note = ratio.code if isinstance(ratio, Missing) else ""
     # How numbers that are compared came about; of others, why a run has none.
-    how = next((one.note for one in found if (one.value is not None) == bool(estimate)), "")
+    how = next((value.note for value in values if (value.value is not None) == bool(estimate)), "")
     return Row(
         quantity,
-        one.unit,
-        one.better,
+        kind.unit,
+        kind.better,
         summarise(a.values(quantity)),
         summarise(b.values(quantity)),
         estimate,
         "; ".join(part for part in (note, how) if part),
-        any(is_ready_made(one) for one in found),
+        any(is_ready_made(value) for value in values),
         (at_a, at_b),
     )
 

@@ -48,7 +48,9 @@ def checks_text(runs: Sequence[StoredRun]) -> str:
     """``Checks: answer 22 of 22 passed. ``"""
     texts = [
         f"{name} {counts['passed']} of {counts.total()} passed"
-        + "".join(f", {counts[one]} {one}" for one in ("failed", "unknown") if counts[one])
+        + "".join(
+            f", {counts[status]} {status}" for status in ("failed", "unknown") if counts[status]
+        )
         for name, counts in checks(runs).items()
     ]
     return f"Checks: {'; '.join(texts)}. " if texts else "No check was made. "
@@ -72,14 +74,14 @@ def uncontrolled(runs: Sequence[StoredRun]) -> list[RunWarning]:
 
     Of a warning of many kinds the one with the largest number, and how many there are.
     """
-    found: dict[RunWarning, dict[str, list[str]]] = {}
+    contexts: dict[RunWarning, dict[str, list[str]]] = {}
     for run in runs:
-        for one in run.result.uncontrolled:
-            kinds = found.setdefault(replace(one, context=""), {})
-            kinds.setdefault(_MEASURED.sub("#", one.context), []).append(one.context)
+        for warning in run.result.uncontrolled:
+            kinds = contexts.setdefault(replace(warning, context=""), {})
+            kinds.setdefault(_MEASURED.sub("#", warning.context), []).append(warning.context)
     return [
-        replace(one, context=context)
-        for one, kinds in found.items()
+        replace(warning, context=context)
+        for warning, kinds in contexts.items()
         for context in (
             map(_together, kinds.values()) if len(kinds) <= _MOST_KINDS else [_largest(kinds)]
         )
@@ -88,7 +90,7 @@ def uncontrolled(runs: Sequence[StoredRun]) -> list[RunWarning]:
 
 def names(warnings: Iterable[RunWarning]) -> list[str]:
     """The code of each, or its problem where it has none; each once."""
-    return list(dict.fromkeys(one.code or one.problem for one in warnings))
+    return list(dict.fromkeys(warning.code or warning.problem for warning in warnings))
 
 
 def _largest(kinds: Mapping[str, Sequence[str]]) -> str:
@@ -97,17 +99,19 @@ def _largest(kinds: Mapping[str, Sequence[str]]) -> str:
     return f"{counted(len(every), 'warning')}, such as {largest}"
 
 
-def _together(found: Sequence[str]) -> str:
+def _together(texts: Sequence[str]) -> str:
     """The texts as one: ``load average 9.34 – 10.32 on 2 processors (5 runs)``."""
-    if len(set(found)) == 1:
-        return found[0]
-    columns = zip(*(_MEASURED.findall(text) for text in found), strict=True)
+    if len(set(texts)) == 1:
+        return texts[0]
+    columns = zip(*(_MEASURED.findall(text) for text in texts), strict=True)
     ranges = [_range(values) for values in columns]
-    first = found[0]
+    first = texts[0]
     ends = [0, *(at for match in _MEASURED.finditer(first) for at in match.span()), len(first)]
     between = [first[a:b] for a, b in list(pairwise(ends))[::2]]
-    text = "".join(f"{words}{one}" for words, one in zip(between, [*ranges, ""], strict=True))
-    return f"{text} ({counted(len(found), 'run')})"
+    text = "".join(
+        f"{words}{numbers}" for words, numbers in zip(between, [*ranges, ""], strict=True)
+    )
+    return f"{text} ({counted(len(texts), 'run')})"
 
 
 def _range(values: Sequence[str]) -> str:
@@ -135,7 +139,7 @@ def panel_warnings(panel: Panel) -> Iterator[RunWarning]:
         if group.left_out:
             context = f"{sides}: {', '.join(group.left_out)}"
             yield RunWarning("runs-without-a-pair", "left out of the comparison", context)
-    yield from dict.fromkeys(one for group in panel.groups for one in group.warnings)
+    yield from dict.fromkeys(warning for group in panel.groups for warning in group.warnings)
     for arm in panel.arms:
         if arm.unknown:
             yield RunWarning(
@@ -209,7 +213,7 @@ def _durability_row(panel: Panel, arm: Arm, checked: Sequence[Sequence[str]]) ->
         arm.marked_name,
         f"{passed} of {len(checked)}",
         ", ".join(f"{sum(v):.0f} {q.labels_text()}" for q, v in committed) or NOTHING,
-        *(format_ns(one.median) if one else NOTHING for one in times),
+        *(format_ns(summary.median) if summary else NOTHING for summary in times),
     )
 
 
@@ -254,8 +258,8 @@ def _memory_row(panel: Panel, arm: Arm) -> Row:
     )
 
 
-def _either(found: Iterable[str]) -> str:
-    return " or ".join(dict.fromkeys(found)) or "unknown"
+def _either(texts: Iterable[str]) -> str:
+    return " or ".join(dict.fromkeys(texts)) or "unknown"
 
 
 def _size(size_bytes: int | None) -> str:
@@ -305,33 +309,33 @@ _STATES = (
 def hosts_and_tiers(runs: Sequence[StoredRun]) -> list[Block]:
     """Return the tiers of the runs that have a manifest, and the facts of their hosts."""
     manifests = [run.manifest for run in runs if run.manifest]
-    tiers = dict.fromkeys(_tier_row(tier) for one in manifests for tier in one.tiers)
+    tiers = dict.fromkeys(_tier_row(tier) for manifest in manifests for tier in manifest.tiers)
     head = ("tier", "kind", "file system", "DAX", "device", "size", "price", "warnings")
-    hosts = dict.fromkeys(tuple(_host_facts(one.host)) for one in manifests)
+    hosts = dict.fromkeys(tuple(_host_facts(manifest.host)) for manifest in manifests)
     table = Table("Tiers, as Linux describes them", head, [*tiers])
     return [table, *(Facts(host) for host in hosts)]
 
 
 def _tier_row(tier: TierRecord) -> Row:
-    found = tier.facts
-    kind, filesystem = tier.kind, found.filesystem or NOTHING
+    tier_facts = tier.facts
+    kind, filesystem = tier.kind, tier_facts.filesystem or NOTHING
     if tier.emulates:
         kind += f" (EMULATED, stands in for {tier.emulates})"
     if tier.model:
         kind += f" (MODELLED as {tier.model.name})"
-    if found.block_size_bytes:
-        filesystem += f", blocks of {format_bytes(found.block_size_bytes)}"
-    device = " ".join(filter(None, (found.device, found.device_model)))
+    if tier_facts.block_size_bytes:
+        filesystem += f", blocks of {format_bytes(tier_facts.block_size_bytes)}"
+    device = " ".join(filter(None, (tier_facts.device, tier_facts.device_model)))
     price = tier.price_per_gb
     return (
         tier.name,
         kind,
         filesystem,
-        _state(found.dax),
+        _state(tier_facts.dax),
         device or tier.device or NOTHING,
-        _size(found.size_bytes),
+        _size(tier_facts.size_bytes),
         NOTHING if price is None else f"${price:g}/GB",
-        "; ".join([*tier.warnings, *found.notes]),
+        "; ".join([*tier.warnings, *tier_facts.notes]),
     )
 
 
@@ -352,13 +356,15 @@ def _host_facts(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Kernel", f"{kernel['release']} ({kernel['cmdline']})"
     for title, name in _STATES:
         yield title, _state(host.get(name, "unknown"))
-    domains = ", ".join(f"{one}: {domain}" for one, domain in host["persistence_domains"].items())
+    domains = ", ".join(
+        f"{region}: {domain}" for region, domain in host["persistence_domains"].items()
+    )
     yield "Persistence domain", domains or "no persistent memory"
 
 
-def _state(found: Any) -> str:
+def _state(state: Any) -> str:
     states = {None: "none or unknown", True: "yes", False: "no"}
-    return states[found] if found is None or found is True or found is False else str(found)
+    return states[state] if state is None or state is True or state is False else str(state)
 
 
 def engine_settings(panel: Panel) -> Iterator[Block]:
@@ -366,16 +372,18 @@ def engine_settings(panel: Panel) -> Iterator[Block]:
 
     Of the settings given to it, and of those that decide whether a commit survives a crash.
     """
-    found: dict[Row, list[tuple[str, Program]]] = {}
+    arms_by_settings: dict[Row, list[tuple[str, Program]]] = {}
     for arm in panel.arms:
         run = next((run for run in arm.runs if run.manifest), None)
         if run is not None and run.manifest is not None:
             # Ports and paths differ run by run; facts leave them out.
             parts = ("engine.version", "engine.build", "engine.source", "engine.settings.")
             key = sorted(f"{f} {v}" for f, v in facts(run).items() if f.startswith(parts))
-            found.setdefault(tuple(key), []).append((arm.marked_name, run.manifest.engine))
-    for same in found.values():
-        title = ", ".join([panel.title, *(name for name, _ in same if len(found) > 1)])
+            arms_by_settings.setdefault(tuple(key), []).append(
+                (arm.marked_name, run.manifest.engine)
+            )
+    for same in arms_by_settings.values():
+        title = ", ".join([panel.title, *(name for name, _ in same if len(arms_by_settings) > 1)])
         engine = same[0][1]
         given, effective = engine.settings, engine.effective_config
         deciding = (name for name in engine.durability_settings if name in effective)

@@ -31,12 +31,12 @@ class Tested:
 
     name: str
     failure: str
-    found: str
+    finding: str
 
 
 def tests_of(comparison: Comparison, above: float, inconclusive_fails: bool) -> list[Tested]:
     """Return a test for each comparison, and each series without a counterpart."""
-    found = []
+    tests = []
     regressed, inconclusive = comparison.regressed(above), comparison.inconclusive(above)
     named = _named(comparison.groups)
     for (name, group), worse, is_open in zip(named, regressed, inconclusive, strict=True):
@@ -45,11 +45,11 @@ def tests_of(comparison: Comparison, above: float, inconclusive_fails: bool) -> 
             why = f"worse by more than {above:.0%}: {_ratio(group)}"
         elif inconclusive_fails and is_open:
             why = f"inconclusive: {_ratio(group)}"
-        found.append(Tested(name, why, _ratio(group)))
+        tests.append(Tested(name, why, _ratio(group)))
     for series in comparison.unmatched:
         why = "not compared, without a counterpart"
-        found.append(Tested(series, why if inconclusive_fails else "", why))
-    return found
+        tests.append(Tested(series, why if inconclusive_fails else "", why))
+    return tests
 
 
 def tests_of_runs(failed: Mapping[str, str]) -> list[Tested]:
@@ -80,13 +80,15 @@ def write_junit(path: Path, tests: Collection[Tested]) -> None:
         "testsuite",
         name="harness compare",
         tests=str(len(tests)),
-        failures=str(sum(bool(one.failure) for one in tests)),
+        failures=str(sum(bool(test.failure) for test in tests)),
     )
-    for one in tests:
-        case = ElementTree.SubElement(suite, "testcase", classname="harness.compare", name=one.name)
-        if one.failure:
-            ElementTree.SubElement(case, "failure", message=one.failure)
-        ElementTree.SubElement(case, "system-out").text = one.found
+    for test in tests:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="harness.compare", name=test.name
+        )
+        if test.failure:
+            ElementTree.SubElement(case, "failure", message=test.failure)
+        ElementTree.SubElement(case, "system-out").text = test.finding
     declaration = '<?xml version="1.0" encoding="utf-8"?>\n'
     write_text(path, declaration + ElementTree.tostring(suite, encoding="unicode"))
 
@@ -108,16 +110,16 @@ def files(runs: Sequence[StoredRun], configuration: Path) -> dict[Path, str]:
     """The configuration and its CSV files, which lie next to it."""
     series = grouped(
         (_name(run), run)
-        for run in sorted(runs, key=lambda one: int(one.head.started_unix_ns))
+        for run in sorted(runs, key=lambda run: int(run.head.started_unix_ns))
         if run.head.status != "failed" and not any(duration_of(q.name) for q in measured(run))
     )
-    found: dict[Path, str] = {}
+    contents: dict[Path, str] = {}
     tests: dict[str, Any] = {}
-    for name, own in series.items():
+    for name, series_runs in series.items():
         file = configuration.absolute().with_name(f"{name}.csv")
-        values = [_values(run) for run in own]
-        shared = [q for q in values[0] if all(q in one for one in values)]
-        found[file] = _table(own, values, shared)
+        values = [_values(run) for run in series_runs]
+        shared = [q for q in values[0] if all(q in run_values for run_values in values)]
+        contents[file] = _table(series_runs, values, shared)
         tests[name] = {
             "type": "csv",
             "file": str(file),
@@ -128,7 +130,7 @@ def files(runs: Sequence[StoredRun], configuration: Path) -> dict[Path, str]:
             },
         }
     text = yaml.safe_dump({"tests": tests}, sort_keys=False, allow_unicode=True)
-    return found | {configuration: text}
+    return contents | {configuration: text}
 
 
 def _name(run: StoredRun) -> str:
@@ -143,9 +145,9 @@ def _name(run: StoredRun) -> str:
 def _values(run: StoredRun) -> Mapping[Quantity, tuple[float, int]]:
     """Value and direction of each metric of which one direction is better."""
     return {
-        quantity: (one.value, _DIRECTIONS[one.better])
-        for quantity, one in measured(run).items()
-        if one.value is not None and one.better in _DIRECTIONS
+        quantity: (value.value, _DIRECTIONS[value.better])
+        for quantity, value in measured(run).items()
+        if value.value is not None and value.better in _DIRECTIONS
     }
 
 
@@ -162,14 +164,14 @@ def _table(
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((_TIME, *_ATTRIBUTES, *map(_column, shared)))
-    for run, own in zip(runs, values, strict=True):
+    for run, run_values in zip(runs, values, strict=True):
         began = datetime.fromtimestamp(run.result.started_unix_ns / 1e9, UTC)
         versions = (
             (run.manifest.harness.version, run.manifest.engine.version)
             if run.manifest
             else ("", "")
         )
-        numbers = (f"{own[q][0]:.17g}" for q in shared)
+        numbers = (f"{run_values[q][0]:.17g}" for q in shared)
         about = (f"{began:%Y-%m-%d %H:%M:%S %z}", run.run_id, *map(inert, versions))
         writer.writerow((*about, *numbers))
     return stream.getvalue()

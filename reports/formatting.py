@@ -99,8 +99,8 @@ def range_text(low: float, high: float, unit: str, resolution: float = 0.0) -> s
 def share_text(part: float, whole: float, unit: str) -> str:
     """``16 of 410 µs``; each with its unit where these differ."""
     first, second = quantity_text(part, unit), quantity_text(whole, unit)
-    (number, _, own), (_, _, other) = first.partition(" "), second.partition(" ")
-    return f"{number if own == other or not part else first} of {second}"
+    (number, _, part_unit), (_, _, whole_unit) = first.partition(" "), second.partition(" ")
+    return f"{number if part_unit == whole_unit or not part else first} of {second}"
 
 
 def gain_text(ratio: float) -> str:

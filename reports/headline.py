@@ -110,11 +110,11 @@ def _latency(
     load = load_of(runs[0].spec.workload, runs[0].spec.params)
     assert load is not None  # only a load has a rate
     main = main_operation(load, runs)
-    found = {
+    percentiles = {
         percentile: Quantity(load.durations, ((load.noun, main), ("percentile", percentile)))
         for percentile in (_FIRST, _SECOND)
     }
-    first, second = (q if q in comparable else None for q in found.values())
+    first, second = (q if q in comparable else None for q in percentiles.values())
     return Headline(first or second, second if first else None, rate)
 
 
@@ -128,8 +128,8 @@ def main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
     if any(shares.values()):
         return max(shares, key=lambda name: shares[name])
     counts = {
-        name: one.value or 0.0
-        for quantity, one in measured(runs[0]).items()
+        name: value.value or 0.0
+        for quantity, value in measured(runs[0]).items()
         if quantity.name == f"{load.noun}_count" and (name := quantity.label(load.noun))
     }
     if load.main and (not counts or counts.get(load.main)):
@@ -189,11 +189,11 @@ def _done(load: Load, run: StoredRun) -> tuple[float, float | None]:
     From a driver that reports no counts, by the rate that it reports.
     """
     window_ns, counts = 0.0, []
-    for quantity, one in measured(run).items():
+    for quantity, value in measured(run).items():
         if quantity.name == "window_duration_ns":
-            window_ns = one.value or 0.0
+            window_ns = value.value or 0.0
         elif quantity.name in (f"{load.noun}_count", f"{load.noun}_rolled_back_count"):
-            counts.append(one.value or 0.0)
+            counts.append(value.value or 0.0)
     if window_ns and counts:
         return window_ns, sum(counts)
     rate = measured_value(run, Quantity(load.done))
@@ -206,12 +206,12 @@ def _done(load: Load, run: StoredRun) -> tuple[float, float | None]:
 def _paced(load: Load, run: StoredRun) -> bool:
     """Whether users spend little of the window waiting, by the sum of the durations."""
     window_ns, _ = _done(load, run)
-    found = (m.hdr for m in run.result.metrics if m.name == load.durations)
-    histograms = [hdr.decode(text) for text in found if text is not None]
+    encoded = (m.hdr for m in run.result.metrics if m.name == load.durations)
+    histograms = [hdr.decode(text) for text in encoded if text is not None]
     users = _number(run.spec.params.get(load.users))
     if not (window_ns and histograms and users):
         return False
-    waited_ns = sum(one.mean * one.total for one in histograms)
+    waited_ns = sum(histogram.mean * histogram.total for histogram in histograms)
     return bool(waited_ns < _WAITING * users * window_ns)
 
 

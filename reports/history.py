@@ -51,8 +51,8 @@ class History:
 
 def histories(runs: Sequence[StoredRun]) -> list[History]:
     """Of every series; all changes are tested as one family."""
-    found = [one for series in _series(runs) if (one := _history(series)) is not None]
-    rows = [e.row for one in found for e in one.executions if e.row is not None]
+    undecided = [history for series in _series(runs) if (history := _history(series)) is not None]
+    rows = [e.row for history in undecided for e in history.executions if e.row is not None]
     ratios = iter(decide([row.estimate for row in rows if row.estimate is not None]))
 
     def decided(execution: Execution) -> Execution:
@@ -61,59 +61,68 @@ def histories(runs: Sequence[StoredRun]) -> list[History]:
             return execution
         return replace(execution, row=replace(row, estimate=next(ratios)))
 
-    return [replace(one, executions=tuple(map(decided, one.executions))) for one in found]
+    return [
+        replace(history, executions=tuple(map(decided, history.executions)))
+        for history in undecided
+    ]
 
 
 def history_section(runs: Sequence[StoredRun]) -> Iterator[Section]:
     """Yield the history of every experiment that was executed several times."""
-    found = histories(runs)
+    shown = histories(runs)
     head = ("began", "n", "median", "times better", "verdict", "what else changed")
     tables: list[Block] = [
-        Table(f"{one.title}: {one.metric}", head, [_cells(one, e) for e in one.executions])
-        for one in found
+        Table(
+            f"{history.title}: {history.metric}",
+            head,
+            [_cells(history, e) for e in history.executions],
+        )
+        for history in shown
     ]
     about = Paragraph(
         "Executions of one experiment, each compared with the previous one: without pairs, since "
         "they did not run side by side. All changes are one family (Holm)."
     )
-    if found:
+    if shown:
         yield Section("History", [about, *tables], "history")
 
 
-def _cells(history: History, one: Execution) -> list[Cell]:
-    row, summary = one.row, one.summary
+def _cells(history: History, execution: Execution) -> list[Cell]:
+    row, summary = execution.row, execution.summary
     change = NOTHING
     if row is not None:
-        known = row.estimate
-        change = f"{times(known.value)} {interval_text(known)}" if known else row.note
+        estimate = row.estimate
+        change = f"{times(estimate.value)} {interval_text(estimate)}" if estimate else row.note
     return [
-        utc(one.runs[0].result.started_unix_ns),
+        utc(execution.runs[0].result.started_unix_ns),
         summary.n if summary else 0,
         quantity_text(summary.median, history.unit) if summary else NOTHING,
         change,
         badge(row.verdict) if row else NOTHING,
-        "; ".join(one.changed) or NOTHING,
+        "; ".join(execution.changed) or NOTHING,
     ]
 
 
 def _series(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
-    found: dict[tuple[str, ...], list[StoredRun]] = {}
-    for run in sorted(runs, key=lambda one: int(one.head.started_unix_ns)):
+    series: dict[tuple[str, ...], list[StoredRun]] = {}
+    for run in sorted(runs, key=lambda run: int(run.head.started_unix_ns)):
         if run.head.status != "failed":
             host = run.head.host.host_id if run.head.host else ""
             name = run.head.experiment.name
-            found.setdefault((name, str(run.spec.series()), str(host)), []).append(run)
-    yield from found.values()
+            series.setdefault((name, str(run.spec.series()), str(host)), []).append(run)
+    yield from series.values()
 
 
 def _history(series: Sequence[StoredRun]) -> History | None:
     split = list(_executions(series))
-    values = {q: one for run in series for q, one in measured(run).items() if one.value is not None}
-    quantity = headline(series, series, {q: one.better for q, one in values.items()}).quantity
+    values = {
+        q: value for run in series for q, value in measured(run).items() if value.value is not None
+    }
+    quantity = headline(series, series, {q: value.better for q, value in values.items()}).quantity
     if len(split) < 2 or quantity is None:
         return None
     kind = values[quantity]
-    executions = [Execution(tuple(own), _summary(own, quantity)) for own in split]
+    executions = [Execution(tuple(runs), _summary(runs, quantity)) for runs in split]
     compared = [_compared(*pair, quantity) for pair in pairwise(executions)]
     spec = series[-1].spec
     unknown = any(run.result.status == "unknown" for run in series)
@@ -138,13 +147,13 @@ def _summary(runs: Sequence[StoredRun], quantity: Quantity) -> Summary | None:
     return summarise(filter(None, (measured_value(run, quantity) for run in runs)))
 
 
-def _compared(before: Execution, one: Execution, quantity: Quantity) -> Execution:
+def _compared(before: Execution, execution: Execution, quantity: Quantity) -> Execution:
     # No run of both may have a value: all reached a time limit.
-    row = next(iter(compared_rows(before.runs, one.runs, "unpaired", {quantity})), None)
-    then, now = facts(before.runs[-1]), facts(one.runs[-1])
+    row = next(iter(compared_rows(before.runs, execution.runs, "unpaired", {quantity})), None)
+    then, now = facts(before.runs[-1]), facts(execution.runs[-1])
     differing = [
         f"{fact}: {then.get(fact, 'none')} → {now.get(fact, 'none')}"
         for fact in {**then, **now}
         if then.get(fact) != now.get(fact)
     ]
-    return replace(one, row=row, changed=tuple(first_of(differing, _MOST_FACTS, "{} more")))
+    return replace(execution, row=row, changed=tuple(first_of(differing, _MOST_FACTS, "{} more")))

@@ -112,15 +112,16 @@ def arm_options(run: StoredRun, other: StoredRun) -> str:
 
     Empty where the two are no arms.
     """
-    own, others = spec_facts(run), spec_facts(other)
-    if own.get("arm") == others.get("arm"):
+    run_facts, other_run_facts = spec_facts(run), spec_facts(other)
+    if run_facts.get("arm") == other_run_facts.get("arm"):
         return ""
     names = [
         name
-        for name in leading(differing([own, others]), [own, others])
-        if name != "arm" and dimension("arm").covers(name, own.get(name), others.get(name))
+        for name in leading(differing([run_facts, other_run_facts]), [run_facts, other_run_facts])
+        if name != "arm"
+        and dimension("arm").covers(name, run_facts.get(name), other_run_facts.get(name))
     ]
-    given = {name: value for name in names if (value := own.get(name)) not in (None, "null")}
+    given = {name: value for name in names if (value := run_facts.get(name)) not in (None, "null")}
     return ", ".join(
         f"{name.partition('.')[2]}={readable(value)}"
         if name.startswith(("settings.", "engine_options."))
@@ -138,7 +139,7 @@ def not_enforced(run: StoredRun) -> bool:
 
 def resumed(run: StoredRun) -> list[str]:
     """After which steps a run was interrupted and resumed; empty if it was not."""
-    return [str(one.after_step or "the start") for one in run.result.resumed]
+    return [str(resumption.after_step or "the start") for resumption in run.result.resumed]
 
 
 def in_words(fact: str, value: str | None) -> str:
@@ -196,7 +197,7 @@ def varied_numbers(sets: Sequence[Mapping[str, str]]) -> list[str]:
         for name in leading(differing(sets), sets)
         if name.startswith(("params.", "threads", "memory_limit_bytes"))
         and "seed" not in name
-        and all(number_of(one.get(name)) is not None for one in sets)
+        and all(number_of(facts.get(name)) is not None for facts in sets)
     ]
 
 
@@ -238,7 +239,7 @@ def by_relevance(names: Sequence[str]) -> list[str]:
     """Fact names with those that a reader looks for first in front."""
 
     def rank(name: str) -> int:
-        return next((i for i, known in enumerate(_RELEVANCE) if name.startswith(known)), 99)
+        return next((i for i, prefix in enumerate(_RELEVANCE) if name.startswith(prefix)), 99)
 
     return sorted(names, key=rank)
 
@@ -248,7 +249,7 @@ def distinguishing(sets: Sequence[Mapping[str, str]]) -> list[str]:
     chosen: list[str] = []
     groups = 1
     for fact in by_relevance(differing(sets)):
-        apart = len({tuple(one.get(name) for name in (*chosen, fact)) for one in sets})
+        apart = len({tuple(facts.get(name) for name in (*chosen, fact)) for facts in sets})
         if apart > groups:
             chosen, groups = [*chosen, fact], apart
     return chosen
@@ -259,7 +260,7 @@ def leading(names: Sequence[str], sets: Sequence[Mapping[str, str]]) -> list[str
     said: set[str] = set()
     for leader, followers in FOLLOWING.items():
         for follower in followers if leader in names else ():
-            pairs = {(one.get(leader), one.get(follower)) for one in sets}
+            pairs = {(facts.get(leader), facts.get(follower)) for facts in sets}
             if len(pairs) == len({value for value, _ in pairs}):
                 said.add(follower)
     return [name for name in names if name not in said]
@@ -267,8 +268,8 @@ def leading(names: Sequence[str], sets: Sequence[Mapping[str, str]]) -> list[str
 
 def differing(sets: Sequence[Mapping[str, str]]) -> list[str]:
     """The facts in which the sets differ; an absent one is a value of its own."""
-    names = dict.fromkeys(name for one in sets for name in one)
-    return [name for name in names if len({one.get(name) for one in sets}) > 1]
+    names = dict.fromkeys(name for facts in sets for name in facts)
+    return [name for name in names if len({facts.get(name) for facts in sets}) > 1]
 
 
 # What was run ------------------------------------------------------------------------------
@@ -306,17 +307,17 @@ def what_was_run(
     ``usual``: facts that are left out where all runs have this value, but for those without which
     a number of the workload means nothing.
     """
-    known = [(name, [_decided(run) for run in runs]) for name, runs in sides]
-    names = dict.fromkeys(fact for _, held in known for one in held for fact in one)
+    decided = [(name, [_decided(run) for run in runs]) for name, runs in sides]
+    names = dict.fromkeys(fact for _, run_facts in decided for facts in run_facts for fact in facts)
     shown: list[ShownFact] = []
     workloads = {run.spec.workload for _, runs in sides for run in runs}
     essential = {fact for workload in workloads for fact in essential_facts(workload, ())}
     for fact in _ordered(list(names)):
-        found = {one.get(fact) for _, held in known for one in held}
+        distinct = {facts.get(fact) for _, run_facts in decided for facts in run_facts}
         default = {usual[fact]} if usual and fact in usual else {None, "null", "[]"}
-        if usual and fact not in essential and found <= default:
+        if usual and fact not in essential and distinct <= default:
             continue
-        values = [(side, _values(fact, held)) for side, held in known]
+        values = [(side, _values(fact, run_facts)) for side, run_facts in decided]
         alike = len({value for _, value in values}) == 1
         text = values[0][1] if alike else "; ".join(f"{side}: {value}" for side, value in values)
         shown.append((_called(fact), text))
@@ -330,12 +331,12 @@ def essential_facts(workload: str, dims: Sequence[Dimension]) -> list[str]:
 
 
 def _decided(run: StoredRun) -> dict[str, str]:
-    found = {f: v for f, v in spec_facts(run).items() if f not in _ELSEWHERE}
+    facts = {f: v for f, v in spec_facts(run).items() if f not in _ELSEWHERE}
     # An empty mapping has no facts of its own, and an absent cpus means all of them.
-    found.setdefault("cpus", "null")
+    facts.setdefault("cpus", "null")
     if emulated := emulations([run]):
-        found["stand-ins"] = ", ".join(emulated)
-    return found
+        facts["stand-ins"] = ", ".join(emulated)
+    return facts
 
 
 def _ordered(names: Sequence[str]) -> Iterator[str]:
@@ -346,12 +347,12 @@ def _ordered(names: Sequence[str]) -> Iterator[str]:
 
 
 def _called(fact: str) -> str:
-    known = _NAMES.get(fact)
-    return known or fact.removeprefix("params.").removeprefix("settings.").replace("_", " ")
+    label = _NAMES.get(fact)
+    return label or fact.removeprefix("params.").removeprefix("settings.").replace("_", " ")
 
 
-def _values(fact: str, held: Sequence[Mapping[str, str]]) -> str:
-    return " or ".join(dict.fromkeys(_text(fact, one.get(fact)) for one in held))
+def _values(fact: str, run_facts: Sequence[Mapping[str, str]]) -> str:
+    return " or ".join(dict.fromkeys(_text(fact, facts.get(fact)) for facts in run_facts))
 
 
 def _text(fact: str, value: str | None) -> str:

@@ -70,7 +70,7 @@ class Matching:
 def find(
     a: Sequence[StoredRun],
     b: Sequence[StoredRun],
-    known: Mapping[Path, Facts],
+    run_facts: Mapping[Path, Facts],
     over: Sequence[Dimension],
 ) -> Matching:
     """Match A with B over the given dimensions, or over the one that explains the most.
@@ -79,33 +79,37 @@ def find(
     a counterpart; where none does, the one that leaves the fewest differences.
     """
     if over:
-        return _matching(a, b, known, tuple(over))
-    candidates: list[tuple[Dimension, ...]] = [(dim,) for dim in _candidates(a, b, known)]
-    tried = [_matching(a, b, known, dims) for dims in candidates or [()]]
+        return _matching(a, b, run_facts, tuple(over))
+    candidates: list[tuple[Dimension, ...]] = [(dim,) for dim in _candidates(a, b, run_facts)]
+    tried = [_matching(a, b, run_facts, dims) for dims in candidates or [()]]
     return min(tried, key=lambda m: (len(m.differences), len(m.unmatched)))
 
 
 def _candidates(
-    a: Sequence[StoredRun], b: Sequence[StoredRun], known: Mapping[Path, Facts]
+    a: Sequence[StoredRun], b: Sequence[StoredRun], run_facts: Mapping[Path, Facts]
 ) -> list[Dimension]:
     """Dimensions, then single settings, in which no run of A agrees with any of B."""
-    settings = {f for run in (*a, *b) for f in known[run.directory] if f.startswith("settings.")}
+    settings = {
+        f for run in (*a, *b) for f in run_facts[run.directory] if f.startswith("settings.")
+    }
     dimensions = [*DIMENSIONS.values(), *(dimension(name) for name in sorted(settings))]
     return [
         dim
         for dim in dimensions
-        if not set(_values(a, dim.fact, known)) & set(_values(b, dim.fact, known))
+        if not set(_values(a, dim.fact, run_facts)) & set(_values(b, dim.fact, run_facts))
     ]
 
 
-def _values(runs: Sequence[StoredRun], fact: str, known: Mapping[Path, Facts]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(known[run.directory].get(fact, _ABSENT) for run in runs))
+def _values(
+    runs: Sequence[StoredRun], fact: str, run_facts: Mapping[Path, Facts]
+) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(run_facts[run.directory].get(fact, _ABSENT) for run in runs))
 
 
 def _matching(
     a: Sequence[StoredRun],
     b: Sequence[StoredRun],
-    known: Mapping[Path, Facts],
+    run_facts: Mapping[Path, Facts],
     over: tuple[Dimension, ...],
 ) -> Matching:
     swept = swept_facts([map(spec_facts, a), map(spec_facts, b)], over)
@@ -128,26 +132,26 @@ def _matching(
             _contexts([runs_a[0] for runs_a, _ in pairs], over, sorted(swept)), pairs, strict=True
         )
     )
-    found = [d for match in matches for d in _differences(match, known, over)]
+    differences = [d for match in matches for d in _differences(match, run_facts, over)]
     if not matches:
-        found = _differences(Match({}, tuple(a), tuple(b)), known, over)
-    return Matching(over, matches, tuple(dict.fromkeys(found)), tuple(unmatched))
+        differences = _differences(Match({}, tuple(a), tuple(b)), run_facts, over)
+    return Matching(over, matches, tuple(dict.fromkeys(differences)), tuple(unmatched))
 
 
 def _differences(
-    match: Match, known: Mapping[Path, Facts], over: Sequence[Dimension]
+    match: Match, run_facts: Mapping[Path, Facts], over: Sequence[Dimension]
 ) -> list[Difference]:
     """Facts that differ between the sides and are not compared, or differ within a side."""
-    names = dict.fromkeys(f for run in (*match.a, *match.b) for f in known[run.directory])
-    found = []
+    names = dict.fromkeys(f for run in (*match.a, *match.b) for f in run_facts[run.directory])
+    differences = []
     for fact in names:
-        values_a, values_b = (_values(side, fact, known) for side in (match.a, match.b))
+        values_a, values_b = (_values(side, fact, run_facts) for side in (match.a, match.b))
         if len(values_a) == len(values_b) == 1:
             one_a, one_b = (None if v[0] == _ABSENT else v[0] for v in (values_a, values_b))
             if one_a == one_b or any(dim.covers(fact, one_a, one_b) for dim in over):
                 continue
-        found.append(Difference(fact, values_a, values_b))
-    return found
+        differences.append(Difference(fact, values_a, values_b))
+    return differences
 
 
 def _contexts(
@@ -156,25 +160,27 @@ def _contexts(
     """Return the context of each match; ``runs``: one of each."""
     swept = leading(swept, [spec_facts(run) for run in runs])
     contexts = [_context(run, over, swept) for run in runs]
-    alike = grouped((tuple(one.items()), run) for one, run in zip(contexts, runs, strict=True))
+    alike = grouped(
+        (tuple(context.items()), run) for context, run in zip(contexts, runs, strict=True)
+    )
     for context, run in zip(contexts, runs, strict=True):
-        own = [spec_facts(one) for one in alike[tuple(context.items())]]
-        known = spec_facts(run)
-        context |= {name: known.get(name, _ABSENT) for name in distinguishing(own)}
+        alike_facts = [spec_facts(other) for other in alike[tuple(context.items())]]
+        facts = spec_facts(run)
+        context |= {name: facts.get(name, _ABSENT) for name in distinguishing(alike_facts)}
     return contexts
 
 
 def _context(run: StoredRun, over: Sequence[Dimension], swept: Sequence[str]) -> dict[str, str]:
-    known = spec_facts(run)
+    facts = spec_facts(run)
     covered = {dim.fact for dim in over}
-    names = (*_CONTEXT, *essential_facts(known["workload"], over), *swept)
-    return {name: known[name] for name in names if name in known and name not in covered}
+    names = (*_CONTEXT, *essential_facts(facts["workload"], over), *swept)
+    return {name: facts[name] for name in names if name in facts and name not in covered}
 
 
 def _in_words(run: StoredRun) -> str:
-    known = spec_facts(run)
-    params = (in_words(name, known.get(name)) for name in essential_facts(known["workload"], ()))
-    return ", ".join([*(known[name] for name in ("workload", "engine", "placement")), *params])
+    facts = spec_facts(run)
+    params = (in_words(name, facts.get(name)) for name in essential_facts(facts["workload"], ()))
+    return ", ".join([*(facts[name] for name in ("workload", "engine", "placement")), *params])
 
 
 #: How far apart two runs of a block (every sitting of them) may start: this often the time of
@@ -227,15 +233,15 @@ def _pairs(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> list[_Pair]:
     Where a plan was executed more than once, each run is paired with the nearest in time.
     """
     blocks = dict.fromkeys(block_of(run) for run in a)
-    found: list[_Pair] = []
+    pairs: list[_Pair] = []
     for block in blocks:
         a_side, b_side = ([run for run in side if block_of(run) == block] for side in (a, b))
         used: set[str] = set()
-        for one, other in sorted(product(a_side, b_side), key=_starts_apart):
-            if not used & {one.run_id, other.run_id}:
-                used |= {one.run_id, other.run_id}
-                found.append((one, other))
-    return sorted(found, key=lambda pair: min(map(_began, pair)))
+        for run, other in sorted(product(a_side, b_side), key=_starts_apart):
+            if not used & {run.run_id, other.run_id}:
+                used |= {run.run_id, other.run_id}
+                pairs.append((run, other))
+    return sorted(pairs, key=lambda pair: min(map(_began, pair)))
 
 
 def _starts_apart(pair: _Pair) -> int:
@@ -245,7 +251,7 @@ def _starts_apart(pair: _Pair) -> int:
 def _overlapping(pairs: Sequence[_Pair]) -> str:
     """That the blocks did not run one after another; empty if they did."""
     spans = [[start for run in pair for start in _starts(run)] for pair in pairs]
-    overlapping = sum(max(one) > min(next_) for one, next_ in pairwise(spans))
+    overlapping = sum(max(starts) > min(next_starts) for starts, next_starts in pairwise(spans))
     if not overlapping:
         return ""
     return (
@@ -257,15 +263,15 @@ def _overlapping(pairs: Sequence[_Pair]) -> str:
 def _apart(pairs: Sequence[_Pair], every: Sequence[StoredRun]) -> str:
     """Which block's runs did not run side by side, and by how much; empty if all did."""
     far = []
-    for one, other in pairs:
-        starts = [*_starts(one), *_starts(other)]
+    for run, other in pairs:
+        starts = [*_starts(run), *_starts(other)]
         gap = max(starts) - min(starts)
-        bound = BLOCK_TIMES * _block_ns(one, every) + SLACK_NS
+        bound = BLOCK_TIMES * _block_ns(run, every) + SLACK_NS
         if gap > bound:
-            far.append((one.spec.block, gap, bound))
+            far.append((run.spec.block, gap, bound))
     if not far:
         return ""
-    block, gap, bound = max(far, key=lambda found: found[1])
+    block, gap, bound = max(far, key=lambda apart: apart[1])
     return (
         f"in {len(far)} of {len(pairs)} blocks the two did not run side by side "
         f"(block {block}: started {_long(gap)} apart, at most {_long(bound)} would do)"
@@ -274,7 +280,7 @@ def _apart(pairs: Sequence[_Pair], every: Sequence[StoredRun]) -> str:
 
 def _starts(run: StoredRun) -> list[int]:
     """When each sitting of a run began, in Unix ns: it is as far apart as they are."""
-    return [run.result.started_unix_ns, *(one.unix_ns for one in run.result.resumed)]
+    return [run.result.started_unix_ns, *(resumption.unix_ns for resumption in run.result.resumed)]
 
 
 def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:

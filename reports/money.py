@@ -205,8 +205,8 @@ def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | N
 
     UsageError where prices were given and no arm has one.
     """
-    found = (_table(panel, prices) for panel in panels)
-    tables = tuple(table for table in found if table is not None)
+    priced = (_table(panel, prices) for panel in panels)
+    tables = tuple(table for table in priced if table is not None)
     if tables and prices is None:
         return Money(RECORDED_CURRENCY, f"{RECORDED_SOURCE}, as recorded with each run", tables)
     if tables and prices is not None:
@@ -221,17 +221,17 @@ def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | N
     return None
 
 
-def money_section(found: Money) -> Section:
+def money_section(money: Money) -> Section:
     """Prices, and a table for each panel."""
     about = Paragraph(
-        f"Prices: {found.source}, {found.currency} for a GB (10⁹ bytes). An arm costs what the "
+        f"Prices: {money.source}, {money.currency} for a GB (10⁹ bytes). An arm costs what the "
         "files of its parts use of each tier at the end of the run, times that tier's price; a "
         "memory part counts as its limit; where an arm places memory, that of the others is DRAM "
         "at the price of the tier dram. Files removed before the end, such as spills, memory that "
         "no arm places and processors are not in it. The break-even price is that of a GB of the "
         "tier that only the compared arm uses, at which both arms give the same for their price."
     )
-    tables: list[Block] = [_shown(table, found.currency) for table in found.tables]
+    tables: list[Block] = [_shown(table, money.currency) for table in money.tables]
     return Section("Price-performance", [about, *tables], "money")
 
 
@@ -255,19 +255,23 @@ def _shown(table: MoneyTable, currency: str) -> Table:
     return Table(table.where, [*shown], [*zip(*shown.values(), strict=True)])
 
 
-def _used(one: Share) -> str:
-    price = "" if one.per_gb is None else f" at {significant(one.per_gb)}"
-    return f"{one.tier} {significant(one.gb)} GB ({', '.join(one.parts)}){price}"
+def _used(share: Share) -> str:
+    price = "" if share.per_gb is None else f" at {significant(share.per_gb)}"
+    return f"{share.tier} {significant(share.gb)} GB ({', '.join(share.parts)}){price}"
 
 
 def _median(summary: Summary | None, unit: str) -> str:
     return quantity_text(summary.median, unit) if summary else NOTHING
 
 
-def _even(one: BreakEven) -> str:
-    interval = f" {interval_text(one)}" if one.low is not None and one.high is not None else ""
-    now = "" if one.now is None else f", now {significant(one.now)}"
-    return f"{one.tier}: {significant(one.value)}{interval}{now}"
+def _even(break_even: BreakEven) -> str:
+    interval = (
+        f" {interval_text(break_even)}"
+        if break_even.low is not None and break_even.high is not None
+        else ""
+    )
+    now = "" if break_even.now is None else f", now {significant(break_even.now)}"
+    return f"{break_even.tier}: {significant(break_even.value)}{interval}{now}"
 
 
 def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:
@@ -309,29 +313,29 @@ def _dram_of(runs: Sequence[StoredRun]) -> Recorded | None:
     None where no run places memory: it is alike in all then, and not counted.
     """
     placements = [run.spec.placement for run in runs]
-    if not any(one is not None and one.memory is not None for one in placements):
+    if not any(placement is not None and placement.memory is not None for placement in placements):
         return None
     recorded = (run.manifest.prices_per_gb for run in runs if run.manifest)
     return next(({_DRAM: prices[_DRAM]} for prices in recorded if _DRAM in prices), {})
 
 
 def _row(arm: Arm, name: str, prices: PriceList | None, dram: Recorded | None) -> MoneyRow:
-    held = [(run, capacity(run, prices, dram)) for run in arm.usable]
-    unpriced = dict.fromkeys(tier for _, one in held for tier in one.unpriced)
-    problems = dict.fromkeys(one.problem for _, one in held if one.problem)
+    capacities = [(run, capacity(run, prices, dram)) for run in arm.usable]
+    unpriced = dict.fromkeys(tier for _, used in capacities for tier in used.unpriced)
+    problems = dict.fromkeys(used.problem for _, used in capacities if used.problem)
     notes = [*problems, *(f"no price of {tier}" for tier in unpriced)]
     if not name:
         notes.append("no throughput, or its rate was set")
     complete = not problems and not unpriced
     per_unit = [
-        rate.value / one.price
-        for run, one in held
-        if complete and name and one.price and (rate := performance(run, name))
+        rate.value / used.price
+        for run, used in capacities
+        if complete and name and used.price and (rate := performance(run, name))
     ]
-    costs = [one.price for _, one in held if complete and one.price]
+    costs = [used.price for _, used in capacities if complete and used.price]
     return MoneyRow(
         arm,
-        _medians([one.shares for _, one in held if not one.problem]),
+        _medians([used.shares for _, used in capacities if not used.problem]),
         summarise(costs),
         summarise(_performances(arm, name)) if name else None,
         summarise(per_unit),
@@ -341,14 +345,14 @@ def _row(arm: Arm, name: str, prices: PriceList | None, dram: Recorded | None) -
 
 def _medians(runs: Sequence[Sequence[Share]]) -> tuple[Share, ...]:
     """Of the runs' shares, tier by tier, without tiers that most runs do not use."""
-    found = grouped((share.tier, share) for shares in runs for share in shares)
+    by_tier = grouped((share.tier, share) for shares in runs for share in shares)
     medians = (
         replace(
-            own[0],
-            parts=tuple(dict.fromkeys(part for share in own for part in share.parts)),
-            gb=median([share.gb for share in own] + [0.0] * (len(runs) - len(own))),
+            tier_shares[0],
+            parts=tuple(dict.fromkeys(part for share in tier_shares for part in share.parts)),
+            gb=median([share.gb for share in tier_shares] + [0.0] * (len(runs) - len(tier_shares))),
         )
-        for own in found.values()
+        for tier_shares in by_tier.values()
     )
     return tuple(share for share in medians if share.gb)
 
@@ -377,10 +381,10 @@ def capacity(
     parts = grouped((places[part], part) for part, size in sizes.items() if size and part in places)
     host = run.manifest.host["hostname"]
     shares = []
-    for tier, own in parts.items():
+    for tier, tier_parts in parts.items():
         price = tier_price(host, tier, recorded.get(tier), prices)
-        gb = sum(sizes[part] for part in own) / _GB
-        shares.append(Share(tier, tuple(own), gb, price.per_gb if price else None))
+        gb = sum(sizes[part] for part in tier_parts) / _GB
+        shares.append(Share(tier, tuple(tier_parts), gb, price.per_gb if price else None))
     return Capacity(tuple(shares))
 
 
@@ -388,28 +392,30 @@ def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:
     row = group.row(Quantity(name))
     if row is None or row.estimate is None or a.price is None:
         return b
-    found = row.estimate
-    ratio = _scaled(found, a.price.median / b.price.median) if b.price else None
-    return replace(b, ratio=ratio, break_even=_break_even(a, b, found))
+    speedup = row.estimate
+    ratio = _scaled(speedup, a.price.median / b.price.median) if b.price else None
+    return replace(b, ratio=ratio, break_even=_break_even(a, b, speedup))
 
 
 def _scaled(estimate: Ratio, factor: float) -> Ratio:
-    low, high = (None if one is None else one * factor for one in (estimate.low, estimate.high))
+    low, high = (
+        None if bound is None else bound * factor for bound in (estimate.low, estimate.high)
+    )
     return replace(estimate, value=estimate.value * factor, low=low, high=high)
 
 
 def _break_even(a: MoneyRow, b: MoneyRow, speedup: Ratio) -> BreakEven | None:
     """None unless B uses exactly one tier that A does not, and all others have a price."""
-    own = [s for s in b.shares if s.tier not in {other.tier for other in a.shares}]
-    others = [s for s in b.shares if s not in own]
-    if len(own) != 1 or a.price is None or any(s.per_gb is None for s in others):
+    added = [s for s in b.shares if s.tier not in {other.tier for other in a.shares}]
+    others = [s for s in b.shares if s not in added]
+    if len(added) != 1 or a.price is None or any(s.per_gb is None for s in others):
         return None
-    (share,) = own
+    (share,) = added
     price_a, rest = a.price.median, sum(s.price for s in others)
 
     def price(ratio: float) -> float:
         return max(0.0, (ratio * price_a - rest) / share.gb)
 
-    low, high = (None if one is None else price(one) for one in (speedup.low, speedup.high))
+    low, high = (None if bound is None else price(bound) for bound in (speedup.low, speedup.high))
     value = price(speedup.value)
     return BreakEven(value, low, high, speedup.confidence, tier=share.tier, now=share.per_gb)

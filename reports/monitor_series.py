@@ -91,14 +91,14 @@ class MonitorSeries:
 
     def line(self, name: str, mean: _Mean, weight: _Mean | None = None) -> Line:
         """The means of all intervals that have one; ``weight``: what they are over, if not time."""
-        found = []
+        intervals = []
         for a, b in self.pairs:
             begin, end = a["monotonic_ns"], b["monotonic_ns"]
             value = mean(a, b, end - begin)
             over = weight(a, b, end - begin) if weight else end - begin
             if value is not None and over is not None:
-                found.append(Interval(begin, end, value, over))
-        return Line(name, tuple(found))
+                intervals.append(Interval(begin, end, value, over))
+        return Line(name, tuple(intervals))
 
 
 def monitored(run: StoredRun) -> list[Strip]:
@@ -120,8 +120,8 @@ def monitored(run: StoredRun) -> list[Strip]:
 def _sum(sample: Sample, keys: Iterable[str]) -> float | None:
     """None where one was not sampled."""
     values = [sample.get(key) for key in keys]
-    known = [float(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
-    return sum(known) if known and len(known) == len(values) else None
+    finite = [float(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
+    return sum(finite) if finite and len(finite) == len(values) else None
 
 
 def rate(keys: Sequence[str], scale: float = 1.0, absent: float | None = None) -> _Mean:
@@ -160,9 +160,9 @@ def _await(block: MonitorSeries) -> Strip:
             return sum(count for count, _ in _requests(b, disks, operation)) * length
 
         def each(_: Sample, b: Sample, length: float) -> float | None:
-            found = _requests(b, disks, operation)
-            count = sum(count for count, _ in found)
-            return sum(count * waited for count, waited in found) / count if count else None
+            by_disk = _requests(b, disks, operation)
+            count = sum(count for count, _ in by_disk)
+            return sum(count * waited for count, waited in by_disk) / count if count else None
 
         return block.line(f"{tier} {operation}", each, requests)
 
@@ -173,14 +173,14 @@ def _await(block: MonitorSeries) -> Strip:
 
 def _requests(sample: Sample, disks: Sequence[str], operation: str) -> list[tuple[float, float]]:
     """Requests per second of each disk that had any, and their mean time."""
-    found = (
+    sampled = (
         (
             _sum(sample, [f"block_{operation}_per_s[device={disk}]"]),
             _sum(sample, [f"block_{operation}_await_ns[device={disk}]"]),
         )
         for disk in disks
     )
-    return [(count, each) for count, each in found if count and each is not None]
+    return [(count, each) for count, each in sampled if count and each is not None]
 
 
 def _memory_traffic(traffic: MonitorSeries) -> Strip:
@@ -194,13 +194,13 @@ def _memory_traffic(traffic: MonitorSeries) -> Strip:
 
 def _traced(io: MonitorSeries, counter: str, *roles: str) -> dict[tuple[str, str], list[str]]:
     """Part and operation to the keys of a counter, of these roles (none: of all)."""
-    found: dict[tuple[str, str], list[str]] = {}
+    keys: dict[tuple[str, str], list[str]] = {}
     for key in sorted(io.names()):
         name, labels = split(key)
         if name == counter and (not roles or labels.get("role") in roles):
             place = labels.get("part", ""), labels.get("operation", "")
-            found.setdefault(place, []).append(key)
-    return found
+            keys.setdefault(place, []).append(key)
+    return keys
 
 
 def _files(io: MonitorSeries) -> Strip:
@@ -265,8 +265,8 @@ def _pressure(pressure: MonitorSeries) -> Strip:
         whole = rate([f"pressure_{resource}_some_ns[of={of}]"])
 
         def mean(a: Sample, b: Sample, length: float) -> float | None:
-            found = whole(a, b, length)
-            return found and min(1.0, found)  # Linux counts after the time stamp
+            waited = whole(a, b, length)
+            return waited and min(1.0, waited)  # Linux counts after the time stamp
 
         return mean
 
@@ -286,16 +286,16 @@ def _waits(waits: MonitorSeries) -> Strip:
     )
 
     def computing(a: Sample, b: Sample, length: float) -> float | None:
-        ran, counted, queue = (one(a, b, length) for one in (running, cpu, queued))
+        ran, counted, queue = (mean(a, b, length) for mean in (running, cpu, queued))
         if ran is None or counted is None or queue is None:
             return None
         return max(queue, min(ran, counted + queue))
 
     def other(a: Sample, b: Sample, length: float) -> float | None:
-        ran, own, computed = (one(a, b, length) for one in (running, waiting, computing))
-        if ran is None or own is None or computed is None:
+        ran, waited, computed = (mean(a, b, length) for mean in (running, waiting, computing))
+        if ran is None or waited is None or computed is None:
             return None
-        return max(0.0, ran - computed) + own
+        return max(0.0, ran - computed) + waited
 
     means = {
         **{name: rate([f"wait_ns[resource={name}]"], absent=0.0) for name in RESOURCES},

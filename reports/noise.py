@@ -34,12 +34,12 @@ def calibration_of(pairs: Sequence[_Pair]) -> Calibration:
     runs = [run for pair in pairs for run in pair]
     first = runs[0]
     values = [(measured(a), measured(b)) for a, b in pairs]
-    kinds = {q: one for a, b in values for side in (a, b) for q, one in side.items()}
+    kinds = {q: value for a, b in values for side in (a, b) for q, value in side.items()}
     ratios = {q: tuple(_log_ratios(q, values)) for q in in_order(kinds)}
-    kept = [q for q, found in ratios.items() if found and _is_result(kinds[q])]
+    results = [q for q, log_ratios in ratios.items() if log_ratios and _is_result(kinds[q])]
     sides = [a for a, _ in pairs], [b for _, b in pairs]
-    deciding = headline(*sides, {q: kinds[q].better for q in kept}).quantity
-    warnings = [one for run in runs for one in run.result.uncontrolled]
+    deciding = headline(*sides, {q: kinds[q].better for q in results}).quantity
+    warnings = [warning for run in runs for warning in run.result.uncontrolled]
     return Calibration(
         calibration_id=first.run_id,
         unix_ns=time.time_ns(),
@@ -47,14 +47,14 @@ def calibration_of(pairs: Sequence[_Pair]) -> Calibration:
         spec=first.spec,
         run_ids=tuple((a.run_id, b.run_id) for a, b in pairs),
         run_duration_ns=round(median(int(run.result.duration_ns) for run in runs)),
-        headline=kept.index(deciding) if deciding in kept else None,
-        metrics=tuple(_noise(q, kinds[q], ratios[q]) for q in kept),
+        headline=results.index(deciding) if deciding in results else None,
+        metrics=tuple(_noise(q, kinds[q], ratios[q]) for q in results),
         warnings=tuple(unique(warnings)),
     )
 
 
-def _is_result(one: Measured) -> bool:
-    return one.better != "none" and metric_info(one.quantity, one.better).role in _RESULTS
+def _is_result(value: Measured) -> bool:
+    return value.better != "none" and metric_info(value.quantity, value.better).role in _RESULTS
 
 
 def _log_ratios(
@@ -62,14 +62,14 @@ def _log_ratios(
 ) -> Iterator[float]:
     """Of the pairs in which both runs have a positive value."""
     for pair in values:
-        found = [side[quantity].value if quantity in side else None for side in pair]
-        a, b = (value if value and value > 0 else None for value in found)
+        both = [side[quantity].value if quantity in side else None for side in pair]
+        a, b = (value if value and value > 0 else None for value in both)
         if a is not None and b is not None:
             yield math.log(a / b)
 
 
-def _noise(quantity: Quantity, one: Measured, ratios: tuple[float, ...]) -> MetricNoise:
-    return MetricNoise(quantity.name, one.unit, one.better, dict(quantity.labels), ratios)
+def _noise(quantity: Quantity, value: Measured, ratios: tuple[float, ...]) -> MetricNoise:
+    return MetricNoise(quantity.name, value.unit, value.better, dict(quantity.labels), ratios)
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def arms_differ(noise: MetricNoise) -> bool | None:
 
     None: too few pairs to show any.
     """
-    values = [math.exp(one) for one in noise.log_ratios]
-    found = ratio_of(values, [1.0] * len(values))
-    return None if found.smallest_p > ALPHA else found.p <= ALPHA
+    values = [math.exp(log_ratio) for log_ratio in noise.log_ratios]
+    ratio = ratio_of(values, [1.0] * len(values))
+    return None if ratio.smallest_p > ALPHA else ratio.p <= ALPHA
 
 
 def title_of(noise: MetricNoise) -> str:
@@ -183,7 +183,7 @@ def same_headline(calibration: Calibration, spec: RunSpec) -> bool:
     load = load_of(spec.workload, spec.params)
     if load is None:
         return True
-    rates = (one.params.get(load.rate) is None for one in (calibration.spec, spec))
+    rates = (run_spec.params.get(load.rate) is None for run_spec in (calibration.spec, spec))
     return len(set(rates)) == 1
 
 
@@ -192,8 +192,8 @@ def to_json(calibration: Calibration, resolve: float | None = None) -> dict[str,
     document = calibration.to_json()
     for noise, entry in zip(calibration.metrics, document["metrics"], strict=True):
         entry["noise"] = noise_of(noise.log_ratios)
-        found = resolutions(noise, calibration.run_duration_ns)
-        entry["resolutions"] = as_json(found)
+        resolved = resolutions(noise, calibration.run_duration_ns)
+        entry["resolutions"] = as_json(resolved)
     deciding = calibration.deciding
     document["arms_differ"] = arms_differ(deciding) if deciding else None
     if resolve is not None and deciding is not None:
