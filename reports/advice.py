@@ -58,7 +58,7 @@ class Answer:
 
     @property
     def undecided(self) -> bool:
-        """Whether there are too few repeats to show any difference."""
+        """Return whether there are too few repeats to show any difference."""
         return self.group.verdict == "not resolvable"
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How far two drivers agree that offered the same load: each on data of its own making.
+"""Agreement of two drivers that offered the same load: each on data of its own making.
 
 One driver calibrates the other. Nothing is won by the one that shows more: what they differ by
 is client, statements and data together, and no tier is compared by it.

@@ -356,7 +356,7 @@ def _gains(fact: str, groups: Sequence[Group]) -> Iterator[_Gain]:
 
 
 def _by_block(group: Group, row: Row) -> dict[tuple[str, int], float]:
-    """How much better B is in each block; empty where its runs are no pairs of one block each."""
+    """Return B's gain in each block; empty where its runs are no pairs of one block each."""
     ratios = {}
     for a, b in zip(group.a.runs, group.b.runs, strict=False):
         values = [measured_value(run, row.quantity) for run in (a, b)]

@@ -1,4 +1,4 @@
-"""What the certainty of a comparison rests on: facts with codes, alike wherever it is shown.
+"""Facts, with codes, that the certainty of a comparison rests on: alike wherever it is shown.
 
 They are no score: how much each weighs is the reader's to decide.
 """

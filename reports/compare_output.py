@@ -268,7 +268,7 @@ def verdict_cell(row: Row, notes: bool = True) -> tuple[str | Span, ...]:
 
 
 def remarks(row: Row, notes: bool = False) -> Iterator[str]:
-    """What must be known of a row's verdict, but for its own note, which ``notes`` shows."""
+    """Yield the notes on a row's verdict, without its own note, which ``notes`` shows."""
     if row.has_verdict and row.contrary:
         yield "the medians point the other way"
     if row.has_verdict and row.ready_made and not notes:
@@ -314,7 +314,7 @@ def _warning(warning: RunWarning) -> Text:
 
 
 def rests_on_others(shared: str, others: Mapping[str, Sequence[str]]) -> Iterator[Block]:
-    """What else, that of which comparisons."""
+    """Yield what only some comparisons rest on, with their names."""
     also = " also" if shared else ""
     for text, compared in others.items():
         verb = "rests" if len(compared) == 1 else "rest"

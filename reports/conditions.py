@@ -124,7 +124,7 @@ def _number(text: str) -> float:
 
 
 def panel_warnings(panel: Panel) -> Iterator[RunWarning]:
-    """What limits the comparisons of a panel."""
+    """Yield what limits the comparisons of a panel."""
     where = panel.title_with_workload
     if panel.apart:
         context = f"{where}: {'; '.join(first_of(panel.apart, 12))}"

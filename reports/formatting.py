@@ -45,7 +45,7 @@ def number_mark(emulated: Sequence[str]) -> str:
 
 
 def stand_in_note(emulated: Sequence[str]) -> str:
-    """What numbers of stand-ins are worth."""
+    """Say what numbers of stand-ins are worth."""
     mark = stand_in_mark(emulated)
     return " ".join(note for name, note in _NOTES.items() if name in mark)
 
@@ -104,7 +104,7 @@ def share_text(part: float, whole: float, unit: str) -> str:
 
 
 def gain_text(ratio: float) -> str:
-    """What a speed-up gains, rounded up: ``4 %``, from a factor of two on ``2.05×``."""
+    """Return the gain of a speed-up, rounded up: ``4 %``, from a factor of two on ``2.05×``."""
     if ratio >= 2:
         return times_at_most(ratio)
     return f"{max(1, math.ceil(100 * (ratio - 1) - 1e-9))} %"

@@ -1,4 +1,4 @@
-"""What a comparison is decided by: its headline, which is a latency where the rate was set.
+"""The headline, which decides a comparison: a latency where the rate was set.
 
 A rate that was set is the same on both sides as long as both keep it, so throughput compares
 the offered load with itself. Then the times of the workload's main operation are the headline:
@@ -48,13 +48,13 @@ class SideRate:
 
     @property
     def kept(self) -> bool:
-        """Whether most of the repeats kept the rate."""
+        """Return whether most of the repeats kept the rate."""
         return 2 * self.missed < self.runs
 
 
 @dataclass(frozen=True)
 class SetRate:
-    """What set the rate: an option, or users' think times, which the users always keep.
+    """A rate that was set by an option, or by users' think times, which the users always keep.
 
     ``a``, ``b``: None where a side's driver does not report what it did.
     """
@@ -204,7 +204,7 @@ def _done(load: Load, run: StoredRun) -> tuple[float, float | None]:
 
 
 def _paced(load: Load, run: StoredRun) -> bool:
-    """Whether users spend little of the window waiting, by the sum of the durations."""
+    """Return whether users spend little of the window waiting, by the sum of the durations."""
     window_ns, _ = _done(load, run)
     encoded = (m.hdr for m in run.result.metrics if m.name == load.durations)
     histograms = [hdr.decode(text) for text in encoded if text is not None]

@@ -50,7 +50,7 @@ class History:
 
 
 def histories(runs: Sequence[StoredRun]) -> list[History]:
-    """Of every series; all changes are tested as one family."""
+    """Return the history of each series; all changes are tested as one family."""
     undecided = [history for series in _series(runs) if (history := _history(series)) is not None]
     rows = [e.row for history in undecided for e in history.executions if e.row is not None]
     ratios = iter(decide([row.estimate for row in rows if row.estimate is not None]))

@@ -1,4 +1,4 @@
-"""What a value of the compared dimension is called: one name for arms, sides and panels."""
+"""Names of the compared dimension's values, the same for arms, sides and panels."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def value_name(run: StoredRun, dim: Dimension) -> str:
 
 
 def arm_options(run: StoredRun, other: StoredRun) -> str:
-    """What the arm of a run was set to and the other's was not: ``synchronous_commit=off``.
+    """Return what the arm of a run was set to and the other's was not: ``synchronous_commit=off``.
 
     Empty where the two are no arms.
     """
@@ -131,7 +131,7 @@ def arm_options(run: StoredRun, other: StoredRun) -> str:
 
 
 def not_enforced(run: StoredRun) -> bool:
-    """Whether a memory limit was requested and not enforced."""
+    """Return whether a memory limit was requested and not enforced."""
     requested = run.spec.memory_limit_bytes
     method = run.manifest.memory_cap.method if run.manifest else None
     return requested is not None and method == "none"
@@ -301,7 +301,7 @@ _ELSEWHERE = ("engine", "emulate", "models")
 def what_was_run(
     sides: Sequence[tuple[str, Sequence[StoredRun]]], usual: Mapping[str, str] | None = None
 ) -> tuple[ShownFact, ...]:
-    """Every fact that was decided before the runs of these sides, which are named.
+    """Return all facts that were decided before the runs of these sides, which are named.
 
     A value that all sides share stands by itself; others each after the name of their side.
     ``usual``: facts that are left out where all runs have this value, but for those without which
@@ -367,7 +367,7 @@ def _text(fact: str, value: str | None) -> str:
 
 
 def _repeats(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> str:
-    """How many runs of each side have a result."""
+    """Return how many runs of each side have a result."""
     return "; ".join(
         f"{name}: {sum(run.result.status != 'failed' for run in runs)}" for name, runs in sides
     )

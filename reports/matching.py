@@ -1,4 +1,4 @@
-"""Which runs of A and B belong together, what else they differ in, and which repeats are pairs.
+"""Matching of A's and B's runs: the series that belong together, differences, and pairs.
 
 A pair cancels what drifts only if its runs shared the drift. A name and a block number do not
 show that: every ``harness run`` of a session may have the same name, ``experiment run`` may be
@@ -59,7 +59,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Matching:
-    """What ``find`` found. ``unmatched``: series of one side only, in words."""
+    """Matched series of A and B. ``unmatched``: series of one side only, in words."""
 
     over: tuple[Dimension, ...]
     matches: tuple[Match, ...]
@@ -249,7 +249,7 @@ def _starts_apart(pair: _Pair) -> int:
 
 
 def _overlapping(pairs: Sequence[_Pair]) -> str:
-    """That the blocks did not run one after another; empty if they did."""
+    """Say that the blocks did not run one after another; empty if they did."""
     spans = [[start for run in pair for start in _starts(run)] for pair in pairs]
     overlapping = sum(max(starts) > min(next_starts) for starts, next_starts in pairwise(spans))
     if not overlapping:
@@ -261,7 +261,7 @@ def _overlapping(pairs: Sequence[_Pair]) -> str:
 
 
 def _apart(pairs: Sequence[_Pair], every: Sequence[StoredRun]) -> str:
-    """Which block's runs did not run side by side, and by how much; empty if all did."""
+    """Say which block's runs did not run side by side, and by how much; empty if all did."""
     far = []
     for run, other in pairs:
         starts = [*_starts(run), *_starts(other)]
@@ -279,7 +279,7 @@ def _apart(pairs: Sequence[_Pair], every: Sequence[StoredRun]) -> str:
 
 
 def _starts(run: StoredRun) -> list[int]:
-    """When each sitting of a run began, in Unix ns: it is as far apart as they are."""
+    """Return when each sitting of a run began, in Unix ns."""
     return [run.result.started_unix_ns, *(resumption.unix_ns for resumption in run.result.resumed)]
 
 

@@ -10,7 +10,7 @@ from reports.values import Quantity
 
 
 def counter_title(name: str) -> str | None:
-    """Of ``window_block_busy_ns`` or ``query_block_busy_ns``; None where neither is stated."""
+    """Return the title of ``window_block_busy_ns`` or ``query_block_busy_ns``; None without one."""
     stem = name.removeprefix("window_").removeprefix("query_")
     info = metrics().get(name) or metrics().get(f"query_{stem}")
     return info.title if info else counter_titles().get(stem)

@@ -1,4 +1,4 @@
-"""What an arm's performance costs: by the capacity that it uses, at the prices of its tiers.
+"""Price of an arm's performance: of the capacity that it uses, at the prices of its tiers.
 
 The price of a run is Σ over parts of the bytes on the part's tier × the tier's price per GB (10⁹
 bytes). The memory part counts as its limit: so much must be bought. In a panel where an arm places
@@ -60,7 +60,7 @@ class Price:
 
 
 class PricedDevice(Struct, frozen=True):
-    """What a tier is made of, and its price."""
+    """Modules that a tier is made of, and their price."""
 
     name: Annotated[str, Meta(min_length=1, description="its name next to the numbers")]
     tier: Annotated[str, Meta(min_length=1, description="the tier's name, * for any part of it")]
@@ -73,7 +73,7 @@ class PricedDevice(Struct, frozen=True):
 
 
 class PriceList(Struct, frozen=True, tag_field="schema", tag=1):
-    """What devices cost (profiles/prices/*.yml), for price-performance as PerMA-Bench has it
+    """Prices of devices (profiles/prices/*.yml), for price-performance as PerMA-Bench has it
     (VLDB 2022, Table 2).
     """
 
@@ -119,7 +119,7 @@ _DRAM = "dram"
 
 @dataclass(frozen=True)
 class Share:
-    """What parts of a database use of one tier. ``per_gb``: None where that has no price."""
+    """Capacity of one tier that parts of a database use. ``per_gb``: None without a price."""
 
     tier: str
     parts: tuple[str, ...]
@@ -128,14 +128,14 @@ class Share:
 
     @property
     def price(self) -> float:
-        """Of these GB; only where there is a price."""
+        """Return the price of these GB; only where there is one per GB."""
         assert self.per_gb is not None
         return self.gb * self.per_gb
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a run uses, tier by tier. ``problem``: why it is not known; empty where it is."""
+    """Capacity that a run uses, by tier. ``problem``: why it is not known; empty where it is."""
 
     shares: tuple[Share, ...] = ()
     problem: str = ""
@@ -146,7 +146,7 @@ class Capacity:
 
     @property
     def price(self) -> float | None:
-        """Of all shares; None where one has no price, or nothing is used."""
+        """Return the price of all shares; None where one has no price, or nothing is used."""
         if self.unpriced or not self.shares:
             return None
         return sum(share.price for share in self.shares) or None
@@ -344,7 +344,7 @@ def _row(arm: Arm, name: str, prices: PriceList | None, dram: Recorded | None) -
 
 
 def _medians(runs: Sequence[Sequence[Share]]) -> tuple[Share, ...]:
-    """Of the runs' shares, tier by tier, without tiers that most runs do not use."""
+    """Return the medians of the runs' shares by tier, without tiers that most runs do not use."""
     by_tier = grouped((share.tier, share) for shares in runs for share in shares)
     medians = (
         replace(
@@ -360,7 +360,7 @@ def _medians(runs: Sequence[Sequence[Share]]) -> tuple[Share, ...]:
 def capacity(
     run: StoredRun, prices: PriceList | None = None, dram: Recorded | None = None
 ) -> Capacity:
-    """What the run's parts use of their tiers.
+    """Return the capacity that the run's parts use of their tiers.
 
     ``dram``: of the memory where the placement names no tier for it; None: it is not counted.
     """

@@ -125,7 +125,7 @@ def _sum(sample: Sample, keys: Iterable[str]) -> float | None:
 
 
 def rate(keys: Sequence[str], scale: float = 1.0, absent: float | None = None) -> _Mean:
-    """Of cumulative counters, per nanosecond times ``scale``. One that went back has no rate."""
+    """Rate of cumulative counters, per nanosecond times ``scale``; none where one went back."""
 
     def mean(a: Sample, b: Sample, length: float) -> float | None:
         before, after = (_sum({**dict.fromkeys(keys, absent), **s}, keys) for s in (a, b))
@@ -235,7 +235,7 @@ def _call_times(io: MonitorSeries) -> Strip:
 
 
 def _background(io: MonitorSeries) -> Strip:
-    """What the engine's background threads write: checkpoints, flushes, compactions."""
+    """Writes of the engine's background threads: checkpoints, flushes, compactions."""
     lines = [
         io.line(part, rate(keys, NS_PER_S, absent=0.0))
         for (part, operation), keys in _traced(io, "bytes", "background").items()
@@ -258,7 +258,7 @@ def _processor(process: MonitorSeries) -> Strip:
 
 
 def _pressure(pressure: MonitorSeries) -> Strip:
-    """Of the run's control group where it has one, else of the host."""
+    """Pressure of the run's control group where it has one, else of the host."""
     of = "run" if any(key.endswith("[of=run]") for key in pressure.names()) else "host"
 
     def share(resource: str) -> _Mean:

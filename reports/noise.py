@@ -30,7 +30,7 @@ _Pair = tuple[StoredRun, StoredRun]
 
 
 def calibration_of(pairs: Sequence[_Pair]) -> Calibration:
-    """What pairs of identical runs (n ≥ 1), all of them with a result, say of the noise."""
+    """Return the noise by pairs of identical runs (n ≥ 1), all of them with a result."""
     runs = [run for pair in pairs for run in pair]
     first = runs[0]
     values = [(measured(a), measured(b)) for a, b in pairs]
@@ -60,7 +60,7 @@ def _is_result(value: Measured) -> bool:
 def _log_ratios(
     quantity: Quantity, values: Sequence[tuple[Mapping[Quantity, Measured], ...]]
 ) -> Iterator[float]:
-    """Of the pairs in which both runs have a positive value."""
+    """Yield the log ratios of the pairs in which both runs have a positive value."""
     for pair in values:
         both = [side[quantity].value if quantity in side else None for side in pair]
         a, b = (value if value and value > 0 else None for value in both)
@@ -74,7 +74,7 @@ def _noise(quantity: Quantity, value: Measured, ratios: tuple[float, ...]) -> Me
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a number of repeats can show: ``difference`` as a share, None: nothing.
+    """A number of repeats and the difference that it can show, as a share, None: nothing.
 
     Its interval has the uncertainty of the noise. ``duration_ns``: of the repeats of both sides of
     a comparison.
@@ -101,14 +101,14 @@ def shown_text(difference: Value) -> str:
 
 
 def resolutions(noise: MetricNoise, run_duration_ns: int) -> tuple[Resolution, ...]:
-    """Of each of :data:`REPEATS`."""
+    """Return the resolution of each of :data:`REPEATS`."""
     return tuple(
         Resolution(n, shown_by(noise.log_ratios, n), 2 * n * run_duration_ns) for n in REPEATS
     )
 
 
 def arms_differ(noise: MetricNoise) -> bool | None:
-    """Whether a difference is shown where there is none: by accident in 5 % of calibrations.
+    """Return whether a difference is shown where there is none, as in 5 % of calibrations.
 
     None: too few pairs to show any.
     """
@@ -125,7 +125,7 @@ def title_of(noise: MetricNoise) -> str:
 
 @dataclass(frozen=True)
 class Expected:
-    """What an experiment's repeats resolve, by the latest calibration of its engine and workload.
+    """Resolution of an experiment's repeats, by the latest calibration of its engine and workload.
 
     ``pairs``: of the calibration. ``noise``, ``difference``: shares; ``difference`` None: nothing.
     ``level``: of one comparison among those of the experiment. ``other_conditions``: those in
@@ -179,7 +179,7 @@ def expected(
 
 
 def same_headline(calibration: Calibration, spec: RunSpec) -> bool:
-    """Whether the run's headline is the calibration's: at a set rate it is a latency."""
+    """Return whether the run's headline is the calibration's: at a set rate it is a latency."""
     load = load_of(spec.workload, spec.params)
     if load is None:
         return True

@@ -1,4 +1,4 @@
-"""What one run did over time: its series on the run's clock, in small charts over one axis.
+"""A run over time: its series on the run's clock, in small charts over one axis.
 
 Sources are the artifacts ``series`` (operations done), ``latencies`` (their percentiles),
 ``timeline`` (spans of queries) and those of monitors. Times are monotonic nanoseconds.
@@ -68,7 +68,7 @@ class Timeline:
 
     @property
     def of_queries(self) -> bool:
-        """Whether it begins with a query, not with a window."""
+        """Return whether it begins with a query, not with a window."""
         return bool(self.spans)
 
 
@@ -77,15 +77,15 @@ def representative(arm: Arm) -> Timeline | None:
     runs, by = list(arm.usable), ""
     if (quantity := arm.headline) is not None:
         values = {run.run_id: measured_value(run, quantity) for run in runs}
-        known = sorted(value for value in values.values() if value is not None)
-        middle = known[(len(known) - 1) // 2]
+        numbers = sorted(value for value in values.values() if value is not None)
+        middle = numbers[(len(numbers) - 1) // 2]
         runs.sort(key=lambda run: _distance(values[run.run_id], middle))
         by = metric_title(quantity, arm.kinds()[quantity].better)
     for run in runs:
-        found = timeline(run)
-        if found is not None:
+        run_timeline = timeline(run)
+        if run_timeline is not None:
             several = f", nearest to the median of {len(runs)} by {by}" if by and runs[1:] else ""
-            return replace(found, arm=arm.marked_name, chosen=several)
+            return replace(run_timeline, arm=arm.marked_name, chosen=several)
     return None
 
 
@@ -111,8 +111,8 @@ def timeline(run: StoredRun) -> Timeline | None:
         first = begin
     else:
         return None
-    own = [done, *_latencies(run)] if done else []
-    strips = [_cut(strip, first, end) for strip in own + monitored(run)]
+    client_strips = [done, *_latencies(run)] if done else []
+    strips = [_cut(strip, first, end) for strip in client_strips + monitored(run)]
     shown = tuple(strip for strip in strips if strip.lines)
     if not shown:
         return None
@@ -122,7 +122,7 @@ def timeline(run: StoredRun) -> Timeline | None:
 
 
 def measured_spans(run: StoredRun) -> list[tuple[float, float]]:
-    """When it was measured: its window, or its queries, merged where they overlap.
+    """Return the spans that were measured: the window, or the queries, merged where they overlap.
 
     Empty where ``timeline`` has no chart of the run.
     """
@@ -133,7 +133,7 @@ def measured_spans(run: StoredRun) -> list[tuple[float, float]]:
         intervals = done.lines[0].intervals
         return [(intervals[0].begin_ns, intervals[-1].end_ns)]
     merged: list[tuple[float, float]] = []
-    for span in sorted(_spans(run), key=lambda one: one.begin_ns):
+    for span in sorted(_spans(run), key=lambda span: span.begin_ns):
         if merged and span.begin_ns <= merged[-1][1]:
             merged[-1] = merged[-1][0], max(merged[-1][1], span.end_ns)
         else:
@@ -142,17 +142,17 @@ def measured_spans(run: StoredRun) -> list[tuple[float, float]]:
 
 
 def _apart(run: StoredRun) -> bool:
-    """Whether its parts were measured at different times, or its operations on another clock."""
+    """Return whether its parts were measured at different times, or operations on another clock."""
     return bool(run.result.resumed or run.spec.params.get("client_hosts"))
 
 
 def _done(run: StoredRun) -> Strip | None:
     """Operations per second, as the client counted them; the last interval may be cut off."""
     for noun, documents in (run.artifact("series") or {}).items():
-        points = [from_members(SeriesPoint, one) for one in documents]
+        points = [from_members(SeriesPoint, document) for document in documents]
         intervals = [
-            Interval(begin, end, sum(one.counts.values()) * NS_PER_S / (end - begin), end - begin)
-            for begin, end, one in _in_window(run, points)
+            Interval(begin, end, sum(point.counts.values()) * NS_PER_S / (end - begin), end - begin)
+            for begin, end, point in _in_window(run, points)
         ]
         if not intervals:
             return None
@@ -177,10 +177,10 @@ def _in_window(run: StoredRun, points: Sequence[_Point]) -> list[tuple[float, fl
 def _latencies(run: StoredRun) -> Iterator[Strip]:
     """Percentiles of the most frequent kinds of operation; none of too few operations."""
     for documents in (run.artifact("latencies") or {}).values():
-        points = [from_members(LatencyPoint, one) for one in documents]
+        points = [from_members(LatencyPoint, document) for document in documents]
         counts: Counter[str] = Counter()
         for point in points:
-            counts.update({name: one.count for name, one in point.operations.items()})
+            counts.update({name: operation.count for name, operation in point.operations.items()})
         intervals = _in_window(run, points)
         for kind, _ in counts.most_common(_MOST_KINDS):
             lines = [
@@ -195,35 +195,37 @@ def _percentiles(
     intervals: Iterable[tuple[float, float, LatencyPoint]], kind: str, percent: int
 ) -> Iterator[Interval]:
     for begin, end, point in intervals:
-        one = point.operations.get(kind)
-        if one and one.count >= hdr.fewest(percent):
-            yield Interval(begin, end, getattr(one, f"p{percent}_ns"), end - begin)
+        operation = point.operations.get(kind)
+        if operation and operation.count >= hdr.fewest(percent):
+            yield Interval(begin, end, getattr(operation, f"p{percent}_ns"), end - begin)
 
 
 def _spans(run: StoredRun) -> Iterator[Span]:
     for document in run.artifact("timeline") or []:
-        one = from_members(TimelineEntry, document)
-        name, lane = one.function or "", "refresh"
-        if one.query is not None:
-            lane = "queries" if one.stream is None else f"stream {one.stream}"
-            name = query_name(one.query)
-        if one.submitted_ns < one.ended_ns:
-            yield Span(name, lane, one.submitted_ns, one.ended_ns)
+        entry = from_members(TimelineEntry, document)
+        name, lane = entry.function or "", "refresh"
+        if entry.query is not None:
+            lane = "queries" if entry.stream is None else f"stream {entry.stream}"
+            name = query_name(entry.query)
+        if entry.submitted_ns < entry.ended_ns:
+            yield Span(name, lane, entry.submitted_ns, entry.ended_ns)
 
 
 def _tasks(run: StoredRun) -> Iterator[Span]:
-    """Each time a background task was at work: as the engine logged it, or within a sample."""
+    """Yield when a background task was at work: as the engine logged it, or within a sample."""
     for task, times in (run.artifact("background") or {}).items():
-        for one in times:
-            if one["begin_ns"] < one["end_ns"]:
-                yield Span("", task, one["begin_ns"], one["end_ns"])
+        for span in times:
+            if span["begin_ns"] < span["end_ns"]:
+                yield Span("", task, span["begin_ns"], span["end_ns"])
     waits = MonitorSeries.of(run, "waits")
     for key in waits.names():
         counter, labels = split(key)
         if counter != BACKGROUND:
             continue
         line = waits.line("", rate([key], absent=0.0))
-        busy = [(one.begin_ns, one.end_ns) for one in line.intervals if one.value]
+        busy = [
+            (interval.begin_ns, interval.end_ns) for interval in line.intervals if interval.value
+        ]
         while busy:
             begin, end = busy.pop(0)
             while busy and busy[0][0] == end:
@@ -257,37 +259,37 @@ def _cut(strip: Strip, first: float, end: float) -> Strip:
         for line in strip.lines
     }
     if strip.percentiles:
-        shown = (Line(name, tuple(found)) for name, found in inside.items() if found)
+        shown = (Line(name, tuple(intervals)) for name, intervals in inside.items() if intervals)
         return replace(strip, lines=tuple(shown))
-    sums = {name: sum(i.value * i.weight for i in found) for name, found in inside.items()}
+    sums = {name: sum(i.value * i.weight for i in intervals) for name, intervals in inside.items()}
     least = _LEAST_SHARE * sum(sums.values()) if strip.unit in ("ns", "B/s") else 0.0
     lines = (
-        Line(name, tuple(_averaged(found)))
-        for name, found in inside.items()
+        Line(name, tuple(_averaged(intervals)))
+        for name, intervals in inside.items()
         if sums[name] > 0 and sums[name] >= least
     )
     return replace(strip, lines=tuple(lines))
 
 
-def _mostly_between(one: Interval, first: float, end: float) -> bool:
-    inside = min(one.end_ns, end) - max(one.begin_ns, first)
-    return 2 * inside >= one.end_ns - one.begin_ns or inside == end - first
+def _mostly_between(interval: Interval, first: float, end: float) -> bool:
+    inside = min(interval.end_ns, end) - max(interval.begin_ns, first)
+    return 2 * inside >= interval.end_ns - interval.begin_ns or inside == end - first
 
 
 def _averaged(intervals: Sequence[Interval]) -> Iterator[Interval]:
     """Neighbours together, never across a hole."""
     each = -(-len(intervals) // _MOST_INTERVALS)
     group: list[Interval] = []
-    for one in intervals:
-        if group and (len(group) == each or group[-1].end_ns != one.begin_ns):
+    for interval in intervals:
+        if group and (len(group) == each or group[-1].end_ns != interval.begin_ns):
             yield _mean_of(group)
             group = []
-        group.append(one)
+        group.append(interval)
     if group:
         yield _mean_of(group)
 
 
 def _mean_of(group: Sequence[Interval]) -> Interval:
-    weight = sum(one.weight for one in group)
-    value = sum(one.value * one.weight for one in group) / weight
+    weight = sum(interval.weight for interval in group)
+    value = sum(interval.value * interval.weight for interval in group) / weight
     return Interval(group[0].begin_ns, group[-1].end_ns, value, weight)

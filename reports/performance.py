@@ -37,5 +37,5 @@ def performance(run: StoredRun, metric: str) -> Performance | None:
 
 
 def _count(info: MetricInfo, values: Mapping[Quantity, Measured]) -> int:
-    """Of durations that the metric adds up; 1 where it stands for a single one."""
+    """Return how many durations the metric adds up; 1 where it stands for a single one."""
     return sum(quantity.name == info.sum_of for quantity in values) if info.sum_of else 1

@@ -1,4 +1,4 @@
-"""What an experiment can show, before it is run."""
+"""The differences that an experiment can show, before it is run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PlannedRepeats:
 def planned_repeats(
     specs: Sequence[RunSpec], host_mode: str, interim_analyses: int = 1
 ) -> PlannedRepeats:
-    """What a report on these runs would compare, on a host in this mode.
+    """Return what a report on these runs would compare, on a host in this mode.
 
     ``interim_analyses``: how often at most results decide whether there are more repeats.
     """
@@ -76,17 +76,19 @@ def compared_together(
     Comparisons leave out runs with planted delays.
     """
     specs = [spec for spec in specs if not spec.plant]
-    known = [
+    facts = [
         facts_of_spec(spec, host_mode if spec.runs_in(host_mode) else _other_mode(spec))
         for spec in specs
     ]
-    over = varying_dimension(known)
+    over = varying_dimension(facts)
     dim = dimension(over)
-    swept = swept_facts(grouped((one.get(dim.fact), one) for one in known).values(), [dim])
+    swept = swept_facts(
+        grouped((planned.get(dim.fact), planned) for planned in facts).values(), [dim]
+    )
     together: dict[frozenset[tuple[str, str]], dict[str, list[RunSpec]]] = {}
-    for spec, one in zip(specs, known, strict=True):
-        rest = other_facts(one, [dim], swept)
-        together.setdefault(rest, {}).setdefault(one.get(dim.fact, ""), []).append(spec)
+    for spec, planned in zip(specs, facts, strict=True):
+        rest = other_facts(planned, [dim], swept)
+        together.setdefault(rest, {}).setdefault(planned.get(dim.fact, ""), []).append(spec)
     return over, [list(arms.values()) for arms in together.values()]
 
 

@@ -41,13 +41,13 @@ KINDS = ("scan", "join", "aggregate", "sort", "other", OUTSIDE)
 
 
 def kind_title(kind: str) -> str:
-    """How a kind is called where it is read."""
+    """Return a kind's name in tables and charts."""
     return "outside the operators" if kind == OUTSIDE else kind
 
 
 @dataclass(frozen=True)
 class PlanFit:
-    """Whether a plan's times add up to the measured time in every run of an arm.
+    """A plan's fit: how well its times add up to the measured time in all runs of an arm.
 
     ``lowest``, ``highest``: the sum of operators and planning over the measured time, over
     the runs. ``why``: the reason of the run that is furthest off, empty where none has one.
@@ -59,7 +59,7 @@ class PlanFit:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing has to be said."""
+        """Return whether nothing has to be said."""
         return not self.why
 
 
@@ -88,42 +88,46 @@ class QueryBreakdown:
 
     @property
     def moved_by_others(self) -> bool:
-        """Whether devices moved far more bytes than the engine did."""
+        """Return whether devices moved far more bytes than the engine did."""
         return self.read_by_others or self.written_by_others
 
     @property
     def read_by_others(self) -> bool:
-        """Whether they read far more than the kernel fetched for the engine."""
+        """Return whether they read far more than the kernel fetched for the engine."""
         return _by_others(self.read, self.size("io_read"))
 
     @property
     def written_by_others(self) -> bool:
-        """Whether they wrote far more than the I/O trace saw the engine write."""
+        """Return whether they wrote far more than the I/O trace saw the engine write."""
         return _by_others(self.written, self.size("traced_write"))
 
     @property
     def file_pages_unknown(self) -> bool:
-        """Whether the working set counts private memory alone."""
+        """Return whether the working set counts private memory alone."""
         return self.size("working_set") is not None and self.size("touched_file") is None
 
 
-def _by_others(moved: Mapping[str, float], own: float | None) -> bool:
+def _by_others(moved: Mapping[str, float], engine_bytes: float | None) -> bool:
     total = sum(moved.values())
-    return own is not None and total > own * (1 + _DISAGREE) and total > own + _LEAST_OTHERS
+    return (
+        engine_bytes is not None
+        and total > engine_bytes * (1 + _DISAGREE)
+        and total > engine_bytes + _LEAST_OTHERS
+    )
 
 
-def bound_bytes(arm: Arm, one: QueryBreakdown) -> int | None:
+def bound_bytes(arm: Arm, query: QueryBreakdown) -> int | None:
     """The memory limit, where a run reached it and the working set is a good part of it.
 
     What the query touched beyond the limit was dropped again, in an unknown amount.
     """
-    working_set = one.size("working_set")
+    working_set = query.size("working_set")
     peaks = arm.summaries("memory_cap_peak_bytes").values()
     tmpfs = arm.summaries("memory_cap_tmpfs_peak_bytes").values()
     limit = arm.runs[0].spec.memory_limit_bytes
     if working_set is None or not limit or working_set < _NEAR * limit:
         return None
-    reached = _REACHED * limit + max((one.high for one in tmpfs), default=0)
+    reached = _REACHED * limit + max((summary.high for summary in tmpfs), default=0)
     return int(limit) if any(peak.high >= reached for peak in peaks) else None
 
 
@@ -137,7 +141,7 @@ class BreakdownRow:
 
     @property
     def bounded(self) -> bool:
-        """Whether the memory limit bounds the working set."""
+        """Return whether the memory limit bounds the working set."""
         return bound_bytes(self.arm, self.query) is not None
 
 
@@ -149,8 +153,8 @@ def breakdown(panel: Panel) -> list[BreakdownRow]:
         for row in group.rows
         if row.quantity.name == "query_duration_ns"
     }
-    found = [(arm, query_breakdowns(arm)) for arm in panel.arms]
-    queries = sorted({query for _, by_query in found for query in by_query}, key=natural)
+    breakdowns = [(arm, query_breakdowns(arm)) for arm in panel.arms]
+    queries = sorted({query for _, by_query in breakdowns for query in by_query}, key=natural)
     return [
         BreakdownRow(
             arm,
@@ -158,15 +162,15 @@ def breakdown(panel: Panel) -> list[BreakdownRow]:
             rows.get((arm.name, Quantity("query_duration_ns", (("query", query),)))),
         )
         for query in queries
-        for arm, by_query in found
+        for arm, by_query in breakdowns
         if query in by_query
     ]
 
 
 def unexplained(panel: Panel) -> list[str]:
-    """Why plans that were requested are missing, in the engine's words."""
+    """Return why plans that were requested are missing, in the engine's words."""
     artifacts = (run.artifact("unexplained") for arm in panel.arms for run in arm.usable)
-    return sorted({one["why"] for one in artifacts if one})
+    return sorted({artifact["why"] for artifact in artifacts if artifact})
 
 
 #: Counters of one number per query, by the name they have in a ``QueryBreakdown``.
@@ -183,21 +187,24 @@ _SIZES = (
 
 @lru_cache(maxsize=256)
 def query_breakdowns(arm: Arm) -> Mapping[str, QueryBreakdown]:
-    """Every query that the arm timed, or that reached its limit there, in natural order."""
+    """Return all queries that the arm timed, or that reached their limit, in natural order."""
     durations = _by_query(arm, "query_duration_ns")
     limits = _by_query(arm, "query_timeout_ns")
     operators = _by_two(arm, "plan_operator_ns", "operator")
     read = _by_two(arm, "query_tier_read_bytes", "tier")
     written = _by_two(arm, "query_tier_write_bytes", "tier")
     sizes = {
-        name: {query: one.median for query, one in _by_query(arm, f"query_{name}_bytes").items()}
+        name: {
+            query: summary.median
+            for query, summary in _by_query(arm, f"query_{name}_bytes").items()
+        }
         for name in _SIZES
     } | {"traced_write": _traced_writes(arm)}
     fits = _fits(arm)
-    found = {}
+    breakdowns = {}
     for query in sorted({*durations, *limits}, key=natural):
         duration, limit = durations.get(query), limits.get(query)
-        found[query] = QueryBreakdown(
+        breakdowns[query] = QueryBreakdown(
             query,
             duration,
             _scaled(operators.get(query, {}), duration),
@@ -206,9 +213,9 @@ def query_breakdowns(arm: Arm) -> Mapping[str, QueryBreakdown]:
             limit.n if limit else 0,
             read.get(query, {}),
             written.get(query, {}),
-            {name: held[query] for name, held in sizes.items() if query in held},
+            {name: by_query[query] for name, by_query in sizes.items() if query in by_query},
         )
-    return found
+    return breakdowns
 
 
 def _scaled(operators: Mapping[str, float], duration: Summary | None) -> dict[str, float]:
@@ -231,31 +238,31 @@ def _by_query(arm: Arm, metric: str) -> dict[str, Summary]:
 
 def _by_two(arm: Arm, metric: str, label: str) -> dict[str, dict[str, float]]:
     """query → value of ``label`` → median."""
-    found: dict[str, dict[str, float]] = {}
+    medians: dict[str, dict[str, float]] = {}
     for quantity, summary in arm.summaries(metric).items():
         query, other = quantity.label("query"), quantity.label(label)
         if query is not None and other is not None:
-            found.setdefault(query, {})[other] = summary.median
-    return found
+            medians.setdefault(query, {})[other] = summary.median
+    return medians
 
 
 def _traced_writes(arm: Arm) -> dict[str, float]:
     """query → bytes that the engine's own calls wrote, on all parts together."""
-    found: dict[str, float] = {}
+    written: dict[str, float] = {}
     for quantity, summary in arm.summaries("query_io_bytes").items():
         query = quantity.label("query")
         if query is not None and quantity.label("operation") == "write":
-            found[query] = found.get(query, 0.0) + summary.median
-    return found
+            written[query] = written.get(query, 0.0) + summary.median
+    return written
 
 
 def _fits(arm: Arm) -> dict[str, PlanFit]:
-    """Of every query with a plan, over the arm's runs."""
-    held = grouped(item for run in arm.usable for item in plan_sums(run).items())
+    """Return the fit of each query with a plan, over the arm's runs."""
+    sums_by_query = grouped(item for run in arm.usable for item in plan_sums(run).items())
     fits = {}
-    for query, found in held.items():
-        shares = [share for share, _ in found]
-        worst = max(found, key=lambda one: (bool(one[1]), abs(one[0] - 1)))
+    for query, sums in sums_by_query.items():
+        shares = [share for share, _ in sums]
+        worst = max(sums, key=lambda plan_sum: (bool(plan_sum[1]), abs(plan_sum[0] - 1)))
         fits[query] = PlanFit(min(shares), max(shares), worst[1])
     return fits
 
@@ -266,16 +273,16 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
     The reasons are the run's own, from the time when the plan was at hand; a run that
     has none stored is classified by its numbers.
     """
-    values = {q: one.value for q, one in measured(run).items() if one.value}
+    values = {q: value.value for q, value in measured(run).items() if value.value}
     reasons = run.artifact("accounting") or {}
     sums: dict[str, float] = {}
     outside: dict[str, float] = {}
     for quantity, value in values.items():
         if quantity.name == "plan_operator_ns" and value:
-            held = outside if quantity.label("operator") == OUTSIDE else sums
+            totals = outside if quantity.label("operator") == OUTSIDE else sums
             query = quantity.label("query") or ""
-            held[query] = held.get(query, 0.0) + value
-    found = {}
+            totals[query] = totals.get(query, 0.0) + value
+    plan_shares = {}
     for query, plan_ns in sums.items():
         labels = (("query", query),)
         timed = values.get(Quantity("query_duration_ns", labels))
@@ -285,8 +292,8 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
         profiled = values.get(Quantity("plan_run_duration_ns", labels), plan_ns)
         left = {"undivided": outside[query]} if query in outside else {}
         why = why_off(plan_ns, profiled or plan_ns, timed, remainder_ns=left)
-        found[query] = (share, reasons.get(query, {}).get("why", why))
-    return found
+        plan_shares[query] = (share, reasons.get(query, {}).get("why", why))
+    return plan_shares
 
 
 def breakdown_blocks(
@@ -306,8 +313,8 @@ def breakdown_blocks(
     yield from charts
     head = ("query", "measured on", "time", *map(kind_title, KINDS), *_MOVED, "plan : measured")
     cells = [_cells(row) for row in rows]
-    used = [at for at in range(len(head)) if any(one[at] != NOTHING for one in cells)]
-    shown = [[one[at] for at in used] for one in cells]
+    used = [at for at in range(len(head)) if any(row_cells[at] != NOTHING for row_cells in cells)]
+    shown = [[row_cells[at] for at in used] for row_cells in cells]
     yield Table("Each query", [head[at] for at in used], shown, "numbers")
     remarks: dict[str, list[str]] = {}
     for row in rows:
@@ -324,27 +331,27 @@ _MOVED = ("read", "written", "spilled", "working set ≥")
 
 
 def _cells(row: BreakdownRow) -> list[str]:
-    one = row.query
-    time = f"limit of {format_ns(one.limit_ns or 0)}"
-    if one.duration:
-        time = format_ns(one.duration.median)
+    query = row.query
+    time = f"limit of {format_ns(query.limit_ns or 0)}"
+    if query.duration:
+        time = format_ns(query.duration.median)
     shares = [
-        percent(one.kinds[kind] / one.duration.median)
-        if one.duration and one.duration.median and one.kinds.get(kind)
+        percent(query.kinds[kind] / query.duration.median)
+        if query.duration and query.duration.median and query.kinds.get(kind)
         else NOTHING
         for kind in KINDS
     ]
-    sizes = [one.size(name) for name in ("spilled", "working_set")]
+    sizes = [query.size(name) for name in ("spilled", "working_set")]
     fit = NOTHING
-    if one.fit:
-        fit = " – ".join(map(significant, dict.fromkeys((one.fit.lowest, one.fit.highest))))
+    if query.fit:
+        fit = " – ".join(map(significant, dict.fromkeys((query.fit.lowest, query.fit.highest))))
     return [
-        query_name(one.query),
+        query_name(query.query),
         row.arm.marked_name,
         time,
         *shares,
-        _moved(one.read, one.read_by_others),
-        _moved(one.written, one.written_by_others),
+        _moved(query.read, query.read_by_others),
+        _moved(query.written, query.written_by_others),
         *(format_bytes(size) if size else NOTHING for size in sizes),
         fit,
     ]

@@ -103,9 +103,9 @@ def _flip_distribution(weights: tuple[int, ...]) -> FloatArray:
     chances[0] = 1.0
     reached = 0
     for weight in weights:
-        kept = chances[: reached + 1].copy()
+        previous = chances[: reached + 1].copy()
         chances[: reached + 1] /= 2
-        chances[weight : reached + weight + 1] += kept / 2
+        chances[weight : reached + weight + 1] += previous / 2
         reached += weight
     return chances
 
@@ -177,13 +177,13 @@ def _of_counts(at_most: Callable[[float], int], low: float, high: float, total: 
     """Values within ``low`` and ``high``; ``at_most`` counts those that are not above a bound."""
 
     def at(rank: int) -> float:
-        below, found = math.nextafter(low, -math.inf), high
-        while below < (middle := (below + found) / 2) < found:
+        below, above = math.nextafter(low, -math.inf), high
+        while below < (middle := (below + above) / 2) < above:
             if at_most(middle) >= rank:
-                found = middle
+                above = middle
             else:
                 below = middle
-        return found
+        return above
 
     return Order(at, total)
 

@@ -135,7 +135,7 @@ class ReportFiles:
 
 @dataclass(frozen=True)
 class Report:
-    """What a report says about ``runs``.
+    """A report about ``runs``.
 
     ``over``: the dimension compared (found if None: placement first); ``baseline``: the
     arm that the others are compared with (found if None: real before emulated, block devices
@@ -178,12 +178,12 @@ class Report:
 
     @property
     def comparable(self) -> list[Panel]:
-        """Those whose comparisons are verdicts."""
+        """Return the panels whose comparisons are verdicts."""
         return [] if self.over == DRIVER else self.panels
 
     @property
     def answers(self) -> list[tuple[str, Group]]:
-        """Every comparison with the baseline, by the panel's title."""
+        """Return all comparisons with the baseline, by the panel's title."""
         return [(p.title_with_workload, group) for p in self.comparable for group in p.groups]
 
     @property
@@ -197,12 +197,12 @@ class Report:
 
     @cached_property
     def agreements(self) -> list[Agreement]:
-        """Of the drivers that offered the same load."""
+        """Return the agreements of the drivers that offered the same load."""
         return agreements(self._driven)
 
     @cached_property
     def warnings(self) -> list[RunWarning]:
-        return [one for panel in self.comparable for one in panel_warnings(panel)]
+        return [warning for panel in self.comparable for warning in panel_warnings(panel)]
 
     @cached_property
     def _uncontrolled(self) -> list[RunWarning]:
@@ -217,12 +217,12 @@ class Report:
 
     @cached_property
     def ceilings(self) -> list[tuple[Panel, Arm, Ceilings]]:
-        """What faster devices could gain at most on each arm."""
+        """Return what faster devices could gain at most on each arm."""
         return [
-            (panel, arm, known)
+            (panel, arm, arm_ceilings)
             for panel in self.panels
             for arm in panel.arms
-            if (known := ceilings(arm.usable)) is not None
+            if (arm_ceilings := ceilings(arm.usable)) is not None
         ]
 
     def answer_blocks(self, following: str = "") -> Iterator[Block]:
@@ -267,12 +267,12 @@ class Report:
         yield from (Paragraph(f"{text}.") for text in self._gains)
         yield from self._answers()
         yield from self._singles()
-        for one in self.agreements:
-            yield agreement_paragraph(one)
+        for agreement in self.agreements:
+            yield agreement_paragraph(agreement)
         yield from self._ceilings()
         yield from self._warnings()
-        found = sweeps(self.panels)
-        for number, group in enumerate(side_by_side(found), 1):
+        all_sweeps = sweeps(self.panels)
+        for number, group in enumerate(side_by_side(all_sweeps), 1):
             yield self._sweep(group, f"sweep-{number}")
         yield from history_section(self.runs)
         if costs := money(self.comparable, self.prices):
@@ -288,8 +288,8 @@ class Report:
         for number, panel in enumerate(self.panels, 1):
             if charts := [*_over_time(panel, number)]:
                 yield Section(f"Over time: {panel.title}", charts, f"over-time-{number}")
-        yield from self._published(found)
-        if tested := [one for one in self.conclusions if one.tested]:
+        yield from self._published(all_sweeps)
+        if tested := [conclusion for conclusion in self.conclusions if conclusion.tested]:
             tables = [*conclusion_tables(tested)]
             yield Section("Conclusions of the papers", tables, "conclusions")
         yield Section("Conditions", [*self._conditions()], "conditions")
@@ -341,25 +341,25 @@ class Report:
             arms = [arm for arm in panel.arms if arm.usable][:_MOST_BARS]
             drawing = resource_bars(panel, arms, f"{number}-resources")
             table = file_operations_table(panel, arms, _MOST_OPERATIONS)
-            if panel.groups and (found := [one for one in (drawing, table) if one]):
-                yield Section("", found, kind="pair")
+            if panel.groups and (blocks := [block for block in (drawing, table) if block]):
+                yield Section("", blocks, kind="pair")
 
     def _noise(self) -> Iterator[str]:
-        """What the repeats of each panel resolve by its calibration."""
+        """Yield for each panel the difference that its repeats resolve, by its calibration."""
         for panel in self.panels:
             run = next((run for run in panel.runs if run.manifest), None)
             rows = [group.deciding for group in panel.groups]
-            known = [(r.estimate, r.decision) for r in rows if r and r.estimate and r.decision]
-            if run is None or run.head.host is None or not known:
+            decided = [(r.estimate, r.decision) for r in rows if r and r.estimate and r.decision]
+            if run is None or run.head.host is None or not decided:
                 continue
             host_id, spec = run.head.host.host_id, run.spec
             latest = latest_of(self.calibrations, host_id, spec)
-            repeats = min(estimate.repeats for estimate, _ in known)
+            repeats = min(estimate.repeats for estimate, _ in decided)
             level = ALPHA / max(
-                decision.family * estimate.interim_analyses for estimate, decision in known
+                decision.family * estimate.interim_analyses for estimate, decision in decided
             )
-            if latest and (found := expected(latest, spec, repeats, level)) is not None:
-                yield f"{found.text}."
+            if latest and (expectation := expected(latest, spec, repeats, level)) is not None:
+                yield f"{expectation.text}."
 
     def _singles(self) -> Iterator[Block]:
         """Arms that have nothing to be compared with."""
@@ -370,17 +370,17 @@ class Report:
             yield Table(title, head, rows, "answers")
 
     def _ceilings(self) -> Iterator[Block]:
-        firsts = [one for one in self.ceilings if one[1] is one[0].arms[0]]
-        known, without = [], []
-        for panel, arm, found in firsts:
-            if any(one.share is not None for one in found.total):
-                known.append((panel, arm, found))
+        firsts = [entry for entry in self.ceilings if entry[1] is entry[0].arms[0]]
+        with_ceiling, without = [], []
+        for panel, arm, arm_ceilings in firsts:
+            if any(part.share is not None for part in arm_ceilings.total):
+                with_ceiling.append((panel, arm, arm_ceilings))
             else:
                 without.append(panel.title_with_workload)
-        for panel, arm, found in known[:_MOST_CEILINGS]:
+        for panel, arm, arm_ceilings in with_ceiling[:_MOST_CEILINGS]:
             where = f"{panel.title_with_workload}, " if len(firsts) > 1 else ""
             ceiling = Span(f"Ceiling, {where}{arm.marked_name}")
-            yield Paragraph((ceiling, ": ", *spans(ceiling_text(found)), "."))
+            yield Paragraph((ceiling, ": ", *spans(ceiling_text(arm_ceilings)), "."))
         if without:
             yield note(f"No ceiling: {'; '.join(without)}; why: see Device and engine.")
 
@@ -406,15 +406,15 @@ class Report:
             yield Section("Warnings and checks", blocks, "warnings")
 
     def _warning_names(self) -> list[str]:
-        """Of the host's warnings, without those that every answer is said to rest on."""
+        """Return names of the host's warnings, without those that all answers rest on."""
         of_each = [
             {code for fact in group.rests_on if fact.code == "warnings" for code in fact.values}
             for _, group in self.answers
         ]
         above = set.intersection(*of_each) if of_each else set()
         every = names(self._uncontrolled)
-        own = [name for name in every if name not in above]
-        return own if len(own) == len(every) else ["the warnings above", *own]
+        further = [name for name in every if name not in above]
+        return further if len(further) == len(every) else ["the warnings above", *further]
 
     def _sweep(self, group: Sequence[Sweep], name: str) -> Section:
         """A result over a parameter, across panels, in one place for each sweep."""
@@ -430,22 +430,25 @@ class Report:
             "Drivers that offered the same load under the same conditions, each to data of its own "
             "making."
         )
-        for one in self.agreements:
-            yield from agreement_blocks(one)
+        for agreement in self.agreements:
+            yield from agreement_blocks(agreement)
         for panel in [] if self.over == DRIVER else self._driven:
             yield from PanelTables(panel).results
 
     def _explanations(self) -> Iterator[Block]:
         if self.ceilings:
-            arms = [(p.title_with_workload, a.marked_name, found) for p, a, found in self.ceilings]
+            arms = [
+                (p.title_with_workload, a.marked_name, arm_ceilings)
+                for p, a, arm_ceilings in self.ceilings
+            ]
             yield from ceiling_table(arms)
         rows = [row for row in explained(self.comparable, self.sources) if row.moved]
-        cells = [one for row in rows for one in (row.ceiling, row.device, row.modelled)]
-        if not all(isinstance(one, Missing) for one in cells):
+        cells = [cell for row in rows for cell in (row.ceiling, row.device, row.modelled)]
+        if not all(isinstance(cell, Missing) for cell in cells):
             yield from explained_blocks(ExplainedView(tuple(rows)))
 
-    def _published(self, found: Sequence[Sweep]) -> Iterator[Block]:
-        rows = [row.cells for row in published_rows(self.panels, found, self.published)]
+    def _published(self, all_sweeps: Sequence[Sweep]) -> Iterator[Block]:
+        rows = [row.cells for row in published_rows(self.panels, all_sweeps, self.published)]
         if not rows:
             return
         figures = ", ".join(dict.fromkeys(series.figure for series in self.published))
@@ -476,12 +479,12 @@ def _single(panel: Panel, arm: Arm) -> list[Cell]:
     cells: list[Cell] = [panel.title_with_workload, arm.marked_name]
     if quantity is None:
         return [*cells, "no result", NOTHING, NOTHING, 0]
-    one, summary = arm.kinds()[quantity], arm.summaries(quantity.name).get(quantity)
-    cells.append(metric_title(quantity, one.better))
+    kind, summary = arm.kinds()[quantity], arm.summaries(quantity.name).get(quantity)
+    cells.append(metric_title(quantity, kind.better))
     if summary is None:
         return [*cells, NOTHING, NOTHING, 0]
-    median, ends = quantity_text(summary.median, one.unit), (summary.low, summary.high)
-    return [*cells, median, range_text(*ends, one.unit), summary.n]
+    median, ends = quantity_text(summary.median, kind.unit), (summary.low, summary.high)
+    return [*cells, median, range_text(*ends, kind.unit), summary.n]
 
 
 def _panel_blocks(
@@ -525,11 +528,11 @@ def _panel_blocks(
 
 def _over_time(panel: Panel, number: int) -> Iterator[Block]:
     """One run of each of the first arms, over time."""
-    found = [representative(arm) for arm in panel.arms[:_MOST_OVER_TIME]]
+    timelines = [representative(arm) for arm in panel.arms[:_MOST_OVER_TIME]]
     charts = [
-        draw_timeline(one, panel.title_with_workload, f"{number}-over-time-{at}")
-        for at, one in enumerate(found, 1)
-        if one is not None
+        draw_timeline(timeline, panel.title_with_workload, f"{number}-over-time-{at}")
+        for at, timeline in enumerate(timelines, 1)
+        if timeline is not None
     ]
     yield from charts
     left = len(panel.arms) - _MOST_OVER_TIME

@@ -44,7 +44,9 @@ class Reproduction:
         if self.comparison is None:
             return (f"the repetition failed: {self.again.result.why_failed}",)
         over = ", ".join(self.comparison.over)
-        compared = [f"{over}: {one.a.name} against {one.b.name}" for one in self._groups if over]
+        compared = [
+            f"{over}: {group.a.name} against {group.b.name}" for group in self._groups if over
+        ]
         return (*compared, *map(str, self.comparison.differences))
 
     @property

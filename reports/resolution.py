@@ -87,5 +87,5 @@ def repeats_to_resolve(log_ratios: Sequence[float], difference: float) -> int | 
         return smallest is not None and smallest <= difference
 
     least = repeats_needed(ALPHA, "paired")
-    found = bisect_left(range(least, MOST_REPEATS + 1), True, key=resolve) + least
-    return found if found <= MOST_REPEATS else None
+    repeats = bisect_left(range(least, MOST_REPEATS + 1), True, key=resolve) + least
+    return repeats if repeats <= MOST_REPEATS else None

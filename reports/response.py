@@ -69,7 +69,7 @@ class ResponseCurve:
 
     @property
     def verdict(self) -> Verdict:
-        """What a device of no latency shows, at a confidence of 95 %."""
+        """Return what a device of no latency shows, at a confidence of 95 %."""
         gain = self.ceiling
         if gain.shown:
             return "faster" if gain.above else "slower"
@@ -98,7 +98,7 @@ def throughput_of(run: StoredRun) -> Performance | None:
 
 @dataclass(frozen=True)
 class Throughput:
-    """What complete runs under the same conditions measured, by block.
+    """Throughput that complete runs under the same conditions measured, by block.
 
     ``looks``: how often results may have decided whether there would be more of them.
     """
@@ -136,9 +136,9 @@ def measured_of(runs: Sequence[StoredRun]) -> Throughput | None:
     return Throughput(measured[0][1].short, values, ids, interim_analyses_of(runs))
 
 
-def _json(one: Value) -> dict[str, Any]:
+def _json(value: Value) -> dict[str, Any]:
     """As in ``harness curve --json``."""
-    return attributes(one, "value", "low", "high", "confidence")
+    return attributes(value, "value", "low", "high", "confidence")
 
 
 def curve_of(
@@ -211,11 +211,11 @@ def at_latencies(
     model's own latency, what it was slower or faster by would count as the models' error.
     """
     blocks = set(today.values) & set(latencies_ns)
-    both = sorted(blocks.intersection(*(one.values for _, one in modelled)))
+    both = sorted(blocks.intersection(*(throughput.values for _, throughput in modelled)))
     rates = []
     places = [latency_ns for latency_ns, _ in modelled]
     for block in both:
-        times = [1 / one.values[block] for _, one in modelled]
+        times = [1 / throughput.values[block] for _, throughput in modelled]
         beyond_ns = max(0.0, latencies_ns[block] - places[-1])
         # Noise aside, a longer latency makes no operation quicker.
         slope = max(0.0, (times[-1] - times[-2]) / (places[-1] - places[-2]))

@@ -1,4 +1,4 @@
-"""What a run was, as flat facts: the things two runs can differ in, and what they imply.
+"""Flat facts of a run: the things two runs can differ in, and what they imply.
 
 Compare refuses runs whose facts differ in more than what is compared. A *dimension* is
 what may be compared; some facts follow from it (another placement brings other tiers,
@@ -91,7 +91,7 @@ class Dimension:
     one_sided: tuple[str, ...] = ()
 
     def covers(self, fact: str, a: str | None, b: str | None) -> bool:
-        """Whether a difference in ``fact`` is part of comparing over this dimension."""
+        """Return whether a difference in ``fact`` is part of comparing over this dimension."""
         if fact == self.fact or any(fnmatchcase(fact, pattern) for pattern in self.implies):
             return True
         one_sided = a is None or b is None
@@ -206,7 +206,7 @@ def dimension(name: str) -> Dimension:
 
 
 def other_facts(
-    known: Facts, over: Iterable[Dimension], swept: Collection[str] = ()
+    run_facts: Facts, over: Iterable[Dimension], swept: Collection[str] = ()
 ) -> frozenset[tuple[str, str]]:
     """The facts that are equal wherever runs are compared over these dimensions.
 
@@ -214,7 +214,7 @@ def other_facts(
     """
     return frozenset(
         (fact, value)
-        for fact, value in known.items()
+        for fact, value in run_facts.items()
         if fact in swept or not any(dim.covers(fact, value, value) for dim in over)
     )
 
@@ -229,8 +229,8 @@ def swept_facts(sides: Iterable[Iterable[Facts]], over: Iterable[Dimension]) -> 
     taken = [
         {
             (fact, value)
-            for one in side
-            for fact, value in one.items()
+            for run_facts in side
+            for fact, value in run_facts.items()
             if any(fact != dim.fact and dim.covers(fact, value, value) for dim in over)
         }
         for side in sides
@@ -247,7 +247,9 @@ def _followers(setting: str) -> tuple[str, ...]:
 def emulated_tiers(run: StoredRun) -> list[Emulated]:
     """The emulated tiers that this run's numbers come from."""
     placement, emulated = run.spec.placement, run.head.emulated
-    return [one for one in emulated if placement is None or one.tier in placement.tiers()]
+    return [
+        stand_in for stand_in in emulated if placement is None or stand_in.tier in placement.tiers()
+    ]
 
 
 def modelled_tiers(run: StoredRun) -> list[tuple[str, str]]:
@@ -262,18 +264,18 @@ def stand_ins(run: StoredRun) -> tuple[str, ...]:
 
     ``pmem by tmpfs`` is an emulated tier, ``fast by the model zero`` a modelled one.
     """
-    emulated = (f"{one.tier} by {one.by}" for one in emulated_tiers(run))
+    emulated = (f"{stand_in.tier} by {stand_in.by}" for stand_in in emulated_tiers(run))
     return (*emulated, *(f"{tier}{BY_MODEL}{model}" for tier, model in modelled_tiers(run)))
 
 
 def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
     """The stand-ins of several runs, each once; of a model with its score."""
-    found = {
+    texts = {
         f"{text} ({_score_of(run)})" if BY_MODEL in text else text
         for run in runs
         for text in stand_ins(run)
     }
-    return tuple(sorted(found))
+    return tuple(sorted(texts))
 
 
 def _score_of(run: StoredRun) -> str:
@@ -284,7 +286,7 @@ def _score_of(run: StoredRun) -> str:
 
 @cache
 def _score(results: Path, host_id: str, engine: str) -> str:
-    scores = [one for one in ScoreStore(results).all() if one.engine == engine]
+    scores = [score for score in ScoreStore(results).all() if score.engine == engine]
     return summary(scores, host_id)
 
 
@@ -295,27 +297,27 @@ def marked(name: str, emulated: Sequence[str], unknown: bool) -> str:
 
 
 def facts(run: StoredRun) -> dict[str, str]:
-    """Every comparable fact of a run, flat, as text. Times, ids and paths are left out."""
+    """Return all comparable facts of a run, flat, as text, without times, ids and paths."""
     flat = spec_facts(run) | {"memory_bytes": _rounded(run.result.memory_bytes)}
     return flat | _manifest_facts(run.manifest) if run.manifest else flat
 
 
 def spec_facts(run: StoredRun) -> dict[str, str]:
-    """The facts that were decided before the run: what distinguishes series."""
+    """Return the facts that were decided before the run: they distinguish series."""
     return facts_of_spec(run.spec, run.head.host_mode)
 
 
 def parameter_facts(spec: RunSpec, names: Iterable[str]) -> dict[str, str]:
-    """Of ``spec_facts`` these parameters alone, which takes a tenth of the time."""
+    """Return these parameters of ``spec_facts`` alone, which takes a tenth of the time."""
     return dict(_flatten("params", {n: spec.params[n] for n in names if n in spec.params}))
 
 
 def facts_of_spec(spec: RunSpec, host_mode: str) -> dict[str, str]:
-    """As ``spec_facts``, of the spec of a run that is planned for a host in this mode."""
+    """Return the ``spec_facts`` of a run that is planned for a host in this mode."""
     members = spec.to_json().items()
-    kept = {name: value for name, value in members if name not in _SPEC_LEFT_OUT}
-    kept["monitors"] = list(spec.added_monitors)
-    flat = dict(_flatten("", kept))
+    decided = {name: value for name, value in members if name not in _SPEC_LEFT_OUT}
+    decided["monitors"] = list(spec.added_monitors)
+    flat = dict(_flatten("", decided))
     arm = {"arm": spec.arm} if spec.arm else {}
     return flat | {"placement": spec.where, "host_mode": host_mode} | arm
 
@@ -327,8 +329,8 @@ def _manifest_facts(manifest: Manifest) -> dict[str, str]:
     flat["host.memory"] = _rounded(host["memory_bytes"])
     flat |= _flatten("host.numa_nodes", _nodes(host["numa_nodes"]))
     for tier in manifest.tiers:
-        known = {"model": tier.model} | vars(tier.facts)
-        of_tier = {name: as_json(known[name]) for name in _TIER_FACTS}
+        described = {"model": tier.model} | vars(tier.facts)
+        of_tier = {name: as_json(described[name]) for name in _TIER_FACTS}
         flat |= _flatten(f"tier.{tier.name}", of_tier)
     of_engine = ("version", "build", "source", "kind")
     flat |= _flatten("engine", {name: getattr(engine, name) for name in of_engine})

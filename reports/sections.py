@@ -1,4 +1,4 @@
-"""What a page consists of: sections of paragraphs, lists, tables and charts.
+"""Blocks of a page: sections of paragraphs, lists, tables and charts.
 
 ``reports/page.py`` renders the same blocks as HTML, as Markdown and on a terminal.
 """
@@ -105,8 +105,8 @@ class Drawing:
     @property
     def _width_px(self) -> float:
         """Its natural width: letters of all charts are then of one size."""
-        found = re.search(r'<svg [^>]*width="([\d.]+)pt"', self.svg)
-        return float(found[1]) * 4 / 3 if found else 0.0
+        match = re.search(r'<svg [^>]*width="([\d.]+)pt"', self.svg)
+        return float(match[1]) * 4 / 3 if match else 0.0
 
 
 Block: TypeAlias = Paragraph | Lines | Facts | Table | Section | Drawing
@@ -132,7 +132,7 @@ def plain(text: Cell) -> str:
     """Return a text without its styles."""
     if isinstance(text, int):
         return str(text)
-    return "".join(one.text if isinstance(one, Span) else one for one in spans(text))
+    return "".join(span.text if isinstance(span, Span) else span for span in spans(text))
 
 
 def banner(emulated: Sequence[str]) -> list[Paragraph]:

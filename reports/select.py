@@ -1,4 +1,4 @@
-"""Which runs a selector means: ``placement=ssd-both engine=postgres or RUN`` (docs/results.md)."""
+"""Selectors of runs: ``placement=ssd-both engine=postgres or RUN`` (docs/results.md)."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def select(store: Store, *words: str, among: Sequence[StoredRun] | None = None) 
     that conditions without a name select from (all). UsageError where nothing matches, with what
     there is.
     """
-    found: dict[str, StoredRun] = {}
-    for own in _alternatives(store, words):
-        found |= {run.run_id: run for run in _matching(store, own, among)}
-    return [found[run_id] for run_id in sorted(found)]
+    by_id: dict[str, StoredRun] = {}
+    for selector in _alternatives(store, words):
+        by_id |= {run.run_id: run for run in _matching(store, selector, among)}
+    return [by_id[run_id] for run_id in sorted(by_id)]
 
 
 def _alternatives(store: Store, words: Sequence[str]) -> list[list[str]]:
     """The names and conditions of each selector; blanks and commas in a word separate them, too."""
-    found: list[list[str]] = [[]]
+    selectors: list[list[str]] = [[]]
     for word in words:
         for piece in [word] if _is_run(store, word) else word.replace(",", " ").split():
             if piece == "or":
-                found.append([])
+                selectors.append([])
             else:
-                found[-1].append(piece)
-    if not all(found):
+                selectors[-1].append(piece)
+    if not all(selectors):
         raise UsageError(
             f"runs {' '.join(words)!r}",
             "a selector is missing",
             "name runs or experiments, or give conditions such as engine=postgres, around each or",
         )
-    return found
+    return selectors
 
 
 def _is_run(store: Store, text: str) -> bool:
@@ -55,11 +55,11 @@ def _is_run(store: Store, text: str) -> bool:
 def _matching(
     store: Store, pieces: Sequence[str], among: Sequence[StoredRun] | None
 ) -> list[StoredRun]:
-    names = [one for one in pieces if _is_run(store, one) or "=" not in one]
-    conditions = ",".join(one for one in pieces if one not in names)
+    names = [piece for piece in pieces if _is_run(store, piece) or "=" not in piece]
+    conditions = ",".join(piece for piece in pieces if piece not in names)
     runs = store.runs()
     if names:
-        named = {run.run_id: run for one in names for run in _named(store, runs, one)}
+        named = {run.run_id: run for name in names for run in _named(store, runs, name)}
         return _by_fields(list(named.values()), conditions, named=True)
     return _by_fields(list(runs if among is None else among), conditions)
 
@@ -73,13 +73,13 @@ def _named(store: Store, runs: Sequence[StoredRun], name: str) -> list[StoredRun
 def experiment(store: Store, text: str) -> list[StoredRun]:
     """The finished runs of an experiment, ``name`` or ``name@hash``; UsageError without any."""
     runs = store.runs()
-    if found := _of_experiment(runs, text):
-        return found
-    known = sorted({str(run.head.experiment.name) for run in unplanted(runs)})
+    if of_experiment := _of_experiment(runs, text):
+        return of_experiment
+    experiments = sorted({str(run.head.experiment.name) for run in unplanted(runs)})
     raise UsageError(
         f"experiment {text!r}",
-        f"it has no finished run in {store.root}{nearest(text, known)}",
-        f"there is {', '.join(known)}" if known else "no run is finished",
+        f"it has no finished run in {store.root}{nearest(text, experiments)}",
+        f"there is {', '.join(experiments)}" if experiments else "no run is finished",
     )
 
 
@@ -93,7 +93,7 @@ def _of_experiment(runs: Iterable[StoredRun], text: str) -> list[StoredRun]:
 
 
 def unplanted(runs: Iterable[StoredRun]) -> list[StoredRun]:
-    """Those without planted delays, which slow a device on purpose."""
+    """Return the runs without planted delays, which slow a device on purpose."""
     return [run for run in runs if not run.spec.plant]
 
 
@@ -137,8 +137,8 @@ def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
             continue
         longer = (f"{kind}.{key}" for kind in ("params", "settings"))
         key = key if key in KEYS else next((name for name in longer if name in facts), key)
-        known = key in KEYS or key.startswith(("params.", "settings."))
-        if not separator or not known:
+        is_field = key in KEYS or key.startswith(("params.", "settings."))
+        if not separator or not is_field:
             names = [*KEYS, *sorted(fact.partition(".")[2] for fact in facts)]
             raise UsageError(
                 f"runs with {text!r}",

@@ -111,19 +111,19 @@ def compared_dimension(runs: Sequence[StoredRun]) -> str:
     return varying_dimension([spec_facts(run) for run in runs])
 
 
-def varying_dimension(known: Sequence[Facts]) -> str:
+def varying_dimension(all_facts: Sequence[Facts]) -> str:
     """Return the compared dimension by facts.
 
     What varies between workloads or engines alone is not compared: they have panels of their own.
     """
     for name in _COMPARED_FIRST:
         values: dict[tuple[str, str], set[str]] = {}
-        for one in known:
-            apart = (one.get("workload", ""), one.get("engine", ""))
-            values.setdefault(apart, set()).add(one.get(DIMENSIONS[name].fact, ""))
-        if name == "arm" and any("" in found for found in values.values()):
+        for run_facts in all_facts:
+            apart = (run_facts.get("workload", ""), run_facts.get("engine", ""))
+            values.setdefault(apart, set()).add(run_facts.get(DIMENSIONS[name].fact, ""))
+        if name == "arm" and any("" in distinct for distinct in values.values()):
             continue  # runs without arms are among them
-        if any(len(found) > 1 for found in values.values()):
+        if any(len(distinct) > 1 for distinct in values.values()):
             return name
     return "placement"
 
@@ -151,7 +151,10 @@ def panels(
         )
     ]
     others = _decided([_among_others(panel, force, runs) for panel in made])
-    return [replace(panel, others=own) for panel, own in zip(made, others, strict=True)]
+    return [
+        replace(panel, others=panel_others)
+        for panel, panel_others in zip(made, others, strict=True)
+    ]
 
 
 def _parts(runs: Sequence[StoredRun]) -> Iterator[tuple[str, Sequence[StoredRun]]]:
@@ -169,17 +172,17 @@ def _parts(runs: Sequence[StoredRun]) -> Iterator[tuple[str, Sequence[StoredRun]
 
 def _panels_of(runs: Sequence[StoredRun], dim: Dimension) -> list[Panel]:
     """Put runs into panels, without comparisons."""
-    known = {run.directory: facts(run) for run in runs}
-    _check_known(dim, known)
-    found = _in_order(contexts(sorted(runs, key=_rank), dim, known), runs)
-    return [_panel(context, found, dim, known) for context in found]
+    run_facts = {run.directory: facts(run) for run in runs}
+    _check_dimension(dim, run_facts)
+    all_contexts = _in_order(contexts(sorted(runs, key=_rank), dim, run_facts), runs)
+    return [_panel(context, all_contexts, dim, run_facts) for context in all_contexts]
 
 
 def _decided(by_panel: Sequence[Sequence[Group]]) -> Iterator[tuple[Group, ...]]:
     """Yield the groups of each panel, decided among those of all panels."""
-    made = iter(decided([group for own in by_panel for group in own]))
-    for own in by_panel:
-        yield tuple(next(made) for _ in own)
+    made = iter(decided([group for groups in by_panel for group in groups]))
+    for groups in by_panel:
+        yield tuple(next(made) for _ in groups)
 
 
 def _with_arms_in_title(panel: Panel) -> Panel:
@@ -187,9 +190,9 @@ def _with_arms_in_title(panel: Panel) -> Panel:
     return replace(panel, context=(*panel.context, f"arms {names}"))
 
 
-def _check_known(dim: Dimension, known: Known) -> None:
+def _check_dimension(dim: Dimension, run_facts: RunFacts) -> None:
     """Refuse a misspelt dimension, which would put all runs into one arm called "none"."""
-    names = dict.fromkeys(fact for one in known.values() for fact in one)
+    names = dict.fromkeys(fact for facts in run_facts.values() for fact in facts)
     if dim.name in DIMENSIONS or any(dim.covers(fact, "", "") for fact in names):
         return
     raise UsageError(
@@ -205,18 +208,20 @@ def _rank(run: StoredRun) -> tuple[bool, bool, int]:
     return bool(emulations([run])), kinds != {"block"}, run.result.started_unix_ns
 
 
-def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Context]:
+def _in_order(contexts: Sequence[Context], runs: Sequence[StoredRun]) -> list[Context]:
     """Sort by workload and engine in the order given, then by what distinguishes the panels."""
     places = list(dict.fromkeys((r.spec.workload, r.spec.engine) for r in runs))
     workloads = list(dict.fromkeys(workload for workload, _ in places))
-    sets = [one.own for one in found]
+    sets = [context.facts for context in contexts]
     telling = by_relevance(leading(differing(sets), sets))
-    ordered = sorted(found, key=lambda one: [natural(one.own.get(fact, "")) for fact in telling])
+    ordered = sorted(
+        contexts, key=lambda context: [natural(context.facts.get(fact, "")) for fact in telling]
+    )
     return sorted(
         ordered,
-        key=lambda one: (
-            workloads.index(_workload(one)),
-            places.index((_workload(one), _engine(one))),
+        key=lambda context: (
+            workloads.index(_workload(context)),
+            places.index((_workload(context), _engine(context))),
         ),
     )
 
@@ -242,29 +247,34 @@ def _baseline_first(made: Sequence[Panel], baseline: str) -> list[Panel]:
     ]
 
 
-def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Known) -> Panel:
+def _panel(
+    context: Context, contexts: Sequence[Context], dim: Dimension, run_facts: RunFacts
+) -> Panel:
     runs = context.runs
     titles = dict.fromkeys(
         f"{run.spec.engine} {run.manifest.engine.version}" for run in runs if run.manifest
     )
     return Panel(
-        _distinction(context, found, dim),
+        _distinction(context, contexts, dim),
         " and ".join(titles) or _engine(context),
         str(runs[0].spec.workload),
-        tuple(Arm(name, value, tuple(held)) for name, value, held in arms(runs, dim, known)),
+        tuple(
+            Arm(name, value, tuple(arm_runs))
+            for name, value, arm_runs in arms(runs, dim, run_facts)
+        ),
         dim.name,
         apart=context.apart,
     )
 
 
-def _distinction(context: Context, found: Sequence[Context], dim: Dimension) -> tuple[str, ...]:
+def _distinction(context: Context, contexts: Sequence[Context], dim: Dimension) -> tuple[str, ...]:
     """Return what distinguishes the panels of one engine and workload.
 
     The engine's version stands in the title, the workload where there are several.
     """
-    own = (_workload(context), _engine(context))
-    peers = [one.own for one in found if (_workload(one), _engine(one)) == own]
-    several = len({_workload(one) for one in found}) > 1
+    place = (_workload(context), _engine(context))
+    peers = [other.facts for other in contexts if (_workload(other), _engine(other)) == place]
+    several = len({_workload(other) for other in contexts}) > 1
     decided = [
         f
         for f in leading(differing(peers), peers)
@@ -281,7 +291,7 @@ def _distinction(context: Context, found: Sequence[Context], dim: Dimension) -> 
         rest = []
     loose = any(not_enforced(run) for run in context.runs)
     said = (
-        in_words(fact, context.own.get(fact))
+        in_words(fact, context.facts.get(fact))
         + (" (not enforced)" if fact == "memory_limit_bytes" and loose else "")
         for fact in (*decided, *rest)
     )
@@ -292,26 +302,26 @@ def _with_baseline(
     panel: Panel, force: bool, neighbours: Sequence[StoredRun]
 ) -> tuple[list[Group], dict[str, str]]:
     """Compare the first arm with every other; return why one was not compared, too."""
-    found: list[Group] = []
+    groups: list[Group] = []
     refused: dict[str, str] = {}
     for arm in panel.arms[1:]:
         try:
-            found += _arms_compared(panel.arms[0], arm, panel.over, force, neighbours)
+            groups += _arms_compared(panel.arms[0], arm, panel.over, force, neighbours)
         except UsageError as error:
             refused[arm.name] = f"{error.problem}: {error.context}"
-    return found, refused
+    return groups, refused
 
 
 def _among_others(panel: Panel, force: bool, neighbours: Sequence[StoredRun]) -> list[Group]:
     """Compare every two arms but the first, as far as possible, by the panel's headlines."""
     heads = (q for g in panel.groups for q in (g.headline.quantity, g.headline.second))
     decide = {quantity for quantity in heads if quantity is not None}
-    found: list[Group] = []
+    groups: list[Group] = []
     arms = panel.arms[1:] if decide and len(panel.arms) <= _MOST_AGAINST_EACH_OTHER else ()
     for a, b in combinations(arms, 2):
         with suppress(UsageError):
-            found += _arms_compared(a, b, panel.over, force, neighbours, decide)
-    return found
+            groups += _arms_compared(a, b, panel.over, force, neighbours, decide)
+    return groups
 
 
 def _arms_compared(
@@ -331,53 +341,53 @@ def _arms_compared(
         yield replace(group, a=sides[0], b=sides[1])
 
 
-Known = Mapping[Path, Facts]
+RunFacts = Mapping[Path, Facts]
 
 
 @dataclass(frozen=True)
 class Context:
-    """A context is the runs of one panel. ``own``: facts that distinguish it from the others.
+    """A context is the runs of one panel. ``facts``: those that distinguish it from the others.
 
     ``apart``: facts in which runs of one arm differed, so that they were kept apart.
     """
 
     runs: tuple[StoredRun, ...]
-    own: Mapping[str, str]
+    facts: Mapping[str, str]
     apart: tuple[str, ...] = ()
 
 
-def contexts(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> list[Context]:
+def contexts(runs: Sequence[StoredRun], dim: Dimension, run_facts: RunFacts) -> list[Context]:
     """Split runs by everything decided beforehand but the dimension, then by facts in arms."""
     planned = [spec_facts(run) for run in runs]
-    swept = swept_facts(grouped((one.get(dim.fact), one) for one in planned).values(), [dim])
-    found = grouped(
-        (other_facts(one, [dim], swept), run) for one, run in zip(planned, runs, strict=True)
+    swept = swept_facts(grouped((facts.get(dim.fact), facts) for facts in planned).values(), [dim])
+    by_facts = grouped(
+        (other_facts(facts, [dim], swept), run) for facts, run in zip(planned, runs, strict=True)
     )
     made: list[Context] = []
-    for key, held in found.items():
-        mixed = _mixed_within_arms(held, dim, known)
+    for key, alike in by_facts.items():
+        mixed = _mixed_within_arms(alike, dim, run_facts)
         shared = [fact for fact in mixed if not dim.covers(fact, None, None)]
-        sets = _split(held, partial(_only, shared, known))
+        sets = _split(alike, partial(_only, shared, run_facts))
         for index, part in enumerate(sets):
-            own = dict(sorted(key)) | {f: _first(part, f, known) for f in shared}
-            made.append(Context(tuple(part), own, tuple(mixed.values()) if index == 0 else ()))
+            facts = dict(sorted(key)) | {f: _first(part, f, run_facts) for f in shared}
+            made.append(Context(tuple(part), facts, tuple(mixed.values()) if index == 0 else ()))
     return made
 
 
 def arms(
-    runs: Sequence[StoredRun], dim: Dimension, known: Known
+    runs: Sequence[StoredRun], dim: Dimension, run_facts: RunFacts
 ) -> list[tuple[str, str, list[StoredRun]]]:
     """Return each arm's name, value of the dimension and runs, which agree in every fact."""
-    by_value = grouped((known[run.directory].get(dim.fact), run) for run in runs)
-    found = []
-    for held in by_value.values():
-        sets = _split(held, lambda run: known[run.directory])
-        found += [(_called(part, dim), part) for part in sets]
-    values = [value for value, _ in found]
+    by_value = grouped((run_facts[run.directory].get(dim.fact), run) for run in runs)
+    parts = []
+    for alike in by_value.values():
+        sets = _split(alike, lambda run: run_facts[run.directory])
+        parts += [(_called(part, dim), part) for part in sets]
+    values = [value for value, _ in parts]
     made: list[tuple[str, str, list[StoredRun]]] = []
-    for value, part in found:
-        peers = [_facts_of(p, known) for v, p in found if v == value]
-        name = value if values.count(value) == 1 else _name_apart(value, part, peers, known)
+    for value, part in parts:
+        peers = [_facts_of(p, run_facts) for v, p in parts if v == value]
+        name = value if values.count(value) == 1 else _name_apart(value, part, peers, run_facts)
         while name in [other for other, _, _ in made]:
             name += " (again)"
         made.append((name, value, part))
@@ -389,20 +399,24 @@ def _called(runs: Sequence[StoredRun], dim: Dimension) -> str:
     return value_name(next((run for run in runs if run.manifest), runs[0]), dim)
 
 
-def _name_apart(value: str, runs: Sequence[StoredRun], peers: Sequence[Facts], known: Known) -> str:
-    own = _facts_of(runs, known)
-    words = (in_words(fact, own.get(fact)) for fact in distinguishing(peers))
+def _name_apart(
+    value: str, runs: Sequence[StoredRun], peers: Sequence[Facts], run_facts: RunFacts
+) -> str:
+    facts = _facts_of(runs, run_facts)
+    words = (in_words(fact, facts.get(fact)) for fact in distinguishing(peers))
     return ", ".join([value, *filter(None, words)])
 
 
-def _mixed_within_arms(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> dict[str, str]:
+def _mixed_within_arms(
+    runs: Sequence[StoredRun], dim: Dimension, run_facts: RunFacts
+) -> dict[str, str]:
     """Return facts that differ among usable runs of one value of the dimension, in words."""
-    usable = (known[run.directory] for run in runs if run.result.status != "failed")
-    by_value = grouped((own.get(dim.fact), own) for own in usable)
+    usable = (run_facts[run.directory] for run in runs if run.result.status != "failed")
+    by_value = grouped((facts.get(dim.fact), facts) for facts in usable)
     values: dict[str, dict[str, None]] = {}
     for sets in by_value.values():
         for name in differing(sets):
-            values.setdefault(name, {}).update((readable(one.get(name)), None) for one in sets)
+            values.setdefault(name, {}).update((readable(facts.get(name)), None) for facts in sets)
     return {name: f"{name}: {' and '.join(values[name])}" for name in by_relevance([*values])}
 
 
@@ -416,20 +430,20 @@ def _split(
     if not sets:
         return [list(runs)]
     for run in failed:
-        own = key(run)
-        home = min(sets, key=lambda one: sum(own.get(f, v) != v for f, v in one))
+        facts = key(run)
+        home = min(sets, key=lambda candidate: sum(facts.get(f, v) != v for f, v in candidate))
         sets[home].append(run)
     return list(sets.values())
 
 
-def _only(names: Sequence[str], known: Known, run: StoredRun) -> Facts:
-    return {fact: value for fact, value in known[run.directory].items() if fact in names}
+def _only(names: Sequence[str], run_facts: RunFacts, run: StoredRun) -> Facts:
+    return {fact: value for fact, value in run_facts[run.directory].items() if fact in names}
 
 
-def _facts_of(runs: Sequence[StoredRun], known: Known) -> Facts:
+def _facts_of(runs: Sequence[StoredRun], run_facts: RunFacts) -> Facts:
     usable = next((run for run in runs if run.result.status != "failed"), runs[0])
-    return known[usable.directory]
+    return run_facts[usable.directory]
 
 
-def _first(runs: Sequence[StoredRun], fact: str, known: Known) -> str:
-    return _facts_of(runs, known).get(fact, "(absent)")
+def _first(runs: Sequence[StoredRun], fact: str, run_facts: RunFacts) -> str:
+    return _facts_of(runs, run_facts).get(fact, "(absent)")

@@ -68,11 +68,11 @@ class StallTable:
         rows = [
             (
                 level,
-                *(significant(value) for value in (a, b, found.value)),
-                interval_text(found),
+                *(significant(value) for value in (a, b, change.value)),
+                interval_text(change),
                 percent(self.share(level)),
             )
-            for level, (a, b, found) in self.levels.items()
+            for level, (a, b, change) in self.levels.items()
         ]
         yield Table(
             f"Stall cycles by cache level, for each {self.each}: {self.b} against {self.a}",
@@ -95,25 +95,25 @@ def stall_tables(panel: Panel) -> list[StallTable]:
 
 def _table(group: Group) -> StallTable | None:
     sides = [[per_operation(run) for run in arm.runs] for arm in (group.a, group.b)]
-    known = [[one for one in side if one is not None] for side in sides]
+    both_sides = [[cycles for cycles in side if cycles is not None] for side in sides]
     if group.pairing == "paired":
         pairs = [(x, y) for x, y in zip(*sides, strict=True) if x is not None and y is not None]
-        known = [[x for x, _ in pairs], [y for _, y in pairs]]
-    a, b = known
-    if not a or not b or len({(one.each, one.of) for one in (*a, *b)}) != 1:
+        both_sides = [[x for x, _ in pairs], [y for _, y in pairs]]
+    a, b = both_sides
+    if not a or not b or len({(cycles.each, cycles.of) for cycles in (*a, *b)}) != 1:
         return None
     interim_analyses = interim_analyses_of(group.a.runs, group.b.runs)
     levels = {}
     for level in a[0].cycles:
-        of_a, of_b = ([one.cycles[level] for one in side] for side in known)
-        found = difference(of_a, of_b, group.pairing, interim_analyses)
-        levels[level] = (median(of_a), median(of_b), found)
+        of_a, of_b = ([cycles.cycles[level] for cycles in side] for side in both_sides)
+        change = difference(of_a, of_b, group.pairing, interim_analyses)
+        levels[level] = (median(of_a), median(of_b), change)
     return StallTable(group.a.marked_name, group.b.marked_name, a[0].each, a[0].of, levels)
 
 
 @dataclass(frozen=True)
 class Cycles:
-    """Of one run: cycles for each operation by level, all of them first."""
+    """Cycles for each operation of one run by level, the total first."""
 
     each: str
     of: str
@@ -134,7 +134,10 @@ def per_operation(run: StoredRun) -> Cycles | None:
     # A window is one span in steady state: its edges are as the rest of it.
     if len(spans) > 1 and 2 * interval_ns * len(spans) > _EDGES * whole:
         return None
-    stamps = [samples[0]["monotonic_ns"] - interval_ns, *(one["monotonic_ns"] for one in samples)]
+    stamps = [
+        samples[0]["monotonic_ns"] - interval_ns,
+        *(sample["monotonic_ns"] for sample in samples),
+    ]
     covered, counts = 0.0, dict[str, float]()
     for (begin, end), sample in zip(pairwise(stamps), samples, strict=True):
         inside = sum(max(0.0, min(end, last) - max(begin, first)) for first, last in spans)
@@ -148,20 +151,20 @@ def per_operation(run: StoredRun) -> Cycles | None:
         return None
     scale = whole / covered / done
     # A hybrid processor's kinds of cores count apart, and not the same events.
-    found = {
+    scaled = {
         split(counter)[0]: value * scale
         for counter, value in counts.items()
         if "pmu" not in split(counter)[1]
     }
-    if not all(found.get(counter) is not None for counter in _COUNTERS):
+    if not all(scaled.get(counter) is not None for counter in _COUNTERS):
         return None
     of = {split(counter)[1].get("of", "") for counter in counts}
-    return Cycles(each, ", ".join(sorted(of)), _levels(found))
+    return Cycles(each, ", ".join(sorted(of)), _levels(scaled))
 
 
-def _levels(found: Mapping[str, float]) -> dict[str, float]:
-    l1d, l2, l3 = (found[counter] for counter in _MISSES)
-    cycles, stores = found[_CYCLES], found[_STORES]
+def _levels(counts: Mapping[str, float]) -> dict[str, float]:
+    l1d, l2, l3 = (counts[counter] for counter in _MISSES)
+    cycles, stores = counts[_CYCLES], counts[_STORES]
     return {
         TOTAL: cycles,
         "memory": l3,
@@ -173,9 +176,9 @@ def _levels(found: Mapping[str, float]) -> dict[str, float]:
 
 
 def _operations(run: StoredRun) -> tuple[str, float]:
-    """What was done while it was measured, and how often."""
+    """Return the kind of operation that a run did while it was measured, and the number of them."""
     values = measured(run)
     for noun in CLIENT_LABELS:
         if done := done_count(values, noun):
             return noun, done
-    return "query", float(sum("query" in one for one in run.artifact("timeline") or []))
+    return "query", float(sum("query" in entry for entry in run.artifact("timeline") or []))

@@ -82,7 +82,7 @@ class Value:
 
     @property
     def covered(self) -> bool:
-        """Whether the interval has the required confidence: with few repeats it has less."""
+        """Return whether the interval has the required confidence: with few repeats it has less."""
         return self.confidence >= 1 - ALPHA - 1e-4
 
     def to_json(self) -> dict[str, float | None]:
@@ -163,7 +163,7 @@ class Ratio(Value):
 
     @property
     def within_model_error(self) -> bool:
-        """Whether the error of a modelled side alone may put it on the other side of the bound."""
+        """Return whether a modelled side's error alone may put it across the bound."""
         if self.model_error is None:
             return False
         low, high = self.low, self.high
@@ -248,7 +248,7 @@ def compare_values(
     bound: float = 1.0,
 ) -> Ratio | Missing:
     """Return the ratio A/B of the repeats that have a value, or why there is none."""
-    values_a, values_b = ([one for one in side if one is not None] for side in (a, b))
+    values_a, values_b = ([value for value in side if value is not None] for side in (a, b))
     if not values_a or not values_b:
         return Missing("measured on one side only" if values_a or values_b else "")
     if pairing == "paired":
@@ -355,19 +355,19 @@ def decide(family: Sequence[Ratio]) -> list[Ratio]:
     "cannot be shown": even the smallest p its repeats can reach, put in the place of
     its own, would not have passed among the others' p values.
     """
-    p_values = [one.p for one in family]
+    p_values = [ratio.p for ratio in family]
     decided = []
-    for index, (one, adjusted) in enumerate(zip(family, holm(p_values), strict=True)):
+    for index, (ratio, adjusted) in enumerate(zip(family, holm(p_values), strict=True)):
         best = [*p_values]
-        best[index] = one.smallest_p
+        best[index] = ratio.smallest_p
         if adjusted <= ALPHA:
-            outcome: Outcome = "within the models' error" if one.within_model_error else "shown"
+            outcome: Outcome = "within the models' error" if ratio.within_model_error else "shown"
         elif holm(best)[index] <= ALPHA:
             outcome = "not shown"
         else:
             outcome = "cannot be shown"
-        decision = Decision(adjusted, outcome, one.repeats_needed(len(family)), len(family))
-        decided.append(replace(one, decision=decision))
+        decision = Decision(adjusted, outcome, ratio.repeats_needed(len(family)), len(family))
+        decided.append(replace(ratio, decision=decision))
     return decided
 
 

@@ -66,7 +66,7 @@ class Line:
 class Sweep:
     """The lines of one engine. ``values``: those of the parameter, ascending.
 
-    ``one``: the quantity with its unit and direction. ``shared``: what all of its runs share
+    ``measured``: the quantity with its unit and direction. ``shared``: what all of its runs share
     and must be known. ``place``: name and value of the parameter that other sweeps of the
     quantity have other values of; empty without one. ``per_cent``: whether values are shares;
     ``offered``: whether they are rates. ``x_unit``: of the parameter, empty for counts.
@@ -74,7 +74,7 @@ class Sweep:
 
     engine_title: str
     engine: str
-    one: Measured
+    measured: Measured
     parameter: str
     lines: tuple[Line, ...]
     shared: tuple[str, ...] = ()
@@ -90,18 +90,21 @@ class Sweep:
     @property
     def metric(self) -> str:
         """The name under which a paper's numbers stand; with its labels in brackets."""
-        quantity = self.one.quantity
+        quantity = self.measured.quantity
         labels = ",".join(f"{name}={value}" for name, value in quantity.labels)
         return f"{quantity.name}[{labels}]" if labels else quantity.name
 
     @property
     def unit(self) -> str:
-        return self.one.unit
+        return self.measured.unit
 
     @property
     def measure(self) -> str:
         """``New-Orders per minute``, ``time of an operation: read, percentile 99``."""
-        info, labels = metric_info(self.one.quantity, self.one.better), self.one.quantity
+        info, labels = (
+            metric_info(self.measured.quantity, self.measured.better),
+            self.measured.quantity,
+        )
         return ": ".join(filter(None, [info.title, labels.labels_text()]))
 
     @property
@@ -122,12 +125,12 @@ class Sweep:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Every value of the parameter that some line has a point at."""
+        """Return all values of the parameter at which some line has a point."""
         return tuple(sorted({value for line in self.lines for value in line.points}))
 
     @property
     def varies(self) -> bool:
-        """Whether there is a line: a single point each says nothing over the parameter."""
+        """Return whether there is a line: a single point each says nothing over the parameter."""
         return any(len(line.points) > 1 for line in self.lines)
 
     def meant_by(self, arm: str) -> list[Line]:
@@ -136,7 +139,7 @@ class Sweep:
         Where there are several places it names its own, too: ``pmem-both,workload=a``.
         """
         name, *given = arm.split(",")
-        wanted = dict(one.partition("=")[::2] for one in given)
+        wanted = dict(setting.partition("=")[::2] for setting in given)
         place, value = self.place
         if place and wanted.pop(place, "") != value:
             return []
@@ -156,23 +159,23 @@ class _Part:
     arm: Arm
     value: float
     summary: Summary
-    one: Measured
+    measured: Measured
     facts: Mapping[str, str]
 
 
 def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
-    """Those of every engine that has the metric, a single value of the parameter included."""
-    found: list[Sweep] = []
+    """Return the sweeps of each engine that has the metric, those over a single value included."""
+    all_sweeps: list[Sweep] = []
     stated = {swept: None for panel in panels for swept in _stated(panel)}
     for swept in [*stated, *_others(panels)]:
         having = [panel for panel in panels if swept not in stated or swept in _stated(panel)]
         for title in dict.fromkeys(panel.engine for panel in having):
-            own = [panel for panel in having if panel.engine == title]
-            parts = [part for panel in own for part in _parts(panel, swept)]
-            for quantity in in_order({part.one.quantity for part in parts}):
-                alike = [part for part in parts if part.one.quantity == quantity]
-                found += _by_place(own[0], swept, alike)
-    return found
+            of_engine = [panel for panel in having if panel.engine == title]
+            parts = [part for panel in of_engine for part in _parts(panel, swept)]
+            for quantity in in_order({part.measured.quantity for part in parts}):
+                alike = [part for part in parts if part.measured.quantity == quantity]
+                all_sweeps += _by_place(of_engine[0], swept, alike)
+    return all_sweeps
 
 
 def _stated(panel: Panel) -> Sequence[Swept]:
@@ -181,32 +184,34 @@ def _stated(panel: Panel) -> Sequence[Swept]:
 
 def _others(panels: Sequence[Panel]) -> Iterator[Swept]:
     """The headline over each other number in which panels of one engine and workload differ."""
-    own = grouped(((panel.engine, panel.workload), panel) for panel in panels)
-    found: dict[Swept, None] = {}
-    for alike in own.values():
+    by_workload = grouped(((panel.engine, panel.workload), panel) for panel in panels)
+    varied: dict[Swept, None] = {}
+    for alike in by_workload.values():
         stated = {swept.parameter for swept in _stated(alike[0])}
         facts = [spec_facts(arm.usable[0]) for panel in alike for arm in panel.arms if arm.usable]
         heads = [arm.headline for panel in alike for arm in panel.arms if arm.headline]
         for fact in varied_numbers(facts):
-            found |= {Swept(q.name, fact): None for q in heads if fact not in stated}
-    yield from found
+            varied |= {Swept(q.name, fact): None for q in heads if fact not in stated}
+    yield from varied
 
 
-def side_by_side(found: Sequence[Sweep]) -> list[list[Sweep]]:
+def side_by_side(all_sweeps: Sequence[Sweep]) -> list[list[Sweep]]:
     """Sweeps that vary, those of one engine, quantity and common conditions together."""
-    varying = (one for one in found if one.varies)
-    together = grouped(((one.engine_title, one.one.quantity, one.shared), one) for one in varying)
+    varying = (sweep for sweep in all_sweeps if sweep.varies)
+    together = grouped(
+        ((sweep.engine_title, sweep.measured.quantity, sweep.shared), sweep) for sweep in varying
+    )
     return list(together.values())
 
 
 def _parts(panel: Panel, swept: Swept) -> Iterator[_Part]:
     for arm in panel.arms:
-        for one, summary in _summaries(arm, swept):
-            if swept.offered and not _is_main(panel.workload, arm.usable, one.quantity):
+        for kind, summary in _summaries(arm, swept):
+            if swept.offered and not _is_main(panel.workload, arm.usable, kind.quantity):
                 continue
-            value = _value(arm, swept, one.quantity)
+            value = _value(arm, swept, kind.quantity)
             if value is not None:
-                yield _Part(arm, value, summary, one, spec_facts(arm.usable[0]))
+                yield _Part(arm, value, summary, kind, spec_facts(arm.usable[0]))
 
 
 def _summaries(arm: Arm, swept: Swept) -> Iterator[tuple[Measured, Summary]]:
@@ -215,10 +220,10 @@ def _summaries(arm: Arm, swept: Swept) -> Iterator[tuple[Measured, Summary]]:
         if not swept.percentiles or quantity.label("percentile") in swept.percentiles:
             yield kinds[quantity], summary
     means = [mean_durations(run, swept.metric) for run in arm.usable] if swept.mean else []
-    for quantity, one in (means[0] if means else {}).items():
+    for quantity, kind in (means[0] if means else {}).items():
         values = (run[quantity].value for run in means if quantity in run)
         if mean := summarise(value for value in values if value is not None):
-            yield one, mean
+            yield kind, mean
 
 
 def _is_main(workload: str, runs: Sequence[StoredRun], quantity: Quantity) -> bool:
@@ -227,7 +232,7 @@ def _is_main(workload: str, runs: Sequence[StoredRun], quantity: Quantity) -> bo
 
 
 def _value(arm: Arm, swept: Swept, quantity: Quantity) -> float | None:
-    """Of the parameter, or the share in per cent that it stands for."""
+    """Return the parameter's value, or the share in per cent that it stands for."""
     text = spec_facts(arm.usable[0]).get(swept.parameter)
     if not swept.share:
         number = number_of(text)
@@ -240,21 +245,23 @@ def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sw
     places = grouped((part.facts.get(swept.place, ""), part) for part in parts)
     names = [f"params.{name}" for name in workload_info(panel.workload).essential]
     for value in sorted(places):
-        own = places[value]
+        place_parts = places[value]
         shared = [fact for fact in names if fact not in (swept.parameter, swept.place)]
         shared = [f for f in shared if len({part.facts.get(f) for part in parts}) == 1]
-        words = (in_words(f, own[0].facts.get(f)) for f in shared if f in own[0].facts)
+        words = (
+            in_words(f, place_parts[0].facts.get(f)) for f in shared if f in place_parts[0].facts
+        )
         yield Sweep(
             panel.engine,
             panel.engine_name,
-            own[0].one,
+            place_parts[0].measured,
             swept.parameter,
-            tuple(_lines(own, swept.parameter)),
+            tuple(_lines(place_parts, swept.parameter)),
             tuple(filter(None, words)),
             (swept.place.removeprefix("params."), value) if swept.place else ("", ""),
             bool(swept.share),
             swept.offered,
-            _x_unit(swept, own),
+            _x_unit(swept, place_parts),
         )
 
 
@@ -271,35 +278,35 @@ def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
     leaders = leading(names, [part.facts for part in parts])
     free = {name for name in names if name not in leaders[1:]}
     grouped = _grouped(parts, free)
-    sets = [{f: v for f, v in held[0].facts.items() if f not in free} for held in grouped]
+    sets = [{f: v for f, v in alike[0].facts.items() if f not in free} for alike in grouped]
     said = [name for name in _KNOWN if name != "host_mode" or _mode_follows(grouped)]
     telling = [f for f in by_relevance(differing(sets)) if f.partition(".")[0] not in said]
-    for held, known in zip(grouped, sets, strict=True):
-        first = held[0].arm
-        words = [in_words(f, known.get(f)) for f in telling if known.get(f) != first.value]
+    for alike, facts in zip(grouped, sets, strict=True):
+        first = alike[0].arm
+        words = [in_words(f, facts.get(f)) for f in telling if facts.get(f) != first.value]
         yield Line(
             ", ".join([first.name, *filter(None, words)]),
             first.value,
-            tuple(dict.fromkeys(text for part in held for text in part.arm.emulated)),
-            any(part.arm.unknown for part in held),
+            tuple(dict.fromkeys(text for part in alike for text in part.arm.emulated)),
+            any(part.arm.unknown for part in alike),
             {
-                f.partition(".")[2]: known[f]
+                f.partition(".")[2]: facts[f]
                 for f in telling
-                if f.startswith("settings.") and f in known
+                if f.startswith("settings.") and f in facts
             },
-            {p.value: p.summary for p in sorted(held, key=lambda part: part.value)},
+            {p.value: p.summary for p in sorted(alike, key=lambda part: part.value)},
         )
 
 
 def _mode_follows(grouped: Sequence[Sequence[_Part]]) -> bool:
-    """Whether an arm was measured in one host mode only, so that its name says which."""
-    modes = {(held[0].arm.value, held[0].facts.get("host_mode")) for held in grouped}
+    """Return whether each arm was measured in one host mode only, so that its name says which."""
+    modes = {(alike[0].arm.value, alike[0].facts.get("host_mode")) for alike in grouped}
     return len(modes) == len({arm for arm, _ in modes})
 
 
 def _grouped(parts: Sequence[_Part], free: set[str]) -> list[list[_Part]]:
-    found: dict[tuple[str, frozenset[tuple[str, str]]], list[_Part]] = {}
+    by_line: dict[tuple[str, frozenset[tuple[str, str]]], list[_Part]] = {}
     for part in parts:
-        known = frozenset((f, v) for f, v in part.facts.items() if f not in free)
-        found.setdefault((part.arm.name, known), []).append(part)
-    return list(found.values())
+        facts = frozenset((f, v) for f, v in part.facts.items() if f not in free)
+        by_line.setdefault((part.arm.name, facts), []).append(part)
+    return list(by_line.values())

@@ -30,13 +30,13 @@ def runs_as_csv(runs: Sequence[StoredRun], panels: Sequence[Panel] = ()) -> str:
     for panel in panels:
         for arm in panel.arms:
             arms |= dict.fromkeys((run.run_id for run in arm.runs), _OfArm(panel, arm))
-    found = ((run, row) for run in runs for row in _metrics(run, arms.get(run.run_id)))
-    return _csv({**_about(run), **row} for run, row in found)
+    rows = ((run, row) for run in runs for row in _metrics(run, arms.get(run.run_id)))
+    return _csv({**_about(run), **row} for run, row in rows)
 
 
-def queries_as_csv(found: Iterable[tuple[str, BreakdownRow]]) -> str:
+def queries_as_csv(breakdowns: Iterable[tuple[str, BreakdownRow]]) -> str:
     """The breakdown of every query, medians, by the panel's title."""
-    return _csv({"panel": panel, **_query(row)} for panel, row in found)
+    return _csv({"panel": panel, **_query(row)} for panel, row in breakdowns)
 
 
 #: What a spreadsheet takes for a formula, where a cell begins: also after characters that divide
@@ -64,28 +64,28 @@ def _csv(rows: Iterable[Mapping[str, object]]) -> str:
 
 
 def _query(row: BreakdownRow) -> dict[str, object]:
-    one, compared = row.query, row.compared
+    query, compared = row.query, row.compared
     numbers = {
-        "duration_ns": one.duration.median if one.duration else None,
-        "limit_ns": one.limit_ns,
-        "runs_at_limit": one.limited,
+        "duration_ns": query.duration.median if query.duration else None,
+        "limit_ns": query.limit_ns,
+        "runs_at_limit": query.limited,
         "ratio_to_baseline": compared.ratio if compared and compared.estimate else None,
     }
     fits = {
-        "plan_over_measured_low": one.fit.lowest if one.fit else None,
-        "plan_over_measured_high": one.fit.highest if one.fit else None,
+        "plan_over_measured_low": query.fit.lowest if query.fit else None,
+        "plan_over_measured_high": query.fit.highest if query.fit else None,
     }
     return {
-        "query": one.query,
+        "query": query.query,
         "arm": row.arm.marked_name,
         **{name: _number(value) for name, value in numbers.items()},
         "outcome": _outcome(compared) if compared else "",
-        **{f"{kind}_ns": _number(one.kinds.get(kind)) for kind in KINDS},
+        **{f"{kind}_ns": _number(query.kinds.get(kind)) for kind in KINDS},
         **{name: _number(value) for name, value in fits.items()},
-        "why_plan_is_off": one.fit.why if one.fit else "",
-        "tier_read_bytes": _by_tier(one.read),
-        "tier_write_bytes": _by_tier(one.written),
-        **{f"{name}_bytes": _number(one.size(name)) for name in _SIZES},
+        "why_plan_is_off": query.fit.why if query.fit else "",
+        "tier_read_bytes": _by_tier(query.read),
+        "tier_write_bytes": _by_tier(query.written),
+        **{f"{name}_bytes": _number(query.size(name)) for name in _SIZES},
     }
 
 
@@ -148,7 +148,7 @@ def _params(params: JsonObject) -> str:
 
 
 class _OfArm:
-    """What a report's tables show of an arm's quantities."""
+    """Cells of a report's tables for an arm's quantities."""
 
     def __init__(self, panel: Panel, arm: Arm) -> None:
         self._arm = arm
@@ -160,8 +160,13 @@ class _OfArm:
         cells = dict.fromkeys(_OF_ARM, "") | {"arm": self._arm.marked_name}
         if quantity is None:
             return cells
-        if one := self._arm.summaries(quantity.name).get(quantity):
-            numbers = {"median": one.median, "low": one.low, "high": one.high, "repeats": one.n}
+        if summary := self._arm.summaries(quantity.name).get(quantity):
+            numbers = {
+                "median": summary.median,
+                "low": summary.low,
+                "high": summary.high,
+                "repeats": summary.n,
+            }
             cells |= {name: _number(value) for name, value in numbers.items()}
         row = self._rows.get(quantity)
         if row is None or row.estimate is None or row.decision is None:
@@ -193,13 +198,13 @@ _OF_ARM = (
 
 
 def _metrics(run: StoredRun, of_arm: _OfArm | None) -> Iterator[dict[str, str]]:
-    found = measured(run)
-    for quantity, one in found.items():
+    values = measured(run)
+    for quantity, value in values.items():
         labels = ";".join(f"{name}={value}" for name, value in quantity.labels)
-        cells = (one.metric, labels, one.unit, one.better, _number(one.value), one.note)
+        cells = (value.metric, labels, value.unit, value.better, _number(value.value), value.note)
         more = of_arm.cells(quantity) if of_arm else {}
         yield dict(zip(_METRIC, cells, strict=True)) | more
-    if not found:
+    if not values:
         why = str(run.result.error or "no metrics")
         more = of_arm.cells(None) if of_arm else {}
         yield dict.fromkeys(_METRIC, "") | {"note": why} | more

@@ -40,23 +40,25 @@ class PanelTables:
 
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
-        self.kinds = _with_limited({q: one for arm in panel.arms for q, one in arm.kinds().items()})
+        self.kinds = _with_limited(
+            {q: kind for arm in panel.arms for q, kind in arm.kinds().items()}
+        )
         self._roles: dict[str, list[Quantity]] = {}
         names = {quantity.name for quantity in self.kinds}
         of_arms = [{quantity.name for quantity in arm.kinds()} for arm in panel.arms]
-        for quantity, one in self.kinds.items():
+        for quantity, kind in self.kinds.items():
             of_trace = quantity.name.removeprefix(_WINDOW)
             having = [of_arm for of_arm in of_arms if quantity.name in of_arm]
-            if of_window(quantity) and having and all(of_trace in one for one in having):
+            if of_window(quantity) and having and all(of_trace in of_arm for of_arm in having):
                 continue  # the I/O trace has it by role of the thread, too
             windowed = of_window(quantity) or f"{_WINDOW}{quantity.name}" in names
-            role = "window" if windowed else metric_info(quantity, one.better).role
+            role = "window" if windowed else metric_info(quantity, kind.better).role
             plain = role == "part" and not quantity.labels
             self._roles.setdefault("overall" if plain else role, []).append(quantity)
 
     @property
     def results(self) -> Iterator[Block]:
-        """What was measured: the whole, then its parts."""
+        """Yield the tables of results: the whole, then its parts."""
         heads = headline_first([*self._roles.get("headline", []), *self._roles.get("overall", [])])
         if heads:
             yield from self._table("overall", heads)
@@ -65,22 +67,24 @@ class PanelTables:
 
     @property
     def counters(self) -> Iterator[Block]:
-        """What explains it; counters that are 0 on every arm are left out."""
-        found = self._two_sided("window")
-        quantities = in_order(self._moving(found))
+        """Yield the tables of counters that explain results, without any that is 0 on all arms."""
+        counters = self._two_sided("window")
+        quantities = in_order(self._moving(counters))
         if quantities:
             # What the window added to every counter, with its share of each unit of work.
             title, work = "over the measured window", work_done(self._panel.arms)
             yield from self._table(title, quantities, window_titles(quantities), work)
-            yield from _still(len(found) - len(quantities))
+            yield from _still(len(counters) - len(quantities))
         yield from self._tables("counter")
         yield from self._tables("breakdown")
         yield from self._one_sided_rows()
 
     def _tables(self, role: str) -> Iterator[Block]:
         explaining = role in _EXPLAINING
-        found = self._two_sided(role) if explaining else self._roles.get(role, [])
-        for quantities in map(in_order, grouped((one.name, one) for one in found).values()):
+        of_role = self._two_sided(role) if explaining else self._roles.get(role, [])
+        for quantities in map(
+            in_order, grouped((quantity.name, quantity) for quantity in of_role).values()
+        ):
             title = metric_info(quantities[0], self.kinds[quantities[0]].better).title
             moving = self._moving(quantities) if explaining else quantities
             if moving:
@@ -88,10 +92,10 @@ class PanelTables:
                 yield from _still(len(quantities) - len(moving))
 
     def _two_sided(self, role: str) -> list[Quantity]:
-        return [one for one in self._roles.get(role, []) if not self._one_sided(one)]
+        return [quantity for quantity in self._roles.get(role, []) if not self._one_sided(quantity)]
 
     def _one_sided(self, quantity: Quantity) -> bool:
-        """Whether only the baseline, or only other arms have it."""
+        """Return whether only the baseline, or only other arms have it."""
         first, *others = (quantity in arm.kinds() for arm in self._panel.arms)
         return bool(others) and first != any(others)
 
@@ -111,25 +115,25 @@ class PanelTables:
     def _of_sides(self, quantity: Quantity) -> Iterator[list[Cell]]:
         unit = self.kinds[quantity].unit
         for arm in self._panel.arms:
-            if one := arm.summaries(quantity.name).get(quantity):
-                ends = range_text(one.low, one.high, unit)
-                yield [arm.marked_name, quantity_text(one.median, unit), ends, one.n]
+            if summary := arm.summaries(quantity.name).get(quantity):
+                ends = range_text(summary.low, summary.high, unit)
+                yield [arm.marked_name, quantity_text(summary.median, unit), ends, summary.n]
 
     def _moving(self, quantities: Sequence[Quantity]) -> list[Quantity]:
-        """Those that some run has another value of than 0, and those counted in coarse steps."""
+        """Return the quantities that are not 0 in some run, and those counted in coarse steps."""
         moved = {
             quantity
             for arm in self._panel.arms
-            for name in {one.name for one in quantities}
+            for name in {quantity.name for quantity in quantities}
             for quantity, values in arm.values(name).items()
             if any(values)
         }
         return [
-            one
-            for one in quantities
-            if one in moved
-            or metric_info(one, self.kinds[one].better).resolution
-            or not any(one in arm.values(one.name) for arm in self._panel.arms)
+            quantity
+            for quantity in quantities
+            if quantity in moved
+            or metric_info(quantity, self.kinds[quantity].better).resolution
+            or not any(quantity in arm.values(quantity.name) for arm in self._panel.arms)
         ]
 
     def _table(
@@ -145,13 +149,15 @@ class PanelTables:
         compared = {
             (group.b.name, row.quantity): row for group in self._panel.groups for row in group.rows
         }
-        own = [compared[key] for key in product(self._names, quantities) if key in compared]
+        against_baseline = [
+            compared[key] for key in product(self._names, quantities) if key in compared
+        ]
         others = [group.b for group in self._panel.groups]
         columns = _Columns(
             self._panel.arms,
             work,
             others,
-            any(row.has_verdict for row in own),
+            any(row.has_verdict for row in against_baseline),
             notes=not any(self.kinds[q].note == OF_HISTOGRAM for q in quantities),
         )
         rows, missing, marks = [], [], ""
@@ -164,7 +170,7 @@ class PanelTables:
                 if value.note and not value.summary and not value.limit:
                     missing.append(f"{label}, {value.arm.marked_name}: {value.note}")
         # Of counters, neither direction is better.
-        neither = {row.better for row in own} == {"none"}
+        neither = {row.better for row in against_baseline} == {"none"}
         head = columns.head("times as much" if neither else "times better")
         yield Table(title, head, rows, "numbers")
         if missing:
@@ -187,28 +193,31 @@ class _Value:
 
     arm: Arm
     quantity: Quantity
-    one: Measured
+    measured: Measured
     summary: Summary | None
     limit: Summary | None
     note: str
     marks: str
 
     @classmethod
-    def of(cls, arm: Arm, quantity: Quantity, one: Measured) -> _Value:
-        own = arm.kinds().get(quantity)
+    def of(cls, arm: Arm, quantity: Quantity, measured: Measured) -> _Value:
+        on_arm = arm.kinds().get(quantity)
         return cls(
             arm,
             quantity,
-            one,
+            measured,
             arm.summaries(quantity.name).get(quantity),
             arm.limits(quantity.name).get(quantity),
-            own.note if own is not None and own.value is None else "",
+            on_arm.note if on_arm is not None and on_arm.value is None else "",
             MARK * _by_others(arm, quantity) + READY_MADE_MARK * (quantity in arm.ready_made),
         )
 
     def text(self, with_range: bool) -> str:
         """``503 µs (487 – 511 µs)``: the median and the range of repeats."""
-        unit, resolution = self.one.unit, metric_info(self.quantity, self.one.better).resolution
+        unit, resolution = (
+            self.measured.unit,
+            metric_info(self.quantity, self.measured.better).resolution,
+        )
         if self.summary is None:
             return (
                 f"limit of {quantity_text(self.limit.median, unit)} reached"
@@ -220,24 +229,24 @@ class _Value:
 
     @property
     def each(self) -> str:
-        """What each unit of work had of it."""
-        found = per_work(self.arm, self.quantity)
-        return quantity_text(found[0].median, found[1]) if found else NOTHING
+        """Return the value per unit of work."""
+        per_unit = per_work(self.arm, self.quantity)
+        return quantity_text(per_unit[0].median, per_unit[1]) if per_unit else NOTHING
 
 
 def median_and_range(
-    one: Summary, unit: str, resolution: float = 0.0, marks: str = "", with_range: bool = True
+    summary: Summary, unit: str, resolution: float = 0.0, marks: str = "", with_range: bool = True
 ) -> str:
     """``503 µs (487 – 511 µs)``; of equal repeats the median alone."""
-    text = f"{quantity_text(one.median, unit, resolution)} {marks}".strip()
-    if with_range and one.low < one.high:
-        return f"{text} ({range_text(one.low, one.high, unit, resolution)})"
+    text = f"{quantity_text(summary.median, unit, resolution)} {marks}".strip()
+    if with_range and summary.low < summary.high:
+        return f"{text} ({range_text(summary.low, summary.high, unit, resolution)})"
     return text
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """Which columns a table has: of values by arm, and of comparisons with the baseline.
+    """Columns of a table: values by arm, and comparisons with the baseline.
 
     ``notes``: whether the notes of comparisons are shown.
     """
@@ -258,7 +267,7 @@ class _Columns:
         return [*head, *(f"{arm.marked_name}, {ratio}" for arm in self.compared)]
 
     def cells(self, values: Sequence[_Value], rows: Sequence[Row | None]) -> Iterator[Cell]:
-        """Those after the name; ``rows``: the comparisons with the baseline."""
+        """Yield the cells after the name; ``rows``: the comparisons with the baseline."""
         with_range = not self.work and len(values) <= _MOST_RANGES
         yield from (value.text(with_range) for value in values)
         if self.work:
@@ -273,8 +282,8 @@ class _Columns:
     def _in_columns(self, row: Row | None, values: Sequence[_Value]) -> Iterator[Cell]:
         if row is None or row.estimate is None or row.decision is None:
             yield from [""] * (3 if self.verdict else 2)
-            known = {value.note for value in values}
-            yield row.note.partition("; ")[0] if row and row.note not in known else ""
+            said = {value.note for value in values}
+            yield row.note.partition("; ")[0] if row and row.note not in said else ""
             return
         yield times(row.ratio)
         yield interval_text(row.estimate)
@@ -296,36 +305,38 @@ def _still(counters: int) -> Iterator[Block]:
 
 
 def _by_others(arm: Arm, quantity: Quantity) -> bool:
-    """Whether a device's bytes of a query are far more than the engine's own."""
-    one = query_breakdowns(arm).get(quantity.label("query") or "")
-    if one is None:
+    """Return whether a device's bytes of a query are far more than the engine's own."""
+    breakdown = query_breakdowns(arm).get(quantity.label("query") or "")
+    if breakdown is None:
         return False
     moved = {
-        "query_tier_read_bytes": one.read_by_others,
-        "query_tier_write_bytes": one.written_by_others,
+        "query_tier_read_bytes": breakdown.read_by_others,
+        "query_tier_write_bytes": breakdown.written_by_others,
     }
     return moved.get(quantity.name, False)
 
 
 def _with_limited(kinds: Mapping[Quantity, Measured]) -> dict[Quantity, Measured]:
-    """With the durations of queries that have none anywhere, since they reached their limit."""
+    """Add the durations of queries that have none anywhere, since they reached their limit."""
     limited = {
-        Quantity(duration_of(q.name), q.labels): one
-        for q, one in kinds.items()
+        Quantity(duration_of(q.name), q.labels): kind
+        for q, kind in kinds.items()
         if duration_of(q.name)
     }
-    return {q: Measured(q, q.name, one.unit, "lower", None) for q, one in limited.items()} | {
+    return {q: Measured(q, q.name, kind.unit, "lower", None) for q, kind in limited.items()} | {
         **kinds
     }
 
 
 def sweep_table(sweep: Sweep) -> Table:
-    """Every line's medians and ranges at each value of the parameter."""
+    """Return a table of all lines' medians and ranges at each value of the parameter."""
     rows = []
     for value in sweep.values:
         points = [line.points.get(value) for line in sweep.lines]
-        cells = [median_and_range(one, sweep.unit) if one else NOTHING for one in points]
-        counts = dict.fromkeys(str(one.n) for one in points if one)
+        cells = [
+            median_and_range(summary, sweep.unit) if summary else NOTHING for summary in points
+        ]
+        counts = dict.fromkeys(str(summary.n) for summary in points if summary)
         rows.append([sweep.at(value), *cells, ", ".join(counts)])
     title = ", ".join(filter(None, [f"{sweep.measure} over {sweep.over}", sweep.place_name]))
     head = ("", *(line.marked_name for line in sweep.lines), "n")
@@ -344,7 +355,7 @@ _DONE = ("count", "rolled_back_count")
 
 
 def of_window(quantity: Quantity) -> bool:
-    """Whether it is what the window added to a counter."""
+    """Return whether it is what the window added to a counter."""
     return quantity.name.startswith(_WINDOW)
 
 
@@ -368,7 +379,7 @@ def window_titles(quantities: Sequence[Quantity]) -> list[str]:
 
 
 def work_done(arms: Sequence[Arm]) -> str:
-    """What a client's unit of work is called here: transaction, operation; empty without any."""
+    """Return the name of a client's unit of work: transaction, operation; empty without any."""
     names = {quantity.name for arm in arms for quantity in arm.kinds()}
     return next((noun for noun in CLIENT_LABELS if f"{noun}_{_DONE[0]}" in names), "")
 
@@ -380,20 +391,20 @@ def per_work(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
     report how much was done.
     """
     noun = work_done([arm])
-    found = []
+    quotients = []
     for values in arm.of_each_run:
-        one, done = values.get(quantity), done_count(values, noun)
-        if one is None or one.value is None or not done or one.unit not in _ADDED_UP:
+        value, done = values.get(quantity), done_count(values, noun)
+        if value is None or value.value is None or not done or value.unit not in _ADDED_UP:
             continue
-        if abs(one.value) >= metric_info(quantity, one.better).resolution:
-            found.append((one.value / done, one.unit))
-    summary = summarise(value for value, _ in found)
+        if abs(value.value) >= metric_info(quantity, value.better).resolution:
+            quotients.append((value.value / done, value.unit))
+    summary = summarise(value for value, _ in quotients)
     if summary is None or quantity.name == _LENGTH or quantity.name.endswith("_per_s"):
         return None
-    return summary, found[0][1]
+    return summary, quotients[0][1]
 
 
 def done_count(values: Mapping[Quantity, Measured], noun: str) -> float:
     """Transactions committed, only read, or rolled back as they should; operations done."""
     names = {f"{noun}_{count}" for count in _DONE}
-    return sum(one.value or 0.0 for q, one in values.items() if q.name in names)
+    return sum(value.value or 0.0 for q, value in values.items() if q.name in names)

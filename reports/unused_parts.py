@@ -76,14 +76,14 @@ def _tier_bytes(run: StoredRun, part: Part) -> float | None:
     tier = placement.tier_of(part)
     if sum(placement.tier_of(other) == tier for other in DIRECTORY_PARTS) > 1:
         return None
-    found = [_sum(run, f"tier_{way}_bytes", tier=tier) for way in ("read", "write")]
-    return None if None in found else sum(size or 0.0 for size in found)
+    sizes = [_sum(run, f"tier_{way}_bytes", tier=tier) for way in ("read", "write")]
+    return None if None in sizes else sum(size or 0.0 for size in sizes)
 
 
 def _sum(run: StoredRun, name: str, **labels: str | None) -> float | None:
     """Sum the window's counter and the queries'; None where neither was counted."""
-    found = [v for of in ("window", "query") for v in _values(run, f"{of}_{name}", **labels)]
-    return sum(found) if found else None
+    values = [v for of in ("window", "query") for v in _values(run, f"{of}_{name}", **labels)]
+    return sum(values) if values else None
 
 
 def _values(run: StoredRun, name: str, **labels: str | None) -> Iterator[float]:

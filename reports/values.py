@@ -1,4 +1,4 @@
-"""What a run measured, as one number per metric and label set."""
+"""A run's measured values: one number per metric and label set."""
 
 from __future__ import annotations
 
@@ -68,25 +68,25 @@ class Summary:
 
 def summarise(values: Iterable[float]) -> Summary | None:
     """Return median and range; None without values."""
-    held = sorted(values)
-    if not held:
+    ordered = sorted(values)
+    if not ordered:
         return None
-    return Summary(len(held), statistics.median(held), held[0], held[-1])
+    return Summary(len(ordered), statistics.median(ordered), ordered[0], ordered[-1])
 
 
 def measured(run: StoredRun) -> dict[Quantity, Measured]:
     """Return every metric of a run, in the order of run.json."""
-    found: dict[Quantity, Measured] = {}
+    values: dict[Quantity, Measured] = {}
     for metric in run.result.metrics:
-        for one in _of_metric(metric):
-            found.setdefault(one.quantity, one)
-    return found
+        for value in _of_metric(metric):
+            values.setdefault(value.quantity, value)
+    return values
 
 
 def measured_value(run: StoredRun, quantity: Quantity) -> float | None:
     """Return a run's value; None where it has none."""
-    one = measured(run).get(quantity)
-    return None if one is None else one.value
+    value = measured(run).get(quantity)
+    return None if value is None else value.value
 
 
 def mean_durations(run: StoredRun, metric: str) -> dict[Quantity, Measured]:
@@ -94,14 +94,14 @@ def mean_durations(run: StoredRun, metric: str) -> dict[Quantity, Measured]:
 
     They are shown, and never compared: a comparison is of percentiles.
     """
-    found: dict[Quantity, Measured] = {}
-    for one in run.result.metrics:
-        durations = histogram(one) if one.name == metric else None
+    means: dict[Quantity, Measured] = {}
+    for stored in run.result.metrics:
+        durations = histogram(stored) if stored.name == metric else None
         if durations is not None and durations.total:
-            labels = (*_comparable(one.labels), (_STATISTIC, "mean"))
+            labels = (*_comparable(stored.labels), (_STATISTIC, "mean"))
             quantity = Quantity(metric, labels)
-            found[quantity] = _of_quantity(quantity, one, durations.mean, "the mean of each run")
-    return found
+            means[quantity] = _of_quantity(quantity, stored, durations.mean, "the mean of each run")
+    return means
 
 
 def measured_together(runs: Sequence[StoredRun]) -> list[dict[Quantity, Measured]]:
@@ -109,14 +109,14 @@ def measured_together(runs: Sequence[StoredRun]) -> list[dict[Quantity, Measured
 
     Else p99.9 of the runs with many durations, next to p99 of all runs, could be the smaller one.
     """
-    found = [measured(run) for run in runs]
+    of_runs = [measured(run) for run in runs]
     few = {
-        quantity: one
-        for run in reversed(found)
-        for quantity, one in run.items()
-        if one.value is None and quantity.label("percentile")
+        quantity: value
+        for run in reversed(of_runs)
+        for quantity, value in run.items()
+        if value.value is None and quantity.label("percentile")
     }
-    return [{q: few.get(q, one) for q, one in run.items()} for run in found]
+    return [{q: few.get(q, value) for q, value in run.items()} for run in of_runs]
 
 
 _DURATION, _LIMIT = "query_duration_ns", "query_timeout_ns"
@@ -228,9 +228,9 @@ def _one_number(metric: Metric) -> tuple[float | None, str]:
     return (None, "no samples") if metric.median is None else (float(metric.median), text)
 
 
-def is_ready_made(one: Measured | None) -> bool:
+def is_ready_made(value: Measured | None) -> bool:
     """Return whether it is a percentile that a driver reports ready-made."""
-    return one is not None and one.note == READY_MADE
+    return value is not None and value.note == READY_MADE
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

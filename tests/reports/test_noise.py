@@ -246,17 +246,17 @@ def made_up(shares: dict[str, float], began: int = 0, ended: int = 2**62) -> Can
 def test_a_figure_has_moved_by_more_than_its_noise() -> None:
     moved = moved_figures(made_up(SHARES), [])
     assert [(one.figure.configuration, round(one.ratio, 2)) for one in moved] == [("read", 0.5)]
-    assert not moved[0].limit.known
+    assert not moved[0].limit.measured
 
 
 def test_the_noise_is_that_of_other_experiments() -> None:
     others = [made_up({"read": share}) for share in (0.6, 1.5, 0.7)]
     (moved,) = moved_figures(made_up(SHARES), others[:2])
-    assert not moved.limit.known
+    assert not moved.limit.measured
     assert not moved_figures(made_up(SHARES), others)
     quiet = [made_up({"read": share}) for share in (0.97, 1.03, 0.99)]
     (moved,) = moved_figures(made_up(SHARES), quiet)
-    assert moved.limit.known and 0.05 < moved.limit.share < 0.3
+    assert moved.limit.measured and 0.05 < moved.limit.share < 0.3
 
 
 def noisy(draw: np.random.Generator, factor: float = 1.0) -> Canary:

@@ -172,7 +172,7 @@ def test_a_load_curve_is_one_picture_of_the_main_operations_99th_percentile(tmp_
     (sweep,) = sweeps(panels(runs, "placement", None))
     assert sweep.offered and sweep.parameter == "params.rate"
     labels = (("transaction", "new_order"), ("percentile", "99"))
-    assert sweep.one.quantity == Quantity("transaction_duration_ns", labels)
+    assert sweep.measured.quantity == Quantity("transaction_duration_ns", labels)
     assert {line.name: [*line.points] for line in sweep.lines} == {
         "ssd-both": [200, 400], "pmem-both": [200, 400, 800],
     }  # fmt: skip
