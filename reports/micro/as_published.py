@@ -78,17 +78,19 @@ def paper_rows(devices: Sequence[Device], prices: PriceList | None = None) -> Pa
     """None where no suite of these runs repeats a paper's numbers. ``prices``: as in its table."""
     wanted: dict[str, set[str]] = {}
     for device in devices:
-        for repeated in (one for run in device.runs for one in _published(run)):
+        for repeated in (entry for run in device.runs for entry in _published(run)):
             wanted.setdefault(repeated["paper"], set()).update(repeated["figures"])
     series = [
-        (paper, one) for paper, figures in sorted(wanted.items()) for one in _read(paper, figures)
+        (paper, curve)
+        for paper, figures in sorted(wanted.items())
+        for curve in _read(paper, figures)
     ]
     if not series:
         return None
-    rows = [row for paper, one in series for row in _rows(paper, one, devices, prices)]
-    notes = dict.fromkeys(f"{p} {one.figure}: {one.note}" for p, one in series if one.note)
+    rows = [row for paper, curve in series for row in _rows(paper, curve, devices, prices)]
+    notes = dict.fromkeys(f"{p} {curve.figure}: {curve.note}" for p, curve in series if curve.note)
     return PaperRows(
-        tuple(dict.fromkeys(f"{paper} {one.figure}" for paper, one in series)),
+        tuple(dict.fromkeys(f"{paper} {curve.figure}" for paper, curve in series)),
         (
             "figure",
             "of",
@@ -102,9 +104,9 @@ def paper_rows(devices: Sequence[Device], prices: PriceList | None = None) -> Pa
 
 
 def _published(run: StoredRun) -> Iterator[dict[str, Any]]:
-    """What the documents of the run's suite say that they repeat."""
-    kept = run.artifact("suite") or {}
-    documents = kept.get("documents", {})
+    """Yield the publications that the documents of the run's suite repeat."""
+    suite = run.artifact("suite") or {}
+    documents = suite.get("documents", {})
     for value in documents.values() if isinstance(documents, dict) else ():
         if isinstance(value, dict) and isinstance(value.get("published"), dict):
             yield value["published"]
@@ -197,17 +199,17 @@ def _measured(
     over_dimms = (paper, series.figure) == _OVER_DIMMS
     try:
         points = uncached(device, device.select(match[1], **{"numa": NEAR_NODES, **labels}))
-        found = [p for p in points if over_dimms or _is_at(p, point.x)]
+        at_place = [p for p in points if over_dimms or _is_at(p, point.x)]
         if over_dimms:
             check_dimms(device, int(point.x))
-        if not found or found[0].unit != series.base_unit:
+        if not at_place or at_place[0].unit != series.base_unit:
             return Missing("no-counterpart")
-        clear(found)
+        clear(at_place)
     except UnderivedError as error:
         return error.missing
-    if found[0].histogram is not None:
-        return _means(found, device.emulated)
-    return Numbers((Number(best(found).median, found[0].unit, device.emulated),))
+    if at_place[0].histogram is not None:
+        return _means(at_place, device.emulated)
+    return Numbers((Number(best(at_place).median, at_place[0].unit, device.emulated),))
 
 
 def _means(points: Sequence[Point], emulated: tuple[str, ...]) -> Numbers:
@@ -226,7 +228,7 @@ def _means(points: Sequence[Point], emulated: tuple[str, ...]) -> Numbers:
 
 
 def _is_at(point: Point, x: str) -> bool:
-    """Whether one of the swept axes, or any label, has the value that the paper's axis has."""
+    """Return whether a swept axis, or any label, has the value that the paper's axis has."""
     if x in map(label_text, point.labels.values()):
         return True
     texts = (x_text(point.number(axis), AXES[axis][1]) for axis in AXES if point[axis])

@@ -72,9 +72,9 @@ class CardTrials:
 
     @property
     def shown(self) -> list[bool]:
-        """Of each that has a ratio, whether it is shown."""
-        every = (*(one for own in self.practices.values() for one in own), *self.knees)
-        return [one.known.shown for one in every if one.known]
+        """Return whether it is shown, of each practice and knee that has a ratio."""
+        every = (*(trial for trials in self.practices.values() for trial in trials), *self.knees)
+        return [trial.known.shown for trial in every if trial.known]
 
 
 def card_trials(device: Device) -> CardTrials:
@@ -86,9 +86,9 @@ def card_trials(device: Device) -> CardTrials:
         [*_remote(device)],
     )
     of_knees = knees(device)
-    every: list[Trial] = [one for own in (*by_practice, of_knees) for one in own]
+    every: list[Trial] = [trial for trials in (*by_practice, of_knees) for trial in trials]
     made = iter(decided(every))
-    practices = {n: tuple(next(made) for _ in own) for n, own in enumerate(by_practice, 1)}
+    practices = {n: tuple(next(made) for _ in trials) for n, trials in enumerate(by_practice, 1)}
     return CardTrials(practices, tuple(k for k in made if isinstance(k, Knee | LoadedKnee)))
 
 
@@ -126,12 +126,12 @@ def _small(device: Device) -> Iterator[Trial]:
     for kind in (LOAD, NTSTORE, CLWB):
         same = [p for p in points if sequence_of(p) == kind]
         every = largest(same, *_OF_SMALL, having=_fastest)
-        held = _fastest(every)
-        if not held:
+        fastest = _fastest(every)
+        if not fastest:
             continue
         choices = len({point["threads"] for point in every})
-        r64, r256, s64, s256 = held
-        together = all(point.alongside(r64) for point in held)
+        r64, r256, s64, s256 = fastest
+        together = all(point.alongside(r64) for point in fastest)
         gained = [a * b for a, b in zip(r256.samples, s64.samples, strict=False)]
         against = [a * b for a, b in zip(r64.samples, s256.samples, strict=False)]
         yield Trial(
@@ -139,7 +139,7 @@ def _small(device: Device) -> Iterator[Trial]:
             tested(gained, against, BOUND, interim_analyses=choices)
             if together
             else Missing("different-runs"),
-            points=tuple(held),
+            points=tuple(fastest),
         )
 
 
@@ -148,12 +148,12 @@ def _fastest(points: Sequence[Point]) -> list[Point]:
 
     Empty where one of them is missing.
     """
-    held = [
+    groups = [
         [p for p in points if (p["pattern"], p["access_size_bytes"]) == (pattern, size)]
         for pattern in ("random", "sequential")
         for size in (_SMALL, _LINE)
     ]
-    return [best(one) for one in held] if all(held) else []
+    return [best(group) for group in groups] if all(groups) else []
 
 
 def _large(device: Device) -> Iterator[Trial]:
@@ -162,7 +162,9 @@ def _large(device: Device) -> Iterator[Trial]:
     for kind, other in ((NTSTORE, CLWB), (CLWB, STORE)):
         for size in dict.fromkeys(large[:1] + large[-1:]):
             at = [p for p in points if p.number("access_size_bytes") == size]
-            a, b = ([p for p in at if sequence_of(p) == one] for one in (kind, other))
+            a, b = (
+                [p for p in at if sequence_of(p) == instructions] for instructions in (kind, other)
+            )
             if a and b:
                 threads = int(a[0].number("threads"))  # of one experiment, so the same in all
                 of = f" of {counted(threads, 'thread')}" if threads > 1 else ""
@@ -171,9 +173,9 @@ def _large(device: Device) -> Iterator[Trial]:
 
 
 def _crowd(device: Device) -> Iterator[Trial]:
-    held = [p for p in thread_counts(device) if p["pattern"] == "sequential"]
+    sequential = [p for p in thread_counts(device) if p["pattern"] == "sequential"]
     for kind in (LOAD, NTSTORE, CLWB):
-        points = [p for p in held if sequence_of(p) == kind]
+        points = [p for p in sequential if sequence_of(p) == kind]
         most = max((p.number("threads") for p in points), default=0)
         fewer = [p for p in points if p.number("threads") < most]
         if not fewer:
@@ -190,10 +192,10 @@ def _crowd(device: Device) -> Iterator[Trial]:
 
 def _remote(device: Device) -> Iterator[Trial]:
     for pattern in dict.fromkeys(p["pattern"] for p in device.select(RATE, measurement="mix")):
-        held = mixes(device, pattern)
-        crowd = max((p.number("threads") for p in held), default=0)
-        for far in (p for p in held if p["numa"] == "far" and p.number("threads") == crowd):
-            near = next((p for p in held if p["numa"] != "far" and alike(p, far, "numa")), None)
+        mixed = mixes(device, pattern)
+        crowd = max((p.number("threads") for p in mixed), default=0)
+        for far in (p for p in mixed if p["numa"] == "far" and p.number("threads") == crowd):
+            near = next((p for p in mixed if p["numa"] != "far" and alike(p, far, "numa")), None)
             if near and far["read_share"] in ("0", "0.5", "1"):
                 share = f"{100 * far.number('read_share'):g} % reads"
                 what = f"{pattern}, {crowd:g} threads, {share}".removeprefix(", ")

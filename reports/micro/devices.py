@@ -77,7 +77,7 @@ class Point:
     empty_ns: float = 0.0
 
     def alongside(self, other: Point) -> bool:
-        """Whether repeat k of both was measured in the same block of the same run."""
+        """Return whether repeat k of both was measured in the same block of the same run."""
         return self.runs == other.runs and len(self.samples) == len(other.samples)
 
     def __getitem__(self, label: str) -> str:
@@ -91,14 +91,14 @@ class Point:
 
     @property
     def median(self) -> float:
-        """Of its repeats; of a histogram the middle of all durations."""
+        """Return the median of the repeats; of a histogram, of all durations."""
         if self.histogram is not None:
             return float(self.histogram.percentile(50))
         return statistics.median(self.samples)
 
     @property
     def compared(self) -> float:
-        """What ratios and papers compare: of durations their mean without the time stamps, of all
+        """Return what ratios and papers compare: the mean of durations without time stamps, of all
         else the median of repeats. 0 of durations that are no longer than the stamps."""
         if self.histogram is None:
             return self.median
@@ -155,8 +155,8 @@ class Device:
     @cached_property
     def llc_bytes(self) -> int:
         """The last-level cache of the host, as its runs report; 0 where none does."""
-        found = (run.artifact("microbench") or {} for run in self.runs)
-        return max((int(_cpu(one).get("llc_bytes") or 0) for one in found), default=0)
+        artifacts = (run.artifact("microbench") or {} for run in self.runs)
+        return max((int(_cpu(artifact).get("llc_bytes") or 0) for artifact in artifacts), default=0)
 
     @property
     def name(self) -> str:
@@ -168,7 +168,7 @@ class Device:
         """With the mark of a stand-in after it, and where the page cache was measured."""
         marks = [self.source] if self.source else []
         marks += [stand_in_mark(self.emulated)] if self.emulated else []
-        warned = {one.code for run in self.runs for one in run.result.uncontrolled}
+        warned = {warning.code for run in self.runs for warning in run.result.uncontrolled}
         marks += ["page cache"] if "page-cache" in warned else []
         return f"{self.name} ({', '.join(marks)})" if marks else self.name
 
@@ -181,12 +181,12 @@ class Device:
 
 
 def _cpu(artifact: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the program's result says of the processor."""
+    """Return the processor as the program's result describes it."""
     return (artifact.get("result") or {}).get("cpu") or {}
 
 
 def matches(point: Point, labels: Mapping[str, str | Sequence[str]]) -> bool:
-    """Whether a point has these labels."""
+    """Return whether a point has these labels."""
     return all(
         point[name] == value if isinstance(value, str) else point[name] in value
         for name, value in labels.items()
@@ -200,7 +200,7 @@ def best(points: Sequence[Point]) -> Point:
 
 
 def is_micro(run: StoredRun) -> bool:
-    """Whether a run is one of microbenchmarks."""
+    """Return whether a run is one of microbenchmarks."""
     return bool(run.spec.workload == WORKLOAD)
 
 
@@ -209,33 +209,40 @@ def device_of_metrics(
 ) -> Device:
     """Return the device of another program's file. ``metrics``: each with its place in it."""
     points = [
-        Point(one.name, one.unit, one.better, one.labels, (float(one.value or 0),), runs=(where,))
-        for where, one in metrics
+        Point(
+            metric.name,
+            metric.unit,
+            metric.better,
+            metric.labels,
+            (float(metric.value or 0),),
+            runs=(where,),
+        )
+        for where, metric in metrics
     ]
     marks = (emulated,) if emulated else ()
     return Device(host, tier, None, (), tuple(points), marks, several_hosts=True, source=source)
 
 
 def devices(runs: Iterable[StoredRun]) -> list[Device]:
-    """Every device measured by these runs, in natural order; UsageError where there is none.
+    """Return the devices measured by these runs, in natural order; UsageError without any.
 
     Failed runs are left out: what they hold is not all of what was requested.
     """
     usable = (run for run in runs if is_micro(run) and run.result.status != "failed")
-    held = grouped((_key(run), run) for run in usable)
-    if not held:
+    by_key = grouped((_key(run), run) for run in usable)
+    if not by_key:
         raise UsageError(
             "what a device likes",
             "no finished run of microbenchmarks is selected",
             "`harness run micro --suite device-card --tier TIER` makes one",
         )
-    ordered = sorted(held, key=lambda key: (natural(key.hostname), natural(key.tier)))
-    return [_device(key, held[key], ordered) for key in ordered]
+    ordered = sorted(by_key, key=lambda key: (natural(key.hostname), natural(key.tier)))
+    return [_device(key, by_key[key], ordered) for key in ordered]
 
 
 @dataclass(frozen=True)
 class _Key:
-    """What is one device: the same tier of the same host, as the kernel describes it."""
+    """Identity of a device: the same tier of the same host, as the kernel describes it."""
 
     hostname: str
     host_id: str
@@ -264,40 +271,42 @@ def _state_text(value: str | bool | None) -> str:
 
 
 def main_memory(run: StoredRun) -> str:
-    """What the host's main memory was: in Memory mode another device than without, by one name."""
+    """Name the host's main memory: in Memory mode it is another device, of the same tier name."""
     mode = str(run.result.host_mode)
     return "DRAM" if mode in ("Default", "AppDirect") else mode
 
 
 def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Device:
-    known = (one for run in reversed(runs) for one in run.tiers if one.name == key.tier)
-    emulated = {one.by: None for run in runs for one in emulated_tiers(run)}
+    tiers = (tier for run in reversed(runs) for tier in run.tiers if tier.name == key.tier)
+    emulated = {stand_in.by: None for run in runs for stand_in in emulated_tiers(run)}
     return Device(
         _host_name(key, every),
         _name_apart(key, every),
-        next(known, None),
+        next(tiers, None),
         tuple(runs),
         tuple(points_of(runs)),
         tuple(emulated),
-        len({one.host_id for one in every}) > 1,
+        len({other.host_id for other in every}) > 1,
         {fact.removeprefix(_STATE): value for fact, value in key.facts if fact.startswith(_STATE)},
     )
 
 
 def _host_name(key: _Key, every: Sequence[_Key]) -> str:
     """Two hosts of one name have a piece of their ids after it."""
-    namesakes = {one.host_id for one in every if one.hostname == key.hostname}
+    namesakes = {other.host_id for other in every if other.hostname == key.hostname}
     return key.hostname if len(namesakes) == 1 else f"{key.hostname} ({key.host_id[:6]})"
 
 
 def _name_apart(key: _Key, every: Sequence[_Key]) -> str:
     """Two devices that were one tier by turns have their difference after its name."""
-    same = [one for one in every if (one.host_id, one.tier) == (key.host_id, key.tier)]
+    same = [other for other in every if (other.host_id, other.tier) == (key.host_id, key.tier)]
     if len(same) == 1:
         return key.tier
-    shared = frozenset.intersection(*(one.facts for one in same))
-    own = sorted(f"{n.rpartition('.')[2]} {v}" for n, v in key.facts - shared if v != "null")
-    return f"{key.tier} ({', '.join(own)})"
+    shared = frozenset.intersection(*(other.facts for other in same))
+    differences = sorted(
+        f"{n.rpartition('.')[2]} {v}" for n, v in key.facts - shared if v != "null"
+    )
+    return f"{key.tier} ({', '.join(differences)})"
 
 
 def _tier_name(run: StoredRun) -> str:
@@ -306,7 +315,7 @@ def _tier_name(run: StoredRun) -> str:
 
 
 def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
-    """Every metric of these runs of one device.
+    """Return all metrics of these runs of one device.
 
     Repeats of several runs are laid together where all labels, but for the configuration's name,
     and the hash of the settings that no label states are equal. Configurations of one run that
@@ -343,7 +352,7 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
 
 
 def _empty_ns(measured: Sequence[_Stored]) -> float:
-    """Of the empty measurements that accompany a histogram; 0 without them."""
+    """Return the median of the empty measurements that accompany a histogram; 0 without them."""
     samples = [value for _, metric in measured for value in _samples(metric)]
     return statistics.median(samples) if samples else 0.0
 

@@ -13,7 +13,7 @@ from reports.micro.sweeps import beyond_caches, largest
 
 @dataclass(frozen=True)
 class Instructions:
-    """What a thread does for one access."""
+    """Instructions that a thread executes for one access."""
 
     operation: str
     flush: str = "none"
@@ -37,7 +37,7 @@ STORE = Instructions("store", "none", "sfence")
 
 
 def sequence_of(point: Point) -> Instructions:
-    """Of a point's labels; those that are absent are none."""
+    """Return the instructions by a point's labels; those that are absent are none."""
     return Instructions(point["operation"], point["flush"] or "none", point["fence"] or "none")
 
 
@@ -102,7 +102,7 @@ class FlushedLine:
 
     @property
     def outcome(self) -> Literal["kept", "evicted", "unclear"]:
-        """What clwb does with the line: unclear midway, or where a miss takes hardly longer."""
+        """Return what clwb does with a line; unclear midway, or if a miss takes hardly longer."""
         missing = self.evicted - self.cached
         share = (self.clwb - self.cached) / missing if missing > self.cached / 2 else 0.5
         return "kept" if share < 0.25 else "evicted" if share > 0.75 else "unclear"

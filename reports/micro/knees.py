@@ -37,7 +37,7 @@ class _Shown(Trial):
 
     @property
     def shown(self) -> bool | None:
-        """Whether its repeats show it; None where nothing is tested."""
+        """Return whether its repeats show it; None where nothing is tested."""
         return self.known.shown and self.known.above if self.known else None
 
 
@@ -63,13 +63,13 @@ class Knee(_Shown):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedKnee(_Shown):
-    """Of a loaded-latency curve: up to which point latency is at most twice the idle one."""
+    """Knee of a loaded-latency curve: the last point with at most twice the idle latency."""
 
     curve: LoadedCurve
 
 
 def knees(device: Device) -> list[Knee | LoadedKnee]:
-    """Every knee of the card."""
+    """Return all knees of the card."""
     return [
         *access_size_knees(device),
         *thread_knees(device),
@@ -88,19 +88,19 @@ def thread_knees(device: Device) -> Iterator[Knee]:
     """Yield the knee over thread counts of each instruction sequence and pattern."""
     for kind, same in by_sequence(thread_counts(device)):
         for pattern in ("sequential", "random"):
-            if held := [p for p in same if p["pattern"] == pattern]:
-                yield _knee(f"threads, {pattern} {kind.title}", held, "threads")
+            if of_pattern := [p for p in same if p["pattern"] == pattern]:
+                yield _knee(f"threads, {pattern} {kind.title}", of_pattern, "threads")
 
 
 def queue_knees(device: Device) -> Iterator[Knee]:
-    """Of block devices, by what was done."""
+    """Yield the knees of block devices, by what was done."""
     for measurement in ("random_read", "random_write", "sequential_read", "sequential_write"):
         if points := queue_depths(device, measurement):
             yield _knee(f"queue depth, {measurement}", points, "queue_depth")
 
 
 def loaded_knees(device: Device) -> Iterator[LoadedKnee]:
-    """Of every loaded-latency curve whose idle latency is known."""
+    """Yield the knee of each loaded-latency curve whose idle latency is known."""
     for curve in curves(device):
         if curve.idle is not None:
             yield LoadedKnee(
@@ -146,10 +146,10 @@ def _of_loaded(curve: LoadedCurve, idle: Point) -> Ratio | Missing:
 
 def _weakest(ratios: Sequence[Ratio | Missing]) -> Ratio | Missing:
     """The one that is furthest from being shown; missing where one of them cannot be tested."""
-    found = [one for one in ratios if isinstance(one, Ratio)]
-    if not found or len(found) < len(ratios):
+    testable = [ratio for ratio in ratios if isinstance(ratio, Ratio)]
+    if not testable or len(testable) < len(ratios):
         return Missing("nothing-done")
-    return max(found, key=lambda one: (not one.above, one.p))
+    return max(testable, key=lambda ratio: (not ratio.above, ratio.p))
 
 
 #: The knee: the most bandwidth at which a load waits at most this multiple of the idle latency.
@@ -170,7 +170,7 @@ class LoadedPoint:
 
     @property
     def latency(self) -> float:
-        """Of one dependent load, ns."""
+        """Return the latency of one dependent load, in ns."""
         return self.wait.median
 
 
@@ -194,15 +194,15 @@ class LoadedCurve:
 
 
 def curves(device: Device) -> list[LoadedCurve]:
-    """Every kind of load that ran during the chase, of one experiment."""
-    held = waits(device)
+    """Return a curve for each kind of load that ran during the chase, of one experiment."""
+    all_waits = waits(device)
     rates = {
         (p["configuration"], p.runs): p for p in device.select(RATE, measurement="loaded_latency")
     }
-    idle = [p for p in held if p["load_operation"] in ("", "none")]
+    idle = [p for p in all_waits if p["load_operation"] in ("", "none")]
     quiet = max(idle, key=lambda p: len(p.samples), default=None)
-    found: dict[str, list[LoadedPoint]] = {}
-    for wait in held:
+    by_title: dict[str, list[LoadedPoint]] = {}
+    for wait in all_waits:
         load = rates.get((wait["configuration"], wait.runs))
         if load is None or wait in idle:
             continue
@@ -210,10 +210,10 @@ def curves(device: Device) -> list[LoadedCurve]:
         reads = f", {100 * share:g} % reads" if wait["load_read_share"] else ""
         threads = counted(int(wait.number("load_threads")), "thread")
         title = f"{wait['load_operation']}{reads} of {threads}"
-        found.setdefault(title, []).append(LoadedPoint(load, wait))
+        by_title.setdefault(title, []).append(LoadedPoint(load, wait))
     return [
         LoadedCurve(title, quiet, tuple(sorted(points, key=lambda p: p.rate)))
-        for title, points in found.items()
+        for title, points in by_title.items()
     ]
 
 
@@ -222,7 +222,7 @@ def curves(device: Device) -> list[LoadedCurve]:
 
 def bandwidth_lines(knees: Sequence[Knee]) -> Iterator[Finding]:
     """Lines of access sizes, and of thread counts: patterns of the same instructions together."""
-    for knee in (one for one in knees if one.axis == "access_size_bytes"):
+    for knee in (knee for knee in knees if knee.axis == "access_size_bytes"):
         yield _line(f"Access size, random {sequence_of(knee.top).title}", knee)
     by_threads = grouped(
         (
@@ -238,7 +238,7 @@ def bandwidth_lines(knees: Sequence[Knee]) -> Iterator[Finding]:
 
 def queue_lines(knees: Sequence[Knee]) -> Iterator[Finding]:
     """Lines of queue depths, one for each measurement of a block device."""
-    for knee in (one for one in knees if one.axis == "queue_depth"):
+    for knee in (knee for knee in knees if knee.axis == "queue_depth"):
         size = format_bytes(knee.top.number("access_size_bytes"))
         yield _line(f"Queue depth, {knee.top['measurement'].replace('_', ' ')}, {size}", knee)
 
@@ -266,20 +266,20 @@ def _knee_figures(knee: Knee) -> str:
     return f"{name}{', '.join(ends)}{threads}{_said(knee, 'knee ')}"
 
 
-def loaded_line(one: LoadedKnee) -> Finding:
+def loaded_line(knee: LoadedKnee) -> Finding:
     """Up to which load a load waits at most twice as long as on an idle device."""
-    curve = one.curve
+    curve = knee.curve
     last = curve.points[-1]
     upto = f"up to {rate_text(curve.knee.rate)}" if curve.knee else "at no load of those tried"
     whole = curve.knee is last
-    doubt = f", the most there was{_doubt(one, '')}" if whole else _doubt(one, "knee ")
+    doubt = f", the most there was{_doubt(knee, '')}" if whole else _doubt(knee, "knee ")
     idle = NOTHING if curve.idle is None else format_ns(curve.idle.median)
     return Finding(
         f"Latency during {curve.title}",
         f"at most twice the idle one {upto}{doubt}",
         f"idle {idle}; during the most load, {rate_text(last.rate)}, "
-        f"{format_ns(last.latency)}{_said(one, '' if whole else 'knee ')}",
-        (one,),
+        f"{format_ns(last.latency)}{_said(knee, '' if whole else 'knee ')}",
+        (knee,),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which curves are drawn: the card's four, and those of every measurement of every suite.
+"""Drawn curves: the card's four, and those of each measurement of each suite.
 
 A measurement's axis is the swept label that has most values; everything else that differs
 between its points distinguishes its lines. What has no swept axis stands in the table alone.
@@ -103,8 +103,8 @@ class Measurement:
 
 def card_drawing(device: Device, name: str) -> Drawing | None:
     """Access size, threads, persist instruction and loaded latency; None where none is there."""
-    found = [*_card_plots(device)]
-    return draw(name, f"What {device.name} likes", found, device.emulated) if found else None
+    plots = [*_card_plots(device)]
+    return draw(name, f"What {device.name} likes", plots, device.emulated) if plots else None
 
 
 def _card_plots(device: Device) -> Iterator[Plot]:
@@ -158,7 +158,7 @@ def _write_ratios(device: Device) -> Iterator[Plot]:
             at = (ratio.median, point.summary)
             by_store.setdefault(sequence_of(point).title, []).append(at)
     curves = tuple(
-        Curve(name, tuple(sorted(at, key=lambda one: one[0]))) for name, at in by_store.items()
+        Curve(name, tuple(sorted(at, key=lambda place: place[0]))) for name, at in by_store.items()
     )
     if curves:
         title, x_title = "Every configuration that writes", "effective write ratio"
@@ -166,13 +166,14 @@ def _write_ratios(device: Device) -> Iterator[Plot]:
 
 
 def _plot(
-    held: Sequence[Point], axis: str, line: Callable[[Point], str], title: str
+    candidates: Sequence[Point], axis: str, line: Callable[[Point], str], title: str
 ) -> Iterator[Plot]:
-    points = [p for p in held if p.number(axis)]
+    points = [p for p in candidates if p.number(axis)]
     x_title, x_unit = AXES[axis]
     hues = {line(p): sequence_of(p).title for p in points}
     curves = tuple(
-        replace(one, hue=hues[one.name]) for one in _curves(points, lambda p: p.number(axis), line)
+        replace(curve, hue=hues[curve.name])
+        for curve in _curves(points, lambda p: p.number(axis), line)
     )
     if any(len(curve.points) > 1 for curve in curves):
         yield Plot(title, x_title, x_unit, _TITLES[RATE], "B/s", curves[:MOST_LINES])
@@ -197,12 +198,14 @@ def measurements(device: Device, prefix: str) -> list[Measurement]:
     Metrics of runs as a whole, such as a monitor's, are of no measurement. ``prefix``: of the
     drawings' names, to be unique in a report.
     """
-    held: dict[tuple[str, str, str], dict[str, list[Point]]] = {}
+    by_measurement: dict[tuple[str, str, str], dict[str, list[Point]]] = {}
     for point in device.points:
         if point.metric != EMPTY:
             key = (point["measurement"], _waiting_job(point, device), point.metric)
-            held.setdefault(key, {}).setdefault(point.settings, []).append(point)
-    every = [(same, len(by_suite)) for by_suite in held.values() for same in by_suite.values()]
+            by_measurement.setdefault(key, {}).setdefault(point.settings, []).append(point)
+    every = [
+        (same, len(by_suite)) for by_suite in by_measurement.values() for same in by_suite.values()
+    ]
     return [
         _measured(points, f"{prefix}-{number}", device, by_suite=several > 1)
         for number, (points, several) in enumerate(every, 1)
@@ -214,7 +217,7 @@ def _waiting_job(point: Point, device: Device) -> str:
     if point["job"] or point["load_operation"] != "none":
         return point["job"]
     others = device.select(point.metric, measurement=point["measurement"])
-    return next((one["job"] for one in others if one["job"] and one["load_operation"]), "")
+    return next((other["job"] for other in others if other["job"] and other["load_operation"]), "")
 
 
 def _suites_of(points: Sequence[Point], device: Device) -> str:
@@ -282,7 +285,7 @@ def _table(points: Sequence[Point], labels: Sequence[str]) -> tuple[_Row, tuple[
     names: dict[_Row, set[str]] = {}
     for point, row in zip(points, cells, strict=True):
         names.setdefault(row, set()).add(point[_CONFIGURATION])
-    alike = {row for row, found in names.items() if len(found) > 1}
+    alike = {row for row, configurations in names.items() if len(configurations) > 1}
     head = [_label(label) for label in (*labels, *([_CONFIGURATION] if alike else []))]
     rows = []
     for point, row in zip(points, cells, strict=True):
@@ -321,9 +324,9 @@ def _drawing(
 
 
 def _at_best_threads(points: Sequence[Point], others: Sequence[str]) -> list[Point]:
-    """Of lines that differ in the number of threads, that of the best point (FAST'20, Figure 5)."""
-    held = grouped((_line(point, others), point) for point in points)
-    return [p for same in held.values() for p in same if p[_THREADS] == best(same)[_THREADS]]
+    """Choose, of lines that differ only in threads, that of the best point (FAST'20, Figure 5)."""
+    by_line = grouped((_line(point, others), point) for point in points)
+    return [p for same in by_line.values() for p in same if p[_THREADS] == best(same)[_THREADS]]
 
 
 def _loaded_drawing(
@@ -348,8 +351,8 @@ def _loaded_drawing(
         return (p for p in idle if alike(p, first, *LOAD_LABELS))
 
     curves = [
-        Curve(one.name, (*((0.0, p.summary) for p in alone(one.name)), *one.points))
-        for one in _curves(drawn, lambda p: rates[p["configuration"], p.runs], line)
+        Curve(curve.name, (*((0.0, p.summary) for p in alone(curve.name)), *curve.points))
+        for curve in _curves(drawn, lambda p: rates[p["configuration"], p.runs], line)
     ]
     if not curves or len(curves) > MOST_LINES:
         return None
@@ -378,7 +381,7 @@ def _loads_a_mean(point: Point) -> str:
 
 
 def _line(point: Point, labels: Sequence[str]) -> str:
-    """What distinguishes a point's line: the labels that it has."""
+    """Return the labels that distinguish a point's line."""
     cells = (
         _cell(point, label, named=True) for label in labels if point[label] or label in _PARTED
     )
@@ -400,8 +403,8 @@ def _cell(point: Point, label: str, named: bool = False) -> str:
 
 def _varying(points: Sequence[Point]) -> list[str]:
     """Labels in which points differ; those of the instructions as one."""
-    found = varying_labels(points)
-    return list(dict.fromkeys(_INSTRUCTIONS if x in INSTRUCTIONS else x for x in found))
+    labels = varying_labels(points)
+    return list(dict.fromkeys(_INSTRUCTIONS if x in INSTRUCTIONS else x for x in labels))
 
 
 def _axis(points: Sequence[Point], varying: Sequence[str]) -> str | None:

@@ -99,16 +99,16 @@ class PaperRow:
 
     def labels(self, side: str = "") -> dict[str, str | tuple[str, ...]]:
         """The labels of points: of both sides of a ratio, or of one in addition."""
-        found: dict[str, str | tuple[str, ...]] = {}
+        labels: dict[str, str | tuple[str, ...]] = {}
         for key, value in self.words.items():
             of_side, _, name = key.rpartition(".")
             if of_side == side and key not in _OPTIONS:
                 kind = of_kind(value) if name == "instructions" else {name: (*value.split("|"),)}
-                found.update(kind)
-        return found
+                labels.update(kind)
+        return labels
 
     def fits(self, point: Point) -> bool:
-        """Whether it is one of the loads, or of the stores, that are required."""
+        """Return whether it is one of the required loads or stores."""
         if not (loads := self.option("loads")):
             return True
         if point["operation"] == "mixed":
@@ -121,9 +121,9 @@ class PaperRow:
         """One number of this device."""
         return Number(value, unit, self.device.emulated, name, high)
 
-    def ratios(self, found: Iterable[PointRatio], *conditions: str) -> Numbers:
+    def ratios(self, ratios: Iterable[PointRatio], *conditions: str) -> Numbers:
         """A number for each name; its range where several ratios have it."""
-        named = grouped((one.name, one.value) for one in found)
+        named = grouped((ratio.name, ratio.value) for ratio in ratios)
         return Numbers(
             tuple(self.number(min(same), TIMES, name, max(same)) for name, same in named.items()),
             conditions,
@@ -137,17 +137,17 @@ def derived(words: str, arm: str, x: str, device: Device, others: Sequence[Devic
         return Missing("needs", rest) if reader else Missing("not-derived")
     pairs = dict(word.split("=", 1) for word in rest.split())
     try:
-        found = _READERS[reader](PaperRow(pairs, arm, x, device, others))
+        cell = _READERS[reader](PaperRow(pairs, arm, x, device, others))
     except UnderivedError as error:
         return error.missing
-    return found if found.numbers else Missing("no-counterpart")
+    return cell if cell.numbers else Missing("no-counterpart")
 
 
 # Names of ratios and of curves --------------------------------------------------------
 
 
 def _store(point: Point) -> str:
-    """Which store it is, of a mix the one in it; of loads there is one."""
+    """Return the kind of store, of a mix the one in it; empty for loads."""
     if point["operation"] == "mixed":
         return "" if point["read_share"] == "1" else point["store"]
     return "" if point["operation"] == "load" else kind_of(point)
@@ -199,13 +199,13 @@ def _ratio(row: PaperRow) -> Numbers:
     for side in (query.over, query.under):
         if side.get("numa") == ("far",) and not query.points(over, side):
             raise UnderivedError("needs", _FROM_FAR)
-    found = query.ratios(over, under)
+    ratios = query.ratios(over, under)
     if row.option("each") == _SIZE:
-        found.sort(key=lambda one: one.over.number(_SIZE))
+        ratios.sort(key=lambda ratio: ratio.over.number(_SIZE))
     if row.option("show") == "largest":
-        found = [max(found, key=lambda one: one.value)]
-        return row.ratios([replace(found[0], name="")], found[0].name)
-    return row.ratios(found, *_NOTES[row.option("note") or row.option("sides")](row, found))
+        ratios = [max(ratios, key=lambda ratio: ratio.value)]
+        return row.ratios([replace(ratios[0], name="")], ratios[0].name)
+    return row.ratios(ratios, *_NOTES[row.option("note") or row.option("sides")](row, ratios))
 
 
 def _tiers(row: PaperRow) -> tuple[Device, Device]:
@@ -227,8 +227,10 @@ _UNREADABLE = "unreadable"
 
 def _prefetchers(row: PaperRow) -> tuple[Device, Device]:
     """With prefetchers, and without: below 1 they cost bandwidth (PVLDB 15(11), Figure 13)."""
-    others = (one for one in row.others if differ_in(_PREFETCHERS, one, row.device))
-    states = {one.state.get(_PREFETCHERS, _UNREADABLE): one for one in (row.device, *others)}
+    others = (other for other in row.others if differ_in(_PREFETCHERS, other, row.device))
+    states = {
+        device.state.get(_PREFETCHERS, _UNREADABLE): device for device in (row.device, *others)
+    }
     if set(states) <= {_UNREADABLE}:
         readable = "prefetchers whose state can be read (root, module msr, no VM)"
         raise UnderivedError("needs", readable)
@@ -244,9 +246,9 @@ _BUS = "memory bus"
 def _bus(row: PaperRow) -> tuple[Device, Device]:
     """``apache_256 2133 over 2666 MT/s``."""
     _, over, _, under, unit = row.arm.split()
-    others = (one for one in row.others if differ_in(_BUS, one, row.device))
-    speeds = {one.state.get(_BUS, _UNREADABLE): one for one in (row.device, *others)}
-    if missing := [f"{one} {unit}" for one in (over, under) if f"{one} {unit}" not in speeds]:
+    others = (other for other in row.others if differ_in(_BUS, other, row.device))
+    speeds = {device.state.get(_BUS, _UNREADABLE): device for device in (row.device, *others)}
+    if missing := [f"{speed} {unit}" for speed in (over, under) if f"{speed} {unit}" not in speeds]:
         raise UnderivedError("needs", f"a run of this tier with a bus of {' and '.join(missing)}")
     return speeds[f"{over} {unit}"], speeds[f"{under} {unit}"]
 
@@ -260,24 +262,24 @@ _SIDES: Mapping[str, Callable[[PaperRow], tuple[Device, Device]]] = {
 }
 
 
-def _other_pages(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
-    both = (pair for one in found for pair in one.pairs)
+def _other_pages(row: PaperRow, ratios: Sequence[PointRatio]) -> Sequence[str]:
+    both = (pair for ratio in ratios for pair in ratio.pairs)
     pages = dict.fromkeys((a[PAGES], b[PAGES]) for a, b in both if a[PAGES] != b[PAGES])
     return [f"pages: {a or 'unknown'} over {b or 'unknown'}" for a, b in pages]
 
 
-def _best_of_threads(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
-    counts = numbers_text((a for one in found for a, _ in one.pairs), "threads")
+def _best_of_threads(row: PaperRow, ratios: Sequence[PointRatio]) -> Sequence[str]:
+    counts = numbers_text((a for ratio in ratios for a, _ in ratio.pairs), "threads")
     return [f"best of {counts} threads"]
 
 
-def _entry_sizes(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
-    sizes = sorted(one.over.number("entry_bytes") for one in found)
+def _entry_sizes(row: PaperRow, ratios: Sequence[PointRatio]) -> Sequence[str]:
+    sizes = sorted(ratio.over.number("entry_bytes") for ratio in ratios)
     ends = dict.fromkeys(map(format_bytes, (sizes[0], sizes[-1])))
     return [f"entries of {' to '.join(ends)}"]
 
 
-def _flushed_line(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
+def _flushed_line(row: PaperRow, ratios: Sequence[PointRatio]) -> Sequence[str]:
     """The cause of a gain in operations."""
     causes = {"kept": ["clwb keeps the line"], "evicted": ["clwb evicts the line"]}
     line = flushed_line(row.device)
@@ -285,10 +287,10 @@ def _flushed_line(row: PaperRow, found: Sequence[PointRatio]) -> Sequence[str]:
 
 
 _NOTES: Mapping[str, Callable[[PaperRow, Sequence[PointRatio]], Sequence[str]]] = {
-    "": lambda row, found: (),
-    "bus": lambda row, found: (),
-    "dimms": lambda row, found: (),
-    _PREFETCHERS: lambda row, found: (),
+    "": lambda row, ratios: (),
+    "bus": lambda row, ratios: (),
+    "dimms": lambda row, ratios: (),
+    _PREFETCHERS: lambda row, ratios: (),
     "tiers": _other_pages,
     "threads": _best_of_threads,
     "entry_bytes": _entry_sizes,
@@ -298,16 +300,16 @@ _NOTES: Mapping[str, Callable[[PaperRow, Sequence[PointRatio]], Sequence[str]]] 
 
 def _over_peak(row: PaperRow) -> Numbers:
     """The best of random reads of a size over that of all sequential ones (PVLDB 15(11), 4.2.2)."""
-    held = {}
+    by_name = {}
     for name in ("random_reads", "sequential_reads"):
         points = row.device.select(RATE, measurement=name, operation="load", job="")
-        held[name] = one_experiment(beyond_caches(row.device, points), _SIZE, "threads")
-        if not held[name]:
+        by_name[name] = one_experiment(beyond_caches(row.device, points), _SIZE, "threads")
+        if not by_name[name]:
             raise UnderivedError("needs", f"{name.replace('_', ' ')} as well")
-    reads = [p for p in held["random_reads"] if p[_SIZE] == row.x]
+    reads = [p for p in by_name["random_reads"] if p[_SIZE] == row.x]
     if not reads:
         raise UnderivedError("one-sided")
-    return row.ratios([PointRatio(best(reads), best(held["sequential_reads"]))])
+    return row.ratios([PointRatio(best(reads), best(by_name["sequential_reads"]))])
 
 
 def _double_flush(row: PaperRow) -> Numbers:
@@ -316,7 +318,7 @@ def _double_flush(row: PaperRow) -> Numbers:
     The paper's sentence takes the single flush of Figure 7, which is of 256 bytes: it is shown
     next to that of the same line.
     """
-    found: list[PointRatio] = []
+    ratios: list[PointRatio] = []
     for size, of in ((row.x, ""), ("256", "Figure 7's ")):
         for word in ("cache", "cacheinv", "nocache"):
             line = f"wp_{row.x}_{word}"
@@ -329,13 +331,13 @@ def _double_flush(row: PaperRow) -> Numbers:
                 threads=16,
             )
             name = f"{word} over {of}{size} B"
-            found += (replace(one, name=name) for one in query.ratios(row.device, row.device))
-    return row.ratios(found)
+            ratios += (replace(ratio, name=name) for ratio in query.ratios(row.device, row.device))
+    return row.ratios(ratios)
 
 
 def _dirty_lines(row: PaperRow) -> Numbers:
     """By dirty lines, which of CoW and µLog flushes more pages a second (DaMoN'19, Figure 5)."""
-    found = PairQuery(
+    ratios = PairQuery(
         OPERATIONS,
         {"measurement": "dirty_lines"},
         {"method": "cow"},
@@ -344,9 +346,10 @@ def _dirty_lines(row: PaperRow) -> Numbers:
         threads=int(row.x),
         every=True,
     ).ratios(row.device, row.device)
-    ahead = sorted((one.over.number("dirty_lines"), one.value > 1) for one in found)
+    ahead = sorted((ratio.over.number("dirty_lines"), ratio.value > 1) for ratio in ratios)
     spans = [
-        (cow, [lines for lines, _ in same]) for cow, same in groupby(ahead, key=lambda one: one[1])
+        (cow, [lines for lines, _ in same])
+        for cow, same in groupby(ahead, key=lambda entry: entry[1])
     ]
     if len(spans) > 2:
         places = ", ".join(f"{lines[0]:g}" for _, lines in spans[1:])
@@ -360,7 +363,7 @@ def _dirty_lines(row: PaperRow) -> Numbers:
 
 
 def _counted(row: PaperRow) -> Numbers:
-    """What modules counted of the points with these labels, from the least to the most."""
+    """Return what modules counted of the points with these labels, from the least to the most."""
     points = row.device.select(row.option("of"), **row.labels())
     if not points:
         raise UnderivedError(
@@ -385,12 +388,12 @@ def _curve(row: PaperRow) -> Numbers:
     name = _names(row.option("by")) if row.option("by") else kind_of
     show = row.option("show")
     unit = "threads" if show == "threads" else "bytes"
-    found: list[Number] = []
+    numbers: list[Number] = []
     for kind, same in grouped((name(p), p) for p in points).items():
         called = kind if kind != row.x else ""
         chosen = [p.number(show) for p in _CHOICES[row.option("choose")](same)]
-        found += [row.number(n, unit, called) for n in chosen] or [row.number(None, unit, called)]
-    return Numbers(tuple(found))
+        numbers += [row.number(n, unit, called) for n in chosen] or [row.number(None, unit, called)]
+    return Numbers(tuple(numbers))
 
 
 def _written_back(point: Point) -> Point:
@@ -454,22 +457,22 @@ _CHOICES: Mapping[str, Callable[[Sequence[Point]], Sequence[Point]]] = {
 def _outliers(row: PaperRow) -> Numbers:
     """FAST'20, Figure 3: the share of overwrites that take longest, at the size with most."""
     points = row.device.select(DURATION, measurement="overwrite_tail", hotspot_bytes="")
-    found = [
+    shares = [
         (_share_above(point.histogram, _OUTLIER_NS), point)
         for point in one_experiment(points, "range_bytes")
         if point.histogram is not None
     ]
-    most, point = max(found, key=lambda one: one[0], default=(0.0, None))
+    most, point = max(shares, key=lambda entry: entry[0], default=(0.0, None))
     if point is None:
         return Numbers(())
-    writes = sum(p.histogram.total for _, p in found if p.histogram is not None)
+    writes = sum(p.histogram.total for _, p in shares if p.histogram is not None)
     size = format_bytes(point.number("range_bytes"))
-    where = f"at {size}, the most of {len(found)} sizes" if most else f"of {writes:,} writes"
+    where = f"at {size}, the most of {len(shares)} sizes" if most else f"of {writes:,} writes"
     return Numbers((row.number(100 * most, "%"),), ("over 50 µs", where))
 
 
 def _share_above(histogram: Histogram, ns: int) -> float:
-    """Of counters that lie wholly above: they are a thousandth of their value wide at most."""
+    """Return the share of durations in counters wholly above: each is 0.1 % wide at most."""
     low, _ = histogram.layout.bounds()
     above = histogram.counts[low[: len(histogram.counts)] > ns].sum()
     return float(above) / histogram.total if histogram.total else 0.0

@@ -1,4 +1,4 @@
-"""What a device likes, in short: one row for each question that a designer asks."""
+"""A device's preferences, in short: one row for each question that a designer asks."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ _FLUSHES = ("clwb", "clflushopt", "clflush")
 def findings(device: Device) -> list[Finding]:
     """Everything that its runs show; what was not measured is left out."""
     knees = card_trials(device).knees
-    curves = [one for one in knees if isinstance(one, Knee)]
+    curves = [knee for knee in knees if isinstance(knee, Knee)]
     return [
         *bandwidth_lines(curves),
         *_persist(device),
         *_policies(device),
         *_times(device),
         *_chased(device),
-        *(loaded_line(one) for one in knees if isinstance(one, LoadedKnee)),
+        *(loaded_line(knee) for knee in knees if isinstance(knee, LoadedKnee)),
         *_tail(device),
         *queue_lines(curves),
         *map(_call, device.select(MEAN, measurement=_CALLS)),
@@ -100,18 +100,18 @@ def _persist(device: Device) -> Iterator[Finding]:
         points = [p for p in persists(device) if p["pattern"] == pattern]
         by_size = grouped((p.number("access_size_bytes"), p) for p in points)
         rows = [_persisting(format_bytes(size), by_size[size]) for size in sorted(by_size)]
-        if found := tuple(row for row in rows if row is not None):
-            yield _persist_finding(f"Persist instruction, {pattern} writes", found)
+        if persisting := tuple(row for row in rows if row is not None):
+            yield _persist_finding(f"Persist instruction, {pattern} writes", persisting)
 
 
 def _policies(device: Device) -> Iterator[Finding]:
-    """Of each index, by workload: which discipline, flush and fence are fastest."""
-    held = grouped(
+    """Yield each index's fastest discipline, flush and fence, by workload."""
+    by_index = grouped(
         (index, row)
         for index, workload, points in indexes(device)
         if (row := _persisting(workload, points, policy_of))
     )
-    for index, rows in held.items():
+    for index, rows in by_index.items():
         yield _persist_finding(f"Persistence policy, {index}", tuple(rows))
     if line := flushed_line(device):
         gains = {
@@ -137,7 +137,10 @@ def _persisting(
 ) -> PersistRow | None:
     by_kind = grouped((kind_of(p), p) for p in points)
     fastest = [(kind, best(same)) for kind, same in by_kind.items()]
-    safe = sorted((one for one in fastest if _persists(one[0])), key=lambda one: -one[1].median)
+    safe = sorted(
+        (candidate for candidate in fastest if _persists(candidate[0])),
+        key=lambda candidate: -candidate[1].median,
+    )
     if not safe or not safe[0][1].median:
         return None
     rates = tuple((kind.title, p.median) for kind, p in safe)
@@ -170,8 +173,8 @@ class DurationSpread:
 
     def text(self, *percents: float) -> str:
         """``p99 300 ns, p99.99 —, most 2 µs``."""
-        values = [(one, self.at(one)) for one in percents]
-        texts = [f"p{one:g} {NOTHING if v is None else format_ns(v)}" for one, v in values]
+        values = [(percent, self.at(percent)) for percent in percents]
+        texts = [f"p{percent:g} {NOTHING if v is None else format_ns(v)}" for percent, v in values]
         return ", ".join([*texts, f"most {format_ns(self.histogram.max)}"])
 
 
@@ -182,20 +185,20 @@ def _spreads(names: Sequence[str], points: Sequence[Point]) -> tuple[DurationSpr
 
 def _spread_figures(rows: Sequence[DurationSpread], after_name: str, *percents: float) -> str:
     texts = [f"{row.name}{after_name} {row.text(*percents)}" for row in rows]
-    missing = [one for one in percents if any(row.at(one) is None for row in rows)]
-    lacking = [f"p{one:g} takes {hdr.fewest(one):,}" for one in missing]
+    missing = [percent for percent in percents if any(row.at(percent) is None for row in rows)]
+    lacking = [f"p{percent:g} takes {hdr.fewest(percent):,}" for percent in missing]
     few = [f"{NOTHING}: too few operations, {', '.join(lacking)}"] if lacking else []
     return LINE.join([*texts, *few])
 
 
 def _times(device: Device) -> Iterator[Finding]:
     points = beyond_caches(device, device.select(DURATION, measurement="latency"))
-    for kind, found in by_sequence(points):
+    for kind, of_kind in by_sequence(points):
         # Of the settings that most of them have: others stand in their own tables.
-        same = max(grouped((point.settings, point) for point in found).values(), key=len)
+        same = max(grouped((point.settings, point) for point in of_kind).values(), key=len)
         sizes = ", ".join(dict.fromkeys(p["access_size_bytes"] for p in same))
         rows = _spreads(_name_apart(same), same)
-        middles = [f"{one.name} {format_ns(one.histogram.percentile(50))}" for one in rows]
+        middles = [f"{row.name} {format_ns(row.histogram.percentile(50))}" for row in rows]
         figures = _spread_figures(rows, "", 99.0, _TAIL) + _empty(device, same)
         yield Finding(f"Latency, {kind.title}, {sizes} B", ", ".join(middles), figures, rows)
 
@@ -225,14 +228,14 @@ def _label_text(point: Point, label: str) -> str:
 def _empty(device: Device, points: Sequence[Point]) -> str:
     """State the empty measurements of these points: each instruction set has one of its own."""
     of_points = {(p.settings, frozenset(p.labels.items())) for p in points}
-    found = [
-        one.median
-        for one in device.select(EMPTY)
-        if (one.settings, frozenset(one.labels.items())) in of_points
+    empties = [
+        empty.median
+        for empty in device.select(EMPTY)
+        if (empty.settings, frozenset(empty.labels.items())) in of_points
     ]
-    if not found:
+    if not empties:
         return ""
-    ends = " to ".join(format_ns(end) for end in dict.fromkeys((min(found), max(found))))
+    ends = " to ".join(format_ns(end) for end in dict.fromkeys((min(empties), max(empties))))
     return f"; the empty measurement, {ends}, is in all"
 
 
@@ -259,8 +262,8 @@ def _tail(device: Device) -> Iterator[Finding]:
     points = device.select(DURATION, measurement="overwrite_tail")
     for where, hot in (("around a buffer", False), ("in a hot spot", True)):
         same = [p for p in points if bool(p["hotspot_bytes"]) == hot]
-        found = sorted(largest(same, "range_bytes", "hotspot_bytes"), key=_spot)
-        if rows := _spreads([format_bytes(_spot(p)) for p in found], found):
+        overwrites = sorted(largest(same, "range_bytes", "hotspot_bytes"), key=_spot)
+        if rows := _spreads([format_bytes(_spot(p)) for p in overwrites], overwrites):
             figures = _spread_figures(rows, ":", 99.9, _TAIL)
             yield Finding(f"Tail of overwrites {where}", _worst(rows), figures, rows)
 
@@ -270,7 +273,7 @@ def _worst(rows: Sequence[DurationSpread]) -> str:
     tails = [(tail, row.name) for row in rows if (tail := row.at(_TAIL)) is not None]
     if not tails:
         return f"{NOTHING} (too few operations for p99.99)"
-    tail, name = max(tails, key=lambda one: one[0])
+    tail, name = max(tails, key=lambda entry: entry[0])
     too_few = len(rows) - len(tails)
     few = f" (too few operations at {counted(too_few, 'other size')})" if too_few else ""
     return f"p99.99 {format_ns(tail)} at {name}{few}"
@@ -322,11 +325,11 @@ def _planner(device: Device) -> Iterator[Finding]:
 
 
 def _left_out(device: Device) -> Iterator[Finding]:
-    """What is the cache's and not the tier's; a chase and a hot spot are small on purpose."""
+    """Yield what measures the cache, not the tier; a chase and a hot spot are small on purpose."""
     points = [p for p in device.points if p["measurement"] in _OF_THE_TIER or p["kind"] == "index"]
-    kept = set(map(id, beyond_caches(device, points)))
+    shown = set(map(id, beyond_caches(device, points)))
     small = dict.fromkeys(
-        f"{p['measurement'].replace('_', ' ')} in {_range(p)}" for p in points if id(p) not in kept
+        f"{p['measurement'].replace('_', ' ')} in {_range(p)}" for p in points if id(p) not in shown
     )
     if small:
         yield Finding(

@@ -32,8 +32,8 @@ _LATENCY_STEP_NS = 100.0
 def price_of(device: Device, prices: PriceList | None) -> Price | None:
     """By the file, where there is one; else as its runs recorded it."""
     recorded = device.tier.price_per_gb if device.tier else None
-    found = tier_price(device.host, device.tier_name, recorded, prices)
-    return found if found is None or prices is not None else replace(found, name=device.name)
+    price = tier_price(device.host, device.tier_name, recorded, prices)
+    return price if price is None or prices is not None else replace(price, name=device.name)
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Column:
 
     def value(self, device: Device, per_gb: float) -> float | None:
         """Price for each unit of what was measured; None where it was not."""
-        found = self.measured(device)
-        if not found:
+        measured = self.measured(device)
+        if not measured:
             return None
-        return per_gb * found if self.multiplied else per_gb / found
+        return per_gb * measured if self.multiplied else per_gb / measured
 
 
 def _rate(pattern: str, size: int, kind: Instructions) -> Callable[[Device], float | None]:
-    def found(device: Device) -> float | None:
+    def of_device(device: Device) -> float | None:
         points = [
             p
             for p in device.select(
@@ -61,25 +61,29 @@ def _rate(pattern: str, size: int, kind: Instructions) -> Callable[[Device], flo
             )
             if sequence_of(p) == kind and not p["job"] and not p["place"]
         ]
-        held = _by_threads(device, points)
-        return best(held).median / GIB if held else None
+        experiment = _by_threads(device, points)
+        return best(experiment).median / GIB if experiment else None
 
-    return found
+    return of_device
 
 
 def _operations(measurement: str, chain: str) -> Callable[[Device], float | None]:
-    def found(device: Device) -> float | None:
+    def of_device(device: Device) -> float | None:
         points = device.select(OPERATIONS, measurement=measurement, chain=chain, numa=NEAR_NODES)
-        held = _by_threads(device, points)
-        return best(held).median / _MILLION if held else None
+        experiment = _by_threads(device, points)
+        return best(experiment).median / _MILLION if experiment else None
 
-    return found
+    return of_device
 
 
 def _by_threads(device: Device, points: Sequence[Point]) -> list[Point]:
     """The experiment of the most thread counts: the best of them is the one compared."""
-    found = experiments(beyond_caches(device, points), "threads")
-    return max(found, key=lambda held: (len({p["threads"] for p in held}), len(held)), default=[])
+    candidates = experiments(beyond_caches(device, points), "threads")
+    return max(
+        candidates,
+        key=lambda candidate: (len({p["threads"] for p in candidate}), len(candidate)),
+        default=[],
+    )
 
 
 def _latency(device: Device) -> float | None:
@@ -116,12 +120,12 @@ class PriceTable:
 
 def price_table(devices: Iterable[Device], prices: PriceList | None) -> PriceTable | None:
     """None where no device has a price. UsageError where a file was given and fits none."""
-    held = [(device, price_of(device, prices)) for device in devices]
-    priced = [(device, price) for device, price in held if price is not None]
+    device_prices = [(device, price_of(device, prices)) for device in devices]
+    priced = [(device, price) for device, price in device_prices if price is not None]
     if not priced:
         if prices is not None:
             raise UsageError(
-                f"prices of {', '.join(device.name for device, _ in held)}",
+                f"prices of {', '.join(device.name for device, _ in device_prices)}",
                 "no entry of the file fits one of them",
                 "name their hosts and tiers in it (* stands for any)",
             )
@@ -133,7 +137,7 @@ def price_table(devices: Iterable[Device], prices: PriceList | None) -> PriceTab
         head,
         tuple(_row(device, price) for device, price in priced),
         prices.source if prices else RECORDED_SOURCE,
-        tuple(device.name for device, price in held if price is None),
+        tuple(device.name for device, price in device_prices if price is None),
     )
 
 

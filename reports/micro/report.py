@@ -80,10 +80,12 @@ class Card:
         return self.device.marked_name
 
     def blocks(self, number: int) -> Iterator[Block]:
-        """What it likes, and every measurement."""
+        """Yield the device's preferences, and all measurements."""
         yield Paragraph(self._about(), "about")
         if self.findings:
-            rows = [(one.question, one.answer, one.figures) for one in self.findings]
+            rows = [
+                (finding.question, finding.answer, finding.figures) for finding in self.findings
+            ]
             yield Table("What it likes", ("", "best", "figures"), rows)
         if drawing := card_drawing(self.device, f"device-{number}"):
             yield drawing
@@ -100,9 +102,9 @@ class Card:
                 "Holm's."
             )
         blocks: list[Block] = []
-        for one in measurements(self.device, f"device-{number}"):
-            blocks += [one.drawing] if one.drawing else []
-            blocks.append(Table(one.title, one.head, one.rows))
+        for measurement in measurements(self.device, f"device-{number}"):
+            blocks += [measurement.drawing] if measurement.drawing else []
+            blocks.append(Table(measurement.title, measurement.head, measurement.rows))
         yield Section(f"Every measurement of {self.name}", blocks, f"measured-{number}")
 
     def _about(self) -> str:
@@ -149,15 +151,15 @@ def write_cards(
     devices of other programs' files, next to those of the runs. UsageError where no run of
     microbenchmarks is among ``runs`` or ``out`` cannot be written.
     """
-    found = [*devices(runs), *others]
-    used = [run for device in found for run in device.runs]
+    all_devices = [*devices(runs), *others]
+    used = [run for device in all_devices for run in device.runs]
     listed = read_prices(prices) if prices is not None else None
-    emulated = [f"{device.name} by {by}" for device in found for by in device.emulated]
-    blocks = [*banner(emulated), *_page(found, used, runs, listed)]
+    emulated = [f"{device.name} by {by}" for device in all_devices for by in device.emulated]
+    blocks = [*banner(emulated), *_page(all_devices, used, runs, listed)]
     counts = Paragraph(f"{counted(len(used), 'run')}, {_span(used)}", "about")
     texts = {"card.csv": runs_as_csv(used)}
     write_page(out, "card", marked_title(title, emulated), [counts, *blocks], texts)
-    names = tuple(device.marked_name for device in found)
+    names = tuple(device.marked_name for device in all_devices)
     return CardFiles(out / "card.html", out / "card.md", out / "card.csv", names)
 
 
@@ -168,7 +170,7 @@ def card_of(device: Device) -> Card:
 
 
 def _page(
-    found: Sequence[Device],
+    all_devices: Sequence[Device],
     used: Sequence[StoredRun],
     runs: Sequence[StoredRun],
     prices: PriceList | None,
@@ -176,10 +178,10 @@ def _page(
     warnings = uncontrolled(used)
     if warnings:
         yield note(f"Warnings: {', '.join(names(warnings))}.")
-    cards = [card_of(device) for device in found]
+    cards = [card_of(device) for device in all_devices]
     if len(cards) > 1:
         yield _side_by_side(cards)
-    if priced := price_table(found, prices):
+    if priced := price_table(all_devices, prices):
         without = f" Without a price: {', '.join(priced.without)}." if priced.without else ""
         about = Paragraph(
             "As in PerMA-Bench (VLDB 2022, Table 2): the price of a GB of capacity, divided by "
@@ -190,7 +192,7 @@ def _page(
         yield Section("Price-performance", [about, table], "prices", "section")
     for number, card in enumerate(cards, 1):
         yield Section(card.name, [*card.blocks(number)], f"device-{number}", "section")
-    if paper := paper_rows(found, prices):
+    if paper := paper_rows(all_devices, prices):
         about = Paragraph(
             f"Numbers of {', '.join(paper.sources)}, printed in the paper or read off its figures. "
             "They were measured on the paper's machine and enter no comparison."
@@ -200,25 +202,32 @@ def _page(
         notes = [note(f"{text}.") for text in paper.notes]
         yield Section("As published", [about, published, *notes], "published")
     # The practices stand on each card.
-    if tested := [one for one in check_all(conclusions_of(OF_DEVICES), used) if one.tested]:
+    if tested := [
+        conclusion
+        for conclusion in check_all(conclusions_of(OF_DEVICES), used)
+        if conclusion.tested
+    ]:
         yield Section("Conclusions of the papers", [*conclusion_tables(tested)], "conclusions")
     yield Section("Conditions", hosts_and_tiers(used), "conditions")
-    rows = [(one.code, one.problem, one.context, one.hint) for one in warnings]
+    rows = [(warning.code, warning.problem, warning.context, warning.hint) for warning in warnings]
     nothing = Paragraph("Nothing that the harness looks for was left uncontrolled.")
     head = ("code", "problem", "found", "fix")
     table_of_warnings: Block = Table("Not controlled on the host", head, rows) if rows else nothing
-    left = [note(f"Left out: {one}.") for one in _left_out(runs, used)]
+    left = [note(f"Left out: {reason}.") for reason in _left_out(runs, used)]
     yield Section("Warnings", [table_of_warnings, *left], "warnings")
     commands = Lines("commands", [f"harness repro {run.run_id}" for run in used])
     yield Section("Method and commands", [Paragraph(_METHOD), commands], "method")
 
 
 def _side_by_side(cards: Sequence[Card]) -> Section:
-    questions = dict.fromkeys(one.question for card in cards for one in card.findings)
-    answers = [{one.question: one.answer for one in card.findings} for card in cards]
-    liked = [[one, *(own.get(one, NOTHING) for own in answers)] for one in questions]
+    questions = dict.fromkeys(finding.question for card in cards for finding in card.findings)
+    answers = [{finding.question: finding.answer for finding in card.findings} for card in cards]
+    liked = [
+        [question, *(by_question.get(question, NOTHING) for by_question in answers)]
+        for question in questions
+    ]
     outcomes = [
-        [practice_title(same[0].number), *(one.outcome for one in same)]
+        [practice_title(same[0].number), *(practice.outcome for practice in same)]
         for same in zip(*(card.practices for card in cards), strict=True)
     ]
     head = ["", *(card.name for card in cards)]
@@ -235,9 +244,9 @@ def _span(runs: Sequence[StoredRun]) -> str:
 
 
 def _left_out(runs: Sequence[StoredRun], used: Sequence[StoredRun]) -> list[str]:
-    """Why each other run is not there."""
-    kept = {run.run_id for run in used}
-    left = [run for run in runs if run.run_id not in kept]
+    """Return why each other run is left out."""
+    shown = {run.run_id for run in used}
+    left = [run for run in runs if run.run_id not in shown]
     return [
         f"{run.run_id}: {run.result.error.context if run.result.error else 'no microbenchmark'}"
         for run in left

@@ -1,4 +1,4 @@
-"""Which points answer a question of the card: those of one experiment, and none of the caches'.
+"""Points that answer a question of the card: of one experiment, and none of the caches'.
 
 Suites name their measurements alike (``mix``, ``threads``, ``access_size``) and measure them
 otherwise: other patterns, ranges, partitions, threads. Points are of one *experiment* where
@@ -40,11 +40,13 @@ def access_sizes(device: Device) -> list[Point]:
 def thread_counts(device: Device) -> list[Point]:
     """Accesses of 256 bytes by instructions and threads; of each pattern its own experiment."""
     points = device.select(RATE, measurement="threads", access_size_bytes="256")
-    held = beyond_caches(device, points)
+    beyond = beyond_caches(device, points)
     return [
         point
-        for pattern in dict.fromkeys(p["pattern"] for p in held)
-        for point in largest([p for p in held if p["pattern"] == pattern], *INSTRUCTIONS, "threads")
+        for pattern in dict.fromkeys(p["pattern"] for p in beyond)
+        for point in largest(
+            [p for p in beyond if p["pattern"] == pattern], *INSTRUCTIONS, "threads"
+        )
     ]
 
 
@@ -67,7 +69,7 @@ def mixes(device: Device, pattern: str) -> list[Point]:
 
 
 def queue_depths(device: Device, measurement: str) -> list[Point]:
-    """Of block devices, by queue depth."""
+    """Return the points of block devices by queue depth."""
     points = [p for p in device.select(RATE, measurement=measurement) if p["queue_depth"]]
     return largest(points, "queue_depth")
 
@@ -86,7 +88,7 @@ def _near_and_far(points: Sequence[Point]) -> bool:
 
 
 def beyond_caches(device: Device, points: Iterable[Point]) -> list[Point]:
-    """Those whose range the last-level cache does not hold a good part of.
+    """Return the points whose range is well beyond the last-level cache.
 
     Points without a range, and all where no run reports the cache, are kept.
     """
@@ -98,18 +100,20 @@ def varying_labels(points: Sequence[Point], *but: str) -> list[str]:
     """Labels in which points differ, without names, what follows from others, and ``but``."""
     labels = dict.fromkeys(label for point in points for label in point.labels)
     left_out = (*NAMES, *FOLLOW, *but)
-    return [one for one in labels if one not in left_out and len({p[one] for p in points}) > 1]
+    return [
+        label for label in labels if label not in left_out and len({p[label] for p in points}) > 1
+    ]
 
 
 def alike(a: Point, b: Point, *varied: str) -> bool:
-    """Whether two points are of one experiment that varies these labels."""
+    """Return whether two points are of one experiment that varies these labels."""
     return _fixed(a, varied) == _fixed(b, varied)
 
 
 def experiments(points: Iterable[Point], *varied: str) -> list[list[Point]]:
     """Points by experiment, in the order of the first ones."""
-    held = grouped((_fixed(point, varied), point) for point in points)
-    return [_once(same) for same in held.values()]
+    by_fixed = grouped((_fixed(point, varied), point) for point in points)
+    return [_once(same) for same in by_fixed.values()]
 
 
 def largest(
@@ -123,7 +127,7 @@ def largest(
 
 
 def _once(points: Sequence[Point]) -> list[Point]:
-    """Of points that no label distinguishes, those of the same runs, of the most samples in all.
+    """Choose, of points that no label distinguishes, those of the same runs with most samples.
 
     Two suites may have said otherwise what a label says of both: ``numa: near``, or nothing.
     """
@@ -132,8 +136,8 @@ def _once(points: Sequence[Point]) -> list[Point]:
         weights[point.runs] += len(point.samples) or 1
     heaviest: dict[frozenset[tuple[str, Label]], tuple[str, ...]] = {}
     for point in points:
-        kept = heaviest.setdefault(_fixed(point, ()), point.runs)
-        heaviest[_fixed(point, ())] = max(kept, point.runs, key=weights.__getitem__)
+        previous = heaviest.setdefault(_fixed(point, ()), point.runs)
+        heaviest[_fixed(point, ())] = max(previous, point.runs, key=weights.__getitem__)
     return [point for point in points if point.runs == heaviest[_fixed(point, ())]]
 
 
