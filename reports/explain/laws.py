@@ -8,9 +8,10 @@ threads move takes the device away from the sessions for as long as its bandwidt
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reports.explain.baseline import Baseline, Figure, Repeats
 from reports.explain.demand import Demand, FileCalls, QueryDemand
@@ -26,7 +27,9 @@ from reports.explain.queueing import (
 
 #: A device is left to the sessions for this share of the time at least.
 _LEAST_LEFT = 0.05
-_ROUNDS = 30
+#: Of processor time on A, what does not depend on the tier at least.
+_LEAST_COMPUTED = 0.05
+_ROUNDS, _CLOSE = 50, 1e-6
 #: Durable entries of an operation in a log: its own, and that of a binary log. An engine with more
 #: syncs than these does not group commits.
 _MOST_COMMITS = 2.0
@@ -45,7 +48,7 @@ class Law:
     @property
     def reads_share(self) -> float:
         """Of an operation's time without queues, waiting for reads."""
-        reads_ns = sum(s.demand_ns for s in self.stations if s.name.startswith("read "))
+        reads_ns = sum(s.demand_ns for s in self.stations if s.name == "read")
         return reads_ns / sum(s.demand_ns for s in self.stations)
 
     @property
@@ -64,13 +67,14 @@ def commits_of(demand: Demand, a: Tiers) -> float:
     commits = syncs
     if not traced_ns or demand.customers == 1:
         return commits
+    *others, _ = _Network(demand, a, a, commits, Repeats.TYPICAL).stations()
     for _ in range(_ROUNDS):
-        stations = _Network(demand, a, a, commits, Repeats.TYPICAL, {}).stations()
         log = batch(_LOG, commits * traced_ns, demand.customers)
-        present = solve([*stations[:-1], log], demand.customers).present[-1]
-        done = [p * log.speed(n) for n, p in enumerate(present) if n]
-        group = sum(done) / sum(present[1:])
-        commits = max(syncs, min(_MOST_COMMITS, syncs * group))
+        present = solve([*others, log], demand.customers).present(len(others))
+        done = sum(p * log.speed(n) for n, p in enumerate(present) if n)
+        before, commits = commits, max(syncs, min(_MOST_COMMITS, syncs * done / sum(present[1:])))
+        if math.isclose(before, commits, rel_tol=_CLOSE):
+            break
     return commits
 
 
@@ -79,16 +83,22 @@ def closed_loop(
 ) -> Law:
     """Return the law for the tiers ``b``, of a demand that was measured on ``a``."""
     background = background_ns(demand.calls, b)
+    alone = _Network(demand, a, b, commits, repeats).stations()
     throughput = 0.0
-    for _ in range(_ROUNDS if background else 1):
-        left = {
-            tier: max(_LEAST_LEFT, 1 - throughput * spent_ns)
-            for tier, spent_ns in background.items()
-        }
-        stations = tuple(_Network(demand, a, b, commits, repeats, left).stations())
+    for _ in range(_ROUNDS):
+        stations = tuple(_slowed(station, throughput, background) for station in alone)
         solution = solve(stations, demand.customers)
-        throughput = (throughput + solution.throughput) / 2 if throughput else solution.throughput
+        before = throughput
+        throughput = (before + solution.throughput) / 2 if before else solution.throughput
+        if not background or math.isclose(before, throughput, rel_tol=_CLOSE):
+            break
     return Law(stations, solution, bounds(stations, demand.customers))
+
+
+def _slowed(station: Station, throughput: float, background: Mapping[str, float]) -> Station:
+    """The station of which background calls leave a part of the device's time."""
+    left = max(_LEAST_LEFT, 1 - throughput * background.get(station.tier, 0.0))
+    return replace(station, demand_ns=station.demand_ns / left)
 
 
 def _syncs(demand: Demand) -> float:
@@ -138,7 +148,6 @@ class _Network:
     """The stations of a demand that was measured on ``a`` for the tiers ``b``.
 
     ``commits``: visits to the log of an operation, where each waits until its entry is durable.
-    ``left``: by tier, the share of its device's time that background calls leave.
     """
 
     demand: Demand
@@ -146,7 +155,6 @@ class _Network:
     b: Tiers
     commits: float
     repeats: Repeats
-    left: Mapping[str, float]
 
     def stations(self) -> list[Station]:
         devices: dict[tuple[str, Figure], list[tuple[float, FileCalls]]] = defaultdict(list)
@@ -166,7 +174,7 @@ class _Network:
             else:
                 devices[self.b[calls.part].tier, figure].append((made, calls))
         demand = self.demand
-        computing_ns = max(0.0, processor_ns)
+        computing_ns = max(_LEAST_COMPUTED * demand.processor_ns, processor_ns)
         result = [processors(computing_ns, demand.processors, demand.others, demand.customers)]
         result += [self._device(figure, visits) for (_, figure), visits in devices.items()]
         return [*result, self._log(syncs)] if syncs else result
@@ -190,7 +198,7 @@ class _Network:
         made = sum(made for made, _ in visits)
         size = sum(made * calls.size_bytes for made, calls in visits) / made if made else 1.0
         speeds = tier.speeds(figure, size, self.demand.customers)
-        return Station(f"{figure} {tier.tier}", demand_ns / self._left(tier), speeds)
+        return Station(figure, demand_ns, speeds, tier.tier)
 
     def _log(self, syncs: Sequence[FileCalls]) -> Station:
         """The log, whose sync serves all that wait; it takes as long as their bytes need."""
@@ -214,10 +222,7 @@ class _Network:
             group * alone_ns / longer_ns if (longer_ns := sync_ns(group)) else group
             for group in groups
         )
-        return Station(_LOG, self.commits * alone_ns / self._left(tier), speeds)
-
-    def _left(self, tier: Baseline) -> float:
-        return self.left.get(tier.tier, 1.0)
+        return Station(_LOG, self.commits * alone_ns, speeds, tier.tier)
 
 
 @dataclass(frozen=True)
@@ -271,4 +276,5 @@ def _query_phases(
         processor_ns += made * (on_b - on_a)
         speed = b[part].speeds("read", size / calls, round(sessions))[-1]
         waiting_ns += made * b[part].waiting_ns("read", size / calls, repeats) / speed
-    return max(0.0, processor_ns) / min(sessions, processors), waiting_ns
+    computing_ns = max(_LEAST_COMPUTED * query.processor_ns, processor_ns)
+    return computing_ns / min(sessions, processors), waiting_ns

@@ -24,12 +24,13 @@ class Station:
     """A service centre. ``demand_ns``: of an operation that is there alone.
 
     ``speeds``: with 1, 2, … customers there, as a multiple of the speed with one; the last is that
-    of any more.
+    of any more. ``tier``: whose device it is.
     """
 
     name: str
     demand_ns: float
     speeds: tuple[float, ...] = (1.0,)
+    tier: str = ""
 
     def speed(self, customers: int) -> float:
         return self.speeds[min(customers, len(self.speeds)) - 1]
@@ -65,14 +66,31 @@ def batch(name: str, demand_ns: float, customers: int) -> Station:
 
 @dataclass(frozen=True)
 class Solution:
-    """A solved network. ``present``: by station, the probability of 0, 1, … customers there."""
+    """A solved network.
 
-    throughput: float
-    present: tuple[tuple[float, ...], ...]
+    ``factors``: of each station, logarithms for 0, 1, … customers there; ``thinking``: the same of
+    customers that think; ``ways``: of the network.
+    """
+
+    factors: tuple[FloatArray, ...]
+    thinking: FloatArray
+    ways: FloatArray
+
+    @property
+    def throughput(self) -> float:
+        return math.exp(self.ways[-2] - self.ways[-1])
+
+    def present(self, station: int) -> tuple[float, ...]:
+        """The probability of 0, 1, … customers at a station."""
+        others = self.thinking
+        for other, factors in enumerate(self.factors):
+            others = others if other == station else _convolved(others, factors)
+        shares = np.exp(self.factors[station] + others[::-1] - self.ways[-1])
+        return tuple(float(share) for share in shares)
 
     def queue(self, station: int) -> float:
         """The mean number of customers at a station, those in service included."""
-        return sum(n * p for n, p in enumerate(self.present[station]))
+        return sum(n * p for n, p in enumerate(self.present(station)))
 
 
 @dataclass(frozen=True)
@@ -85,23 +103,16 @@ class Bounds:
 
 def solve(stations: Sequence[Station], customers: int, think_ns: float = 0.0) -> Solution:
     """Solve a network with a number of customers, which also think where there is no queue."""
-    weights = [_weights(station, customers) for station in stations]
+    factors = tuple(_factors(station, customers) for station in stations)
     thinking = np.full(customers + 1, -math.inf)
     thinking[0] = 0.0
     if think_ns:
         n = np.arange(customers + 1)
         thinking = n * math.log(think_ns) - np.array([math.lgamma(i + 1.0) for i in n])
-    total = thinking
-    for weight in weights:
-        total = _convolved(total, weight)
-    present = []
-    for station in range(len(weights)):
-        others = thinking
-        for other, weight in enumerate(weights):
-            others = others if other == station else _convolved(others, weight)
-        shares = np.exp(weights[station] + others[::-1] - total[customers])
-        present.append(tuple(float(share) for share in shares))
-    return Solution(math.exp(total[customers - 1] - total[customers]), tuple(present))
+    ways = thinking
+    for of_station in factors:
+        ways = _convolved(ways, of_station)
+    return Solution(factors, thinking, ways)
 
 
 def bounds(stations: Sequence[Station], customers: int, think_ns: float = 0.0) -> Bounds:
@@ -114,23 +125,23 @@ def bounds(stations: Sequence[Station], customers: int, think_ns: float = 0.0) -
     return Bounds(low, min(customers / (demand_ns + think_ns), *saturated))
 
 
-def _weights(station: Station, customers: int) -> FloatArray:
+def _factors(station: Station, customers: int) -> FloatArray:
     """Logarithms of the product-form factors of 0, 1, … customers there."""
-    weights = np.full(customers + 1, -math.inf)
-    weights[0] = 0.0
+    factors = np.full(customers + 1, -math.inf)
+    factors[0] = 0.0
     if station.demand_ns > 0:
         speeds = [station.speed(n) for n in range(1, customers + 1)]
-        weights[1:] = np.cumsum(math.log(station.demand_ns) - np.log(speeds))
-    return weights
+        factors[1:] = np.cumsum(math.log(station.demand_ns) - np.log(speeds))
+    return factors
 
 
 def _convolved(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Convolve two sequences that are given as logarithms; the first ones are finite."""
-    return np.array([_sum_of(a[: n + 1] + b[n::-1]) for n in range(len(a))])
-
-
-def _sum_of(terms: FloatArray) -> float:
-    largest = float(terms.max())
-    if largest == -math.inf:
-        return largest
-    return largest + math.log(float(np.exp(terms - largest).sum()))
+    """Convolve two sequences that are given as logarithms; their first terms are finite."""
+    n = np.arange(len(a))
+    others = n[:, None] - n
+    terms = np.where(others >= 0, a + b[np.maximum(others, 0)], -math.inf)
+    largest = terms.max(axis=1)
+    largest[largest == -math.inf] = 0.0
+    with np.errstate(divide="ignore"):
+        result: FloatArray = largest + np.log(np.exp(terms - largest[:, None]).sum(axis=1))
+    return result

@@ -68,7 +68,7 @@ def test_one_station_of_many_customers_is_an_open_queue_at_its_mean():
     """Of thousands of customers, arrivals do not depend on the queue, which is that of M/M/1 at
     the same utilization."""
     solution = solve([Station("server", 1.0)], 2000, 4000.0)
-    utilization = 1 - solution.present[0][0]
+    utilization = 1 - solution.present(0)[0]
     assert utilization == pytest.approx(0.5, rel=1e-3)
     assert solution.queue(0) == pytest.approx(utilization / (1 - utilization), rel=2e-3)
 
@@ -87,7 +87,7 @@ def test_every_customer_is_somewhere(stations, think_ns):
     solution = solve(stations, 5, think_ns)
     there = sum(solution.queue(i) for i in range(len(stations)))
     assert there + solution.throughput * think_ns == pytest.approx(5)
-    assert all(sum(present) == pytest.approx(1) for present in solution.present)
+    assert all(sum(solution.present(i)) == pytest.approx(1) for i in range(len(stations)))
 
 
 def test_many_customers_do_not_overflow():
