@@ -120,7 +120,7 @@ def io_uring():
 @pytest.mark.usefixtures("io_uring")
 @pytest.mark.parametrize("operation", ["read", "write"])
 def test_a_queue_is_filled_again_and_again(microbench, place, operation):
-    """What is under way at the end is waited for, and no operation of the measurement."""
+    """Operations under way at the end are waited for, and do not count in the measurement."""
     job = file(operation=operation, queue_depth=16, threads=2)
     measurement = {"duration_ns": 50 * MS, "warm_up_ns": 10 * MS, "repeats": 2, "jobs": [job]}
     result = microbench(target(place), measurement, measured(job, 1001))
@@ -165,7 +165,7 @@ def test_strace_sees_the_calls_that_are_counted(tested_build, memory, tmp_path, 
 
 
 def test_a_growing_file_is_cut_when_it_is_full(microbench, place):
-    """That time is taken off; a second thread does not write meanwhile."""
+    """The time of the cut is subtracted; a second thread does not write meanwhile."""
     job = log(appends=True, range_bytes=64 * KIB)
     alone, shared = jobs(
         microbench(target(place), measured(job, 200), measured({**job, "threads": 2}, 200))

@@ -100,9 +100,9 @@ def micro_run(
     ``settings``: what no label states of its configurations.
     """
     hashes = {
-        str(one["labels"]["configuration"]): content_hash(settings)
-        for one in metrics
-        if settings and "configuration" in one["labels"]
+        str(document["labels"]["configuration"]): content_hash(settings)
+        for document in metrics
+        if settings and "configuration" in document["labels"]
     }
     case = Case(
         engine="microbench", placement=f"data={tier}", metrics=metrics, queries=(1,),
@@ -186,10 +186,10 @@ def with_suite(
 
 
 def cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, Any]]:
-    """What lies next to a paper's numbers: by quantity and place, then by device."""
-    found = devices(runs)
-    rows = present(paper_rows(found))
-    names = [device.name for device in found]
+    """Cells next to a paper's numbers, by quantity and place, then by device."""
+    all_devices = devices(runs)
+    rows = present(paper_rows(all_devices))
+    names = [device.name for device in all_devices]
     return {
         (str(row[1]), str(row[2])): dict(zip(names, map(shown, row[4:]), strict=True))
         for row in rows.rows
@@ -262,17 +262,19 @@ def shown(cell: Cell) -> Any:
     if not isinstance(cell, Numbers):
         return cell
     values: dict[str, Any] = {}
-    for one in cell.numbers:
-        several = one.name in values
-        values[one.name] = [values[one.name], _rounded(one)] if several else _rounded(one)
-    found = values[""] if values.keys() == {""} else values
-    return (found, *cell.conditions) if cell.conditions else found
+    for number in cell.numbers:
+        several = number.name in values
+        values[number.name] = (
+            [values[number.name], _rounded(number)] if several else _rounded(number)
+        )
+    numbers = values[""] if values.keys() == {""} else values
+    return (numbers, *cell.conditions) if cell.conditions else numbers
 
 
-def _rounded(one: Number) -> float | tuple[float, ...] | None:
-    if one.value is None:
+def _rounded(number: Number) -> float | tuple[float, ...] | None:
+    if number.value is None:
         return None
-    ends = dict.fromkeys((one.value, one.value if one.high is None else one.high))
-    scale = GB if one.unit == "B/s" else 1
-    digits = [float(f"{end / scale:.3g}") if one.unit != "bytes" else end for end in ends]
+    ends = dict.fromkeys((number.value, number.value if number.high is None else number.high))
+    scale = GB if number.unit == "B/s" else 1
+    digits = [float(f"{end / scale:.3g}") if number.unit != "bytes" else end for end in ends]
     return digits[0] if len(digits) == 1 else tuple(digits)

@@ -138,7 +138,7 @@ _numbers = itertools.count(1)
 def with_metrics(run: StoredRun, metrics: Sequence[Mapping[str, Any]]) -> StoredRun:
     """Another run like this one, with these metrics, in memory alone: for many of them."""
     other = StoredRun(run.directory.with_name(f"{run.run_id}-{next(_numbers)}"))
-    result = replace(run.result, metrics=tuple(Metric(**one) for one in metrics))
+    result = replace(run.result, metrics=tuple(Metric(**members) for members in metrics))
     vars(other).update(result=result, manifest=run.manifest, head=run.head)
     return other
 
@@ -160,7 +160,7 @@ def demo(
     emulated: bool = True,
     **changes: Any,
 ) -> list[StoredRun]:
-    """Every engine × placement × block, as an experiment of interleaved blocks leaves them."""
+    """Runs of engine × placement × block, as an experiment of interleaved blocks leaves them."""
     return [
         write(root, Case(engine=e, placement=p, block=k, emulated=emulated, **changes))
         for k in range(blocks)
@@ -234,22 +234,22 @@ LIMIT_NS = 60 * 10**9
 
 def _counters(case: Case, query: str, size: int) -> list[dict[str, Any]]:
     """Bytes of a query: what its tier's device moved (an emulated one has no count), spilled …"""
-    found = {"query_spilled_bytes": size // 10 if query in ("9", "18") else 0,
+    sizes = {"query_spilled_bytes": size // 10 if query in ("9", "18") else 0,
              "query_io_read_bytes": size, "query_syscall_read_bytes": 2 * size}  # fmt: skip
     tier, on_tier = str(case.placement).split("-")[0], []
     if case.emulated and tier == "pmem":
-        found["query_io_read_bytes"] = 0
+        sizes["query_io_read_bytes"] = 0
     elif case.placement is not None:
-        found |= {"query_working_set_bytes": size, "query_touched_file_bytes": size}
+        sizes |= {"query_working_set_bytes": size, "query_touched_file_bytes": size}
         on_tier = [
             metric("query_tier_read_bytes", size, query=query, tier=tier),
             metric("query_tier_write_bytes", size // 50, query=query, tier=tier),
         ]
-    return [*(metric(name, value, query=query) for name, value in found.items()), *on_tier]
+    return [*(metric(name, value, query=query) for name, value in sizes.items()), *on_tier]
 
 
 def _streams(case: Case, durations: Sequence[float]) -> list[dict[str, Any]]:
-    """What a throughput test leaves: a time for every query of every stream, and the figures."""
+    """Metrics of a throughput test: a time for each query of each stream, and the figures."""
     if not case.streams:
         return []
     slower = {str(s): case.streams + 0.1 * s for s in range(1, case.streams + 1)}
@@ -337,13 +337,13 @@ def drawing(files: ReportFiles, end: str) -> str:
 
 def tables(blocks: Iterable[Block]) -> dict[str, Table]:
     """The tables of a page by their titles."""
-    found = {}
+    by_title = {}
     for block in blocks:
         if isinstance(block, Table):
-            found[block.title] = block
+            by_title[block.title] = block
         elif isinstance(block, Section):
-            found |= tables(block.blocks)
-    return found
+            by_title |= tables(block.blocks)
+    return by_title
 
 
 def _seed(*parts: object) -> int:
@@ -369,7 +369,7 @@ def tier_document(name: str, emulated: bool = False) -> dict[str, Any]:
         "pmem": {"filesystem": "ext4", "device": "/dev/pmem0", "dax": True,
                  "device_model": "NMA1XXD128GPS"},
     }  # fmt: skip
-    known = stand_in if emulated else real.get(name, real["ssd"])
+    device_facts = stand_in if emulated else real.get(name, real["ssd"])
     kind = "tmpfs" if emulated else {"pmem": "fsdax"}.get(name, "block")
     facts = {"kind": kind, "mount_point": f"/mnt/{name}", "mount_options": ["rw"],
              "notes": [], "size_bytes": 750 * GIB,
@@ -377,7 +377,7 @@ def tier_document(name: str, emulated: bool = False) -> dict[str, Any]:
     return {
         "name": name, "kind": kind, "emulates": name if emulated else None,
         "path": f"/mnt/{name}/x", "device": None, "node": None,
-        "price_per_gb": {"pmem": 9.21, "ssd": 0.4}.get(name), "facts": facts | known,
+        "price_per_gb": {"pmem": 9.21, "ssd": 0.4}.get(name), "facts": facts | device_facts,
         "warnings": [],
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What a comparison rests on, and what a script decides by."""
+"""The basis of a comparison, and what a script decides by."""
 
 import json
 import math
@@ -53,11 +53,12 @@ def facts_of(group: Group) -> dict[str, Any]:
 
 
 def test_a_comparison_says_what_it_rests_on(tmp_path: Path) -> None:
-    found = compare(*arms(tmp_path, 1.5, emulated=True))
-    facts = facts_of(*found.groups)
+    comparison = compare(*arms(tmp_path, 1.5, emulated=True))
+    facts = facts_of(*comparison.groups)
     assert (facts["pairs"], facts["emulated"]) == ((6,), ("pmem by tmpfs",))
-    assert "(6 pairs, EMULATED)" in printed(found) and "EMULATED pmem by tmpfs" in printed(found)
-    assert [one["code"] for one in to_json(found)["groups"][0]["rests_on"]] == [*facts]
+    text = printed(comparison)
+    assert "(6 pairs, EMULATED)" in text and "EMULATED pmem by tmpfs" in text
+    assert [fact["code"] for fact in to_json(comparison)["groups"][0]["rests_on"]] == [*facts]
 
 
 def test_the_noise_is_that_of_the_latest_calibration(tmp_path: Path) -> None:
@@ -66,12 +67,12 @@ def test_the_noise_is_that_of_the_latest_calibration(tmp_path: Path) -> None:
     calibration = calibration_of(list(zip(ssd[:2], ssd[2:4], strict=True)))
     (noise,) = calibration.metrics
     ratios = (math.log(1.1), -math.log(1.1))
-    known = replace(calibration, warnings=(), metrics=(replace(noise, log_ratios=ratios),))
-    CalibrationStore(tmp_path).write(known)
+    calibrated = replace(calibration, warnings=(), metrics=(replace(noise, log_ratios=ratios),))
+    CalibrationStore(tmp_path).write(calibrated)
     assert facts_of(*compare(ssd, pmem).groups)["noise"] == pytest.approx((0.1,))
     differing = replace(noise, log_ratios=(math.log(1.1),) * 8)
-    changes: dict[str, Any] = {"unix_ns": known.unix_ns + 1, "metrics": (differing,)}
-    later = replace(known, calibration_id=f"{known.calibration_id}-2", **changes)
+    changes: dict[str, Any] = {"unix_ns": calibrated.unix_ns + 1, "metrics": (differing,)}
+    later = replace(calibrated, calibration_id=f"{calibrated.calibration_id}-2", **changes)
     CalibrationStore(tmp_path).write(later)
     assert facts_of(*compare(ssd, pmem).groups)["noise"][1:] == ("arms-differ",)
 
@@ -97,7 +98,7 @@ def junit_of(root: Path, *options: str) -> tuple[Any, dict[str, bool]]:
     file = root / "junit.xml"
     done = CliRunner().invoke(app, [*ARGV, str(root), *options, "--junit", str(file)])
     suite = ElementTree.parse(file).getroot()
-    failing = {one.get("name") or "": one.find("failure") is not None for one in suite}
+    failing = {case.get("name") or "": case.find("failure") is not None for case in suite}
     counts = [len(suite), len(suite), sum(failing.values())]
     assert [len(failing), *map(int, (suite.attrib["tests"], suite.attrib["failures"]))] == counts
     return done, failing
@@ -207,7 +208,7 @@ def test_changes_over_time_have_the_interval_of_a_comparison(tmp_path: Path) -> 
     """Also where results decided whether there were more repeats."""
     before = execution(tmp_path, 0)
     after = execution(tmp_path, 1, 1, **{"experiment.looks": 4})
-    ((_, change),) = (one.executions for one in histories([*before, *after]))
+    ((_, change),) = (history.executions for history in histories([*before, *after]))
     (group,) = compare(before, after, force=True).groups
     estimate = present(present(change.row).estimate)
     assert estimate == present(group.deciding).estimate
@@ -219,12 +220,12 @@ def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path) -> None:
     first = execution(tmp_path, 0)
     some, all_ = execution(tmp_path, 1, 1, 1), execution(tmp_path, 1, 1, 8)
     for runs in (some, all_):
-        ((_, last),) = (one.executions for one in histories([*first, *runs]))
+        ((_, last),) = (history.executions for history in histories([*first, *runs]))
         assert last.row is not None and last.row.estimate is None
         assert (last.summary is None) == (runs is all_)
     limited = execution(tmp_path, 0, limited=8)
     runs = [*limited, *all_, *execution(tmp_path, 2)]
-    ((_, second, third),) = (one.executions for one in histories(runs))
+    ((_, second, third),) = (history.executions for history in histories(runs))
     assert second.row is None
     assert third.row is not None and third.row.estimate is None
 
@@ -236,7 +237,7 @@ LOG_APART = "ssd-data-pmem-wal"
 
 
 def traced(**sizes: float) -> list[dict[str, Any]]:
-    """What the I/O trace saw of each part."""
+    """Bytes that the I/O trace saw of each part."""
     return [
         *(metric("io_bytes", size, part=part, operation="read", role="foreground")
           for part, size in sizes.items()),
@@ -245,7 +246,7 @@ def traced(**sizes: float) -> list[dict[str, Any]]:
 
 
 def counted(tier: str, size: float) -> list[dict[str, Any]]:
-    """What a tier's device moved."""
+    """Bytes that a tier's device moved."""
     names = ("query_tier_read_bytes", "query_tier_write_bytes")
     return [metric(name, size, query="1", tier=tier) for name in names]
 
@@ -280,14 +281,16 @@ def test_a_part_that_moved_and_was_not_used_has_no_verdict(case: str, tmp_path: 
         spec_changes={"monitors": ("io",)},
     )
     (group,) = compare(a, b, ["placement"], force=True).groups
-    warned = [one for one in group.warnings if one.code == "part-not-used"]
-    assert [name for one in warned for name in ("temp", "wal") if name in one.context] == unused
+    warned = [warning for warning in group.warnings if warning.code == "part-not-used"]
+    assert [
+        name for warning in warned for name in ("temp", "wal") if name in warning.context
+    ] == unused
     assert (group.verdict == "part not used") == every
     assert any(row.estimate for row in group.rows) == (not every)
 
 
 def test_losses_at_the_limit_fail_one_build_in_twenty_at_most(tmp_path: Path) -> None:
-    """Of twenty comparisons whose B is worse by just the limit, tested as one family."""
+    """Each build has twenty comparisons whose B is worse by just the limit, as one family."""
     draw = np.random.default_rng(5)
     pairs = arms(tmp_path, 1.0, 12)
     (group,) = compare(*pairs).groups
@@ -295,7 +298,7 @@ def test_losses_at_the_limit_fail_one_build_in_twenty_at_most(tmp_path: Path) ->
     def varied(runs: Sequence[StoredRun], factor: float) -> tuple[StoredRun, ...]:
         times = factor * np.exp(draw.normal(0, 0.02, len(runs)))
         named = [metric("queries_geomean_ns", 1e9 * time, "lower") for time in times]
-        return tuple(with_metrics(run, [one]) for run, one in zip(runs, named, strict=True))
+        return tuple(with_metrics(run, [geomean]) for run, geomean in zip(runs, named, strict=True))
 
     def build() -> Comparison:
         groups = [
@@ -309,8 +312,8 @@ def test_losses_at_the_limit_fail_one_build_in_twenty_at_most(tmp_path: Path) ->
         return Comparison(("placement",), tuple(groups))
 
     builds = [build() for _ in range(40)]
-    assert sum(any(one.regressed(0.05)) for one in builds) <= 5
-    assert all(any(one.regressed(0.01)) for one in builds)
+    assert sum(any(comparison.regressed(0.05)) for comparison in builds) <= 5
+    assert all(any(comparison.regressed(0.01)) for comparison in builds)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +343,7 @@ def test_repeats_that_statistics_do_not_assume_are_warned_of(tmp_path, a, b, pai
     (group,) = compare(runs[0::2], runs[1::2]).groups
     assert group.pairing == ("paired" if paired else "unpaired")
     codes = {"blocks-not-independent", "spreads-differ"}
-    assert {one.code for one in group.warnings} & codes == ({code} if code else set())
+    assert {warning.code for warning in group.warnings} & codes == ({code} if code else set())
 
 
 def lines_of(group: Group) -> list[set[str]]:
@@ -403,7 +406,7 @@ def test_a_drift_over_the_repeats_is_a_warning(tmp_path, drift, warned_of) -> No
         return [metric("queries_geomean_ns", 1e9 * (1 + drift * k / 7), "lower")]
 
     (group,) = compare(*interleaved(tmp_path, made, 8)).groups
-    drifting = [one.context for one in group.warnings if one.code == "results-drift"]
+    drifting = [warning.context for warning in group.warnings if warning.code == "results-drift"]
     assert len(drifting) == 2 * warned_of
     if warned_of:
         assert "15 %" in drifting[0] and ("higher" if drift > 0 else "lower") in drifting[0]

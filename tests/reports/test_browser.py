@@ -38,19 +38,19 @@ def card_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two hosts, one of them emulated, with names as long as they get."""
     folder = tmp_path_factory.mktemp("runs")
     long = "a_measurement_with_a_name_that_does_not_fit_above_its_axes"
-    own = [
+    metrics = [
         rate(long, size / 64, 11, **KINDS["clwb"], pattern="sequential_desc", threads=threads,
              access_size_bytes=size, numa=numa)
         for size in (64, 256, 1024) for threads in (1, 16) for numa in ("near", "far")
     ]  # fmt: skip
-    own += [duration("overwrite_tail", {"90": 99, "70000": 1}, hotspot_bytes=size,
+    metrics += [duration("overwrite_tail", {"90": 99, "70000": 1}, hotspot_bytes=size,
                      **KINDS["ntstore"]) for size in (256, 4096, 65536)]  # fmt: skip
-    own += _beside_loads()
+    metrics += _beside_loads()
     depths = [rate("random_read", depth / 4, 11, operation="read", queue_depth=depth,
                    access_size_bytes=4096) for depth in (1, 2, 4, 8, 16, 32)]  # fmt: skip
     runs = [
         card_run(folder, host="a-server-with-a-long-name"),
-        micro_run(folder, own, host="a-server-with-a-long-name", suite="mine"),
+        micro_run(folder, metrics, host="a-server-with-a-long-name", suite="mine"),
         micro_run(folder, depths, host="a-server-with-a-long-name", suite="block-io"),
         card_run(folder, DRAM, host="lab2", emulated=[PMEM]),
     ]
@@ -58,8 +58,8 @@ def card_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _beside_loads() -> list[dict[str, Any]]:
-    """What loads and what waits, as the suite of FAST'20's Figure 6 stores it."""
-    found = []
+    """Metrics of the load and of what waits, as the suite of FAST'20's Figure 6 stores them."""
+    metrics = []
     for place, pace in enumerate((250e6, 500e6, 1e9, 2e9, 4e9, 8e9, 16e9)):
         for kind, share in (("load", None), ("mixed", 0.67)):
             named: dict[str, Any] = {"configuration": f"write_latency/kernel={kind},pace={pace:g}"}
@@ -69,15 +69,15 @@ def _beside_loads() -> list[dict[str, Any]]:
                              load_operation=kind, load_bytes_per_second=int(pace),
                              **({"load_read_share": share} if share else {}))  # fmt: skip
             waits |= {"name": "mean_latency_of_256_loads_ns", "better": "none"}
-            found += [had, waits]
-    return found
+            metrics += [had, waits]
+    return metrics
 
 
 @pytest.fixture(params=["report_page", "card_page"])
 def page(request: pytest.FixtureRequest) -> Path:
     """Either page."""
-    found: Path = request.getfixturevalue(request.param)
-    return found
+    path: Path = request.getfixturevalue(request.param)
+    return path
 
 
 def open_at(browser: Chrome, page: Path, width: int) -> None:
@@ -188,10 +188,10 @@ def test_the_first_screen_holds_every_verdict_and_the_overview(browser, report_p
 @pytest.mark.parametrize("width", [400, 1280])
 def test_no_text_of_a_chart_is_cut_or_lies_over_another(browser, card_page, width):
     open_all(browser, card_page, width)
-    found: dict[str, Any] = browser.execute_script(TEXTS)
-    assert found["texts"] > 200
-    assert found["cut"] == []
-    assert found["over"] == []
+    layout: dict[str, Any] = browser.execute_script(TEXTS)
+    assert layout["texts"] > 200
+    assert layout["cut"] == []
+    assert layout["over"] == []
 
 
 #: Of every chart: texts that leave it, and pairs of them that lie over one another.

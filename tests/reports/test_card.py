@@ -55,14 +55,14 @@ def test_large_transfers_of_several_threads_are_tried_too(tmp_path: Path) -> Non
 
 def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path, repeats=6)])
-    found = practices(device)
-    assert [one.outcome for one in found] == ["not testable here"] * 4
-    chosen, tried = found[2].trials[0], found[1].trials[0]
-    one, other = present(chosen.known), present(tried.known)
+    guide = practices(device)
+    assert [practice.outcome for practice in guide] == ["not testable here"] * 4
+    chosen, tried = guide[2].trials[0], guide[1].trials[0]
+    chosen_ratio, tried_ratio = present(chosen.known), present(tried.known)
     # Of four thread counts, one was chosen as the best of fewer.
-    assert one.p == 4 * other.p
-    assert other.p <= 0.05
-    assert present(other.decision).adjusted_p > 0.05
+    assert chosen_ratio.p == 4 * tried_ratio.p
+    assert tried_ratio.p <= 0.05
+    assert present(tried_ratio.decision).adjusted_p > 0.05
     assert (tried.why, tried.repeats_needed) == ("too-few-repeats", 10)
 
 
@@ -76,17 +76,17 @@ def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
             ends = (0.87, 0.97) if labels["access_size_bytes"] == 256 else (1.0, 1.0)
             metric["samples"] = [middle * ends[k % 2] for k in range(11)]
     (device,) = devices([run])
-    rows = {one.question: one.rows for one in findings(device)}
+    rows = {finding.question: finding.rows for finding in findings(device)}
     assert rows["Access size, random load"][0].shown is False
 
 
 def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
     place: dict[str, Any] = {"pattern": "sequential", "threads": 1, "access_size_bytes": 4096}
-    one = micro_run(tmp_path, [rate("persist_size", 9.0, 11, **KINDS["ntstore"], **place)])
-    other = micro_run(
+    first = micro_run(tmp_path, [rate("persist_size", 9.0, 11, **KINDS["ntstore"], **place)])
+    second = micro_run(
         tmp_path, [rate("persist_size", 3.0, 7, **KINDS["clwb"], **place)], suite="mine"
     )
-    (device,) = devices([one, other])
+    (device,) = devices([first, second])
     tried = practices(device)[1].trials[0]
     assert (present(tried.known).pairing, tried.outcome) == ("unpaired", "holds")
 
@@ -108,7 +108,7 @@ def test_a_repeat_without_any_work_makes_no_ratio(tmp_path: Path) -> None:
     ]
     (device,) = devices([micro_run(tmp_path / "b", metrics)])
     assert {p.outcome for p in practices(device)[:2]} == {"not testable here"}
-    assert {one.why for one in practices(device)[0].trials} == {"nothing-done"}
+    assert {trial.why for trial in practices(device)[0].trials} == {"nothing-done"}
 
 
 def test_a_ratio_whose_interval_holds_the_bound_decides_nothing(tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_a_ratio_whose_interval_holds_the_bound_decides_nothing(tmp_path: Path) 
 
 def test_what_a_card_says_of_a_device(tmp_path: Path) -> None:
     """Knees are where nine tenths are reached, latency under load lies at its own bandwidth."""
-    (device,) = found = devices([card_run(tmp_path)])
-    rows = {one.question: one.rows for one in findings(device)}
+    (device,) = all_devices = devices([card_run(tmp_path)])
+    rows = {finding.question: finding.rows for finding in findings(device)}
     (size,) = rows["Access size, random ntstore+sfence"]
     assert (size.top["access_size_bytes"], size.near["access_size_bytes"]) == ("4096", "256")
     # 64 B reach a quarter of the best, 256 B 98 %: both clear in every repeat.
@@ -143,14 +143,14 @@ def test_what_a_card_says_of_a_device(tmp_path: Path) -> None:
     assert present(curve.knee).latency == 500
     card = card_of(device)
     assert card.verdicts == len(card_trials(device).shown) == card.shown == 18
-    table = present(price_table(found, None))
+    table = present(price_table(all_devices, None))
     assert (table.rows[0][2], table.source) == ("9.21", "price_per_gb of the host file")
 
 
 def test_only_what_persists_is_called_a_persist_instruction(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path, model=DRAM)])
-    rows = {one.question: one.rows for one in findings(device)}
-    (row,) = (one for one in rows["Persist instruction, sequential writes"] if one.name == "4 KiB")
+    rows = {finding.question: finding.rows for finding in findings(device)}
+    (row,) = (row for row in rows["Persist instruction, sequential writes"] if row.name == "4 KiB")
     assert row.alike == ("ntstore+sfence", "store+clwb+sfence")  # 32 and 32 GB/s
     assert len(row.unsafe) == 1 and row.unsafe[0] > row.safe[0][1]  # 33 GB/s, not persistent
 
@@ -175,9 +175,9 @@ def test_prices_are_those_of_table_2(tmp_path, host, tier, per_gb, kind, gib_per
     size, column = (4096, 0) if kind == "load" else (512, 2)
     metrics = [rate("sequential", gib_per_s, 1, _GIB, pattern="sequential", threads=16,
                     access_size_bytes=size, **KINDS[kind])]  # fmt: skip
-    found = devices([micro_run(tmp_path, metrics, tier=tier, host=host)])
+    all_devices = devices([micro_run(tmp_path, metrics, tier=tier, host=host)])
     listed = read_prices(Path("profiles/prices/perma-bench-2022.yml"))
-    table = present(price_table(found, listed))
+    table = present(price_table(all_devices, listed))
     assert table.rows[0][2] == per_gb and table.source.startswith("dell.de")
     # The text rounds its bandwidths to whole GB/s or "around".
     assert float(table.rows[0][3 + column]) == pytest.approx(printed, abs=0.02)
@@ -210,7 +210,7 @@ def test_a_tier_that_was_made_anew_is_another_device(tmp_path: Path) -> None:
 def test_several_suites_of_one_device_make_one_card(tmp_path: Path) -> None:
     fio = rate("random_read", 0.5, 2, operation="read", queue_depth=8, access_size_bytes=4096)
     (device,) = devices([card_run(tmp_path), micro_run(tmp_path, [fio], suite="block-io")])
-    assert {"Queue depth, random read, 4 KiB"} < {one.question for one in findings(device)}
+    assert {"Queue depth, random read, 4 KiB"} < {finding.question for finding in findings(device)}
 
 
 def test_a_planner_s_costs_are_a_random_page_over_one_of_a_scan_at_its_best_depth(
@@ -225,10 +225,10 @@ def test_a_planner_s_costs_are_a_random_page_over_one_of_a_scan_at_its_best_dept
         for depth, page_ns in ((1, 20_000), (8, 4_000), (32, 5_000))
     ]  # fmt: skip
     (device,) = devices([micro_run(tmp_path, [page, *scans], suite="block-io")])
-    found = _finding(device, "Planner costs, PostgreSQL")
-    assert found.rows == pytest.approx((80_000, 4_000))
-    assert found.answer == "random_page_cost 20"
-    assert "queue depth 8" in found.figures
+    finding = _finding(device, "Planner costs, PostgreSQL")
+    assert finding.rows == pytest.approx((80_000, 4_000))
+    assert finding.answer == "random_page_cost 20"
+    assert "queue depth 8" in finding.figures
 
 
 # Files --------------------------------------------------------------------------
@@ -256,14 +256,14 @@ def _chain(text: str) -> str:
 
 def test_index_operations_are_the_papers_512_byte_ones(tmp_path: Path) -> None:
     """PVLDB 15(11), Section 4.4.1; the shipped workloads have smaller nodes beside them."""
-    held = [
+    chains = [
         ("hash_index_update", "r_128,w_64_cache_64,w_64_cache_-64", 50e6),
         ("hash_index_update", "r_512,w_64_cache_128,w_64_cache_-128", 20e6),
         ("tree_index_lookup", "r_256,r_256,r_256", 40e6),
         ("tree_index_lookup", "r_512,r_512,r_512", 10e6),
     ]
     metrics = [
-        operations(name, per_s, threads=16, chain=_chain(text)) for name, text, per_s in held
+        operations(name, per_s, threads=16, chain=_chain(text)) for name, text, per_s in chains
     ]
     by_name = _columns(micro_run(tmp_path, metrics, suite="perma-bench/operations"))
     assert by_name["M hash index updates/s"] == pytest.approx(0.5)
@@ -272,10 +272,10 @@ def test_index_operations_are_the_papers_512_byte_ones(tmp_path: Path) -> None:
 
 def test_latency_is_that_of_the_papers_suite_as_well(tmp_path: Path) -> None:
     """PVLDB 15(11), Section 4.3.1: dependent reads of 256 bytes, 16 threads."""
-    held = [("r_256", 16, "500"), ("r_256", 32, "900"), ("r_256,w_256_cache", 16, "700")]
+    chains = [("r_256", 16, "500"), ("r_256", 32, "900"), ("r_256,w_256_cache", 16, "700")]
     metrics = [
         duration("operation_latency", {mean: 100}, threads=n, mode="dependent", chain=_chain(text))
-        for text, n, mean in held
+        for text, n, mean in chains
     ]
     by_name = _columns(micro_run(tmp_path, metrics, suite="perma-bench/raw"))
     assert by_name["100 ns latency"] == pytest.approx(50.0, rel=0.002)
@@ -298,8 +298,8 @@ def _overwrites(root: Path, counts: dict[int, int]) -> Device:
 
 
 def _finding(device: Device, question: str) -> Finding:
-    (found,) = [one for one in findings(device) if one.question == question]
-    return found
+    (finding,) = [finding for finding in findings(device) if finding.question == question]
+    return finding
 
 
 @pytest.mark.parametrize(
@@ -320,10 +320,10 @@ def test_a_percentile_takes_as_many_operations_as_have_one_beyond_it(percent, co
     ],
 )
 def test_the_worst_tail_is_of_those_with_operations_enough(tmp_path, counts, worst, too_few):
-    found = _finding(_overwrites(tmp_path, counts), _TAIL)
-    assert found.answer.rstrip(")").endswith(worst.rstrip(")"))
-    assert ("p99.99 takes 10,000" in found.figures) == too_few
-    assert "p99.9 takes" not in found.figures
+    finding = _finding(_overwrites(tmp_path, counts), _TAIL)
+    assert finding.answer.rstrip(")").endswith(worst.rstrip(")"))
+    assert ("p99.99 takes 10,000" in finding.figures) == too_few
+    assert "p99.9 takes" not in finding.figures
 
 
 def test_latencies_of_few_operations_have_no_tail_either(tmp_path: Path) -> None:
@@ -366,8 +366,8 @@ def parallel(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(path: Path) -> Device:
-    (one,) = perma_devices(path)
-    return device_of_metrics(path.stem, one.memory, one.mark, one.source, one.metrics)
+    (device,) = perma_devices(path)
+    return device_of_metrics(path.stem, device.memory, device.mark, device.source, device.metrics)
 
 
 @pytest.fixture
@@ -389,7 +389,7 @@ def test_a_device_has_the_rates_of_the_file_by_the_labels_of_our_own_runs(publis
     assert writes.median == 2.0 * (1 << 30)
     labels = [writes[name] for name in ("operation", "flush", "fence", "threads")]
     assert labels == ["store", "clwb", "sfence", "16"]
-    jobs = [(one["job"], one.median / (1 << 30)) for one in (log, scan)]
+    jobs = [(point["job"], point.median / (1 << 30)) for point in (log, scan)]
     assert jobs == [("log", 1.5), ("scan", 6.0)]
     (updates,), (latency,) = device.select(OPERATIONS, chain=_UPDATE), device.select(MEAN)
     assert (updates.median, latency.median) == (2e6, 830.5)

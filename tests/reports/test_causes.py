@@ -1,4 +1,4 @@
-"""Which causes a comparison names: never more than it shows, on made-up runs of a known truth."""
+"""Causes that a comparison names: never more than it shows, on made-up runs of a known truth."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -115,7 +115,7 @@ def test_the_operation_that_saves_time_is_named_not_the_one_that_takes_most(tmp_
 
 @pytest.mark.parametrize("faster", [True, False])
 def test_causes_save_time_in_the_direction_of_the_headline(tmp_path, faster):
-    """Of B slower by its processor time, the syncs that it saves are no cause, and vice versa."""
+    """If B is slower by its processor time, syncs that it saves are no cause, and vice versa."""
     changed = {"wal.sync": 20.0, "processor": 700.0 if faster else 1400.0}
     arms = planted(np.random.default_rng(4), MEANS, MEANS | changed)
     group = Comparisons(tmp_path).group(*arms)
@@ -134,7 +134,7 @@ def test_with_a_set_rate_the_direction_is_that_of_the_latency(tmp_path):
 
 
 def test_a_part_of_the_difference_leaves_most_of_it_unexplained(tmp_path):
-    """What no resource accounts for is no cause."""
+    """Time that no resource accounts for is no cause."""
     slow = MEANS | {"other": 2000.0}
     arms = planted(np.random.default_rng(6), slow, slow | {"other": 1000.0, "wal.sync": 20.0})
     why = explanation(Comparisons(tmp_path).group(*arms))
@@ -176,7 +176,9 @@ def test_where_no_difference_is_shown_lines_say_what_was_waited_for_at_most(tmp_
     group = Comparisons(tmp_path).group(noisy(rng, MEANS), noisy(rng, MEANS))
     assert group.verdict == "no difference"
     assert to_json(Comparison(("placement",), (group,)))["groups"][0]["why"] == []
-    said = [str(one.text) for one in answer_blocks([("", group)]) if isinstance(one, Paragraph)]
+    said = [
+        str(block.text) for block in answer_blocks([("", group)]) if isinstance(block, Paragraph)
+    ]
     assert not any(text.startswith("Why") for text in said)
     waits = waited_at_most(group)
     assert waits.endswith("% of its time") and any(waits[1:] in text for text in said)

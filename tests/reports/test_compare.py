@@ -1,4 +1,4 @@
-"""What may be compared, what is refused, and what is said about it."""
+"""Comparisons: which are made, which are refused, and with what text."""
 
 import json
 from pathlib import Path
@@ -96,11 +96,11 @@ def test_other_differences_than_the_placement_are_refused_by_name(tmp_path, chan
 
 def _nodes(*nodes: tuple[int, str]) -> dict[str, Any]:
     """Manifest changes: memory in GiB and processors of each node."""
-    found = [
+    documents = [
         {"node": number, "memory_bytes": gib << 30, "cpus": cpus, "distances": []}
         for number, (gib, cpus) in enumerate(nodes)
     ]
-    return {"manifest_changes": {"host.numa_nodes": found}}
+    return {"manifest_changes": {"host.numa_nodes": documents}}
 
 
 def test_the_memory_of_a_single_node_is_the_host_s(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_memory_of_a_single_node_is_the_host_s(tmp_path: Path) -> None:
 def test_several_nodes_have_sizes_and_processors(tmp_path, a, b):
     of_a, of_b = (_nodes((96, "0-3"), *others) for others in (a, b))
     compared = compare(*sides(tmp_path, 2, of_a, of_b), ["placement"], force=True)
-    assert any("host.numa_nodes.1" in str(one) for one in compared.differences)
+    assert any("host.numa_nodes.1" in str(difference) for difference in compared.differences)
 
 
 def test_runs_of_one_side_must_agree_too(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_a_counter_has_a_ratio_and_no_verdict(tmp_path: Path) -> None:
     assert not any("verdict" in table.head for table in tables(of_panel.counters).values())
     assert all("verdict" in table.head for table in tables(of_panel.results).values())
     (group,) = panel.groups
-    counted = [one for one in group.rows if one.info.role == "counter"]
-    assert any(one.estimate for one in counted) and not any(one.has_verdict for one in counted)
+    counted = [row for row in group.rows if row.info.role == "counter"]
+    assert any(row.estimate for row in counted) and not any(row.has_verdict for row in counted)
 
 
 def test_zero_has_no_ratio_and_samples_count_once(tmp_path: Path) -> None:
@@ -241,9 +241,13 @@ def test_pairs_of_which_none_has_both_values_are_not_compared(tmp_path: Path) ->
     )
     comparison = compare(*sides)
     assert comparison.groups[0].pairing == "paired"
-    one = row(comparison, "transaction_duration_ns", transaction="payment", percentile="50")
-    assert one.estimate is None and one.decision is None
-    assert one.a is not None and one.b is not None and (one.a.n, one.b.n) == (6, 6)
+    payment_row = row(comparison, "transaction_duration_ns", transaction="payment", percentile="50")
+    assert payment_row.estimate is None and payment_row.decision is None
+    assert (
+        payment_row.a is not None
+        and payment_row.b is not None
+        and (payment_row.a.n, payment_row.b.n) == (6, 6)
+    )
 
 
 def _durations(root: Path, place: str, block: int, n: int, last: float) -> StoredRun:
@@ -272,10 +276,10 @@ def test_medians_are_of_all_runs_of_a_side_in_a_report_as_well(tmp_path: Path) -
     """The fourth run has no pair: the ratio is of three pairs, A's median of four runs."""
     ssd = [_durations(tmp_path, "ssd-both", block, 100, 9) for block in range(4)]
     pmem = [_durations(tmp_path, "pmem-both", block, 100, 5) for block in range(3)]
-    one = row(compare(ssd, pmem), "transaction_duration_ns", **TAIL)
-    assert (present(one.estimate).n_a, present(one.a).n) == (3, 4)
+    compared_row = row(compare(ssd, pmem), "transaction_duration_ns", **TAIL)
+    assert (present(compared_row.estimate).n_a, present(compared_row.a).n) == (3, 4)
     arms = panels([*ssd, *pmem], "placement", None)[0].arms
-    assert arms[0].summaries("transaction_duration_ns")[one.quantity] == one.a
+    assert arms[0].summaries("transaction_duration_ns")[compared_row.quantity] == compared_row.a
 
 
 def test_the_largest_worsening_has_an_interval(tmp_path: Path) -> None:
@@ -324,8 +328,8 @@ def test_selecting_runs(tmp_path: Path) -> None:
     assert {r.run_id for r in select(store, "demo")} == {r.run_id for r in runs}
     assert [r.run_id for r in select(store, runs[0].run_id)] == [runs[0].run_id]
     assert [r.run_id for r in select(store, str(runs[0].directory))] == [runs[0].run_id]
-    found = select(store, "placement=data=ssd,wal=pmem,engine=postgres,memory_limit=4GiB")
-    assert found == [split]
+    selected = select(store, "placement=data=ssd,wal=pmem,engine=postgres,memory_limit=4GiB")
+    assert selected == [split]
     assert len(select(store, "engine=duckdb,cache=cold-per-query,scale=1")) == 4
     for wrong in ("placemnt=ssd-both", "engine=postgre", "nothing"):
         with pytest.raises(UsageError):

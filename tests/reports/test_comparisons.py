@@ -1,4 +1,4 @@
-"""What decides a comparison, and which runs are pairs."""
+"""Comparisons: what decides them, and which runs are pairs."""
 
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,9 @@ def tpcc(new_order_ms: float, per_s: float = 10.0, seed: int = 0) -> list[Any]:
 
 
 def compared(a: list[StoredRun], b: list[StoredRun]) -> tuple[Group, dict[str, Any]]:
-    found = compare(a, b)
-    (document,) = to_json(found)["groups"]
-    return found.groups[0], document
+    comparison = compare(a, b)
+    (document,) = to_json(comparison)["groups"]
+    return comparison.groups[0], document
 
 
 def ycsb_sides(root: Path, params: dict[str, Any], fast: dict[str, Any], n: int = 6) -> Any:
@@ -115,7 +115,7 @@ def test_one_repeat_that_missed_the_rate_does_not_decide(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "kept"),
+    ("begin", "end", "is_kept"),
     [
         (60, 60, True),  # answers take six seconds, at both ends of the window
         (60, 70, True),  # by chance
@@ -123,13 +123,13 @@ def test_one_repeat_that_missed_the_rate_does_not_decide(tmp_path: Path) -> None
         (60, 0, False),  # what was due in the ramp-up was done in the window
     ],
 )
-def test_a_rate_is_kept_if_no_more_is_outstanding_at_the_end(tmp_path, begin, end, kept):
+def test_a_rate_is_kept_if_no_more_is_outstanding_at_the_end(tmp_path, begin, end, is_kept):
     """Ten a second for a minute, of which 540 are counted: as many as there are users in flight."""
     spec = driven("tpcc", users=60, think_time=False, rate=10)
     ends = [metric("outstanding_count", n, at=at) for at, n in (("begin", begin), ("end", end))]
     sides = interleaved(tmp_path, lambda _, k: [*tpcc(5.0, 9.0, k), *ends], spec_changes=spec)
     _, document = compared(*sides)
-    assert document["set_rate"]["not_kept"] == ([] if kept else ["a", "b"])
+    assert document["set_rate"]["not_kept"] == ([] if is_kept else ["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -249,8 +249,8 @@ def test_a_block_resumed_days_later_is_no_pair(tmp_path: Path) -> None:
 def test_a_run_whose_counterpart_is_missing_is_left_out_with_a_warning(tmp_path: Path) -> None:
     alone = at(tmp_path, 10 * MINUTE, block=1)
     runs = [at(tmp_path, 0), at(tmp_path, MINUTE, "pmem-both"), alone]
-    found = {warning.code: warning.context for warning in Report(runs).warnings}
-    assert alone.run_id in found["runs-without-a-pair"]
+    contexts = {warning.code: warning.context for warning in Report(runs).warnings}
+    assert alone.run_id in contexts["runs-without-a-pair"]
 
 
 @pytest.mark.parametrize("plans", ["aa", "ab"])
@@ -316,12 +316,14 @@ def test_an_experiment_that_grew_keeps_its_runs(tmp_path, capsys):
     later = [at(tmp_path, DAY + k * MINUTE, p, block=1, run_changes=version("b"))
              for k, p in enumerate(places)]  # fmt: skip
     store = Store(tmp_path)
-    kept = _chosen(store, [], "grow")
-    assert {run.run_id for run in kept} == {run.run_id for run in (*first, *later)}
+    chosen = _chosen(store, [], "grow")
+    assert {run.run_id for run in chosen} == {run.run_id for run in (*first, *later)}
     assert "1 of 5 runs of grow are left out" in capsys.readouterr().err
     of_a = {run.run_id for run in _chosen(store, [], "grow@" + "a" * 16)}
     assert of_a == {run.run_id for run in (*first, gone)}
-    a, b = ([run for run in kept if run.document["spec"]["placement"]["name"] == p] for p in places)
+    a, b = (
+        [run for run in chosen if run.document["spec"]["placement"]["name"] == p] for p in places
+    )
     group = compare(a, b).groups[0]
     assert group.pairing == "paired" and len(group.a.runs) == 2 and not group.left_out
 
@@ -352,11 +354,14 @@ def test_one_placement_on_two_file_systems_has_two_medians(tmp_path: Path) -> No
     assert list(present(panel.refused)) == [panel.arms[1].name]
     # Only what differs within an arm: pmem-both has no ssd, and that is no condition of it.
     assert "tier.ssd.filesystem: ext4 and tmpfs" in panel.apart
-    warnings = {one.code: one.context for one in Report(runs).warnings}
+    warnings = {warning.code: warning.context for warning in Report(runs).warnings}
     assert "tier.ssd.filesystem: ext4 and tmpfs" in warnings["runs-differ"]
     assert "tier.ssd.filesystem tmpfs" in str(warnings) and "not-compared" in warnings
     forced = {(group.a.name, group.b.name) for _, group in Report(runs, force=True).answers}
-    assert tuple(f"ssd-both, tier.ssd.filesystem {one}" for one in ("ext4", "tmpfs")) in forced
+    assert (
+        tuple(f"ssd-both, tier.ssd.filesystem {filesystem}" for filesystem in ("ext4", "tmpfs"))
+        in forced
+    )
 
 
 @pytest.mark.parametrize(
@@ -376,10 +381,10 @@ def test_what_no_placement_explains_makes_a_panel_of_its_own(tmp_path, change, t
         for run in (*few(tmp_path, placement=place),
                     *few(tmp_path, placement=place, manifest_changes=change))
     ]  # fmt: skip
-    found = panels(runs, "placement", None)
-    assert len(found) == 2 and len({panel.title for panel in found}) == 2
-    assert any(title in panel.title for panel in found)
-    for panel in found:
+    made = panels(runs, "placement", None)
+    assert len(made) == 2 and len({panel.title for panel in made}) == 2
+    assert any(title in panel.title for panel in made)
+    for panel in made:
         assert [len(arm.runs) for arm in panel.arms] == [2, 2]
         assert [group.pairing for group in panel.groups] == ["paired"]
 
@@ -404,6 +409,6 @@ def test_a_limit_that_nothing_enforced_is_called_so(tmp_path: Path) -> None:
     loose, none = few(tmp_path, **limit(128 * MIB, "none")), few(tmp_path, **limit(None, "none"))
     (group,) = to_json(compare(loose, none))["groups"]
     assert group["a"]["name"] == "128 MiB (not enforced)" and group["b"]["name"] == "no limit"
-    assert [one["code"] for one in group["warnings"]] == ["memory-limit-not-enforced"]
+    assert [warning["code"] for warning in group["warnings"]] == ["memory-limit-not-enforced"]
     (panel,) = panels([*few(tmp_path, **limit(128 * MIB)), *loose], "memory_limit", None)
     assert [arm.name for arm in panel.arms] == ["128 MiB", "128 MiB (not enforced)"]

@@ -29,8 +29,8 @@ from reports.statistics import Ratio
 
 
 def checked(paper: str, number: str, runs: Sequence[StoredRun]) -> Checked:
-    (one,) = [c for c in conclusions_of(*PAPERS) if (c.paper, c.number) == (paper, number)]
-    return check(one, Evidence.of(runs))
+    (conclusion,) = [c for c in conclusions_of(*PAPERS) if (c.paper, c.number) == (paper, number)]
+    return check(conclusion, Evidence.of(runs))
 
 
 def insight(number: str, runs: Sequence[StoredRun]) -> Checked:
@@ -56,9 +56,9 @@ def tpcc(root: Path, rates: Mapping[str, float], repeats: int = 6, users: int = 
 
 def test_a_log_on_pmem_gains_little(tmp_path: Path) -> None:
     runs = tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1050, "pmem-both": 2000})
-    found = insight("vii", runs)
-    assert (found.outcome, found.why, found.missing) == ("holds here", "", ())
-    (trial,) = found.to_json()["trials"]
+    result = insight("vii", runs)
+    assert (result.outcome, result.why, result.missing) == ("holds here", "", ())
+    (trial,) = result.to_json()["trials"]
     assert trial["ratio"] == pytest.approx(1.05)
     assert 1.04 < trial["low"] <= trial["high"] < trial["bound"] == 1.1
     assert (trial["outcome"], trial["repeats"]) == ("holds", 6)
@@ -67,8 +67,8 @@ def test_a_log_on_pmem_gains_little(tmp_path: Path) -> None:
 def test_trials_are_corrected_for_looks(tmp_path: Path) -> None:
     """Six repeats that could have been more show nothing."""
     rates = {"ssd-both": 1000, "ssd-data-pmem-wal": 1050}
-    found = insight("vii", tpcc(tmp_path, rates, run_changes={"experiment.looks": 4}))
-    assert [one.outcome for one in found.tested] == ["open"]
+    result = insight("vii", tpcc(tmp_path, rates, run_changes={"experiment.looks": 4}))
+    assert [trial.outcome for trial in result.tested] == ["open"]
 
 
 def test_more_than_half_of_the_trials_decide_about_most_cases(tmp_path: Path) -> None:
@@ -76,31 +76,31 @@ def test_more_than_half_of_the_trials_decide_about_most_cases(tmp_path: Path) ->
         return tpcc(tmp_path, {"ssd-both": 1e3, "ssd-data-pmem-wal": 1e3 * gain}, 8, users)
 
     mixed = [*both(8, 1.0), *both(16, 1.0), *both(32, 1.5)]
-    found = insight("vii", mixed)
-    assert (found.outcome, found.count("holds"), found.count("contrary")) == ("holds here", 2, 1)
+    result = insight("vii", mixed)
+    assert (result.outcome, result.count("holds"), result.count("contrary")) == ("holds here", 2, 1)
     assert insight("vii", mixed + both(64, 1.5)).outcome == "does not hold here"
 
 
 def test_one_repeat_shows_nothing_and_says_how_many_would(tmp_path: Path) -> None:
-    found = insight("vii", tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1000}, 1))
-    assert (found.outcome, found.why) == ("not testable here", "too-few-repeats")
-    assert found.repeats_needed == 6
+    result = insight("vii", tpcc(tmp_path, {"ssd-both": 1000, "ssd-data-pmem-wal": 1000}, 1))
+    assert (result.outcome, result.why) == ("not testable here", "too-few-repeats")
+    assert result.repeats_needed == 6
 
 
 def test_runs_that_differ_in_more_are_no_trial(tmp_path: Path) -> None:
-    one = tpcc(tmp_path, {"ssd-both": 1000}, users=8) + tpcc(tmp_path, {"ssd-both": 1}, users=16)
-    other = tpcc(tmp_path, {"ssd-data-pmem-wal": 1000}, users=32)
-    found = insight("vii", one + other)
-    assert (found.why, found.tested) == ("not-measured", ())
-    assert "alike" in found.missing[0]
+    ssd = tpcc(tmp_path, {"ssd-both": 1000}, users=8) + tpcc(tmp_path, {"ssd-both": 1}, users=16)
+    pmem = tpcc(tmp_path, {"ssd-data-pmem-wal": 1000}, users=32)
+    result = insight("vii", ssd + pmem)
+    assert (result.why, result.tested) == ("not-measured", ())
+    assert "alike" in result.missing[0]
 
 
 def test_emulated_planted_and_failed_runs(tmp_path: Path) -> None:
     places = {"ssd-both": 1000, "ssd-data-pmem-wal": 1000}
-    found = insight("vii", tpcc(tmp_path / "a", places, emulated=True))
-    assert found.emulated == ("pmem by tmpfs",)
-    assert (found.outcome, found.why) == ("not testable here", "emulated")
-    (trial,) = found.to_json()["trials"]
+    result = insight("vii", tpcc(tmp_path / "a", places, emulated=True))
+    assert result.emulated == ("pmem by tmpfs",)
+    assert (result.outcome, result.why) == ("not testable here", "emulated")
+    (trial,) = result.to_json()["trials"]
     assert trial["ratio"] == pytest.approx(1) and trial["outcome"] == "open"
     planted = tpcc(tmp_path / "b", places, spec={"plant": ("wal.sync=+200us",)})
     assert insight("vii", planted).why == "not-measured"
@@ -128,9 +128,9 @@ def _square(root: Path, gains: Mapping[str, float]) -> list[StoredRun]:
 
 
 def test_gains_on_a_socket_are_held_against_those_on_one_processor(tmp_path: Path) -> None:
-    found = insight("iv", _square(tmp_path / "a", {"socket:0": 3.0, "0": 1.5}))
-    assert found.outcome == "holds here"
-    assert found.tested[0].to_json()["ratio"] == pytest.approx(2.0)
+    result = insight("iv", _square(tmp_path / "a", {"socket:0": 3.0, "0": 1.5}))
+    assert result.outcome == "holds here"
+    assert result.tested[0].to_json()["ratio"] == pytest.approx(2.0)
     same = insight("iv", _square(tmp_path / "b", {"socket:0": 2.0, "0": 2.0}))
     assert same.outcome == "does not hold here"
     half = [r for r in _square(tmp_path / "c", {"socket:0": 2.0, "0": 1.0}) if r.spec.cpus != "0"]
@@ -146,9 +146,9 @@ def test_fewer_threads_may_do_more(tmp_path, by_threads, outcome):
     for threads, value in by_threads.items():
         spec = driven("ycsb", workload="a", records=1000, threads=threads)
         runs += tpcc(tmp_path, {"pmem-both": value}, 12, spec=spec, engine="rocksdb")
-    found = insight("v", runs)
-    assert found.outcome == outcome
-    assert found.tested[0].to_json()["repeats"] == 12
+    result = insight("v", runs)
+    assert result.outcome == outcome
+    assert result.tested[0].to_json()["repeats"] == 12
     half = insight("v", [run for run in runs if (run.spec.block or 0) < 6])
     assert (half.why, half.repeats_needed) == ("too-few-repeats", 12)
     few = [run for run in runs if run.spec.params["threads"] != 48][:6]
@@ -156,7 +156,7 @@ def test_fewer_threads_may_do_more(tmp_path, by_threads, outcome):
 
 
 def test_the_best_of_equal_ones_is_not_shown_to_be_better() -> None:
-    """Of nine thread counts alike, the best is shown better than the most threads no more often
+    """The best of nine equal thread counts is shown better than the most threads no more often
     than at the level of 5 %; chosen and tested on the same repeats, it is more often."""
     random = np.random.default_rng(1)
     shown = {"halves": 0, "same": 0}
@@ -180,10 +180,10 @@ def test_an_engines_gain_is_held_against_its_devices(tmp_path: Path) -> None:
 
     engines = tpcc(tmp_path, {"ssd-both": 1000, "pmem-both": 2000})
     assert "table4" in insight("iii", engines).missing[0]
-    found = insight("iii", [*engines, *devices(9)])
-    assert found.outcome == "holds here"
-    assert found.tested[0].to_json()["bound"] == pytest.approx(9.0)
-    assert "warehouses 10, users 8" in found.tested[0].what
+    result = insight("iii", [*engines, *devices(9)])
+    assert result.outcome == "holds here"
+    assert result.tested[0].to_json()["bound"] == pytest.approx(9.0)
+    assert "warehouses 10, users 8" in result.tested[0].what
     assert insight("iii", [*engines, *devices(1.5)]).outcome == "does not hold here"
 
 
@@ -213,23 +213,23 @@ def test_persist_instructions_and_flushes(tmp_path, gb_per_s, outcome):
 
 
 def test_updates_without_flushes(tmp_path: Path) -> None:
-    """Of chains, and of an index: of as many threads."""
+    """Chains are compared, and an index, each at as many threads."""
     chains = {"r_512,w_64_cache_128": 2e6, "r_512,w_64_none_128": 1e6}
     metrics = [
         operations("hash_index_update", value, chain=chain, mode="independent", threads=32)
         for chain, value in chains.items()
     ]
-    found = checked("perma-bench", "6 (7)", [micro_run(tmp_path, metrics)])
-    assert found.outcome == "holds here"
-    assert found.tested[0].to_json()["ratio"] == pytest.approx(2.0)
+    result = checked("perma-bench", "6 (7)", [micro_run(tmp_path, metrics)])
+    assert result.outcome == "holds here"
+    assert result.tested[0].to_json()["ratio"] == pytest.approx(2.0)
     same: dict[str, Any] = {"index": "fast_fair", "workload": "a", "discipline": "designed",
                             "fence": "sfence"}  # fmt: skip
     metrics = [
         operations("index_update", value, flush=flush, threads=threads, **same)
         for flush, threads, value in (("clwb", 32, 3e6), ("none", 32, 2e6), ("none", 64, 9e6))
     ]
-    found = checked("perma-bench", "6 (7)", [micro_run(tmp_path / "b", metrics)])
-    (trial,) = found.to_json()["trials"]
+    result = checked("perma-bench", "6 (7)", [micro_run(tmp_path / "b", metrics)])
+    (trial,) = result.to_json()["trials"]
     assert trial["ratio"] == pytest.approx(1.5)
 
 
@@ -248,9 +248,9 @@ def test_an_index_gains_less_than_its_accesses_by_newer_dimms(tmp_path, gain, ou
         return micro_run(tmp_path, metrics, host=name, manifest_changes={"tiers": [tier]})
 
     runs = [host("a", 2, 1, 1e6), host("b", 4, 1.5, 1e6 * gain)]
-    found = checked("perma-bench", "6 (5)", runs)
-    assert found.outcome == outcome
-    (trial,) = found.to_json()["trials"]
+    result = checked("perma-bench", "6 (5)", runs)
+    assert result.outcome == outcome
+    (trial,) = result.to_json()["trials"]
     assert (trial["ratio"], trial["bound"]) == pytest.approx((gain, 1.5))
     assert checked("perma-bench", "6 (5)", runs[:1]).why == "not-measured"
 
@@ -262,9 +262,9 @@ def test_states_of_the_host(tmp_path: Path) -> None:
         return micro_run(tmp_path, [point], manifest_changes={"host.prefetchers": prefetchers})
 
     on, off = reads(8, "enabled"), reads(10, "disabled")
-    found = checked("perma-bench", "6 (8)", [on, off])
-    assert found.outcome == "holds here"
-    assert found.tested[0].to_json()["ratio"] == pytest.approx(0.8)
+    result = checked("perma-bench", "6 (8)", [on, off])
+    assert result.outcome == "holds here"
+    assert result.tested[0].to_json()["ratio"] == pytest.approx(0.8)
     assert "prefetchers" in checked("perma-bench", "6 (8)", [on]).missing[0]
 
 
@@ -280,9 +280,9 @@ def test_sizes_of_dimms_are_compared_between_hosts(tmp_path: Path) -> None:
 
     runs = [host("a", 128, 8), host("b", 256, 12), host("c", 512, 8, ways=4)]
     runs.append(host("d", 512, 8, **{"host.cpu.model": "another"}))
-    found = checked("perma-bench", "6 (1)", runs)
-    assert found.outcome == "holds here"
-    (trial,) = found.to_json()["trials"]
+    result = checked("perma-bench", "6 (1)", runs)
+    assert result.outcome == "holds here"
+    (trial,) = result.to_json()["trials"]
     assert trial["ratio"] == pytest.approx(1.5)
     assert "256 GiB over 128 GiB" in trial["what"]
     assert checked("perma-bench", "6 (1)", runs[:1]).why == "not-measured"
@@ -290,8 +290,8 @@ def test_sizes_of_dimms_are_compared_between_hosts(tmp_path: Path) -> None:
 
 def damon19(number: str, *runs: StoredRun) -> tuple[str, list[Any]]:
     """The outcome and the ratios of a conclusion of the I/O primitives."""
-    found = checked("pmem-io-primitives", number, runs)
-    return found.outcome, [one.to_json()["ratio"] for one in found.tested]
+    result = checked("pmem-io-primitives", number, runs)
+    return result.outcome, [trial.to_json()["ratio"] for trial in result.tested]
 
 
 @pytest.mark.parametrize(("gain", "outcome"), [(2, "holds here"), (1, "does not hold here")])
@@ -318,9 +318,9 @@ def test_the_xpbuffer_s_capacity_by_effective_write_ratios(tmp_path, number, rat
         for name, curve in ratios.items()
         for size, value in curve.items()
     ]
-    found = checked("empirical-guide", number, [micro_run(tmp_path, metrics)])
-    assert found.outcome == outcome
-    (trial,) = found.to_json()["trials"]
+    result = checked("empirical-guide", number, [micro_run(tmp_path, metrics)])
+    assert result.outcome == outcome
+    (trial,) = result.to_json()["trials"]
     assert trial["ratio"] == pytest.approx(ratio)
 
 
@@ -351,7 +351,7 @@ def test_what_never_degrades_holds_of_each_trial(tmp_path, worst, outcome):
         for workload in "abd"
         for arm, (flush, added, gains) in arms.items()
     ]  # fmt: skip
-    for one in metrics:  # as many repeats as three trials take
-        one["samples"] *= 2
-    found = checked("bento", "5", [micro_run(tmp_path, metrics)])
-    assert (len(found.tested), found.outcome) == (3, outcome)
+    for document in metrics:  # as many repeats as three trials take
+        document["samples"] *= 2
+    result = checked("bento", "5", [micro_run(tmp_path, metrics)])
+    assert (len(result.tested), result.outcome) == (3, outcome)

@@ -1,4 +1,4 @@
-"""Every command, on stored runs whose every text has control characters: none of them is printed,
+"""All commands, on stored runs whose texts have control characters: none of them is printed,
 and every file that a command writes is without them and well-formed.
 """
 
@@ -187,7 +187,7 @@ SCHEMAS: dict[str, str | type[Struct]] = {
 
 
 def write_others(root: Path) -> None:
-    """What commands keep in addition to runs."""
+    """Write what commands store in addition to runs."""
     run = Store(root).runs()[0]
     ids = ((run.run_id, run.run_id),) * 6
     noise = MetricNoise("queries_geomean_ns", "ns", "lower", {}, (0.1, -0.1, 0.02) * 2)
@@ -283,7 +283,7 @@ def ran(argv: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]
 
 @pytest.mark.parametrize(
     "command",
-    [pytest.param(one, marks=[pytest.mark.draws] * (one in DRAWN)) for one in COMMANDS],
+    [pytest.param(command, marks=[pytest.mark.draws] * (command in DRAWN)) for command in COMMANDS],
 )
 def test_no_control_character_comes_out(command, store, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -291,7 +291,7 @@ def test_no_control_character_comes_out(command, store, tmp_path, monkeypatch) -
     for name, text in {"paper": PAPER, "figure1": PROFILE, "profile": PROFILE}.items():
         marked_text = text.replace("A paper", json.dumps(MARK)[1:-1])
         (tmp_path / f"{name}.yml").write_text(marked_text.replace("one query", json.dumps(MARK)))
-    options = {name for one in ALL[command].params for name in one.opts}
+    options = {name for parameter in ALL[command].params for name in parameter.opts}
     of_texts = store.name.startswith("texts")
     if not of_texts and ("--results" not in options or command == "experiment list"):
         return  # it prints nothing of a store, and was tried with the other one

@@ -1,4 +1,4 @@
-"""Every command that reads finished runs, on a store with every kind of them, as text and JSON."""
+"""All commands that read finished runs, on a store with all kinds of them, as text and JSON."""
 
 import json
 import shlex
@@ -133,13 +133,13 @@ def test_what_comes_next_is_a_command(command, store, monkeypatch) -> None:
     monkeypatch.setattr("harness.terminal.command_lines", lines)
     assert CliRunner().invoke(app, [*command, "--results", str(store)]).exception is None
     if command[0] == "compare":
-        assert any(one.startswith("harness explain") for one in printed)
+        assert any(suggestion.startswith("harness explain") for suggestion in printed)
     show.runs([run for run in Store(store).runs() if run.head.experiment.name == "demo"], False)
-    assert any(one.startswith("harness report") for one in printed)
-    for one in printed:
-        parsed(one)
-        if one.startswith("harness explain"):
-            done = CliRunner().invoke(app, shlex.split(one)[1:])
+    assert any(suggestion.startswith("harness report") for suggestion in printed)
+    for suggestion in printed:
+        parsed(suggestion)
+        if suggestion.startswith("harness explain"):
+            done = CliRunner().invoke(app, shlex.split(suggestion)[1:])
             assert done.exception is None and done.exit_code == 0
 
 

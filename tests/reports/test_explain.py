@@ -1,4 +1,4 @@
-"""What explains a comparison of placements, what bounds a gain, and what to move first."""
+"""Explanations of a comparison of placements, bounds of a gain, and what to move first."""
 
 import math
 from collections.abc import Mapping
@@ -43,14 +43,14 @@ def moved(root: Path, to: str = "pmem-both", gain: float = 1.5, blocks: int = 6)
             tpcc(root, placement, block, rate * (1 + 0.01 * block))
 
 
-known = partial(of_kind, Value)
+value_of = partial(of_kind, Value)
 
 
 @pytest.mark.parametrize(("baseline", "speed_up"), [("ssd-both", 1.5), ("pmem-both", 1 / 1.5)])
 def test_the_measured_speed_up_is_of_b_over_a(tmp_path, baseline, speed_up):
     moved(tmp_path)
     (row,) = rows(tmp_path, baseline)
-    assert known(row.measured).value == pytest.approx(speed_up)
+    assert value_of(row.measured).value == pytest.approx(speed_up)
     assert row.moved == ("data", "wal", "temp", "index")
 
 
@@ -62,7 +62,7 @@ def test_what_was_measured_above_its_ceiling_is_marked(tmp_path, gain, blocks, m
     moved(tmp_path, "ssd-data-pmem-wal", gain, blocks)
     (row,) = rows(tmp_path)
     assert row.moved == ("wal",)
-    assert known(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
+    assert value_of(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
     assert row.above_ceiling == marked
 
 
@@ -70,8 +70,8 @@ def test_the_ceiling_of_planted_delays_is_that_of_their_part(tmp_path: Path) -> 
     runs = [tpcc(tmp_path), tpcc(tmp_path, rate=30_000, plant=("wal.sync=+400us",))]
     (row,) = explained(panels(runs, "placement", "ssd-both PLANTED wal.sync=+400us"), TierSources())
     assert row.moved == ("wal",)
-    assert known(row.measured).value == pytest.approx(2.0)
-    assert known(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
+    assert value_of(row.measured).value == pytest.approx(2.0)
+    assert value_of(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
 
 
 def test_the_devices_are_compared_by_the_operation_that_sessions_wait_for_most(tmp_path):
@@ -91,7 +91,7 @@ def test_the_devices_are_compared_by_the_operation_that_sessions_wait_for_most(t
     device_suite(tmp_path, "pmem", 10)
     (row,) = rows(tmp_path)
     assert row.call == Call("wal", "sync", 10_240)
-    assert known(row.device).value == pytest.approx(50, rel=1e-2)
+    assert value_of(row.device).value == pytest.approx(50, rel=1e-2)
 
 
 def on_model(root: Path, model: DeviceModel, rate: float, blocks: int = 6) -> None:
@@ -104,13 +104,13 @@ def test_a_modelled_speed_up_is_of_runs_on_both_models_or_over_the_baseline(tmp_
     assert of_kind(Missing, rows(tmp_path)[0].modelled).code == "no modelled runs"
     on_model(tmp_path, model_of(device_suite(tmp_path, "pmem", 10), "of-pmem"), 96_000)
     (row,) = rows(tmp_path)
-    assert known(row.modelled).value == pytest.approx(1.6)
+    assert value_of(row.modelled).value == pytest.approx(1.6)
     assert "of-pmem" in str(row.models)
-    assert known(row.error).value == pytest.approx(1.6 / 1.5 - 1)
+    assert value_of(row.error).value == pytest.approx(1.6 / 1.5 - 1)
     on_model(tmp_path, model_of(device_suite(tmp_path, "ssd", 500), "of-ssd"), 80_000)
     (row,) = rows(tmp_path)
-    assert known(row.measured).value == pytest.approx(1.5)
-    modelled = known(row.modelled)
+    assert value_of(row.measured).value == pytest.approx(1.5)
+    modelled = value_of(row.modelled)
     assert modelled.value == pytest.approx(1.2)
     # Not scored on this host: the devices' share of the time may be wrong by half on both sides.
     assert 0.8 < present(modelled.low) < 1
@@ -123,14 +123,14 @@ def test_a_score_says_what_a_model_is_of_and_a_device_that_is_not_here_has_no_me
     model = find_model("latency:20us")
     on_model(tmp_path, model, 75_000)
     _, alone = rows(tmp_path)
-    assert known(alone.modelled).value == pytest.approx(1.25)
-    for one in (alone.measured, alone.device, alone.error):
-        assert of_kind(Missing, one).code == "modelled"
+    assert value_of(alone.modelled).value == pytest.approx(1.25)
+    for cell in (alone.measured, alone.device, alone.error):
+        assert of_kind(Missing, cell).code == "modelled"
     score = Score("a1b2c3d4", model.name, model.digest, "pmem", "postgres", "tpcc", "tpcc postgres",
                   1, (), (ScoredMetric("throughput", 1.0, None, None),))  # fmt: skip
     ScoreStore(tmp_path).write(score)
     (row,) = rows(tmp_path)
-    assert known(row.error).value == pytest.approx(1.25 / 1.5 - 1)
+    assert value_of(row.error).value == pytest.approx(1.25 / 1.5 - 1)
 
 
 def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttle(tmp_path):
@@ -168,11 +168,13 @@ def row(device: Cell, modelled: Cell, measured: Cell) -> Explained:
 )
 def test_over_all_rows_errors_and_rank_correlations_are_given(cells, errors, device, modelled):
     """Spearman: of ranks 1, 2, 0 and 0, 1, 2 by hand."""
-    given = [[Value(one) if one else Missing("no trace") for one in cell] for cell in cells]
+    given = [[Value(value) if value else Missing("no trace") for value in cell] for cell in cells]
     document = to_json(ExplainedView(tuple(row(*cell) for cell in given)))
     assert list(document["errors"].values()) == pytest.approx(list(errors))
-    found = [(one["rows"], one["rho"]) for one in document["correlations"]]
-    assert found == [pytest.approx(device), pytest.approx(modelled)]
+    correlations = [
+        (correlation["rows"], correlation["rho"]) for correlation in document["correlations"]
+    ]
+    assert correlations == [pytest.approx(device), pytest.approx(modelled)]
 
 
 # What devices of zero latency could gain at most ----------------------------------
@@ -194,18 +196,18 @@ def window(
     """Metrics of a TPC-C window; ``calls``: (part, operation, role) → count and µs each."""
     traced = calls or {("wal", "sync", "foreground"): (COUNT, 9.0),
                        ("data", "read", "foreground"): (COUNT // 10, 9.0)}  # fmt: skip
-    found = [metric("wait_ns", us * US, resource=name) for name, us in parts_us.items()]
+    metrics = [metric("wait_ns", us * US, resource=name) for name, us in parts_us.items()]
     for (part, operation, role), (count, us) in traced.items():
         labels = {"part": part, "operation": operation, "role": role}
-        found.append(metric("io_calls_count", count, **labels))
-        found.append(metric("io_duration_ns", histogram([us * US] * count), **labels))
+        metrics.append(metric("io_calls_count", count, **labels))
+        metrics.append(metric("io_duration_ns", histogram([us * US] * count), **labels))
     given = {"wait_accounted_share": 1.0, "wait_moments_count": moments,
              "window_duration_ns": 1e10, "server_cpu_per_transaction_ns": 300 * US,
              "client_cpu_per_transaction_ns": 80 * US} | values  # fmt: skip
     latency_us = sum(parts_us.values())
     durations = histogram([latency_us * US] * COUNT)
     return [
-        *found,
+        *metrics,
         *(metric(name, value) for name, value in given.items()),
         metric("window_pressure_cpu_some_ns", 0, of="host"),
         metric("new_orders_per_minute", 60e6 / latency_us, "higher"),
@@ -218,17 +220,17 @@ def observed(root: Path, metrics: Any, placement: str = "ssd-both", **params: An
     return write(root, Case(placement=placement, spec_changes=spec, metrics=metrics))
 
 
-def found(*runs: StoredRun) -> Any:
+def ceilings_of(*runs: StoredRun) -> Any:
     return ceilings(runs)
 
 
-def of_query(known: Any, query: str) -> Any:
-    """That of the data's device."""
-    return next((one for one in known.by_query[query] if one.devices == "data"), None)
+def of_query(bounds: Any, query: str) -> Any:
+    """Return the query's ceiling of the data's device."""
+    return next((ceiling for ceiling in bounds.by_query[query] if ceiling.devices == "data"), None)
 
 
-def log(known: Any) -> Any:
-    return known.of("log")
+def log(bounds: Any) -> Any:
+    return bounds.of("log")
 
 
 def test_a_share_s_upper_end_is_that_of_clopper_and_pearson() -> None:
@@ -239,27 +241,31 @@ def test_a_share_s_upper_end_is_that_of_clopper_and_pearson() -> None:
 
 
 def test_the_log_s_ceiling_is_its_waits_and_what_may_hide_more(tmp_path: Path) -> None:
-    """Of 410 µs, 16 are seen to wait for the log, 12 may hide more: 410 / (410 - 28)."""
-    known = found(observed(tmp_path, window(PARTS_US)))
-    one = log(known)
-    assert (known.noun, one.latency_ns, one.direct_ns) == ("transaction", 410 * US, 16 * US)
-    assert one.hidden == {"lock": 4 * US, "buffer": 0, "other": 8 * US, "processors": 0}
-    assert one.gain == pytest.approx(410 / 382, rel=2e-3)
-    assert one.gain > 410 / 382  # the sampling error, which fewer observations raise
-    gains = [log(found(observed(tmp_path, window(PARTS_US, n)))).gain for n in (1e5, 450, 50)]
+    """A transaction takes 410 µs: 16 wait for the log, 12 may hide more: 410 / (410 - 28)."""
+    bounds = ceilings_of(observed(tmp_path, window(PARTS_US)))
+    ceiling = log(bounds)
+    assert (bounds.noun, ceiling.latency_ns, ceiling.direct_ns) == (
+        "transaction",
+        410 * US,
+        16 * US,
+    )
+    assert ceiling.hidden == {"lock": 4 * US, "buffer": 0, "other": 8 * US, "processors": 0}
+    assert ceiling.gain == pytest.approx(410 / 382, rel=2e-3)
+    assert ceiling.gain > 410 / 382  # the sampling error, which fewer observations raise
+    gains = [log(ceilings_of(observed(tmp_path, window(PARTS_US, n)))).gain for n in (1e5, 450, 50)]
     assert gains == sorted(gains) and gains[2] > 1.1
-    assert [one.devices for one in known.total] == ["log", "data", "all"]
+    assert [ceiling.devices for ceiling in bounds.total] == ["log", "data", "all"]
 
 
 def test_of_all_devices_each_counts_by_what_saw_more_of_it(tmp_path: Path) -> None:
-    """Of 410 µs, 16 wait for the log, where the trace timed 9; 30 are in calls on the data."""
+    """A transaction takes 410 µs: 16 wait for the log, the trace timed 9; 30 are calls on data."""
     calls = {("wal", "sync", "foreground"): (COUNT, 9.0),
              ("data", "read", "foreground"): (COUNT // 10, 300.0)}  # fmt: skip
-    known = found(observed(tmp_path, window(PARTS_US, calls=calls)))
-    waits = {one.devices: one.direct_ns for one in known.total}
+    bounds = ceilings_of(observed(tmp_path, window(PARTS_US, calls=calls)))
+    waits = {ceiling.devices: ceiling.direct_ns for ceiling in bounds.total}
     assert waits["data"] == pytest.approx(30 * US, rel=0.01)
     assert waits["all"] == pytest.approx(waits["log"] + waits["data"])
-    every = known.of("all")
+    every = bounds.of("all")
     assert every.gain > 410 / (410 - 16 - 0.99 * 30 - 12)
 
 
@@ -267,47 +273,47 @@ def test_the_trace_counts_where_it_saw_more_than_the_waits(tmp_path: Path) -> No
     """Calls that compute in the kernel: 50 µs a transaction; those of the background do not."""
     calls = {("wal", "sync", "foreground"): (COUNT, 50.0),
              ("wal", "write", "background"): (COUNT, 90.0)}  # fmt: skip
-    one = log(found(observed(tmp_path, window(PARTS_US, calls=calls))))
-    assert one.direct_ns == pytest.approx(50 * US, rel=0.01)
-    assert one.gain == pytest.approx(410 / (410 - 62), rel=0.01)
+    ceiling = log(ceilings_of(observed(tmp_path, window(PARTS_US, calls=calls))))
+    assert ceiling.direct_ns == pytest.approx(50 * US, rel=0.01)
+    assert ceiling.gain == pytest.approx(410 / (410 - 62), rel=0.01)
 
 
 def test_time_waiting_for_a_busy_processor_may_be_due_to_the_device(tmp_path: Path) -> None:
     """100 of 300 µs on processors were not computed, as far as tasks of the host had to wait."""
     metrics = window(PARTS_US, server_cpu_per_transaction_ns=200 * US)
-    quiet = log(found(observed(tmp_path, metrics)))
+    quiet = log(ceilings_of(observed(tmp_path, metrics)))
     for share, contended_us in ((0.1, 41), (0.9, 100)):
         busy = [m | {"value": share * 1e10} if "pressure" in m["name"] else m for m in metrics]
-        one = log(found(observed(tmp_path, busy)))
-        assert one.hidden["processors"] == pytest.approx(contended_us * US)
-        assert one.mostly == "processors" and one.gain > quiet.gain
+        ceiling = log(ceilings_of(observed(tmp_path, busy)))
+        assert ceiling.hidden["processors"] == pytest.approx(contended_us * US)
+        assert ceiling.mostly == "processors" and ceiling.gain > quiet.gain
 
 
 def test_copying_in_calls_is_no_waiting_for_the_device(tmp_path: Path) -> None:
-    """Of 410 µs, 304 show a wait for data; Linux counted 334 µs on processors. What 4 µs of waiting
+    """304 of 410 µs show a wait for data; Linux counted 334 µs on processors. What 4 µs of waiting
     for a lock may have spun is left out: 80 µs were blocked. Loads from DAX are processor time."""
     parts = PARTS_US | {"processor": 6.0, "data read": 296.0}
     reads = {("data", "read", "foreground"): (COUNT, 9.0)}
     metrics = [*window(parts, calls=reads), metric("wait_cpu_ns", 334 * US)]
-    one = found(observed(tmp_path, metrics)).of("data")
-    assert one.gain == pytest.approx(410 / 330) and one.direct_ns == 80 * US
-    unknown = found(observed(tmp_path, window(parts, calls=reads))).of("data")
-    dax = found(observed(tmp_path, metrics, placement="pmem-both")).of("data")
+    ceiling = ceilings_of(observed(tmp_path, metrics)).of("data")
+    assert ceiling.gain == pytest.approx(410 / 330) and ceiling.direct_ns == 80 * US
+    unknown = ceilings_of(observed(tmp_path, window(parts, calls=reads))).of("data")
+    dax = ceilings_of(observed(tmp_path, metrics, placement="pmem-both")).of("data")
     assert unknown.gain == dax.gain > 410 / (410 - 296)
 
 
 def test_what_a_sync_computes_may_go_with_the_device(tmp_path: Path) -> None:
-    """Of 410 µs, 390 were computed, 350 of them perhaps in syncs of 400 µs: a tmpfs has none."""
+    """390 of 410 µs were computed, 350 of them perhaps in syncs of 400 µs: a tmpfs has none."""
     parts = dict.fromkeys(PARTS_US, 0.0) | {"processor": 10.0, "log sync": 400.0}
     calls = {("wal", "sync", "foreground"): (COUNT, 350.0)}
     metrics = [*window(parts, calls=calls), metric("wait_cpu_ns", 390 * US)]
-    one = log(found(observed(tmp_path, metrics)))
-    assert one.gain == pytest.approx(410 / 40, rel=0.01)
+    ceiling = log(ceilings_of(observed(tmp_path, metrics)))
+    assert ceiling.gain == pytest.approx(410 / 40, rel=0.01)
 
 
 def test_repeats_are_pooled_and_none_lies_above_the_ceiling(tmp_path: Path) -> None:
     runs = [observed(tmp_path, window(PARTS_US | {"log sync": us})) for us in (10.0, 10.0, 210.0)]
-    pooled, worst = log(found(*runs)), log(found(runs[2]))
+    pooled, worst = log(ceilings_of(*runs)), log(ceilings_of(runs[2]))
     assert pooled.direct_ns == pytest.approx((16 + 16 + 216) / 3 * US)
     assert (216 + 12) / 610 <= pooled.share <= worst.share
 
@@ -317,21 +323,21 @@ def test_there_is_none_where_nothing_bounds_it(tmp_path: Path) -> None:
     moved = [metric("io_bytes", size, part=part, operation="write", role="foreground")
              for part, size in (("wal", 1e6), ("data", 9e6))]  # fmt: skip
     few = [*moved, metric("io_bytes", 1e9, part="data", operation="read", role="foreground")]
-    assert log(found(observed(tmp_path, [*mapped, *few]))).why is None
-    known = found(observed(tmp_path, [*mapped, *moved]))
-    assert (log(known).gain, log(known).why, log(known).part) == (None, "part not traced", "wal")
-    assert known.of("data").gain is not None and known.of("all").gain is None
+    assert log(ceilings_of(observed(tmp_path, [*mapped, *few]))).why is None
+    bounds = ceilings_of(observed(tmp_path, [*mapped, *moved]))
+    assert (log(bounds).gain, log(bounds).why, log(bounds).part) == (None, "part not traced", "wal")
+    assert bounds.of("data").gain is not None and bounds.of("all").gain is None
     for moments, why in ((0, "too few observations"), (100, "nearly all of the time")):
-        one = log(found(observed(tmp_path, window({"other": 410.0}, moments))))
-        assert (one.gain, one.why) == (None, why)
+        ceiling = log(ceilings_of(observed(tmp_path, window({"other": 410.0}, moments))))
+        assert (ceiling.gain, ceiling.why) == (None, why)
 
 
 def test_a_set_rate_has_none_and_runs_without_waits_or_trace_say_nothing(tmp_path: Path) -> None:
-    known = found(observed(tmp_path, window(PARTS_US), rate=100.0))
-    assert (known.total, known.rate) == ((), "option")
+    bounds = ceilings_of(observed(tmp_path, window(PARTS_US), rate=100.0))
+    assert (bounds.total, bounds.rate) == ((), "option")
     for missing in ("wait_", "io_"):
-        kept = [m for m in window(PARTS_US) if not m["name"].startswith(missing)]
-        assert ceilings([observed(tmp_path, kept)]) is None
+        remaining = [m for m in window(PARTS_US) if not m["name"].startswith(missing)]
+        assert ceilings([observed(tmp_path, remaining)]) is None
 
 
 def query(
@@ -353,13 +359,13 @@ def query(
 def test_queries_have_their_own_and_one_of_their_sum(tmp_path: Path) -> None:
     """Q1 reads 1 of 4 s, Q6 3 of 4 s; Q14 was not observed and may vanish: 9 / (9 - 1 - 3 - 1)."""
     metrics = query("1", 1000, 3000, 1e5) + query("6", 3000, 1000, 1e5) + query("14", 0, 1000, 0)
-    known = found(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 14))))
-    assert known.noun == "query" and list(known.by_query) == ["1", "6", "14"]
-    first, second, none = (of_query(known, q) for q in ("1", "6", "14"))
+    bounds = ceilings_of(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 14))))
+    assert bounds.noun == "query" and list(bounds.by_query) == ["1", "6", "14"]
+    first, second, none = (of_query(bounds, q) for q in ("1", "6", "14"))
     assert first.gain == pytest.approx(4 / 3, rel=5e-3)
     assert second.gain == pytest.approx(4.0, rel=2e-2)
     assert none is None or none.gain is None
-    total = known.of("data")
+    total = bounds.of("data")
     assert total.gain == pytest.approx(9 / 4, rel=1e-2)
     assert (total.latency_ns, total.direct_ns, total.unbounded) == (9000 * MS, 4000 * MS, 1)
 
@@ -368,19 +374,19 @@ def test_calls_of_parallel_sessions_overlap(tmp_path: Path) -> None:
     """30 calls of 400 ms in three queries, by four sessions: 3 s, as the waits of the first two
     are divided, 1 : 3, and as many calls as the others for the third; 2 of its 10 s are computed
     by none of the processors that 4 sessions have."""
-    own = {"query_wait_sessions_count": 4.0, "query_cpu_ns": 32e9}
+    sessions = {"query_wait_sessions_count": 4.0, "query_cpu_ns": 32e9}
     metrics = [
-        *query("1", 500, 9500, 1e5, **own),
-        *query("6", 1500, 8500, 1e5, **own),
-        *query("9", 0, 10_000, 1e5, **own),
+        *query("1", 500, 9500, 1e5, **sessions),
+        *query("6", 1500, 8500, 1e5, **sessions),
+        *query("9", 0, 10_000, 1e5, **sessions),
         metric("io_duration_ns", histogram([400 * MS] * 30),
                part="data", operation="read", role="foreground"),
     ]  # fmt: skip
-    known = found(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 9))))
-    direct = [of_query(known, q).direct_ns for q in ("1", "6", "9")]
+    bounds = ceilings_of(write(tmp_path, Case(metrics=metrics, queries=(1, 6, 9))))
+    direct = [of_query(bounds, q).direct_ns for q in ("1", "6", "9")]
     assert direct == pytest.approx([500 * MS, 1500 * MS, 1000 * MS], rel=0.01)
     busy = [m | {"value": 10_000 * MS} if "pressure" in m["name"] else m for m in metrics]
-    contended = of_query(found(write(tmp_path, Case(metrics=busy, queries=(1, 6, 9)))), "9")
+    contended = of_query(ceilings_of(write(tmp_path, Case(metrics=busy, queries=(1, 6, 9)))), "9")
     assert contended.hidden["processors"] == pytest.approx(2000 * MS)
 
 
@@ -389,9 +395,9 @@ def test_the_ceiling_is_above_what_moving_the_log_gains(tmp_path: Path) -> None:
     for sync_us in (1.0, 50.0, 500.0, 5000.0):
         a = PARTS_US | {"log sync": sync_us}
         b = a | {"log sync": 0.0, "log write": 0.0, "lock": 1.0}
-        known = found(observed(tmp_path, window(a, 300)))
+        bounds = ceilings_of(observed(tmp_path, window(a, 300)))
         measured = sum(a.values()) / sum(b.values())
-        gain = log(known).gain
+        gain = log(bounds).gain
         assert math.inf if gain is None else gain >= measured
 
 
@@ -431,24 +437,24 @@ def advised(
     return answers(today, trials, runs)
 
 
-def asked(found: list[Answer]) -> list[tuple[str, str, str]]:
-    return [(one.group.a.name, one.group.b.name, one.group.verdict) for one in found]
+def asked(advice: list[Answer]) -> list[tuple[str, str, str]]:
+    return [(answer.group.a.name, answer.group.b.name, answer.group.verdict) for answer in advice]
 
 
 def test_the_smallest_move_that_gains_all_comes_first(tmp_path: Path) -> None:
-    found = advised(tmp_path, {"ssd-data-pmem-wal": 3, "pmem-both": 3})
-    assert asked(found) == [
+    advice = advised(tmp_path, {"ssd-data-pmem-wal": 3, "pmem-both": 3})
+    assert asked(advice) == [
         ("ssd-both", "ssd-data-pmem-wal", "faster"),
         ("ssd-data-pmem-wal", "pmem-both", "no difference"),
         ("ssd-both", "pmem-data-ssd-wal", "no difference"),
     ]
-    value = found[0].to_json()["value"]
+    value = advice[0].to_json()["value"]
     assert value["low"] < 3 < value["high"]
     assert value["value"] == pytest.approx(3, rel=0.05)
-    (why,) = found[0].to_json()["why"]
-    assert (why["part"], why["operation"]) == ("wal", "sync") and why["text"] in found[0].sentence
-    assert next(lines(found)) == found[0].sentence
-    assert "in 0.9 % of the time" in found[2].sentence  # the data
+    (why,) = advice[0].to_json()["why"]
+    assert (why["part"], why["operation"]) == ("wal", "sync") and why["text"] in advice[0].sentence
+    assert next(lines(advice)) == advice[0].sentence
+    assert "in 0.9 % of the time" in advice[2].sentence  # the data
 
 
 def test_the_part_that_gains_most_alone_moves_first(tmp_path: Path) -> None:
@@ -469,24 +475,24 @@ def test_over_several_tiers_every_two_arms_are_one_family(tmp_path: Path) -> Non
     arms = {**ARMS, "nvme-data-ssd-wal": (("data",), "nvme")}
     gains = {"ssd-data-pmem-wal": 3, "pmem-both": 3, "nvme-data-ssd-wal": 2}
     first, more, *_ = advised(tmp_path, gains, arms=arms)
-    families = [present(present(one.group.deciding).decision).family for one in (first, more)]
+    families = [present(present(answer.group.deciding).decision).family for answer in (first, more)]
     assert families == [4, 6]
 
 
 def test_nothing_moves_where_nothing_gains_and_few_pairs_decide_nothing(tmp_path: Path) -> None:
-    found = advised(tmp_path / "a", {})
-    assert {verdict for _, _, verdict in asked(found)} == {"no difference"}
-    assert not any(one.undecided for one in found)
-    found = advised(tmp_path / "b", {"pmem-both": 3}, blocks=2)
-    assert all(one.undecided for one in found)
-    assert found[0].to_json()["pairs"] == 2
+    advice = advised(tmp_path / "a", {})
+    assert {verdict for _, _, verdict in asked(advice)} == {"no difference"}
+    assert not any(answer.undecided for answer in advice)
+    advice = advised(tmp_path / "b", {"pmem-both": 3}, blocks=2)
+    assert all(answer.undecided for answer in advice)
+    assert advice[0].to_json()["pairs"] == 2
 
 
 @pytest.mark.parametrize(("blocks", "verdict"), [(7, "not resolvable"), (8, "faster")])
 def test_all_arms_are_one_family(tmp_path: Path, blocks: int, verdict: str) -> None:
     """With 7 pairs, a difference could be shown in one comparison, and not in three."""
-    found = advised(tmp_path, {"ssd-data-pmem-wal": 3, "pmem-both": 3}, blocks, looks=2)
-    assert found[0].group.verdict == verdict
+    advice = advised(tmp_path, {"ssd-data-pmem-wal": 3, "pmem-both": 3}, blocks, looks=2)
+    assert advice[0].group.verdict == verdict
 
 
 @pytest.mark.parametrize("arms", [2, 3])

@@ -46,10 +46,14 @@ def pages(folder: Path) -> dict[str, str]:
     documents = {
         "compare.json": compare_output.to_json(compare(ssd, pmem), 0.05),
         "explain.json": explain_output.to_json(ExplainedView(rows)),
-        "conclusions.json": [one.to_json() for one in check_all(conclusions_of(*PAPERS), runs)],
+        "conclusions.json": [
+            conclusion.to_json() for conclusion in check_all(conclusions_of(*PAPERS), runs)
+        ],
     }
     made = {page: file.read_text("utf-8") for page, file in files.items()}
-    return made | {page: json.dumps(one, indent=1) + "\n" for page, one in documents.items()}
+    return made | {
+        page: json.dumps(document, indent=1) + "\n" for page, document in documents.items()
+    }
 
 
 @pytest.fixture(scope="module")

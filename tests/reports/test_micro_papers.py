@@ -35,14 +35,14 @@ def _rows(
 ) -> SimpleNamespace:
     """The printed rows of a run of a suite that says what it repeats, or says nothing of it."""
     run = with_suite(micro_run(root, metrics, suite=suite), paper, [figures])
-    found = present(paper_rows(devices([run])))
-    return SimpleNamespace(head=found.head, rows=[tuple(map(shown, row)) for row in found.rows])
+    printed = present(paper_rows(devices([run])))
+    return SimpleNamespace(head=printed.head, rows=[tuple(map(shown, row)) for row in printed.rows])
 
 
 def _page(root: Path, metrics: list[dict[str, Any]], suite: str, paper: str, figures: str) -> Any:
     """The local values by quantity and place."""
-    found = _rows(root, metrics, suite, paper, figures)
-    return {(row[1], row[2]): row[-1] for row in found.rows}
+    table = _rows(root, metrics, suite, paper, figures)
+    return {(row[1], row[2]): row[-1] for row in table.rows}
 
 
 def test_a_papers_mean_lies_beside_the_mean_of_each_pattern(tmp_path: Path) -> None:
@@ -51,10 +51,10 @@ def test_a_papers_mean_lies_beside_the_mean_of_each_pattern(tmp_path: Path) -> N
         duration("latency", {"100": 90, "1100": 10}, pattern="random", **labels),
         duration("latency", {"80": 90, "180": 10}, pattern="sequential", **labels),
     ]
-    found = _rows(tmp_path, metrics, "table3", "nvm-for-databases", "table3")
+    table = _rows(tmp_path, metrics, "table3", "nvm-for-databases", "table3")
     head = "pmem (times: mean without time stamps, others: best median of repeats)"
-    assert found.head[-1] == head
-    (row, *_) = (row for row in found.rows if "operation=load" in row[1])
+    assert table.head[-1] == head
+    (row, *_) = (row for row in table.rows if "operation=load" in row[1])
     assert row[-1] == {"random": 200, "sequential": 90}
 
 
@@ -62,18 +62,22 @@ def test_permas_numbers_lie_beside_its_workloads(tmp_path: Path) -> None:
     """Its format has no key to say what is repeated; Figure 15 is over DIMMs, not threads."""
     labels: dict[str, Any] = {"pattern": "sequential", "access_size_bytes": 4096}
     metrics = curves("sequential_reads", {"load": {1: 8, 8: 64}}, "threads", **labels)
-    found = _rows(tmp_path, metrics, "perma-bench/raw")
-    measured = [(row[2], row[4]) for row in found.rows if row[0] == "perma-bench fig4a"]
+    table = _rows(tmp_path, metrics, "perma-bench/raw")
+    measured = [(row[2], row[4]) for row in table.rows if row[0] == "perma-bench fig4a"]
     none = Missing("no-counterpart")
     assert measured[:6] == [("4096", 64)] * 3 + [("8", 64), ("16", none), ("32", none)]
     assert all(isinstance(cell, Missing) for _, cell in measured[6:])  # of two servers or tiers
     figures = {f"perma-bench {figure}" for figure in ("fig4a", "fig14", "table2")}
-    assert {row[0] for row in found.rows} == figures
+    assert {row[0] for row in table.rows} == figures
 
 
 def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None:
-    held = {"load": {1: 4, 8: 12, 16: 11}, "ntstore": {1: 3, 8: 2, 16: 1}, "clwb": {1: 1, 8: 4}}
-    metrics = curves("threads", held, "threads", 5, access_size_bytes=256)
+    bandwidths = {
+        "load": {1: 4, 8: 12, 16: 11},
+        "ntstore": {1: 3, 8: 2, 16: 1},
+        "clwb": {1: 1, 8: 4},
+    }
+    metrics = curves("threads", bandwidths, "threads", 5, access_size_bytes=256)
     page = _page(tmp_path, metrics, "fig4", "empirical-guide", "fig4")
     assert page["pmem, best_threads", "store+clwb"] == 8
     assert page["pmem_ni load over ntstore, bandwidth_ratio", "best"] == 4.0
@@ -108,10 +112,13 @@ def test_a_size_stands_out_only_beyond_the_range_of_its_neighbours(tmp_path: Pat
 
 def test_objects_written_back_cross_over_as_their_accesses_do(tmp_path: Path) -> None:
     """FAST'20, Figure 14."""
-    held = {"cache": {64: 100, 1024: 300, 2048: 900}, "nocache": {64: 200, 1024: 290, 2048: 500}}
+    latencies_ns = {
+        "cache": {64: 100, 1024: 300, 2048: 900},
+        "nocache": {64: 200, 1024: 290, 2048: 500},
+    }
     metrics = [
         duration("write_back", {str(ns): 50}, mode="dependent", chain=f"rp_{size},wp_{size}_{word}")
-        for word, curve in held.items() for size, ns in curve.items()
+        for word, curve in latencies_ns.items() for size, ns in curve.items()
     ]  # fmt: skip
     page = _page(tmp_path, metrics, "fig14", "empirical-guide", "fig14")
     assert page["pmem, crossover_bytes", "write-back"] == 1024
@@ -120,29 +127,29 @@ def test_objects_written_back_cross_over_as_their_accesses_do(tmp_path: Path) ->
 def test_far_accesses_lie_beside_no_row_that_is_not_of_far_ones(tmp_path: Path) -> None:
     labels = {**KINDS["load"], "pattern": "sequential", "access_size_bytes": 256}
     metrics = [rate("threads", 9, 1, **labels, numa="far"), rate("threads", 4, 1, **labels)]
-    found = _rows(tmp_path, metrics, "sec5-4", "empirical-guide", "fig4")
-    (row,) = (row for row in found.rows if "[operation=load" in row[1])
+    table = _rows(tmp_path, metrics, "sec5-4", "empirical-guide", "fig4")
+    (row,) = (row for row in table.rows if "[operation=load" in row[1])
     assert row[-1] == 4  # 4 GB/s
 
 
 def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
-    held = {"ntstore": {64: 1, 256: 5, 512: 6}, "clwb": {64: 2, 256: 4, 512: 4}}
-    metrics = curves("persist_size", held, "access_size_bytes", 5, threads=6)
+    bandwidths = {"ntstore": {64: 1, 256: 5, 512: 6}, "clwb": {64: 2, 256: 4, 512: 4}}
+    metrics = curves("persist_size", bandwidths, "access_size_bytes", 5, threads=6)
     page = _page(tmp_path, metrics, "fig12", "empirical-guide", "fig12")
     assert page["pmem, crossover_bytes", "bandwidth"] == 256
     assert page["pmem, crossover_bytes", "latency"] == Missing("no-counterpart")
 
 
 def test_the_sizes_of_figure_13_are_of_its_own_sweep(tmp_path: Path) -> None:
-    held = {"line": {64: 1, 256: 3, 4096: 2.5}, "write": {64: 1.2, 256: 3.5, 4096: 2}}
+    bandwidths = {"line": {64: 1, 256: 3, 4096: 2.5}, "write": {64: 1.2, 256: 3.5, 4096: 2}}
     metrics = []
-    for when, curve in held.items():
+    for when, curve in bandwidths.items():
         by_size = ("fence_interval", {"clwb": curve}, "access_size_bytes")
         metrics += curves(*by_size, 3, flush_when=when)
     others = {64: 1, 128: 2, 256: 4, 512: 8, 1024: 16, 2048: 32}
     metrics += curves("access_size", {"load": others}, "access_size_bytes", 5)
-    found = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig13")
-    page = {row[1]: row[-1] for row in found.rows}
+    table = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig13")
+    page = {row[1]: row[-1] for row in table.rows}
     assert page["pmem_ni, best_access_size"] == {"store+clwb": 256}
     assert page["pmem_ni, worst_access_size"] == {"store+clwb": 4096}
 
@@ -152,8 +159,8 @@ def test_the_bandwidths_of_figure_4_are_of_its_own_accesses(tmp_path: Path) -> N
         rate("threads", 4, 5, **KINDS["load"], pattern="sequential", access_size_bytes=256),
         rate("access_size", 9, 5, **KINDS["load"], pattern="random", access_size_bytes=1 << 20),
     ]
-    found = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig4")
-    (row,) = (row for row in found.rows if "[operation=load" in row[1])
+    table = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig4")
+    (row,) = (row for row in table.rows if "[operation=load" in row[1])
     assert row[-1] == 4.1
 
 
@@ -172,15 +179,15 @@ def reads(root: Path, state: str, by_size: Mapping[int, float], **manifest: Any)
 
 
 def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Path) -> None:
-    found = cells(
+    page = cells(
         reads(tmp_path, "enabled", {256: 10, 512: 18, 1024: 15}),
         reads(tmp_path, "disabled", {256: 10, 512: 20, 1024: 20}),
     )
     expected = {"256 B": 1.0, "512 B": 0.9, "1 KiB": 0.75}  # 10/10, 18/20, 15/20
-    assert list(found[ARM, "16"].values()) == [expected] * 2
-    few = found[ARM, "32"]["pmem (prefetchers enabled)"]
+    assert list(page[ARM, "16"].values()) == [expected] * 2
+    few = page[ARM, "32"]["pmem (prefetchers enabled)"]
     assert few == Missing("needs", "32 threads, measured with 16")
-    row = found["barlow_256 disabled over enabled, operations_ratio", "64"]
+    row = page["barlow_256 disabled over enabled, operations_ratio", "64"]
     assert all("Viper" in cell.context for cell in row.values())
 
 
@@ -193,16 +200,16 @@ def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Pa
     ],
 )
 def test_without_both_states_the_missing_one_is_named(tmp_path, states, expected):
-    found = cells(*(reads(tmp_path, state, {512: 20}) for state in states))
-    assert next(iter(found[ARM, "16"].values())) == Missing("needs", expected)
+    page = cells(*(reads(tmp_path, state, {512: 20}) for state in states))
+    assert next(iter(page[ARM, "16"].values())) == Missing("needs", expected)
 
 
 def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) -> None:
-    found = cells(
+    page = cells(
         reads(tmp_path, "enabled", {512: 18}),
         reads(tmp_path, "disabled", {512: 20}, **{"host.memory_speed": "2133 MT/s"}),
     )
-    assert set(found[ARM, "16"].values()) == {
+    assert set(page[ARM, "16"].values()) == {
         Missing("needs", f"a run of this tier with prefetchers {state}")
         for state in ("disabled", "enabled")
     }
@@ -225,8 +232,8 @@ BUS_READS = ("dram 2133 over 2666 MT/s, bandwidth_ratio", "bandwidth")
 
 def test_two_speeds_of_the_memory_bus_are_laid_next_to_the_papers(tmp_path: Path) -> None:
     slow, fast = at_speed(tmp_path, "2133 MT/s", 9.9, 80), at_speed(tmp_path, "2666 MT/s", 10, 100)
-    found = cells(slow, fast)
-    assert {*found[BUS_WRITES].values()} == {0.99} and {*found[BUS_READS].values()} == {0.8}
+    page = cells(slow, fast)
+    assert {*page[BUS_WRITES].values()} == {0.99} and {*page[BUS_READS].values()} == {0.8}
     (cell,) = cells(fast)[BUS_WRITES].values()
     assert cell == Missing("needs", "a run of this tier with a bus of 2133 MT/s")
 
@@ -237,8 +244,8 @@ def test_ranges_that_a_cache_holds_are_no_device_s(tmp_path: Path) -> None:
         of_cpu = {"result": {"cpu": {"llc_bytes": 32 << 20}}}
         return with_artifacts(run, {"microbench": of_cpu})
 
-    found = cells(cached("2133 MT/s"), cached("2666 MT/s"))[BUS_WRITES]
-    assert {*found.values()} == {Missing("needs", "a range of 128 MiB, which no cache holds")}
+    page = cells(cached("2133 MT/s"), cached("2666 MT/s"))[BUS_WRITES]
+    assert {*page.values()} == {Missing("needs", "a range of 128 MiB, which no cache holds")}
 
 
 def dimms(
@@ -266,11 +273,11 @@ WRITES = ("apache_256 6 over 1 dimms, bandwidth_ratio", "ntstore")
 
 
 def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> None:
-    found = cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
-    of_one, of_six = found[READS, "1"], found[READS, "6"]
+    page = cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
+    of_one, of_six = page[READS, "1"], page[READS, "6"]
     assert [*of_one.values()] == [5.37, Missing("needs", "a tier of 1 DIMM, here: 6")]  # 5 GiB/s
     assert [*of_six.values()] == [Missing("needs", "a tier of 6 DIMMs, here: 1"), 42.9]
-    assert set(found[WRITES].values()) == {8.0}
+    assert set(page[WRITES].values()) == {8.0}
 
 
 # Persistence policies of indexes, of made-up points -------------------------------
@@ -294,7 +301,7 @@ def _line(store_ns: int, clwb_ns: int, clflush_ns: int) -> list[Metric]:
 
 def _findings(root: Path, *metrics: Metric) -> dict[str, Finding]:
     (device,) = devices([micro_run(root, list(metrics), suite="bento/fig2")])
-    return {one.question: one for one in findings(device)}
+    return {finding.question: finding for finding in findings(device)}
 
 
 def test_the_best_policy_is_that_of_the_most_operations_among_those_that_persist(tmp_path):
@@ -327,16 +334,16 @@ def test_clwb_keeps_a_line_whose_load_takes_as_long_as_without_a_flush(tmp_path,
 def _policies(root: Path, *metrics: Metric) -> dict[tuple[str, ...], Any]:
     """The cells next to Figure 2's numbers, by series, metric and place."""
     run = with_suite(micro_run(root, list(metrics), suite="bento/fig2"), "bento", ["fig2"])
-    found = cells(run).items()
-    return {(*of.split(", ", 1), at): value for (of, at), by in found for value in by.values()}
+    rows = cells(run).items()
+    return {(*of.split(", ", 1), at): value for (of, at), by in rows for value in by.values()}
 
 
 def test_a_gain_by_clwb_names_its_cause(tmp_path: Path) -> None:
     rates = [_index("vanilla", 2e6, VANILLA), _index("manual", 2.3e6, MANUAL)]
     row = ("level_hash manual over vanilla", "operations_ratio", "a")
     assert _policies(tmp_path / "a", *rates)[row] == 1.15
-    kept = _policies(tmp_path / "b", *rates, *_line(30, 40, 140))
-    assert kept[row] == (1.15, "clwb keeps the line")
+    retained = _policies(tmp_path / "b", *rates, *_line(30, 40, 140))
+    assert retained[row] == (1.15, "clwb keeps the line")
     evicted = _policies(tmp_path / "c", *rates, *_line(30, 300, 310))
     assert evicted[row] == (1.15, "clwb evicts the line")
     assert evicted[*row[:2], "b"] == Missing("not-measured")

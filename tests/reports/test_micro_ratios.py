@@ -60,9 +60,9 @@ def test_time_stamps_are_no_part_of_a_ratio(tmp_path, dram, expected):
 
     def stamped(random_ns: int, sequential_ns: int) -> Metrics:
         loads = _loads(random_ns + 40, sequential_ns + 40)
-        bare = ({k: v for k, v in one.items() if k != "hdr"} for one in loads)
+        bare = ({k: v for k, v in load.items() if k != "hdr"} for load in loads)
         empty = {"name": "empty_body_ns", "better": "none", "samples": [40.0] * 3}
-        return [*loads, *(one | empty for one in bare)]
+        return [*loads, *(load | empty for load in bare)]
 
     near = _on_dram(tmp_path, stamped(*dram), *GUIDE)
     slow = _of(tmp_path, stamped(305, 160), *GUIDE)
@@ -185,12 +185,12 @@ def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
 
 
 def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
-    held = {("1", ""): {1: 5, 4: 20}, ("1", "far"): {1: 5, 4: 12}, ("0", ""): {1: 4, 4: 8},
+    bandwidths = {("1", ""): {1: 5, 4: 20}, ("1", "far"): {1: 5, 4: 12}, ("0", ""): {1: 4, 4: 8},
             ("0", "far"): {1: 6, 4: 3}, ("0.5", "far"): {1: 99}}  # fmt: skip
     metrics = [
         rate("mix", value, 1, operation="mixed", store="ntstore", read_share=share,
              threads=threads, **(FAR if where else {}))
-        for (share, where), curve in held.items() for threads, value in curve.items()
+        for (share, where), curve in bandwidths.items() for threads, value in curve.items()
     ]  # fmt: skip
     page = cells(_of(tmp_path, metrics, "empirical-guide", "sec5.4"))
     arm = "pmem far over near, bandwidth_ratio"
@@ -206,14 +206,14 @@ def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) ->
              threads=8, **(FAR if far else {}))
         for size, gap in ((64, (6, 2)), (256, (9, 6))) for far, value in enumerate(gap)
     ]  # fmt: skip
-    near = [one for one in metrics if "numa" not in one["labels"]]
-    found, lacking = (
+    near = [metric for metric in metrics if "numa" not in metric["labels"]]
+    largest, lacking = (
         cells(_on_dram(tmp_path / f"{len(those)}", those, "empirical-guide", "sec3.1"))[
             "dram near over far, bandwidth_ratio", "largest"
         ]["dram"]
         for those in (metrics, near)
     )
-    assert found == (3.0, "load, random, 64 B, 8 threads")  # 6/2, not 9/6
+    assert largest == (3.0, "load, random, 64 B, 8 threads")  # 6/2, not 9/6
     assert lacking.code == "needs" and "far node" in lacking.context
 
 
@@ -286,10 +286,10 @@ def test_page_versions_save_a_barrier_at_each_number_of_threads(tmp_path: Path) 
 
 
 def test_logs_are_compared_at_each_size_of_their_entries(tmp_path: Path) -> None:
-    held = {("classic", "no"): (1, 2), ("classic", "yes"): (4, 16), ("zero", "yes"): (10, 24)}
+    rates = {("classic", "no"): (1, 2), ("classic", "yes"): (4, 16), ("zero", "yes"): (10, 24)}
     metrics = [
         operations("log", value * 1e6, kind="log", writer=writer, padded=padded, entry_bytes=size)
-        for (writer, padded), values in held.items()
+        for (writer, padded), values in rates.items()
         for size, value in zip((32, 1024), values, strict=True)
     ]
     page = cells(_of(tmp_path, metrics, "pmem-io-primitives", "fig6", "sec3.3"))
@@ -302,9 +302,10 @@ def test_logs_are_compared_at_each_size_of_their_entries(tmp_path: Path) -> None
 
 def test_outliers_are_counted_above_the_50_microseconds_of_the_text(tmp_path: Path) -> None:
     labels = {**KINDS["ntstore"], "pattern": "sequential", "access_size_bytes": 64}
-    held = {256: {"100": 99_990, "49000": 4, "60000": 6}, 4096: {"100": 99_999, "70000": 1}}
+    histograms = {256: {"100": 99_990, "49000": 4, "60000": 6}, 4096: {"100": 99_999, "70000": 1}}
     metrics = [
-        duration("overwrite_tail", bins, range_bytes=size, **labels) for size, bins in held.items()
+        duration("overwrite_tail", bins, range_bytes=size, **labels)
+        for size, bins in histograms.items()
     ]
     page = cells(_of(tmp_path, metrics, "empirical-guide", "fig3"))
     share = page["pmem, operation_outlier_share", "outliers"]["pmem"]
@@ -372,10 +373,10 @@ def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> N
 
 
 def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) -> None:
-    held = {"cache": (400, 800), "cacheinv": (400, 600), "nocache": (400, 500)}
+    times_ns = {"cache": (400, 800), "cacheinv": (400, 600), "nocache": (400, 500)}
     metrics = [
         duration(name, {str(ns): 50}, chain=chain, mode="dependent", threads=16)
-        for word, (once, twice) in held.items()
+        for word, (once, twice) in times_ns.items()
         for name, chain, ns in (
             ("operation_latency", f"rp_64,wp_64_{word}", once),
             ("operation_latency", f"rp_256,wp_256_{word}", 200),
@@ -422,10 +423,10 @@ def test_each_pair_is_a_ratio_of_its_own_where_a_query_says_so(tmp_path: Path) -
 
     over, under = tier("a", 3), tier("b", 1)
     every = PairQuery(RATE, {"measurement": "writes"}, every=True)
-    assert [one.value for one in every.ratios(over, under)] == [3.0] * 4
+    assert [ratio.value for ratio in every.ratios(over, under)] == [3.0] * 4
     best = PairQuery(RATE, {"measurement": "writes"}, apart=("flush",), varied=("threads",),
                      each=lambda point: point["operation"])  # fmt: skip
-    assert [(one.name, one.value) for one in best.ratios(over, under)] == [
+    assert [(ratio.name, ratio.value) for ratio in best.ratios(over, under)] == [
         ("ntstore", 3.0), ("store", 3.0),
     ]  # fmt: skip
 
@@ -436,11 +437,11 @@ COUNTERS = "counters of the modules: ipmctl, as root, and more writes than idle 
 
 def test_effective_write_ratios_are_those_that_the_modules_counted(tmp_path: Path) -> None:
     """FAST'20, Section 5.1 and Figure 9: small random stores, and the XPBuffer's 16 KiB."""
-    held = {("access_size", "access_size_bytes"): {64: 0.25, 256: 0.97},
+    ratios = {("access_size", "access_size_bytes"): {64: 0.25, 256: 0.97},
             ("xpbuffer", "range_bytes"): {1024: 1.0, 16384: 0.99, 65536: 0.5}}  # fmt: skip
     metrics = [
         write_ratio(name, ratio, **KINDS["ntstore"], threads=1, **{key: size})
-        for (name, key), curve in held.items()
+        for (name, key), curve in ratios.items()
         for size, ratio in curve.items()
     ]
     page = cells(_of(tmp_path, metrics, "empirical-guide", "fig5", "fig9", "fig12"))

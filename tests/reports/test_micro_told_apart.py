@@ -1,4 +1,4 @@
-"""Which points of microbenchmarks are compared: those of one experiment, configured alike."""
+"""Points of microbenchmarks are compared if they are of one experiment, configured alike."""
 
 import math
 from collections.abc import Mapping
@@ -78,10 +78,10 @@ def test_a_tier_of_a_host_set_otherwise_is_another_device(tmp_path, fact, name, 
         micro_run(tmp_path, [rate("random", 4.0, 1)], manifest_changes={f"host.{fact}": state})
         for state in (*states, states[0])
     ]
-    found = devices(runs)
+    apart = devices(runs)
     names = shown or [state or "unknown" for state in states]
-    assert [device.name for device in found] == [f"pmem ({name} {one})" for one in names]
-    assert [len(device.runs) for device in found] == [2, 1, 1]
+    assert [device.name for device in apart] == [f"pmem ({name} {state})" for state in names]
+    assert [len(device.runs) for device in apart] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_suite_that_was_set_otherwise_between_two_runs_makes_two(tmp_path, cha
     assert _rates(device) == [[4], [8]]
     assert len(thread_counts(device)) == 1
     assert _cell(device).code == "ambiguous"
-    titles = [one.title for one in measurements(device, "card")]
+    titles = [measurement.title for measurement in measurements(device, "card")]
     assert titles == [f"threads: bandwidth, suite {name}" for name in ("fig4", suite)]
 
 
@@ -101,8 +101,8 @@ def test_each_pattern_has_the_thread_counts_of_its_own_suite(tmp_path: Path) -> 
     metrics = [_reads(2, pattern="random"), _reads(3, pattern="random", threads=2)]
     random = micro_run(tmp_path, metrics, settings="50ms")
     (device,) = devices([_threads(tmp_path, 4), random])
-    found = [(p["pattern"], p["threads"]) for p in thread_counts(device)]
-    assert sorted(found) == [("random", "1"), ("random", "2"), ("sequential", "1")]
+    counts = [(p["pattern"], p["threads"]) for p in thread_counts(device)]
+    assert sorted(counts) == [("random", "1"), ("random", "2"), ("sequential", "1")]
 
 
 def test_fios_files_of_other_sizes_are_other_files(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_latency_is_told_of_one_suite_where_two_measured_it(tmp_path: Path) ->
         return micro_run(tmp_path, [duration("latency", {ns: 9}, **labels)], settings=duration_of)
 
     (device,) = devices([loads("100", "1s"), loads("900", "50ms")])
-    rows = {one.question: one.rows for one in findings(device)}
+    rows = {finding.question: finding.rows for finding in findings(device)}
     assert [(row.name, row.at(50)) for row in rows["Latency, load, 64 B"]] == [("random", 100)]
 
 
@@ -133,8 +133,10 @@ def test_latencies_of_several_instruction_sets_name_them(tmp_path: Path) -> None
         return micro_run(tmp_path, metrics, requested={"isa": isa})
 
     (device,) = devices([loads("avx512", "170"), loads("sse2", "180")])
-    (one,) = (one for one in findings(device) if one.question == "Latency, load, 64 B")
-    assert {row.name: row.at(50) for row in one.rows} == {
+    (finding,) = (
+        finding for finding in findings(device) if finding.question == "Latency, load, 64 B"
+    )
+    assert {row.name: row.at(50) for row in finding.rows} == {
         f"{pattern} in 256 MiB ({isa})": ns
         for isa, ns in (("avx512", 170), ("sse2", 180))
         for pattern in ("random", "sequential")
@@ -146,8 +148,8 @@ def test_two_measurements_that_did_the_same_are_two_experiments(tmp_path: Path) 
     metrics = [rate(name, 4, 6, **KINDS["load"]) for name in ("granularity", "threads")]
     ours, theirs = (devices([micro_run(tmp_path, metrics)])[0].select(RATE) for _ in range(2))
     assert len(experiments(ours)) == 2
-    held = [(a["measurement"], b["measurement"]) for a, b in pairs(ours, theirs)]
-    assert held == [("granularity", "granularity"), ("threads", "threads")]
+    names = [(a["measurement"], b["measurement"]) for a, b in pairs(ours, theirs)]
+    assert names == [("granularity", "granularity"), ("threads", "threads")]
     assert [b["measurement"] for _, b in pairs(ours[:1], theirs[1:])] == ["threads"]
 
 
@@ -155,13 +157,13 @@ def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Pa
     """Pages, DAX and a file system are the tier's: they are what is compared."""
     stores = {"configuration": "threads/flush=clwb", "flush": "clwb"}
     read = {"configuration": "read/bs=4k"}
-    for labels, one, other in (
+    for labels, on_dram, on_pmem in (
         (stores, {"pages": "huge"}, {"pages": "dax", "persistent": "adr"}),
         (read, {"filesystem": "xfs", "dax": "no"}, {"filesystem": "ext4", "dax": "yes"}),
     ):
         dram, pmem = (
             micro_run(tmp_path, [_reads(4, **labels, **more)], tier=tier, suite="mine")
-            for tier, more in (("dram", one), ("pmem", other))
+            for tier, more in (("dram", on_dram), ("pmem", on_pmem))
         )
         assert set(measured(dram)) == set(measured(pmem))
 
@@ -230,7 +232,7 @@ def test_near_and_far_are_compared_within_one_pattern(tmp_path: Path) -> None:
         micro_run(tmp_path, [_mix(4, pattern="random"), _mix(2, numa="far", pattern="random")]),
     ]
     trials = practices(devices(runs)[0])[3].trials
-    assert {one.what: round(present(one.known).value, 3) for one in trials} == {
+    assert {trial.what: round(present(trial.known).value, 3) for trial in trials} == {
         "near against far, sequential, 4 threads, 50 % reads": 1.125,
         "near against far, random, 4 threads, 50 % reads": 2.0,
     }
@@ -263,10 +265,10 @@ def test_persist_instructions_of_one_thread_are_not_those_of_six(tmp_path: Path)
 
 def test_a_knee_is_of_one_experiment(tmp_path: Path) -> None:
     labels = {"pattern": "random", **KINDS["load"], "threads": 4}
-    own = [rate("access_size", value, 11, **labels, range_bytes=1 << 30, access_size_bytes=size)
+    metrics = [rate("access_size", value, 11, **labels, range_bytes=1 << 30, access_size_bytes=size)
            for size, value in ((64, 1), (256, 4), (4096, 4.1))]  # fmt: skip
     other = [rate("access_size", 9, 3, **labels, range_bytes=4 << 30, access_size_bytes=256)]
-    (device,) = devices([micro_run(tmp_path, own), micro_run(tmp_path, other, suite="fig5")])
+    (device,) = devices([micro_run(tmp_path, metrics), micro_run(tmp_path, other, suite="fig5")])
     (knee,) = access_size_knees(device)
     assert [round(p.samples[0] / GB, 1) for p in knee.curve] == [1, 4, 4.1]
 
@@ -286,23 +288,25 @@ def test_configurations_of_two_runs_that_differ_in_their_names_alone_are_one(
 
 
 def _loaded(range_bytes: int, idle: float, loaded: Mapping[float, float]) -> list[dict[str, Any]]:
-    found = []
+    metrics = []
     for gb_per_s, latency in {0.0: idle, **loaded}.items():
         named: dict[str, Any] = {"range_bytes": range_bytes,
                                  "configuration": f"pace={gb_per_s}/{range_bytes}"}  # fmt: skip
         beside: dict[str, Any] = {"load_operation": "none", "load_threads": 0}
         if gb_per_s:
             beside = {"load_operation": "load", "load_threads": 3, "job": "chase"}
-            found.append(rate("loaded_latency", gb_per_s, 11, job="load", **KINDS["load"], **named))
+            metrics.append(
+                rate("loaded_latency", gb_per_s, 11, job="load", **KINDS["load"], **named)
+            )
         waits = rate("loaded_latency", latency, 11, 1.0, operation="chase", **named, **beside)
-        found.append(waits | {"name": "latency_ns", "unit": "ns", "better": "lower"})
-    return found
+        metrics.append(waits | {"name": "latency_ns", "unit": "ns", "better": "lower"})
+    return metrics
 
 
 def test_loaded_latency_of_two_suites_is_no_curve(tmp_path: Path) -> None:
-    own = _loaded(1 << 30, 100, {2.0: 110, 4.0: 190, 8.0: 400})
+    card_loads = _loaded(1 << 30, 100, {2.0: 110, 4.0: 190, 8.0: 400})
     fig6 = _loaded(2 << 30, 80, {3.0: 170, 6.0: 500})
-    (device,) = devices([micro_run(tmp_path, own), micro_run(tmp_path, fig6, suite="fig6")])
+    (device,) = devices([micro_run(tmp_path, card_loads), micro_run(tmp_path, fig6, suite="fig6")])
     (curve,) = curves(device)
     assert present(curve.idle).samples[0] == 100
     assert [p.wait.samples[0] for p in curve.points] == [110, 190, 400]
@@ -312,7 +316,7 @@ def test_loaded_latency_of_two_suites_is_no_curve(tmp_path: Path) -> None:
 
 
 def _with_llc(run: StoredRun, mib: int) -> StoredRun:
-    """What the program reports of the processor, as the runner stores it."""
+    """Add the program's report of the processor, as the runner stores it."""
     return with_artifacts(run, {"microbench": {"result": {"cpu": {"llc_bytes": mib << 20}}}})
 
 
@@ -332,7 +336,9 @@ def test_a_range_that_the_cache_holds_is_no_figure_of_the_tier(tmp_path: Path) -
     (device,) = devices([quick, whole])
     (only,) = devices([whole])
     assert _price(device) == _price(only) is not None
-    (left_out,) = (one for one in findings(device) if one.question == "Left out of this card")
+    (left_out,) = (
+        finding for finding in findings(device) if finding.question == "Left out of this card"
+    )
     assert left_out.rows == ("sequential in 16 MiB",)
     assert "last-level cache of 32 MiB" in left_out.figures
 
@@ -343,8 +349,8 @@ def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> N
         metric["labels"]["range_bytes"] = 64 << 20
     (device,) = devices([_with_llc(run, 32)])
     assert card_drawing(device, "card") is None
-    assert [one.question for one in findings(device)] == ["Left out of this card"]
-    assert {one.outcome for one in practices(device)} == {"not testable here"}
+    assert [finding.question for finding in findings(device)] == ["Left out of this card"]
+    assert {practice.outcome for practice in practices(device)} == {"not testable here"}
     assert practices(device)[0].missing == "no-experiment"
 
 
@@ -354,10 +360,14 @@ def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> N
 def test_the_cards_tail_is_measured_as_fast20s_figure_3() -> None:
     def jobs(name: str) -> set[tuple[str, str, str, int]]:
         suite = load_suite(known_suites()[name], variables_here())
-        held = (job for one in suite.measurements if one.name == "overwrite_tail"
-                for job in one.jobs)  # fmt: skip
+        tail_jobs = (
+            job
+            for measurement in suite.measurements
+            if measurement.name == "overwrite_tail"
+            for job in measurement.jobs
+        )
         return {(job.kind, str(job.keys["pattern"]), str(job.keys["before"]), job.range_bytes)
-                for job in held}  # fmt: skip
+                for job in tail_jobs}  # fmt: skip
 
     card, fig3 = jobs("device-card"), jobs("empirical-guide/fig3")
     assert len(card) == 5 and card <= fig3

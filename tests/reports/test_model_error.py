@@ -55,8 +55,8 @@ def scored(root: Path, *ratios: float, workload: str = "tpcc") -> None:
 
 
 def group(runs: Sides) -> tuple[Group, dict[str, Any]]:
-    found = compare(runs[0], runs[1], ["placement"])
-    return found.groups[0], to_json(found)["groups"][0]
+    comparison = compare(runs[0], runs[1], ["placement"])
+    return comparison.groups[0], to_json(comparison)["groups"][0]
 
 
 @pytest.mark.parametrize(

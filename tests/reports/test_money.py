@@ -1,4 +1,4 @@
-"""What performance costs, against numbers computed by hand."""
+"""Price-performance, against numbers computed by hand."""
 
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,12 @@ def tpcc(root: Path, placement: str, per_minute: float, repeats: int = 6,
     return list(arm)
 
 
-def found(runs: list[StoredRun], prices: PriceList | None = None) -> Money:
+def money_of(runs: list[StoredRun], prices: PriceList | None = None) -> Money:
     return present(money(panels(runs, "placement", None), prices))
 
 
 def rows(runs: list[StoredRun], prices: PriceList | None = None) -> list[MoneyRow]:
-    (table,) = found(runs, prices).tables
+    (table,) = money_of(runs, prices).tables
     return list(table.rows)
 
 
@@ -70,7 +70,7 @@ def test_at_its_break_even_price_an_arm_gives_what_the_baseline_gives(tmp_path: 
     ssd, pmem = rows(runs, priced)
     assert present(pmem.ratio).value == pytest.approx(1.0)
     assert present(ssd.per_unit).median == pytest.approx(present(pmem.per_unit).median)
-    assert found(runs, priced).source == "a shop"
+    assert money_of(runs, priced).source == "a shop"
 
 
 def test_of_a_fast_log_only_the_log_is_bought(tmp_path: Path) -> None:

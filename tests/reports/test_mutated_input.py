@@ -105,8 +105,8 @@ def ycsb_properties(folder: Path) -> Kind:
     )
 
     def read(path: Path) -> None:
-        found, _ = YcsbParams.from_text({}, [path])
-        YcsbParams.from_mapping(found).resolve()
+        params, _ = YcsbParams.from_text({}, [path])
+        YcsbParams.from_mapping(params).resolve()
 
     return in_file(folder / "workload.properties", read, text.encode())
 
@@ -146,8 +146,8 @@ def daxctl(folder: Path) -> Kind:
 
     def read(content: bytes) -> None:
         with suppress(ValueError):
-            found = parse_daxctl(content.decode(errors="replace"))
-            devices = tuple(replace(each, origin="cxl") for each in found)
+            parsed = parse_daxctl(content.decode(errors="replace"))
+            devices = tuple(replace(each, origin="cxl") for each in parsed)
             plan_changes(HostState(dax=devices), DesiredState("system-ram", (), devices=None))
 
     return json.dumps([device]).encode(), read
@@ -230,11 +230,11 @@ def calibrations(folder: Path) -> Kind:
         store.write(each)
 
     def read(path: Path) -> None:
-        found = store.all()
-        assert "20260101T000000Z-b" in [each.calibration_id for each in found]
-        for each in found:
+        stored = store.all()
+        assert "20260101T000000Z-b" in [each.calibration_id for each in stored]
+        for each in stored:
             calibration_as_json(each, resolve=0.1)
-            latest_of(found, "h", each.spec)
+            latest_of(stored, "h", each.spec)
 
     return in_file(store.folder / f"{first}.json", read)
 
@@ -246,16 +246,16 @@ def canaries(folder: Path) -> Kind:
         store.write(Canary("plan", "host", began, 9, (figure,)))
 
     def read(path: Path) -> None:
-        found = store.all()
-        assert 2 in [each.began_unix_ns for each in found]
-        for each in found:
-            moved_figures(each, found)
+        stored = store.all()
+        assert 2 in [each.began_unix_ns for each in stored]
+        for each in stored:
+            moved_figures(each, stored)
 
     return in_file(store.folder / "1.json", read)
 
 
 def steps(folder: Path) -> Kind:
-    """Of an interrupted run: as many are kept as are whole."""
+    """Steps of an interrupted run: as many are read as are whole."""
     store, conditions = Store(folder), {"kernel": "6.1"}
     writer = store.begin(SPEC)
     writer.checkpoint.begin(Attempt(writer.run_id, 1, conditions))
@@ -268,8 +268,8 @@ def steps(folder: Path) -> Kind:
         assert not refused(command("runs", "list"))
         if again := store.resume(SPEC, conditions, print):
             finished = again.checkpoint.finished
-            kept = {name: again.checkpoint.document(name) for name in finished}
-            assert kept == dict(list(documents.items())[: len(finished)])
+            restored = {name: again.checkpoint.document(name) for name in finished}
+            assert restored == dict(list(documents.items())[: len(finished)])
             again.close()
 
     return in_file(writer.directory / "steps.jsonl", read)
@@ -292,9 +292,9 @@ def dataset(folder: Path) -> Kind:
             building.publish({"data": {"scale": 1}}, {"rows": {}}, SilentProgress())
 
     def read(path: Path) -> None:
-        found = store.datasets()
-        assert "tpch-sound" in [each.name for each in found]
-        for each in found:
+        stored = store.datasets()
+        assert "tpch-sound" in [each.name for each in stored]
+        for each in stored:
             assert each.size_bytes >= 0
             each.verify(SilentProgress())
         refused(lambda: store.find("tpch-broken"))

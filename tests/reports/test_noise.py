@@ -1,4 +1,4 @@
-"""What identical runs say of the noise, what repeats resolve, and what a canary warns of."""
+"""Noise by identical runs, the resolution of repeats, and warnings of a canary."""
 
 import math
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ NOISE = 0.03
 
 
 def log_ratios(seed: int, pairs: int) -> list[float]:
-    return [float(one) for one in np.random.default_rng(seed).normal(0, NOISE, pairs)]
+    return [float(value) for value in np.random.default_rng(seed).normal(0, NOISE, pairs)]
 
 
 def power(difference: float, repeats: int, trials: int = 400) -> float:
@@ -60,17 +60,17 @@ def power(difference: float, repeats: int, trials: int = 400) -> float:
 
 @pytest.mark.parametrize("repeats", [6, 7, 12])
 def test_the_smallest_difference_is_shown_in_four_of_five_experiments(repeats: int) -> None:
-    found = present(smallest_difference(log_ratios(1, 2000), repeats))
-    assert 0.75 <= power(found, repeats) <= 0.85
-    assert power(found / 2, repeats) < 0.5
+    difference = present(smallest_difference(log_ratios(1, 2000), repeats))
+    assert 0.75 <= power(difference, repeats) <= 0.85
+    assert power(difference / 2, repeats) < 0.5
 
 
 def test_too_few_repeats_show_nothing_and_more_show_less() -> None:
     noise = log_ratios(3, 10)
-    found = [smallest_difference(noise, n) for n in (3, 5, 6, 10, 20)]
-    assert found[:2] == [None, None]
-    known = [one for one in found if one is not None]
-    assert len(known) == 3 and known == sorted(known, reverse=True)
+    differences = [smallest_difference(noise, n) for n in (3, 5, 6, 10, 20)]
+    assert differences[:2] == [None, None]
+    shown = [difference for difference in differences if difference is not None]
+    assert len(shown) == 3 and shown == sorted(shown, reverse=True)
     # Of a family of four, six repeats reach no level.
     assert smallest_difference(noise, 6, 0.05 / 4) is None
 
@@ -117,27 +117,27 @@ def test_in_every_second_block_the_first_run_is_b(tmp_path: Path) -> None:
     assert list(pairs_of(made)) == [[(made[3], made[2])]]
 
 
-@pytest.mark.parametrize(("blocks", "kept"), [(6, 6), (3, None)])
-def test_an_interrupted_calibration_has_its_whole_blocks(tmp_path, monkeypatch, blocks, kept):
+@pytest.mark.parametrize(("blocks", "pairs"), [(6, 6), (3, None)])
+def test_an_interrupted_calibration_has_its_whole_blocks(tmp_path, monkeypatch, blocks, pairs):
     def make_runs(made: Made, rule: StopRule, steps: Sequence[ResolvedRun], *_: Any, **__: Any):
         results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
         for step in steps[: 2 * blocks : 2]:
-            spec = {one.name: getattr(step.spec, one.name) for one in fields(RunSpec)}
-            cases = [Case(metrics=[one], spec_changes=spec) for one in results]
+            spec = {field.name: getattr(step.spec, field.name) for field in fields(RunSpec)}
+            cases = [Case(metrics=[result], spec_changes=spec) for result in results]
             made.batches.append([write(tmp_path, case) for case in cases])
         raise KeyboardInterrupt
 
     nowhere = SimpleNamespace()
     monkeypatch.setattr(study, "command_environment", lambda *_: nullcontext(nowhere))
-    resolved = lambda plan, *_, **__: [ResolvedRun(one) for one in plan.runs]  # noqa: E731
+    resolved = lambda plan, *_, **__: [ResolvedRun(spec) for spec in plan.runs]  # noqa: E731
     monkeypatch.setattr(study, "plan_steps", resolved)
     monkeypatch.setattr(study, "make_runs", make_runs)
     argv = ["tpch", "--engine", "duckdb", "--placement", "ssd-both", "--results", str(tmp_path)]
     done = CliRunner().invoke(app, ["calibrate", *argv, "--repeats", "8", "--json"])
     assert done.exit_code == 130
-    found = CalibrationStore(tmp_path).all()
-    assert [len(one.run_ids) for one in found] == ([kept] if kept else [])
-    assert bool(done.stdout) == bool(kept)
+    calibrations = CalibrationStore(tmp_path).all()
+    assert [len(calibration.run_ids) for calibration in calibrations] == ([pairs] if pairs else [])
+    assert bool(done.stdout) == bool(pairs)
 
 
 def calibrated(root: Path, values: Sequence[float]) -> Calibration:
@@ -146,12 +146,12 @@ def calibrated(root: Path, values: Sequence[float]) -> Calibration:
 
 
 def test_a_calibration_keeps_the_noise_of_results_and_what_was_not_controlled(tmp_path):
-    found = calibrated(tmp_path, [100, 110, 100, 110])
-    assert [one.name for one in found.metrics] == ["queries_geomean_ns"]
-    assert found.deciding == found.metrics[0]
-    assert found.metrics[0].log_ratios == pytest.approx([-np.log(1.1), np.log(1.1)])
-    assert len(found.warnings) == 2 and found.run_duration_ns == 90 * 10**9
-    document = to_json(found, resolve=0.2)
+    calibration = calibrated(tmp_path, [100, 110, 100, 110])
+    assert [noise.name for noise in calibration.metrics] == ["queries_geomean_ns"]
+    assert calibration.deciding == calibration.metrics[0]
+    assert calibration.metrics[0].log_ratios == pytest.approx([-np.log(1.1), np.log(1.1)])
+    assert len(calibration.warnings) == 2 and calibration.run_duration_ns == 90 * 10**9
+    document = to_json(calibration, resolve=0.2)
     assert document["metrics"][0]["noise"] == pytest.approx(0.1)
     assert document["resolve"]["duration_ns"] == 2 * document["resolve"]["repeats"] * 90 * 10**9
     assert document["arms_differ"] is None  # two pairs cannot show any difference
@@ -159,8 +159,8 @@ def test_a_calibration_keeps_the_noise_of_results_and_what_was_not_controlled(tm
 
 def test_identical_runs_that_differ_are_reported(tmp_path: Path) -> None:
     """B is slower in every pair, whichever ran first."""
-    found = calibrated(tmp_path, [100, 110, 111, 100] * 3)
-    assert arms_differ(present(found.deciding))
+    calibration = calibrated(tmp_path, [100, 110, 111, 100] * 3)
+    assert arms_differ(present(calibration.deciding))
 
 
 def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
@@ -168,22 +168,22 @@ def test_the_latest_with_the_same_parameters_counts(tmp_path: Path) -> None:
     ten = replace(first.spec, params={"scale": 10})
     other = replace(first, spec=ten, unix_ns=first.unix_ns + 1)
     elsewhere = replace(first, host_id="another", unix_ns=first.unix_ns + 2)
-    known = [first, other, elsewhere]
-    assert latest_of(known, first.host_id, first.spec) is first
+    calibrations = [first, other, elsewhere]
+    assert latest_of(calibrations, first.host_id, first.spec) is first
     larger = replace(first.spec, params={"scale": 3}, threads=2)
-    assert latest_of(known, first.host_id, larger) is other
-    assert latest_of(known, first.host_id, replace(larger, engine="duckdb")) is None
-    found = present(expected(other, larger, 8))
-    assert set(found.other_conditions) == {"scale", "threads"}
-    assert found.pairs == len(first.run_ids)
-    difference, log_ratios = present(found.difference), first.metrics[0].log_ratios
+    assert latest_of(calibrations, first.host_id, larger) is other
+    assert latest_of(calibrations, first.host_id, replace(larger, engine="duckdb")) is None
+    expectation = present(expected(other, larger, 8))
+    assert set(expectation.other_conditions) == {"scale", "threads"}
+    assert expectation.pairs == len(first.run_ids)
+    difference, log_ratios = present(expectation.difference), first.metrics[0].log_ratios
     assert difference.value == smallest_difference(log_ratios, 8)
     assert present(difference.low) < difference.value < present(difference.high)
 
 
 @pytest.mark.parametrize(("outliers", "least"), [(0.0, 0.93), (0.05, 0.7)])
 def test_the_interval_of_the_noise_has_the_noise(outliers: float, least: float) -> None:
-    """Of ten pairs; where one in twenty varies five times as much, it does so less often."""
+    """Ten pairs each; if one value in twenty varies five times as much, it does so less often."""
     draw = np.random.default_rng(1)
     true = math.sqrt(1 - outliers + outliers * 25)
     covered = 0
@@ -216,10 +216,10 @@ def test_comparisons_and_their_repeats(engines, placements, repeats, mode, compa
         for engine in engines.split()
         for place in placements.split()
     ]  # fmt: skip
-    found = planned_repeats(specs, "Default")
-    assert (found.over, found.repeats) == ("placement", repeats)
-    assert (found.comparisons, found.needed) == (comparisons, needed)
-    assert bool(found.text) == bool(comparisons)
+    result = planned_repeats(specs, "Default")
+    assert (result.over, result.repeats) == ("placement", repeats)
+    assert (result.comparisons, result.needed) == (comparisons, needed)
+    assert bool(result.text) == bool(comparisons)
     of_planted = [replace(spec, plant=("wal.sync=+200us",)) for spec in specs]
     planted = planned_repeats(of_planted, "Default")
     assert (planted.comparisons, planted.needed, planted.text) == (0, None, "")
@@ -237,7 +237,7 @@ SHARES = {"read": 0.5, "write": 0.97}
 
 def made_up(shares: dict[str, float], began: int = 0, ended: int = 2**62) -> Canary:
     figures = [
-        CanaryBandwidth("dram", name, BEFORE, tuple(share * one for one in BEFORE))
+        CanaryBandwidth("dram", name, BEFORE, tuple(share * value for value in BEFORE))
         for name, share in shares.items()
     ]
     return Canary("plan", "host", began, ended, tuple(figures))
@@ -245,7 +245,9 @@ def made_up(shares: dict[str, float], began: int = 0, ended: int = 2**62) -> Can
 
 def test_a_figure_has_moved_by_more_than_its_noise() -> None:
     moved = moved_figures(made_up(SHARES), [])
-    assert [(one.figure.configuration, round(one.ratio, 2)) for one in moved] == [("read", 0.5)]
+    assert [(change.figure.configuration, round(change.ratio, 2)) for change in moved] == [
+        ("read", 0.5)
+    ]
     assert not moved[0].limit.measured
 
 
@@ -289,7 +291,10 @@ def test_earlier_changes_do_not_hide_a_later_one() -> None:
 @pytest.fixture
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``run(duration_ns)``: the canary of an experiment, measured by made-up figures."""
-    measured = [{("dram", "read"): BEFORE}, {("dram", "read"): tuple(one / 2 for one in BEFORE)}]
+    measured = [
+        {("dram", "read"): BEFORE},
+        {("dram", "read"): tuple(value / 2 for value in BEFORE)},
+    ]
     monkeypatch.setattr(canaries, "_measured", lambda *_: measured.pop(0))
     monkeypatch.setattr(canaries, "_suites", lambda *_: [])
     monkeypatch.setattr(canaries, "_tiers", lambda *_: ["dram"])
@@ -303,17 +308,17 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-@pytest.mark.parametrize(("minutes", "most", "found"), [(1, None, 0), (10, None, 1), (60, 1, 0)])
-def test_short_experiments_have_none(experiment, tmp_path, minutes, most, found):
+@pytest.mark.parametrize(("minutes", "most", "count"), [(1, None, 0), (10, None, 1), (60, 1, 0)])
+def test_short_experiments_have_none(experiment, tmp_path, minutes, most, count):
     with experiment(minutes * MINUTE_NS, most_ns=most and most * MINUTE_NS):
         pass
-    assert len(CanaryStore(tmp_path).all()) == found
+    assert len(CanaryStore(tmp_path).all()) == count
 
 
 def codes(a: StoredRun, b: StoredRun) -> set[str]:
-    """What the comparison of two runs rests on, and warns of."""
+    """Return codes of what the comparison of two runs rests on, and warns of."""
     (group,) = compare([a], [b]).groups
-    return {*(fact.code for fact in group.rests_on), *(one.code for one in group.warnings)}
+    return {*(fact.code for fact in group.rests_on), *(warning.code for warning in group.warnings)}
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.5, True), (1.0, False)])

@@ -27,12 +27,12 @@ T0 = 5_000 * S
 
 def samples(values: Sequence[Mapping[str, Any] | None], every_s: float = 1.0) -> dict[str, Any]:
     """A monitor's series from the window's beginning on; None: a sample that is missing."""
-    found = [
+    points = [
         {"monotonic_ns": T0 + round(at * every_s * S), **value}
         for at, value in enumerate(values)
         if value is not None
     ]
-    return {"interval_s": every_s, "clock": "monotonic", "samples": found}
+    return {"interval_s": every_s, "clock": "monotonic", "samples": points}
 
 
 def stored(root: Path, rate: float = 600.0, block: int = 0, resumed: Any = (),
@@ -58,8 +58,8 @@ def process(seconds: Sequence[float | None], started: Sequence[int] = ()) -> dic
 
 
 def strips(run: StoredRun) -> dict[str, Strip]:
-    found = present(timeline(run))
-    return {strip.title.partition(" ")[0]: strip for strip in found.strips}
+    charts = present(timeline(run))
+    return {strip.title.partition(" ")[0]: strip for strip in charts.strips}
 
 
 def values(line: Line) -> list[tuple[float, float, float]]:
@@ -78,24 +78,24 @@ def test_throughput_is_of_each_interval_by_its_own_length(tmp_path: Path) -> Non
 
 
 def latencies(*points: Mapping[str, tuple[int, float]]) -> dict[str, Any]:
-    """Of each interval of a second, by operation the count and p50; p95 and p99 are 2 and 9 times
+    """Count and p50 by operation, of each interval of a second; p95 and p99 are 2 and 9 times
     that.
     """
 
     def of(count: int, p50: float) -> dict[str, float]:
         return {"count": count, "p50_ns": p50, "p95_ns": 2 * p50, "p99_ns": 9 * p50}
 
-    found = [{"monotonic_ns": T0 + at * S, "operations": {name: of(*o) for name, o in p.items()}}
+    entries = [{"monotonic_ns": T0 + at * S, "operations": {name: of(*o) for name, o in p.items()}}
              for at, p in enumerate(points)]  # fmt: skip
-    return {"latencies": {"transactions": found}}
+    return {"latencies": {"transactions": entries}}
 
 
 def test_percentiles_of_the_most_frequent_operations_are_drawn_on_a_log_axis(tmp_path):
     rare, payment, order = (50, 10**6), (200, 3 * 10**6), (300, 7 * 10**6)
     all_three = {"delivery": rare, "payment": payment, "new_order": order}
     points = latencies(all_three, {"payment": (99, 4 * 10**6)}, {}, {"payment": (19, 10)})
-    found = present(timeline(stored(tmp_path, **points)))
-    _, first, second = found.strips
+    charts = present(timeline(stored(tmp_path, **points)))
+    _, first, second = charts.strips
     assert first.title.endswith("payment") and second.title.endswith("new order")
     lines = {line.name: values(line) for line in first.lines}
     assert lines == {
@@ -103,15 +103,15 @@ def test_percentiles_of_the_most_frequent_operations_are_drawn_on_a_log_axis(tmp
         "p95": [(0, 1, 6e6), (1, 2, 8e6)],  # of 20 operations or more
         "p99": [(0, 1, 27e6)],  # of 100 or more
     }
-    _, axes, _ = drawn(found)
+    _, axes, _ = drawn(charts)
     assert axes.get_yscale() == "log"
     assert axes.get_ylim() == (10, 1e8)
 
 
 def test_percentiles_are_not_averaged(tmp_path: Path) -> None:
     points = latencies(*({"payment": (200, 1000 if at else 9000)} for at in range(3)))
-    many = [{**one, "monotonic_ns": T0 + at * S // 1000}
-            for at, one in enumerate(points["latencies"]["transactions"] * 400)]  # fmt: skip
+    many = [{**point, "monotonic_ns": T0 + at * S // 1000}
+            for at, point in enumerate(points["latencies"]["transactions"] * 400)]  # fmt: skip
     run = stored(tmp_path, latencies={"transactions": many})
     assert {i.value for i in strips(run)["Latency,"].lines[0].intervals} == {1000, 9000}
 
@@ -136,17 +136,19 @@ def test_there_is_a_hole_where_nothing_is_known(tmp_path: Path, used: Any, rates
 
 
 def test_disks_of_one_tier_are_added_and_their_await_is_weighted_by_requests(tmp_path):
-    one = {"block_read_bytes_per_s[device=a]": 100.0, "block_read_per_s[device=a]": 3.0,
+    disk_a = {"block_read_bytes_per_s[device=a]": 100.0, "block_read_per_s[device=a]": 3.0,
            "block_read_await_ns[device=a]": 1e6}  # fmt: skip
-    two = {"block_read_bytes_per_s[device=b]": 50.0, "block_read_per_s[device=b]": 1.0,
+    disk_b = {"block_read_bytes_per_s[device=b]": 50.0, "block_read_per_s[device=b]": 1.0,
            "block_read_await_ns[device=b]": 5e6}  # fmt: skip
-    block = samples([{}, one | two, one, {**one, "block_read_bytes_per_s[device=b]": 0.0}])
+    block = samples(
+        [{}, disk_a | disk_b, disk_a, {**disk_a, "block_read_bytes_per_s[device=b]": 0.0}]
+    )
     block["disks"] = {"a": ["ssd"], "b": ["ssd"]}
-    found = strips(stored(tmp_path, monitor_block=block))
-    (read,) = found["Device"].lines
-    assert (read.name, found["Device"].unit) == ("ssd read", "B/s")
+    by_title = strips(stored(tmp_path, monitor_block=block))
+    (read,) = by_title["Device"].lines
+    assert (read.name, by_title["Device"].unit) == ("ssd read", "B/s")
     assert values(read) == [(0, 1, 150), (2, 3, 100)]  # b's figure is missing in between
-    assert [i.value for i in found["Time"].lines[0].intervals] == [2e6, 1e6, 1e6]
+    assert [i.value for i in by_title["Time"].lines[0].intervals] == [2e6, 1e6, 1e6]
 
 
 def test_sessions_compute_only_as_far_as_linux_counted_it(tmp_path: Path) -> None:
@@ -156,11 +158,10 @@ def test_sessions_compute_only_as_far_as_linux_counted_it(tmp_path: Path) -> Non
                 "wait_samples_count": 1.0}  # fmt: skip
 
     waits = samples([at(0, 0, 0, 0), at(0.5, 1.0, 0.5, 0.25), at(1.5, 1.25, 0.75, 1.0)])
-    found = strips(stored(tmp_path, monitor_waits=waits))["Sessions"]
-    assert found.stacked
-    assert {line.name: [one.value for one in line.intervals] for line in found.lines} == {
-        "log sync": [0.5, 1.0], "processor": [0.75, 0.75], "other": [0.25, 0.0],
-    }  # fmt: skip
+    sessions = strips(stored(tmp_path, monitor_waits=waits))["Sessions"]
+    assert sessions.stacked
+    shares = {line.name: [interval.value for interval in line.intervals] for line in sessions.lines}
+    assert shares == {"log sync": [0.5, 1.0], "processor": [0.75, 0.75], "other": [0.25, 0.0]}
 
 
 def cell(part: str, operation: str, role: str, calls: int, size: int, took: float) -> Any:
@@ -174,22 +175,22 @@ def test_the_io_trace_shows_each_part_whatever_it_is_on(tmp_path: Path) -> None:
     moved = cell("data", "write", "foreground", 3, 9, 50)
     moved |= cell("data", "write", "background", 2, 300, 9)
     io = samples([cell("data", "write", "foreground", 1, 5, 10), moved, moved])
-    found = strips(stored(tmp_path, monitor_io=io))
-    files, background = found["File"], found["Written"]
+    by_title = strips(stored(tmp_path, monitor_io=io))
+    files, background = by_title["File"], by_title["Written"]
     (moved_at, written_at) = (*files.lines, *background.lines)
     assert (moved_at.name, values(moved_at)) == ("data write", [(0, 1, 304), (1, 2, 0)])
     assert (written_at.name, values(written_at)) == ("data", [(0, 1, 300), (1, 2, 0)])
-    calls = found["Time"]
+    calls = by_title["Time"]
     assert (calls.unit, values(calls.lines[0])) == ("ns", [(0, 1, 20)])  # then none was made
 
 
 def test_what_happened_after_the_window_is_not_shown(tmp_path: Path) -> None:
     """It ends after 3.5 s: an interval is shown as far as more than half of it is inside."""
-    found = process([0, 1, 2, 3])
-    last = found["samples"][-1]
+    monitor = process([0, 1, 2, 3])
+    last = monitor["samples"][-1]
     for after_s, shown in ((0.9, 4), (1.1, 3)):
         checked = {**last, "monotonic_ns": last["monotonic_ns"] + round(after_s * S)}
-        series = {**found, "samples": [*found["samples"], {**checked, "cpu_ns": 100.0 * S}]}
+        series = {**monitor, "samples": [*monitor["samples"], {**checked, "cpu_ns": 100.0 * S}]}
         run = stored(tmp_path / str(shown), monitor_process=series)
         assert len(strips(run)["Processors"].lines[0].intervals) == shown
 
@@ -206,12 +207,12 @@ def test_there_is_no_chart_without_series_of_one_clock(tmp_path, changes):
 def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
     made = [stored(tmp_path, rate, i, **IDLE) for i, rate in enumerate((900, 300, 600))]
     (panel,) = panels(made, "placement", None)
-    found = present(representative(panel.arms[0]))
-    assert found.run_id == made[2].run_id
-    assert "3" in found.chosen
+    charts = present(representative(panel.arms[0]))
+    assert charts.run_id == made[2].run_id
+    assert "3" in charts.chosen
 
 
-def drawn(found: Timeline) -> list[Axes]:
+def drawn(charts: Timeline) -> list[Axes]:
     made: list[Figure] = []
 
     def keep(figure: Figure) -> None:
@@ -219,7 +220,7 @@ def drawn(found: Timeline) -> list[Axes]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "draw_without_rendering", keep)
-        draw_timeline(found, "postgres", "1-over-time-1")
+        draw_timeline(charts, "postgres", "1-over-time-1")
     return made[0].axes
 
 
@@ -285,10 +286,10 @@ def tables(runs: list[StoredRun]) -> list[StallTable]:
 
 
 def test_cycles_of_a_transaction_are_divided_by_where_its_loads_were_served(tmp_path: Path) -> None:
-    found = present(per_operation(tpcc(tmp_path, "ssd-both", FAST, 1000)))
-    assert (found.each, found.of) == ("transaction", "host")
+    cycles = present(per_operation(tpcc(tmp_path, "ssd-both", FAST, 1000)))
+    assert (cycles.each, cycles.of) == ("transaction", "host")
     # 10 s × 2e9 cycles for 1000 transactions; the ramp-up is not in it.
-    assert found.cycles == pytest.approx(
+    assert cycles.cycles == pytest.approx(
         {"all cycles": 2e7, "memory": 4e6, "L3": 1e6, "L2": 1e6, "stores": 1e6, "other": 1.3e7}
     )
 
@@ -298,23 +299,23 @@ def test_the_difference_of_two_arms_and_its_intervals(tmp_path: Path) -> None:
     for block in range(6):
         drift = 1 + block / 100
         for placement, counts, done in (("ssd-both", FAST, 1000), ("pmem-both", SLOW, 500)):
-            own = {name: value * drift for name, value in counts.items()}
-            runs.append(tpcc(tmp_path, placement, own, done, block))
+            drifted = {name: value * drift for name, value in counts.items()}
+            runs.append(tpcc(tmp_path, placement, drifted, done, block))
     (table,) = tables(runs)
     assert (table.a, table.b, table.each) == ("ssd-both", "pmem-both", "transaction")
     # Twice the time for a transaction. By level, in millions: 24 − 4, 2 − 1, 2 − 1, 4 − 1, 8 − 13.
     drift = 1.025  # the median block's
     expected = {"all cycles": 20, "memory": 20, "L3": 1, "L2": 1, "stores": 3, "other": -5}
-    found = {level: difference for level, (_, _, difference) in table.levels.items()}
-    assert {name: one.value for name, one in found.items()} == pytest.approx(
+    differences = {level: difference for level, (_, _, difference) in table.levels.items()}
+    assert {name: difference.value for name, difference in differences.items()} == pytest.approx(
         {name: value * 1e6 * drift for name, value in expected.items()}
     )
     assert (table.share("memory"), table.share("other")) == pytest.approx((1.0, -0.25))
-    levels = [one.value for name, one in found.items() if name != "all cycles"]
-    assert sum(levels) == pytest.approx(found["all cycles"].value)
-    for one in found.values():
-        assert present(one.low) < one.value < present(one.high)
-        assert one.confidence == found["all cycles"].confidence > 0.95
+    levels = [difference.value for name, difference in differences.items() if name != "all cycles"]
+    assert sum(levels) == pytest.approx(differences["all cycles"].value)
+    for difference in differences.values():
+        assert present(difference.low) < difference.value < present(difference.high)
+        assert difference.confidence == differences["all cycles"].confidence > 0.95
     files, _ = report(runs, tmp_path)
     text = files.markdown.read_text(encoding="utf-8")
     assert "| memory | 4,100,000 | 24,600,000 | 20,500,000 |" in text
@@ -329,7 +330,7 @@ def test_intervals_are_corrected_for_looks(tmp_path: Path) -> None:
         for placement, counts in (("ssd-both", FAST), ("pmem-both", SLOW))
     ]
     (table,) = tables(runs)
-    confidences = [found.confidence for _, _, found in table.levels.values()]
+    confidences = [difference.confidence for _, _, difference in table.levels.values()]
     assert confidences == pytest.approx([1 - 4 * 2 / 2**8] * len(confidences))  # the whole range
 
 
@@ -353,7 +354,7 @@ def test_queries_must_be_long_beside_perf_s_intervals(tmp_path, seconds, counted
     lines = printed(FAST, (at - BEGAN_NS) // S, 0)
     run = write(tmp_path, Case(queries=(1, 6)))
     artifacts = {"timeline": spans, "monitor-perf": series_of(lines)}
-    found = per_operation(with_artifacts(run, artifacts))
-    assert (found is not None) == counted
-    if found is not None:
-        assert found.each == "query" and found.cycles["all cycles"] == pytest.approx(60 * 2e9)
+    cycles = per_operation(with_artifacts(run, artifacts))
+    assert (cycles is not None) == counted
+    if cycles is not None:
+        assert cycles.each == "query" and cycles.cycles["all cycles"] == pytest.approx(60 * 2e9)

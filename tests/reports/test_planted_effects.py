@@ -55,10 +55,10 @@ class FakeLab:
 @pytest.mark.parametrize(("wrong", "covered"), [(1.0, True), (1.1, False)])
 def test_a_trial_covers_what_was_planted(tmp_path, monkeypatch, effect, wrong, covered):
     lab: Any = FakeLab(tmp_path, monkeypatch, wrong)
-    found = trial(lab, effect)
-    assert found.truth == pytest.approx(1 / (1 + effect), rel=0.01)
-    assert (found.covered, found.found, found.explained) == (covered, True, True)
-    assert found.estimate.n_a == REPEATS
+    result = trial(lab, effect)
+    assert result.truth == pytest.approx(1 / (1 + effect), rel=0.01)
+    assert (result.covered, result.found, result.explained) == (covered, True, True)
+    assert result.estimate.n_a == REPEATS
 
 
 @pytest.mark.parametrize("fault", [{"delayed": 2}, {"failed": 3}])

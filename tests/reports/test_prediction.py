@@ -48,7 +48,7 @@ def test_a_single_user_takes_the_sum_of_its_phases(tmp_path):
 
 
 def test_processor_time_of_calls_is_that_of_the_tier(tmp_path):
-    """Of the append, 40 µs are processor time on A, and as much on B as it takes there: 4 µs."""
+    """The append has 40 µs of processor time on A, and on B as much as it takes there: 4 µs."""
     a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
     baseline_suite(tmp_path, "ssd", SSD, kernel_us=40.0)
     baseline_suite(tmp_path, "pmem", PMEM, kernel_us=4.0)

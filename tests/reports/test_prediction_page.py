@@ -76,10 +76,10 @@ def test_the_tables_of_the_example(laws, side):
     law = laws[side]
     factors = []
     for station in law.stations:
-        own = [1.0]
+        station_factors = [1.0]
         for n in range(1, 5):
-            own.append(own[-1] * station.demand_ns / 1e6 / station.speed(n))
-        factors.append(own)
+            station_factors.append(station_factors[-1] * station.demand_ns / 1e6 / station.speed(n))
+        factors.append(station_factors)
     p, log = factors
     for n in range(5):
         g = sum(p[i] * log[n - i] for i in range(n + 1))

@@ -73,11 +73,11 @@ def test_numbers_of_a_modelled_tier_name_the_model_and_its_score(tmp_path: Path)
     mark = "pmem by the model a-disk (not scored on this host)"
     numbers = [cell.numbers[0] for view in page.figures for row in view.rows
                if isinstance(cell := row[-1], Numbers)]  # fmt: skip
-    assert {one.emulated for one in numbers} == {(), (mark,)}
+    assert {number.emulated for number in numbers} == {(), (mark,)}
     text = write_paper(page, tmp_path / "out")["markdown"].read_text()
     assert text.startswith("# The paper (MODELLED)") and "EMULATED" not in text
     assert f"100,000 1/min (MODELLED {mark})" in text
-    outcomes = {one.conclusion.number: one.why for one in page.conclusions}
+    outcomes = {checked.conclusion.number: checked.why for checked in page.conclusions}
     assert outcomes["7.1 (vii)"] == "modelled"
 
 
@@ -107,8 +107,8 @@ def with_plans(run: StoredRun, **plans: ExecutedPlan) -> StoredRun:
 
 def of(query: str, plan: ExecutedPlan) -> dict[tuple[str, str], float]:
     """Metric and relation → ms."""
-    found = plan_metrics(query, plan.operators)
-    return {(q.name, q.label("relation") or ""): value / 1e6 for q, value in found.items()}
+    metrics = plan_metrics(query, plan.operators)
+    return {(q.name, q.label("relation") or ""): value / 1e6 for q, value in metrics.items()}
 
 
 def test_a_lookup_costs_its_operators_time_over_its_loops() -> None:
@@ -126,11 +126,11 @@ def test_a_lookup_costs_its_operators_time_over_its_loops() -> None:
 
 def test_a_recorded_plan_of_mysql() -> None:
     text = (RECORDINGS / "mysql-9.7.4-tpch-q20.json").read_text()
-    found = of("20", explain.translate_json(text, 189_896_742))
-    assert found["table_read_ns", "part"] == pytest.approx(14.704753, rel=1e-6)
-    assert found["index_lookup_ns", "lineitem"] == pytest.approx(0.20346495, rel=1e-4)  # of 760
-    assert found["index_lookup_ns", "partsupp"] == pytest.approx(0.00589101, rel=1e-4)  # of 190
-    assert ("index_lookup_ns", "part") not in found
+    times_ms = of("20", explain.translate_json(text, 189_896_742))
+    assert times_ms["table_read_ns", "part"] == pytest.approx(14.704753, rel=1e-6)
+    assert times_ms["index_lookup_ns", "lineitem"] == pytest.approx(0.20346495, rel=1e-4)  # of 760
+    assert times_ms["index_lookup_ns", "partsupp"] == pytest.approx(0.00589101, rel=1e-4)  # of 190
+    assert ("index_lookup_ns", "part") not in times_ms
 
 
 def test_a_loop_of_a_multi_range_lookup_is_many_lookups() -> None:

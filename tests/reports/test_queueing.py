@@ -65,7 +65,7 @@ def test_equal_stations_with_one_server_each(count):
 
 
 def test_one_station_of_many_customers_is_an_open_queue_at_its_mean():
-    """Of thousands of customers, arrivals do not depend on the queue, which is that of M/M/1 at
+    """With thousands of customers, arrivals do not depend on the queue, which is that of M/M/1 at
     the same utilization."""
     solution = solve([Station("server", 1.0)], 2000, 4000.0)
     utilization = 1 - solution.present(0)[0]

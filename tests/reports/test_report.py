@@ -45,8 +45,8 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     first = Report(runs).write(tmp_path / "first")
     second = Report(runs).write(tmp_path / "second")
     pages, others = ([f.html, f.markdown, f.csv, *f.figures] for f in (first, second))
-    for one, other in zip(pages, others, strict=True):
-        assert one.read_bytes() == other.read_bytes(), one.name
+    for page, other in zip(pages, others, strict=True):
+        assert page.read_bytes() == other.read_bytes(), page.name
 
 
 @pytest.mark.draws
@@ -87,7 +87,7 @@ def test_failed_and_unknown_runs_are_shown_as_such_and_never_as_a_time(tmp_path:
     assert "no reference answer" in str(rows[1][2])
     assert "answers-unknown" in {warning.code for warning in view.warnings}
     first, *_, last = (
-        plain(one.text) for one in view.answer_blocks() if isinstance(one, Paragraph)
+        plain(block.text) for block in view.answer_blocks() if isinstance(block, Paragraph)
     )
     assert first.startswith("postgres 18.4, TPC-H-derived: pmem-both")
     assert last.startswith(f"failed: {failed.run_id}: ")
@@ -98,7 +98,7 @@ def test_only_failed_runs_give_a_report_without_a_number(tmp_path: Path) -> None
     files, _ = report(runs, tmp_path)
     (single,) = tables(Report(runs).blocks())[ALONE].rows
     assert single[2] == "no result" and files.figures == ()
-    failed = [plain(one.text) for one in files.answers if isinstance(one, Paragraph)]
+    failed = [plain(block.text) for block in files.answers if isinstance(block, Paragraph)]
     assert [line.split(": ")[:2] for line in failed] == [["failed", run.run_id] for run in runs]
 
 

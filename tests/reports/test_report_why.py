@@ -67,10 +67,10 @@ def test_each_query_has_a_row_for_each_placement(tmp_path: Path) -> None:
 def test_operator_times_are_scaled_to_the_measured_time_and_marked(tmp_path: Path) -> None:
     runs = two(tmp_path, query("6", 4.0, 0.5, profiled=8.0), query("6", 2.0, 0.5))
     (panel,) = panels(runs, "placement", None)
-    one = query_breakdowns(panel.arms[0])["6"]
-    assert one.kinds == {"scan": 2.0 * S, "join": 2.0 * S}
-    assert one.fit and one.fit.lowest == 2.0 and not one.fit.fits
-    assert one.fit.why == "the profiled execution took 2.00 times as long as the timed one"
+    breakdown = query_breakdowns(panel.arms[0])["6"]
+    assert breakdown.kinds == {"scan": 2.0 * S, "join": 2.0 * S}
+    assert breakdown.fit and breakdown.fit.lowest == 2.0 and not breakdown.fit.fits
+    assert breakdown.fit.why == "the profiled execution took 2.00 times as long as the timed one"
     files, _ = report(runs, tmp_path)
     assert ">a*<" in drawing(files, "operators.svg")
     assert "Plans of 1 of 2 queries add up" in files.markdown.read_text(encoding="utf-8")
@@ -85,8 +85,8 @@ def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_ad
     assert plan_sums(runs[0])["6"] == (0.6, "40 % of the profiled execution lies outside the "
                                             "operators: undivided 40 %")  # fmt: skip
     (panel,) = panels(runs, "placement", None)
-    one = query_breakdowns(panel.arms[0])["6"]
-    assert one.kinds == {kind: took * S for kind, took in kinds.items()}
+    breakdown = query_breakdowns(panel.arms[0])["6"]
+    assert breakdown.kinds == {kind: took * S for kind, took in kinds.items()}
     files, _ = report(runs, tmp_path)
     assert "Plans of 1 of 2 queries add up" in files.markdown.read_text(encoding="utf-8")
     assert ">outside the operators<" in drawing(files, "operators.svg")
@@ -110,9 +110,9 @@ def test_writes_of_other_users_are_those_that_the_trace_did_not_see(tmp_path: Pa
 def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -> None:
     """Also where little is read at all; what is less than a quarter more is left alone."""
 
-    def moved(whole: int, own: int) -> list[Any]:
+    def moved(whole: int, engine: int) -> list[Any]:
         return [metric("query_tier_read_bytes", whole * MIB, query="6", tier="ssd"),
-                metric("query_io_read_bytes", own * MIB, query="6")]  # fmt: skip
+                metric("query_io_read_bytes", engine * MIB, query="6")]  # fmt: skip
 
     runs = two(tmp_path, query("6", 4.0, 1.0) + moved(8, 5), query("6", 4.0, 1.0) + moved(6, 5))
     assert [row.query.read_by_others for row in broken_down(runs)] == [True, False]
@@ -165,11 +165,11 @@ def test_no_verdict_is_read_from_the_runs_that_were_fast_enough(tmp_path: Path) 
     ]
     a, b = runs[:7], runs[7:]
     (group,) = compare(a, b).groups
-    found = {(row.quantity.name, row.quantity.label("query")): row for row in group.rows}
+    by_name = {(row.quantity.name, row.quantity.label("query")): row for row in group.rows}
     for total in ("queries_geomean_ns", "queries_duration_ns"):
-        assert found[total, None].estimate is None
-        assert found[total, None].note == "the time limit was reached in 1 of 14 runs"
-    assert found["query_duration_ns", "1"].estimate is not None
+        assert by_name[total, None].estimate is None
+        assert by_name[total, None].note == "the time limit was reached in 1 of 14 runs"
+    assert by_name["query_duration_ns", "1"].estimate is not None
     assert group.verdict == "not resolvable" and group.deciding is None
     (whole,) = compare(a[:6], b[:6]).groups
     assert all(row.estimate for row in whole.rows if row.quantity.name == "queries_geomean_ns")
@@ -185,10 +185,10 @@ def test_a_stream_s_limit_takes_the_throughput_test_s_figures_along(tmp_path: Pa
     for k in (1, 2):
         runs += two(tmp_path, [power, *whole], [power, *whole], block=k)
     (group,) = compare(runs[0::2], runs[1::2]).groups
-    found = {row.quantity.name: row for row in group.rows}
+    by_name = {row.quantity.name: row for row in group.rows}
     for name in (*totals, "stream_duration_ns"):
-        assert found[name].estimate is None and "time limit" in found[name].note
-    assert found["power_geomean_queries_per_hour"].estimate is not None
+        assert by_name[name].estimate is None and "time limit" in by_name[name].note
+    assert by_name["power_geomean_queries_per_hour"].estimate is not None
 
 
 def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> None:
@@ -197,11 +197,11 @@ def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> Non
         [r for r in runs if r.document["spec"]["placement"]["data"] == t] for t in ("ssd", "pmem")
     )
     (group,) = compare(a, b).groups
-    found: dict[str, list[Any]] = {}
+    labels: dict[str, list[Any]] = {}
     for row in group.rows:
-        found.setdefault(row.quantity.name, []).append(row.quantity.labels)
-    assert found["query_duration_ns"] == [(("query", "1"),), (("query", "6"),)]
-    assert len(found["stream_query_duration_ns"]) == 4
+        labels.setdefault(row.quantity.name, []).append(row.quantity.labels)
+    assert labels["query_duration_ns"] == [(("query", "1"),), (("query", "6"),)]
+    assert len(labels["stream_query_duration_ns"]) == 4
     files, html = report(runs, tmp_path)
     assert {r["query"] for r in csv_rows(present(files.queries_csv))} == {"1", "6"}
     assert "power and throughput (queries per hour × scale, TPC-H-derived)" in html
@@ -225,21 +225,23 @@ def test_another_disk_of_one_name_is_no_repeat(tmp_path: Path) -> None:
         tiers[0]["facts"]["disks"] = [disk]
         changes = {"tiers": tiers}
         runs.append(write(tmp_path, Case(queries=(1,), block=block, manifest_changes=changes)))
-    found = panels(runs, "placement", None)
-    assert len([arm for panel in found for arm in panel.arms]) == 2
+    apart = panels(runs, "placement", None)
+    assert len([arm for panel in apart for arm in panel.arms]) == 2
 
 
 def test_answers_are_counted_and_other_checks_are_named_apart(tmp_path: Path) -> None:
     def check(name: str, status: str, detail: str = "") -> dict[str, Any]:
         return {"name": name, "status": status, "detail": detail, "labels": {}}
 
-    found = [
+    documents = [
         *[check("answer", "passed")] * 3,
         check("stream-answers", "unknown", "44 of 46 answers not compared: no reference"),
         check("refresh_rows", "passed"),
         check("query-finished", "unknown"),
     ]
-    runs = two(tmp_path, query("6", 4.0, 1.0), query("6", 2.0, 1.0), run_changes={"checks": found})
+    runs = two(
+        tmp_path, query("6", 4.0, 1.0), query("6", 2.0, 1.0), run_changes={"checks": documents}
+    )
     assert checks(runs) == {
         "answer": {"passed": 6, "unknown": 88},
         "query-finished": {"unknown": 2},
@@ -254,8 +256,8 @@ def test_medians_that_point_the_other_way_than_the_ratio_are_marked(tmp_path: Pa
             for run in two(tmp_path, query("6", x, 0.5), query("6", y, 0.1), block=k)]  # fmt: skip
     compared = compare(runs[0::2], runs[1::2])
     assert "medians point the other way" in printed(compared)
-    (found,) = [row for row in compared.groups[0].rows if row.quantity.name == "query_duration_ns"]
-    assert found.contrary and found.ratio == pytest.approx(1.22, abs=0.01)
+    (row,) = [row for row in compared.groups[0].rows if row.quantity.name == "query_duration_ns"]
+    assert row.contrary and row.ratio == pytest.approx(1.22, abs=0.01)
 
 
 def waiting(scale: float, share: float, **labels: str) -> list[Any]:
@@ -292,7 +294,7 @@ def first_screen(view: Report) -> Iterator[Block]:
 
 def test_the_first_screen_has_the_time_by_resource_and_the_longest_calls(tmp_path: Path) -> None:
     shown = first_screen(Report(pairs(tmp_path)))
-    (pair,) = (one for one in shown if isinstance(one, Section))
+    (pair,) = (block for block in shown if isinstance(block, Section))
     drawing, table = pair.blocks
     assert of_kind(Drawing, drawing).name == "1-resources"
     rows = {str(row[0]): row[1] for row in of_kind(Table, table).rows}
@@ -313,8 +315,10 @@ def test_the_csv_has_the_numbers_of_the_tables(tmp_path: Path) -> None:
     row = group.deciding
     assert row is not None and row.estimate is not None and row.b is not None
     files = view.write(tmp_path / "report")
-    found = [one for one in csv_rows(files.csv) if one["metric"] == "new_orders_per_minute"]
-    by_arm = {one["arm"]: one for one in found}
+    of_metric = [
+        csv_row for csv_row in csv_rows(files.csv) if csv_row["metric"] == "new_orders_per_minute"
+    ]
+    by_arm = {csv_row["arm"]: csv_row for csv_row in of_metric}
     assert float(by_arm["pmem-both"]["times_better"]) == row.ratio
     assert float(by_arm["pmem-both"]["median"]) == row.b.median
     assert by_arm["pmem-both"]["verdict"] == row.verdict == "faster"
@@ -328,7 +332,7 @@ def test_where_no_difference_is_shown_the_lines_say_what_is_still_possible(tmp_p
         for turn, placement in enumerate(("ssd-both", "pmem-both"))
     ]
     view = Report(runs)
-    said = [str(one.text) for one in view.answer_blocks() if isinstance(one, Paragraph)]
+    said = [str(block.text) for block in view.answer_blocks() if isinstance(block, Paragraph)]
     row = view.panels[0].groups[0].deciding
     assert row is not None and row.estimate is not None and row.estimate.low is not None
     worst = f"{100 * (1 - row.estimate.low):.3g} % worse"

@@ -1,4 +1,4 @@
-"""What a report says of TPC-C and YCSB: sweeps, rates, percentiles, counters."""
+"""Reports on TPC-C and YCSB: sweeps, rates, percentiles, counters."""
 
 import re
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ def tpcc(
     root: Path, placement: str, users: int, per_minute: float, params: Any = None, **changes: Any
 ) -> StoredRun:
     """A finished run of so many users, whose connections and client threads are as many."""
-    own = {"warehouses": 10, "users": users, "connections": users, "client_threads": users // 8}
-    spec = driven("tpcc", **own | (params or {}))
+    usual = {"warehouses": 10, "users": users, "connections": users, "client_threads": users // 8}
+    spec = driven("tpcc", **usual | (params or {}))
     rate = metric("new_orders_per_minute", per_minute, "higher")
     case = Case(placement=placement, queries=(), metrics=[rate], spec_changes=spec, **changes)
     return write(root, case)
@@ -50,8 +50,8 @@ def tpcc(
 
 def over_users(runs: Sequence[StoredRun]) -> Sweep:
     made = sweeps(panels(runs, "placement", None))
-    (found,) = (one for one in made if one.parameter == "params.users")
-    return found
+    (sweep,) = (sweep for sweep in made if sweep.parameter == "params.users")
+    return sweep
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def figure5(tmp_path: Path) -> list[StoredRun]:
 
 
 def test_a_line_goes_through_the_panels_of_every_number_of_users(figure5):
-    """What follows from the users (connections, client threads) makes no line of its own."""
+    """Facts that follow from the users (connections, client threads) make no line of their own."""
     sweep = over_users(figure5)
     assert sweep.values == USERS
     ssd, pmem = sweep.lines
@@ -84,8 +84,8 @@ def test_connections_that_are_varied_by_themselves_stay_apart(tmp_path: Path) ->
         tpcc(tmp_path, "ssd-both", 32, per_minute, params={"connections": connections})
         for connections, per_minute in ((32, 500.0), (16, 400.0))
     ]
-    found = {line.name: line.points[32].median for line in over_users(runs).lines}
-    assert found == {"ssd-both, connections 32": 500, "ssd-both, connections 16": 400}
+    medians = {line.name: line.points[32].median for line in over_users(runs).lines}
+    assert medians == {"ssd-both, connections 32": 500, "ssd-both, connections 16": 400}
 
 
 def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_the_first_line_says_where_most_is_gained(tmp_path: Path) -> None:
     ssd, pmem = ([run for run in runs if run.spec.where == place] for place in PLACES)
     (gains,) = to_json(compare(ssd, pmem))["gains_most"]
     assert (gains["parameter"], gains["b"], gains["engine"]) == ("users", "pmem-both", "postgres")
-    assert [one["value"] for one in gains["gains"]] == [8, 32, 1]
+    assert [gain["value"] for gain in gains["gains"]] == [8, 32, 1]
     most, *others = gains["gains"]
     assert most["interval"][0] > 3.9 and most["times_smaller"] is None
-    assert all(1.8 < one["times_smaller"]["ratio"] < 2.1 for one in others)
+    assert all(1.8 < gain["times_smaller"]["ratio"] < 2.1 for gain in others)
 
 
 def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_arms_are_compared_at_each_value_of_a_list_within_them(tmp_path: Path) -
     ]
     made = panels(runs, None, None)
     assert [[(g.a.name, g.b.name) for g in panel.groups] for panel in made] == [[("a", "b")]] * 2
-    found = compare(runs[:2], runs[2:], ["arm"]).groups
-    assert [group.context["params.users"] for group in found] == ["1", "8"]
+    groups = compare(runs[:2], runs[2:], ["arm"]).groups
+    assert [group.context["params.users"] for group in groups] == ["1", "8"]
 
 
 def test_arms_and_placements_of_other_runs_are_compared_in_one_report(tmp_path: Path) -> None:
@@ -283,11 +283,11 @@ def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction
 
 def with_hammerdb(root: Path, *more: dict[str, Any]) -> dict[str, Any]:
     """The 95th percentile of new orders by HammerDB, which has no histograms."""
-    kept = [m for m in tpcc_metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
+    remaining = [m for m in tpcc_metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
     other = driven("tpcc", **PARAMS) | {"driver": "hammerdb"}
     made = [
         *tpcc_runs(root, 1, 1.5)[:1],
-        write(root, Case(metrics=[*kept, *more], spec_changes=other)),
+        write(root, Case(metrics=[*remaining, *more], spec_changes=other)),
     ]
     view = Report(made, over="driver")
     assert any(s.ready_made for s in view.agreements[0].spreads) == bool(more)
@@ -314,14 +314,14 @@ def test_ready_made_percentiles_are_marked_and_compared(tmp_path: Path) -> None:
 def test_durability_is_separate_from_speed(tmp_path: Path) -> None:
     asked = [{"name": "durability", "status": "passed", "detail": "", "labels": {"of": name}}
              for name in ("new_order", "payment")]  # fmt: skip
-    found = [
+    metrics = [
         metric("recovery_duration_ns", 2e9, "lower"),
         metric("journal_committed_count", 1234, transaction="new_order"),
     ]
     spec = driven("tpcc", **PARAMS | {"test": "durability"})
     lost = [asked[0], asked[1] | {"status": "failed", "detail": "3 are not there"}]
     made = [
-        write(tmp_path, Case(metrics=found, spec_changes=spec, run_changes={"checks": asked})),
+        write(tmp_path, Case(metrics=metrics, spec_changes=spec, run_changes={"checks": asked})),
         write(tmp_path, Case(status="failed", block=1, spec_changes=spec,
                              run_changes={"checks": lost})),
     ]  # fmt: skip
@@ -370,7 +370,7 @@ def ycsb(
 
 @pytest.fixture(scope="module")
 def sweep_runs(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
-    """Of which a report can be written."""
+    """Runs of a sweep over threads, of which a report can be written."""
     folder = tmp_path_factory.mktemp("runs")
     runs = [
         ycsb(folder, core, threads, placement, gain)
@@ -384,15 +384,15 @@ def sweep_runs(undrawn: None, tmp_path_factory: pytest.TempPathFactory) -> list[
 
 def test_rates_and_times_over_threads_have_a_place_for_each_core_workload(sweep_runs):
     """VLDB 2023, Fig. 11 and 12: rate, time of a read, time of an update; one line a placement."""
-    found = side_by_side(sweeps(panels(sweep_runs, "placement", None)))
-    shown = {one[0].measure: [sweep.place_name for sweep in one] for one in found}
+    groups = side_by_side(sweeps(panels(sweep_runs, "placement", None)))
+    shown = {group[0].measure: [sweep.place_name for sweep in group] for group in groups}
     both, alone = ["core workload a", "core workload c"], ["core workload a"]
     assert shown == {"operations per second": both} | {
         f"time of an operation: {kind}, {what}": places
         for kind, places in (("read", both), ("update", alone))
         for what in ("percentile 50", "percentile 99", "mean")
     }
-    for sweep in found[0]:
+    for sweep in groups[0]:
         assert [line.marked_name for line in sweep.lines] == ["ssd-both", "pmem-both (EMULATED)"]
         assert sweep.values == (8, 48)
         assert sweep.lines[1].points[48].median == 960_000
@@ -424,26 +424,26 @@ def test_drivers_of_the_same_load_are_compared_without_a_verdict_on_tiers(tmp_pa
         for driver, gain in (("loadgen", 2.0), ("ycsb", 1.0))
     ]
     view = Report(made)
-    assert sorted("pmem-both" in one.where for one in view.agreements) == [False, True]
-    assert [one.ratio for one in view.agreements] == pytest.approx([0.5, 0.5])
-    for one in view.agreements:
-        names = (one.group.a.name, one.group.b.name, one.row.quantity.name)
+    assert sorted("pmem-both" in agreement.where for agreement in view.agreements) == [False, True]
+    assert [agreement.ratio for agreement in view.agreements] == pytest.approx([0.5, 0.5])
+    for agreement in view.agreements:
+        names = (agreement.group.a.name, agreement.group.b.name, agreement.row.quantity.name)
         assert names == ("loadgen", "ycsb", "operations_per_second")
-        assert [spread.rows for spread in one.spreads] == [8]
+        assert [spread.rows for spread in agreement.spreads] == [8]
     over = Report(made, over="driver")
     assert len(over.agreements) == 2 and over.answers == []
 
 
 def test_a_papers_points_find_the_place_that_they_name(sweep_runs: list[StoredRun]) -> None:
-    (found,) = [one for one in side_by_side(sweeps(panels(sweep_runs, "placement", None)))
-                if one[0].metric == "operations_per_second"]  # fmt: skip
+    (by_place,) = [group for group in side_by_side(sweeps(panels(sweep_runs, "placement", None)))
+                if group[0].metric == "operations_per_second"]  # fmt: skip
     series = [
         PublishedSeries("fig11", "rocksdb", arm, "1/s", (PublishedPoint("48", 2e5, 1e4),),
                         "operations_per_second")
         for arm in ("pmem-both,workload=a", "pmem-both")
     ]  # fmt: skip
-    assert [line.name for line, _ in published_points(found[0], series)] == ["pmem-both"]
-    assert list(published_points(found[1], series)) == []  # workload c; no workload is no place
+    assert [line.name for line, _ in published_points(by_place[0], series)] == ["pmem-both"]
+    assert list(published_points(by_place[1], series)) == []  # workload c; no workload is no place
 
 
 def test_what_varies_between_workloads_alone_is_not_compared(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ def _run(root: Path, geomean_ns: float = 1e9, answer: str = "1", **changes: Any)
 
 
 def test_a_run_agrees_with_itself_again(tmp_path: Path) -> None:
-    found = Reproduction.of(_run(tmp_path), _run(tmp_path, 0.8e9), 0.25).to_json()
+    result = Reproduction.of(_run(tmp_path), _run(tmp_path, 0.8e9), 0.25).to_json()
     expected = {"agrees": True, "differences": [], "answers_equal": True}
-    assert expected.items() <= found.items()
-    assert found["ratio"] == pytest.approx(1.25)
+    assert expected.items() <= result.items()
+    assert result["ratio"] == pytest.approx(1.25)
 
 
 @pytest.mark.parametrize("geomean_ns", [0.5e9, 2e9])
@@ -42,9 +42,9 @@ def test_a_ratio_beyond_the_tolerance_does_not_agree(tmp_path: Path, geomean_ns:
     ],
 )
 def test_what_differs_does_not_agree(tmp_path: Path, changes: dict[str, Any]) -> None:
-    found = Reproduction.of(_run(tmp_path), _run(tmp_path, **changes), 0.25)
-    assert not found.agrees
-    assert found.differences or found.answers_equal is False
+    result = Reproduction.of(_run(tmp_path), _run(tmp_path, **changes), 0.25)
+    assert not result.agrees
+    assert result.differences or result.answers_equal is False
 
 
 def test_a_suite_is_compared_by_all_of_its_rates(tmp_path: Path) -> None:

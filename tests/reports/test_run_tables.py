@@ -80,7 +80,10 @@ _MEDIANS = """
 def test_sql_and_compare_have_the_same_medians(tmp_path: Path) -> None:
     demo(tmp_path, blocks=3, queries=(1, 6), plans=False)
     store = Store(tmp_path)
-    a, b = (select(store, "engine=duckdb", f"placement={one}") for one in ("ssd-both", "pmem-both"))
+    a, b = (
+        select(store, "engine=duckdb", f"placement={placement}")
+        for placement in ("ssd-both", "pmem-both")
+    )
     row = compare(a, b).groups[0].deciding
     assert row is not None and row.a is not None and row.b is not None
     expected = {"ssd-both": row.a.median, "pmem-both": row.b.median}
@@ -144,7 +147,7 @@ def test_labels_stay_texts_and_their_columns_apart(tmp_path: Path) -> None:
          "id": "123e4567-e89b-12d3-a456-426614174000"},
         {"day": "2026-11-30", "at": "x", "'; DROP": "b", "id": "2026-11-30 12:00:00"},
     ]  # fmt: skip
-    metrics = [metric("x_count", 2**70 * n, **one) for n, one in enumerate(labels)]
+    metrics = [metric("x_count", 2**70 * n, **row_labels) for n, row_labels in enumerate(labels)]
     write(tmp_path, Case(metrics=metrics, spec_changes={"params": {"list": [1, 2.5], "none": []}}))
     with database(Store(tmp_path).runs()) as tables:
         query = """SELECT day, "at", "Day_", "'; DROP", id, value FROM metrics"""
@@ -191,4 +194,4 @@ def test_a_planted_run_is_named_so_in_every_table(tmp_path: Path) -> None:
         "placement": "ssd-both PLANTED wal.sync=+200us",
         "plant": "wal.sync=+200us",
     }
-    assert [one.run_id for one in select(Store(tmp_path), "plant=wal.sync=+200us")] == [run.run_id]
+    assert [run.run_id for run in select(Store(tmp_path), "plant=wal.sync=+200us")] == [run.run_id]

@@ -73,7 +73,7 @@ class Host:
             block=spec.block,
             status="failed" if placement == self.fails else "complete",
             metrics=[metric("queries_geomean_ns", value, "lower")],
-            spec_changes={one.name: getattr(spec, one.name) for one in fields(spec)},
+            spec_changes={field.name: getattr(spec, field.name) for field in fields(spec)},
             run_changes={"experiment": self.plan.experiment.to_json()},
         )
         return write(self.root, case)
@@ -124,29 +124,29 @@ def estimate_of(group: Group) -> Ratio:
 
 def repeats(made: Sequence[StoredRun], engine: str) -> int:
     """Blocks of an engine; each of them is whole."""
-    found = [run for run in made if run.spec.engine == engine]
-    for block in {run.spec.block for run in found}:
-        assert sum(run.spec.block == block for run in found) == 2
-    return len(found) // 2
+    of_engine = [run for run in made if run.spec.engine == engine]
+    for block in {run.spec.block for run in of_engine}:
+        assert sum(run.spec.block == block for run in of_engine) == 2
+    return len(of_engine) // 2
 
 
 def test_a_clear_difference_ends_at_the_first_look(tmp_path: Path) -> None:
     sequence, made, ended = ran(tmp_path, Goal(resolve=0.05), {"duckdb": 1.3})
     assert (ended, repeats(made, "duckdb")) == ("all resolved", sequence.counts[0])
-    (found,) = results(sequence, made)
-    assert (found.verdict, found.resolved) == ("faster", True)
+    (result,) = results(sequence, made)
+    assert (result.verdict, result.resolved) == ("faster", True)
     # Every report on these runs is corrected for the looks.
     a, b = sides(made)
     (group,) = compare(a, b).groups
     estimate = estimate_of(group)
-    assert (estimate.low, estimate.interim_analyses) == (found.low, LOOKS)
+    assert (estimate.low, estimate.interim_analyses) == (result.low, LOOKS)
 
 
 def test_equal_arms_end_when_the_difference_is_excluded(tmp_path: Path) -> None:
     sequence, made, ended = ran(tmp_path, Goal(resolve=0.1), {"duckdb": 1.0}, 0.02)
-    (found,) = results(sequence, made)
-    assert ended == "all resolved" and found.verdict == "no difference"
-    assert 1 / 1.1 <= present(found.low) <= present(found.high) <= 1.1
+    (result,) = results(sequence, made)
+    assert ended == "all resolved" and result.verdict == "no difference"
+    assert 1 / 1.1 <= present(result.low) <= present(result.high) <= 1.1
 
 
 def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_widest_interval_gets_the_repeats(tmp_path: Path) -> None:
     assert repeats(made, "duckdb") == sequence.counts[0]
     assert repeats(made, "postgres") == sequence.counts[-1]
     assert ended == "largest number of repeats"
-    assert [one.resolved for one in results(sequence, made)] == [True, False]
+    assert [result.resolved for result in results(sequence, made)] == [True, False]
 
 
 def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_a_budget_ends_after_a_whole_block(tmp_path: Path) -> None:
     sequence, made, ended = ran(tmp_path, goal, {"duckdb": 1.3}, clock=lambda: next(ticks))
     assert ended == "the budget is spent"
     assert repeats(made, "duckdb") == 4
-    (found,) = results(sequence, made)
-    assert not found.resolved, "four pairs exclude nothing at this level"
+    (result,) = results(sequence, made)
+    assert not result.resolved, "four pairs exclude nothing at this level"
 
 
 def test_one_comparison_within_a_budget_is_not_looked_at() -> None:
@@ -182,16 +182,16 @@ def ran_placements(root: Path, placements: Sequence[str], fails: str = "") -> An
 def test_the_baseline_is_the_reports_whatever_the_profile_has_first(tmp_path: Path) -> None:
     sequence, made, _ = ran_placements(tmp_path, ["pmem-both", "ssd-both"])
     (panel,) = panels(made, "placement", None)
-    (found,) = results(sequence, made)
-    assert found.a == panel.groups[0].a.name == "ssd-both"
-    assert present(panel.groups[0].deciding).ratio == found.speed_up > 1
+    (result,) = results(sequence, made)
+    assert result.a == panel.groups[0].a.name == "ssd-both"
+    assert present(panel.groups[0].deciding).ratio == result.speed_up > 1
 
 
 def test_a_comparison_without_a_result_is_not_resolved(tmp_path: Path) -> None:
     placements = ["ssd-both", "pmem-both", "ssd-data-pmem-wal"]
     sequence, made, ended = ran_placements(tmp_path, placements, fails="ssd-data-pmem-wal")
     assert ended == "a comparison has no result"
-    assert [one.b for one in results(sequence, made)] == ["pmem-both"]
+    assert [result.b for result in results(sequence, made)] == ["pmem-both"]
 
 
 def test_an_earlier_run_that_was_not_corrected_for_looks_is_run_again(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_repeats_raised_after_looking_are_a_look_more(tmp_path, capsys):
     none."""
 
     def run(of: Plan, done: Sequence[StoredRun], most: int | None = None) -> list[StoredRun]:
-        complete = {one.spec.hash(): one for one in done}
+        complete = {finished.spec.hash(): finished for finished in done}
         steps = [Runnable(s, complete.get(s.hash())) for s in of.runs]
         host = Host(tmp_path, continued(of, steps), {"duckdb": 1.3}, {"duckdb": 0.01})
         todo = [step for step in steps if step.done is None][:most]
@@ -243,9 +243,9 @@ def test_blocks_that_were_executed_again_are_a_look_more(tmp_path: Path) -> None
         return compare(*sides(made)).groups[0]
 
     once, twice = compared(6), compared(3, 6)
-    codes = [[one.code for one in group.warnings] for group in (once, twice)]
-    assert ["repeats-continued" in found for found in codes] == [False, True]
-    assert [one.deciding.estimate.interim_analyses for one in (once, twice)] == [1, 2]
+    codes = [[warning.code for warning in group.warnings] for group in (once, twice)]
+    assert ["repeats-continued" in group_codes for group_codes in codes] == [False, True]
+    assert [group.deciding.estimate.interim_analyses for group in (once, twice)] == [1, 2]
 
 
 def test_looks_are_taken_after_numbers_fixed_beforehand() -> None:
@@ -266,9 +266,9 @@ def test_stopping_at_the_best_look_keeps_the_error_rate(noise: str) -> None:
             a, b = np.exp(a), np.exp(b)
         if noise == "outliers":
             a = np.where(draw.random(counts[-1]) < 0.1, 20 * a, a)
-        found = [ratio_of(np.exp(a[:n] / 9), np.exp(b[:n] / 9)).p for n in counts]
-        uncorrected += min(found) <= 0.05
-        corrected += min(found) * LOOKS <= 0.05
+        p_values = [ratio_of(np.exp(a[:n] / 9), np.exp(b[:n] / 9)).p for n in counts]
+        uncorrected += min(p_values) <= 0.05
+        corrected += min(p_values) * LOOKS <= 0.05
     assert corrected / trials <= 0.05 < uncorrected / trials
 
 
@@ -287,7 +287,7 @@ def probes(
 ) -> list[StoredRun]:
     made = []
     for spec in plan_at().runs:
-        changes: dict[str, Any] = {one.name: getattr(spec, one.name) for one in fields(spec)}
+        changes: dict[str, Any] = {field.name: getattr(spec, field.name) for field in fields(spec)}
         rate = per_minute[present(spec.placement).name]
         values = [metric("transactions_per_minute", rate, "higher")]
         made.append(write(root, Case(status=status, metrics=values, spec_changes=changes)))
@@ -301,18 +301,18 @@ def capacity(tmp_path: Path) -> Capacity:
 
 def test_the_slowest_arm_decides_one_rate_for_all(capacity: Capacity) -> None:
     assert capacity.rates([0.7]) == [700]
-    found = capacity.within(plan_at([700]), "rate", [0.7])
-    assert [spec.params["rate"] for spec in found.runs] == [700, 700]
-    recorded = found.experiment.capacity
+    rated = capacity.within(plan_at([700]), "rate", [0.7])
+    assert [spec.params["rate"] for spec in rated.runs] == [700, 700]
+    recorded = rated.experiment.capacity
     assert recorded == ClosedLoop(1000, capacity.run_ids)
 
 
 def test_a_curve_goes_on_for_the_faster_arm(capacity: Capacity) -> None:
     rates = capacity.rates(SHARES)
     assert rates == [200, 400, 600, 800, 900, 950, 1200, 1600, 1800, 1900]
-    found = capacity.within(plan_at(rates), "rate", SHARES)
+    rated = capacity.within(plan_at(rates), "rate", SHARES)
     of_arms: dict[str, list[Any]] = {}
-    for spec in found.runs:
+    for spec in rated.runs:
         of_arms.setdefault(present(spec.placement).name, []).append(spec.params["rate"])
     assert sorted(of_arms["ssd-both"]) == rates[:6]
     assert sorted(of_arms["pmem-both"]) == rates

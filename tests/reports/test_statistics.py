@@ -144,25 +144,28 @@ def test_units_do_not_matter(pairs: list[tuple[float, float]], factor: float) ->
 @given(PAIRS)
 def test_the_interval_holds_the_estimate_and_agrees_with_the_test(pairs):
     a, b = zip(*pairs, strict=True)
-    for one in (ratio_of(a, b, pairing) for pairing in PAIRINGS):
-        if one.low is None or one.high is None:
-            assert one.confidence == 0
+    for ratio in (ratio_of(a, b, pairing) for pairing in PAIRINGS):
+        if ratio.low is None or ratio.high is None:
+            assert ratio.confidence == 0
             continue
-        assert one.low <= one.value * (1 + 1e-9) and one.value <= one.high * (1 + 1e-9)
-        assert one.p >= one.smallest_p * (1 - 1e-9)
+        assert ratio.low <= ratio.value * (1 + 1e-9) and ratio.value <= ratio.high * (1 + 1e-9)
+        assert ratio.p >= ratio.smallest_p * (1 - 1e-9)
     distinct = len(set(np.abs(np.round(np.log(np.array(a) / np.array(b)), 9)))) == len(pairs)
-    one = ratio_of(a, b)
-    if distinct and one.confidence >= 0.95 and one.low is not None and one.high is not None:
-        assert (one.p <= 1 - 0.95) == (not one.low <= 1 <= one.high) or 1 in (one.low, one.high)
+    ratio = ratio_of(a, b)
+    if distinct and ratio.confidence >= 0.95 and ratio.low is not None and ratio.high is not None:
+        assert (ratio.p <= 1 - 0.95) == (not ratio.low <= 1 <= ratio.high) or 1 in (
+            ratio.low,
+            ratio.high,
+        )
 
 
 @repeatable
 @given(st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=12))
 def test_holm_is_between_p_and_bonferroni_and_keeps_the_order(p: list[float]) -> None:
     adjusted = holm(p)
-    for raw, one in zip(p, adjusted, strict=True):
-        assert raw <= one <= min(1.0, raw * len(p)) + 1e-12
-    ordered = [one for _, one in sorted(zip(p, adjusted, strict=True))]
+    for raw, adjusted_p in zip(p, adjusted, strict=True):
+        assert raw <= adjusted_p <= min(1.0, raw * len(p)) + 1e-12
+    ordered = [adjusted_p for _, adjusted_p in sorted(zip(p, adjusted, strict=True))]
     assert ordered == sorted(ordered)
 
 
@@ -241,10 +244,10 @@ def outcome(ratio: Ratio) -> str:
     return present(ratio.decision).outcome
 
 
-def assert_same(one: Ratio, other: Ratio) -> None:
-    assert one.value == pytest.approx(other.value, rel=1e-9)
-    assert one.p == pytest.approx(other.p, rel=1e-9)
-    assert (one.low is None) == (other.low is None)
-    if one.low is not None and one.high is not None:
-        assert one.low == pytest.approx(other.low, rel=1e-9)
-        assert one.high == pytest.approx(other.high, rel=1e-9)
+def assert_same(ratio: Ratio, other: Ratio) -> None:
+    assert ratio.value == pytest.approx(other.value, rel=1e-9)
+    assert ratio.p == pytest.approx(other.p, rel=1e-9)
+    assert (ratio.low is None) == (other.low is None)
+    if ratio.low is not None and ratio.high is not None:
+        assert ratio.low == pytest.approx(other.low, rel=1e-9)
+        assert ratio.high == pytest.approx(other.high, rel=1e-9)
