@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from harness.errors import unknown
+from harness.paper.pair_query import PairQuery
 from harness.paths import data_folder
 from harness.sequences import grouped
 from harness.structs import Struct
@@ -95,8 +96,7 @@ class PaperQueries(Struct, frozen=True):
 
     figure: Annotated[str, Meta(description="whose page shows them")]
     compared: Annotated[
-        Mapping[str, Mapping[str, Any]],
-        Meta(description="by name, the runs whose times are compared (reports/conclusions/)"),
+        Mapping[str, PairQuery], Meta(description="by name, the runs whose times are compared")
     ]
     statements: Annotated[tuple[QueryStatement, ...], Meta(min_length=1)]
 

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import msgspec
 from msgspec.structs import asdict
 
+from harness import structs
 from harness.paper.catalogue import PaperFile, QueryStatement
+from harness.paper.pair_query import PairQuery
 from harness.paths import data_folder
 from harness.store.runs import StoredRun
 from harness.yamlfile import load_yaml
-from reports.conclusions.comparisons import Compared, FewerOfMost, GainUnder, SpeedUp
+from reports.conclusions.comparisons import (
+    FewerOfMost,
+    GainUnder,
+    RunPairs,
+    SpeedUp,
+    speed_ups,
+)
 from reports.conclusions.devices import (
     BelowDevice,
     IndexGain,
     Instructions,
-    Points,
+    PointPairs,
     Practice,
     PricePerformance,
-    Tiers,
     Unflushed,
 )
 from reports.conclusions.model import AnyOf, Conclusion, Evidence, Test
 from reports.formatting import NOTHING, interval_text, times
+from reports.micro.point_ratios import WHOLE
 from reports.statistics import Missing
 from reports.trials import Trial, decided
 
@@ -34,14 +43,11 @@ OF_ENGINES, OF_PRACTICE, OF_DEVICES = "nvm-for-databases", "empirical-guide", "p
 #: Those about primitives of storage, and about persistent indexes.
 OF_PRIMITIVES, OF_INDEXES = "pmem-io-primitives", "bento"
 PAPERS = (OF_ENGINES, OF_PRACTICE, OF_DEVICES, OF_PRIMITIVES, OF_INDEXES)
-_TESTS: Mapping[str, Callable[..., Test]] = {
-    "compared": Compared,
+_TESTS: Mapping[str, type[Test]] = {
     "gain-under": GainUnder,
     "fewer-of-most": FewerOfMost,
     "below-device": BelowDevice,
     "practice": Practice,
-    "tiers": Tiers,
-    "points": Points,
     "index-gain": IndexGain,
     "instructions": Instructions,
     "unflushed": Unflushed,
@@ -66,16 +72,12 @@ def _test(value: Mapping[str, Any]) -> Test:
     ((kind, members),) = value.items()
     if kind == "any":
         return AnyOf(tuple(map(_test, members)))
-    found = {name: _with_tuples(member) for name, member in members.items()}
-    if "compared" in found:
-        found["compared"] = Compared(**found["compared"])
-    return _TESTS[kind](**found)
-
-
-def _with_tuples(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _with_tuples(one) for name, one in value.items()}
-    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
+    if kind != "pair":
+        return structs.convert(members, _TESTS[kind], kind)
+    query = structs.convert(members, PairQuery, kind)
+    if not query.metric:
+        return RunPairs(query)
+    return PointPairs(msgspec.structs.replace(query, each=query.each or WHOLE, every=True))
 
 
 # What a paper says of single queries, next to each query's speed-up here --------------------
@@ -117,19 +119,14 @@ def query_rows(paper: str, figure: str, runs: Iterable[StoredRun]) -> tuple[tupl
         return ()
     evidence = Evidence.of(runs)
     found: list[_Query] = []
-    for of, sides in said_of.compared.items():
-        compared = Compared(**{key: _plain(value) for key, value in sides.items()})
+    for of, query in said_of.compared.items():
         own = [one for one in said_of.statements if one.of == of]
-        for speed_up in compared.speed_ups(evidence):
+        for speed_up in speed_ups(query, evidence):
             found += _queries(speed_up, own)
     said = [one for one in found if one.statement]
     trials = iter(decided([one.trial for one in said]))
     made = (replace(one, trial=next(trials)) if one.statement else one for one in found)
     return tuple(one.row for one in made)
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _queries(speed_up: SpeedUp, statements: Sequence[QueryStatement]) -> Iterator[_Query]:

@@ -7,13 +7,16 @@ compared dimension differs, and paired as everywhere (reports.compare).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cached_property
+
+from msgspec import structs
 
 from harness.errors import UsageError
 from harness.metrics import brief_parameters
+from harness.paper.pair_query import Having, PairQuery, meets
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
@@ -24,6 +27,7 @@ from reports.matching import find
 from reports.metric_registry import metric_info
 from reports.run_configuration import (
     Dimension,
+    Facts,
     dimension,
     emulations,
     other_facts,
@@ -33,8 +37,6 @@ from reports.statistics import Missing
 from reports.trials import Trial, best_first, tested
 from reports.values import Quantity, measured, measured_value
 
-#: Facts of runs by name, their values as shell patterns; several are separated by ``|``.
-Having = Mapping[str, str]
 #: Values of B and A whose quotient is a speed-up, and the blocks of pairs.
 Repeats = tuple[list[float], list[float], list[int]]
 #: Fewer users or threads than this are no crowd (as for FAST'20's third practice).
@@ -43,15 +45,11 @@ _CROWD = 8
 
 def having(runs: Sequence[StoredRun], wanted: Having) -> list[StoredRun]:
     """Return the runs with these facts."""
-    return [run for run in runs if _has(run, wanted)]
+    return [run for run in runs if meets(functools.partial(_fact, spec_facts(run)), wanted)]
 
 
-def _has(run: StoredRun, wanted: Having) -> bool:
-    known = spec_facts(run)
-    return all(
-        any(fnmatchcase(known.get(fact, "none"), one) for one in pattern.split("|"))
-        for fact, pattern in wanted.items()
-    )
+def _fact(facts: Facts, name: str) -> str:
+    return facts.get(name, "none")
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,17 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def speed_ups(
+def speed_ups(query: PairQuery, evidence: Evidence) -> Iterator[SpeedUp]:
+    """Yield the speed-up of side A over side B for each series that both have."""
+    over, under = (having(evidence.of_engines, side) for side in _sides(query))
+    yield from _speed_ups(under, over, query.differing, evidence)
+
+
+def _sides(query: PairQuery) -> tuple[Having, Having]:
+    return {**query.labels, **query.over}, {**query.labels, **query.under}
+
+
+def _speed_ups(
     a: Sequence[StoredRun], b: Sequence[StoredRun], over: Sequence[str], evidence: Evidence
 ) -> Iterator[SpeedUp]:
     """Yield the speed-up of B over A for each series that both have."""
@@ -179,70 +187,56 @@ def _in_words(run: StoredRun, dims: Sequence[Dimension]) -> str:
     return ", ".join([known["workload"], known["engine"], *filter(None, words)])
 
 
-def _lacking(evidence: Evidence, *sides: Having) -> Iterator[str]:
-    """Yield the sides that no run has, in the words of a selector."""
-    for wanted in sides:
-        if not having(evidence.of_engines, wanted):
-            yield _runs_with(wanted)
+def lacking(evidence: Evidence, *queries: PairQuery) -> Iterator[str]:
+    """Yield the sides of queries that no run has, in the words of a selector."""
+    for query in queries:
+        for side in reversed(_sides(query)):
+            if not having(evidence.of_engines, side):
+                yield _runs_with(side)
 
 
 def _runs_with(wanted: Having) -> str:
     return "runs with " + ", ".join(f"{fact}={value}" for fact, value in wanted.items())
 
 
-@dataclass(frozen=True)
-class Compared(Test):
-    """Tests speed-ups of B over A."""
+class RunPairs(Test, frozen=True):
+    """Tests speed-ups of runs over runs that are alike in all but what is compared."""
 
-    a: Having
-    b: Having
-    over: tuple[str, ...] = ("placement",)
+    query: PairQuery
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        yield from (one.trial(bound) for one in self.speed_ups(evidence))
-
-    def speed_ups(self, evidence: Evidence) -> Iterator[SpeedUp]:
-        a, b = (having(evidence.of_engines, side) for side in (self.a, self.b))
-        yield from speed_ups(a, b, self.over, evidence)
+        yield from (speed_up.trial(bound) for speed_up in speed_ups(self.query, evidence))
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        yield from _lacking(evidence, self.a, self.b)
+        yield from lacking(evidence, self.query)
 
 
-@dataclass(frozen=True)
-class GainUnder(Test):
+class GainUnder(Test, frozen=True):
     """Tests the speed-up under one condition over that under another, of the same blocks.
 
-    ``compared``: what gains; ``first``, ``second``: the conditions; ``by``: the dimension in which
-    they differ.
+    ``pair``: what gains; ``first``, ``second``: the conditions.
     """
 
-    compared: Compared
+    pair: PairQuery
     first: Having
     second: Having
-    by: str
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        dims = [dimension(self.by)]
-        under = self._under(self.second, evidence)
-        second = {other_facts(dict(one.key), dims): one for one in under}
-        for one in self._under(self.first, evidence):
-            other = second.get(other_facts(dict(one.key), dims))
+        dims = [dimension(name) for name in self.first]
+        first, second = (speed_ups(query, evidence) for query in self._queries)
+        under = {other_facts(dict(speed_up.key), dims): speed_up for speed_up in second}
+        for speed_up in first:
+            other = under.get(other_facts(dict(speed_up.key), dims))
             if other is not None:
-                yield _gain(one, other, bound)
+                yield _gain(speed_up, other, bound)
 
-    def _under(self, condition: Having, evidence: Evidence) -> Iterator[SpeedUp]:
-        of = self.compared
-        chosen = Compared({**of.a, **condition}, {**of.b, **condition}, of.over)
-        return chosen.speed_ups(evidence)
+    @property
+    def _queries(self) -> list[PairQuery]:
+        of, conditions = self.pair, (self.first, self.second)
+        return [structs.replace(of, labels={**of.labels, **condition}) for condition in conditions]
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        corners = (
-            {**side, **condition}
-            for condition in (self.first, self.second)
-            for side in (self.compared.a, self.compared.b)
-        )
-        yield from _lacking(evidence, *corners)
+        yield from lacking(evidence, *self._queries)
 
 
 def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
@@ -268,8 +262,7 @@ def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
     )
 
 
-@dataclass(frozen=True)
-class FewerOfMost(Test):
+class FewerOfMost(Test, frozen=True):
     """Tests the best of fewer users or threads over the most: how much the crowd loses."""
 
     having: Having
@@ -300,7 +293,7 @@ class FewerOfMost(Test):
         found = [
             one
             for count in counts[:-1]
-            for one in speed_ups(
+            for one in _speed_ups(
                 most, [r for r in fewer if _number(r, dim.fact) == count], (dim.name,), evidence
             )
         ]

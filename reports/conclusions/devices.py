@@ -8,14 +8,15 @@ both sides have several thread counts, each has its best. FAST'20's practices ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
+from harness.paper.pair_query import Having, PairQuery
 from harness.sequences import grouped
 from harness.units import format_bytes
-from reports.conclusions.comparisons import Compared, SpeedUp
+from reports.conclusions.comparisons import SpeedUp, lacking, speed_ups
 from reports.conclusions.model import Evidence, Test
 from reports.micro.best_practices import practices
 from reports.micro.devices import (
@@ -27,22 +28,22 @@ from reports.micro.devices import (
     Point,
 )
 from reports.micro.instructions import kind_of
-from reports.micro.paper_values import threads_of
 from reports.micro.point_ratios import (
-    Having,
-    PairQuery,
+    SIZE,
+    WHOLE,
     PointRatio,
     UnderivedError,
     differ_in,
     is_dram,
+    name_of,
+    ratios_of,
+    selected,
     ways,
 )
 from reports.micro.prices import price_of
 from reports.micro.sweeps import INSTRUCTIONS, largest
 from reports.statistics import Missing
 from reports.trials import Trial, best_first, tested
-
-_SIZE = "access_size_bytes"
 
 
 def _modules(evidence: Evidence) -> list[Device]:
@@ -54,18 +55,14 @@ def _by_place(
     points: Sequence[Point], having: Callable[[list[Point]], object]
 ) -> dict[str, list[Point]]:
     """Group points by measurement and size, each of one experiment over instructions."""
-    held: dict[str, list[Point]] = {}
-    for point in points:
-        size = format_bytes(point.number(_SIZE)) if point[_SIZE] else ""
-        name = " ".join(filter(None, [point["measurement"].replace("_", " "), size]))
-        held.setdefault(name, []).append(point)
+    places = grouped((name_of(point, ("measurement", SIZE)), point) for point in points)
     return {
-        name: largest(same, *INSTRUCTIONS, "threads", having=having) for name, same in held.items()
+        place: largest(same, *INSTRUCTIONS, "threads", having=having)
+        for place, same in places.items()
     }
 
 
-@dataclass(frozen=True)
-class Practice(Test):
+class Practice(Test, frozen=True):
     """Tests one of FAST'20's best practices, as the card does."""
 
     needs = "a card of a tier other than DRAM"
@@ -78,8 +75,7 @@ class Practice(Test):
                 yield Trial(what, one.ratio, device.emulated)
 
 
-@dataclass(frozen=True)
-class Instructions(Test):
+class Instructions(Test, frozen=True):
     """Tests the best of some instructions over the worst of others, at their best thread counts.
 
     ``over``, ``under``: instructions without their fence (``store+clwb``).
@@ -91,7 +87,7 @@ class Instructions(Test):
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         for device in _modules(evidence):
-            of_device = PairQuery(RATE, self.labels).points(device, {})
+            of_device = selected(PairQuery(RATE, self.labels), device)
             for place, points in _by_place(of_device, self._has_both).items():
                 over, under = (_ranked(points, kinds) for kinds in (self.over, self.under))
                 if over and under and over[0] is not under[-1]:
@@ -127,7 +123,7 @@ def _chosen(points: Sequence[Point]) -> Point:
 def _ratios(query: PairQuery, over: Device, under: Device) -> list[PointRatio]:
     """Return the query's ratios; none where none can be formed."""
     try:
-        return query.ratios(over, under)
+        return ratios_of(query, over, under)
     except UnderivedError:
         return []
 
@@ -137,35 +133,21 @@ def _trial(what: str, ratio: PointRatio, bound: float, device: Device) -> Trial:
 
 
 #: What an operation is of, besides its flushes: a log's writer, or an index.
-_WORK = ("writer", "entry_bytes", "index", "workload", "discipline", "fence")
+_WORK = tuple(label for label in WHOLE if label not in ("done", "pattern", SIZE, "dirty_lines"))
 
 
-def _work(point: Point) -> str:
-    """Return what a point measures: ``log zero, 4 threads``."""
-    names = (point["measurement"].replace("_", " "), *(point[label] for label in _WORK))
-    return f"{' '.join(filter(None, names))}, {threads_of(point)}"
+def _unflushed(flush: str, labels: Having) -> PairQuery:
+    """Operations without flushes over the same that flush in this way."""
+    sides: tuple[Having, Having] = {"flush": "none"}, {"flush": flush}
+    return PairQuery(OPERATIONS, labels, *sides, each=_WORK, every=True)
 
 
 def _unflushed_chain(chain: str) -> PairQuery:
-    """Operations without flushes over the same with them, of each thread count."""
-    return PairQuery(
-        OPERATIONS,
-        {"mode": "independent"},
-        over={"chain": chain.replace("_cache", "_none")},
-        under={"chain": chain},
-        each=_work,
-    )
+    sides = {"chain": chain.replace("_cache", "_none")}, {"chain": chain}
+    return PairQuery(OPERATIONS, {"mode": "independent"}, *sides, each=_WORK)
 
 
-def _unflushed(flush: str, labels: Having, where: Callable[[Point], bool]) -> PairQuery:
-    """The same of each way to write a log, or of each index, that flushes in this way."""
-    return PairQuery(
-        OPERATIONS, labels, {"flush": "none"}, {"flush": flush}, where=where, each=_work, every=True
-    )
-
-
-@dataclass(frozen=True)
-class Unflushed(Test):
+class Unflushed(Test, frozen=True):
     """Tests operations with flushes over the same without (PVLDB 15(11), Figure 12)."""
 
     needs = "indexes, their chains or logs with flushes and without, on a tier other than DRAM"
@@ -177,106 +159,137 @@ class Unflushed(Test):
             flushes = dict.fromkeys(p["flush"] for p in points if p["index"])
             queries = [
                 *map(_unflushed_chain, chains),
-                _unflushed("clwb", {"measurement": "log"}, bool),
-                *(
-                    _unflushed(flush, {}, lambda point: bool(point["index"]))
-                    for flush in flushes
-                    if flush != "none"
-                ),
+                _unflushed("clwb", {"measurement": "log"}),
+                *(_unflushed(flush, {"index": "?*"}) for flush in flushes if flush != "none"),
             ]
             for query in queries:
-                for one in _ratios(query, device, device):
-                    what = f"{device.marked_name}, {one.name}: flushed over not flushed"
-                    yield _trial(what, one.inverse, bound, device)
-
-
-def _place(point: Point) -> str:
-    """Name what a point measured: ``random reads 256 B, 8 threads``."""
-    size = format_bytes(point.number(_SIZE))
-    return f"{point['measurement'].replace('_', ' ')} {size}, {threads_of(point)}"
-
-
-#: Two tiers, that with more first, and what each has.
-_TierPairs = Iterator[tuple[Device, Device, tuple[str, str]]]
-_DIMM_SIZE, _DIMMS = "DIMM size", "DIMMs"
+                for ratio in _ratios(query, device, device):
+                    what = f"{device.marked_name}, {ratio.name}: flushed over not flushed"
+                    yield _trial(what, ratio.inverse, bound, device)
 
 
 @dataclass(frozen=True)
-class Tiers(Test):
-    """Tests the bandwidth of a tier over that of another one, which differs in one thing alone.
+class _Sides:
+    """Devices of sides A and B. ``device``: whose trial it is; ``values``: what they differ in."""
 
-    ``by``: ``DIMMs`` (more interleaved ones over fewer, of one host), ``DIMM size`` (the better
-    over the worse), or a state of the host, as in ``Device.state``: more of it over less.
-    ``labels``: what is compared, each size and thread count by itself.
+    over: Device
+    under: Device
+    device: Device
+    values: tuple[str, ...] = ()
+
+
+def _of_one_tier(evidence: Evidence) -> Iterator[_Sides]:
+    for device in _modules(evidence):
+        yield _Sides(device, device, device)
+
+
+def _dram_over_others(evidence: Evidence) -> Iterator[_Sides]:
+    for device in _modules(evidence):
+        for dram in filter(is_dram, evidence.devices):
+            if dram.host == device.host:
+                yield _Sides(dram, device, device)
+
+
+def _by_dimms(evidence: Evidence) -> Iterator[_Sides]:
+    for host in dict.fromkeys(device.host for device in evidence.devices):
+        devices = [d for d in evidence.devices if d.host == host and ways(d)]
+        devices.sort(key=lambda device: ways(device) or 0)
+        for fewer, more in pairwise(devices):
+            if ways(fewer) != ways(more):
+                yield _Sides(more, fewer, more, (f"{ways(more)}", f"{ways(fewer)} DIMMs"))
+
+
+def _by_dimm_size(evidence: Evidence) -> Iterator[_Sides]:
+    """Pair tiers of two hosts that have one model of processor, in one state."""
+
+    def others(device: Device) -> tuple[object, ...]:
+        return ways(device), _host(device).get("cpu", {}).get("model"), device.state
+
+    of_dimms = [device for device in evidence.devices if ways(device) and _dimm_bytes(device)]
+    for a, b in combinations(of_dimms, 2):
+        if _dimm_bytes(a) != _dimm_bytes(b) and others(a) == others(b):
+            yield _Sides(a, b, a, (format_bytes(_dimm_bytes(a)), format_bytes(_dimm_bytes(b))))
+
+
+def _by_state(evidence: Evidence, state: str) -> Iterator[_Sides]:
+    for more, less in permutations(_modules(evidence), 2):
+        high, low = (_rank(device.state.get(state, "")) for device in (more, less))
+        if high is not None and low is not None and high > low and differ_in(state, more, less):
+            yield _Sides(more, less, more, (more.state[state], less.state[state]))
+
+
+_DIMM_SIZE, _DIMMS, _DRAM = "DIMM size", "DIMMs", "dram"
+_SIDES: Mapping[str, Callable[[Evidence], Iterator[_Sides]]] = {
+    "": _of_one_tier,
+    _DRAM: _dram_over_others,
+    _DIMMS: _by_dimms,
+    _DIMM_SIZE: _by_dimm_size,
+}
+
+
+class PointPairs(Test, frozen=True):
+    """Tests each point over another that is alike in all but what is compared.
+
+    ``query.sides``: ``dram`` (DRAM over another tier of its host), ``DIMMs`` (more interleaved ones
+    over fewer, of one host), ``DIMM size`` (the better over the worse), or a state of the host, as
+    in ``Device.state``: more of it over less. Else both are of one tier other than DRAM.
     """
 
-    by: str
-    labels: Having
+    query: PairQuery
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        query = PairQuery(RATE, self.labels, each=_place, every=True)
-        pairs = {_DIMM_SIZE: _by_dimm_size, _DIMMS: _by_dimms}.get(self.by, self._by_state)
-        for over, under, values in pairs(evidence):
+        name = self.query.sides
+        every = _SIDES[name](evidence) if name in _SIDES else _by_state(evidence, name)
+        for sides in every:
             try:
-                found = query.ratios(over, under)
+                found = ratios_of(self.query, sides.over, sides.under)
             except UnderivedError as error:
-                if self.by not in (_DIMM_SIZE, _DIMMS):
-                    what = f"{over.marked_name}: {self.by}"
-                    yield Trial(what, error.missing, over.emulated)
+                if name not in _SIDES:
+                    what = f"{sides.device.marked_name}: {name}"
+                    yield Trial(what, error.missing, sides.device.emulated)
                 continue
-            for one in found:
-                better, device, own = one, over, values
-                if self.by == _DIMM_SIZE and one.over.median < one.under.median:
-                    better, device, own = one.inverse, under, (values[1], values[0])
-                what = f"{device.marked_name}, {one.name}: {' over '.join(own)}"
-                yield _trial(what, better, bound, device)
+            for ratio in found:
+                yield self._trial(ratio, sides, bound)
 
-    def _by_state(self, evidence: Evidence) -> _TierPairs:
-        for more, less in permutations(_modules(evidence), 2):
-            high, low = (_rank(device.state.get(self.by, "")) for device in (more, less))
-            if high is None or low is None or high <= low or not differ_in(self.by, more, less):
-                continue
-            yield more, less, (more.state[self.by], less.state[self.by])
+    def _trial(self, ratio: PointRatio, sides: _Sides, bound: float) -> Trial:
+        device, values = sides.device, sides.values
+        if self.query.sides == _DIMM_SIZE and ratio.over.median < ratio.under.median:
+            ratio, device, values = ratio.inverse, sides.under, values[::-1]
+        against = " over ".join(values) or f"over {self._other(ratio)}"
+        return _trial(f"{device.marked_name}, {ratio.name}: {against}", ratio, bound, device)
+
+    def _other(self, ratio: PointRatio) -> str:
+        name = name_of(ratio.under, self.query.each)
+        return "another tier" if name == ratio.name else name
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
-        if self.by == _DIMMS:
-            found = sorted({ways(device) or 0 for device in evidence.devices} - {0})
-            here = f" (here: {', '.join(map(str, found))})" if found else ""
-            yield f"tiers of two numbers of interleaved DIMMs{here}"
-        elif self.by == _DIMM_SIZE:
-            found = sorted({_dimm_bytes(device) for device in evidence.devices} - {0})
-            here = f" (here: {', '.join(map(format_bytes, found))})" if found else ""
+        query = self.query
+        if query.sides == _DIMMS:
+            numbers = sorted({ways(device) or 0 for device in evidence.devices} - {0})
+            yield f"tiers of two numbers of interleaved DIMMs{_here(map(str, numbers))}"
+        elif query.sides == _DIMM_SIZE:
+            sizes = sorted({_dimm_bytes(device) for device in evidence.devices} - {0})
+            here = _here(map(format_bytes, sizes))
             yield f"two hosts with one processor and number of DIMMs, of two sizes{here}"
+        elif query.sides not in _SIDES:
+            yield f"the same suite on one tier in two states of its host ({query.sides})"
         else:
-            yield f"the same suite on one tier in two states of its host ({self.by})"
+            sides = ({**query.labels, **side} for side in (query.over, query.under))
+            texts = dict.fromkeys(" ".join(f"{k}={v}" for k, v in side.items()) for side in sides)
+            dram = "on DRAM and another tier of its host"
+            where = dram if query.sides == _DRAM else "on a tier other than DRAM"
+            yield f"{query.metric} of {' and of '.join(texts)} {where}"
+
+
+def _here(values: Iterable[str]) -> str:
+    text = ", ".join(values)
+    return f" (here: {text})" if text else ""
 
 
 def _rank(state: str) -> float | None:
     """Rank a host's state: by its first number (``18000 mW``), or enabled above disabled."""
     match = re.search(r"\d+(?:\.\d+)?", state)
     return float(match[0]) if match else {"enabled": 1.0, "disabled": 0.0}.get(state)
-
-
-def _by_dimms(evidence: Evidence) -> _TierPairs:
-    for host in dict.fromkeys(device.host for device in evidence.devices):
-        own = [d for d in evidence.devices if d.host == host and ways(d)]
-        own.sort(key=lambda device: ways(device) or 0)
-        for fewer, more in pairwise(own):
-            if ways(fewer) != ways(more):
-                yield more, fewer, (f"{ways(more)}", f"{ways(fewer)} DIMMs")
-
-
-def _by_dimm_size(evidence: Evidence) -> _TierPairs:
-    """Pair tiers of two hosts that have one model of processor, in one state."""
-
-    def others(device: Device) -> tuple[object, ...]:
-        return ways(device), _host(device).get("cpu", {}).get("model"), device.state
-
-    known = [one for one in evidence.devices if ways(one) and _dimm_bytes(one)]
-    for one, other in combinations(known, 2):
-        if _dimm_bytes(one) != _dimm_bytes(other) and others(one) == others(other):
-            sizes = format_bytes(_dimm_bytes(one)), format_bytes(_dimm_bytes(other))
-            yield one, other, sizes
 
 
 def _dimm_bytes(device: Device) -> int:
@@ -286,59 +299,7 @@ def _dimm_bytes(device: Device) -> int:
     return int(sizes.pop()) if len(sizes) == 1 else 0
 
 
-def _named(point: Point) -> str:
-    """Name what a point did: ``granularity ntstore random 256 B, 4 threads``."""
-    size = format_bytes(point.number(_SIZE)) if point[_SIZE] else ""
-    of_its_own = point["method"] or point["writer"] or point["index"]
-    kind = point["method"] if of_its_own else kind_of(point)
-    lines = f"{point['dirty_lines']} dirty lines" if point["dirty_lines"] else ""
-    words = (point["measurement"].replace("_", " "), kind, point["pattern"], size, lines)
-    own = (point[label] for label in _WORK)
-    return f"{' '.join(filter(None, (*words, *own)))}, {threads_of(point)}"
-
-
-@dataclass(frozen=True)
-class Points(Test):
-    """Tests one point over another that is alike in all but what is compared.
-
-    ``dram``: the first is of DRAM, and the other of another tier of its host.
-    """
-
-    metric: str
-    over: Having
-    under: Having
-    labels: Having = field(default_factory=dict)
-    apart: tuple[str, ...] = ()
-    dram: bool = False
-
-    def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        query = PairQuery(
-            self.metric, self.labels, self.over, self.under, self.apart, each=_named, every=True
-        )
-        for device in _modules(evidence):
-            others = [one for one in evidence.devices if one.host == device.host and is_dram(one)]
-            for first in others if self.dram else [device]:
-                for one in _ratios(query, first, device):
-                    what = f"{device.marked_name}, {one.name}: over {self._other(one)}"
-                    yield _trial(what, one, bound, device)
-
-    def _other(self, one: PointRatio) -> str:
-        name = _named(one.under)
-        return "another tier" if name == one.name else name
-
-    def missing(self, evidence: Evidence) -> Iterator[str]:
-        sides = ({**self.labels, **side} for side in (self.over, self.under))
-        texts = (" ".join(f"{name}={_text(value)}" for name, value in one.items()) for one in sides)
-        where = "on DRAM and another tier of its host" if self.dram else "on a tier other than DRAM"
-        yield f"{self.metric} of {' and of '.join(dict.fromkeys(texts))} {where}"
-
-
-def _text(value: str | tuple[str, ...]) -> str:
-    return value if isinstance(value, str) else "|".join(filter(None, value))
-
-
-@dataclass(frozen=True)
-class IndexGain(Test):
+class IndexGain(Test, frozen=True):
     """Tests an index's gain from one host's DIMMs to another's, against that of its accesses.
 
     A trial has the smallest gain of random reads and writes with as many threads as its bound,
@@ -369,8 +330,7 @@ def _host(device: Device) -> Mapping[str, Any]:
     return next((run.manifest.host for run in device.runs if run.manifest), {})
 
 
-@dataclass(frozen=True)
-class PricePerformance(Test):
+class PricePerformance(Test, frozen=True):
     """Tests what PMem delivers for the price of a GB, over what DRAM delivers (Table 2)."""
 
     needs = "reads of DRAM and of another tier of the host, each with price_per_gb"
@@ -392,7 +352,7 @@ class PricePerformance(Test):
 def _priced(
     device: Device, dram: Device, labels: Having, cheaper: float, bound: float
 ) -> Iterator[Trial]:
-    both = [PairQuery(RATE, labels).points(one, {}) for one in (device, dram)]
+    both = [selected(PairQuery(RATE, labels), side) for side in (device, dram)]
     if not all(both):
         return
     a, b = (_chosen(points) for points in both)
@@ -409,15 +369,14 @@ def _priced(
 _TABLES = ("nvm-for-databases/table3", "nvm-for-databases/table4")
 
 
-@dataclass(frozen=True)
-class BelowDevice(Test):
+class BelowDevice(Test, frozen=True):
     """Tests an engine's speed-up from one tier to another against what the devices differ by.
 
     A trial has the smallest ratio of the devices' reads as its bound, or the largest where the
     speed-up is higher than that: between them nothing is said.
     """
 
-    compared: Compared
+    pair: PairQuery
     slow: str
     fast: str
 
@@ -425,8 +384,8 @@ class BelowDevice(Test):
         ratios = self._ratios(evidence)
         if not ratios:
             return
-        for one in self.compared.speed_ups(evidence):
-            yield _against(one, ratios)
+        for speed_up in speed_ups(self.pair, evidence):
+            yield _against(speed_up, ratios)
 
     def _ratios(self, evidence: Evidence) -> dict[str, float]:
         """Return how much better the fast tier's device reads than the slow one's, by read."""
@@ -462,7 +421,7 @@ class BelowDevice(Test):
     def missing(self, evidence: Evidence) -> Iterator[str]:
         if not self._ratios(evidence):
             yield f"{' and '.join(_TABLES)} on {self.slow} and {self.fast}"
-        yield from self.compared.missing(evidence)
+        yield from lacking(evidence, self.pair)
 
 
 def _quotient(name: str, fast: Mapping[str, float], slow: Mapping[str, float]) -> float:

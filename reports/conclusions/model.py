@@ -8,7 +8,6 @@ with the command that measures it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from harness.store.documents import as_json, attributes
 from harness.store.runs import StoredRun
+from harness.structs import Struct
 from reports.micro.devices import Device, devices, is_micro
 from reports.run_configuration import Facts, facts
 from reports.select import unplanted
@@ -50,25 +50,25 @@ class Evidence:
         return {run.directory: facts(run) for run in self.of_engines}
 
 
-class Test(ABC):
+class Test(Struct, frozen=True):
     """A test of a conclusion, as data: which runs it takes, and from them its ratios.
 
     ``needs``: the runs or tiers without which there is no ratio.
     """
 
+    documented = "docs/papers.md"
     needs: ClassVar[str] = ""
 
-    @abstractmethod
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         """Yield the ratios that can be formed."""
+        raise NotImplementedError
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         """Yield what the runs lack of its needs."""
         yield self.needs
 
 
-@dataclass(frozen=True)
-class AnyOf(Test):
+class AnyOf(Test, frozen=True):
     """Tests what any of several tests does, all trials together."""
 
     tests: tuple[Test, ...]

@@ -46,12 +46,6 @@ def kind_of(point: Point) -> str:
     return sequence_of(point).kind
 
 
-def of_kind(name: str) -> dict[str, str | tuple[str, ...]]:
-    """The labels of instructions without their fence: ``store+clwb``."""
-    operation, _, flush = name.partition("+")
-    return {"operation": operation, "flush": flush or ("", "none")}
-
-
 #: What a policy varies.
 _POLICY = ("measurement", "discipline", "flush", "fence", "added_fence")
 _FLUSHED_LINE = "flushed_line"

@@ -1,20 +1,13 @@
 """The local number next to a paper's, as the column ``derived`` of its published.csv says.
 
-The column has the name of a function of ``_READERS`` and what it reads, as ``name=value``: labels
-of points (``numa=|near``: one of two values; ``instructions=store+clwb``: without a fence), labels
-of one side of a ratio (``over.numa=far``), and options:
+The column has the name of a function of ``_READERS``, then words ``name=value``: a query of points
+(harness.paper.pair_query; ``instructions=store+clwb``: without a fence), and options:
 
 =============  ==============================================================================
-``of``         the metric; of curves bandwidth where there is none
 ``sides``      the devices of a ratio (``_SIDES``), else both are the row's device
-``each``       the name of the ratio that a point belongs to (``_NAMES``, or a label)
-``apart``      labels in which the sides may differ, ``varied``: of which each has its best
-``threads``    the threads required, of ratios
-``every``      each pair is a ratio of its own
-``loads``      loads alone, or stores alone; of a mix its ends
+``each``       labels that name a ratio; of curves those that make a curve of its own
 ``show``       of ratios: ``largest``; of curves the label that is read off
 ``note``       what is said of all the ratios (``_NOTES``)
-``by``         what makes a curve of its own (``_NAMES``, or a label): else its instructions
 ``choose``     the points of a curve whose labels are shown (``_CHOICES``)
 =============  ==============================================================================
 
@@ -30,60 +23,50 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from msgspec import structs
+
 from harness.hdr import Histogram
+from harness.paper.pair_query import PairQuery, read_words
 from harness.sequences import grouped
-from harness.units import counted, format_bytes
+from harness.units import format_bytes
 from reports.formatting import TIMES
-from reports.micro.devices import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
-from reports.micro.instructions import flushed_line, kind_of, of_kind
+from reports.micro.devices import DURATION, OPERATIONS, RATE, Device, Point, best
+from reports.micro.instructions import flushed_line
 from reports.micro.knees import near_best
 from reports.micro.point_ratios import (
     PAGES,
-    PairQuery,
+    SIZE,
     PointRatio,
     UnderivedError,
     differ_in,
+    name_of,
     numbers_text,
     of_dimms,
     one_experiment,
+    ratios_of,
+    selected,
     tiers,
 )
 from reports.micro.sweeps import INSTRUCTIONS, beyond_caches
 from reports.published import Cell, Number, Numbers
 from reports.statistics import Missing
 
-_SIZE = "access_size_bytes"
-_OPTIONS = frozenset(
-    [
-        "of",
-        "sides",
-        "each",
-        "apart",
-        "varied",
-        "threads",
-        "every",
-        "loads",
-        "show",
-        "note",
-        "by",
-        "choose",
-    ]
-)
+_OPTIONS = ("show", "note", "choose")
 _WRITE_BACK = re.compile(r"^rp_(\d+),wp_\1_(cache|nocache)$")
 #: FAST'20, Section 3.3, has no bound for its outliers; this is the one that its text names.
 _OUTLIER_NS = 50_000
-_FROM_FAR = "the same accesses from a far node"
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One row of published.csv in the column of one device. ``words``: those of ``derived``.
+    """One row of published.csv in the column of one device.
 
-    ``others``: all devices of the report, with what they have of suites that repeat the figure,
-    as ``device``.
+    ``query``, ``options``: what ``derived`` says. ``others``: all devices of the report, with what
+    they have of suites that repeat the figure, as ``device``.
     """
 
-    words: Mapping[str, str]
+    query: PairQuery
+    options: Mapping[str, str]
     arm: str
     x: str
     device: Device
@@ -91,29 +74,7 @@ class PaperRow:
 
     def option(self, name: str) -> str:
         """The value of an option, empty where it is absent."""
-        return self.words.get(name, "")
-
-    def options(self, name: str) -> tuple[str, ...]:
-        """The values of an option that is a list."""
-        return tuple(filter(None, self.option(name).split(",")))
-
-    def labels(self, side: str = "") -> dict[str, str | tuple[str, ...]]:
-        """The labels of points: of both sides of a ratio, or of one in addition."""
-        labels: dict[str, str | tuple[str, ...]] = {}
-        for key, value in self.words.items():
-            of_side, _, name = key.rpartition(".")
-            if of_side == side and key not in _OPTIONS:
-                kind = of_kind(value) if name == "instructions" else {name: (*value.split("|"),)}
-                labels.update(kind)
-        return labels
-
-    def fits(self, point: Point) -> bool:
-        """Return whether it is one of the required loads or stores."""
-        if not (loads := self.option("loads")):
-            return True
-        if point["operation"] == "mixed":
-            return point["read_share"] == ("1" if loads == "yes" else "0")
-        return (point["operation"] == "load") == (loads == "yes")
+        return self.options.get(name, "")
 
     def number(
         self, value: float | None, unit: str, name: str = "", high: float | None = None
@@ -136,46 +97,13 @@ def derived(words: str, arm: str, x: str, device: Device, others: Sequence[Devic
     if not reader or reader == "needs":
         return Missing("needs", rest) if reader else Missing("not-derived")
     pairs = dict(word.split("=", 1) for word in rest.split())
+    options = {name: pairs.pop(name) for name in _OPTIONS if name in pairs}
+    row = PaperRow(read_words(pairs, f"derived {words!r}"), options, arm, x, device, others)
     try:
-        cell = _READERS[reader](PaperRow(pairs, arm, x, device, others))
+        cell = _READERS[reader](row)
     except UnderivedError as error:
         return error.missing
     return cell if cell.numbers else Missing("no-counterpart")
-
-
-# Names of ratios and of curves --------------------------------------------------------
-
-
-def _store(point: Point) -> str:
-    """Return the kind of store, of a mix the one in it; empty for loads."""
-    if point["operation"] == "mixed":
-        return "" if point["read_share"] == "1" else point["store"]
-    return "" if point["operation"] == "load" else kind_of(point)
-
-
-def _size(point: Point) -> str:
-    return format_bytes(point.number(_SIZE))
-
-
-def threads_of(point: Point) -> str:
-    """Return a point's number of threads: ``4 threads``."""
-    return counted(int(point.number("threads")), "thread")
-
-
-_NAMES: Mapping[str, Callable[[Point], str]] = {
-    "": lambda p: "",
-    "all": lambda p: "",
-    "store": _store,
-    "measured_store": lambda p: f"{p['measurement']} {_store(p)}".strip(),
-    "chain": lambda p: "update" if "w" in p["chain"] else "lookup",
-    "workload": lambda p: ", ".join((kind_of(p), p["pattern"], _size(p), threads_of(p))),
-    "threads": threads_of,
-    _SIZE: _size,
-}
-
-
-def _names(word: str) -> Callable[[Point], str]:
-    return _NAMES.get(word, lambda point: point[word])
 
 
 # Two sides ----------------------------------------------------------------------------
@@ -183,29 +111,14 @@ def _names(word: str) -> Callable[[Point], str]:
 
 def _ratio(row: PaperRow) -> Numbers:
     """One point over another that is alike."""
-    over, under = _SIDES[row.option("sides")](row)
-    query = PairQuery(
-        row.option("of"),
-        row.labels(),
-        row.labels("over"),
-        row.labels("under"),
-        row.options("apart"),
-        row.fits,
-        _names(row.option("each")),
-        row.options("varied"),
-        int(row.option("threads")) if row.option("threads") else None,
-        bool(row.option("every")),
-    )
-    for side in (query.over, query.under):
-        if side.get("numa") == ("far",) and not query.points(over, side):
-            raise UnderivedError("needs", _FROM_FAR)
-    ratios = query.ratios(over, under)
-    if row.option("each") == _SIZE:
-        ratios.sort(key=lambda ratio: ratio.over.number(_SIZE))
+    query = row.query
+    made = ratios_of(query, *_SIDES[query.sides](row))
+    if query.each == (SIZE,):
+        made.sort(key=lambda ratio: ratio.over.number(SIZE))
     if row.option("show") == "largest":
-        ratios = [max(ratios, key=lambda ratio: ratio.value)]
-        return row.ratios([replace(ratios[0], name="")], ratios[0].name)
-    return row.ratios(ratios, *_NOTES[row.option("note") or row.option("sides")](row, ratios))
+        largest = max(made, key=lambda ratio: ratio.value)
+        return row.ratios([replace(largest, name="")], largest.name)
+    return row.ratios(made, *_NOTES[row.option("note") or query.sides](row, made))
 
 
 def _tiers(row: PaperRow) -> tuple[Device, Device]:
@@ -220,45 +133,47 @@ def _dimms(row: PaperRow) -> tuple[Device, Device]:
     return a, b
 
 
-_PREFETCHERS = "prefetchers"
 #: The state of what a host did not let the harness read.
 _UNREADABLE = "unreadable"
 
 
 def _prefetchers(row: PaperRow) -> tuple[Device, Device]:
     """With prefetchers, and without: below 1 they cost bandwidth (PVLDB 15(11), Figure 13)."""
-    others = (other for other in row.others if differ_in(_PREFETCHERS, other, row.device))
-    states = {
-        device.state.get(_PREFETCHERS, _UNREADABLE): device for device in (row.device, *others)
-    }
+    states = _in_states(row, "prefetchers")
     if set(states) <= {_UNREADABLE}:
         readable = "prefetchers whose state can be read (root, module msr, no VM)"
         raise UnderivedError("needs", readable)
-    if missing := [state for state in ("enabled", "disabled") if state not in states]:
-        other = f"a run of this tier with prefetchers {' and '.join(missing)}"
-        raise UnderivedError("needs", other)
-    return states["enabled"], states["disabled"]
-
-
-_BUS = "memory bus"
+    return _of_states(states, "prefetchers", "enabled", "disabled")
 
 
 def _bus(row: PaperRow) -> tuple[Device, Device]:
     """``apache_256 2133 over 2666 MT/s``."""
     _, over, _, under, unit = row.arm.split()
-    others = (other for other in row.others if differ_in(_BUS, other, row.device))
-    speeds = {device.state.get(_BUS, _UNREADABLE): device for device in (row.device, *others)}
-    if missing := [f"{speed} {unit}" for speed in (over, under) if f"{speed} {unit}" not in speeds]:
-        raise UnderivedError("needs", f"a run of this tier with a bus of {' and '.join(missing)}")
-    return speeds[f"{over} {unit}"], speeds[f"{under} {unit}"]
+    return _of_states(
+        _in_states(row, "memory bus"), "a bus of", f"{over} {unit}", f"{under} {unit}"
+    )
+
+
+def _in_states(row: PaperRow, name: str) -> Mapping[str, Device]:
+    """Devices by this state of their host that are alike else."""
+    others = (other for other in row.others if differ_in(name, other, row.device))
+    return {device.state.get(name, _UNREADABLE): device for device in (row.device, *others)}
+
+
+def _of_states(
+    devices: Mapping[str, Device], what: str, over: str, under: str
+) -> tuple[Device, Device]:
+    if missing := [state for state in (over, under) if state not in devices]:
+        raise UnderivedError("needs", f"a run of this tier with {what} {' and '.join(missing)}")
+    return devices[over], devices[under]
 
 
 _SIDES: Mapping[str, Callable[[PaperRow], tuple[Device, Device]]] = {
-    "bus": _bus,
     "": lambda row: (row.device, row.device),
     "tiers": _tiers,
     "dimms": _dimms,
-    _PREFETCHERS: _prefetchers,
+    "bus": _bus,
+    "prefetchers": _prefetchers,
 }
 
 
@@ -287,10 +202,10 @@ def _flushed_line(row: PaperRow, ratios: Sequence[PointRatio]) -> Sequence[str]:
 
 
 _NOTES: Mapping[str, Callable[[PaperRow, Sequence[PointRatio]], Sequence[str]]] = {
-    "": lambda row, ratios: (),
-    "bus": lambda row, ratios: (),
-    "dimms": lambda row, ratios: (),
-    _PREFETCHERS: lambda row, ratios: (),
+    "": lambda row, found: (),
+    "bus": lambda row, found: (),
+    "dimms": lambda row, found: (),
+    "prefetchers": lambda row, found: (),
     "tiers": _other_pages,
     "threads": _best_of_threads,
     "entry_bytes": _entry_sizes,
@@ -303,10 +218,10 @@ def _over_peak(row: PaperRow) -> Numbers:
     by_name = {}
     for name in ("random_reads", "sequential_reads"):
         points = row.device.select(RATE, measurement=name, operation="load", job="")
-        by_name[name] = one_experiment(beyond_caches(row.device, points), _SIZE, "threads")
+        by_name[name] = one_experiment(beyond_caches(row.device, points), SIZE, "threads")
         if not by_name[name]:
             raise UnderivedError("needs", f"{name.replace('_', ' ')} as well")
-    reads = [p for p in by_name["random_reads"] if p[_SIZE] == row.x]
+    reads = [p for p in by_name["random_reads"] if p[SIZE] == row.x]
     if not reads:
         raise UnderivedError("one-sided")
     return row.ratios([PointRatio(best(reads), best(by_name["sequential_reads"]))])
@@ -325,27 +240,27 @@ def _double_flush(row: PaperRow) -> Numbers:
             twice, once = f"rp_{row.x},{line},{line}", f"rp_{size},wp_{size}_{word}"
             query = PairQuery(
                 DURATION,
-                {"mode": "dependent"},
+                {"mode": "dependent", "threads": "16"},
                 over={"measurement": "double_flush_latency", "chain": twice},
                 under={"measurement": "operation_latency", "chain": once},
-                threads=16,
             )
             name = f"{word} over {of}{size} B"
-            ratios += (replace(ratio, name=name) for ratio in query.ratios(row.device, row.device))
+            of_query = ratios_of(query, row.device, row.device)
+            ratios += (replace(ratio, name=name) for ratio in of_query)
     return row.ratios(ratios)
 
 
 def _dirty_lines(row: PaperRow) -> Numbers:
     """By dirty lines, which of CoW and µLog flushes more pages a second (DaMoN'19, Figure 5)."""
-    ratios = PairQuery(
+    query = PairQuery(
         OPERATIONS,
-        {"measurement": "dirty_lines"},
+        {"measurement": "dirty_lines", "threads": row.x},
         {"method": "cow"},
         {"method": "mulog"},
         varied=("dirty_lines",),
-        threads=int(row.x),
         every=True,
-    ).ratios(row.device, row.device)
+    )
+    ratios = ratios_of(query, row.device, row.device)
     ahead = sorted((ratio.over.number("dirty_lines"), ratio.value > 1) for ratio in ratios)
     spans = [
         (cow, [lines for lines, _ in same])
@@ -363,8 +278,8 @@ def _dirty_lines(row: PaperRow) -> Numbers:
 
 
 def _counted(row: PaperRow) -> Numbers:
-    """Return what modules counted of the points with these labels, from the least to the most."""
-    points = row.device.select(row.option("of"), **row.labels())
+    """What modules counted of the points with these labels, from the least to the most."""
+    points = selected(row.query, row.device)
     if not points:
         raise UnderivedError(
             "needs",
@@ -379,17 +294,13 @@ def _counted(row: PaperRow) -> Numbers:
 
 def _curve(row: PaperRow) -> Numbers:
     """A label of chosen points of each curve; none where it has no such point."""
-    labels = {"numa": NEAR_NODES, "job": "", **row.labels()}
-    points = row.device.select(row.option("of") or RATE, **labels)
-    points = [*map(_written_back, filter(row.fits, beyond_caches(row.device, points)))]
-    points = [*one_experiment(points, *INSTRUCTIONS, *row.options("varied"))]
-    if not points and labels["numa"] == ("far",):
-        raise UnderivedError("needs", _FROM_FAR)
-    name = _names(row.option("by")) if row.option("by") else kind_of
+    query = structs.replace(row.query, metric=row.query.metric or RATE)
+    written_back = map(_written_back, selected(query, row.device))
+    points = one_experiment(written_back, *INSTRUCTIONS, *query.varied)
     show = row.option("show")
     unit = "threads" if show == "threads" else "bytes"
     numbers: list[Number] = []
-    for kind, same in grouped((name(p), p) for p in points).items():
+    for kind, same in grouped((name_of(p, query.each), p) for p in points).items():
         called = kind if kind != row.x else ""
         chosen = [p.number(show) for p in _CHOICES[row.option("choose")](same)]
         numbers += [row.number(n, unit, called) for n in chosen] or [row.number(None, unit, called)]
@@ -401,7 +312,7 @@ def _written_back(point: Point) -> Point:
     if not (match := _WRITE_BACK.match(point["chain"])):
         return point
     operation = "ntstore" if match[2] == "nocache" else "store"
-    return replace(point, labels={**point.labels, _SIZE: int(match[1]), "operation": operation})
+    return replace(point, labels={**point.labels, SIZE: int(match[1]), "operation": operation})
 
 
 def _at_threads_of(top: Point, points: Sequence[Point]) -> list[Point]:
@@ -412,7 +323,7 @@ def _knee(points: Sequence[Point]) -> Sequence[Point]:
     """The smallest size near the best of the best thread count."""
     top = best(points)
     near = near_best(_at_threads_of(top, points), top)
-    return [min(near, key=lambda p: p.number(_SIZE))]
+    return [min(near, key=lambda p: p.number(SIZE))]
 
 
 def _held(points: Sequence[Point]) -> Sequence[Point]:
@@ -426,7 +337,7 @@ def _outstanding(points: Sequence[Point], sign: int) -> Sequence[Point]:
 
     Of the best thread count.
     """
-    curve = sorted(_at_threads_of(best(points), points), key=lambda p: p.number(_SIZE))
+    curve = sorted(_at_threads_of(best(points), points), key=lambda p: p.number(SIZE))
     ends = [sorted(sign * sample for sample in p.samples) for p in curve]
     return [
         curve[i]
@@ -437,8 +348,8 @@ def _outstanding(points: Sequence[Point], sign: int) -> Sequence[Point]:
 
 def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> Sequence[Point]:
     """The best of the smallest size from which on a leading point is the best at every size."""
-    sizes = sorted({p.number(_SIZE) for p in points})
-    tops = [best([p for p in points if p.number(_SIZE) == size]) for size in sizes]
+    sizes = sorted({p.number(SIZE) for p in points})
+    tops = [best([p for p in points if p.number(SIZE) == size]) for size in sizes]
     first = max((i for i, top in enumerate(tops) if not leading(top)), default=-1) + 1
     return tops[first : first + 1]
 

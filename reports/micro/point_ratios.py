@@ -8,25 +8,28 @@ where two points could stand at the same place: then there is no ratio, and it i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
+from harness.paper.pair_query import Having, PairQuery, meets
 from harness.sequences import grouped
 from harness.store.result import Label
 from harness.units import counted, format_bytes
 from reports.formatting import significant
-from reports.micro.devices import NAMES, NEAR_NODES, Device, Point, best, main_memory
+from reports.micro.devices import NAMES, NEAR_NODES, WRITE_RATIO, Device, Point, best, main_memory
+from reports.micro.instructions import kind_of
 from reports.micro.sweeps import CACHES, FOLLOW, beyond_caches, largest
 from reports.statistics import Missing, Ratio
 from reports.trials import best_first, tested, tested_points
 
 Pair = tuple[Point, Point]
-#: Labels by the values that a point may have.
-Having = Mapping[str, str | tuple[str, ...]]
 _Place = tuple[str, frozenset[tuple[str, Label]]]
 #: What memory of one tier lies on, and that of another cannot: reported where it differs.
 PAGES = "pages"
 _MOST_NUMBERS = 6
+_NEAR = "|".join(NEAR_NODES)
 #: What only names a point; a job is no name, but what ran.
 _NAMING = ("measurement", "configuration")
 
@@ -75,57 +78,129 @@ class PointRatio:
         return tested(a.samples, b.samples, bound, a.alongside(b), chosen=True)
 
 
-@dataclass(frozen=True)
-class PairQuery:
-    """Which points are compared, as data.
+# Queries of points -----------------------------------------------------------------
 
-    ``labels``: of both sides; ``over``, ``under``: of one side, in addition. Pairs may differ in
-    the labels of these two and in ``apart``. ``where``: which points else. ``each``: the name of
-    the ratio that a point belongs to. ``varied``: labels of which each side has its best.
-    ``threads``: the number required. ``every``: each pair is a ratio of its own, of all experiments
-    unless labels are ``varied``.
+
+def _loads(point: Point) -> str:
+    """Whether a point is of loads alone or of stores alone, as an end of a mix is."""
+    if point["operation"] == "mixed":
+        return {"1": "yes", "0": "no"}.get(point["read_share"], "")
+    return "yes" if point["operation"] == "load" else "no"
+
+
+def _store(point: Point) -> str:
+    """Which store it is, of a mix the one in it; of loads there is one."""
+    if point["operation"] == "mixed":
+        return "" if point["read_share"] == "1" else point["store"]
+    return "" if point["operation"] == "load" else kind_of(point)
+
+
+def _done(point: Point) -> str:
+    """How a page is flushed, or by which instructions a range is accessed."""
+    named = point["method"] or point["writer"] or point["index"]
+    return point["method"] if named else kind_of(point)
+
+
+#: Labels of queries and of names that follow from others.
+_LABELS: Mapping[str, Callable[[Point], str]] = {
+    "instructions": kind_of,
+    "loads": _loads,
+    "store": _store,
+    "done": _done,
+    "chain_kind": lambda point: "update" if "w" in point["chain"] else "lookup",
+}
+#: Which labels differ where instructions do; their fence is no part of them.
+_OF_INSTRUCTIONS = ("operation", "flush")
+FROM_FAR = "the same accesses from a far node"
+SIZE = "access_size_bytes"
+#: All that a point did.
+WHOLE = (
+    "measurement",
+    "done",
+    "pattern",
+    SIZE,
+    "dirty_lines",
+    *("writer", "entry_bytes", "index", "workload", "discipline", "fence"),
+    "threads",
+)
+
+
+def name_of(point: Point, labels: Sequence[str]) -> str:
+    """Name a point by labels: ``granularity ntstore random 256 B, 4 threads``."""
+    words = filter(None, (_word(point, label) for label in labels if label != "threads"))
+    threads = [threads_of(point)] if "threads" in labels else []
+    return ", ".join(filter(None, (" ".join(words), *threads)))
+
+
+def _word(point: Point, label: str) -> str:
+    text = _LABELS[label](point) if label in _LABELS else _text(point, label)
+    if label == "dirty_lines" and text:
+        return f"{text} dirty lines"
+    return text.replace("_", " ") if label == "measurement" else text
+
+
+def threads_of(point: Point) -> str:
+    """Return a point's number of threads: ``4 threads``."""
+    return counted(int(point.number("threads")), "thread")
+
+
+def selected(query: PairQuery, device: Device, side: Having | None = None) -> list[Point]:
+    """Points of one side: beyond the caches, and of near accesses unless a label says otherwise.
+
+    What modules count is theirs whatever the caches hold. UnderivedError where only caches, or only
+    near accesses, were measured.
     """
+    labels = {"job": "", "numa": _NEAR, **query.labels, **(side or {})}
 
-    metric: str
-    labels: Having = field(default_factory=dict)
-    over: Having = field(default_factory=dict)
-    under: Having = field(default_factory=dict)
-    apart: tuple[str, ...] = ()
-    where: Callable[[Point], bool] = lambda point: True
-    each: Callable[[Point], str] = lambda point: ""
-    varied: tuple[str, ...] = ()
-    threads: int | None = None
-    every: bool = False
+    def meeting(point: Point) -> bool:
+        return meets(lambda name: _LABELS[name](point) if name in _LABELS else point[name], labels)
 
-    def ratios(self, over: Device, under: Device) -> list[PointRatio]:
-        """Of the points of two devices, or of one; UnderivedError where there is none."""
-        a, b = self.points(over, self.over), self.points(under, self.under)
-        apart = (*self.over, *self.under, *self.apart)
-        held = pairs(a, b, *apart)
-        named = grouped((self.each(pair[0]), pair) for pair in held)
-        found = [one for name, same in named.items() for one in self._ratios(name, same, apart)]
-        if not found and any(p.histogram and not p.compared for pair in held for p in pair):
-            raise UnderivedError("needs", "operations that take longer than their time stamps")
-        if not found:
-            raise UnderivedError("one-sided")
-        return found
+    points = [p for p in device.points if p.metric == query.metric and meeting(p)]
+    if query.metric != WRITE_RATIO:
+        points = uncached(device, points)
+    if not points and labels["numa"] == "far":
+        raise UnderivedError("needs", FROM_FAR)
+    return points
 
-    def points(self, device: Device, side: Having) -> list[Point]:
-        """Those of one side, beyond the caches; of near accesses alone unless a label says."""
-        labels = {"job": "", "numa": NEAR_NODES, **self.labels, **side}
-        points = uncached(device, filter(self.where, device.select(self.metric, **labels)))
-        return points if self.threads is None else with_threads(points, self.threads)
 
-    def _ratios(self, name: str, held: Sequence[Pair], apart: Sequence[str]) -> list[PointRatio]:
-        points = [a for a, _ in held]
-        if self.varied or not self.every:
-            points = list(one_experiment(points, *apart, *self.varied))
-        kept = set(map(id, points))
-        same = tuple(pair for pair in held if id(pair[0]) in kept and _comparable(pair))
-        if self.every or not same:
-            return [PointRatio(a, b, name, ((a, b),)) for a, b in same]
-        a, b = (best(side) for side in zip(*same, strict=True))
-        return [PointRatio(a, b, name, same)]
+def ratios_of(query: PairQuery, over: Device, under: Device) -> list[PointRatio]:
+    """Ratios of the points of two devices, or of one; UnderivedError where there is none."""
+    a, b = _side(query, over, query.over), _side(query, under, query.under)
+    apart = [
+        label
+        for name in query.differing
+        for label in (_OF_INSTRUCTIONS if name == "instructions" else (name,))
+    ]
+    matched = pairs(a, b, *apart)
+    named = grouped((name_of(pair[0], query.each), pair) for pair in matched)
+    made = [one for name, same in named.items() for one in _ratios(query, name, same, apart)]
+    if not made and any(p.histogram and not p.compared for pair in matched for p in pair):
+        raise UnderivedError("needs", "operations that take longer than their time stamps")
+    if not made:
+        raise UnderivedError("one-sided")
+    return made
+
+
+def _side(query: PairQuery, device: Device, side: Having) -> list[Point]:
+    """Points of one side, with the number of threads of both; UnderivedError of other numbers."""
+    labels = dict(query.labels)
+    threads = labels.pop("threads", "")
+    points = selected(structs.replace(query, labels=labels), device, side)
+    return with_threads(points, int(threads)) if threads else points
+
+
+def _ratios(
+    query: PairQuery, name: str, same_name: Sequence[Pair], apart: Sequence[str]
+) -> list[PointRatio]:
+    points = [a for a, _ in same_name]
+    if query.varied or not query.every:
+        points = list(one_experiment(points, *apart, *query.varied))
+    chosen = set(map(id, points))
+    same = tuple(pair for pair in same_name if id(pair[0]) in chosen and _comparable(pair))
+    if query.every or not same:
+        return [PointRatio(a, b, name, ((a, b),)) for a, b in same]
+    a, b = (best(side) for side in zip(*same, strict=True))
+    return [PointRatio(a, b, name, same)]
 
 
 def _comparable(pair: Pair) -> bool:
@@ -212,7 +287,7 @@ def _difference(a: Sequence[Point], b: Sequence[Point], apart: Sequence[str]) ->
     labels = dict.fromkeys(label for p in (*a, *b) for label in p.labels if label not in left_out)
     differing = []
     for label in labels:
-        sides = [list(dict.fromkeys(_text(p, label) for p in side)) for side in (a, b)]
+        sides = [list(dict.fromkeys(_text(p, label) or "none" for p in side)) for side in (a, b)]
         if not set(sides[0]) & set(sides[1]):
             differing.append(
                 f"{label.removesuffix('_bytes').replace('_', ' ')}: "
@@ -223,7 +298,7 @@ def _difference(a: Sequence[Point], b: Sequence[Point], apart: Sequence[str]) ->
 
 def _text(point: Point, label: str) -> str:
     size = label.endswith("_bytes") and point.number(label)
-    return format_bytes(point.number(label)) if size else point[label] or "none"
+    return format_bytes(point.number(label)) if size else point[label]
 
 
 def numbers_text(points: Iterable[Point], label: str) -> str:

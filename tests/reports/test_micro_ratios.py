@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from micro_runs import (
     FAR,
     KINDS,
@@ -20,10 +21,13 @@ from micro_runs import (
     with_suite,
     write_ratio,
 )
+from report_runs import with_artifacts
 
+from harness import structs
+from harness.paper.pair_query import PairQuery, read_words
 from harness.store.runs import StoredRun
 from reports.micro.devices import RATE, Device, devices
-from reports.micro.point_ratios import PairQuery
+from reports.micro.point_ratios import ratios_of
 from reports.statistics import Missing
 
 Metrics = Sequence[dict[str, Any]]
@@ -213,7 +217,7 @@ def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) ->
         ]["dram"]
         for those in (metrics, near)
     )
-    assert largest == (3.0, "load, random, 64 B, 8 threads")  # 6/2, not 9/6
+    assert largest == (3.0, "load random 64 B, 8 threads")  # 6/2, not 9/6
     assert lacking.code == "needs" and "far node" in lacking.context
 
 
@@ -423,12 +427,31 @@ def test_each_pair_is_a_ratio_of_its_own_where_a_query_says_so(tmp_path: Path) -
 
     over, under = tier("a", 3), tier("b", 1)
     every = PairQuery(RATE, {"measurement": "writes"}, every=True)
-    assert [ratio.value for ratio in every.ratios(over, under)] == [3.0] * 4
+    assert [ratio.value for ratio in ratios_of(every, over, under)] == [3.0] * 4
     best = PairQuery(RATE, {"measurement": "writes"}, apart=("flush",), varied=("threads",),
-                     each=lambda point: point["operation"])  # fmt: skip
-    assert [(ratio.name, ratio.value) for ratio in best.ratios(over, under)] == [
+                     each=("operation",))  # fmt: skip
+    assert [(ratio.name, ratio.value) for ratio in ratios_of(best, over, under)] == [
         ("ntstore", 3.0), ("store", 3.0),
     ]  # fmt: skip
+
+
+def test_a_query_is_read_alike_from_words_and_from_yaml() -> None:
+    words = {"metric": RATE, "measurement": "threads", "instructions": "store+clwb",
+             "kind": "|page", "over.numa": "far", "under.threads": "8", "apart": "fence,numa",
+             "varied": "threads", "every": "yes", "threads": "4", "each": "store"}  # fmt: skip
+    document = f"""
+        metric: {RATE}
+        labels: {{measurement: threads, instructions: store+clwb, kind: "|page", threads: "4"}}
+        over: {{numa: far}}
+        under: {{threads: "8"}}
+        apart: [fence, numa]
+        varied: [threads]
+        every: true
+        each: [store]
+    """
+    query = read_words(words, "here")
+    assert query == structs.convert(yaml.safe_load(document), PairQuery, "here")
+    assert query.differing == ("numa", "threads", "fence")
 
 
 #: What a write ratio needs.
@@ -444,7 +467,9 @@ def test_effective_write_ratios_are_those_that_the_modules_counted(tmp_path: Pat
         for (name, key), curve in ratios.items()
         for size, ratio in curve.items()
     ]
-    page = cells(_of(tmp_path, metrics, "empirical-guide", "fig5", "fig9", "fig12"))
+    run = _of(tmp_path, metrics, "empirical-guide", "fig5", "fig9", "fig12")
+    llc = {"microbench": {"result": {"cpu": {"llc_bytes": 32 << 20}}}}
+    page = cells(with_artifacts(run, llc))  # which modules' counters do not see
     assert page["pmem, effective_write_ratio", "64"]["pmem"] == 0.25
     assert page["pmem, effective_write_ratio", "256"]["pmem"] == 0.97
     assert page["pmem, xpbuffer_bytes", "knee"]["pmem"] == {"ntstore": 16384}

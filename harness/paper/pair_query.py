@@ -1,0 +1,86 @@
+"""Pair queries: which observations are the two sides of a ratio, and which are alike.
+
+An observation is a run, or a point of a microbenchmark: it has labels (a run's are the facts of its
+spec) and values of metrics. A paper's conclusions state queries in YAML, the column ``derived`` of
+its ``published.csv`` in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta, field
+
+from harness import structs
+from harness.structs import Struct
+
+#: Patterns of labels by name: shell patterns, of which several are separated by ``|``.
+Having: TypeAlias = Mapping[str, str]
+Names: TypeAlias = tuple[str, ...]
+_SIDES = ("over", "under")
+_LISTS = ("apart", "each", "varied")
+
+
+class PairQuery(Struct, frozen=True):
+    """Observations of side A over observations of side B that are alike in all other labels."""
+
+    documented = "docs/papers.md"
+    metric: Annotated[
+        str, Meta(description="what is compared; of runs the headline where it is left out")
+    ] = ""
+    labels: Annotated[Having, Meta(description="of both sides")] = field(default_factory=dict)
+    over: Annotated[Having, Meta(description="of side A, in addition")] = field(
+        default_factory=dict
+    )
+    under: Annotated[Having, Meta(description="of side B, in addition")] = field(
+        default_factory=dict
+    )
+    apart: Annotated[
+        Names, Meta(description="labels that may differ, besides those of over and under")
+    ] = ()
+    each: Annotated[
+        Names, Meta(description="labels that name a ratio; pairs of one name have one ratio")
+    ] = ()
+    varied: Annotated[Names, Meta(description="labels of which each side has its best")] = ()
+    every: Annotated[
+        bool, Meta(description="each pair is a ratio of its own, whatever its name")
+    ] = False
+    sides: Annotated[
+        str, Meta(description="which devices are side A and B; one device where it is left out")
+    ] = ""
+
+    @property
+    def differing(self) -> Names:
+        """Return the labels in which both observations of a pair may differ."""
+        return tuple(dict.fromkeys((*self.over, *self.under, *self.apart)))
+
+
+def meets(value_of: Callable[[str], str], having: Having) -> bool:
+    """Return whether labels, by ``value_of``, match all of these patterns."""
+    return all(
+        any(fnmatchcase(value_of(name), pattern) for pattern in patterns.split("|"))
+        for name, patterns in having.items()
+    )
+
+
+def read_words(words: Mapping[str, str], source: str) -> PairQuery:
+    """Read a query from words: its members, and labels (``over.numa``: of side A).
+
+    Lists are separated by commas. UsageError names the word that does not fit.
+    """
+    members: dict[str, Any] = {"labels": {}}
+    for word, text in words.items():
+        side, _, label = word.partition(".")
+        if side in _SIDES:
+            members.setdefault(side, {})[label] = text
+        elif word in _LISTS:
+            members[word] = text.split(",")
+        elif word == "every":
+            members[word] = text == "yes"
+        elif word in PairQuery.__struct_fields__:
+            members[word] = text
+        else:
+            members["labels"][word] = text
+    return structs.convert(members, PairQuery, source)
