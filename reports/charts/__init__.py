@@ -54,9 +54,9 @@ def draw_panel(
     ``published``: a paper's points, which bars show next to those of the same metric.
     """
     infos = {
-        quantity.name: (metric_info(quantity, one.better), bool(quantity.labels))
+        quantity.name: (metric_info(quantity, value.better), bool(quantity.labels))
         for arm in reversed(panel.arms)
-        for quantity, one in reversed(arm.kinds().items())
+        for quantity, value in reversed(arm.kinds().items())
     }
     charts = [(name, CHARTS[info.chart]) for name, info in metrics().items() if info.chart]
     stated = {metric for metric, _ in charts}
@@ -68,8 +68,8 @@ def draw_panel(
     for metric, draws in charts:
         if metric not in infos or (infos[metric][0].role not in _RESULTS) != why:
             continue
-        own = [s for s in published if (s.engine, s.metric) == (panel.engine_name, metric)]
-        with_published = partial(bars_on_log_axis, published=own)
+        paper_series = [s for s in published if (s.engine, s.metric) == (panel.engine_name, metric)]
+        with_published = partial(bars_on_log_axis, published=paper_series)
         for stem, each in draws.items():
             draw = with_published if each is bars_on_log_axis else each
             name = f"{number}-{_slug(panel.title)}-{stem}"

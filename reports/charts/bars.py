@@ -43,19 +43,21 @@ def bars_on_log_axis(
     """
     summaries = [arm.summaries(metric) for arm in panel.arms]
     limits = [arm.limits(metric) for arm in panel.arms]
-    positive = [s.low for one in (*summaries, *limits) for s in one.values() if s.low > 0]
+    positive = [
+        s.low for by_quantity in (*summaries, *limits) for s in by_quantity.values() if s.low > 0
+    ]
     if not positive or not any(summaries):
         return None
-    quantities = in_order({q for one in (*summaries, *limits) for q in one})
+    quantities = in_order({q for by_quantity in (*summaries, *limits) for q in by_quantity})
     unit = next(m.unit for a in panel.arms for q, m in a.kinds().items() if q.name == metric)
     published = [series for series in published if series.base_unit == unit]
     with style():
         figure = query_figure(len(quantities), len(panel.arms))
         axes = figure.add_subplot()
-        for index, (arm, found) in enumerate(zip(panel.arms, summaries, strict=True)):
+        for index, (arm, by_quantity) in enumerate(zip(panel.arms, summaries, strict=True)):
             at, width = bar_places(index, len(panel.arms), len(quantities))
-            places = [x for x, q in zip(at, quantities, strict=True) if q in found]
-            values = [found[q] for q in quantities if q in found]
+            places = [x for x, q in zip(at, quantities, strict=True) if q in by_quantity]
+            values = [by_quantity[q] for q in quantities if q in by_quantity]
             _draw_arm(axes, (places, width * 0.94), index, arm, values)
         _draw_limits(axes, quantities, limits)
         _draw_published(axes, quantities, published)
@@ -148,7 +150,7 @@ def _label_groups(axes: Axes, quantities: Sequence[Quantity]) -> float:
         range(len(quantities)), [f"{'p' if short else ''}{q.labels[1][1]}" for q in quantities]
     )
     axes.set_xlabel("" if short else names[1])
-    shared = grouped((one.labels[0][1], place) for place, one in enumerate(quantities))
+    shared = grouped((quantity.labels[0][1], place) for place, quantity in enumerate(quantities))
     for value, places in shared.items():
         middle, text = sum(places) / len(places), value.replace("_", " ")
         axes.text(middle, _BELOW, text, transform=axes.get_xaxis_transform(), ha="center", va="top")
@@ -158,7 +160,7 @@ def _label_groups(axes: Axes, quantities: Sequence[Quantity]) -> float:
 
 
 def _caption(axes: Axes, labels: Sequence[str]) -> str:
-    """What must be known to read this chart; ``labels``: of its legend."""
+    """Return what must be known to read this chart; ``labels``: of its legend."""
     text = "Medians of the repeats; whiskers are their range."
     if axes.get_yscale() == "log":
         text += " The axis is logarithmic: compare where bars end, not how long they are."
@@ -172,13 +174,13 @@ def _caption(axes: Axes, labels: Sequence[str]) -> str:
 def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """One rate of a run as a bar for each arm, from zero; None where no arm has the metric."""
     quantity = Quantity(metric)
-    found = [arm.summaries(metric).get(quantity) for arm in panel.arms]
-    if not any(found):
+    summaries = [arm.summaries(metric).get(quantity) for arm in panel.arms]
+    if not any(summaries):
         return None
     with style():
         figure = new_figure(max(4.6, 1.6 + 0.9 * len(panel.arms)), 3.6)
         axes = figure.add_subplot()
-        for index, (arm, summary) in enumerate(zip(panel.arms, found, strict=True)):
+        for index, (arm, summary) in enumerate(zip(panel.arms, summaries, strict=True)):
             if summary:
                 _draw_arm(axes, ([index], 0.7), index, arm, [summary])
         axes.set_ylim(bottom=0)

@@ -297,7 +297,7 @@ def lines_over_parameter(
 
 
 def _swept(sweep: Sweep, published: Sequence[PublishedSeries]) -> Plot:
-    own = (
+    measured = (
         Curve(line.marked_name, tuple(line.points.items()), line.arm, bool(line.emulated))
         for line in sweep.lines
         if len(line.points) > 1
@@ -321,7 +321,7 @@ def _swept(sweep: Sweep, published: Sequence[PublishedSeries]) -> Plot:
         sweep.x_unit,
         sweep.measure,
         sweep.unit,
-        (*own, *papers),
+        (*measured, *papers),
         x_log=not (sweep.per_cent or sweep.offered),
         log=True,
     )
@@ -371,14 +371,14 @@ _OF_CURVES = (
 
 def draw_curves(curves: Sequence[ResponseCurve]) -> Drawing:
     """Draw every curve in one pair of axes, with today's device and the known models."""
-    latencies = [p.latency_ns for one in curves for p in one.points if p.latency_ns > 0]
+    latencies = [p.latency_ns for response in curves for p in response.points if p.latency_ns > 0]
     plot = Plot(
         _TITLE,
         "mean latency of the operation on the device of the part",
         "ns",
         curves[0].unit,
         "",
-        tuple(curve for one in curves for curve in _curves(one)),
+        tuple(curve for response in curves for curve in _curves(response)),
         x_log=False,
         linear_to=min(latencies, default=1.0),
         marks=_marks(curves),
@@ -386,22 +386,22 @@ def draw_curves(curves: Sequence[ResponseCurve]) -> Drawing:
     return draw("curve", _TITLE, [plot], caption=_OF_CURVES)
 
 
-def _curves(one: ResponseCurve) -> Iterator[Curve]:
-    name = f"{one.operation} of {one.part}"
-    yield Curve(name, tuple(map(_point, one.points)), name)
-    yield Curve(f"{name}, today", (_point(one.today),), name, star=True)
+def _curves(response: ResponseCurve) -> Iterator[Curve]:
+    name = f"{response.operation} of {response.part}"
+    yield Curve(name, tuple(map(_point, response.points)), name)
+    yield Curve(f"{name}, today", (_point(response.today),), name, star=True)
 
 
-def _point(one: PointOfCurve) -> tuple[float, Summary]:
-    value = one.throughput
-    return one.latency_ns, Summary(
+def _point(point: PointOfCurve) -> tuple[float, Summary]:
+    value = point.throughput
+    return point.latency_ns, Summary(
         1, value.value, value.low or value.value, value.high or value.value
     )
 
 
 def _marks(curves: Sequence[ResponseCurve]) -> dict[float, str]:
     """Names of known models by their latency, of a single curve: those of several overlap."""
-    found: dict[float, str] = {}
+    names: dict[float, str] = {}
     for name, (latency, _) in curves[0].models.items() if len(curves) == 1 else ():
-        found[latency] = f"{found[latency]}, {name}" if latency in found else name
-    return found
+        names[latency] = f"{names[latency]}, {name}" if latency in names else name
+    return names

@@ -33,40 +33,42 @@ _MOST_MARKS = 40
 _NS_PER_S = 1e9
 
 
-def draw_timeline(found: Timeline, title: str, name: str) -> Drawing:
+def draw_timeline(timeline: Timeline, title: str, name: str) -> Drawing:
     """One figure: the queries' lanes, then a strip for each series."""
-    lanes = list(dict.fromkeys(span.lane for span in (*found.spans, *found.tasks)))
+    lanes = list(dict.fromkeys(span.lane for span in (*timeline.spans, *timeline.tasks)))
     with style():
         heights = [_LANE_IN * len(lanes) + 0.15] if lanes else []
-        heights += [_STRIP_IN] * len(found.strips)
+        heights += [_STRIP_IN] * len(timeline.strips)
         figure = new_figure(_WIDTH_IN, _AXIS_IN + sum(heights) + 0.25 * len(heights))
         rows = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
         places: list[Axes] = [row[0] for row in rows]
-        places[0].set_xlim(_seconds(found, found.first_ns), _seconds(found, found.end_ns))
+        places[0].set_xlim(
+            _seconds(timeline, timeline.first_ns), _seconds(timeline, timeline.end_ns)
+        )
         if lanes:
-            _draw_spans(places[0], found, lanes)
+            _draw_spans(places[0], timeline, lanes)
         for axes, strip in zip(
-            places[len(heights) - len(found.strips) :], found.strips, strict=True
+            places[len(heights) - len(timeline.strips) :], timeline.strips, strict=True
         ):
-            _draw_strip(axes, found, strip)
-            _mark(axes, found)
-        since = "first query" if found.of_queries else "beginning of the measurement window"
+            _draw_strip(axes, timeline, strip)
+            _mark(axes, timeline)
+        since = "first query" if timeline.of_queries else "beginning of the measurement window"
         places[-1].set_xlabel(f"seconds since the {since}")
-        heading = f"Over time: {title}, {found.arm}"
+        heading = f"Over time: {title}, {timeline.arm}"
         heading_above(figure, heading)
-        return finish(figure, name, heading, _alt(heading, found), _caption(found))
+        return finish(figure, name, heading, _alt(heading, timeline), _caption(timeline))
 
 
-def _seconds(found: Timeline, at_ns: float) -> float:
-    return (at_ns - found.begin_ns) / _NS_PER_S
+def _seconds(timeline: Timeline, at_ns: float) -> float:
+    return (at_ns - timeline.begin_ns) / _NS_PER_S
 
 
-def _draw_strip(axes: Axes, found: Timeline, strip: Strip) -> None:
+def _draw_strip(axes: Axes, timeline: Timeline, strip: Strip) -> None:
     if strip.stacked:
-        _draw_stack(axes, found, strip.lines)
+        _draw_stack(axes, timeline, strip.lines)
     else:
         for at, line in enumerate(strip.lines):
-            x, y = _steps(found, line)
+            x, y = _steps(timeline, line)
             axes.plot(
                 x,
                 y,
@@ -90,7 +92,7 @@ def _draw_strip(axes: Axes, found: Timeline, strip: Strip) -> None:
 
 
 def _scale(axes: Axes, strip: Strip) -> None:
-    values = [one.value for line in strip.lines for one in line.intervals]
+    values = [interval.value for line in strip.lines for interval in line.intervals]
     most = max(values, default=0.0)
     if strip.percentiles:  # from one power of ten to another, so that two have a label
         low, high = math.floor(math.log10(max(1, min(values)))), math.ceil(math.log10(max(1, most)))
@@ -105,32 +107,33 @@ def _scale(axes: Axes, strip: Strip) -> None:
         axes.yaxis.set_major_locator(MaxNLocator(3))
 
 
-def _steps(found: Timeline, line: Line) -> tuple[list[float], list[float]]:
+def _steps(timeline: Timeline, line: Line) -> tuple[list[float], list[float]]:
     """A level line for each interval; NaN, which draws nothing, in holes."""
     x: list[float] = []
     y: list[float] = []
-    for one in line.intervals:
-        begin, end = _seconds(found, one.begin_ns), _seconds(found, one.end_ns)
+    for interval in line.intervals:
+        begin, end = _seconds(timeline, interval.begin_ns), _seconds(timeline, interval.end_ns)
         if x and x[-1] != begin:
             x.append(begin)
             y.append(float("nan"))
         x += [begin, end]
-        y += [one.value, one.value]
+        y += [interval.value, interval.value]
     return x, y
 
 
-def _draw_stack(axes: Axes, found: Timeline, lines: Sequence[Line]) -> None:
+def _draw_stack(axes: Axes, timeline: Timeline, lines: Sequence[Line]) -> None:
     """Areas on top of one another; an interval that one line lacks is a hole of all."""
-    by_begin = [{one.begin_ns: one for one in line.intervals} for line in lines]
+    by_begin = [{interval.begin_ns: interval for interval in line.intervals} for line in lines]
     shared = [b for b in by_begin[0] if all(b in other for other in by_begin)]
     lower: dict[float, float] = dict.fromkeys(shared, 0.0)
-    for line, known in zip(lines, by_begin, strict=True):
+    for line, at_begin in zip(lines, by_begin, strict=True):
         both = []
-        for level in (lower, {b: lower[b] + known[b].value for b in shared}):
+        for level in (lower, {b: lower[b] + at_begin[b].value for b in shared}):
             intervals = tuple(
-                type(known[b])(b, known[b].end_ns, level[b], known[b].weight) for b in shared
+                type(at_begin[b])(b, at_begin[b].end_ns, level[b], at_begin[b].weight)
+                for b in shared
             )
-            both.append(_steps(found, Line(line.name, intervals)))
+            both.append(_steps(timeline, Line(line.name, intervals)))
         colour, hatch = RESOURCE_STYLES.get(line.name, RESOURCE_STYLES["other"])
         axes.fill_between(
             both[0][0],
@@ -142,33 +145,33 @@ def _draw_stack(axes: Axes, found: Timeline, lines: Sequence[Line]) -> None:
             linewidth=0.0,
             label=line.name,
         )
-        lower = {b: lower[b] + known[b].value for b in shared}
+        lower = {b: lower[b] + at_begin[b].value for b in shared}
 
 
-def _mark(axes: Axes, found: Timeline) -> None:
+def _mark(axes: Axes, timeline: Timeline) -> None:
     """The beginnings of queries and tasks; what was before the window is shaded."""
-    for span in _marked(found):
-        axes.axvline(_seconds(found, span.begin_ns), color=FAINT, linewidth=0.6, linestyle=":")
-    if found.first_ns < found.begin_ns:
-        axes.axvspan(_seconds(found, found.first_ns), 0, color=FAINT, alpha=0.15, linewidth=0)
+    for span in _marked(timeline):
+        axes.axvline(_seconds(timeline, span.begin_ns), color=FAINT, linewidth=0.6, linestyle=":")
+    if timeline.first_ns < timeline.begin_ns:
+        axes.axvspan(_seconds(timeline, timeline.first_ns), 0, color=FAINT, alpha=0.15, linewidth=0)
 
 
-def _marked(found: Timeline) -> tuple[Span, ...]:
+def _marked(timeline: Timeline) -> tuple[Span, ...]:
     """More tasks would hide the lines."""
-    return (*found.spans, *(found.tasks if len(found.tasks) <= _MOST_MARKS else ()))
+    return (*timeline.spans, *(timeline.tasks if len(timeline.tasks) <= _MOST_MARKS else ()))
 
 
-def _draw_spans(axes: Axes, found: Timeline, lanes: Sequence[str]) -> None:
+def _draw_spans(axes: Axes, timeline: Timeline, lanes: Sequence[str]) -> None:
     last: dict[str, float] = {}
-    apart = _APART * (found.end_ns - found.first_ns)
-    for span in (*found.spans, *found.tasks):
+    apart = _APART * (timeline.end_ns - timeline.first_ns)
+    for span in (*timeline.spans, *timeline.tasks):
         lane = lanes.index(span.lane)
-        begin, length = _seconds(found, span.begin_ns), (span.end_ns - span.begin_ns) / _NS_PER_S
+        begin, length = _seconds(timeline, span.begin_ns), (span.end_ns - span.begin_ns) / _NS_PER_S
         axes.broken_barh([(begin, length)], (lane - 0.4, 0.8), color=ARM_COLOURS[4], linewidth=0.5)
         middle = _middle(span)
-        if span.name and middle - last.get(span.lane, -2 * apart + found.first_ns) >= apart:
+        if span.name and middle - last.get(span.lane, -2 * apart + timeline.first_ns) >= apart:
             axes.text(
-                _seconds(found, middle),
+                _seconds(timeline, middle),
                 lane,
                 span.name,
                 fontsize=6,
@@ -197,12 +200,12 @@ def _text(value: float, unit: str) -> str:
     return quantity_text(value, unit)
 
 
-def _alt(heading: str, found: Timeline) -> str:
+def _alt(heading: str, timeline: Timeline) -> str:
     """The range of each line."""
     said = []
-    for strip in found.strips:
+    for strip in timeline.strips:
         for line in strip.lines:
-            values = [one.value for one in line.intervals]
+            values = [interval.value for interval in line.intervals]
             if strip.unit == "share":
                 text = f"{percent(min(values))} – {percent(max(values))}"
             else:
@@ -211,12 +214,12 @@ def _alt(heading: str, found: Timeline) -> str:
     return f"{heading}. {'; '.join(said)}"
 
 
-def _caption(found: Timeline) -> str:
-    shaded = " The end of the ramp-up is shaded." if found.first_ns < found.begin_ns else ""
-    marked = " What lies between queries is not timed." if found.of_queries else ""
-    marked += " Dotted lines: a bar above begins." if _marked(found) else ""
+def _caption(timeline: Timeline) -> str:
+    shaded = " The end of the ramp-up is shaded." if timeline.first_ns < timeline.begin_ns else ""
+    marked = " What lies between queries is not timed." if timeline.of_queries else ""
+    marked += " Dotted lines: a bar above begins." if _marked(timeline) else ""
     return (
-        f"Run {found.run_id}{found.chosen}.{shaded}{marked} A gap is a hole in the samples, or an "
-        "interval without a request or call, or with too few operations for a percentile (p99: "
-        "100). Series that were 0 throughout, or below 1 % of bytes or waiting, are left out."
+        f"Run {timeline.run_id}{timeline.chosen}.{shaded}{marked} A gap is a hole in the samples, "
+        "or an interval without a request or call, or with too few operations for a percentile "
+        "(p99: 100). Series that were 0 throughout, or below 1 % of bytes or waiting, are left out."
     )

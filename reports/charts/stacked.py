@@ -61,7 +61,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Stacks:
-    """What a chart shows; ``bars``: the heights of all parts.
+    """Contents of a chart; ``bars``: the heights of all parts.
 
     ``binary``: whether heights are bytes. ``notes``: what is written on a bar, and
     ``marked`` what their mark means. ``lines``:
@@ -81,16 +81,16 @@ class Stacks:
 
 
 def _queries(panel: Panel) -> dict[Place, tuple[Arm, QueryBreakdown]]:
-    found = [(arm, one) for arm in panel.arms for one in query_breakdowns(arm).values()]
-    return {(arm.name, one.query): (arm, one) for arm, one in found}
+    breakdowns = [(arm, query) for arm in panel.arms for query in query_breakdowns(arm).values()]
+    return {(arm.name, query.query): (arm, query) for arm, query in breakdowns}
 
 
 def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
-    """Every query's measured time, on the first arm with a plan as 100 %; None without plans."""
+    """Draw each query's measured time, the first arm with a plan as 100 %; None without plans."""
     queries, base = _queries(panel), dict[str, float]()
-    for _, one in queries.values():
-        if one.kinds and one.duration:
-            base.setdefault(one.query, one.duration.median)
+    for _, query in queries.values():
+        if query.kinds and query.duration:
+            base.setdefault(query.query, query.duration.median)
     stacks = Stacks(
         "Where the time goes",
         "Measured times, of the first placement as 100 %, divided as the operators' own times in a "
@@ -98,11 +98,13 @@ def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing 
         "execution spent elsewhere is “outside the operators”.",
         [Part(kind_title(kind), *style) for kind, style in OPERATOR_STYLES.items()],
         {
-            place: [one.kinds.get(kind, 0.0) / base.get(one.query, 1.0) for kind in OPERATOR_STYLES]
-            for place, (_, one) in queries.items()
+            place: [
+                query.kinds.get(kind, 0.0) / base.get(query.query, 1.0) for kind in OPERATOR_STYLES
+            ]
+            for place, (_, query) in queries.items()
         },
         percent,
-        notes={p: MARK for p, (_, one) in queries.items() if one.fit and not one.fit.fits},
+        notes={p: MARK for p, (_, query) in queries.items() if query.fit and not query.fit.fits},
         marked="the plan's times are more than 10 % off the measured time before scaling; the "
         "table of queries says why",
         lines=(1.0,),
@@ -114,14 +116,16 @@ def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing 
 def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Read (up) and written (down) per tier whose device counts; None where none does."""
     queries = _queries(panel)
-    tiers = sorted({tier for _, one in queries.values() for tier in (*one.read, *one.written)})
+    tiers = sorted(
+        {tier for _, query in queries.values() for tier in (*query.read, *query.written)}
+    )
     parts: list[Part] = []
     for index, tier in enumerate(tiers):
         colour = ARM_COLOURS[index % len(ARM_COLOURS)]
         parts.append(Part(f"read from {tier}", colour))
         parts.append(Part(f"written to {tier}", colour, "//", down=True))
-    written = any(any(one.written.values()) for _, one in queries.values())
-    uncounted = not all(one.read or one.written for _, one in queries.values())
+    written = any(any(query.written.values()) for _, query in queries.values())
+    uncounted = not all(query.read or query.written for _, query in queries.values())
     stacks = Stacks(
         "Bytes per tier",
         "Bytes that the tiers' devices moved while each query ran, whoever caused them."
@@ -129,12 +133,12 @@ def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | No
         + " DAX and tmpfs pass no block layer and have no count." * uncounted,
         parts,
         {
-            place: [moved.get(tier, 0.0) for tier in tiers for moved in (one.read, one.written)]
-            for place, (_, one) in queries.items()
+            place: [moved.get(tier, 0.0) for tier in tiers for moved in (query.read, query.written)]
+            for place, (_, query) in queries.items()
         },
         format_bytes,
         binary=True,
-        notes={place: MARK for place, (_, one) in queries.items() if one.moved_by_others},
+        notes={place: MARK for place, (_, query) in queries.items() if query.moved_by_others},
         marked="far more than the engine moved",
     )
     return draw_stacks(panel, stacks, name)
@@ -143,9 +147,9 @@ def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | No
 def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Working sets and spills against the memory there was; None where no set is known."""
     queries = _queries(panel)
-    if not any(one.size("working_set") for _, one in queries.values()):
+    if not any(query.size("working_set") for _, query in queries.values()):
         return None
-    spilled = any(one.size("spilled") for _, one in queries.values())
+    spilled = any(query.size("spilled") for _, query in queries.values())
     stacks = Stacks(
         "Working set and spill",
         "What each query touched from a cold start, at least: the greater of the file bytes that "
@@ -157,12 +161,16 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
             Part("spilled", ARM_COLOURS[5], "//", down=True),
         ],
         {
-            place: [one.size(name) or 0.0 for name in ("working_set", "spilled")]
-            for place, (_, one) in queries.items()
+            place: [query.size(name) or 0.0 for name in ("working_set", "spilled")]
+            for place, (_, query) in queries.items()
         },
         format_bytes,
         binary=True,
-        notes={place: MARK for place, found in queries.items() if bound_bytes(*found) is not None},
+        notes={
+            place: MARK
+            for place, arm_and_query in queries.items()
+            if bound_bytes(*arm_and_query) is not None
+        },
         marked="the memory limit was reached and bounds it",
         lines=sorted({run.result.memory_bytes for run in panel.runs if run.result.memory_bytes}),
     )
@@ -174,8 +182,8 @@ def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawin
 
     def rate(arm: Arm, direction: str, query: str) -> float:
         metric = f"query_dram_{direction}_bytes_per_s"
-        found = arm.summaries(metric).get(Quantity(metric, (("query", query),)))
-        return found.median if found else 0.0
+        summary = arm.summaries(metric).get(Quantity(metric, (("query", query),)))
+        return summary.median if summary else 0.0
 
     stacks = Stacks(
         "DRAM bandwidth",
@@ -183,8 +191,8 @@ def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawin
         "2023, Fig. 3). In Memory Mode it includes DRAM's work as a cache.",
         [Part("DRAM reads", ARM_COLOURS[0]), Part("DRAM writes", ARM_COLOURS[1], "//")],
         {
-            place: [rate(arm, direction, one.query) for direction in ("read", "write")]
-            for place, (arm, one) in _queries(panel).items()
+            place: [rate(arm, direction, query.query) for direction in ("read", "write")]
+            for place, (arm, query) in _queries(panel).items()
         },
         lambda value: quantity_text(value, "B/s"),
         binary=True,
@@ -201,7 +209,7 @@ _RESOURCES = [Part(resource, *style) for resource, style in RESOURCE_STYLES.item
 
 
 def query_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
-    """Every query's time on the first arm that has it as 100 %; None without waits."""
+    """Draw each query's time, the first arm that has it as 100 %; None without waits."""
     waits, base = _waits(panel, metric), dict[str, float]()
     if all(parts.keys() <= {"other"} for parts in waits.values()):
         return None
@@ -245,17 +253,21 @@ def operation_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing
 
 def _waits(panel: Panel, metric: str) -> dict[Place, dict[str, float]]:
     """Medians over the runs by resource (empty where it has none); of a window, the query is ""."""
-    found: dict[Place, dict[str, float]] = {}
+    waits: dict[Place, dict[str, float]] = {}
     for arm in panel.arms:
         for quantity, summary in arm.summaries(metric).items():
             place = arm.name, quantity.label("query") or ""
-            found.setdefault(place, {})[quantity.label("resource") or ""] = summary.median
-    return found
+            waits.setdefault(place, {})[quantity.label("resource") or ""] = summary.median
+    return waits
 
 
 def _off(panel: Panel, metric: str) -> dict[Place, str]:
     shares = _waits(panel, metric).items()
-    return {p: MARK for p, own in shares if any(abs(1 - v) > TOLERANCE for v in own.values())}
+    return {
+        p: MARK
+        for p, by_resource in shares
+        if any(abs(1 - v) > TOLERANCE for v in by_resource.values())
+    }
 
 
 # Drawing ------------------------------------------------------------------------
@@ -279,7 +291,9 @@ def draw_stacks(panel: Panel, stacks: Stacks, name: str) -> Drawing | None:
                     parts = [(stacks.parts[part], heights[part]) for part in shown]
                     top = _stack(axes, (x, width * 0.9), parts)
                     highest = max(highest, top)
-                    limited = (one := query_breakdowns(arm).get(group)) and one.duration is None
+                    limited = (
+                        breakdown := query_breakdowns(arm).get(group)
+                    ) and breakdown.duration is None
                     remark = stacks.notes.get((arm.name, group), "")
                     if top or remark or limited:
                         text = f"limit\n{letter}" if limited else letter
@@ -361,21 +375,21 @@ _DARK = ("#0072B2", "#009E73", "#D55E00", "#666666")
 
 def resource_bars(panel: Panel, arms: Sequence[Arm], name: str) -> Drawing | None:
     """The mean operation, or all queries together, on these arms; None without waits on each."""
-    found = [_resources(arm) for arm in arms]
-    known = (resource != "other" for own in found for resource, ns in own.items() if ns)
-    if not all(found) or not any(known):
+    times = [_resources(arm) for arm in arms]
+    attributed = (resource != "other" for of_arm in times for resource, ns in of_arm.items() if ns)
+    if not all(times) or not any(attributed):
         return None
     off = {name for metric in _ACCOUNTED for name, _ in _off(panel, metric)}
-    longest = max(sum(own.values()) for own in found)
+    longest = max(sum(of_arm.values()) for of_arm in times)
     least = _SHOWN_SHARE * longest
-    shown = [r for r in RESOURCE_STYLES if any(own.get(r, 0.0) > least for own in found)]
+    shown = [r for r in RESOURCE_STYLES if any(of_arm.get(r, 0.0) > least for of_arm in times)]
     with style():
         figure = new_figure(6.4, 1.15 + 0.42 * len(arms))
         axes = figure.add_subplot()
         left = [0.0] * len(arms)
         for resource in shown:
             colour, hatch = RESOURCE_STYLES[resource]
-            widths = [own.get(resource, 0.0) for own in found]
+            widths = [of_arm.get(resource, 0.0) for of_arm in times]
             axes.barh(
                 range(len(arms)), widths, 0.7, left, color=colour, hatch=hatch, edgecolor="white",
                 linewidth=0.4, label=resource,
@@ -412,8 +426,8 @@ def resource_bars(panel: Panel, arms: Sequence[Arm], name: str) -> Drawing | Non
 
 def _resources(arm: Arm) -> Mapping[str, float]:
     """Medians over the runs, of queries their sum."""
-    found: dict[str, float] = {}
-    for quantity, one in (arm.summaries("wait_ns") or arm.summaries("query_wait_ns")).items():
+    times: dict[str, float] = {}
+    for quantity, summary in (arm.summaries("wait_ns") or arm.summaries("query_wait_ns")).items():
         resource = quantity.label("resource") or ""
-        found[resource] = found.get(resource, 0.0) + one.median
-    return found
+        times[resource] = times.get(resource, 0.0) + summary.median
+    return times
