@@ -69,7 +69,7 @@ CELLS = (
 
 @dataclass(frozen=True)
 class Seen:
-    """What one program reported. ``kernel_ns``: processor time of an operation."""
+    """Rates and times that a program reported. ``kernel_ns``: processor time of an operation."""
 
     operations_per_second: float
     mean_ns: float
@@ -137,7 +137,7 @@ PROGRAMS = {"ours": ours, "fio": fio}
 
 
 def goes_direct(path: Path) -> bool:
-    """Whether the file system has O_DIRECT."""
+    """Return whether the file system has O_DIRECT."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_DIRECT))
     except OSError:
@@ -146,7 +146,7 @@ def goes_direct(path: Path) -> bool:
 
 
 def measured(folder: Path, pairs: int, seconds: float) -> dict[Cell, dict[str, list[Seen]]]:
-    """What each program reported of each cell, a value a round."""
+    """Return what each program reported of each cell, a value a round."""
     seen: dict[Cell, dict[str, list[Seen]]] = {}
     with tempfile.TemporaryDirectory(dir=folder, prefix="file-kernel-") as work:
         path = Path(work) / "data"

@@ -1,4 +1,4 @@
-"""What the I/O trace counts, against three other sources, and what it costs. As root:
+"""Counts of the I/O trace, against three other sources, and their cost. As root:
 
     .venv/bin/python benchmarks/io_trace.py strace
     .venv/bin/python benchmarks/io_trace.py direct
@@ -300,7 +300,7 @@ def undelayed(loop: Loop, calls: int, rounds: int) -> None:
 def durations(
     loop: Loop, operation: str, points: Points, calls: int
 ) -> tuple[Histogram, Histogram, float]:
-    """Those that were due and achieved of one run of the loop, and the processor time of a call."""
+    """Return due and achieved durations of a run of the loop, and the processor time of a call."""
     device = DeviceModel("dax", "", "published", False, points={operation: points})
     file, cell = loop.folder / "data" / "file", Cell("data", operation, "foreground")
     with loop.modelled(device) as trace:

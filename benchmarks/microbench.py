@@ -121,7 +121,7 @@ CHASES = [Chase("huge"), Chase("base")]
 
 @dataclass(frozen=True)
 class Seen:
-    """What one program told: bytes a second, or of a chase ns a load; its start-up where known."""
+    """Result of one program: bytes a second, or ns a load of a chase; its start-up where known."""
 
     value: float
     start_up_s: float | None = None

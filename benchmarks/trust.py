@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether calibration, the sequential rule and the canary of docs/trust.md keep what they promise.
+"""Tests of what docs/trust.md promises of calibration, the sequential rule and the canary.
 
 Each takes less than ten minutes on an idle host and prints rows for BENCHMARKS.md.
 

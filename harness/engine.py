@@ -129,7 +129,7 @@ class EngineVersion:
         return tuple(int(part) for part in (numbers[0] if numbers else "").split(".") if part)
 
     def is_release(self, wanted: str) -> bool:
-        """Whether ``wanted`` is this release or its beginning: "19" of "19beta1", not of "190"."""
+        """Return whether ``wanted`` is this release or its start: "19" of "19beta1", not "190"."""
         return re.match(rf"{re.escape(wanted)}(?!\d)", self.version) is not None
 
     @property

@@ -94,7 +94,7 @@ def index_library(name: str) -> Path:
 
 
 def microbench_interface() -> int | None:
-    """What the microbenchmark that was built here says of its interface; None without one."""
+    """Return the interface version of the microbenchmark that was built here; None without one."""
     program = find_native("microbench")
     return _manifest(program.parent, program.name).get("interface") if program else None
 
@@ -175,12 +175,12 @@ def _module(backend: str) -> str:
 
 
 def open_to(path: Path, user: Credentials) -> bool:
-    """Whether ``user`` may enter every directory on the way to one of our files, and execute it."""
+    """Return whether ``user`` may enter all directories on the way to our file, and execute it."""
     resolved = path.resolve()
     return all(may_enter(place, user) for place in (resolved, *resolved.parents))
 
 
 def readable_to(path: Path, user: Credentials) -> bool:
-    """Whether ``user`` may enter every directory on the way to one of our files, and read it."""
+    """Return whether ``user`` may enter all directories on the way to our file, and read it."""
     resolved = path.resolve()
     return may_read(resolved, user) and all(may_enter(place, user) for place in resolved.parents)

@@ -401,8 +401,10 @@ def _breakdown(
     latency_ns: float,
     count: float,
 ) -> Breakdown:
-    """Of ``count`` operations together. Waits and running are as observed; what Linux counted in
-    the run queue is the processor's, also where the session still showed a wait that was over.
+    """Divide the time of ``count`` operations by resource.
+
+    Waits and running are as observed; what Linux counted in the run queue is the processor's, also
+    where the session still showed a wait that was over.
     """
     processor_ns = max(totals.queued_ns, min(totals.running_ns, cpu_ns + totals.queued_ns))
     own_other_ns = waits.get("other", 0.0)

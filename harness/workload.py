@@ -273,12 +273,12 @@ class Session:
         self.placement_checks = self.check_placement()
 
     def own_checks(self) -> list[Check]:
-        """Whether starts were cold (else the cache mode is doubtful), and the placement's."""
+        """Return checks of cold starts (else the cache mode is doubtful) and of the placement."""
         cold = Check("cold-start", "unknown", "; ".join(self.not_cold[:3]))
         return [*([cold] if self.not_cold else []), *(self.placement_checks or [])]
 
     def footprint(self) -> Footprint:
-        """What is touched of the engine's files and memory from now on.
+        """Return the footprint: what is touched of the engine's files and memory from now on.
 
         The engine's counters are read first: after a cold start that opens a
         connection of ours and reads catalogs, which would count as the query's.
@@ -288,7 +288,7 @@ class Session:
         return Footprint(self.engine.files, self.engine.processes, self.page_cached, self.user)
 
     def clients(self) -> Clients:
-        """With what client programs are started."""
+        """Return what client programs are started with."""
         if self.client_starter is None:
             raise RuntimeError("a session without a scratch directory starts no clients")
         return self.client_starter

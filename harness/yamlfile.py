@@ -175,7 +175,7 @@ def shipped_yaml(path: Path) -> Any:
 
 
 def _check_keys(document: Document, value: Any, where: Where) -> None:
-    """What has a schema has JSON's keys: texts."""
+    """Check that all keys are texts, as JSON's are; documents with a schema need that."""
     pairs: Any = value.items() if isinstance(value, dict) else ()
     for key, below in enumerate(value) if isinstance(value, list) else pairs:
         if isinstance(value, dict) and not isinstance(key, str):

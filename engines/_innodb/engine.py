@@ -107,7 +107,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
         return None
 
     def format_options(self) -> Mapping[str, str]:
-        """What initialisation fixes for good, and the settings that decide what a load stores."""
+        """Return what initialisation fixes for good, and settings that decide what loads store."""
         return {
             **self._format,
             "collation": SETTINGS.values["collation_server"],

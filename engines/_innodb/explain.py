@@ -145,7 +145,7 @@ def _operator(node: _Iterator) -> Operator:
 
 
 def _is_lookup(operation: str) -> bool:
-    """Whether each of its loops is one lookup. A multi-range lookup's loop is a batch of them."""
+    """Return whether each loop is one lookup. A multi-range lookup's loop is a batch of them."""
     head = _DETAIL.split(operation.lower(), maxsplit=1)[0]
     return " lookup on " in head and not head.startswith("multi-range")
 

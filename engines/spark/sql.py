@@ -1,4 +1,4 @@
-"""What Spark on this host and on a cluster have in common: the driver program, tables and plans."""
+"""Common parts of Spark on this host and on a cluster: the driver program, tables and plans."""
 
 from __future__ import annotations
 

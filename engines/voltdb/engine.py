@@ -435,7 +435,7 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
             connection.call("@Shutdown", timeout_s=self._timeouts.stop_s)
 
     def _verify(self) -> None:
-        """That the server runs with the settings, and its snapshots lie where they should."""
+        """Verify that the server runs with the settings, and snapshots lie where they should."""
         reported = self.effective_config()
         expected = {
             SETTINGS[name].reported: value

@@ -282,7 +282,7 @@ _EXEC = re.compile(r"exec\s+(\w+)", re.IGNORECASE)
 
 
 class VoltDbConnection(SqlConnection):
-    """Every statement is a transaction of its own; there are no others of SQL text."""
+    """Connection on which each statement is its own transaction; SQL text has no others."""
 
     def __init__(self, raw: Connection) -> None:
         self._raw = raw

@@ -53,7 +53,7 @@ _STARTED, _CHECKPOINT = "Threads started!", re.compile(r"\[ \d+s \] Checkpoint r
 
 @dataclass(frozen=True)
 class Summary:
-    """What sysbench prints of the window: ``events`` in ``seconds``, ignored errors, mean latency.
+    """Sysbench's summary of the window: ``events`` in ``seconds``, ignored errors, mean latency.
 
     ``waiting``: due and not begun at the window's beginning and end, where a rate is set.
     ``buckets``: (milliseconds, count). ``rates``: (second of the window, transactions per second).

@@ -62,7 +62,7 @@ def outside_cap(cap: MemoryCap, engine: Engine) -> str:
 
 @dataclass
 class EngineState:
-    """What an engine had of the host that no setting decides: runs that differ are no repeats."""
+    """Host state that an engine had and no setting decides: runs that differ are no repeats."""
 
     engine: Engine
     #: What was found at its starts, each once.

@@ -157,7 +157,7 @@ def _held_by_user(users: _File) -> RunWarning:
 
 
 def _of_another(pid: int | None) -> bool:
-    """Whether the users' lock is held by another user: root's harness would hold its own, too."""
+    """Return whether another user holds the users' lock: root's harness would hold its own, too."""
     return pid is None or os.geteuid() == 0 or locks.uid_of(pid) != os.geteuid()
 
 

@@ -39,7 +39,7 @@ class ResolvedRun:
 
     @property
     def details(self) -> Mapping[str, Json]:
-        """What a list of runs shows of it, in addition to the spec."""
+        """Return what a list of runs shows of it, in addition to the spec."""
         return {}
 
     @property
@@ -58,7 +58,7 @@ class ResolvedRun:
         return None
 
     def conditions(self, env: Environment) -> JsonObject:
-        """What decides its result and is not in its spec, which has names for it only."""
+        """Return what decides its result and has only names in its spec."""
         raise UsageError(f"run of {self.spec.workload}", self.why)
 
     def run(self, env: Environment, store: Store, attempt: Attempt) -> StoredRun:

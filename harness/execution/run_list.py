@@ -92,7 +92,7 @@ def _done(
 
 
 def _unchanged(run: ResolvedRun, env: Environment, experiment: Experiment) -> dict[str, Any]:
-    """What must be the same for all of an interrupted command, which may be a look more."""
+    """Return what must be the same in all of an interrupted command, which may be a look more."""
     same = replace(experiment, looks=1).to_json()
     return {**run.conditions(env), **host_state(env), "experiment": same}
 

@@ -213,7 +213,7 @@ def _with_smallest_size(document: Document, error: UsageError) -> UsageError:
 
 
 def _fits(document: Document) -> bool:
-    """Whether the sizes of data and memory that follow from the profile's size are accepted."""
+    """Return whether the data and memory sizes that follow from the profile's size are accepted."""
     try:
         once = {**document.value, "repeats": 1, "published": ()}
         runs = expand(replace(document, value=once)).runs

@@ -74,7 +74,7 @@ class Together:
 
     @property
     def missing(self) -> bool:
-        """Whether a comparison has no result: an arm failed, or nothing stands for the whole."""
+        """Return whether a comparison has no result: an arm failed, or no metric stands for all."""
         return len(self._known) < self.comparisons
 
     def resolved(self, difference: float) -> bool:

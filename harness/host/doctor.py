@@ -1,4 +1,4 @@
-"""What ``harness doctor`` finds out about the host; the command line prints it."""
+"""Findings of ``harness doctor`` about the host; the command line prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one query touches: bytes of the engine's files, and memory of its processes.
+"""Footprint of a query: bytes of the engine's files, and memory of its processes.
 
 The paper sorts queries by whether their working set fits into DRAM (VLDB 2023, §4.4).
 From a cold start, with the engine's files evicted, it shows in two places:
@@ -33,7 +33,7 @@ _KIB = 1024
 
 
 class Footprint:
-    """What has been touched since this was made; make it on an idle engine, right before.
+    """Bytes touched since this was made; make it on an idle engine, right before.
 
     Nothing is known of the files, and so not of the working set, where the page cache
     does not stand between them and the engine (``cached`` False: DAX, tmpfs), where the

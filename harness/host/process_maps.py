@@ -1,4 +1,4 @@
-"""What processes map and have open: reserved huge pages, asynchronous I/O, preloaded libraries.
+"""Maps and open files of processes: reserved huge pages, asynchronous I/O, preloaded libraries.
 
 Reserved huge pages (hugetlb) are allocated when a server maps its buffers, and no memory control
 group charges them (unless cgroup2 is mounted with ``memory_hugetlb_accounting``). Transparent ones

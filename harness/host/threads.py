@@ -166,7 +166,7 @@ class KeptFiles:
 def affinity_check(
     cpus: tuple[int, ...], processes: Iterable[ProcessId], kernel: Kernel = LIVE
 ) -> Check:
-    """Whether every thread of the engine may run on these processors only (/proc/PID/status)."""
+    """Check that all threads of the engine may run on these processors only (/proc/PID/status)."""
     expected = set(cpus)
     elsewhere: dict[str, None] = {}
     seen = 0

@@ -134,7 +134,7 @@ class TmpfsRoom:
 
 
 def _add_unlinked(pid: int, devices: set[int], sizes: _Sizes) -> None:
-    """Of files without a name that a process has open: MySQL's temporary files have none."""
+    """Add the sizes of unnamed files that a process has open, such as MySQL's temporary files."""
     with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as listing:
         for entry in listing:
             with suppress(OSError):  # closed meanwhile

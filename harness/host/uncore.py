@@ -39,7 +39,7 @@ class TrafficEvent:
 
 @dataclass(frozen=True)
 class _Rule:
-    """What PMUs of a name count: by names of the kernel's, or by terms of the vendor's."""
+    """Counters of PMUs with a name: by names of the kernel's, or by terms of the vendor's."""
 
     pmu: re.Pattern[str]
     named: Mapping[str, tuple[str, ...]]

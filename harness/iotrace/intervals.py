@@ -1,4 +1,4 @@
-"""What the trace saw in the timed intervals of a run, and the share that it saw."""
+"""I/O that the trace saw in the timed intervals of a run, and the share that it saw."""
 
 from __future__ import annotations
 

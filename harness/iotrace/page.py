@@ -434,7 +434,7 @@ class IoTrace:
         return bool(self.directories)
 
     def labels(self, cell: Cell) -> dict[str, str]:
-        """Of a cell's metrics; the role is ``unknown`` where nothing distinguishes threads."""
+        """Return labels of a cell's metrics; role ``unknown`` if nothing distinguishes threads."""
         labels = dict(cell.labels)
         return labels if self.background is not None else labels | {"role": "unknown"}
 

@@ -53,14 +53,14 @@ class MeasurementDocument(Struct, frozen=True):
 
 
 class BlockProgram(Struct, frozen=True):
-    """What measures instead on a tier that is a block device."""
+    """Program that measures instead on a tier that is a block device."""
 
     program: _Program
     params: Mapping[str, Any] | UnsetType = UNSET
 
 
 class RepeatedFigures(Struct, frozen=True):
-    """Which numbers of profiles/papers/PAPER/published.csv a suite repeats."""
+    """Figures of profiles/papers/PAPER/published.csv whose numbers a suite repeats."""
 
     paper: str
     figures: Annotated[tuple[str, ...], Meta(min_length=1)]

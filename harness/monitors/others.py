@@ -109,7 +109,7 @@ class OthersMonitor(Monitor):
 
     @property
     def _shares(self) -> tuple[float, float] | None:
-        """Of others and of the hypervisor; None where a server outside of the harness works."""
+        """Shares of others and of the hypervisor; None if a server outside of the harness works."""
         if len(self._ends) < 2 or not self._whole:
             return None
         first, last = self._ends[0], self._ends[-1]

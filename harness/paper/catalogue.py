@@ -77,7 +77,7 @@ class StatedConclusion(Struct, frozen=True):
 
 
 class QueryStatement(Struct, frozen=True):
-    """Of which engines' queries a paper says on which side of 1.1 their speed-up lies."""
+    """A paper's statement on which side of 1.1 the speed-up of some engines' queries lies."""
 
     number: Annotated[str, Meta(description="the paper's section")]
     statement: str
@@ -92,7 +92,7 @@ class QueryStatement(Struct, frozen=True):
 
 
 class PaperQueries(Struct, frozen=True):
-    """What the paper says of single queries."""
+    """The paper's statements about single queries."""
 
     figure: Annotated[str, Meta(description="whose page shows them")]
     compared: Annotated[
@@ -102,7 +102,7 @@ class PaperQueries(Struct, frozen=True):
 
 
 class PaperFile(Struct, frozen=True, tag_field="schema", tag=1):
-    """Which profiles and suites repeat a paper's figures, and what it concludes."""
+    """Profiles and suites that repeat a paper's figures, and its conclusions."""
 
     documented = "docs/papers.md"
     title: Annotated[str, Meta(min_length=1)]

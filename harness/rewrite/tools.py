@@ -1,4 +1,4 @@
-"""What binutils report of a program: its flushes and fences, and how it was linked.
+"""Binutils' reports on a program: its flushes and fences, and how it was linked.
 
 The program may be hostile. Tools run with limits, without our environment and, where the harness
 is root, as the unprivileged user; names from the program reach the linker only if they are plain,
@@ -109,7 +109,7 @@ def flushes_and_fences(program: Path) -> list[Instruction]:
 
 
 def is_library(program: Path) -> bool:
-    """Whether it is a shared library: neither a program nor one that is linked statically."""
+    """Return whether it is a shared library: no program, not even a statically linked one."""
     header, dynamic, segments = _read(program)
     return bool(_DYN.search(header)) and "INTERP" not in segments and "PIE" not in dynamic
 

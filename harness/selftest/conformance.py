@@ -175,7 +175,7 @@ class Conformance:
         return self._kill_between_statements(workload)
 
     def _kill_client(self) -> str:
-        """What an engine inside its client had acknowledged dies with that: all else is there."""
+        """Kill a client with its engine: all records are there; acknowledgements die with it."""
         with replaced(ycsb.DRIVERS, "loadgen", cast("Callable[..., Any]", _KilledOnce)):
             run = self._run("ycsb")
         details = [check.detail for check in run.result.checks if check.name == "records"]
@@ -292,7 +292,7 @@ class Conformance:
     # Refusals -----------------------------------------------------------------------
 
     def _refusals(self) -> str:
-        """What cannot work is refused before anything is made."""
+        """Check that what cannot work is refused before anything is made."""
         refused = []
         for workload in self._workloads()[:1]:
             fixed = self._fixed(workload)

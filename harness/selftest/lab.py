@@ -42,7 +42,7 @@ DISK = "selftest_disk"
 #: number of operations, not a time: on a busy host a thread may stand still for a second.
 @dataclass(frozen=True)
 class Fixed:
-    """What the runs of a profile have in common; the members of its ``fixed`` and ``workload``."""
+    """Parameters that all runs of a profile share: the members of ``fixed`` and ``workload``."""
 
     workload: str
     engine: str

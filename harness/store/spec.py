@@ -183,7 +183,7 @@ class RunSpec:
         return mode in allowed
 
     def seed_of_block(self) -> int:
-        """What a workload draws from: repeats differ in it, the runs of one block share it."""
+        """Return the seed of a workload's draws: runs of one block share it, repeats do not."""
         return int(content_hash({"seed": self.seed, "block": self.block})[:8], 16)
 
     def hash(self) -> str:

@@ -177,7 +177,7 @@ class Daemon:
         return {"pid": pid, "start_ticks": started.start_ticks}
 
     def _until_exec(self, errors: int, limit_s: float) -> tuple[bytes, bool]:
-        """What a child reports before exec, which closes its end, and whether that has come.
+        """Return what a child reports before exec, which closes its end, and whether exec has come.
 
         The harness waits for our answer: if its end of the connection shows anything, it is gone.
         """

@@ -235,7 +235,7 @@ def _resolved(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What ``recover`` found of one dead harness: what it undid, what it could not."""
+    """Recovery from one dead harness: what was undone, what could not be."""
 
     owner: str
     undone: tuple[str, ...]
@@ -280,7 +280,7 @@ def recover(
 
 
 def left_behind(state_dir: Path | None = None) -> list[Recovery]:
-    """What dead harness processes have left and no supervisor undoes, as of now; nothing is undone.
+    """Return what dead harness processes left and no supervisor undoes now; nothing is undone.
 
     Changes that are pending are under ``undone``.
     """

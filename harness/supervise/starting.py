@@ -1,4 +1,4 @@
-"""What the supervisor offers to those that start processes, and a conversation with one."""
+"""The supervisor's interface to those that start processes, and a conversation with one."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def _made(seq: int, entries: list[Entry]) -> Entry | None:
 
 
 def is_lost(seq: int, entries: list[Entry]) -> bool:
-    """Whether the directory of that entry, which was made, is no longer where it was made."""
+    """Return whether the directory that this entry made is no longer where it was made."""
     path = next(e["path"] for e in entries if e.get("seq") == seq)
     made = _made(seq, entries)
     try:

@@ -241,7 +241,7 @@ def _emulation_facts(option: str, directory: Path) -> TierFacts:
 
 
 def _refuse_foreign(option: str, directory: Path) -> None:
-    """Every user can write to /dev/shm: refuse a link or another user's directory."""
+    """Refuse a link or another user's directory: all users can write to /dev/shm."""
     try:
         status = directory.lstat()
     except OSError:

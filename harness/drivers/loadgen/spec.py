@@ -1,4 +1,4 @@
-"""What the native client is to do, and how several processes share it."""
+"""Specification of the native client's work, and its division among several processes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What Linux reports about places where bytes live; also runs on hosts, under Ansible."""
+"""Linux's reports about places where bytes live; also runs on hosts, under Ansible."""

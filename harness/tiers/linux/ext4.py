@@ -1,4 +1,4 @@
-"""What mkfs.ext4(8) leaves to Linux: the kernel thread ``ext4lazyinit`` clears inode tables later.
+"""Work that mkfs.ext4(8) leaves to Linux: the thread ``ext4lazyinit`` clears inode tables later.
 
 It writes to the device for minutes after the first mount, in the middle of what is measured.
 The layout is that of the kernel's documentation (filesystems/ext4: super block, group descriptors).

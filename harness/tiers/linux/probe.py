@@ -1,4 +1,4 @@
-"""What the kernel says a place is: a directory, a DAX device, a memory node.
+"""Probe of a place, as the kernel describes it: a directory, a DAX device, a memory node.
 
 Nothing is written except a file without a name, to ask statx about it. The
 decisive facts of a directory on persistent memory are the namespace's mode and

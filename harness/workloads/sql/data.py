@@ -183,7 +183,7 @@ def generate(
 
 
 def read_source(folder: Path) -> SqlSource:
-    """What :func:`generate` made in ``folder``; RunFailed if it has changed since."""
+    """Read what :func:`generate` made in ``folder``; RunFailed if it has changed since."""
     record = source_record(folder)
     rows = folder / _ROWS
     files = {

@@ -126,7 +126,7 @@ def _plan_memory_mode(builder: ChangeBuilder, regions: tuple[Region, ...]) -> No
 
 
 def _plan_files(builder: ChangeBuilder) -> None:
-    """What is written down at the end: the host file, and what to do at the next start."""
+    """Plan what is written at the end: the host file, and what to do at the next start."""
     state = builder.state
     if builder.refusals or builder.reboot:
         return

@@ -99,8 +99,9 @@ def _make(
 
 
 def _is_there(builder: ChangeBuilder, existing: Namespace) -> bool:
-    """Whether the file system on a namespace is ours and as requested. Mounting it later shows
-    whether mkfs had finished.
+    """Return whether the file system on a namespace is ours and as requested.
+
+    Mounting it later shows whether mkfs had finished.
     """
     record, content = builder.state.record, builder.state.users_of(existing).content
     if not (content.determined and content.type == builder.desired.filesystem):
@@ -112,7 +113,7 @@ def _is_there(builder: ChangeBuilder, existing: Namespace) -> bool:
 
 
 def block_size(builder: ChangeBuilder, existing: Namespace) -> int | None:
-    """Of a namespace's file system: ext4 by blkid, xfs by our record; None: not known."""
+    """Return a file system's block size: ext4's by blkid, xfs's by our record; None: not known."""
     content = builder.state.users_of(existing).content
     on_record = builder.state.record.filesystems.get(content.uuid or "", {}).get("block_size")
     return content.block_size or on_record

@@ -432,7 +432,7 @@ def apply(changes: list[Change], record: Record, host: Host) -> None:
 
 
 def plan_restore(record: Record, host: Host) -> list[Change]:
-    """What :func:`restore` does, the latest change first; notes values changed since."""
+    """Plan what :func:`restore` does, the latest change first; note values changed since."""
     changes = []
     for entry in reversed(record.entries):
         try:

@@ -145,7 +145,7 @@ class Goal:
 
 
 def unmapped_percent(goals: Goals) -> float | None:
-    """What of the modules is neither memory nor AppDirect; None if unknown."""
+    """Return the percentage of modules that is neither memory nor AppDirect; None if unknown."""
     if not goals.physical_bytes:
         return None
     mapped = goals.volatile_bytes + goals.app_direct_bytes

@@ -108,8 +108,10 @@ def _number(text: str) -> int | None:
 
 
 def is_of(given: list[str], region: Region) -> bool:
-    """Whether a region lies in what these parameters set aside: one of e820 may be an NVDIMM of
-    before ACPI 6 (type 12), too. Without a start address in sysfs, the answer is yes.
+    """Return whether a region lies in what these parameters set aside.
+
+    One of e820 may be an NVDIMM of before ACPI 6 (type 12), too. Without a start address in sysfs,
+    the answer is yes.
     """
     if region.start is None or not stretches(given):
         return True

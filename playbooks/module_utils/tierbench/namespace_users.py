@@ -188,7 +188,7 @@ def _loops(kernel: Kernel) -> dict[str, list[str]]:
 
 
 def _claimed(device: str) -> bool:
-    """Whether the block device is claimed exclusively: a mount in any mount namespace, md …"""
+    """Return whether a block device is claimed exclusively: a mount in any mount namespace, md …"""
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
     except OSError as error:

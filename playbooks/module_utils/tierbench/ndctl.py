@@ -125,7 +125,7 @@ def parse_ndctl(text: str) -> Inventory:
 def _collect(
     node: Any, region: str | None, objects: dict[str, list[dict[str, Any]]], of: dict[str, str]
 ) -> None:
-    """Every object with a ``dev`` under ``node``, by class; ``of``: a namespace's region."""
+    """Collect the objects with a ``dev`` under ``node``, by class; ``of``: a namespace's region."""
     if isinstance(node, list):
         for each in node:
             _collect(each, region, objects, of)

@@ -88,7 +88,7 @@ def run(
 
 @dataclass(frozen=True)
 class Host:
-    """What is wanted of a host, and the ways to it.
+    """Desired state of a host, and the means to reach it.
 
     ``made``: the namespaces that this run has created and not formatted. It is the only thing that
     is kept between two steps, since nothing on the host shows it.
@@ -271,7 +271,7 @@ def _check_approved(step: Step, state: State) -> None:
 
 
 def _forget(step: Step, record: Record, files: Files) -> None:
-    """What has been destroyed can not be destroyed again under its old name."""
+    """Record what has been destroyed: it can not be destroyed again under its old name."""
     if not step.destroys:
         return
     for name in step.destroys:

@@ -277,8 +277,10 @@ def _dax_devices(commands: Commands, kernel: Kernel) -> tuple[DaxDevice, ...]:
 
 
 def _daxctl_conf_is_read(kernel: Kernel) -> bool:
-    """Whether daxctl's udev rule works: that of Debian 12 (76.1) calls ``daxctl -C``, which is an
-    error; later ones start daxdev-reconfigure@.service.
+    """Return whether daxctl's udev rule works.
+
+    Debian 12's (76.1) calls ``daxctl -C``, which is an error; later ones start
+    daxdev-reconfigure@.service.
     """
     folders = ("/usr/lib/udev/rules.d", "/lib/udev/rules.d")
     texts = [kernel.read(f"{folder}/90-daxctl-device.rules") or "" for folder in folders]
