@@ -1,9 +1,9 @@
-"""The metrics of workloads, stated once: in ``metrics.yml`` of each workload's folder.
+"""What is shown of workloads, stated once: in ``metrics.yml`` of each workload's folder.
 
 Lists of runs, reports, charts, response curves and prices read this table; nothing else names a
-workload's metrics. ``harness/workloads/metrics.yml`` has those that several workloads report. A
-folder of ``$HARNESS_WORKLOAD_PATH`` may have such a file, too. A metric that no file states is
-named by its form (``reports.metric_registry``).
+workload's metrics, parameters or checks. ``harness/workloads/metrics.yml`` has those that several
+workloads share. A folder of ``$HARNESS_WORKLOAD_PATH`` may have such a file, too. A metric that no
+file states is named by its form (``reports.metric_registry``).
 """
 
 from __future__ import annotations
@@ -101,11 +101,23 @@ class Load:
 
 
 @dataclass(frozen=True)
+class ParameterInfo:
+    """Words for a parameter, and the parameters that follow from it unless they are set.
+
+    ``words``: its name in sentences where its own is another program's, or has several meanings.
+    """
+
+    words: str = ""
+    implies: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class WorkloadInfo:
     """Static facts of a workload.
 
     ``essential``: parameters without which a number of the workload means nothing. ``brief``: more
     of them that a list of runs has room for. ``sweeps``: metrics that are drawn over a parameter.
+    ``checks``: names of the checks that a column of the terminal's table of runs counts.
     """
 
     title: str
@@ -113,6 +125,7 @@ class WorkloadInfo:
     brief: Sequence[str] = ()
     load: Load | None = None
     sweeps: Sequence[Swept] = ()
+    checks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,6 +134,7 @@ class _Stated:
 
     metrics: Mapping[str, MetricInfo]
     workloads: Mapping[str, WorkloadInfo]
+    parameters: Mapping[str, ParameterInfo]
     counters: Mapping[str, str]
 
 
@@ -139,6 +153,11 @@ def metrics() -> Mapping[str, MetricInfo]:
 def counter_titles() -> Mapping[str, str]:
     """Return titles of counters, by name without the prefix of a query or window."""
     return _stated(os.environ.get(_VARIABLE)).counters
+
+
+def parameters() -> Mapping[str, ParameterInfo]:
+    """Return what is stated of parameters by name, of all workloads together."""
+    return _stated(os.environ.get(_VARIABLE)).parameters
 
 
 def workload_info(workload: str) -> WorkloadInfo:
@@ -175,19 +194,28 @@ def brief_parameters(workload: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _stated(_folders: str | None) -> _Stated:
-    """Merge the files; the first that states a metric or a workload counts."""
+    """Merge the files; the first that states a metric or a workload counts.
+
+    A parameter has the first words, and implies what follows from it in any workload.
+    """
     metrics: dict[str, MetricInfo] = {}
     workloads: dict[str, WorkloadInfo] = {}
+    parameters: dict[str, ParameterInfo] = {}
     counters: dict[str, str] = {}
     for path in metric_files():
         stated = _read(path)
         counters |= stated.pop("counters", {})
         for name, value in stated.pop("metrics", {}).items():
             metrics.setdefault(name, _checked(MetricInfo, value, f"{path}: {name}"))
+        for name, value in stated.pop("parameters", {}).items():
+            earlier = parameters.get(name, ParameterInfo())
+            info = _checked(ParameterInfo, value, f"{path}: {name}")
+            implied = dict.fromkeys((*earlier.implies, *info.implies))
+            parameters[name] = ParameterInfo(earlier.words or info.words, tuple(implied))
         if stated:
             name = MICRO if path == _MICRO else path.parent.name
             workloads.setdefault(name, _workload_info(stated, path))
-    return _Stated(metrics, workloads, counters)
+    return _Stated(metrics, workloads, parameters, counters)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -211,7 +239,7 @@ def _workload_info(value: Mapping[str, Any], path: Path) -> WorkloadInfo:
     return _checked(WorkloadInfo, {**value, **parts}, where)
 
 
-S = TypeVar("S", MetricInfo, Swept, Load, WorkloadInfo)
+S = TypeVar("S", MetricInfo, ParameterInfo, Swept, Load, WorkloadInfo)
 
 
 def _checked(kind: type[S], value: Any, where: str) -> S:

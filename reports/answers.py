@@ -20,9 +20,9 @@ from reports.compare import Group
 from reports.compared_rows import Row
 from reports.explain.causes import explanation, waited_at_most
 from reports.formatting import percent, ratio_text, stand_in_mark, times, verdict_text
-from reports.labels import FOLLOWING, arm_options, at_value, number_of, varied_numbers
+from reports.labels import arm_options, at_value, number_of, varied_numbers
 from reports.matching import block_of
-from reports.run_configuration import spec_facts
+from reports.run_configuration import followers, spec_facts
 from reports.sections import Block, Lines, Paragraph
 from reports.statistics import Ratio, compare_values, decide
 from reports.values import measured_value
@@ -333,7 +333,7 @@ def gains_of(groups: Sequence[Group]) -> Iterator[Gains]:
     for (engine, *_), alike in pairs.items():
         facts = [spec_facts(group.a.usable[0]) for group in alike]
         for fact in varied_numbers(facts):
-            free = {fact, *FOLLOWING.get(fact, ())}
+            free = {fact, *followers().get(fact, ())}
             rest = (
                 frozenset(i for i in run_facts.items() if i[0] not in free) for run_facts in facts
             )

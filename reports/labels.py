@@ -7,10 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness import jsonfile
 from harness.errors import UsageError
-from harness.metrics import workload_info
+from harness.metrics import parameters, workload_info
 from harness.store.runs import StoredRun
 from harness.units import format_bytes, format_ns, parse_duration_ns
-from reports.run_configuration import Dimension, dimension, emulations, facts, spec_facts
+from reports.run_configuration import (
+    Dimension,
+    dimension,
+    emulations,
+    facts,
+    followers,
+    spec_facts,
+)
 
 #: Facts a reader looks for first, as prefixes; the others follow in the order of the facts.
 _RELEVANCE = (
@@ -33,39 +40,6 @@ _RELEVANCE = (
     "dataset.",
     "engine.",
 )
-
-#: Parameters that follow from another unless they are set.
-FOLLOWING: Mapping[str, tuple[str, ...]] = {
-    "params.users": ("params.connections", "params.client_threads"),
-    "params.threads": ("params.client_threads",),
-    # What the letter of a core workload says.
-    "params.workload": tuple(
-        f"params.{name}"
-        for name in (
-            "readproportion",
-            "updateproportion",
-            "insertproportion",
-            "scanproportion",
-            "readmodifywriteproportion",
-            "requestdistribution",
-            "minscanlength",
-            "maxscanlength",
-            "scanlengthdistribution",
-        )
-    ),
-}
-
-#: Parameters whose own names (another program's, or of one word with several meanings) need
-#: words in a sentence.
-_WORDS: Mapping[str, str] = {
-    "workload": "core workload",
-    "threads": "client threads",
-    "fieldcount": "fields",
-    "fieldlength": "field length",
-    "requestdistribution": "keys",
-    "rate": "requests per second offered",
-    "update": "updates",
-}
 
 _FACTS: Mapping[str, str] = {"host_mode": "host mode", "no_monitors": "without monitors"}
 #: Values that say nothing, by the first word of the fact.
@@ -166,7 +140,8 @@ def parameter_words(name: str) -> str:
     if name == "threads":
         return "engine threads"
     bare = name.removeprefix("params.")
-    return _WORDS.get(bare, bare.replace("_", " ").removesuffix(" bytes"))
+    info = parameters().get(bare)
+    return (info and info.words) or bare.replace("_", " ").removesuffix(" bytes")
 
 
 def number_of(value: str | None) -> tuple[float, str] | None:
@@ -258,8 +233,8 @@ def distinguishing(sets: Sequence[Mapping[str, str]]) -> list[str]:
 def leading(names: Sequence[str], sets: Sequence[Mapping[str, str]]) -> list[str]:
     """The names without those that follow from another of them in every one of the sets."""
     said: set[str] = set()
-    for leader, followers in FOLLOWING.items():
-        for follower in followers if leader in names else ():
+    for leader, implied in followers().items():
+        for follower in implied if leader in names else ():
             pairs = {(facts.get(leader), facts.get(follower)) for facts in sets}
             if len(pairs) == len({value for value, _ in pairs}):
                 said.add(follower)

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.metrics import parameters
 from harness.models.score import ScoreStore, summary
 from harness.store.documents import as_json
 from harness.store.result import Emulated, Manifest
@@ -76,6 +77,15 @@ _HOST_FACTS = (
 _SPEC_LEFT_OUT = ("schema", "block", "required_host_mode", "placement", "label", "plant")
 
 
+def followers() -> dict[str, tuple[str, ...]]:
+    """Facts that follow from another unless they are set, by that other."""
+    return {
+        f"params.{name}": tuple(f"params.{implied}" for implied in info.implies)
+        for name, info in parameters().items()
+        if info.implies
+    }
+
+
 @dataclass(frozen=True)
 class Dimension:
     """Something runs may be compared over.
@@ -116,10 +126,10 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension("listen", "listen", _LISTENING),
         # Each driver builds the data that it drives.
         Dimension("driver", "driver", ("tools.*", "dataset.*")),
-        Dimension(
-            "users", "params.users", ("params.connections", "params.client_threads", *_TUNED)
+        *(
+            Dimension(name, fact, (*followers().get(fact, ()), *_TUNED))
+            for name, fact in (("users", "params.users"), ("params.threads", "params.threads"))
         ),
-        Dimension("params.threads", "params.threads", ("params.client_threads", *_TUNED)),
         Dimension("restore_method", "restore_method"),
         Dimension("harness", "harness.version", ("harness.*",)),
         # Arms of `harness run --arm` differ in what the user says that they differ in.

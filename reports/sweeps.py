@@ -19,7 +19,6 @@ from harness.store.runs import StoredRun
 from reports.arm import Arm
 from reports.headline import main_operation
 from reports.labels import (
-    FOLLOWING,
     at_value,
     by_relevance,
     differing,
@@ -30,7 +29,7 @@ from reports.labels import (
     varied_numbers,
 )
 from reports.metric_registry import metric_info
-from reports.run_configuration import marked, spec_facts
+from reports.run_configuration import followers, marked, spec_facts
 from reports.series import Panel
 from reports.values import Measured, Quantity, Summary, in_order, mean_durations, summarise
 
@@ -274,7 +273,7 @@ def _x_unit(swept: Swept, parts: Sequence[_Part]) -> str:
 
 def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
     """Parts that agree in all but the parameter and what follows from it."""
-    names = [parameter, *FOLLOWING.get(parameter, ())]
+    names = [parameter, *followers().get(parameter, ())]
     leaders = leading(names, [part.facts for part in parts])
     free = {name for name in names if name not in leaders[1:]}
     grouped = _grouped(parts, free)

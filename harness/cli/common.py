@@ -14,7 +14,7 @@ import typer
 
 from harness import paths, registry
 from harness.errors import UsageError
-from harness.metrics import workload_info
+from harness.metrics import parameters, workload_info
 from harness.models.tier import model_requests
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
@@ -113,9 +113,7 @@ def given(results: Path | None) -> str:
 
 def default_params(spec: RunSpec) -> JsonObject:
     """A workload's parameters where nothing is set but those that others follow from."""
-    from reports.labels import FOLLOWING
-
-    leaders = [fact.removeprefix("params.") for fact in FOLLOWING]
+    leaders = [name for name, info in parameters().items() if info.implies]
     led = {name: spec.params[name] for name in leaders if spec.params.get(name) is not None}
     with suppress(UsageError):  # an extension that is not installed here
         return registry.parameters(spec.workload).from_mapping(led).to_json()

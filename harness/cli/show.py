@@ -13,7 +13,7 @@ from harness import hdr, paths
 from harness.cli.common import UNNAMED, given, print_json
 from harness.errors import UsageError
 from harness.execution.run_list import last_attempts
-from harness.metrics import load_of, metrics
+from harness.metrics import load_of, metrics, workload_info
 from harness.store.result import Metric, RunResult, label_text
 from harness.store.runs import StoredRun
 from harness.store.spec import canonical_json
@@ -139,16 +139,12 @@ def _headline(stored: StoredRun) -> dict[str, str]:
         for name, info in metrics().items()
         if info.short and (value := result.value(name)) is not None
     } | _p95s(stored)
-    for column, names in _CHECKS.items():
+    for column, names in workload_info(stored.spec.workload).checks.items():
         checks = [check for check in result.checks if check.name in names]
         if checks:
             passed = sum(check.status == "passed" for check in checks)
             cells[column] = f"{passed}/{len(checks)} right"
     return cells
-
-
-#: Checks by column.
-_CHECKS = {"answers": ("answer",), "data": ("consistency", "durability", "records")}
 
 
 def _p95s(stored: StoredRun) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 from narrowed import present
 from report_runs import interleaved, metric
 
+from harness.cli import show
 from harness.errors import UsageError
 from harness.metrics import metrics
 from harness.store.runs import StoredRun
@@ -79,6 +80,27 @@ def test_a_headline_of_its_own_appears_everywhere(
 
     monkeypatch.setenv("HARNESS_WORKLOAD_PATH", TOYS)
     assert present(measured_of(runs[:6])).unit == "counts/s"
+
+
+def test_its_parameters_have_words_and_its_checks_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HARNESS_WORKLOAD_PATH", TOYS)
+    check = {"name": "count", "status": "passed", "detail": "1000", "labels": {}}
+    runs = [
+        run
+        for times in (3, 4)
+        for run in interleaved(
+            tmp_path,
+            lambda place, block: [metric("counts_per_second", 1.0, "higher")],
+            spec_changes={"workload": "counting", "params": {"rows": 1000, "times": times}},
+            run_changes={"checks": [check]},
+        )[0]
+    ]
+    show.runs(runs, json_=False)
+    head, *rows = capsys.readouterr().out.splitlines()[-1 - len(runs) :]
+    assert "counts of the table" in head and "counts/s" in head
+    assert all("1/1 right" in row for row in rows)
 
 
 def test_a_key_that_is_none_is_refused_by_name(
