@@ -144,7 +144,8 @@ _BEGINNINGS = {
 _SYSTEM = (
     "benchmarks/", "cli/", "vm/", "engines/", "loadgen/", "microbench/", "drivers/ycsb/",
     "test_doc_examples", "test_packaging", "drivers/test_hammerdb_real",
-    "drivers/test_script_clients", "iotrace/test_intervals", "iotrace/test_library",
+    "drivers/test_script_clients", "iotrace/test_intervals",
+    "iotrace/test_counted_calls", "iotrace/test_modelled_", "iotrace/test_planted_delays",
     "micro/test_fio", "observers/test_observing", "playbooks/test_experiment_role",
     "playbooks/test_every_place", "playbooks/test_roles", "reports/test_browser",
     "reports/test_control_characters", "reports/test_every_kind_of_run", "rewrite/test_programs",

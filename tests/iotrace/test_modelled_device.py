@@ -1,0 +1,158 @@
+"""How long calls wait for the modelled device of a tier."""
+
+from dataclasses import replace
+
+import pytest
+from modelled_tier import MIB, OPEN_TABLE, STORED, buffered, constant, use
+from traced_calls import DATA_READ, DATA_SYNC, DATA_WRITE, WAL_SYNC, counted
+
+from harness.drivers.client_program import histogram
+from harness.models import durations
+from harness.models.device import DeviceModel, Point, WriteBuffer
+
+
+@pytest.mark.parametrize("in_engine", [False, True])
+def test_a_buffered_read_copies_when_the_device_is_done(trace, run, in_engine):
+    """8 MiB cannot be copied in 0.2 ms; an engine's durations contain the copying."""
+    points = {"read": (Point(4096, durations.constant(5_000_000)),)}
+    use(trace, DeviceModel("disk", "", "published", points=points, in_engine=in_engine))
+    run(
+        OPEN_TABLE + "os.truncate(fd, 8 << 20); os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)\n"
+        "os.pread(fd, 8 << 20, 0)"
+    )
+    due_ns = trace.page.read().histogram(DATA_READ, "due").max
+    assert (due_ns > 5_200_000) is not in_engine
+
+
+def test_what_an_engine_saw_contains_the_waiting_for_processors(trace, run):
+    """64 MiB end late, so that calls after it end earlier than they are due."""
+    points = constant(read=100, write=1, sync=1)
+    use(trace, DeviceModel("disk", "", "published", points=points, in_engine=True))
+    run(
+        OPEN_TABLE + "os.truncate(fd, 65 << 20); os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)\n"
+        "os.pread(fd, 64 << 20, 0)\n"
+        "for page in range(10): os.pread(fd, 4096, (64 << 20) + page * 4096)"
+    )
+    reading = trace.page.read()
+    assert reading.histogram(DATA_READ, "due").percentile(50) >= 99_000
+    assert reading.histogram(DATA_READ, "achieved").percentile(10) < 99_000
+
+
+def test_direct_and_durable_writes_wait_at_once(trace, run):
+    use(trace, buffered(read=1, write=5, sync=50))
+    run(
+        "fd = os.open('data/table', os.O_RDWR | os.O_CREAT | os.O_DSYNC)\n"
+        "os.pwrite(fd, bytes(4096), 0)"
+    )
+    reading = trace.page.read()
+    assert reading.value(DATA_WRITE, "modelled") == 1
+    assert reading.histogram(DATA_WRITE, "due").max == pytest.approx(50_000, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("model", "calls"),
+    [
+        (DeviceModel("zero", "", "constant"), 0),
+        (buffered(read=1, write=1, sync=1), 1),
+    ],
+)
+def test_a_device_of_no_latency_models_no_call(trace, run, model, calls):
+    use(trace, model)
+    run("fd = os.open('wal/log', os.O_RDWR | os.O_CREAT)\nos.fsync(fd)")
+    assert counted(trace, WAL_SYNC, "calls", "modelled") == (1, calls)
+
+
+def test_a_sync_with_its_processor_time_uses_it_and_is_not_passed_on(trace, run):
+    """Linux syncs no pipe, which a modelled sync does not find out."""
+    stated = replace(buffered(read=1, write=1, sync=9000), processor_ns={"sync": 8_000_000})
+    use(trace, stated)
+    used = run(
+        "import time\nos.mkfifo('wal/pipe')\nfd = os.open('wal/pipe', os.O_RDWR)\n"
+        "start = time.thread_time_ns()\nos.fsync(fd)\nprint(time.thread_time_ns() - start)"
+    )
+    assert int(used) >= 7_500_000
+    assert trace.page.read().histogram(WAL_SYNC, "achieved").max >= 9_000_000
+
+
+def test_durations_are_drawn_from_the_distribution_of_their_size(trace, run):
+    """Reads of 10 us, of which one in fifty stalls for 300 us."""
+    measured = histogram([10_000, 300_000], [980, 20])
+    points = {
+        "read": (
+            Point(4096, durations.of_histogram(measured)),
+            Point(16384, durations.constant(400_000)),
+        )
+    }
+    use(trace, DeviceModel("disk", "", "published", False, points=points))
+    run(STORED + "for i in range(8000): os.pread(fd, 4096, 0)")
+    due = trace.page.read().histogram(DATA_READ, "due")
+    _, high = due.layout.bounds()
+    assert due.counts[high < 20_000].sum() / 8000 == pytest.approx(0.98, abs=0.02)
+    assert due.mean == pytest.approx(980 * 10 + 20 * 300, rel=0.15)  # of some 160 stalls
+
+
+def test_requests_wait_for_a_free_server_in_virtual_time(trace, run):
+    model = DeviceModel("disk", "", "published", False, 1, constant(read=20_000))
+    use(trace, model)
+    threads = (
+        "import threading\ngate = threading.Barrier(4)\n"
+        "def work(): gate.wait(); os.pread(fd, 4096, 0)\n"
+        "all_of_them = [threading.Thread(target=work) for _ in range(4)]\n"
+        "for one in all_of_them: one.start()\nfor one in all_of_them: one.join()"
+    )
+    run(STORED + threads)
+    due = trace.page.read().histogram(DATA_READ, "due")
+    assert due.max > 25_000_000  # queued after at least one other one
+
+
+def test_bandwidth_limits_what_all_requests_move(trace, run):
+    model = DeviceModel("disk", "", "published", False, 64, constant(read=1), {"read": 100 * MIB})
+    use(trace, model)
+    run(STORED + "for _ in range(4): os.pread(fd, 1 << 20, 0)")
+    due = trace.page.read().histogram(DATA_READ, "due")
+    assert due.percentile(25) == pytest.approx(10_000_000, rel=0.01)
+
+
+def test_a_small_sync_does_not_wait_for_the_whole_of_a_large_one(trace, run):
+    """256 MiB take 128 ms of a device of 2 GB/s: small syncs have their turns in between."""
+    points = {"sync": (Point(8192, durations.constant(30_000)),)} | constant(read=1, write=1)
+    use(trace, DeviceModel("disk", "", "published", True, 64, points, {"write": 2 * 10**9}))
+    run(
+        OPEN_TABLE + "import threading\n"
+        "log = os.open('wal/log', os.O_RDWR | os.O_CREAT)\n"
+        "for _ in range(32): os.write(fd, bytes(8 << 20))\n"
+        "large = threading.Thread(target=os.fsync, args=(fd,))\n"
+        "large.start()\n"
+        "while large.is_alive(): os.pwrite(log, bytes(8192), 0); os.fdatasync(log)"
+    )
+    reading = trace.page.read()
+    assert reading.histogram(DATA_SYNC, "due").max >= 128_000_000
+    assert reading.histogram(WAL_SYNC, "due").percentile(90) < 10 * 34_000
+
+
+def test_a_burst_passes_before_the_bandwidth_limits(trace, run):
+    moved, burst = {"read": 10 * MIB}, {"read": 2 * MIB}
+    use(trace, DeviceModel("disk", "", "published", False, 64, constant(read=1), moved, burst))
+    run(STORED + "for _ in range(4): os.pread(fd, 1 << 20, 0)")
+    due = trace.page.read().histogram(DATA_READ, "due")
+    assert due.percentile(50) < 10_000
+    assert 20_000_000 < due.percentile(100) <= 101_000_000  # less what the calls themselves took
+
+
+def test_writes_complete_in_a_buffer_until_it_is_full(trace, run):
+    buffer = WriteBuffer(MIB, 64 << 10, 2_000_000)
+    moved = {"write": 10 * MIB}
+    points = constant(read=1, write=5, sync=5)
+    use(trace, DeviceModel("ssd", "", "published", False, 4, points, moved, write_buffer=buffer))
+    run(
+        OPEN_TABLE + "for _ in range(8): os.pwrite(fd, bytes(16384), 0)\n"  # programs twice
+        "log = os.open('wal/log', os.O_RDWR | os.O_CREAT); os.fsync(log); os.fsync(log)\n"
+        "for _ in range(16): os.pwrite(fd, bytes(131072), 0)"
+    )
+    reading = trace.page.read()
+    syncs = reading.histogram(WAL_SYNC, "due")
+    assert 1_000_000 < syncs.max < 14_000_000  # 128 KiB at 10 MiB/s, and no more
+    assert syncs.percentile(50) < 10_000  # the second one
+    writes = reading.histogram(DATA_WRITE, "due")
+    assert writes.percentile(50) < 10_000
+    assert writes.max > 10_000_000  # of 12.5 ms, once it is full
