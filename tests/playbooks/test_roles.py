@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import eventually
 
 from harness.paths import data_folder
 
@@ -136,6 +137,44 @@ def test_a_disk_in_memory_is_planned_and_a_mount_of_others_is_refused(tmp_path):
         ]
         report.unlink()
     assert not (tmp_path / "disk").exists()
+
+
+@pytest.fixture
+def ramdisk(tmp_path):
+    """A disk in memory, as the role makes it, and its mount point."""
+    made = subprocess.run(
+        ["zramctl", "--find", "--size", "16M"], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"no disk in memory: {made.stderr}")
+    disk, folder = made.stdout.strip(), tmp_path / "disk"
+    folder.mkdir()
+    try:
+        subprocess.run(["mkfs.ext4", "-q", disk], check=True)
+        subprocess.run(["mount", disk, folder], check=True)
+        yield disk, folder
+    finally:
+        subprocess.run(["umount", folder], capture_output=True, check=False)
+        subprocess.run(["zramctl", "--reset", disk], capture_output=True, check=False)
+
+
+def test_a_disk_in_memory_that_is_held_stays_and_its_holder_is_named(ramdisk, tmp_path):
+    disk, folder = ramdisk
+    where = {"ramdisk_path": folder, "ramdisk_restore": True, "ramdisk_patience_s": 1}
+    # In a mount namespace of its own, which the unmounting does not reach.
+    command = ["unshare", "--mount", "--propagation", "private", "sleep", "1000"]
+    with subprocess.Popen(command) as holder:
+        assert eventually(lambda: Path(f"/proc/{holder.pid}/comm").read_text() == "sleep\n")
+        refused = play(tmp_path, "ramdisk", "main", **where)
+        holder.kill()
+    assert refused.returncode != 0
+    assert f"sleep (process {holder.pid})" in refused.stdout
+    assert folder.is_mount()
+    freed = play(tmp_path, "ramdisk", "main", **where)
+    assert freed.returncode == 0, freed.stdout
+    assert not folder.exists()
+    size = Path("/sys/class/block", Path(disk).name, "disksize")  # zramctl may remove the device
+    assert not size.exists() or size.read_text() == "0\n"
 
 
 # The fleet's key -------------------------------------------------------------------
