@@ -37,7 +37,7 @@ def test_the_mean_of_any_durations_is_kept(values, factor) -> None:
     assert [made.quantile(p) for p in PROBABILITIES] == pytest.approx(made.quantiles, abs=2)
 
 
-def drawn_mean(made: durations.Durations, steps: int = 4000) -> float:
+def drawn_mean(made: durations.Durations, steps: int = 500) -> float:
     """Sum up what is drawn, in each interval by itself."""
     total = 0.0
     for low, high in pairwise(PROBABILITIES):
