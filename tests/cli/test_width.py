@@ -14,13 +14,11 @@ ON_RUNS = [
     ["compare", "placement=ssd-both", "placement=pmem-both", "--all", "-v"],
     ["explain"],
     ["conclusions"],
-    ["report", "-o", "page"],
-    ["card", "-o", "page"],
     ["runs", "sql", "SELECT run_id, placement, value FROM metrics JOIN runs USING (run_id)"],
     ["runs", "export"],
 ]
-
-
+#: Commands that draw charts, on the stored example alone: all runs of the session take a minute.
+DRAWN = ["report -o page", "card -o page"]
 ON_THE_HOST = [
     "doctor",
     "data list",
@@ -51,10 +49,14 @@ def too_long(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def golden(loaded: Any) -> Any:
-    """The runs of the stored example."""
-    with tarfile.open(RUNS) as archive:
-        archive.extractall(loaded.results, filter="data")
+    """Those of the session, with the runs of the stored example."""
+    unpack(loaded.results)
     return loaded
+
+
+def unpack(results: Path) -> None:
+    with tarfile.open(RUNS) as archive:
+        archive.extractall(results, filter="data")
 
 
 @pytest.mark.parametrize("argv", ON_RUNS, ids=" ".join)
@@ -62,6 +64,16 @@ def test_pages_of_runs_fit_80_columns(golden: Any, argv: list[str]) -> None:
     done = golden(*argv, COLUMNS="80")
     assert done.code == 0, done.err
     assert too_long(done.out) == []
+
+
+@pytest.mark.parametrize("command", DRAWN)
+def test_drawn_pages_of_the_example_fit_80_columns(
+    loaded: Any, tmp_path: Path, command: str
+) -> None:
+    unpack(tmp_path)
+    done = loaded(*command.split(), COLUMNS="80", HARNESS_RESULTS=str(tmp_path))
+    assert done.code == 0, done.err
+    assert done.out and too_long(done.out) == []
 
 
 @pytest.mark.parametrize("command", ON_THE_HOST)
