@@ -34,7 +34,7 @@ def parse(content: bytes | str) -> Any:
     """
     text = content.decode() if isinstance(content, bytes) else content
     try:
-        document = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
+        document = _DECODER.decode(text)
     except RecursionError:
         raise ValueError(f"more than {MOST_DEPTH} levels") from None
     if text.count("[") + text.count("{") > MOST_DEPTH:
@@ -117,6 +117,10 @@ def _integer(text: str) -> int:
     if len(text) > 40 or abs(number := int(text)) > MOST_INTEGER:
         raise ValueError(f"{text[:20]} is too large a number")
     return number
+
+
+#: Made once: to read a line of the index takes less than to make a decoder.
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
 
 
 def _check_depth(text: str) -> None:

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any, TextIO
 
@@ -78,6 +79,11 @@ def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
     """
     if len(first) + len(text) <= columns:
         return [f"{first}{text}"]
+    return list(_wrapped(text, columns, first, rest))
+
+
+@lru_cache(maxsize=4096)  # the cells of a long table repeat
+def _wrapped(text: str, columns: int, first: str, rest: str) -> tuple[str, ...]:
     ticks = text.count("`")
     commands = ticks > 0 and ticks % 2 == 0
     lines = textwrap.wrap(
@@ -90,7 +96,9 @@ def wrap(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
     )
     lines = [line.replace(_NO_BREAK, " ") for line in lines] or [first.rstrip()]
     ends = accumulate(line.count("`") for line in lines)
-    return [line + _GOES_ON * (n % 2 and commands) for line, n in zip(lines, ends, strict=True)]
+    return tuple(
+        line + _GOES_ON * (n % 2 and commands) for line, n in zip(lines, ends, strict=True)
+    )
 
 
 def command_lines(command: str, columns: int) -> list[str]:
@@ -118,8 +126,8 @@ def table_lines(
     grid, same = (whole, "") if whole.fits(available) else whole.without_same()
     titles = wrap(printable(title), available) if title else []
     titles += wrap(f"all rows: {same}", available) if same else []
-    wrapped = [lines for lines in (grid.lines(available), grid.spanning(available)) if lines]
-    body = wrapped[0] if grid.fits(available) else min(wrapped, key=len, default=[])
+    layouts = [grid.lines] if grid.fits(available) else [grid.lines, grid.spanning]
+    body = min(filter(None, (lay_out(available) for lay_out in layouts)), key=len, default=[])
     if not body or len(body) > _MOST_LINES * len(rows) + 2:
         body = grid.records(available)
     return [*((line, "bold") for line in titles), *body]
@@ -137,10 +145,10 @@ class _Grid:
         """Return whether each row fits on a line."""
         return sum(self._natural) + _GAP * (len(self.head) - 1) <= available
 
-    @property
+    @cached_property
     def _natural(self) -> list[int]:
         columns = zip(self.head, *self.rows, strict=True)
-        return [max(len(x) for cell in column for x in cell.split("\n")) for column in columns]
+        return [max(len(x) for cell in {*column} for x in cell.split("\n")) for column in columns]
 
     def without_same(self) -> tuple[_Grid, str]:
         """Without columns that say the same in all rows, and what these say."""
@@ -204,10 +212,12 @@ class _Grid:
 
     def _widths(self, available: int) -> list[int] | None:
         """Widths of the columns: the widest are narrowed first, to the longest word at most."""
-        widths = self._natural
+        widths = [*self._natural]
         rest = available - _GAP * (len(widths) - 1)
+        if sum(widths) <= rest:
+            return widths
         floors = [
-            max(max(map(len, re.split("[ \n]", _joined(cell)))) for cell in column)
+            max(max(map(len, re.split("[ \n]", _joined(cell)))) for cell in {*column})
             for column in zip(self.head, *self.rows, strict=True)
         ]
         if sum(floors) > rest:
@@ -220,6 +230,10 @@ class _Grid:
 
     def _row(self, cells: Sequence[str], widths: Sequence[int], upwards: bool = False) -> list[str]:
         """The lines of a row. ``upwards``: its last lines are full."""
+        if all(len(cell) <= columns for cell, columns in zip(cells, widths, strict=True)) and not (
+            any("\n" in cell for cell in cells)
+        ):
+            return [self._line(cells, widths)]
         wrapped = [
             [line for part in cell.split("\n") for line in wrap(part, columns)]
             for cell, columns in zip(cells, widths, strict=True)
@@ -227,17 +241,17 @@ class _Grid:
         height = max(map(len, wrapped))
         empty = [[""] * (height - len(cell)) for cell in wrapped]
         filled = [e + o if upwards else o + e for o, e in zip(wrapped, empty, strict=True)]
-        return [
-            (" " * _GAP)
-            .join(
-                cell.rjust(columns) if at in self.right else cell.ljust(columns)
-                for at, (cell, columns) in enumerate(zip(line, widths, strict=True))
-            )
-            .rstrip()
-            for line in zip(*filled, strict=True)
-        ]
+        return [self._line(line, widths) for line in zip(*filled, strict=True)]
+
+    def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
+        justified = (
+            cell.rjust(columns) if at in self.right else cell.ljust(columns)
+            for at, (cell, columns) in enumerate(zip(cells, widths, strict=True))
+        )
+        return (" " * _GAP).join(justified).rstrip()
 
 
+@lru_cache(maxsize=4096)
 def _clean(cell: str) -> str:
     """Without spaces that say nothing, and without control characters."""
     return "\n".join(" ".join(line.split()) for line in printable(cell).splitlines())

@@ -7,11 +7,12 @@ import math
 import re
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -64,7 +65,10 @@ def list_(
     if json_:
         _print_json(finished, [path.name for path in unfinished])
         return
-    rows: list[tuple[Any, ...]] = [_row(stored) for stored in finished]
+    from reports.labels import in_words  # reports are loaded where they are needed
+
+    words = cache(in_words)  # thousands of runs have few parameters
+    rows: list[tuple[Any, ...]] = [_row(stored, words) for stored in finished]
     rows += [(path.name, "unfinished", "", "", "", _state(path)) for path in unfinished]
     print_table((*titles(_LISTED), "what", "result", "note"), rows)
 
@@ -73,7 +77,11 @@ def list_(
 _LISTED = ("run_id", "status", "experiment")
 
 
-def _row(stored: StoredRun) -> tuple[str, ...]:
+#: A fact and its value in words.
+_Words: TypeAlias = Callable[[str, str | None], str]
+
+
+def _row(stored: StoredRun, words: _Words) -> tuple[str, ...]:
     from reports.formatting import stand_in_mark  # reports are loaded where they are needed
     from reports.run_configuration import stand_ins
 
@@ -81,7 +89,7 @@ def _row(stored: StoredRun) -> tuple[str, ...]:
     notes = (stand_in_mark(stand_ins(stored)), "resumed" if head.resumed else "")
     return (
         *(str(value) for value in run_row(stored, _LISTED).values()),
-        _what(stored),
+        _what(stored, words),
         _result(*head.result) if head.result else "",
         "; ".join(filter(None, notes)),
     )
@@ -95,14 +103,13 @@ def _print_json(finished: list[StoredRun], unfinished: list[str]) -> None:
     sys.stdout.write(f'],\n "unfinished": {json.dumps(unfinished)}\n}}\n')
 
 
-def _what(stored: StoredRun) -> str:
+def _what(stored: StoredRun, words: _Words) -> str:
     """``tpcc, warehouses 1, users 4, hammerdb``: its difference from other runs."""
-    from reports.labels import in_words
     from reports.run_configuration import parameter_facts
 
     spec = stored.spec
     facts = parameter_facts(spec, brief_parameters(spec.workload))
-    stated = [in_words(name, value) for name, value in facts.items() if value]
+    stated = [words(name, value) for name, value in facts.items() if value]
     driver = "" if spec.driver == NATIVE else spec.driver
     durability = "durability" if spec.params.get("test") == "durability" else ""
     return ", ".join([spec.workload, *filter(None, [*stated, durability, driver])])

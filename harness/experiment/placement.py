@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
 from harness.errors import UsageError, unknown
@@ -46,13 +47,18 @@ class Placement:
 
     def tiers(self) -> list[str]:
         """Tiers that are used, each once, in the order of the parts."""
-        return list(dict.fromkeys(t for p in PARTS if (t := self.tier_of(p)) is not None))
+        return [*self._tiers]
+
+    @cached_property
+    def _tiers(self) -> dict[str, None]:
+        return dict.fromkeys(t for p in PARTS if (t := self.tier_of(p)) is not None)
 
     def to_json(self) -> dict[str, str | None]:
         """``{name, data, wal, temp, index, memory}`` as in a run's spec."""
         return {"name": self.name} | {part: self.tier_of(part) for part in PARTS}
 
 
+@lru_cache(maxsize=1024)
 def parse_placement(text: str) -> Placement:
     """A placement from its text form; UsageError (exit 2) where it is not one."""
     if match := _BOTH.match(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import (
     ClassVar,
     Generic,
     Self,
+    TypeAlias,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -58,33 +60,55 @@ def as_json(value: Any) -> Any:
 M = TypeVar("M")
 
 
-#: ``Json`` refers to itself by its name.
-_hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, localns={"Json": Json}))
-
-
 def from_members(kind: type[M], document: Mapping[str, Any]) -> M:
     """Return the dataclass that :func:`members` made a document of; others of it are ignored."""
-    hints = _hints(kind)
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
-    return kind(**{k: _from_json(hints[k], v) for k, v in document.items() if k in names})
+    readers = _readers(cast(Any, kind))
+    return kind(
+        **{
+            name: value if value is None or (read := readers[name]) is None else read(value)
+            for name, value in document.items()
+            if name in readers
+        }
+    )
 
 
-def _from_json(kind: Any, value: Any) -> Any:
-    """A JSON value as a field of that type has it."""
+#: Makes a value of a field of a JSON value that is not null; None where that is the value itself.
+_Reader: TypeAlias = Callable[[Any], Any] | None
+
+
+@cache
+def _readers(kind: Any) -> dict[str, _Reader]:
+    hints = get_type_hints(kind, localns={"Json": Json})  # which refers to itself by its name
+    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
+
+
+def _reader(kind: Any) -> _Reader:
     origin, arguments = get_origin(kind), get_args(kind)
-    if value is None:
-        return None
-    if origin in (Union, UnionType):  # optional: no field is of two types else
-        (only,) = (argument for argument in arguments if argument is not NoneType)
-        return _from_json(only, value)
-    if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "from_json")):
-        return kind.from_json(value) if hasattr(kind, "from_json") else from_members(kind, value)
+    if origin in (Union, UnionType):  # optional: a field of several types has JSON's
+        only = [argument for argument in arguments if argument is not NoneType]
+        return _reader(only[0]) if len(only) == 1 else None
+    if isinstance(kind, type) and (hasattr(kind, "from_json") or is_dataclass(kind)):
+        return getattr(kind, "from_json", partial(from_members, kind))
     if origin is Mapping and is_dataclass(arguments[1]):
-        return {name: _from_json(arguments[1], inner) for name, inner in value.items()}
+        inner = partial(_read, _reader(arguments[1]))
+        return lambda value: {name: inner(member) for name, member in value.items()}
     if origin is tuple:
-        each = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_from_json(of, member) for of, member in zip(each, value, strict=True))
-    return value
+        if arguments[-1] is Ellipsis:
+            each = _reader(arguments[0])
+            return tuple if each is None else lambda value: tuple(_read(each, m) for m in value)
+        readers = [_reader(argument) for argument in arguments]
+        return lambda value: tuple(map(_read, readers, _of_length(value, len(readers))))
+    return None
+
+
+def _read(read: _Reader, value: Any) -> Any:
+    return value if value is None or read is None else read(value)
+
+
+def _of_length(values: Sequence[Any], length: int) -> Sequence[Any]:
+    if len(values) != length:
+        raise ValueError(f"{len(values)} values in place of {length}")
+    return values
 
 
 class Document(ABC):

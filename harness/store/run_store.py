@@ -341,7 +341,7 @@ class Store:
 
     def unfinished(self) -> list[Path]:
         """Directories without a result: under way, or cut off."""
-        return [path for path in self._directories() if not (path / "run.json").exists()]
+        return [path for path in self._directories() if not os.access(path / "run.json", os.F_OK)]
 
     def interrupted(self, spec: RunSpec) -> bool:
         """Return whether a run of ``spec`` was interrupted after a finished step."""
