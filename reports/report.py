@@ -60,6 +60,7 @@ from reports.explain.output import (
     ceiling_text,
     explained_blocks,
 )
+from reports.explain.prediction import NotPredicted
 from reports.formatting import (
     NOTHING,
     interval_text,
@@ -443,9 +444,10 @@ class Report:
             ]
             yield from ceiling_table(arms)
         rows = [row for row in explained(self.comparable, self.sources) if row.moved]
-        cells = [cell for row in rows for cell in (row.ceiling, row.device, row.modelled)]
-        if not all(isinstance(cell, Missing) for cell in cells):
-            yield from explained_blocks(ExplainedView(tuple(rows)))
+        cells = [cell for row in rows for cell in (row.ceiling, row.predicted, row.modelled)]
+        if not all(isinstance(cell, Missing | NotPredicted) for cell in cells):
+            view = ExplainedView(tuple(rows))
+            yield from explained_blocks(view, view.picture("predicted"))
 
     def _published(self, all_sweeps: Sequence[Sweep]) -> Iterator[Block]:
         rows = [row.cells for row in published_rows(self.panels, all_sweeps, self.published)]

@@ -31,7 +31,7 @@ from harness.store.calibrations import CalibrationStore
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.store.spec import MICRO
-from harness.terminal import say
+from harness.terminal import say, say_command
 from harness.units import parse_share
 from harness.warnings import RunWarning, warn
 
@@ -131,15 +131,20 @@ def explain(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare despite other differences.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Write a page with the picture [no page]."),
+    ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Compare waits, devices, models and measurement of each comparison of placements, or arms."""
+    """Compare the predicted, modelled and measured speed-up of placements, or arms."""
     from reports.explain.comparisons import explained
     from reports.explain.devices import TierSources
     from reports.explain.output import ExplainedView, explain_page, to_json
     from reports.micro.devices import is_micro
-    from reports.page import print_blocks
+    from reports.page import print_blocks, write_page
+    from reports.sections import marked_title
     from reports.select import unplanted
     from reports.series import panels
 
@@ -162,11 +167,25 @@ def explain(
             "measure both: harness run … --placement ssd-both --placement pmem-both",
         )
     view = ExplainedView(tuple(rows))
+    answers = [(panel.title_with_workload, group) for panel in made for group in panel.groups]
+    files: dict[str, str | None] = {}
+    if out is not None:
+        page = explain_page(view, answers, view.picture("predicted"))
+        title = marked_title("Device and engine", [text for row in rows for text in row.emulated])
+        picture, *_ = map(str, (*write_page(out, "explain", title, page), ""))
+        files = {"page": str((out / "explain.html").absolute()), "picture": picture or None}
     if json_:
-        print_json(to_json(view))
-    else:
-        answers = [(panel.title_with_workload, group) for panel in made for group in panel.groups]
-        print_blocks(explain_page(view, answers))
+        print_json({**to_json(view), **files})
+        return
+    print_blocks(explain_page(view, answers))
+    for name, file in files.items():
+        if file:
+            say(f"{name}: {file}")
+    if view.checked and not files:
+        say("A picture of it:")
+        words = shlex.join(["harness", "explain", *(runs or ())])
+        against = f" --baseline {shlex.quote(baseline)}" if baseline else ""
+        say_command(f"{words}{against}{' --anyway' * anyway} --out explain{given(results)}")
 
 
 def conclusions(

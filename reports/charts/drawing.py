@@ -7,6 +7,7 @@ distinguish them in black and white. Emulated arms are hatched densely and named
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +17,10 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from reports.formatting import stand_in_mark
 from reports.sections import Drawing
@@ -56,6 +59,12 @@ _LINE_IN, _BESIDE_IN = 0.2, 1.1
 #: What a legend's mark and its gaps take, in letters.
 _HANDLE = 6
 INK, FAINT = "#1f2328", "#8a9099"
+#: What the label of a tick takes of the axis, with a gap.
+_TICK_WIDTH = 0.1
+_MANTISSAS = (1, 1.1, 1.25, 1.5, 2, 2.5, 3.3, 4, 5, 6.7, 8, 9)
+_RATIOS = tuple(
+    float(f"{mantissa * 10.0**power:.2g}") for power in range(-3, 4) for mantissa in _MANTISSAS
+)
 
 _STYLE = mpl.rc_params_from_file(
     Path(__file__).with_name("style.mplstyle"), use_default_template=False
@@ -168,6 +177,24 @@ def heading_above(figure: Figure, text: str) -> None:
     lines = wrap(text, per_line, break_on_hyphens=False)
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontweight="bold")
     figure.set_figheight(figure.get_figheight() + _LINE_IN * len(lines))
+
+
+def ratio_ticks(axis: Axis, low: float, high: float) -> None:
+    """Label round ratios on a log axis, 1 always among them, none nearer than its label is wide."""
+    apart = _TICK_WIDTH * math.log(high / low)
+    ticks: list[float] = []
+    for ratio in sorted((ratio for ratio in _RATIOS if low <= ratio <= high), key=_roundness):
+        if all(abs(math.log(ratio / other)) >= apart for other in ticks):
+            ticks.append(ratio)
+    axis.set_major_locator(FixedLocator(sorted(ticks)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+
+
+def _roundness(tick: float) -> tuple[int, float]:
+    """1 first, then powers of ten, 2 and 5 times them, and the others."""
+    digits = f"{tick:e}".partition("e")[0].rstrip("0").rstrip(".")
+    return (0 if tick == 1 else {"1": 1, "2": 2, "5": 2}.get(digits, 3), tick)
 
 
 def columns(axes: Axes, labels: Sequence[str], most: int) -> int:

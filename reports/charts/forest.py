@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import accumulate
 from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from reports.charts.drawing import (
     ARM_COLOURS,
@@ -20,6 +18,7 @@ from reports.charts.drawing import (
     finish,
     new_figure,
     panel_title,
+    ratio_ticks,
     style,
 )
 from reports.compare import Group
@@ -29,12 +28,6 @@ from reports.sections import Drawing
 from reports.series import Panel
 from reports.values import in_order
 
-#: What the label of a tick takes of the axis, with a gap.
-_TICK_WIDTH = 0.1
-_MANTISSAS = (1, 1.1, 1.25, 1.5, 2, 2.5, 3.3, 4, 5, 6.7, 8, 9)
-_TICKS = tuple(
-    float(f"{mantissa * 10.0**power:.2g}") for power in range(-3, 4) for mantissa in _MANTISSAS
-)
 #: Comparisons in the overview; the table has all of them.
 MOST_ROWS = 24
 _LABEL_CHARACTERS = 44
@@ -140,9 +133,7 @@ def _dress(axes: Axes, labels: Sequence[str], x_label: str) -> None:
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, 0.9), max(high, 1.12))
-    axes.xaxis.set_major_locator(FixedLocator(_thinned(*axes.get_xlim())))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    ratio_ticks(axes.xaxis, *axes.get_xlim())
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
@@ -154,19 +145,3 @@ def _legend(figure: Figure, axes: Axes) -> None:
     ncols = columns(axes, labels, 2)
     figure.set_figheight(figure.get_figheight() + 0.22 * -(-len(labels) // ncols))
     figure.legend(handles, labels, loc="outside lower left", ncols=ncols)
-
-
-def _thinned(low: float, high: float) -> list[float]:
-    """Round ticks within the limits, 1 always among them, none nearer than its label is wide."""
-    apart = _TICK_WIDTH * math.log(high / low)
-    kept: list[float] = []
-    for tick in sorted((tick for tick in _TICKS if low <= tick <= high), key=_roundness):
-        if all(abs(math.log(tick / other)) >= apart for other in kept):
-            kept.append(tick)
-    return sorted(kept)
-
-
-def _roundness(tick: float) -> tuple[int, float]:
-    """1 first, then powers of ten, 2 and 5 times them, and the others."""
-    digits = f"{tick:e}".partition("e")[0].rstrip("0").rstrip(".")
-    return (0 if tick == 1 else {"1": 1, "2": 2, "5": 2}.get(digits, 3), tick)

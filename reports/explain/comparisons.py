@@ -1,7 +1,9 @@
-"""Comparisons of placements, explained: the waits on A, the devices, models of them, and what was
-measured.
+"""Comparisons of placements, explained: the ceiling by the waits on A, the speed-up predicted by
+the tiers' baselines and by runs on models, and the measured one.
 
-Every ratio is how many times better B is than A.
+Every ratio is how many times better B is than A. Rows are independent: of n arms under the same
+conditions there are n − 1, each against the baseline, so that no two rows have runs of both sides
+in common and no row follows from others. They share the baseline's runs.
 """
 
 from __future__ import annotations
@@ -15,14 +17,9 @@ from reports.arm import Arm
 from reports.basis import Fact
 from reports.compare import Group, compare
 from reports.explain.ceilings import ceilings
-from reports.explain.devices import (
-    Call,
-    TierSources,
-    devices_of,
-    devices_that_hold,
-    longest_call,
-    moved_parts,
-)
+from reports.explain.correlation import CheckedPrediction
+from reports.explain.devices import TierSources, devices_that_hold, moved_parts
+from reports.explain.prediction import NotPredicted, Predicted, predict
 from reports.run_configuration import modelled_tiers
 from reports.series import Panel
 from reports.statistics import Missing, Value
@@ -36,21 +33,23 @@ _QUERIES = Quantity("queries_duration_ns")
 class Explained:
     """One row of the table: a comparison of a baseline A with another placement B.
 
-    ``where``: engine and workload; ``a``, ``b``: names of the arms; ``moved``: parts that are on
-    another tier on B, or in which delays were planted. ``ceiling``: the largest speed-up that
-    devices of zero latency could give to what moved. ``call``: the operation that takes most of
-    the sessions' time on A, and ``device`` how much faster B's device serves it alone.
-    ``modelled``: the speed-up by runs on ``models`` (and on what else is not real); ``measured``:
-    by runs on the devices. ``rests_on``: what the certainty of the comparison rests on.
+    ``where``: engine, its version, workload and what else distinguishes it; ``a``, ``b``: names of
+    the arms; ``emulated``: stand-ins among their tiers; ``moved``: parts that are on another tier
+    on B, or in which delays were planted. ``ceiling``: the largest speed-up that devices of zero
+    latency could give to what moved. ``predicted``: the speed-up by A's runs and the baselines of
+    the tiers; ``modelled``: by runs on ``models`` (and on what else is not real); ``measured``: by
+    runs on the devices. ``rests_on``: what the certainty of the comparison rests on.
     """
 
+    engine: str
+    workload: str
     where: str
     a: str
     b: str
+    emulated: tuple[str, ...]
     moved: tuple[str, ...]
     ceiling: Value | Missing
-    call: Call | None
-    device: Value | Missing
+    predicted: Predicted | NotPredicted
     models: tuple[str, ...]
     modelled: Value | Missing
     measured: Value | Missing
@@ -67,14 +66,31 @@ class Explained:
             return False
         return measured.covered and (measured.low or 0.0) > ceiling.value
 
+    @cached_property
+    def checked(self) -> tuple[CheckedPrediction, ...]:
+        """The predictions of it that there are, by baselines and by models, if it was measured."""
+        if isinstance(self.measured, Missing):
+            return ()
+        predicted = [] if isinstance(self.predicted, NotPredicted) else [self.predicted.speed_up]
+        modelled = [] if isinstance(self.modelled, Missing) else [self.modelled]
+        return (
+            *(CheckedPrediction(self.engine, by, self.measured) for by in predicted),
+            *(CheckedPrediction(self.engine, by, self.measured, modelled=True) for by in modelled),
+        )
+
     @property
-    def error(self) -> Value | Missing:
-        """The modelled speed-up over the measured one, less one: 0.1 is 10 % too much."""
-        for one in (self.modelled, self.measured):
-            if isinstance(one, Missing):
-                return one
-        assert isinstance(self.modelled, Value) and isinstance(self.measured, Value)
-        return Value(self.modelled.value / self.measured.value - 1)
+    def residual(self) -> float | None:
+        """Of the prediction by baselines."""
+        return self._residual(modelled=False)
+
+    @property
+    def modelled_residual(self) -> float | None:
+        """Of the prediction by models."""
+        return self._residual(modelled=True)
+
+    def _residual(self, *, modelled: bool) -> float | None:
+        checked = (by.residual for by in self.checked if by.modelled == modelled)
+        return next(checked, None)
 
 
 def explained(panels: Sequence[Panel], sources: TierSources) -> list[Explained]:
@@ -99,16 +115,17 @@ class _Models:
     def _row(self, group: Group) -> Explained:
         a, b = self._arms[group.a.name], self._arms[group.b.name]
         moved = moved_parts(a.usable[0], b.usable[0])
-        call = longest_call(a.usable, moved)
         models, modelled = self._modelled(group)
         return Explained(
+            self.panel.engine_name,
+            self.panel.workload,
             self.panel.title_with_workload,
             group.a.marked_name,
             group.b.marked_name,
+            group.emulated,
             moved,
             _ceiling(a, moved),
-            call,
-            self._device(a, b, moved, call),
+            predict(a, b, self.sources),
             models,
             modelled,
             Missing("modelled") if self._is_model(a.name, b.name) else _speed_up(group),
@@ -126,20 +143,6 @@ class _Models:
 
     def _is_model(self, *names: str) -> bool:
         return any(modelled_tiers(self._arms[name].usable[0]) for name in names)
-
-    def _device(self, a: Arm, b: Arm, moved: Sequence[str], call: Call | None) -> Value | Missing:
-        if not moved or "memory" in moved:
-            return Missing("memory moved" if moved else "no part moved")
-        if call is None:
-            return Missing("no trace")
-        if self._is_model(a.name, b.name):
-            return Missing("modelled")
-        on_a, on_b = (self.sources.service_ns(arm.usable[0], call) for arm in (a, b))
-        if not on_a or not on_b:
-            pairs = ((a, on_a), (b, on_b))
-            lacking = (devices_of(arm.usable[0])[call.part] for arm, ns in pairs if not ns)
-            return Missing("no figures", tiers=tuple(lacking))
-        return Value(on_a / on_b)
 
     def _modelled(self, group: Group) -> tuple[tuple[str, ...], Value | Missing]:
         """The speed-up of B's model over A's model, or over A where that has none."""

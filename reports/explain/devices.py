@@ -1,20 +1,16 @@
-"""What the I/O trace of runs timed, and what the devices of their tiers take for the same."""
+"""What the I/O trace of runs timed, and what other runs of a store say of their tiers."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
 from harness.errors import RunFailed
 from harness.experiment.placement import PARTS as ALL_PARTS
 from harness.iotrace.page import Cell
-from harness.models.curve import mean_bytes
-from harness.models.make import SUITE, durations_of, model_of
+from harness.models.make import SUITE, model_of
 from harness.models.score import Score
 from harness.store.result import Labels
 from harness.store.runs import StoredRun
@@ -88,41 +84,13 @@ def cell_of(labels: Labels) -> Cell:
 
 
 @dataclass(frozen=True)
-class Call:
-    """A file operation on a part, with its mean size; of syncs, the bytes that were dirty."""
-
-    part: str
-    operation: str
-    size_bytes: int
-
-
-def longest_call(runs: Sequence[StoredRun], parts: Collection[str]) -> Call | None:
-    """Return the operation on these parts that sessions spend most time in; None without a trace.
-
-    Of a log that only background threads write, theirs: sessions wait for these.
-    """
-    timed = timed_calls(runs)
-    by_sessions = {cell.part for cell in timed if not cell.background} | PARTS["data"]
-    spent: dict[tuple[str, str], float] = defaultdict(float)
-    for cell, one in timed.items():
-        if cell.part in parts and not (cell.background and cell.part in by_sessions):
-            spent[cell.part, cell.operation] += one.calls * one.mean_ns
-    if not spent:
-        return None
-    place = max(spent, key=lambda one: spent[one])
-    return Call(*place, mean_bytes(runs[0].artifact("io-operations") or (), *place))
-
-
-@dataclass(frozen=True)
 class TierSources:
     """What the other runs of a store say of the tiers of hosts.
 
-    ``figures``: by host and tier, the newest run of the suite that device models are made of.
     ``models``: by host and digest of a model, the tier that it is a model of. ``baselines``: by
     host and tier, every run of the suite ``baseline``.
     """
 
-    figures: Mapping[tuple[str, str], StoredRun] = field(default_factory=dict)
     models: Mapping[tuple[str, str], str] = field(default_factory=dict)
     baselines: Mapping[tuple[str, str], tuple[StoredRun, ...]] = field(default_factory=dict)
 
@@ -130,7 +98,6 @@ class TierSources:
     def of(cls, runs: Sequence[StoredRun], scores: Sequence[Score]) -> TierSources:
         """Return what runs of the suite and scores of models in a store say."""
         models = {(score.host_id, score.digest): score.tier for score in scores}
-        figures = {}
         baselines: dict[tuple[str, str], tuple[StoredRun, ...]] = {}
         for run in runs:
             suite = run.spec.params.get("suite")
@@ -140,10 +107,9 @@ class TierSources:
             if suite == BASELINE_SUITE:
                 baselines[host, tier] = (*baselines.get((host, tier), ()), run)
                 continue
-            figures[host, tier] = run
             with suppress(RunFailed):  # a part of the suite makes no model
                 models[host, model_of(run, tier).digest] = tier
-        return cls(figures, models, baselines)
+        return cls(models, baselines)
 
     def stands_for(self, run: StoredRun) -> dict[str, str]:
         """Part → tier, where a modelled tier counts as the tier that it is a model of."""
@@ -153,15 +119,6 @@ class TierSources:
             part: self.models.get((host, digests.get(tier, "")), names[part])
             for part, tier in tiers_of(run).items()
         }
-
-    def service_ns(self, run: StoredRun, call: Call) -> float | None:
-        """Return the mean duration of such a call, alone, on the tier of its part in a run."""
-        measured = self.figures.get((host_of(run), devices_of(run).get(call.part, "")))
-        by_size = durations_of(measured, call.operation) if measured else {}
-        if not by_size:
-            return None
-        means = [histogram.mean for histogram in by_size.values()]
-        return float(np.interp(call.size_bytes, [*by_size], means))
 
 
 def devices_of(run: StoredRun) -> dict[str, str]:

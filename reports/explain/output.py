@@ -2,46 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import correlation, median
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
-from harness.models.make import SUITE
+from harness.sequences import grouped
 from harness.store.documents import as_json, attributes
 from harness.units import counted
 from reports.answers import PlacedComparison, answer_blocks
 from reports.explain.ceilings import Ceiling, Ceilings
 from reports.explain.comparisons import Explained
+from reports.explain.correlation import LEAST_ROWS, CheckedPrediction, Correlation, correlation
+from reports.explain.devices import BASELINE_SUITE
+from reports.explain.prediction import NotPredicted, Predicted
 from reports.formatting import (
     NOTHING,
     gain_text,
     interval_text,
     number_mark,
+    p_text,
     percent,
     quantity_text,
     share_text,
     significant,
     times_at_most,
 )
-from reports.sections import Block, Lines, Paragraph, Span, Table, Text, note
+from reports.sections import Block, Drawing, Lines, Paragraph, Span, Table, Text, note
 from reports.statistics import Missing, Value
 
-#: With fewer rows, ranks say nothing.
-_LEAST_ROWS = 3
-_COLUMNS = ("where", "a", "b", "moved", "ceiling", "above_ceiling", "call", "device", "models")
+_COLUMNS = ("engine", "workload", "where", "a", "b", "moved", "ceiling", "above_ceiling")
+_MEASURED = ("models", "modelled", "modelled_residual", "measured", "residual", "rests_on")
 
 
 @dataclass(frozen=True)
-class RankCorrelation:
-    """Spearman's coefficient of a column with the measured speed-ups.
+class Fit:
+    """How well speed-ups were predicted, by the tiers' baselines and by runs on models.
 
-    ``rows``: that have both; ``rho``: None of too few, or where a column has one value.
+    ``engine``, ``workload``: of which comparisons; empty of all.
     """
 
-    of: Literal["device", "modelled"]
-    rows: int
-    rho: float | None
+    engine: str
+    workload: str
+    correlation: Correlation
+    modelled_correlation: Correlation
+
+    @classmethod
+    def of(cls, rows: Sequence[Explained], engine: str = "", workload: str = "") -> Fit:
+        """Return that of these comparisons; those without a prediction do not count."""
+        checked = [prediction for row in rows for prediction in row.checked]
+        by_laws, by_models = (
+            correlation([prediction for prediction in checked if prediction.modelled == modelled])
+            for modelled in (False, True)
+        )
+        return cls(engine, workload, by_laws, by_models)
 
 
 @dataclass(frozen=True)
@@ -50,120 +64,135 @@ class ExplainedView:
 
     rows: tuple[Explained, ...]
 
-    @property
-    def errors(self) -> list[float]:
-        """The sizes of the errors of modelled speed-ups, ascending."""
-        return sorted(abs(row.error.value) for row in self.rows if isinstance(row.error, Value))
+    @cached_property
+    def whole(self) -> Fit:
+        """Of all comparisons."""
+        return Fit.of(self.rows)
+
+    @cached_property
+    def parts(self) -> tuple[Fit, ...]:
+        """By engine and workload."""
+        of_each = grouped(((row.engine, row.workload), row) for row in self.rows)
+        return tuple(Fit.of(rows, *names) for names, rows in of_each.items())
 
     @property
-    def median_error(self) -> float | None:
-        """Of their sizes; None without any."""
-        return median(self.errors) if self.errors else None
-
-    @property
-    def correlations(self) -> tuple[RankCorrelation, ...]:
-        """Of the devices' figures, and of the modelled speed-ups, with the measured ones."""
-        return (
-            _correlated("device", [(row.device, row.measured) for row in self.rows]),
-            _correlated("modelled", [(row.modelled, row.measured) for row in self.rows]),
-        )
+    def checked(self) -> list[CheckedPrediction]:
+        """What was predicted and measured, the modelled predictions too."""
+        return [prediction for row in self.rows for prediction in row.checked]
 
     @property
     def to_measure(self) -> str:
-        """The command that measures the tiers that lack figures; empty without any."""
-        missing = (row.device for row in self.rows if isinstance(row.device, Missing))
-        tiers = dict.fromkeys(text.partition(" by ") for one in missing for text in one.tiers)
+        """The command that measures the tiers that lack a baseline; empty without any."""
+        missing = (row.predicted for row in self.rows if isinstance(row.predicted, NotPredicted))
+        tiers = dict.fromkeys(text.partition(" by ") for why in missing for text in why.tiers)
         named = (f" --tier {name}" + f" --emulate {name}" * bool(by) for name, by, _ in tiers)
-        return f"harness run micro --suite {SUITE}{''.join(named)}" if tiers else ""
+        return f"harness run micro --suite {BASELINE_SUITE}{''.join(named)}" if tiers else ""
 
+    def picture(self, name: str) -> Drawing | None:
+        """Draw what was predicted and measured; None where nothing was both."""
+        from reports.charts.scatter import scatter  # and matplotlib, where it is needed
 
-def _correlated(
-    of: Literal["device", "modelled"], cells: Sequence[tuple[Value | Missing, Value | Missing]]
-) -> RankCorrelation:
-    pairs = [
-        (one.value, other.value)
-        for one, other in cells
-        if isinstance(one, Value) and isinstance(other, Value)
-    ]
-    if len(pairs) < _LEAST_ROWS or any(len(set(side)) == 1 for side in zip(*pairs, strict=True)):
-        return RankCorrelation(of, len(pairs), None)
-    x, y = (list(_ranks(side)) for side in zip(*pairs, strict=True))
-    return RankCorrelation(of, len(pairs), correlation(x, y))
-
-
-def _ranks(values: Sequence[float]) -> Iterator[float]:
-    """The rank of each; of equal ones the mean."""
-    ordered = sorted(values)
-    return (ordered.index(one) + (ordered.count(one) - 1) / 2 for one in values)
+        emulated = dict.fromkeys(text for row in self.rows for text in row.emulated)
+        return scatter(self.checked, name, tuple(emulated))
 
 
 def to_json(view: ExplainedView) -> dict[str, Any]:
-    """``{comparisons, errors, correlations}``; docs/explain.md has the fields."""
-    errors = view.errors
+    """``{comparisons, correlation, modelled_correlation, by_engine_and_workload}``;
+    docs/explain.md has the fields."""
     return {
         "comparisons": [
-            attributes(row, *_COLUMNS, "modelled", "measured", "error", "rests_on")
+            attributes(row, *_COLUMNS)
+            | {"predicted": _predicted_json(row.predicted)}
+            | attributes(row, *_MEASURED)
             for row in view.rows
         ],
-        "errors": {
-            "rows": len(errors),
-            "median": view.median_error,
-            "largest": max(errors, default=None),
-        },
-        "correlations": as_json(view.correlations),
+        **attributes(view.whole, "correlation", "modelled_correlation"),
+        "by_engine_and_workload": as_json(view.parts),
     }
 
 
-def explain_page(view: ExplainedView, answers: Sequence[PlacedComparison]) -> Iterator[Block]:
-    """Yield the blocks that ``harness explain`` prints. ``answers``: the comparisons."""
+def _predicted_json(predicted: Predicted | NotPredicted) -> dict[str, Any]:
+    value = {"value": None} if isinstance(predicted, NotPredicted) else {}
+    document: dict[str, Any] = value | as_json(predicted)
+    return document
+
+
+def explain_page(
+    view: ExplainedView, answers: Sequence[PlacedComparison], picture: Drawing | None = None
+) -> Iterator[Block]:
+    """Yield the blocks of ``harness explain``. ``answers``: the comparisons."""
     yield from answer_blocks(answers)
-    yield from explained_blocks(view)
+    yield from explained_blocks(view, picture)
 
 
-def explained_blocks(view: ExplainedView) -> Iterator[Block]:
-    """The comparisons, with the command that measures missing figures and how good models were."""
-    head = ("engine and workload", "compared", "ceiling", "device", "modelled", "measured", "error")
+def explained_blocks(view: ExplainedView, picture: Drawing | None = None) -> Iterator[Block]:
+    """The comparisons, the picture of them, the command that measures missing baselines, and how
+    well speed-ups were predicted."""
+    columns = ("engine and workload", "compared", "ceiling", "predicted", "modelled", "measured")
     rows = [_explained_cells(row) for row in view.rows]
-    yield Table("Device and engine", head, rows)
+    yield Table("Device and engine", (*columns, "residual"), rows)
     yield note(
-        "Ceiling: by the waits on the baseline. Device: how much faster it serves, alone, the "
-        "operation that takes most of the sessions' time. Modelled: by runs on models of the "
-        "devices. Error: of the modelled speed-up."
+        "Ceiling: by the waits on the baseline arm. Predicted: from its runs and the tiers' "
+        "microbenchchecked. Modelled: by runs on models of the devices. Residual: measured over "
+        "predicted, less one."
     )
+    if picture:
+        yield picture
     if view.to_measure:
-        yield Paragraph("The figures that are missing, this command measures:")
+        yield Paragraph("The baselines that are missing, this command measures:")
         yield Lines("commands", [view.to_measure])
-    if view.median_error is not None:
-        median, largest = percent(view.median_error), percent(view.errors[-1])
-        rows_text = counted(len(view.errors), "row")
-        yield Paragraph(
-            f"Errors of modelled speed-ups: median {median}, largest {largest}, of {rows_text}."
-        )
-    for one in view.correlations:
-        if one.rho is not None:
-            of = "the devices' figures" if one.of == "device" else "modelled speed-ups"
-            yield Paragraph(
-                f"Rank correlation of {of} with the measured speed-ups: {one.rho:.2f}, "
-                f"of {counted(one.rows, 'row')}."
-            )
+    yield from _fit_blocks(view)
+
+
+def _fit_blocks(view: ExplainedView) -> Iterator[Block]:
+    """How well speed-ups were predicted, of all comparisons and by engine and workload."""
+    methods: Sequence[tuple[str, Callable[[Fit], Correlation]]] = (
+        ("baselines", lambda fit: fit.correlation),
+        ("models", lambda fit: fit.modelled_correlation),
+    )
+    fits = [view.whole, *(view.parts if len(view.parts) > 1 else ())]
+    rows = [
+        [by, f"{fit.engine} {fit.workload}".strip() or "all", *_errors(of(fit))]
+        for by, of in methods
+        for fit in fits
+        if of(fit).rows
+    ]
+    if not rows:
+        return
+    yield Table("Errors of predicted speed-ups", ("by", "of", "rows", "median", "largest"), rows)
+    for by, of in methods:
+        if (whole := of(view.whole)).rows:
+            rows_text = counted(whole.rows, "row")
+            yield Paragraph(f"Predicted by {by}, {rows_text}: {_correlation_text(whole)}.")
+
+
+def _errors(fit: Correlation) -> list[str]:
+    errors = (fit.median_error, fit.largest_error)
+    return [str(fit.rows), *(percent(error) if error is not None else NOTHING for error in errors)]
+
+
+def _correlation_text(fit: Correlation) -> str:
+    if fit.rho is None or fit.p is None or fit.slope is None or fit.r2 is None:
+        return f"no correlation of fewer than {LEAST_ROWS} rows, or of equal values"
+    interval = f"[{fit.rho_low:.2f}, {fit.rho_high:.2f}]"
+    return (
+        f"Spearman's ρ {fit.rho:.2f} {interval}, p {p_text(fit.p)}; of the logarithms, slope "
+        f"through the origin {fit.slope:.2f}, R² {fit.r2:.2f}"
+    )
 
 
 def _explained_cells(row: Explained) -> list[str]:
-    ceiling = _known(row.ceiling)
+    ceiling = _cell(row.ceiling)
     if isinstance(row.ceiling, Value):
         above = "more than the device's latency differs, or one of the two is wrong"
         ceiling = f"at most {times_at_most(row.ceiling.value)}"
         ceiling += f"; measured above it: {above}" if row.above_ceiling else ""
-    device = _known(row.device, "×")
-    if row.call and isinstance(row.device, Value):
-        size = quantity_text(row.call.size_bytes, "B")
-        device += f", {row.call.part} {row.call.operation} of {size}"
-    modelled = _known(row.modelled, "×")
+    modelled = _cell(row.modelled)
     modelled += f" {number_mark(row.models)}" if row.models else ""
-    error = f"{100 * row.error.value:+.0f} %" if isinstance(row.error, Value) else NOTHING
+    residual = NOTHING if row.residual is None else f"{100 * row.residual:+.0f} %"
     compared = f"{row.b} against {row.a}"
-    measured = _known(row.measured, "×")
-    return [row.where, compared, ceiling, device, modelled, measured, error]
+    predicted = _predicted_cell(row.predicted)
+    return [row.where, compared, ceiling, predicted, modelled, _cell(row.measured), residual]
 
 
 _WHY_MISSING: Mapping[str, str] = {
@@ -171,18 +200,35 @@ _WHY_MISSING: Mapping[str, str] = {
     "no ceiling": "none",
     "memory moved": "memory is no device of files",
     "no part moved": "no part is on another tier",
-    "no trace": "no I/O trace",
-    "no figures": "no figures of ",
     "no modelled runs": "no runs on its model",
     "modelled": "the device is not here",
 }
+_WHY_NOT_PREDICTED: Mapping[str, str] = {
+    "no-part-moved": "no part is on another tier",
+    "memory-without-counter": "no counter of memory accesses",
+    "delays-planted": "delays were planted",
+    "modelled": "the device is not here",
+    "rate-set": "a rate was set",
+    "no-trace": "no I/O trace",
+    "part-not-traced": "the I/O trace saw too little of a moved part",
+    "no-processor-time": "processor time was not counted",
+    "page-cache-unknown": "the page cache would serve reads",
+    "no-baseline": "no baseline of ",
+}
 
 
-def _known(one: Value | Missing, unit: str = "") -> str:
-    if isinstance(one, Missing):
-        return _WHY_MISSING.get(one.code, one.code) + ", ".join(one.tiers)
-    interval = interval_text(one)
-    return f"{significant(one.value)}{unit}" + (f" {interval}" if interval != NOTHING else "")
+def _cell(value: Value | Missing) -> str:
+    if isinstance(value, Missing):
+        return _WHY_MISSING.get(value.code, value.code)
+    interval = interval_text(value)
+    return f"{significant(value.value)}×" + (f" {interval}" if interval != NOTHING else "")
+
+
+def _predicted_cell(predicted: Predicted | NotPredicted) -> str:
+    if isinstance(predicted, NotPredicted):
+        why = _WHY_NOT_PREDICTED.get(predicted.why, predicted.why.replace("-", " "))
+        return why + ", ".join(predicted.tiers)
+    return _cell(predicted.speed_up)
 
 
 # Ceilings ---------------------------------------------------------------------------
@@ -289,7 +335,7 @@ def ceiling_table(arms: Iterable[tuple[str, str, Ceilings]]) -> Iterator[Block]:
             "gain at most",
             "waits for it",
             "may hide more",
-            "remarks",
+            "rechecked",
         ),
         rows,
     )

@@ -23,6 +23,7 @@ from reports.explain.laws import closed_loop, commits_of, query_sum
 from reports.explain.queueing import Bounds
 from reports.headline import headline
 from reports.run_configuration import modelled_tiers
+from reports.statistics import Value
 
 #: Of an operation's time, reads that may be served by a page cache or not.
 _OF_NO_ACCOUNT = 0.1
@@ -58,6 +59,11 @@ class Predicted:
     bound_low: float
     bound_high: float
     law_of_a: float
+
+    @property
+    def speed_up(self) -> Value:
+        """The value with its interval."""
+        return Value(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True)

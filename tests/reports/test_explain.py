@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from explained_runs import TPCC, US, device_suite, tpcc
 from narrowed import of_kind, present
-from report_runs import Case, driven, histogram, metric, with_artifacts, write
+from report_runs import Case, driven, histogram, metric, write
 
 from harness.models.device import OPERATIONS, DeviceModel, find_model, load_model
 from harness.models.make import as_yaml, model_of
@@ -21,8 +22,9 @@ from reports.answers import more_repeats
 from reports.compare import Group
 from reports.explain.ceilings import ceilings, upper_share
 from reports.explain.comparisons import Explained, explained
-from reports.explain.devices import Call, TierSources
+from reports.explain.devices import TierSources
 from reports.explain.output import ExplainedView, to_json
+from reports.explain.prediction import NotPredicted, Predicted, Unpredictable
 from reports.micro.devices import is_micro
 from reports.select import unplanted
 from reports.series import panels
@@ -74,24 +76,31 @@ def test_the_ceiling_of_planted_delays_is_that_of_their_part(tmp_path: Path) -> 
     assert value_of(row.ceiling).value == pytest.approx(1000 / 590, rel=1e-2)
 
 
-def test_the_devices_are_compared_by_the_operation_that_sessions_wait_for_most(tmp_path):
-    """1,000 syncs of 400 us, of 10 KiB: half-way between 4 KiB and 16 KiB, which take twice."""
-    runs = [tpcc(tmp_path, placement) for placement in ("ssd-both", "pmem-both")]
-    cell = {"part": "wal", "operation": "sync", "role": "foreground", "calls": 10}
-    counters = dict.fromkeys(
-        ("errors", "bytes", "timed", "ns", "sequential", "direct", "durable", "submitted",
-         "extending", "datasync", "queued"), 0)  # fmt: skip
-    counters |= {"delayed": 0, "delay_ns": 0, "dirtied_bytes": 102_400}
-    with_artifacts(runs[0], {"io-operations": [{**cell, **counters, "sizes": {}}]})
+def test_a_row_without_a_prediction_says_why_and_how_to_measure_what_is_missing(tmp_path):
+    for placement in ("ssd-both", "pmem-both"):
+        tpcc(tmp_path, placement)
     (row,) = rows(tmp_path)
-    missing = of_kind(Missing, row.device)
-    assert (missing.code, missing.tiers) == ("no figures", ("ssd", "pmem"))
-    assert ExplainedView((row,)).to_measure.endswith("--tier ssd --tier pmem")
-    device_suite(tmp_path, "ssd", 500)
-    device_suite(tmp_path, "pmem", 10)
-    (row,) = rows(tmp_path)
-    assert row.call == Call("wal", "sync", 10_240)
-    assert value_of(row.device).value == pytest.approx(50, rel=1e-2)
+    missing = of_kind(NotPredicted, row.predicted)
+    assert missing.why == "no-baseline" and row.residual is None
+    row = replace(row, predicted=NotPredicted(missing.why, ("ssd", "pmem by tmpfs")))
+    view = ExplainedView((row,))
+    assert view.to_measure.endswith("--suite baseline --tier ssd --tier pmem --emulate pmem")
+    document = to_json(view)
+    assert document["comparisons"][0]["predicted"] == {
+        "value": None, "why": "no-baseline", "tiers": ["ssd", "pmem by tmpfs"]
+    }  # fmt: skip
+    assert document["correlation"]["rows"] == 0
+    assert document["correlation"]["median_error"] is None
+
+
+def test_each_arm_is_compared_with_the_baseline_alone(tmp_path: Path) -> None:
+    """Rows of every two of three arms would have runs of both sides in common with others."""
+    for block in range(2):
+        for placement in ("ssd-both", "pmem-both", "ssd-data-pmem-wal"):
+            tpcc(tmp_path, placement, block)
+    assert {(row.a, row.b) for row in rows(tmp_path)} == {
+        ("ssd-both", "pmem-both"), ("ssd-both", "ssd-data-pmem-wal")
+    }  # fmt: skip
 
 
 def on_model(root: Path, model: DeviceModel, rate: float, blocks: int = 6) -> None:
@@ -106,7 +115,7 @@ def test_a_modelled_speed_up_is_of_runs_on_both_models_or_over_the_baseline(tmp_
     (row,) = rows(tmp_path)
     assert value_of(row.modelled).value == pytest.approx(1.6)
     assert "of-pmem" in str(row.models)
-    assert value_of(row.error).value == pytest.approx(1.6 / 1.5 - 1)
+    assert row.modelled_residual == pytest.approx(1.5 / 1.6 - 1)
     on_model(tmp_path, model_of(device_suite(tmp_path, "ssd", 500), "of-ssd"), 80_000)
     (row,) = rows(tmp_path)
     assert value_of(row.measured).value == pytest.approx(1.5)
@@ -124,13 +133,13 @@ def test_a_score_says_what_a_model_is_of_and_a_device_that_is_not_here_has_no_me
     on_model(tmp_path, model, 75_000)
     _, alone = rows(tmp_path)
     assert value_of(alone.modelled).value == pytest.approx(1.25)
-    for cell in (alone.measured, alone.device, alone.error):
-        assert of_kind(Missing, cell).code == "modelled"
+    assert of_kind(Missing, alone.measured).code == "modelled"
+    assert alone.modelled_residual is None and alone.checked == ()
     score = Score("a1b2c3d4", model.name, model.digest, "pmem", "postgres", "tpcc", "tpcc postgres",
                   1, (), (ScoredMetric("throughput", 1.0, None, None),))  # fmt: skip
     ScoreStore(tmp_path).write(score)
     (row,) = rows(tmp_path)
-    assert value_of(row.error).value == pytest.approx(1.25 / 1.5 - 1)
+    assert row.modelled_residual == pytest.approx(1.5 / 1.25 - 1)
 
 
 def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttle(tmp_path):
@@ -149,32 +158,70 @@ def test_a_model_keeps_the_kernel_s_time_of_small_requests(tmp_path):
     assert load_model(path).processor_ns == dict.fromkeys(OPERATIONS, 25_000)
 
 
-Cell = Value | Missing
+# How well speed-ups are predicted -------------------------------------------------
 
 
-def row(device: Cell, modelled: Cell, measured: Cell) -> Explained:
-    ceiling = Missing("no waits")
-    return Explained("tpcc", "a", "b", ("wal",), ceiling, None, device, (), modelled, measured)
+def row(
+    predicted: float | None, modelled: float | None, measured: float | None, workload: str = "tpcc"
+) -> Explained:
+    """A comparison with intervals of a tenth; None of what there is not."""
+    by_models, real = (
+        Value(value, value * 0.9, value * 1.1) if value else Missing("no modelled runs")
+        for value in (modelled, measured)
+    )
+    by_laws = (
+        Predicted(predicted, predicted * 0.9, predicted * 1.1, 1.0, 9.0, 1.0)
+        if predicted
+        else NotPredicted(Unpredictable.NO_TRACE)
+    )
+    where = f"postgres 18.4, {workload}"
+    return Explained(
+        "postgres", workload, where, "ssd-both", "pmem-both", (), ("wal",), Missing("no waits"),
+        by_laws, (), by_models, real,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("cells", "errors", "device", "modelled"),
-    [
-        ([(10, 1.1, 1.0), (100, 2.0, 4.0), (2, 3.0, 5.0)], (3, 0.4, 0.5), (3, -0.5), (3, 1.0)),
-        ([(10, 1.1, 1.0), (100, 2.0, 4.0)], (2, 0.3, 0.5), (2, None), (2, None)),
-        ([(10, None, 1.0), (10, 2.0, 4.0), (10, 3.0, 5.0)], (2, 0.45, 0.5), (3, None), (2, None)),
-        ([(None, None, None)], (0, None, None), (0, None), (0, None)),
-    ],
-)
-def test_over_all_rows_errors_and_rank_correlations_are_given(cells, errors, device, modelled):
-    """Spearman: of ranks 1, 2, 0 and 0, 1, 2 by hand."""
-    given = [[Value(value) if value else Missing("no trace") for value in cell] for cell in cells]
-    document = to_json(ExplainedView(tuple(row(*cell) for cell in given)))
-    assert list(document["errors"].values()) == pytest.approx(list(errors))
-    correlations = [
-        (correlation["rows"], correlation["rho"]) for correlation in document["correlations"]
+FIELDS = ["rows", "rho", "rho_low", "rho_high", "p", "slope", "r2", "median_error", "largest_error"]
+
+
+def test_over_all_rows_both_methods_are_correlated_with_what_was_measured():
+    """The predictions are 10 % too low, the models in the wrong order; rows that lack a side, or
+    are of another device than is here, do not count."""
+    measured = [1.1, 1.5, 2.0, 4.0, 9.0]
+    workloads = ["tpcc", "ycsb", "tpcc", "ycsb", "tpcc"]
+    given = [
+        row(real / 1.1, model, real, workload)
+        for real, model, workload in zip(measured, measured[::-1], workloads, strict=True)
     ]
-    assert correlations == [pytest.approx(device), pytest.approx(modelled)]
+    others = [row(None, None, 3.0), row(5.0, 5.0, None)]
+    document = to_json(ExplainedView((*given, *others)))
+    whole, modelled = document["correlation"], document["modelled_correlation"]
+    assert list(whole) == FIELDS
+    assert (whole["rows"], whole["rho"], whole["rho_high"]) == (5, 1.0, 1.0)
+    assert whole["p"] == pytest.approx(2 / 120)
+    assert whole["median_error"] == pytest.approx(0.1)
+    assert whole["largest_error"] == pytest.approx(0.1)
+    assert (modelled["rows"], modelled["rho"]) == (5, -1.0)
+    assert modelled["largest_error"] == pytest.approx(9 / 1.1 - 1)
+    parts = [
+        (part["engine"], part["workload"], part["correlation"]["rows"], part["correlation"]["rho"])
+        for part in document["by_engine_and_workload"]
+    ]
+    assert parts == [("postgres", "tpcc", 3, None), ("postgres", "ycsb", 2, None)]
+    comparisons = document["comparisons"]
+    assert len(comparisons) == 7
+    assert comparisons[0]["residual"] == pytest.approx(0.1)
+    assert comparisons[0]["predicted"]["low"] == pytest.approx(0.9)
+    assert [comparison["predicted"]["value"] for comparison in comparisons[5:]] == [None, 5.0]
+    assert comparisons[5]["predicted"]["why"] == "no-trace"
+
+
+def test_identical_arms_are_no_evidence_of_a_correlation():
+    """A prediction of no change that holds has no error, and no order."""
+    document = to_json(ExplainedView((row(1.0, None, 1.0),) * 6))
+    assert document["correlation"] == dict.fromkeys(FIELDS) | {
+        "rows": 6, "median_error": 0.0, "largest_error": 0.0
+    }  # fmt: skip
 
 
 # What devices of zero latency could gain at most ----------------------------------
