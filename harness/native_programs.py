@@ -26,7 +26,7 @@ from harness.tiers.verify import may_enter, may_read
 #: built before it would misunderstand (CMake reads it here).
 LOADGEN_INTERFACE = 7
 #: Likewise of microbench.
-MICROBENCH_INTERFACE = 11
+MICROBENCH_INTERFACE = 12
 
 
 def native_folders() -> list[Path]:

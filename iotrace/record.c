@@ -10,8 +10,7 @@
 #define LONGEST_WAKE_NS 50000
 #define WAKE_STEP_NS 100
 #define WAKE_STEPS_DOWN 8
-// Of a sleep and its wake.
-#define SLEEP_PROCESSOR_NS 4000
+#define MOST_EXCESS_NS 1000000
 #define LONGEST_DELAY_NS 10000000000ULL
 // A call of the base tier may end later than the modelled device's by what no engine notices.
 #define LATE_NS 2000
@@ -158,17 +157,25 @@ static bool count_access(struct thread *thread, struct cell *cell, const struct 
 
 // Sleeps in the stages of a call, and uses what processor time its sleeps have not. A sync waits for
 // its writes, for a worker that sends the flush, and for the flush: on a busy host, each of them waits
-// for a processor, too. Returns by how much the call ends later for that.
+// for a processor, too. Its sleeps and wakes may use more than the call's processor time: the
+// thread's next calls use so much less. Returns when it is over.
 static uint64_t work_and_wait(struct thread *thread, const struct due *due, uint64_t processor_ns) {
-  uint64_t now = now_ns(), used = clock_ns(CLOCK_THREAD_CPUTIME_ID), lost = 0;
+  uint64_t now = now_ns(), begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), lost = 0;
   uint64_t idle = due->end_ns > now + processor_ns ? due->end_ns - now - processor_ns : 0;
   uint64_t each = idle / due->waits;
   for (uint64_t i = 1; i < due->waits && each > thread->wake_ns; i++) {
     uint64_t until = now + i * each + lost, woken = sleep_towards(thread, until);
     lost += woken > until ? woken - until : 0;
   }
-  used = clock_ns(CLOCK_THREAD_CPUTIME_ID) - used + SLEEP_PROCESSOR_NS; // of the last one, which follows
-  return lost + (processor_ns > used ? use_processor(processor_ns - used) : 0);
+  uint64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun + thread->excess_ns;
+  lost += processor_ns > used ? use_processor(processor_ns - used) : 0;
+  uint64_t end = wait_until(thread, now_ns(), due->end_ns + lost);
+  if (processor_ns != 0) {
+    used = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun + thread->excess_ns;
+    uint64_t excess = used > processor_ns ? used - processor_ns : 0;
+    thread->excess_ns = excess < MOST_EXCESS_NS ? excess : MOST_EXCESS_NS;
+  }
+  return end;
 }
 
 // Durations that an engine saw contain its waiting for processors, for which calls wait here, too:
@@ -208,10 +215,8 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     uint64_t base_ns = due.copies ? 0 : end - call->start_ns;
     uint64_t processor_ns = later(due.processor_ns, base_ns) - base_ns;
     processor_ns += later(due.filling_ns, copied_ns) - copied_ns;
-    if (processor_ns != 0 || due.waits > 1) {
-      due.end_ns += work_and_wait(thread, &due, processor_ns);
-    }
-    end = wait_until(thread, now_ns(), due.end_ns);
+    end = processor_ns != 0 || due.waits > 1 ? work_and_wait(thread, &due, processor_ns)
+                                             : wait_until(thread, now_ns(), due.end_ns);
   }
   if (due.as_engine_saw && end > due.end_ns) {
     add_overdue(thread, end - due.end_ns);

@@ -35,7 +35,8 @@ struct mb_counts {
     uint64_t operations;
     uint64_t read_bytes, written_bytes; /* on both targets */
     uint64_t second_bytes;              /* of these, on the job's second target */
-    uint64_t excluded_ns; /* time for what is not measured: taken off before a rate is formed */
+    /* Time for what is not measured, taken off before a rate is formed, and processor time of it. */
+    uint64_t excluded_ns, excluded_cpu_ns;
 };
 
 struct mb_thread {

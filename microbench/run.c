@@ -203,7 +203,7 @@ static void measure(struct mb_worker *worker)
     uint64_t cpu_ns = tb_thread_cpu_ns();
     loop(worker, repeat->stop_ns, false);
     end_measured(worker);
-    worker->cpu_ns = tb_thread_cpu_ns() - cpu_ns;
+    worker->cpu_ns = tb_thread_cpu_ns() - cpu_ns - thread->done.excluded_cpu_ns;
     struct mb_faults after = mb_thread_faults();
     worker->faults.minor = after.minor - before.minor;
     worker->faults.major = after.major - before.major;

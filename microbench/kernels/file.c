@@ -11,8 +11,15 @@
  * then. That time is no part of any figure (`truncating_ns`, of all threads together).
  *
  * `direct` goes past the page cache: `auto` where file system and size allow it. A job through the
- * page cache finds its range there, another one finds it empty. With a `queue_depth` above 1 each thread has that
- * number of calls under way, by io_uring.
+ * page cache finds its range there (with `cold`, nothing of what an operation reads), another one
+ * finds it empty. With a `queue_depth` above 1 each thread has that number of calls under way, by
+ * io_uring.
+ *
+ * A database uses memory between its calls, so that the kernel finds little of its own in the
+ * processor's caches: with `touch_bytes` each thread writes to so much memory before an operation.
+ * Its threads run on all processors, of which one gets the device's interrupts and wakes a thread on
+ * another one later: with `migrate` each thread goes to its next processor before an operation.
+ * Neither that time nor its processor time is part of a figure.
  *
  * The first word of each 4 KiB of a file states its place: every read that begins there is checked,
  * and after each repeat a sample of the file.
@@ -44,7 +51,8 @@ struct file_job {
     bool write, random, appends;
     enum sync sync;
     enum direct direct;
-    uint64_t access_bytes, sync_every;
+    bool cold, migrate;
+    uint64_t access_bytes, sync_every, touch_bytes;
     uint32_t queue_depth;
 
     int flags; /* of its threads' descriptors */
@@ -59,6 +67,9 @@ struct caller {
     int fd;
     struct part *part;
     char *buffers; /* queue_depth of them */
+    char *touched; /* touch_bytes of memory */
+    cpu_set_t cpus; /* it may run on */
+    int cpu;
     uint64_t until_sync;
     struct tb_hdr calls, syncs; /* where an operation is both */
     struct mb_ring ring;
@@ -77,6 +88,9 @@ static const struct tb_param params[] = {
     TB_WORD_KEY(struct file_job, "direct", direct, directs, 0, DIRECT_AUTO),
     TB_INTEGER_KEY(struct file_job, "queue_depth", queue_depth, 1, MOST_DEPTH, 1),
     TB_FLAG_KEY(struct file_job, "appends", appends, false),
+    TB_FLAG_KEY(struct file_job, "cold", cold, false),
+    TB_FLAG_KEY(struct file_job, "migrate", migrate, false),
+    MB_BYTES_KEY(struct file_job, "touch_bytes", touch_bytes, 0),
     {0},
 };
 
@@ -97,6 +111,10 @@ static bool contradicts(const struct mb_job *job, const struct file_job *file,
                                "and with direct no");
     if (file->queue_depth > 1 && (job->pace.bytes_per_second || job->pace.pause_ns))
         return !tb_fail(error, "queue_depth: must be 1 with a pace");
+    if (file->queue_depth > 1 && (file->touch_bytes || file->migrate))
+        return !tb_fail(error, "queue_depth: must be 1 with touch_bytes and with migrate");
+    if (file->cold && (file->write || file->direct != DIRECT_NO))
+        return !tb_fail(error, "cold: only reads with direct no find the page cache empty");
     if (file->direct == DIRECT_YES && file->access_bytes % 512 != 0)
         return !tb_fail(error, "access_bytes: must be a multiple of 512 with direct yes");
     return false;
@@ -220,7 +238,7 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
         return tb_fail(error, "writing the file: %s", strerror(errno));
     mb_timer_overhead_measure(&file->overhead, MB_SSE2, nothing);
     if (!direct)
-        return file->appends || fill_page_cache(job, error);
+        return file->appends || file->cold || fill_page_cache(job, error);
     /* Each write past the page cache would first take its pages out of it. */
     posix_fadvise(job->target->fd, (off_t)job->offset_bytes, (off_t)job->range_bytes,
                   POSIX_FADV_DONTNEED);
@@ -239,6 +257,11 @@ static void begin(struct mb_thread *thread)
     caller->buffers = buffers_of(file->queue_depth, file->access_bytes);
     for (uint64_t at = 0; at < file->queue_depth * file->access_bytes; at += sizeof(uint64_t))
         *(uint64_t *)(void *)(caller->buffers + at) = tb_random_next(&thread->random);
+    caller->cpu = CPU_SETSIZE - 1;
+    if (sched_getaffinity(0, sizeof caller->cpus, &caller->cpus) != 0)
+        tb_fail(&thread->error, "processors: %s", strerror(errno));
+    if (file->touch_bytes)
+        caller->touched = memset(buffers_of(1, file->touch_bytes), 1, file->touch_bytes);
     tb_hdr_init(&caller->calls);
     tb_hdr_init(&caller->syncs);
     if (thread->index == 0) {
@@ -315,10 +338,40 @@ static bool sync_file(struct mb_thread *thread, const struct file_job *file)
     return status == 0 || tb_fail(&thread->error, "%s: %s", syncs[file->sync], strerror(errno));
 }
 
+static void go_to_next_processor(struct caller *caller)
+{
+    cpu_set_t next;
+    do
+        caller->cpu = (caller->cpu + 1) % CPU_SETSIZE;
+    while (!CPU_ISSET(caller->cpu, &caller->cpus));
+    CPU_ZERO(&next);
+    CPU_SET(caller->cpu, &next);
+    sched_setaffinity(0, sizeof next, &next); /* one that was taken away meanwhile: it stays */
+}
+
+/* What comes between two operations, and is not measured. */
+static void come_between(struct mb_thread *thread, const struct file_job *file, uint64_t offset)
+{
+    struct caller *caller = thread->own;
+    if (!file->cold && !file->touch_bytes && !file->migrate)
+        return;
+    uint64_t from = tb_monotonic_ns(), cpu_from = tb_thread_cpu_ns();
+    if (file->migrate && CPU_COUNT(&caller->cpus) > 1)
+        go_to_next_processor(caller);
+    if (file->cold)
+        posix_fadvise(caller->fd, (off_t)offset, (off_t)file->access_bytes, POSIX_FADV_DONTNEED);
+    volatile char *touched = caller->touched;
+    for (uint64_t at = 0; at < file->touch_bytes; at += MB_LINE)
+        touched[at]++;
+    thread->done.excluded_cpu_ns += tb_thread_cpu_ns() - cpu_from;
+    thread->done.excluded_ns += tb_monotonic_ns() - from;
+}
+
 /* One operation, with its sync where that is due. */
 static bool operate(struct mb_thread *thread, const struct file_job *file, uint64_t offset)
 {
     struct caller *caller = thread->own;
+    come_between(thread, file, offset);
     bool called = file->sync == FSYNC || file->sync == FDATASYNC;
     bool due = called && --caller->until_sync == 0;
     if (file->write)
@@ -510,6 +563,7 @@ static void end(struct mb_thread *thread)
     free(caller->requests);
     free(caller->idle);
     free(caller->buffers);
+    free(caller->touched);
 }
 
 /* A sample of the blocks of a part tell their place. */
