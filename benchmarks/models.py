@@ -158,7 +158,7 @@ def score(device: Device, cases: Sequence[str], options: argparse.Namespace) -> 
     host.write_text(f"schema: 1\ntiers:\n  {device.name}: {kind}\n")
     shared = ("--host", str(host), "--results", options.results)
     name = f"benchmark-{device.name}"
-    small = ("-p", "duration=50ms", "-p", "size=16MiB", "--repeats", "1")
+    small = ("-p", "duration=50ms", "-p", "range=16MiB", "--repeats", "1")
     measured = small if options.smoke else ()
     make = ("model", "make", name, "--tier", device.name, "--replace", *measured, *shared)
     command(HARNESS, *make, cgroup=device.cgroup)

@@ -175,7 +175,7 @@ def test_only_engines_run_on_a_modelled_tier(loaded, command):
 
 
 def test_a_model_is_made_of_a_tier_and_scored_against_it(loaded):
-    small = ("-p", "duration=50ms", "-p", "size=16MiB", "--repeats", "1")
+    small = ("-p", "duration=50ms", "-p", "range=16MiB", "--repeats", "1")
     assert loaded("model", "make", "a-disk", "--tier", "ssd", "--dry-run", "--json").json["plan"]
     made = loaded("model", "make", "a-disk", "--tier", "ssd", *small, "--json").json
     assert made["model"]["missing"] == []

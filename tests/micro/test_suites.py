@@ -13,8 +13,10 @@ from harness.errors import UsageError
 from harness.micro import native
 from harness.micro.host_suite import HostSuite, suite_on, target_sizes, through_page_cache
 from harness.micro.keys import Patterns, chosen
+from harness.micro.model import FILE
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, KIB, MIB
 from harness.workloads.parameters import Duration
 from reports.micro.as_published import PERMA_FIGURES, published_file
@@ -34,19 +36,22 @@ def configurations(measurements: str, **variables: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", known_suites())
-def test_every_suite_that_comes_along_is_one_that_the_program_takes(name):
+def test_every_suite_that_comes_along_is_one_that_the_program_takes(name, tmp_path):
     loaded = load_suite(find_suite(name), HERE)
     if not loaded.measurements:
         assert loaded.program != "microbench"
         return
     names = [measurement.configuration for measurement in loaded.measurements]
     assert len(names) == len(set(names))
-    here = replace(
-        capacity(tier=256 * GIB, dram=512 * GIB), near=tuple(sorted(os.sched_getaffinity(0))) * 64
-    )
+    near = tuple(sorted(os.sched_getaffinity(0))) * 64
+    here = replace(capacity(tier=256 * GIB, dram=512 * GIB), near=near)
+    tier = DRAM
+    if any(job.kind == FILE for job in loaded.jobs()):
+        tier = Tier(TierClaim("fast", "fsdax", path=str(tmp_path)), TierFacts("fsdax"))
+        here = replace(here, has_files=True, pages_matter=False)
     host_suite = suite_on(loaded, here, overrides())
-    native.refuse(host_suite, DRAM, here)
-    spec = spec_json(host_suite.measurements, DRAM, None, here, seed=1, repeats=2)
+    native.refuse(host_suite, tier, here)
+    spec = spec_json(host_suite.measurements, tier, tmp_path, here, seed=1, repeats=2)
     assert len(spec["measurements"]) == 2 * len(host_suite.measurements)
 
 

@@ -105,12 +105,15 @@ def device_suite(root: Path, tier: str, us: float, *more: dict[str, Any]) -> Sto
             labels: dict[str, Any] = {"measurement": operation, "access_size_bytes": size}
             metrics += [
                 metric(name, calls(us * times, 1000), "lower", **labels),
-                metric("operation_mean_duration_ns", [us * times * US], "lower", **labels),
                 metric("operation_kernel_ns", [us * times * US / 4], "lower", **labels),
                 metric("bandwidth_bytes_per_second", [1.2345e9 / us], "higher", **labels),
             ]
     cold: dict[str, Any] = {"measurement": "cold_read", "access_size_bytes": 16384}
     metrics.append(metric(MEASURED["read"], calls(us * 2 + 8, 1000), "lower", **cold))
+    of_sync: dict[str, Any] = {"measurement": "sync", "access_size_bytes": 4096}
+    metrics.append(metric("write_call_duration_ns", calls(us / 20, 1000), "lower", **of_sync))
+    alone: dict[str, Any] = {"measurement": "parallel", "threads": 1}
+    metrics.append(metric("operation_duration_ns", calls(us, 1000), "lower", **alone))
     metrics.append(metric("operations_per_second", [4e6 / us], "higher", measurement="parallel"))
     here = {"host.host_id": "a1b2c3d4"}  # as of all other runs
     return micro_run(root, [*metrics, *more], tier=tier, suite=SUITE, manifest_changes=here)
