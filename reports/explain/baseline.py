@@ -101,6 +101,16 @@ class Baseline:
         """Return how long such a call waits for the tier, alone."""
         return self._figure(figure, size_bytes, 1, lambda calls: calls.waiting_ns(repeats))
 
+    def total_ns(
+        self, figure: Figure, size_bytes: float, repeats: Repeats = Repeats.TYPICAL
+    ) -> float:
+        """Return how long such a call takes, alone."""
+        return self._figure(figure, size_bytes, 1, lambda calls: calls.total_ns(repeats))
+
+    def waits(self, figure: Figure, size_bytes: float) -> bool:
+        """Return whether such a call waits for most of its time."""
+        return self.processor_ns(figure, size_bytes) < self.total_ns(figure, size_bytes) / 2
+
     def processor_ns(self, figure: Figure, size_bytes: float) -> float:
         """Return how long such a call computes, alone."""
         return self._figure(figure, size_bytes, 1, lambda calls: calls.processor_ns)

@@ -13,6 +13,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from harness.hdr import Histogram
 from reports.explain.baseline import Baseline, Figure, Repeats
 from reports.explain.demand import Demand, FileCalls, QueryDemand
 from reports.explain.queueing import (
@@ -56,6 +59,63 @@ class Law:
         return self.solution.throughput
 
 
+@dataclass(frozen=True)
+class Calibration:
+    """What A's trace says beyond the demand.
+
+    ``commits``: visits to the log of an operation, where each waits until its entry is durable.
+    ``reads``, ``syncs``: times that these took on A, over those of its baseline.
+    """
+
+    commits: float
+    reads: float = 1.0
+    syncs: float = 1.0
+
+
+def calibrate(demand: Demand, a: Tiers, repeats: Repeats = Repeats.TYPICAL) -> Calibration:
+    """Return the calibration by a run on ``a``; its baseline is that of some of the repeats."""
+    return Calibration(
+        commits_of(demand, a), _reads_scale(demand, a, repeats), _syncs_scale(demand, a, repeats)
+    )
+
+
+def _reads_scale(demand: Demand, a: Tiers, repeats: Repeats) -> float:
+    """Of the reads that reached the device; 1 where no device dominates their time."""
+    traced_ns = alone_ns = 0.0
+    for calls in demand.calls:
+        if calls.operation != "read" or calls.cell.background or calls.durations is None:
+            continue
+        tier, reaching = a[calls.part], _reaching(calls, a[calls.part])
+        if reaching.total and tier.waits("read", calls.size_bytes):
+            made = calls.calls * reaching.total / calls.durations.total
+            traced_ns += made * reaching.mean
+            alone_ns += made * tier.total_ns("read", calls.size_bytes, repeats)
+    return traced_ns / alone_ns if alone_ns else 1.0
+
+
+def _syncs_scale(demand: Demand, a: Tiers, repeats: Repeats) -> float:
+    syncs = [calls for calls in demand.calls if _is_commit(calls)]
+    traced_ns = _traced_ns(demand)
+    made = sum(calls.calls for calls in syncs)
+    if not traced_ns or not made:
+        return 1.0
+    size = sum(calls.moved_bytes for calls in syncs) / made
+    if not a[_LOG].waits("append", size):
+        return 1.0
+    computed_ns = a[_LOG].processor_ns("append", size)
+    return traced_ns / (_append_ns(demand, a[_LOG], size, repeats) + computed_ns)
+
+
+def _append_ns(demand: Demand, tier: Baseline, size_bytes: float, repeats: Repeats) -> float:
+    """Waiting for an append to the log, which becomes longer by some of its writes."""
+    writes = [calls for calls in demand.calls if (calls.part, calls.operation) == (_LOG, "write")]
+    written = sum(calls.calls for calls in writes)
+    growing = sum(calls.calls * calls.growing for calls in writes) / written if written else 0.0
+    return (1 - growing) * tier.waiting_ns("append", size_bytes, repeats) + (
+        growing * tier.waiting_ns("growth", size_bytes, repeats)
+    )
+
+
 def commits_of(demand: Demand, a: Tiers) -> float:
     """Return the commits of an operation, of a demand that was measured on ``a``.
 
@@ -67,7 +127,7 @@ def commits_of(demand: Demand, a: Tiers) -> float:
     commits = syncs
     if not traced_ns or demand.customers == 1:
         return commits
-    *others, _ = _Network(demand, a, a, commits, Repeats.TYPICAL).stations()
+    *others, _ = _Network(demand, a, a, Calibration(commits), Repeats.TYPICAL).stations()
     for _ in range(_ROUNDS):
         log = batch(_LOG, commits * traced_ns, demand.customers)
         present = solve([*others, log], demand.customers).present(len(others))
@@ -79,11 +139,15 @@ def commits_of(demand: Demand, a: Tiers) -> float:
 
 
 def closed_loop(
-    demand: Demand, a: Tiers, b: Tiers, commits: float, repeats: Repeats = Repeats.TYPICAL
+    demand: Demand,
+    a: Tiers,
+    b: Tiers,
+    calibration: Calibration,
+    repeats: Repeats = Repeats.TYPICAL,
 ) -> Law:
     """Return the law for the tiers ``b``, of a demand that was measured on ``a``."""
     background = background_ns(demand.calls, b)
-    alone = _Network(demand, a, b, commits, repeats).stations()
+    alone = _Network(demand, a, b, calibration, repeats).stations()
     throughput = 0.0
     for _ in range(_ROUNDS):
         stations = tuple(_slowed(station, throughput, background) for station in alone)
@@ -119,15 +183,23 @@ def _traced_ns(demand: Demand) -> float:
     return sum(durations.total * durations.mean for durations in timed) / total if total else 0.0
 
 
-def reached(calls: FileCalls, a: Baseline) -> float:
-    """Return the share of reads that reached the device: a read that took less time than nearly
-    any that the device serves was in the page cache."""
-    if not a.buffered or calls.past_cache > 0.5 or calls.durations is None:
-        return 1.0
+def _reaching(calls: FileCalls, a: Baseline) -> Histogram:
+    """Return the durations of reads that reached the device: a read that took less time than
+    nearly any that the device serves was in the page cache."""
+    assert calls.durations is not None
+    if not a.buffered or calls.past_cache > 0.5:
+        return calls.durations
     _, high = calls.durations.layout.bounds()
-    counts = calls.durations.counts
     shortest_ns = a.shortest_ns("read", calls.size_bytes)
-    return float(counts[high >= shortest_ns].sum()) / max(1, calls.durations.total)
+    reaching = np.where(high >= shortest_ns, calls.durations.counts, 0)
+    return Histogram(calls.durations.layout, reaching)
+
+
+def reached(calls: FileCalls, a: Baseline) -> float:
+    """Return the share of reads that reached the device."""
+    if calls.durations is None:
+        return 1.0
+    return _reaching(calls, a).total / max(1, calls.durations.total)
 
 
 def background_ns(calls: Sequence[FileCalls], tiers: Tiers) -> dict[str, float]:
@@ -145,15 +217,12 @@ def background_ns(calls: Sequence[FileCalls], tiers: Tiers) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class _Network:
-    """The stations of a demand that was measured on ``a`` for the tiers ``b``.
-
-    ``commits``: visits to the log of an operation, where each waits until its entry is durable.
-    """
+    """The stations of a demand that was measured on ``a`` for the tiers ``b``."""
 
     demand: Demand
     a: Tiers
     b: Tiers
-    commits: float
+    calibration: Calibration
     repeats: Repeats
 
     def stations(self) -> list[Station]:
@@ -198,23 +267,18 @@ class _Network:
         made = sum(made for made, _ in visits)
         size = sum(made * calls.size_bytes for made, calls in visits) / made if made else 1.0
         speeds = tier.speeds(figure, size, self.demand.customers)
-        return Station(figure, demand_ns, speeds, tier.tier)
+        scale = self.calibration.reads if figure == "read" else 1.0
+        return Station(figure, scale * demand_ns, speeds, tier.tier)
 
     def _log(self, syncs: Sequence[FileCalls]) -> Station:
         """The log, whose sync serves all that wait; it takes as long as their bytes need."""
         tier = self.b[_LOG]
-        entry_bytes = sum(calls.moved_bytes for calls in syncs) / self.commits
-        writes = [
-            calls for calls in self.demand.calls if (calls.part, calls.operation) == (_LOG, "write")
-        ]
-        written = sum(calls.calls for calls in writes)
-        growing = sum(calls.calls * calls.growing for calls in writes) / written if written else 0.0
+        commits = self.calibration.commits
+        entry_bytes = sum(calls.moved_bytes for calls in syncs) / commits
 
-        def sync_ns(commits: float) -> float:
-            size = entry_bytes * commits
-            return (1 - growing) * tier.waiting_ns("append", size, self.repeats) + (
-                growing * tier.waiting_ns("growth", size, self.repeats)
-            )
+        def sync_ns(group: float) -> float:
+            size = entry_bytes * group
+            return self.calibration.syncs * _append_ns(self.demand, tier, size, self.repeats)
 
         alone_ns = sync_ns(1.0)
         groups = [max(1.0, n / 2) for n in range(1, self.demand.customers + 1)]
@@ -222,7 +286,7 @@ class _Network:
             group * alone_ns / longer_ns if (longer_ns := sync_ns(group)) else group
             for group in groups
         )
-        return Station(_LOG, self.commits * alone_ns, speeds, tier.tier)
+        return Station(_LOG, commits * alone_ns, speeds, tier.tier)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from reports.explain.baseline import Baseline, Repeats
 from reports.explain.ceilings import unseen_parts
 from reports.explain.demand import Demand, QueryDemand, demand_of, processors_of, queries_of
 from reports.explain.devices import TierSources, devices_of, host_of, moved_parts, timed_calls
-from reports.explain.laws import closed_loop, commits_of, query_sum
+from reports.explain.laws import calibrate, closed_loop, query_sum
 from reports.explain.queueing import Bounds
 from reports.headline import headline
 from reports.run_configuration import modelled_tiers
@@ -168,11 +168,16 @@ def _of_operations(a: Arm, load: Load, tiers: _Tiers) -> list[_SpeedUp] | NotPre
 
 
 def _of_demand(demand: Demand, tiers: _Tiers) -> _SpeedUp:
-    commits = commits_of(demand, tiers.a)
-    before, after = (
-        {repeats: closed_loop(demand, tiers.a, side, commits, repeats) for repeats in Repeats}
-        for side in (tiers.a, tiers.b)
-    )
+    calibrations = {repeats: calibrate(demand, tiers.a, repeats) for repeats in Repeats}
+    before = {
+        repeats: closed_loop(demand, tiers.a, tiers.a, calibrations[repeats], repeats)
+        for repeats in Repeats
+    }
+    # The slower A's baseline is, the less are what A's calls took over it, and B's.
+    after = {
+        repeats: closed_loop(demand, tiers.a, tiers.b, calibrations[other], repeats)
+        for repeats, other in zip(Repeats, reversed(Repeats), strict=True)
+    }
     typical = before[Repeats.TYPICAL].throughput
     asymptotic = after[Repeats.TYPICAL].bounds
     return _SpeedUp(

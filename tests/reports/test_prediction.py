@@ -18,7 +18,8 @@ from reports.explain.devices import TierSources
 from reports.explain.laws import commits_of
 from reports.explain.prediction import NotPredicted, Predicted, Unpredictable, predict
 
-SSD = {"read": 90.0, "write": 60.0, "sync": 410.0}
+#: As the calls of the made-up runs take there.
+SSD = {"read": 90.0, "write": 60.0, "sync": 400.0}
 PMEM = {"read": 3.0, "write": 3.0, "sync": 4.0}
 
 
@@ -35,12 +36,12 @@ def refused(root: Path, a: StoredRun, b: StoredRun) -> NotPredicted:
 
 
 def test_a_single_user_takes_the_sum_of_its_phases(tmp_path):
-    """590 µs of processor time, one append of 410 µs, and a tenth of a read of 90 µs."""
+    """590 µs of processor time, one append of 400 µs, and a tenth of a read of 90 µs."""
     a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
     baseline_suite(tmp_path, "ssd", SSD)
     baseline_suite(tmp_path, "pmem", PMEM)
     law = of_kind(Predicted, predicted(tmp_path, a, b))
-    on_a, on_b = 590 + 410 + 9, 590 + 4 + 0.3
+    on_a, on_b = 590 + 400 + 9, 590 + 4 + 0.3
     assert law.value == pytest.approx(on_a / on_b, rel=1e-3)
     assert law.bound_low == pytest.approx(law.value) == pytest.approx(law.bound_high)
     # 1,000 transactions in a second; the sizes of calls are not stored.
@@ -53,19 +54,31 @@ def test_processor_time_of_calls_is_that_of_the_tier(tmp_path):
     baseline_suite(tmp_path, "ssd", SSD, kernel_us=40.0)
     baseline_suite(tmp_path, "pmem", PMEM, kernel_us=4.0)
     law = of_kind(Predicted, predicted(tmp_path, a, b))
-    on_a = 590 + 370 + 5
+    on_a = 590 + 360 + 5
     on_b = 590 - 1.1 * 36
     assert law.value == pytest.approx(on_a / on_b, rel=1e-3)
 
 
-def test_the_ends_are_of_the_slowest_and_fastest_repeats(tmp_path):
+def test_the_run_has_the_times_of_a_and_the_baselines_the_ratio(tmp_path):
+    """A's syncs took half as long as in its baseline, so B's are taken to do so, too."""
     a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
-    baseline_suite(tmp_path, "ssd", SSD, repeats=(0.9, 1.0, 1.1))
-    baseline_suite(tmp_path, "pmem", PMEM)
+    baseline_suite(tmp_path, "ssd", SSD | {"sync": 800.0})
+    baseline_suite(tmp_path, "pmem", PMEM | {"sync": 40.0})
     law = of_kind(Predicted, predicted(tmp_path, a, b))
-    on_b = 590 + 4 + 0.3
-    assert law.low == pytest.approx((590 + 0.9 * 419) / on_b, rel=5e-3)
-    assert law.high == pytest.approx((590 + 1.1 * 419) / on_b, rel=5e-3)
+    assert law.value == pytest.approx((590 + 400 + 9) / (590 + 20 + 0.3), rel=1e-3)
+
+
+def test_the_ends_are_of_the_slowest_and_fastest_repeats(tmp_path):
+    """Of B; and of A, whose own times are those of the run, the ratio to B is smaller or larger."""
+    a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
+    baseline_suite(tmp_path, "ssd", SSD, repeats=(0.5, 1.0, 1.5))
+    baseline_suite(
+        tmp_path, "pmem", {call: us / 10 for call, us in SSD.items()}, repeats=(1.0, 2.0)
+    )
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    on_a = 590 + 409
+    assert law.low == pytest.approx(on_a / (590 + 409 / 10 * 2.0 / 0.5), rel=5e-3)
+    assert law.high == pytest.approx(on_a / (590 + 409 / 10 * 1.0 / 1.5), rel=5e-3)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +109,7 @@ def test_only_moved_parts_count(tmp_path):
     baseline_suite(tmp_path, "ssd", SSD)
     baseline_suite(tmp_path, "pmem", PMEM)
     law = of_kind(Predicted, predicted(tmp_path, a, b))
-    assert law.value == pytest.approx((590 + 410 + 9) / (590 + 4 + 9), rel=1e-3)
+    assert law.value == pytest.approx((590 + 400 + 9) / (590 + 4 + 9), rel=1e-3)
 
 
 def test_tiers_without_a_baseline_are_named(tmp_path):

@@ -10,7 +10,7 @@ from harness import hdr
 from harness.iotrace.page import Cell
 from reports.explain.baseline import FIGURES, Baseline, Calls, Repeats
 from reports.explain.demand import Demand, FileCalls
-from reports.explain.laws import Law, closed_loop, commits_of
+from reports.explain.laws import Calibration, Law, calibrate, closed_loop
 from reports.explain.prediction import Unpredictable
 
 PAGE = (Path(__file__).parents[2] / "docs/prediction.md").read_text(encoding="utf-8")
@@ -43,10 +43,10 @@ PMEM = {"wal": tier("pmem", 20, 15)}
 
 
 @pytest.fixture(scope="module")
-def laws() -> tuple[float, Law, Law]:
-    commits = commits_of(DEMAND, SSD)
-    before, after = (closed_loop(DEMAND, SSD, side, commits) for side in (SSD, PMEM))
-    return commits, before, after
+def laws() -> tuple[Calibration, Law, Law]:
+    calibration = calibrate(DEMAND, SSD)
+    before, after = (closed_loop(DEMAND, SSD, side, calibration) for side in (SSD, PMEM))
+    return calibration, before, after
 
 
 def on_page(*texts: str) -> None:
@@ -56,9 +56,11 @@ def on_page(*texts: str) -> None:
 
 
 def test_the_commits_of_the_example(laws):
-    commits, _, _ = laws
+    calibration, _, _ = laws
+    commits = calibration.commits
     group = commits / 0.58
     on_page(f"**{commits:.2f} commits**", f"0.58 × {group:.2f} = {commits:.2f}")
+    on_page(f"1.20 / 1.10 = **{calibration.syncs:.3f}**")
 
 
 def test_the_demands_of_the_example(laws):
@@ -103,8 +105,8 @@ def test_the_results_of_the_example(laws):
 
 
 def test_a_slower_repeat_of_the_baseline_is_slower(laws):
-    commits, before, _ = laws
-    slower = closed_loop(DEMAND, SSD, SSD, commits, Repeats.SLOWEST)
+    calibration, before, _ = laws
+    slower = closed_loop(DEMAND, SSD, SSD, calibration, Repeats.SLOWEST)
     assert slower.throughput == pytest.approx(before.throughput)  # it has one repeat
 
 
