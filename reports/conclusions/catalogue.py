@@ -118,15 +118,15 @@ def query_rows(paper: str, figure: str, runs: Iterable[StoredRun]) -> tuple[tupl
     if said_of is None or said_of.figure != figure.partition(":")[0]:
         return ()
     evidence = Evidence.of(runs)
-    found: list[_Query] = []
+    entries: list[_Query] = []
     for of, query in said_of.compared.items():
-        own = [one for one in said_of.statements if one.of == of]
+        statements = [statement for statement in said_of.statements if statement.of == of]
         for speed_up in speed_ups(query, evidence):
-            found += _queries(speed_up, own)
-    said = [one for one in found if one.statement]
-    trials = iter(decided([one.trial for one in said]))
-    made = (replace(one, trial=next(trials)) if one.statement else one for one in found)
-    return tuple(one.row for one in made)
+            entries += _queries(speed_up, statements)
+    said = [entry for entry in entries if entry.statement]
+    trials = iter(decided([entry.trial for entry in said]))
+    made = (replace(entry, trial=next(trials)) if entry.statement else entry for entry in entries)
+    return tuple(entry.row for entry in made)
 
 
 def _queries(speed_up: SpeedUp, statements: Sequence[QueryStatement]) -> Iterator[_Query]:
@@ -138,10 +138,12 @@ def _queries(speed_up: SpeedUp, statements: Sequence[QueryStatement]) -> Iterato
         if row.quantity.name != "query_duration_ns" or query is None or row.estimate is None:
             continue
         cells = (speed_up.what, query, times(row.ratio), interval_text(row.estimate))
-        own: Sequence[QueryStatement | None] = [
-            one for one in statements if engine in one.engines and query in map(str, one.queries)
+        stated: Sequence[QueryStatement | None] = [
+            statement
+            for statement in statements
+            if engine in statement.engines and query in map(str, statement.queries)
         ]
-        for statement in own or (None,):
+        for statement in stated or (None,):
             trial = replace(
                 speed_up.trial(_BOUND, row=row),
                 expected=statement.expected if statement else "above",

@@ -90,7 +90,7 @@ class SpeedUp:
         ]
         over, under = sides if row.better == "lower" else reversed(sides)
         if self.group.pairing != "paired":
-            return _known(over), _known(under), []
+            return _present(over), _present(under), []
         blocks = [run.spec.block for run in self.group.a.runs]
         both = [
             (b, a, block)
@@ -119,7 +119,7 @@ class SpeedUp:
         return Trial(self.what, ratio, self.emulated)
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
+def _present(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
@@ -140,7 +140,7 @@ def _speed_ups(
     if not a or not b:
         return
     dims = [dimension(name) for name in over]
-    for match in find(a, b, evidence.known, dims).matches:
+    for match in find(a, b, evidence.run_facts, dims).matches:
         key = other_facts(spec_facts(match.a[0]), dims)
         what = _in_words(match.a[0], dims)
         runs = (*match.a, *match.b)
@@ -167,24 +167,24 @@ def _refusal(group: Group) -> Missing | None:
 
 def _deciding(runs: Sequence[StoredRun]) -> set[Quantity]:
     """Return the quantities that a headline is chosen from; others need no comparison."""
-    found = ((quantity, one) for run in runs for quantity, one in measured(run).items())
+    metrics = ((quantity, value) for run in runs for quantity, value in measured(run).items())
     return {
         quantity
-        for quantity, one in found
-        if metric_info(quantity, one.better).role in ("headline", "detail")
+        for quantity, value in metrics
+        if metric_info(quantity, value.better).role in ("headline", "detail")
     }
 
 
 def _in_words(run: StoredRun, dims: Sequence[Dimension]) -> str:
     """Name the engine and what else the number means nothing without: ``postgres, users 8``."""
-    known = spec_facts(run)
+    run_facts = spec_facts(run)
     covered = {dim.fact for dim in dims}
-    params = (*brief_parameters(known["workload"]), "queries", "q6_dates")
+    params = (*brief_parameters(run_facts["workload"]), "queries", "q6_dates")
     names = [f"params.{name}" for name in params]
-    names += [fact for fact in known if fact.startswith("settings.")]
+    names += [fact for fact in run_facts if fact.startswith("settings.")]
     names = [name for name in ("placement", "cpus", *names) if name not in covered]
-    words = (in_words(name, known[name]) for name in names if name in known)
-    return ", ".join([known["workload"], known["engine"], *filter(None, words)])
+    words = (in_words(name, run_facts[name]) for name in names if name in run_facts)
+    return ", ".join([run_facts["workload"], run_facts["engine"], *filter(None, words)])
 
 
 def lacking(evidence: Evidence, *queries: PairQuery) -> Iterator[str]:
@@ -239,15 +239,15 @@ class GainUnder(Test, frozen=True):
         yield from lacking(evidence, *self._queries)
 
 
-def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
-    what = f"{one.what}, over the same of {other.what}"
-    emulated = tuple(dict.fromkeys((*one.emulated, *other.emulated)))
-    for speed_up in (one, other):
+def _gain(numerator: SpeedUp, denominator: SpeedUp, bound: float) -> Trial:
+    what = f"{numerator.what}, over the same of {denominator.what}"
+    emulated = tuple(dict.fromkeys((*numerator.emulated, *denominator.emulated)))
+    for speed_up in (numerator, denominator):
         if speed_up.refusal:
             return Trial(what, speed_up.refusal, emulated)
     first, second = (
         {block: b / a for b, a, block in zip(*each.repeats, strict=False) if a}
-        for each in (one, other)
+        for each in (numerator, denominator)
     )
     shared = [block for block in first if block in second]
     if not shared:
@@ -256,7 +256,10 @@ def _gain(one: SpeedUp, other: SpeedUp, bound: float) -> Trial:
     return Trial(
         what,
         tested(
-            over, under, bound, interim_analyses=max(one.interim_analyses, other.interim_analyses)
+            over,
+            under,
+            bound,
+            interim_analyses=max(numerator.interim_analyses, denominator.interim_analyses),
         ),
         emulated,
     )
@@ -290,20 +293,20 @@ class FewerOfMost(Test, frozen=True):
             yield Trial(what, Missing("few-threads"), emulations(runs))
             return
         fewer = [run for run in runs if _number(run, dim.fact) != counts[-1]]
-        found = [
-            one
+        candidates = [
+            speed_up
             for count in counts[:-1]
-            for one in _speed_ups(
+            for speed_up in _speed_ups(
                 most, [r for r in fewer if _number(r, dim.fact) == count], (dim.name,), evidence
             )
         ]
-        known = [one for one in found if all(one.repeats[:2])]
-        if known:
-            sides = (one.repeats[:2] for one in known)
+        with_repeats = [speed_up for speed_up in candidates if all(speed_up.repeats[:2])]
+        if with_repeats:
+            sides = (speed_up.repeats[:2] for speed_up in with_repeats)
             gains = [[b / a for b, a in zip(*each, strict=False) if a] for each in sides]
-            yield known[best_first(gains)[0]].trial(bound, chosen=len(known) > 1)
-        elif found:
-            yield found[0].trial(bound)
+            yield with_repeats[best_first(gains)[0]].trial(bound, chosen=len(with_repeats) > 1)
+        elif candidates:
+            yield candidates[0].trial(bound)
 
     def missing(self, evidence: Evidence) -> Iterator[str]:
         several = {dimension(self.parameter).fact: "two values or more"}

@@ -46,7 +46,7 @@ class Evidence:
         return tuple(devices(micro)) if micro else ()
 
     @cached_property
-    def known(self) -> Mapping[Path, Facts]:
+    def run_facts(self) -> Mapping[Path, Facts]:
         return {run.directory: facts(run) for run in self.of_engines}
 
 
@@ -113,7 +113,7 @@ class Checked:
     missing: tuple[str, ...] = ()
 
     def count(self, outcome: TrialOutcome) -> int:
-        return sum(one.outcome == outcome for one in self.tested)
+        return sum(trial.outcome == outcome for trial in self.tested)
 
     @property
     def outcome(self) -> Outcome:
@@ -123,7 +123,7 @@ class Checked:
             if holds:
                 return "holds here"
             return "does not hold here" if contrary else "not testable here"
-        real = sum(not one.emulated for one in self.tested)
+        real = sum(not trial.emulated for trial in self.tested)
         every = self.conclusion.of == "all"
         if holds and (holds == real if every else 2 * holds > real):
             return "holds here"
@@ -138,21 +138,21 @@ class Checked:
             return ""
         if not self.tested:
             return "not-measured"
-        if any(one.outcome != "open" for one in self.tested):
+        if any(trial.outcome != "open" for trial in self.tested):
             return "undecided"
-        real = {one.why for one in self.tested if not one.emulated}
-        reasons = real or {one.why for one in self.tested}
+        real = {trial.why for trial in self.tested if not trial.emulated}
+        reasons = real or {trial.why for trial in self.tested}
         return reasons.pop() if len(reasons) == 1 else "not-shown"
 
     @property
     def repeats_needed(self) -> int:
         """Return the repeats from which its trials could be shown; 0 where these are enough."""
-        short = (one.repeats_needed for one in self.tested if one.why == "too-few-repeats")
+        short = (trial.repeats_needed for trial in self.tested if trial.why == "too-few-repeats")
         return max(filter(None, short), default=0)
 
     @property
     def emulated(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(by for one in self.tested for by in one.emulated))
+        return tuple(dict.fromkeys(by for trial in self.tested for by in trial.emulated))
 
     def to_json(self) -> dict[str, Any]:
         command = self.conclusion.command
@@ -169,8 +169,8 @@ class Checked:
 def check(conclusion: Conclusion, evidence: Evidence) -> Checked:
     """Test one conclusion on these runs."""
     trials = [
-        replace(one, expected=conclusion.expected)
-        for one in decided(list(conclusion.test.trials(evidence, conclusion.bound)))
+        replace(trial, expected=conclusion.expected)
+        for trial in decided(list(conclusion.test.trials(evidence, conclusion.bound)))
     ]
     unlike = ("runs of both sides that are alike in all but what is compared",)
     missing = () if trials else tuple(conclusion.test.missing(evidence)) or unlike

@@ -30,27 +30,36 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-def conclusions_page(found: Sequence[Checked]) -> list[Block]:
+def conclusions_page(conclusions: Sequence[Checked]) -> list[Block]:
     """Return the blocks that ``harness conclusions`` prints."""
-    commands = dict.fromkeys(one.conclusion.command for one in found if one.missing)
-    return [*conclusion_tables(found), *(Paragraph(f"to test more: {one}") for one in commands)]
+    commands = dict.fromkeys(
+        checked.conclusion.command for checked in conclusions if checked.missing
+    )
+    return [
+        *conclusion_tables(conclusions),
+        *(Paragraph(f"to test more: {command}") for command in commands),
+    ]
 
 
-def conclusion_tables(found: Sequence[Checked]) -> Iterator[Block]:
+def conclusion_tables(conclusions: Sequence[Checked]) -> Iterator[Block]:
     """The conclusions with their outcomes, and the ratios that they were tested by."""
     head = ("paper", "section", "conclusion", "here", "by")
     rows = [
         (
-            one.conclusion.paper,
-            one.conclusion.number,
-            one.conclusion.statement,
-            one.outcome + _mark(one),
-            _by(one),
+            checked.conclusion.paper,
+            checked.conclusion.number,
+            checked.conclusion.statement,
+            checked.outcome + _mark(checked),
+            _by(checked),
         )
-        for one in found
+        for checked in conclusions
     ]
     yield Table("Conclusions of the papers", head, rows)
-    trials = [_trial(one.conclusion.number, tested) for one in found for tested in one.tested]
+    trials = [
+        _trial(checked.conclusion.number, tested)
+        for checked in conclusions
+        for tested in checked.tested
+    ]
     if trials:
         columns = ("section", "ratio", "measured", "interval", "bound", "repeats", "outcome")
         yield Table("Ratios that they were tested by", columns, trials)
@@ -79,13 +88,13 @@ def _mark(of: Checked | Trial) -> str:
     return f" ({stand_in_mark(of.emulated)})" if of.emulated else ""
 
 
-def _by(one: Checked) -> str:
-    if one.missing:
-        return f"needs {'; '.join(dict.fromkeys(one.missing))}"
+def _by(checked: Checked) -> str:
+    if checked.missing:
+        return f"needs {'; '.join(dict.fromkeys(checked.missing))}"
     words: dict[Outcome, str] = {"holds": "hold", "contrary": "contrary", "open": "open"}
-    counts = [f"{n} {word}" for outcome, word in words.items() if (n := one.count(outcome))]
-    text = ", ".join([counted(len(one.tested), "trial"), *counts])
-    return f"{text}: {_reason(one.why, one.repeats_needed)}" if one.why else text
+    counts = [f"{n} {word}" for outcome, word in words.items() if (n := checked.count(outcome))]
+    text = ", ".join([counted(len(checked.tested), "trial"), *counts])
+    return f"{text}: {_reason(checked.why, checked.repeats_needed)}" if checked.why else text
 
 
 def _reason(why: str, repeats_needed: int) -> str:

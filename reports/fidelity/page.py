@@ -89,7 +89,7 @@ class FigureView:
 
     @property
     def done(self) -> int:
-        """How many of its runs have a result."""
+        """Return how many of its runs have a result."""
         return sum(run.result.status != "failed" for run in self.of.runs)
 
     @property
@@ -99,13 +99,13 @@ class FigureView:
 
     @property
     def left_out(self) -> list[Cells]:
-        """What was not run by reason, and how much of it."""
+        """Return what was not run, and how much of it, by reason."""
         by_reason = grouped((why, what) for what, why in self.of.left_out)
         return [("; ".join(first_of(what, _NAMED)), why) for why, what in by_reason.items()]
 
     @property
     def measured(self) -> int:
-        """How many published numbers have a number of this host next to them."""
+        """Return how many published numbers have a number of this host next to them."""
         cells = (row[self._first :] for row in self.rows)
         return sum(any(not isinstance(cell, Missing) for cell in row) for row in cells)
 
@@ -148,7 +148,7 @@ class PaperPage:
     @cached_property
     def emulated(self) -> tuple[str, ...]:
         """The emulated tiers of all figures."""
-        return tuple(dict.fromkeys(by for one in self.figures for by in one.emulated))
+        return tuple(dict.fromkeys(by for figure in self.figures for by in figure.emulated))
 
     def to_json(self) -> dict[str, Any]:
         return attributes(self, "title", "figures", "conclusions")
@@ -176,11 +176,11 @@ def page_of(
     """The page of a paper's figures. ``published``: its numbers, those that come along if None."""
     path = published or published_file(name)
     series = read_published(path) if path.exists() else []
-    micro = {run.run_id: run for one in figures for run in one.runs if is_micro(run)}
+    micro = {run.run_id: run for figure in figures for run in figure.runs if is_micro(run)}
     usable = [run for run in micro.values() if run.result.status != "failed"]
     rows = paper_rows(devices(usable)) if usable else None
-    views = tuple(_view(name, one, series, rows) for one in figures)
-    every = {run.run_id: run for one in figures for run in one.runs}
+    views = tuple(_view(name, figure, series, rows) for figure in figures)
+    every = {run.run_id: run for figure in figures for run in figure.runs}
     return PaperPage(title, views, tuple(check_all(conclusions_of(name), every.values())))
 
 
@@ -203,59 +203,61 @@ def _blocks(page: PaperPage) -> Iterator[Block]:
     none = Paragraph("No conclusion of this paper is tested.")
     tables = [*conclusion_tables(page.conclusions)] if page.conclusions else [none]
     yield Section("Conclusions", tables, "conclusions", "section")
-    for number, one in enumerate(page.figures, 1):
-        yield Section(one.of.title, [*_figure_blocks(one)], f"figure-{number}", "section")
-    commands = [one.of.command for one in page.figures if one.of.command]
+    for number, view in enumerate(page.figures, 1):
+        yield Section(view.of.title, [*_figure_blocks(view)], f"figure-{number}", "section")
+    commands = [view.of.command for view in page.figures if view.of.command]
     yield Section("Commands", [Lines("commands", commands)], "commands", "section")
 
 
-def _overview(one: FigureView) -> Cells:
-    state = (one.of.missing, stand_in_text(one.emulated), one.of.differs)
+def _overview(view: FigureView) -> Cells:
+    state = (view.of.missing, stand_in_text(view.emulated), view.of.differs)
     return (
-        one.of.title,
-        f"{one.done} of {one.of.planned}" if one.of.planned else NOTHING,
-        f"{one.measured} of {len(one.rows)}" if one.rows else NOTHING,
+        view.of.title,
+        f"{view.done} of {view.of.planned}" if view.of.planned else NOTHING,
+        f"{view.measured} of {len(view.rows)}" if view.rows else NOTHING,
         "; ".join(filter(None, state)) or NOTHING,
     )
 
 
-def _figure_blocks(one: FigureView) -> Iterator[Block]:
-    if one.of.missing:
-        yield Paragraph(f"Not here: {one.of.missing}.")
-    elif one.of.command:
-        done = f"{one.done} of {one.of.planned} runs: "
-        yield Paragraph((done, Span(one.of.command, "code")), "about")
-    if one.of.differs:
-        yield note(f"Differs: {one.of.differs}.")
-    if one.rows:
-        yield published_table("Published, and measured here", one.head, one.rows)
-    elif not one.of.missing:
+def _figure_blocks(view: FigureView) -> Iterator[Block]:
+    if view.of.missing:
+        yield Paragraph(f"Not here: {view.of.missing}.")
+    elif view.of.command:
+        done = f"{view.done} of {view.of.planned} runs: "
+        yield Paragraph((done, Span(view.of.command, "code")), "about")
+    if view.of.differs:
+        yield note(f"Differs: {view.of.differs}.")
+    if view.rows:
+        yield published_table("Published, and measured here", view.head, view.rows)
+    elif not view.of.missing:
         yield note("The paper's text has no number of this figure.")
-    for text in one.notes:
+    for text in view.notes:
         yield note(f"{text}.")
-    if one.compared:
-        yield Table("Compared here", COMPARED, one.compared)
-    if one.queries:
-        yield Table("Queries, and what the paper says of them", QUERIES, one.queries)
-    if one.left_out:
-        yield Table("Not run", ("what", "why"), one.left_out)
+    if view.compared:
+        yield Table("Compared here", COMPARED, view.compared)
+    if view.queries:
+        yield Table("Queries, and what the paper says of them", QUERIES, view.queries)
+    if view.left_out:
+        yield Table("Not run", ("what", "why"), view.left_out)
 
 
 def _view(
-    name: str, one: FigureRuns, series: Sequence[PublishedSeries], micro: PaperRows | None
+    name: str, figure: FigureRuns, series: Sequence[PublishedSeries], micro: PaperRows | None
 ) -> FigureView:
-    own = [each for each in series if each.figure in one.published]
-    notes = tuple(dict.fromkeys(f"{each.figure}: {each.note}" for each in own if each.note))
-    if micro and any(map(is_micro, one.runs)):
-        wanted = {f"{name} {figure}" for figure in one.published}
-        found = tuple(row for row in micro.rows if row[0] in wanted)
-        if found:
-            return FigureView(one, _renamed(micro.head), found, notes=notes)
-    made = _panels([run for run in one.runs if not is_micro(run)])
-    rows = tuple(row.cells for row in published_rows(made, sweeps(made), own))
-    groups = tuple(_cells(panel, group, own) for panel in made for group in panel.groups)
-    queries = query_rows(name, one.title, one.runs)
-    return FigureView(one, _PUBLISHED, rows, (*groups, *_singles(made)), notes, queries)
+    figure_series = [each for each in series if each.figure in figure.published]
+    notes = tuple(
+        dict.fromkeys(f"{each.figure}: {each.note}" for each in figure_series if each.note)
+    )
+    if micro and any(map(is_micro, figure.runs)):
+        wanted = {f"{name} {printed}" for printed in figure.published}
+        micro_rows = tuple(row for row in micro.rows if row[0] in wanted)
+        if micro_rows:
+            return FigureView(figure, _renamed(micro.head), micro_rows, notes=notes)
+    made = _panels([run for run in figure.runs if not is_micro(run)])
+    rows = tuple(row.cells for row in published_rows(made, sweeps(made), figure_series))
+    groups = tuple(_cells(panel, group, figure_series) for panel in made for group in panel.groups)
+    queries = query_rows(name, figure.title, figure.runs)
+    return FigureView(figure, _PUBLISHED, rows, (*groups, *_singles(made)), notes, queries)
 
 
 def _renamed(head: Cells) -> Cells:
@@ -290,15 +292,15 @@ def _published_speed_up(
         return None
     x = spec_facts(panel.runs[0]).get(swept.parameter)
     a, b = group.a.value, group.b.value
-    found = {
-        (one.arm, one.metric): point.y_base
-        for one in series
-        if one.engine == panel.engine_name
-        for point in one.points
+    values = {
+        (curve.arm, curve.metric): point.y_base
+        for curve in series
+        if curve.engine == panel.engine_name
+        for point in curve.points
         if point.x == x
     }
-    printed = found.get((f"{b}{OVER}{a}", swept.metric + RATIO))
-    over, under = found.get((b, swept.metric)), found.get((a, swept.metric))
+    printed = values.get((f"{b}{OVER}{a}", swept.metric + RATIO))
+    over, under = values.get((b, swept.metric)), values.get((a, swept.metric))
     return printed or (over / under if over and under else None)
 
 

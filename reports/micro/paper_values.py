@@ -202,10 +202,10 @@ def _flushed_line(row: PaperRow, ratios: Sequence[PointRatio]) -> Sequence[str]:
 
 
 _NOTES: Mapping[str, Callable[[PaperRow, Sequence[PointRatio]], Sequence[str]]] = {
-    "": lambda row, found: (),
-    "bus": lambda row, found: (),
-    "dimms": lambda row, found: (),
-    "prefetchers": lambda row, found: (),
+    "": lambda row, ratios: (),
+    "bus": lambda row, ratios: (),
+    "dimms": lambda row, ratios: (),
+    "prefetchers": lambda row, ratios: (),
     "tiers": _other_pages,
     "threads": _best_of_threads,
     "entry_bytes": _entry_sizes,
