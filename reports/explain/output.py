@@ -133,7 +133,7 @@ def explained_blocks(view: ExplainedView, picture: Drawing | None = None) -> Ite
     yield Table("Device and engine", (*columns, "residual"), rows)
     yield note(
         "Ceiling: by the waits on the baseline arm. Predicted: from its runs and the tiers' "
-        "microbenchchecked. Modelled: by runs on models of the devices. Residual: measured over "
+        "microbenchmarks. Modelled: by runs on models of the devices. Residual: measured over "
         "predicted, less one."
     )
     if picture:
