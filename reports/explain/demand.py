@@ -70,12 +70,17 @@ class Demand:
 
 @dataclass(frozen=True)
 class QueryDemand:
-    """A query that runs alone. ``sessions``: that share its work; ``reads``: by part, the engine's
-    calls and their bytes; ``fetched_bytes``: that the kernel read from storage for it."""
+    """A query that runs alone, on ``processors`` where ``others`` compute, too.
+
+    ``sessions``: that share its work; ``reads``: by part, the engine's calls and their bytes;
+    ``fetched_bytes``: that the kernel read from storage for it.
+    """
 
     query: str
     duration_ns: float
     processor_ns: float
+    processors: int
+    others: float
     sessions: float
     reads: Mapping[str, tuple[float, float]]
     fetched_bytes: float
@@ -106,6 +111,8 @@ def queries_of(run: StoredRun) -> list[QueryDemand]:
     """Return what each query of a run demands; without those whose processor time is not known."""
     values = values_of(run)
     queries = {q.label("query") or "" for q in values if q.name == "query_duration_ns"}
+    processors = processors_of(run)
+    others = values.get(Quantity("other_cpu_share"), 0.0) * processors
     demands = []
     for query in sorted(queries - {""}, key=natural):
         of_query = (("query", query),)
@@ -123,7 +130,11 @@ def queries_of(run: StoredRun) -> list[QueryDemand]:
         if sessions is None:  # processors that computed at the same time, at least
             sessions = max(1.0, processor_ns / duration_ns)
         fetched = values.get(Quantity("query_io_read_bytes", of_query), 0.0)
-        demands.append(QueryDemand(query, duration_ns, processor_ns, sessions, reads, fetched))
+        demands.append(
+            QueryDemand(
+                query, duration_ns, processor_ns, processors, others, sessions, reads, fetched
+            )
+        )
     return demands
 
 

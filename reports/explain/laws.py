@@ -307,14 +307,10 @@ class Phases:
 
 
 def query_sum(
-    queries: Sequence[QueryDemand],
-    processors: int,
-    a: Tiers,
-    b: Tiers,
-    repeats: Repeats = Repeats.TYPICAL,
+    queries: Sequence[QueryDemand], a: Tiers, b: Tiers, repeats: Repeats = Repeats.TYPICAL
 ) -> Phases:
     """Return the law of the sum of queries on the tiers ``b``, that were measured on ``a``."""
-    phases = [_query_phases(query, processors, a, b, repeats) for query in queries]
+    phases = [_query_phases(query, a, b, repeats) for query in queries]
     return Phases(
         sum(computing_ns for computing_ns, _ in phases),
         sum(waiting_ns for _, waiting_ns in phases),
@@ -322,15 +318,13 @@ def query_sum(
     )
 
 
-def _query_phases(
-    query: QueryDemand, processors: int, a: Tiers, b: Tiers, repeats: Repeats
-) -> tuple[float, float]:
+def _query_phases(query: QueryDemand, a: Tiers, b: Tiers, repeats: Repeats) -> tuple[float, float]:
     """Computing, and waiting for the device.
 
     Of a tier whose files are in the page cache, the device reads what the kernel fetched, which is
     divided among the parts as the engine's reads are.
     """
-    sessions = max(1.0, query.sessions)
+    sessions = max(1, round(query.sessions))
     read_bytes = sum(size for _, size in query.reads.values())
     fetched = min(1.0, query.fetched_bytes / read_bytes) if read_bytes else 0.0
     processor_ns, waiting_ns = query.processor_ns, 0.0
@@ -338,7 +332,8 @@ def _query_phases(
         made = calls * (fetched if a[part].buffered else 1.0)
         on_a, on_b = (tiers[part].processor_ns("read", size / calls) for tiers in (a, b))
         processor_ns += made * (on_b - on_a)
-        speed = b[part].speeds("read", size / calls, round(sessions))[-1]
+        speed = b[part].speeds("read", size / calls, sessions)[-1]
         waiting_ns += made * b[part].waiting_ns("read", size / calls, repeats) / speed
     computing_ns = max(_LEAST_COMPUTED * query.processor_ns, processor_ns)
-    return computing_ns / min(sessions, processors), waiting_ns
+    shared = processors(computing_ns, query.processors, query.others, sessions)
+    return shared.demand_ns / shared.speed(sessions), waiting_ns

@@ -17,7 +17,7 @@ from harness.store.runs import StoredRun
 from reports.arm import Arm
 from reports.explain.baseline import Baseline, Repeats
 from reports.explain.ceilings import unseen_parts
-from reports.explain.demand import Demand, QueryDemand, demand_of, processors_of, queries_of
+from reports.explain.demand import Demand, QueryDemand, demand_of, queries_of
 from reports.explain.devices import TierSources, devices_of, host_of, moved_parts, timed_calls
 from reports.explain.laws import calibrate, closed_loop, query_sum
 from reports.explain.queueing import Bounds
@@ -192,16 +192,15 @@ def _of_demand(demand: Demand, tiers: _Tiers) -> _SpeedUp:
 
 def _of_queries(a: Arm, tiers: _Tiers) -> list[_SpeedUp] | NotPredicted:
     """The same of the sum of the query times."""
-    runs = [(processors_of(run), queries_of(run)) for run in a.usable]
-    if not any(queries for _, queries in runs):
+    by_run = [queries for run in a.usable if (queries := queries_of(run))]
+    if not by_run:
         return NotPredicted(Unpredictable.NO_PROCESSOR_TIME)
-    speed_ups = [_of_run(queries, processors, tiers) for processors, queries in runs if queries]
-    return _with_known_cache(speed_ups)
+    return _with_known_cache([_of_run(queries, tiers) for queries in by_run])
 
 
-def _of_run(queries: Sequence[QueryDemand], processors: int, tiers: _Tiers) -> _SpeedUp:
+def _of_run(queries: Sequence[QueryDemand], tiers: _Tiers) -> _SpeedUp:
     before, after = (
-        {repeats: query_sum(queries, processors, tiers.a, side, repeats) for repeats in Repeats}
+        {repeats: query_sum(queries, tiers.a, side, repeats) for repeats in Repeats}
         for side in (tiers.a, tiers.b)
     )
     a, b = before[Repeats.TYPICAL], after[Repeats.TYPICAL]

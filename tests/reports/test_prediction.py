@@ -155,6 +155,7 @@ def query_run(root: Path, placement: str, **counts: float) -> StoredRun:
         metric("query_io_calls_count", 1000, **labels),
         metric("query_io_bytes", 1000 << 20, **labels),
         metric("query_io_read_bytes", counts.get("fetched", 1000 << 20), query="1"),
+        metric("other_cpu_share", counts.get("others", 0.0)),
         metric("io_calls_count", 1000, part="data", operation="read", role="foreground"),
         metric("io_duration_ns", calls(3000.0, 1000), part="data", operation="read",
                role="foreground"),
@@ -173,3 +174,15 @@ def test_a_query_computes_and_then_waits_for_what_was_fetched(tmp_path, fetched,
     assert law.bound_low == pytest.approx(max(1, waiting_s) / on_b, rel=1e-3)
     assert law.bound_high == pytest.approx(1 + waiting_s, rel=1e-3)
     assert law.law_of_a == pytest.approx(4 / (1 + waiting_s), rel=1e-3)
+
+
+def test_a_query_shares_the_processors_with_other_programs(tmp_path):
+    """Of 80 processors, 79 others leave it one; 160 others leave it 80 / 161."""
+    a, b = (query_run(tmp_path, p, fetched=0, others=79 / 80) for p in ("ssd-both", "pmem-both"))
+    baseline_suite(tmp_path, "ssd", SSD)
+    baseline_suite(tmp_path, "pmem", PMEM)
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    assert law.law_of_a == pytest.approx(4.0, rel=1e-3)
+    a, b = (query_run(tmp_path, p, fetched=0, others=2.0) for p in ("ssd-both", "pmem-both"))
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    assert law.law_of_a == pytest.approx(4.0 * 80 / 161, rel=1e-3)
