@@ -59,7 +59,6 @@ class IoSample:
     operations_per_second: float
     operations: int
     mean_ns: float
-    kernel_ns: float
     latencies: str
     syncs: str | None
     sync_mean_ns: float
@@ -81,7 +80,6 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
             operations_per_second=number(side["iops"]),
             operations=int(number(side["total_ios"])),
             mean_ns=number(side["lat_ns"]["mean"]),
-            kernel_ns=_kernel_ns(job_result, side),
             latencies=latencies.encode(),
             syncs=syncs.encode() if syncs else None,
             sync_mean_ns=number(sync["mean"]) if sync else 0.0,
@@ -111,13 +109,6 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
             "give the measurements a longer duration",
         )
     return sample
-
-
-def _kernel_ns(job_result: Mapping[str, Any], side: Mapping[str, Any]) -> float:
-    """Return the processor time that the kernel used for an operation, with its syncs."""
-    share = number(job_result["sys_cpu"]) / 100
-    operations = int(number(side["total_ios"]))
-    return share * number(job_result["job_runtime"]) * 1e6 / operations if operations else 0.0
 
 
 def require_version(document: Mapping[str, Any]) -> None:
@@ -165,7 +156,6 @@ def metrics_of(samples: Sequence[IoSample], labels: Labels, sync: str) -> list[M
         each("bandwidth_bytes_per_second", "B/s", "higher", rates),
         each("operations_per_second", "1/s", "higher", [s.operations_per_second for s in samples]),
         each("operation_mean_duration_ns", "ns", "lower", means),
-        each("operation_kernel_ns", "ns", "lower", [sample.kernel_ns for sample in samples]),
     ]
     syncs = [sample.syncs for sample in samples if sample.syncs is not None]
     if not syncs:
@@ -247,7 +237,7 @@ class Fio(FioParams, MeasuringProgram):
                 work.env.progress.note(f"{work.tier.name}: {job.configuration} ({done})")
                 text = job_file(job, self, past_cache, work.seed + repeat)
                 files.setdefault(job.configuration, text)
-                warmed = cached and not (job.appends or job.cold or _direct(job, past_cache))
+                warmed = cached and not (job.appends or _direct(job, past_cache))
                 measure = partial(_measured, work, job, text, warmed)
                 document = work.step(job.measurement, job.configuration, repeat, measure)
                 samples_by_job[job].append(IoSample(**document))
@@ -304,15 +294,14 @@ def job_file(job: IoJob, params: FioParams, past_cache: bool, seed: int) -> str:
         options |= {"filename_format": "log.$jobnum", "fallocate": "none", "unlink": 1}
     else:
         options |= {"filename": _FILE, "overwrite": 1}
-        if not job.cold:
-            options["time_based"] = 1
+        options["time_based"] = 1
         if job.pattern == "sequential" and job.threads > 1:  # each a part of its own
             options["offset_increment"] = part
     if job.pattern == "random":
         options["size"] = params.size_bytes
-        options["norandommap"] = int(not job.cold)
+        options["norandommap"] = 1
     if not _direct(job, past_cache):
-        options["invalidate"] = int(job.cold)
+        options["invalidate"] = 0
     if job.operation == "write" and job.sync == "none" and not _direct(job, past_cache):
         options["end_fsync"] = 1  # what was left in the page cache burdens the next one
     if job.sync in ("fsync", "fdatasync"):

@@ -13,11 +13,9 @@
 
 A list stands for each of its values in turn. ``appends: true``: each thread makes a file of
 its own longer, as a log does that reuses none, until the time is over or all files together have
-``size``. ``cold: true``: reads each block of the file once, until the time is over, and finds none
-in the page cache. ``direct: auto`` goes past the page cache where
-the file system can (a DAX file system has none); ``sync: none`` waits for the write call
-alone. Queue depths above 1 go through libaio, past the page cache or not at all: through the
-page cache Linux does them one after the other.
+``size``. ``direct: auto`` goes past the page cache where the file system can (a DAX file system has
+none); ``sync: none`` waits for the write call alone. Queue depths above 1 go through libaio, past
+the page cache or not at all: through the page cache Linux does them one after the other.
 """
 
 from __future__ import annotations
@@ -67,7 +65,6 @@ class IoKeys(Parameters):
     )
     direct: DirectWord = parameter(Direct(), "auto", help="past the page cache")
     appends: bool = parameter(Flag(), False, help="to a new file of each thread")
-    cold: bool = parameter(Flag(), False, help="each block once, none of it in the page cache")
 
     def resolve(self) -> Self:
         """Refuse keys that are incomplete or contradict each other."""
@@ -92,9 +89,6 @@ class IoKeys(Parameters):
         if self.appends and (self.operation, self.pattern) != ("write", "sequential"):
             hint = "leave appends out, or write sequentially"
             yield "appends", "only sequential writes make a file longer", hint
-        if self.cold and (self.operation, self.direct) != ("read", "no"):
-            hint = "leave cold out, or read with direct: false"
-            yield "cold", "only reads through the page cache find it empty", hint
         if deep and (synced or self.direct == "no"):
             yield "queue_depth", waits, "leave queue_depth out, or leave out sync and direct"
         if deep and self.direct == "auto" and self.access_bytes % BLOCK_BYTES:
@@ -125,7 +119,6 @@ class IoJob(IoKeys):
             "threads": self.threads,
             "sync": self.sync,
             **({"appends": True} if self.appends else {}),
-            **({"cold": True} if self.cold else {}),
         }
 
     @property

@@ -127,14 +127,6 @@ def test_a_log_that_appends_grows_and_is_gone_afterwards(work: MicroContext) -> 
     assert [path.name for path in work.files.iterdir()] == ["data"]
 
 
-def test_a_cold_file_is_read_once(work: MicroContext) -> None:
-    cold: dict[str, Json] = READ | {"access": "64KiB", "direct": False, "cold": True}
-    measured = _fio(work, random=cold, sequential=cold | {"pattern": "sequential"})
-    for metric in _by_configuration(measured, "operation_duration_ns").values():
-        assert (metric.labels["cold"], metric.labels["direct"]) == (True, False)
-        assert hdr.decode(metric.hdr).total == work.repeats * 8 * MIB // (64 << 10)
-
-
 def test_percentiles_are_those_of_fio(work: MicroContext) -> None:
     fio.fill(work, "data", 8 * MIB, past_cache=False)
 
@@ -169,7 +161,7 @@ def test_what_fio_did_not_do_is_no_result() -> None:
 
 
 def printed(version: str = "fio-3.33", **job: Any) -> dict[str, Any]:
-    ended = {"error": 0, "sys_cpu": 12.5, "job_runtime": 2}
+    ended = {"error": 0}
     return {"fio version": version, "jobs": [ended | job]}
 
 
@@ -188,13 +180,6 @@ def test_numbers_that_fio_cannot_have_counted_are_no_result(change: dict[str, An
     assert sample_of(printed(read=SIDE), job).operations == 1
     with pytest.raises(RunFailed, match="not as fio 3 writes it"):
         sample_of(printed(read=SIDE | change), job)
-
-
-def test_the_kernel_s_time_of_an_operation_is_its_share_of_all_threads_time() -> None:
-    job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
-    eight = SIDE | {"total_ios": 8, "lat_ns": {"mean": 9, "bins": {"9": 8}}}
-    sample = sample_of(printed(sys_cpu=12.5, job_runtime=4000, read=eight), job)
-    assert sample.kernel_ns == 62_500_000
 
 
 @pytest.mark.parametrize("version", ["fio-2.2.10", "fio-3.1", "", "None"])

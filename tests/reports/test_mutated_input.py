@@ -114,8 +114,7 @@ def ycsb_properties(folder: Path) -> Kind:
 def fio_result(folder: Path) -> Kind:
     lat = {"mean": 9.0, "N": 3, "bins": {"9": 1, "19": 2}}
     side = {"bw_bytes": 9, "iops": 1.5, "total_ios": 3, "lat_ns": lat}
-    cpu = {"sys_cpu": 12.5, "job_runtime": 1000}
-    job = {"error": 0, "write": side, "sync": {"lat_ns": lat}, **cpu}
+    job = {"error": 0, "write": side, "sync": {"lat_ns": lat}}
     measured: Json = {"operation": "write", "pattern": "random", "access": 4096,
                       "sync": "fdatasync"}  # fmt: skip
     (configured,) = Fio.from_mapping({"measurements": {"w": measured}}).jobs
