@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
 
-from harness.sequences import grouped
+from harness.sequences import grouped, matched
 from harness.store.runs import StoredRun
 from harness.units import format_ns
 from reports.labels import distinguishing, essential_facts, in_words, leading
@@ -113,16 +113,14 @@ def _matching(
     over: tuple[Dimension, ...],
 ) -> Matching:
     swept = swept_facts([map(spec_facts, a), map(spec_facts, b)], over)
-    series_a, series_b = (
-        grouped((other_facts(spec_facts(run), over, swept), run) for run in side) for side in (a, b)
-    )
-    keys = [key for key in series_a if key in series_b]
-    if not keys and len(series_a) == len(series_b) == 1:
+    keyed = [[(other_facts(spec_facts(run), over, swept), run) for run in side] for side in (a, b)]
+    pairs = [*matched(*keyed).values()]
+    unmatched: list[str] = []
+    series_a, series_b = map(grouped, keyed)
+    if not pairs and len(series_a) == len(series_b) == 1:
         # One series each: they are meant for one another, whatever else differs.
-        pairs = [(*series_a.values(), *series_b.values())]
-        unmatched: list[str] = []
+        pairs = [*zip(series_a.values(), series_b.values(), strict=True)]
     else:
-        pairs = [(series_a[key], series_b[key]) for key in keys]
         alone = [("A", s) for k, s in series_a.items() if k not in series_b]
         alone += [("B", s) for k, s in series_b.items() if k not in series_a]
         unmatched = [f"{side}: {_in_words(runs[0])}" for side, runs in alone]

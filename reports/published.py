@@ -21,11 +21,10 @@ from __future__ import annotations
 
 import csv
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -33,6 +32,7 @@ from msgspec import Meta
 
 from harness import structs
 from harness.errors import UsageError
+from harness.paper.pair_query import Having, read_metric
 from harness.query_plan import Operator
 from harness.store.documents import from_members
 from harness.store.runs import StoredRun
@@ -47,7 +47,6 @@ from reports.statistics import Missing
 from reports.sweeps import OVER, RATIO, Line, Sweep
 from reports.values import Quantity, Summary, measured, summarise
 
-_LABELLED = re.compile(r"([a-z0-9_]+)\[([a-z_]+)=([a-z0-9_]+)\]")
 #: The x of a paper's "up to": compared with the highest of all runs and queries of the arm.
 HIGHEST = "highest"
 #: What points are values of in a file without the column.
@@ -148,7 +147,7 @@ class PublishedPoint:
 class PublishedSeries:
     """The points of one engine and arm in one figure. ``base_unit``: ns, bytes or its own.
 
-    ``metric``: the harness's metric that they are values of, labels in brackets.
+    ``metric``: the harness's metric that they are values of: its ``name``, ``labels`` in brackets.
     """
 
     figure: str
@@ -158,6 +157,19 @@ class PublishedSeries:
     points: tuple[PublishedPoint, ...]
     metric: str = _TIMES
     note: str = ""
+
+    @property
+    def sides(self) -> list[str]:
+        """The arm, or the two of a ratio."""
+        return self.arm.split(OVER)
+
+    @property
+    def name(self) -> str:
+        return read_metric(self.metric)[0]
+
+    @property
+    def labels(self) -> Having:
+        return read_metric(self.metric)[1]
 
 
 def read_published(path: Path, figures: Sequence[str] = ()) -> list[PublishedSeries]:
@@ -331,16 +343,43 @@ def _measured(
     for panel in panels:
         if panel.engine_name != series.engine:
             continue
-        arms = {arm.value: arm for arm in reversed(panel.arms)}
-        first, over, second = series.arm.partition(OVER)
-        if over and first in arms and second in arms:
-            yield from _ratio(arms[first], arms[second], series.metric, point)
-        elif first in arms and not over:
-            name = series.metric.partition("[")[0]
-            found = arms[first].summaries(name) or plan_summaries(arms[first].usable, name)
-            summary = found.get(_quantity(series.metric, point.x))
-            if summary is not None:
-                yield Number(summary.median, series.base_unit, arms[first].emulated)
+        by_name = {arm.value: arm for arm in reversed(panel.arms)}
+        if not by_name.keys() >= {*series.sides}:
+            continue
+        arms = [by_name[side] for side in series.sides]
+        for quantity in _quantities(arms[0], series, point.x):
+            summaries = [_summaries(arm, quantity.name).get(quantity) for arm in arms]
+            yield from _of_sides(summaries, arms, series.base_unit)
+
+
+def _summaries(arm: Arm, metric: str) -> Mapping[Quantity, Summary]:
+    return arm.summaries(metric) or plan_summaries(arm.usable, metric)
+
+
+def _quantities(arm: Arm, series: PublishedSeries, x: str) -> Iterator[Quantity]:
+    """Name what a point of the paper is here: its query is a label, or selects this share."""
+    if series.metric == "query_duration_ratio":
+        for quantity, share in arm.summaries("query_selected_fraction").items():
+            # The paper's percentages are cut, not rounded: its 45 is 45.6.
+            if str(int(100 * share.median + 1e-6)) == x:
+                yield Quantity(_TIMES, quantity.labels)
+        return
+    name = series.name.removesuffix(RATIO) if len(series.sides) > 1 else series.name
+    yield Quantity(name, tuple(sorted({"query": x, **series.labels}.items())))
+
+
+def _of_sides(
+    summaries: Sequence[Summary | None], of: Sequence[Arm | Line], unit: str
+) -> Iterator[Number]:
+    """The median of one side, or the ratio of both; none where a side has none."""
+    medians = [summary.median for summary in summaries if summary]
+    emulated = tuple(dict.fromkeys(mark for side in of for mark in side.emulated))
+    if len(medians) < len(summaries):
+        return
+    if len(medians) == 1:
+        yield Number(medians[0], unit, emulated)
+    elif medians[1]:
+        yield Number(medians[0] / medians[1], "", emulated)
 
 
 def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Number]:
@@ -351,30 +390,29 @@ def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Numbe
         for arm in chain.from_iterable(own)
         if arm.value == series.arm
         if arm.usable and spec_facts(arm.usable[0]).get("host_mode") != "Memory"
-        for summary in _rates(arm, series.metric)
+        for summary in _rates(arm, series)
     ]
     if found:
         median, emulated = max(found)
         yield Number(median, series.base_unit, emulated)
 
 
-def _rates(arm: Arm, metric: str) -> Iterator[Summary]:
+def _rates(arm: Arm, series: PublishedSeries) -> Iterator[Summary]:
     """Of a metric's label sets; a tier's bandwidth is its bytes over the time of each repeat."""
-    match = _LABELLED.fullmatch(metric)
-    if match is None or not match[1].endswith(_PER_S):
-        yield from arm.summaries(metric).values()
+    if not (labels := series.labels) or not series.name.endswith(_PER_S):
+        yield from arm.summaries(series.metric).values()
         return
-    name, kind = match[1].removesuffix(_PER_S), match[1].partition("_")[0]
-    found: dict[Quantity, list[float]] = {}
+    name, kind = series.name.removesuffix(_PER_S), series.name.partition("_")[0]
+    rates: dict[Quantity, list[float]] = {}
     for values in map(measured, arm.usable):
         for quantity, moved in values.items():
-            if quantity.name != name or quantity.label(match[2]) != match[3]:
+            if quantity.name != name or not labels.items() <= {*quantity.labels}:
                 continue
-            labels = tuple(label for label in quantity.labels if label[0] != match[2])
-            time_ns = values.get(Quantity(f"{kind}_duration_ns", labels))
+            others = tuple(label for label in quantity.labels if label[0] not in labels)
+            time_ns = values.get(Quantity(f"{kind}_duration_ns", others))
             if moved.value is not None and time_ns is not None and time_ns.value:
-                found.setdefault(quantity, []).append(moved.value * 1e9 / time_ns.value)
-    yield from filter(None, map(summarise, found.values()))
+                rates.setdefault(quantity, []).append(moved.value * 1e9 / time_ns.value)
+    yield from filter(None, map(summarise, rates.values()))
 
 
 def _swept(
@@ -383,72 +421,26 @@ def _swept(
     """The medians, or ratios of them, where the parameter of a sweep is that of the point."""
     if not point.x.isdigit():
         return
-    value = int(point.x)
     for sweep in sweeps:
-        if series.engine != sweep.engine:
-            continue
-        first, over, second = series.arm.partition(OVER)
-        if not over and series.metric == sweep.metric:
-            for line in sweep.meant_by(first):
-                if value in line.points:
-                    yield Number(line.points[value].median, sweep.unit, line.emulated)
-        elif over and series.metric == sweep.metric + RATIO:
-            for a, b, below in _compared(sweep, first, second, value):
-                if value in a.points and below in b.points and b.points[below].median:
-                    ratio = a.points[value].median / b.points[below].median
-                    yield Number(ratio, "", _of_both(a, b))
+        metric = sweep.metric + RATIO * (len(series.sides) - 1)
+        if (series.engine, series.metric) == (sweep.engine, metric):
+            for sides in _lines(sweep, series.sides, int(point.x)):
+                lines = [line for line, _ in sides]
+                yield from _of_sides([line.points.get(at) for line, at in sides], lines, sweep.unit)
 
 
-def _compared(
-    sweep: Sweep, first: str, second: str, value: int
-) -> Iterator[tuple[Line, Line, int]]:
-    """Both lines of a paper's ratio, and at which value of the parameter the second is read.
+def _lines(sweep: Sweep, sides: Sequence[str], value: int) -> Iterator[Sequence[tuple[Line, int]]]:
+    """The lines of an arm or of a ratio, each with the value of the parameter that is read.
 
     ``pmem-both over ssd-both`` are two arms at the same value; ``pmem-both over threads=16``
     is one arm at two values.
     """
-    parameter, _, other = second.partition("=")
+    parameter, _, other = sides[-1].partition("=")
     if f"params.{parameter}" == sweep.parameter and other.isdigit():
-        yield from ((line, line, int(other)) for line in sweep.meant_by(first))
+        yield from (((line, value), (line, int(other))) for line in sweep.meant_by(sides[0]))
     else:
-        over, under = (sweep.meant_by(arm) for arm in (first, second))
-        yield from ((a, b, value) for a in over for b in under)
-
-
-def _quantity(metric: str, query: str) -> Quantity:
-    """What a point of the paper is called here: the query is its label."""
-    match = _LABELLED.fullmatch(metric)
-    if match is None:
-        return Quantity(metric, (("query", query),))
-    name, label, value = match.groups()
-    return Quantity(name, tuple(sorted({"query": query, label: value}.items())))
-
-
-def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Number]:
-    """Ratio of the two arms' query times where this share (in percent) of the rows is selected."""
-    if metric != "query_duration_ratio":
-        yield from _ratio_of_query(a, b, metric, point)
-        return
-    shares = a.summaries("query_selected_fraction")
-    times_a, times_b = (arm.summaries("query_duration_ns") for arm in (a, b))
-    for quantity, share in shares.items():
-        timed = Quantity("query_duration_ns", quantity.labels)
-        # The paper's percentages are cut, not rounded: its 45 is 45.6.
-        if str(int(100 * share.median + 1e-6)) == point.x and timed in times_a and timed in times_b:
-            ratio = times_a[timed].median / times_b[timed].median
-            yield Number(ratio, "", _of_both(a, b))
-
-
-def _ratio_of_query(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[Number]:
-    """Ratio of the two arms in a metric of one query: ``plan_operator_ns_ratio[operator=scan]``."""
-    quantity = _quantity(metric.replace(RATIO, "", 1), point.x)
-    over, under = (arm.summaries(quantity.name).get(quantity) for arm in (a, b))
-    if over and under and under.median:
-        yield Number(over.median / under.median, "", _of_both(a, b))
-
-
-def _of_both(a: Arm | Line, b: Arm | Line) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*a.emulated, *b.emulated)))
+        of_sides = ([(line, value) for line in sweep.meant_by(side)] for side in sides)
+        yield from product(*of_sides)
 
 
 def published_points(

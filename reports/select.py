@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from harness.errors import UsageError, nearest
 from harness.experiment.placement import PARTS
+from harness.paper.pair_query import Having, meets
 from harness.store.run_row import KEYS
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
@@ -17,12 +19,12 @@ from reports.run_configuration import spec_facts
 def select(store: Store, *words: str, among: Sequence[StoredRun] | None = None) -> list[StoredRun]:
     """The finished runs that a selector means, oldest first.
 
-    Conditions ``key=value`` (``run_row.KEYS``, ``params.<name>`` and ``settings.<name>``)
-    restrict: a run meets all of them. Names (a run's id, its unique beginning or end, or its path;
-    an experiment, ``name`` or ``name@hash``) list: a run has one of them. The word ``or`` begins
-    another selector. Runs with planted delays only by their id or ``plant=…``. ``among``: the runs
-    that conditions without a name select from (all). UsageError where nothing matches, with what
-    there is.
+    Conditions ``key=value`` (``run_row.KEYS``, ``params.<name>`` and ``settings.<name>``; values
+    are patterns of harness.paper.pair_query) restrict: a run meets all of them. Names (a run's id,
+    its unique beginning or end, or its path; an experiment, ``name`` or ``name@hash``) list: a run
+    has one of them. The word ``or`` begins another selector. Runs with planted delays only by their
+    id or ``plant=…``. ``among``: the runs that conditions without a name select from (all).
+    UsageError where nothing matches, with what there is.
     """
     by_id: dict[str, StoredRun] = {}
     for selector in _alternatives(store, words):
@@ -97,6 +99,11 @@ def unplanted(runs: Iterable[StoredRun]) -> list[StoredRun]:
     return [run for run in runs if not run.spec.plant]
 
 
+def having(runs: Iterable[StoredRun], conditions: Having) -> list[StoredRun]:
+    """Return the runs that meet conditions, by the keys of selectors."""
+    return [run for run in runs if meets(partial(_field, run), conditions)]
+
+
 def _by_fields(runs: list[StoredRun], text: str, named: bool = False) -> list[StoredRun]:
     """The runs that meet all conditions; those with planted delays if they are ``named``."""
     if not text:
@@ -106,7 +113,7 @@ def _by_fields(runs: list[StoredRun], text: str, named: bool = False) -> list[St
     runs = every = runs if named or "plant" in pairs else unplanted(runs)
     for key, value in pairs.items():
         present = sorted({_field(run, key) for run in runs})
-        runs = [run for run in runs if _field(run, key) == value]
+        runs = having(runs, {key: value})
         if not runs:
             raise UsageError(
                 f"runs with {text!r}",
@@ -153,7 +160,8 @@ def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
             )
         pairs[key] = value
     if "memory_limit" in pairs and pairs["memory_limit"] != "none":
-        pairs["memory_limit"] = str(parse_size(pairs["memory_limit"]))
+        sizes = map(parse_size, pairs["memory_limit"].split("|"))
+        pairs["memory_limit"] = "|".join(map(str, sizes))
     return pairs
 
 

@@ -1,13 +1,13 @@
 """Pair queries: which observations are the two sides of a ratio, and which are alike.
 
-An observation is a run, or a point of a microbenchmark: it has labels (a run's are the facts of its
-spec) and values of metrics. A paper's conclusions state queries in YAML, the column ``derived`` of
-its ``published.csv`` in words.
+An observation is a run, or a point of a microbenchmark: it has labels (a run's are the keys of a
+selector) and values of metrics. A paper's conclusions state queries in YAML, the column ``derived``
+of its ``published.csv`` in words, the command line in selectors of both sides (reports.select).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, TypeAlias
 
@@ -59,10 +59,17 @@ class PairQuery(Struct, frozen=True):
 
 def meets(value_of: Callable[[str], str], having: Having) -> bool:
     """Return whether labels, by ``value_of``, match all of these patterns."""
-    return all(
-        any(fnmatchcase(value_of(name), pattern) for pattern in patterns.split("|"))
-        for name, patterns in having.items()
-    )
+
+    def fits(value: str, patterns: Sequence[str]) -> bool:
+        return value in patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
+
+    return all(fits(value_of(name), patterns.split("|")) for name, patterns in having.items())
+
+
+def read_metric(text: str) -> tuple[str, Having]:
+    """Read ``index_lookup_ns[relation=orders]``: a metric and labels of its values."""
+    name, _, labels = text.removesuffix("]").partition("[")
+    return name, dict(label.split("=", 1) for label in labels.split(",") if label)
 
 
 def read_words(words: Mapping[str, str], source: str) -> PairQuery:

@@ -1,13 +1,12 @@
 """Tests of conclusions about engines: speed-ups between stored runs.
 
-Each test says as data which runs it takes: facts of their specs by name, as in
-``harness compare``, with shell patterns for values. Runs are matched, refused where more than the
-compared dimension differs, and paired as everywhere (reports.compare).
+Each test says as data which runs it takes: conditions of a selector (reports.select). Runs are
+matched, refused where more than the compared dimension differs, and paired as everywhere
+(reports.compare).
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +15,8 @@ from msgspec import structs
 
 from harness.errors import UsageError
 from harness.metrics import brief_parameters
-from harness.paper.pair_query import Having, PairQuery, meets
-from harness.sequences import grouped
+from harness.paper.pair_query import Having, PairQuery
+from harness.sequences import grouped, matched
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compared_rows import Row
@@ -27,12 +26,12 @@ from reports.matching import find
 from reports.metric_registry import metric_info
 from reports.run_configuration import (
     Dimension,
-    Facts,
     dimension,
     emulations,
     other_facts,
     spec_facts,
 )
+from reports.select import having
 from reports.statistics import Missing
 from reports.trials import Trial, best_first, tested
 from reports.values import Quantity, measured, measured_value
@@ -41,15 +40,6 @@ from reports.values import Quantity, measured, measured_value
 Repeats = tuple[list[float], list[float], list[int]]
 #: Fewer users or threads than this are no crowd (as for FAST'20's third practice).
 _CROWD = 8
-
-
-def having(runs: Sequence[StoredRun], wanted: Having) -> list[StoredRun]:
-    """Return the runs with these facts."""
-    return [run for run in runs if meets(functools.partial(_fact, spec_facts(run)), wanted)]
-
-
-def _fact(facts: Facts, name: str) -> str:
-    return facts.get(name, "none")
 
 
 @dataclass(frozen=True)
@@ -223,12 +213,12 @@ class GainUnder(Test, frozen=True):
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         dims = [dimension(name) for name in self.first]
-        first, second = (speed_ups(query, evidence) for query in self._queries)
-        under = {other_facts(dict(speed_up.key), dims): speed_up for speed_up in second}
-        for speed_up in first:
-            other = under.get(other_facts(dict(speed_up.key), dims))
-            if other is not None:
-                yield _gain(speed_up, other, bound)
+        first, second = (
+            [(other_facts(dict(each.key), dims), each) for each in speed_ups(query, evidence)]
+            for query in self._queries
+        )
+        for under_first, under_second in matched(first, second).values():
+            yield from (_gain(speed_up, under_second[-1], bound) for speed_up in under_first)
 
     @property
     def _queries(self) -> list[PairQuery]:

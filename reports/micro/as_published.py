@@ -5,23 +5,23 @@ They were measured on the paper's machine and enter no comparison.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.paper.pair_query import PairQuery
 from harness.paths import data_folder
 from harness.store.result import label_text
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn
 from reports.charts.curves import x_text
 from reports.formatting import quantity_text
-from reports.micro.devices import NEAR_NODES, Device, Point, best, points_of
+from reports.micro.devices import Device, Point, best, points_of
 from reports.micro.measurements import AXES
 from reports.micro.paper_values import derived
-from reports.micro.point_ratios import UnderivedError, check_dimms, clear, uncached
+from reports.micro.point_ratios import UnderivedError, check_dimms, clear, selected
 from reports.micro.prices import price_of
 from reports.micro.sweeps import varying_labels
 from reports.money import PriceList
@@ -59,9 +59,6 @@ PERMA_FIGURES = {
 }
 #: What a figure's ratios need in addition to its own workloads: sequential peak, single flush.
 _DRAWN_FROM = {(_PERMA, "fig4b"): ("fig4a",), (_PERMA, "fig8"): ("fig7",)}
-_METRIC = re.compile(r"^([a-z0-9_]+)(?:\[(.*)\])?$")
-#: Labels by other names than in run.json.
-_WORDS = {"access_bytes": "access_size_bytes", "access": "access_size_bytes"}
 
 
 @dataclass(frozen=True)
@@ -190,15 +187,9 @@ def _measured(
     """The device's own value of the same metric and labels at the same place."""
     if point.derived:
         return derived(point.derived, series.arm, point.x, device, every)
-    match = _METRIC.match(series.metric)
-    if match is None:
-        return Missing("no-counterpart")
-    labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
-    labels = {_WORDS.get(name, name): value for name, value in labels.items()}
-    labels.setdefault("job", "")  # what runs alongside something else is no figure of its own
     over_dimms = (paper, series.figure) == _OVER_DIMMS
     try:
-        points = uncached(device, device.select(match[1], **{"numa": NEAR_NODES, **labels}))
+        points = selected(PairQuery(series.name, series.labels), device)
         at_place = [p for p in points if over_dimms or _is_at(p, point.x)]
         if over_dimms:
             check_dimms(device, int(point.x))

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from harness.paper.pair_query import Having, PairQuery, meets
-from harness.sequences import grouped
+from harness.sequences import grouped, matched
 from harness.store.result import Label
 from harness.units import counted, format_bytes
 from reports.formatting import significant
@@ -25,7 +25,6 @@ from reports.statistics import Missing, Ratio
 from reports.trials import best_first, tested, tested_points
 
 Pair = tuple[Point, Point]
-_Place = tuple[str, frozenset[tuple[str, Label]]]
 #: What memory of one tier lies on, and that of another cannot: reported where it differs.
 PAGES = "pages"
 _MOST_NUMBERS = 6
@@ -253,19 +252,15 @@ def pairs(a: Sequence[Point], b: Sequence[Point], *apart: str) -> list[Pair]:
         raise UnderivedError("one-sided" if a or b else "not-measured")
     # Two measurements that did the same make a pair each; only else one is paired with another.
     for aside in (apart, (*apart, "measurement")):
-        on_a, on_b = _placed(a, aside), _placed(b, aside)
-        if found := [(same, on_b[place]) for place, same in on_a.items() if place in on_b]:
-            return [(_only(same), _only(other)) for same, other in found]
+        on_a, on_b = (((_place(point, aside), point) for point in side) for side in (a, b))
+        if places := matched(on_a, on_b):
+            return [(_only(same), _only(other)) for same, other in places.values()]
     raise UnderivedError("unlike-sides", _difference(a, b, apart))
 
 
-def _placed(points: Sequence[Point], apart: Sequence[str]) -> Mapping[_Place, list[Point]]:
+def _place(point: Point, apart: Sequence[str]) -> tuple[str, frozenset[tuple[str, Label]]]:
     left_out = ("configuration", "job", *FOLLOW, PAGES, *apart)
-    found: dict[_Place, list[Point]] = {}
-    for point in points:
-        labels = frozenset(i for i in point.labels.items() if i[0] not in left_out)
-        found.setdefault((point.settings, labels), []).append(point)
-    return found
+    return point.settings, frozenset(i for i in point.labels.items() if i[0] not in left_out)
 
 
 def _only(points: Sequence[Point]) -> Point:

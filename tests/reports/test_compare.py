@@ -340,6 +340,9 @@ def test_selecting_runs(tmp_path: Path) -> None:
     assert select(store, "engine=postgres", among=[split]) == [split]
     # Conditions restrict, names list, and `or` begins another selector.
     assert len(select(store, "engine=duckdb", "placement=ssd-both")) == 2
+    assert select(store, "engine=post*|mysql", "memory_limit=4GiB|8GiB") == select(
+        store, "engine=postgres", "memory_limit=4GiB"
+    )
     assert len(select(store, "engine=duckdb placement=ssd-both or other")) == 3
     assert len(select(store, runs[0].run_id, runs[1].run_id)) == 2
     assert select(store, "demo", "other", "placement=data=ssd,wal=pmem") == [split]

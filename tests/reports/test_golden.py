@@ -16,7 +16,6 @@ from harness.store.run_store import Store
 from reports import compare_output
 from reports.compare import compare
 from reports.conclusions.catalogue import PAPERS, conclusions_of
-from reports.conclusions.comparisons import having
 from reports.conclusions.model import check_all
 from reports.explain import output as explain_output
 from reports.explain.comparisons import explained
@@ -25,6 +24,7 @@ from reports.explain.output import ExplainedView
 from reports.micro.devices import is_micro
 from reports.micro.report import write_cards
 from reports.report import Report
+from reports.select import having
 from reports.series import panels
 
 GOLDEN = Path(__file__).parent / "golden"
