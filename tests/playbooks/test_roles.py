@@ -14,6 +14,7 @@ import pytest
 from patience import eventually
 
 from harness.paths import data_folder
+from harness.tiers.linux.ext4 import EAGER
 
 PLAYBOOKS = data_folder("playbooks")
 ROOT = PLAYBOOKS.parent
@@ -150,7 +151,7 @@ def ramdisk(tmp_path):
     disk, folder = made.stdout.strip(), tmp_path / "disk"
     folder.mkdir()
     try:
-        subprocess.run(["mkfs.ext4", "-q", disk], check=True)
+        subprocess.run(["mkfs.ext4", "-q", "-E", EAGER, disk], check=True)
         subprocess.run(["mount", disk, folder], check=True)
         yield disk, folder
     finally:
