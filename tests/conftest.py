@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from scratch import open_directory, remove_abandoned, remove_session_directory
 from unpacked_postgres import options_with_tls
 
 from harness import paths
+from harness.store import run_store
 
 # Tests put their data elsewhere; the installed engines stay where set-up put them.
 os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
@@ -200,17 +202,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Groups(config, log)
 
 
-#: What these tests store need not survive a loss of power: to wait for the device took a fifth of
-#: their time.
-_UNSYNCED = ("experiment/", "reports/", "store/")
-_fsync = os.fsync
+#: What these tests store need not survive a loss of power, and is in memory: to make and remove
+#: files on a disk, and to wait for the device, took most of their time.
+_IN_MEMORY = (
+    "drivers/", "experiment/", "models/", "monitors/", "paper/", "reports/", "selftest/",
+    "store/", "workloads/",
+)  # fmt: skip
+_fsync, _RESERVED_BYTES = os.fsync, run_store.RESERVED_BYTES
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Also for the fixtures of a test."""
-    unsynced = _path(item.nodeid).startswith(_UNSYNCED)
-    setattr(os, "fsync", (lambda _: None) if unsynced else _fsync)  # noqa: B010
+    """Also for the fixtures of a test. What a run reserves would be taken of a tmpfs at once."""
+    in_memory = _path(item.nodeid).startswith(_IN_MEMORY)
+    setattr(os, "fsync", (lambda _: None) if in_memory else _fsync)  # noqa: B010
+    run_store.RESERVED_BYTES = 1 << 16 if in_memory else _RESERVED_BYTES
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """In memory where the test needs no disk."""
+    if not _path(request.node.nodeid).startswith(_IN_MEMORY):
+        yield request.getfixturevalue("tmp_path")
+        return
+    with TemporaryDirectory(prefix="pytest-", dir="/dev/shm") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
