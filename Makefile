@@ -48,7 +48,11 @@ PLAIN := harness engines reports loadgen microbench native iotrace playbooks inv
 # All Python but the tests, whose rules are in tests/mypy.ini.
 TYPED := harness engines reports playbooks/module_utils playbooks/library benchmarks scripts
 
-lint: setup-dev
+# What ansible-lint reads.
+PLAYED := $(shell find playbooks inventory -not -path '*/__pycache__*' -not -path '*/.ansible/*' -not -name .ansible) \
+          setup-appdirect.yml ansible.cfg
+
+lint: setup-dev build/.ansible-lint
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict $(TYPED)
@@ -57,8 +61,12 @@ lint: setup-dev
 	.venv/bin/lint-imports
 	.venv/bin/python scripts/check_words.py $(PLAIN)
 	.venv/bin/python scripts/check_names.py
+
+# Most of the time of lint: only after a change of the playbooks or of the tools.
+build/.ansible-lint: .venv/.setup-dev $(PLAYED)
 	cd playbooks && PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint
 	PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint -c playbooks/.ansible-lint setup-appdirect.yml
+	@mkdir -p $(@D) && touch $@
 
 # Four at a time on two cores, since many tests wait (tests/conftest.py: which go together); what
 # they build is not counted among the two of make.
