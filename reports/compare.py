@@ -98,13 +98,17 @@ class Group:
         row = self.deciding
         if row is None or row.estimate is None:
             return None
-        a, b = ([measured_value(run, row.quantity) for run in arm.runs] for arm in (self.a, self.b))
-        over, under = (a, b) if row.better == "lower" else (b, a)
+        over, under = self.sides(row)
         ratio = compare_values(over, under, self.pairing, row.estimate.interim_analyses, bound)
         if not isinstance(ratio, Ratio):
             return None
         error = row.estimate.model_error
         return ratio.with_model_error(*error) if error else ratio
+
+    def sides(self, row: Row) -> tuple[list[float | None], list[float | None]]:
+        """Return the values of both sides, in the order whose ratio says how much better B is."""
+        a, b = ([measured_value(run, row.quantity) for run in arm.runs] for arm in (self.a, self.b))
+        return (a, b) if row.better == "lower" else (b, a)
 
     def excludes(self, above: float) -> bool:
         """Return whether the interval excludes that B is worse by more than this share."""

@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeVar
 
 from harness.store.documents import attributes
 from reports.formatting import stand_in_mark
-from reports.micro.devices import Point
 from reports.statistics import Missing, Ratio, compare_values, decide
 
 Outcome = Literal["holds", "contrary", "open"]
@@ -29,14 +28,12 @@ class Trial:
     """A ratio that should lie on the ``expected`` side of its bound.
 
     It *holds* where it is shown to lie there, is *contrary* where it is shown on the other side,
-    else *open*. On stand-ins (``emulated``) it is always open. ``points``: whose rates are
-    compared.
+    else *open*. On stand-ins (``emulated``) it is always open.
     """
 
     what: str
     ratio: Ratio | Missing
     emulated: tuple[str, ...] = ()
-    points: tuple[Point, ...] = ()
     expected: Side = "above"
 
     @property
@@ -104,15 +101,6 @@ def tested(
         return ratio if isinstance(ratio, Missing) else replace(ratio, halved=True)
     ratio = compare_values(a, b, "paired" if paired else "unpaired", interim_analyses, bound)
     return Missing("nothing-done") if isinstance(ratio, Missing) else ratio
-
-
-def tested_points(a: Point, b: Point, bound: float, choices: int = 1) -> Ratio | Missing:
-    """Test the ratio of two points, paired where they were measured side by side.
-
-    ``choices``: of how many one was chosen on these repeats; p and interval hold for each of them
-    (Bonferroni), so for the chosen one.
-    """
-    return tested(a.samples, b.samples, bound, a.alongside(b), max(1, choices))
 
 
 def best_first(sides: Sequence[Sequence[float]], lower: bool = False) -> list[int]:

@@ -34,7 +34,7 @@ from reports.run_configuration import (
 from reports.select import having
 from reports.statistics import Missing
 from reports.trials import Trial, best_first, tested
-from reports.values import Quantity, measured, measured_value
+from reports.values import Quantity, measured
 
 #: Values of B and A whose quotient is a speed-up, and the blocks of pairs.
 Repeats = tuple[list[float], list[float], list[int]]
@@ -60,25 +60,24 @@ class SpeedUp:
         """Return why the result that decides shows nothing; None where it does."""
         return self.group if isinstance(self.group, Missing) else _refusal(self.group)
 
+    @property
+    def deciding(self) -> Row | None:
+        """Return the result that decides; None where it shows nothing."""
+        return None if isinstance(self.group, Missing) or self.refusal else self.group.deciding
+
     @cached_property
     def repeats(self) -> Repeats:
         """Return the repeats of the result that decides; none where it shows nothing."""
-        if self.refusal:
-            return [], [], []
-        return self.repeats_of(None if isinstance(self.group, Missing) else self.group.deciding)
+        return self.repeats_of(self.deciding)
 
     def repeats_of(self, row: Row | None) -> Repeats:
-        """Return values of B and A whose quotient is the speed-up, and the blocks of pairs.
+        """Return values whose quotient is the speed-up, and the blocks of pairs.
 
-        Where lower is better, the sides are exchanged. Repeats that are no pairs have no blocks.
+        Repeats that are no pairs have no blocks.
         """
         if isinstance(self.group, Missing) or row is None:
             return [], [], []
-        sides = [
-            [measured_value(run, row.quantity) for run in arm.runs]
-            for arm in (self.group.a, self.group.b)
-        ]
-        over, under = sides if row.better == "lower" else reversed(sides)
+        over, under = self.group.sides(row)
         if self.group.pairing != "paired":
             return _present(over), _present(under), []
         blocks = [run.spec.block for run in self.group.a.runs]
@@ -89,24 +88,22 @@ class SpeedUp:
         ]
         return [b for b, _, _ in both], [a for _, a, _ in both], [block for _, _, block in both]
 
-    @property
-    def interim_analyses(self) -> int:
-        row = None if isinstance(self.group, Missing) else self.group.deciding
-        return row.estimate.interim_analyses if row and row.estimate else 1
-
     def trial(self, bound: float, chosen: bool = False, row: Row | None = None) -> Trial:
         """Return a trial against a bound, of the result that decides or of another row.
 
         ``chosen``: whether it is the best of several.
         """
-        if isinstance(self.group, Missing):
-            return Trial(self.what, self.group, self.emulated)
-        if row is None and self.refusal:
-            return Trial(self.what, self.refusal, self.emulated)
-        b, a, _ = self.repeats_of(row) if row else self.repeats
-        looks = row.estimate.interim_analyses if row and row.estimate else self.interim_analyses
-        ratio = tested(b, a, bound, self.group.pairing == "paired", looks, chosen)
+        row = row or self.deciding
+        if isinstance(self.group, Missing) or row is None:
+            return Trial(self.what, self.refusal or Missing("no-headline"), self.emulated)
+        over, under, _ = self.repeats_of(row)
+        paired = self.group.pairing == "paired"
+        ratio = tested(over, under, bound, paired, _looks(row), chosen)
         return Trial(self.what, ratio, self.emulated)
+
+
+def _looks(row: Row | None) -> int:
+    return row.estimate.interim_analyses if row and row.estimate else 1
 
 
 def _present(values: Iterable[float | None]) -> list[float]:
@@ -249,7 +246,7 @@ def _gain(numerator: SpeedUp, denominator: SpeedUp, bound: float) -> Trial:
             over,
             under,
             bound,
-            interim_analyses=max(numerator.interim_analyses, denominator.interim_analyses),
+            interim_analyses=max(_looks(numerator.deciding), _looks(denominator.deciding)),
         ),
         emulated,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Literal
 
 from harness.units import counted, format_bytes
@@ -18,6 +19,7 @@ from reports.micro.card_lines import LINE, p_of, rate_text, threads_text, why_no
 from reports.micro.devices import RATE, Device, Point, best
 from reports.micro.instructions import CLWB, LOAD, NTSTORE, STORE, sequence_of
 from reports.micro.knees import Knee, LoadedKnee, knees
+from reports.micro.point_ratios import PointRatio
 from reports.micro.sweeps import (
     alike,
     beyond_caches,
@@ -28,7 +30,7 @@ from reports.micro.sweeps import (
 )
 from reports.sections import Span, Text
 from reports.statistics import Missing
-from reports.trials import Trial, decided, tested, tested_points
+from reports.trials import Trial, decided, tested
 
 Outcome = Literal["confirmed", "refuted", "not testable here", "not measured"]
 #: What each practice is tried on, in the order of FAST'20.
@@ -41,6 +43,13 @@ _MEASUREMENTS: Mapping[int, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
+class RateTrial(Trial):
+    """A trial of the rates of points."""
+
+    points: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True)
 class Practice:
     """A practice, what was tried of it, and what came out.
 
@@ -48,7 +57,7 @@ class Practice:
     """
 
     number: int
-    trials: tuple[Trial, ...]
+    trials: tuple[RateTrial, ...]
     measurements: tuple[str, ...]
     missing: Literal["not-measured", "no-experiment", "no-far-processors"]
 
@@ -67,7 +76,7 @@ class Practice:
 class CardTrials:
     """Everything that a card tests, decided as one family: trials by practice, and knees."""
 
-    practices: Mapping[int, tuple[Trial, ...]]
+    practices: Mapping[int, tuple[RateTrial, ...]]
     knees: tuple[Knee | LoadedKnee, ...]
 
     @property
@@ -86,10 +95,10 @@ def card_trials(device: Device) -> CardTrials:
         [*_remote(device)],
     )
     of_knees = knees(device)
-    every: list[Trial] = [trial for trials in (*by_practice, of_knees) for trial in trials]
-    made = iter(decided(every))
-    practices = {n: tuple(next(made) for _ in trials) for n, trials in enumerate(by_practice, 1)}
-    return CardTrials(practices, tuple(k for k in made if isinstance(k, Knee | LoadedKnee)))
+    every = decided([*chain.from_iterable(by_practice), *of_knees])
+    made = iter([trial for trial in every if isinstance(trial, RateTrial)])
+    practices = {n: tuple(islice(made, len(trials))) for n, trials in enumerate(by_practice, 1)}
+    return CardTrials(practices, tuple(k for k in every if isinstance(k, Knee | LoadedKnee)))
 
 
 def practices(device: Device) -> list[Practice]:
@@ -120,7 +129,7 @@ _SMALL, _LINE = "64", "256"
 _OF_SMALL = ("measurement", "pattern", "access_size_bytes", "threads")
 
 
-def _small(device: Device) -> Iterator[Trial]:
+def _small(device: Device) -> Iterator[RateTrial]:
     points = device.select(RATE, measurement=("access_size", "access_size_sequential"))
     points = beyond_caches(device, points)
     for kind in (LOAD, NTSTORE, CLWB):
@@ -134,7 +143,7 @@ def _small(device: Device) -> Iterator[Trial]:
         together = all(point.alongside(r64) for point in fastest)
         gained = [a * b for a, b in zip(r256.samples, s64.samples, strict=False)]
         against = [a * b for a, b in zip(r64.samples, s256.samples, strict=False)]
-        yield Trial(
+        yield RateTrial(
             f"random {kind.title}, 256 B against 64 B, beyond what they gain in sequence",
             tested(gained, against, BOUND, interim_analyses=choices)
             if together
@@ -156,7 +165,7 @@ def _fastest(points: Sequence[Point]) -> list[Point]:
     return [best(group) for group in groups] if all(groups) else []
 
 
-def _large(device: Device) -> Iterator[Trial]:
+def _large(device: Device) -> Iterator[RateTrial]:
     points = persist_sizes(device)
     large = sorted({int(p.number("access_size_bytes")) for p in points} - set(range(_LARGE)))
     for kind, other in ((NTSTORE, CLWB), (CLWB, STORE)):
@@ -172,7 +181,7 @@ def _large(device: Device) -> Iterator[Trial]:
                 yield _against(what, best(a), best(b))
 
 
-def _crowd(device: Device) -> Iterator[Trial]:
+def _crowd(device: Device) -> Iterator[RateTrial]:
     sequential = [p for p in thread_counts(device) if p["pattern"] == "sequential"]
     for kind in (LOAD, NTSTORE, CLWB):
         points = [p for p in sequential if sequence_of(p) == kind]
@@ -183,14 +192,14 @@ def _crowd(device: Device) -> Iterator[Trial]:
         last = best([p for p in points if p.number("threads") == most])
         if most < _MANY_THREADS:
             what = f"{kind.title}, best thread count against {most:g} threads"
-            yield Trial(what, Missing("few-threads"), points=(best(points), last))
+            yield RateTrial(what, Missing("few-threads"), points=(best(points), last))
             continue
         top = best(fewer)
         what = f"{kind.title}, {top['threads']} threads (the best of fewer) against {most:g}"
         yield _against(what, top, last, len(fewer))
 
 
-def _remote(device: Device) -> Iterator[Trial]:
+def _remote(device: Device) -> Iterator[RateTrial]:
     for pattern in dict.fromkeys(p["pattern"] for p in device.select(RATE, measurement="mix")):
         mixed = mixes(device, pattern)
         crowd = max((p.number("threads") for p in mixed), default=0)
@@ -202,8 +211,8 @@ def _remote(device: Device) -> Iterator[Trial]:
                 yield _against(f"near against far, {what}", near, far)
 
 
-def _against(what: str, a: Point, b: Point, choices: int = 1) -> Trial:
-    return Trial(what, tested_points(a, b, BOUND, choices), points=(a, b))
+def _against(what: str, a: Point, b: Point, choices: int = 1) -> RateTrial:
+    return RateTrial(what, PointRatio(a, b).tested(BOUND, choices), points=(a, b))
 
 
 _PRACTICES: Mapping[int, str] = {
@@ -231,7 +240,7 @@ def trials(practice: Practice) -> Text:
     return (f"not measured{where}: {measurements} of the suite device-card (", command, ")")
 
 
-def _trial(trial: Trial) -> str:
+def _trial(trial: RateTrial) -> str:
     points, ratio, why = trial.points, trial.known, trial.why
     measured = ""
     if ratio:

@@ -23,9 +23,10 @@ from reports.micro.card_lines import (
 )
 from reports.micro.devices import RATE, Device, Point, best
 from reports.micro.instructions import Instructions, sequence_of
+from reports.micro.point_ratios import PointRatio
 from reports.micro.sweeps import access_sizes, queue_depths, thread_counts, waits
 from reports.statistics import Missing, Ratio
-from reports.trials import Trial, tested_points
+from reports.trials import Trial
 
 #: A knee is where a curve comes so near to its best value.
 NEAR = 0.9
@@ -128,9 +129,9 @@ def _knee(what: str, points: Sequence[Point], axis: str) -> Knee:
     place = curve.index(near)
     ratios, choices = [], len(curve) - 1  # any step of the curve could have been the knee
     if near is not top:
-        ratios.append(tested_points(near, top, NEAR, choices))
+        ratios.append(PointRatio(near, top).tested(NEAR, choices))
     if place:
-        ratios.append(tested_points(top, curve[place - 1], 1 / NEAR, choices))
+        ratios.append(PointRatio(top, curve[place - 1]).tested(1 / NEAR, choices))
     return Knee(what, _weakest(ratios), axis=axis, curve=curve, top=top, near=near)
 
 
@@ -138,9 +139,9 @@ def _of_loaded(curve: LoadedCurve, idle: Point) -> Ratio | Missing:
     place = curve.points.index(curve.knee) if curve.knee else -1
     ratios = []
     if curve.knee:
-        ratios.append(tested_points(idle, curve.knee.wait, 1 / TWICE))
+        ratios.append(PointRatio(idle, curve.knee.wait).tested(1 / TWICE))
     if place + 1 < len(curve.points):
-        ratios.append(tested_points(curve.points[place + 1].wait, idle, TWICE))
+        ratios.append(PointRatio(curve.points[place + 1].wait, idle).tested(TWICE))
     return _weakest(ratios)
 
 

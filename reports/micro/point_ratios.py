@@ -22,7 +22,7 @@ from reports.micro.devices import NAMES, NEAR_NODES, WRITE_RATIO, Device, Point,
 from reports.micro.instructions import kind_of
 from reports.micro.sweeps import CACHES, FOLLOW, beyond_caches, largest
 from reports.statistics import Missing, Ratio
-from reports.trials import best_first, tested, tested_points
+from reports.trials import best_first, tested
 
 Pair = tuple[Point, Point]
 #: What memory of one tier lies on, and that of another cannot: reported where it differs.
@@ -64,13 +64,16 @@ class PointRatio:
         pairs = tuple((under, over) for over, under in self.pairs)
         return PointRatio(self.under, self.over, self.name, pairs)
 
-    def tested(self, bound: float) -> Ratio | Missing:
-        """Against ``bound``, with its interval.
+    def tested(self, bound: float, choices: int = 1) -> Ratio | Missing:
+        """Against ``bound``, with its interval; paired where both were measured side by side.
 
         Of the best of several pairs: every other repeat chooses them, the others test them.
+        ``choices``: of how many it was chosen on these repeats; p and interval hold for each of
+        them (Bonferroni), so for the chosen one.
         """
-        if len(self.pairs) < 2 or not self.over.samples:
-            return tested_points(self.over, self.under, bound)
+        a, b = self.over, self.under
+        if len(self.pairs) < 2 or not a.samples:
+            return tested(a.samples, b.samples, bound, a.alongside(b), max(1, choices))
         sides = zip(*self.pairs, strict=True)
         lower = self.over.better == "lower"
         a, b = (side[best_first([p.samples for p in side], lower)[0]] for side in sides)
