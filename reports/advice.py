@@ -9,23 +9,28 @@ are compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from harness.sequences import grouped
-from harness.store.documents import as_json
+from harness.store.documents import as_json, members
 from harness.store.runs import StoredRun
 from reports.answers import not_controlled, speed_up_text
+from reports.arm import Arm
 from reports.compare import Group, compare, decided
 from reports.explain.causes import article, explanation, parts_text, waited_at_most
 from reports.explain.ceilings import ceilings
-from reports.explain.devices import PARTS
-from reports.formatting import BY_MODEL, EMULATED, interval_text, percent, significant
+from reports.explain.comparisons import speed_up_of
+from reports.explain.correlation import CheckedPrediction
+from reports.explain.devices import PARTS, TierSources, host_of
+from reports.explain.prediction import Predicted, predict_on
+from reports.formatting import BY_MODEL, EMULATED, interval_text, percent, significant, times
 from reports.labels import at_value, number_of
 from reports.money import money
 from reports.run_configuration import spec_facts
 from reports.series import panels
+from reports.statistics import Value
 
 _NOT_KEPT = "is not comparable, since the rate was not kept (give a lower --rate)"
 
@@ -46,6 +51,79 @@ class PlannedArm:
     def what(self) -> str:
         """``the WAL and the data``."""
         return parts_text(self.parts)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the tiers' baselines predict of a placement, over today's, before it is measured.
+
+    ``measured``: its speed-up afterwards; None before.
+    """
+
+    a: str
+    b: str
+    predicted: Predicted
+    measured: Value | None = None
+
+    @property
+    def sentence(self) -> str:
+        """``Predicted for pmem-both: 1.60×, bounds 1.10× to 2.30×``; then what was measured."""
+        low, high = times(self.predicted.bound_low), times(self.predicted.bound_high)
+        text = f"Predicted for {self.b} against {self.a}: {times(self.predicted.value)}, bounds "
+        text += f"{low} to {high}"
+        if self.measured is None:
+            return f"{text}."
+        return f"{text}; measured: {times(self.measured.value)}, {100 * self._residual:+.0f} %."
+
+    @property
+    def _residual(self) -> float:
+        measured = self.measured or self.predicted.speed_up
+        return CheckedPrediction("", self.predicted.speed_up, measured).residual
+
+    def to_json(self) -> dict[str, Any]:
+        """As in ``harness advise --json``."""
+        residual = None if self.measured is None else self._residual
+        return members(self) | {"residual": residual}
+
+
+def expected(
+    today: Sequence[StoredRun], placements: Mapping[str, Mapping[str, str]], sources: TierSources
+) -> list[Expected]:
+    """Return what is predicted of placements, each with its part → tier, from runs on today's.
+
+    ``today``: may be none, for which nothing is predicted.
+    """
+    usable = [run for run in today if run.result.status != "failed"]
+    if not usable or usable[0].spec.placement is None:
+        return []
+    name = usable[0].spec.placement.name
+    arm = Arm(name, name, tuple(usable))
+    predictions = {
+        placement: predict_on(arm, host_of(usable[0]), devices, sources)
+        for placement, devices in placements.items()
+    }
+    return [
+        Expected(name, placement, predicted)
+        for placement, predicted in predictions.items()
+        if isinstance(predicted, Predicted)
+    ]
+
+
+def met(
+    expectations: Sequence[Expected], today: PlannedArm, trials: Sequence[PlannedArm]
+) -> list[Expected]:
+    """Return the expectations with what was measured, without those that were not."""
+    runs = {trial.placement: trial.runs for trial in trials}
+    measured = {
+        name: speed_up_of(group)
+        for name in runs
+        for group in compare(today.runs, runs[name], ["placement"]).groups
+    }
+    return [
+        replace(expectation, measured=speed_up)
+        for expectation in expectations
+        if isinstance(speed_up := measured.get(expectation.b), Value)
+    ]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness import registry
-from harness.cli.common import given, print_json, stand_ins
+from harness.cli.common import given, print_json, stand_ins, store
 from harness.cli.curve import (
     NOT_OF_PLANNED_RUNS,
     CurveOptions,
@@ -31,18 +31,23 @@ from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, assumed_overhead_ns
-from harness.experiment.placement import TIER_NAME
+from harness.experiment.placement import PARTS, TIER_NAME
+from harness.experiment.profile import Plan
 from harness.experiment.sequential import Goal
 from harness.experiment.study import Made
 from harness.metrics import load_of
 from harness.models.curve import FACTORS
 from harness.models.device import find_model
+from harness.store.documents import as_json
 from harness.store.runs import StoredRun
-from harness.store.spec import content_hash
+from harness.store.spec import RunSpec, content_hash
 from harness.terminal import say, say_command
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import NS_PER_S, counted, parse_duration_ns
 from harness.workloads.parameters import Parameters, option_text
+
+if TYPE_CHECKING:
+    from reports.advice import Expected
 
 #: A difference that is not shown is excluded from this share on.
 _RESOLVE = 0.05
@@ -83,7 +88,7 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     options = _with_models(options)
     requests = stand_ins(options.emulate, options.model)
     with command_environment(options.host, requests, options.quiet) as env:
-        tiers = _faster(options, env.tiers)
+        tiers, every_tier, host_id = _faster(options, env.tiers), env.tiers, env.host["host_id"]
     parts = _parts(parameters, options)
     if not tiers:
         _by_curve(parameters, options, parts)
@@ -101,7 +106,50 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     series = {spec.series() for spec in plan_of(parameters, options).runs}
     options = replace(options, name=f"{name}-{content_hash(sorted(series))[:_NAME_DIGITS]}")
     plan = plan_of(parameters, options)
-    conduct_experiment(plan, options, False, goal, answer=partial(_answer, arms, options, less))
+    expectations = _expected(plan, options, every_tier, str(host_id))
+    if not options.json_:
+        for expectation in expectations:
+            say(expectation.sentence)
+    answer = partial(_answer, arms, options, less, expectations)
+    conduct_experiment(plan, options, False, goal, answer=answer)
+
+
+def _expected(
+    plan: Plan, options: AdviseOptions, tiers: Mapping[str, Tier], host_id: str
+) -> list[Expected]:
+    """Predict the arms by earlier runs of today's on this host, whatever their phases."""
+    from reports.advice import expected
+    from reports.explain.devices import TierSources
+
+    def without_phases(spec: RunSpec) -> str:
+        params = {k: v for k, v in spec.params.items() if k not in ("ramp_up", "duration")}
+        return replace(spec, params=params, label=None).series()
+
+    placements: dict[str, dict[str, str]] = {
+        spec.placement.name: {
+            part: _device(tiers[tier]) for part in PARTS if (tier := spec.placement.tier_of(part))
+        }
+        for spec in plan.runs
+        if spec.placement and not any(tiers[tier].model for tier in spec.placement.tiers())
+    }
+    base = f"{options.from_}-both"
+    placements.pop(base, None)
+    planned = {without_phases(s) for s in plan.runs if s.placement and s.placement.name == base}
+    every = store(options.results).runs()
+    today = [
+        run
+        for run in every
+        if run.head.host
+        and run.head.host.host_id == host_id
+        and run.spec.engine == (options.engine or [""])[0]
+        and without_phases(run.spec) in planned
+    ]
+    return expected(today, placements, TierSources.of(every, ()))
+
+
+def _device(tier: Tier) -> str:
+    """The tier as reports name it, with what stands in for it."""
+    return f"{tier.name} by {tier.stand_in}" if tier.emulated else tier.name
 
 
 def _with_models(options: AdviseOptions) -> AdviseOptions:
@@ -248,10 +296,11 @@ def _answer(
     arms: Mapping[str, tuple[tuple[str, ...], str]],
     options: AdviseOptions,
     less: Mapping[str, str],
+    expectations: Sequence[Expected],
     made: Made,
 ) -> None:
     """Print the answers. ``less``: parameters with which there were less data than by default."""
-    _print(arms, options, less, made.attempts, made.ended)
+    _print(arms, options, less, expectations, made.attempts, made.ended)
     exit_for(made.attempts)
 
 
@@ -259,10 +308,11 @@ def _print(
     arms: Mapping[str, tuple[tuple[str, ...], str]],
     options: AdviseOptions,
     less: Mapping[str, str],
+    expectations: Sequence[Expected],
     runs: Sequence[StoredRun],
     ended: str,
 ) -> None:
-    from reports.advice import PlannedArm, answers, lines, measured, trials_of
+    from reports.advice import PlannedArm, answers, lines, measured, met, trials_of
 
     base = f"{options.from_}-both"
     today, *trials = trials_of(runs, {base: ((), options.from_), **arms}) or [
@@ -276,13 +326,14 @@ def _print(
         raise RunFailed("advise", context, f"see the failed runs above; {more.text}")
     given_answers = answers(today, trials, runs)
     undecided = any(answer.undecided for answer in given_answers)
+    checked = met(expectations, today, trials)
     if options.json_:
         documents = [answer.to_json() for answer in given_answers]
         document = {"answers": documents, "ended": ended, "experiment": options.name}
-        on = {"measured": measured(today), "less_data": dict(less)}
+        on = {"measured": measured(today), "less_data": dict(less), "expected": as_json(checked)}
         print_json({**document, **on, "more": more.to_json() if undecided else None})
         return
-    for line in lines(given_answers):
+    for line in (*lines(given_answers), *(expectation.sentence for expectation in checked)):
         say(line)
     smaller = ", ".join(f"{name} {value}" for name, value in less.items())
     note = f" ({smaller}: less data than by default, so that runs fit into the budget)"

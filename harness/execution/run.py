@@ -285,9 +285,7 @@ class Run:
             duration_ns=time.monotonic_ns() - self._clocks.monotonic_ns,
             host_mode=self.env.host["mode"],
             emulated=tuple(
-                Emulated(tier.name, f"{tier.facts.kind} at {tier.claim.path}")
-                for tier in self.tiers
-                if tier.emulated
+                Emulated(tier.name, tier.stand_in) for tier in self.tiers if tier.emulated
             ),
             modelled=tuple(f"{tier.name}: {tier.model.name}" for tier in self.tiers if tier.model),
             uncontrolled=tuple(self._warnings(attempts)),

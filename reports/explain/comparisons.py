@@ -128,7 +128,7 @@ class _Models:
             predict(a, b, self.sources),
             models,
             modelled,
-            Missing("modelled") if self._is_model(a.name, b.name) else _speed_up(group),
+            Missing("modelled") if self._is_model(a.name, b.name) else speed_up_of(group),
             group.rests_on,
         )
 
@@ -167,7 +167,7 @@ class _Models:
             made = compare(a, b, ["placement", *(f"tier.{tier}.model" for tier in tiers)])
         except UsageError:
             return Missing("no modelled runs")
-        return _speed_up(made.groups[0])
+        return speed_up_of(made.groups[0])
 
     def _stand_ins(self, *names: str) -> tuple[str, ...]:
         every = (text for name in names for text in self._arms[name].emulated)
@@ -189,7 +189,8 @@ def _ceiling(a: Arm, moved: Sequence[str]) -> Value | Missing:
     return Value(one.gain)
 
 
-def _speed_up(group: Group) -> Value | Missing:
+def speed_up_of(group: Group) -> Value | Missing:
+    """Return the measured speed-up: of queries, of the sum of their times."""
     row = group.row(_QUERIES) or group.deciding
     if row is None or row.estimate is None:
         return Missing("not resolved")

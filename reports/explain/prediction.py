@@ -18,7 +18,7 @@ from reports.arm import Arm
 from reports.explain.baseline import Baseline, Repeats
 from reports.explain.ceilings import unseen_parts
 from reports.explain.demand import Demand, QueryDemand, demand_of, queries_of
-from reports.explain.devices import TierSources, devices_of, host_of, moved_parts, timed_calls
+from reports.explain.devices import TierSources, devices_of, host_of, timed_calls
 from reports.explain.laws import calibrate, closed_loop, query_sum
 from reports.explain.queueing import Bounds
 from reports.headline import headline
@@ -79,10 +79,22 @@ def predict(a: Arm, b: Arm, sources: TierSources) -> Predicted | NotPredicted:
 
     Both throughputs are the law's; docs/prediction.md derives them.
     """
-    before, after = a.usable[0], b.usable[0]
-    if why := next(_refused(a, b), None):
+    after = b.usable[0]
+    if after.spec.plant:
+        return NotPredicted(Unpredictable.DELAYS_PLANTED)
+    if modelled_tiers(after):
+        return NotPredicted(Unpredictable.MODELLED)
+    return predict_on(a, host_of(after), devices_of(after), sources)
+
+
+def predict_on(
+    a: Arm, host: str, devices: Mapping[str, str], sources: TierSources
+) -> Predicted | NotPredicted:
+    """Return the same of a placement without runs: part → tier, as :func:`devices_of` has it."""
+    before = a.usable[0]
+    if why := next(_refused(a, devices), None):
         return NotPredicted(why)
-    tiers = _Tiers.of(before, after, sources)
+    tiers = _Tiers.of(before, host, devices, sources)
     if isinstance(tiers, NotPredicted):
         return tiers
     load = load_of(before.spec.workload, before.spec.params)
@@ -90,17 +102,18 @@ def predict(a: Arm, b: Arm, sources: TierSources) -> Predicted | NotPredicted:
     return laws if isinstance(laws, NotPredicted) else _summary(laws)
 
 
-def _refused(a: Arm, b: Arm) -> Iterator[Unpredictable]:
+def _refused(a: Arm, devices: Mapping[str, str]) -> Iterator[Unpredictable]:
     """Yield what no figure of a tier can mend."""
-    before, after = a.usable[0], b.usable[0]
-    moved = moved_parts(before, after)
-    if before.spec.plant or after.spec.plant:
+    before = a.usable[0]
+    on_a = devices_of(before)
+    moved = [part for part in {*on_a, *devices} if on_a.get(part) != devices.get(part)]
+    if before.spec.plant:
         yield Unpredictable.DELAYS_PLANTED
     if not moved:
         yield Unpredictable.NO_PART_MOVED
     if "memory" in moved:
         yield Unpredictable.MEMORY_WITHOUT_COUNTER
-    if modelled_tiers(before) or modelled_tiers(after):
+    if modelled_tiers(before):
         yield Unpredictable.MODELLED
     if all(metric.name != "io_calls_count" for metric in before.result.metrics):
         yield Unpredictable.NO_TRACE
@@ -118,17 +131,18 @@ class _Tiers:
     b: Mapping[str, Baseline]
 
     @classmethod
-    def of(cls, before: StoredRun, after: StoredRun, sources: TierSources) -> _Tiers | NotPredicted:
+    def of(
+        cls, before: StoredRun, host: str, devices: Mapping[str, str], sources: TierSources
+    ) -> _Tiers | NotPredicted:
         called = {cell.part for cell in timed_calls([before])}
         sides: list[dict[str, Baseline]] = []
         missing: dict[str, None] = {}
-        for run in (before, after):
+        for where, placed in ((host_of(before), devices_of(before)), (host, devices)):
             side = {}
-            for part, tier in devices_of(run).items():
+            for part, tier in placed.items():
                 if part not in called:
                     continue
-                runs = sources.baselines.get((host_of(run), tier), ())
-                baseline = Baseline.of(tier, runs)
+                baseline = Baseline.of(tier, sources.baselines.get((where, tier), ()))
                 if baseline is None:
                     missing[tier] = None
                 else:

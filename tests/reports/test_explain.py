@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explained_runs import TPCC, US, device_suite, tpcc
+from explained_runs import TPCC, US, baseline_suite, device_suite, tpcc
 from narrowed import of_kind, present
 from report_runs import Case, driven, histogram, metric, write
 
@@ -17,7 +17,7 @@ from harness.models.make import as_yaml, model_of
 from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
-from reports.advice import Answer, answers, lines, trials_of
+from reports.advice import Answer, answers, expected, lines, met, trials_of
 from reports.answers import more_repeats
 from reports.compare import Group
 from reports.explain.ceilings import ceilings, upper_share
@@ -562,3 +562,33 @@ def test_the_command_for_more_repeats_counts_the_look_that_it_adds(tmp_path: Pat
     assert option == "--repeats"
     for blocks, verdict in ((int(repeats), "faster"), (int(repeats) - 1, "not resolvable")):
         assert {group.verdict for group in groups(blocks, 2)} == {verdict}
+
+
+def test_the_plan_says_what_it_expects_and_then_how_far_off_that_was(tmp_path: Path) -> None:
+    """As the comparison of the same arms does; a placement on a tier without a baseline is left
+    out."""
+    runs = [
+        tpcc(tmp_path, placement, block, 60_000 * gain)
+        for block in range(6)
+        for placement, gain in (("ssd-both", 1.0), ("pmem-both", 1.5))
+    ]
+    today, trial = trials_of(runs, {name: ARMS[name] for name in ("ssd-both", "pmem-both")})
+    placements = {
+        f"{tier}-both": dict.fromkeys(("data", "wal", "temp", "index"), tier)
+        for tier in ("pmem", "nvme")
+    }
+    sources = TierSources()
+    assert expected([], placements, sources) == expected(today.runs, placements, sources) == []
+    for tier, us in (("ssd", 100.0), ("pmem", 3.0)):
+        baseline_suite(tmp_path, tier, dict.fromkeys(("read", "write", "sync"), us))
+    sources = TierSources.of(Store(tmp_path).runs(), ())
+    (before,) = expected(today.runs, placements, sources)
+    (row,) = rows(tmp_path)
+    assert before.b == "pmem-both" and before.predicted == row.predicted
+    assert before.to_json()["residual"] is before.to_json()["measured"] is None
+    (after,) = met([before], today, [trial])
+    document = after.to_json()
+    assert document["measured"]["value"] == pytest.approx(1.5)
+    assert document["residual"] == pytest.approx(present(row.residual))
+    assert before.sentence.rstrip(".") in after.sentence
+    assert met([before], today, []) == []

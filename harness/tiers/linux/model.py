@@ -120,6 +120,11 @@ class Tier:
         return self.claim.emulates is not None
 
     @property
+    def stand_in(self) -> str:
+        """Return what an emulated one is in truth: ``tmpfs at /dev/shm/pmem``."""
+        return f"{self.facts.kind} at {self.claim.path}"
+
+    @property
     def record(self) -> TierRecord:
         """As stored in a run's manifest."""
         claim, model = self.claim, self.model
