@@ -18,6 +18,35 @@ _Static_assert(sizeof(long) == 8, "offsets are one argument of a system call");
     return end_call(&call, operation, offset, result);    \
   }
 
+// A read at an offset, of which some are tried first without waiting for a device.
+static ssize_t read_at(int fd, const struct iovec *vector, int count, off_t at, int flags) {
+  struct call call = begin_call(fd, READ, at);
+  if (probes(&call)) {
+    int error = errno;
+    ssize_t size = 0, result;
+    for (int i = 0; i < count; i++) {
+      size += (ssize_t)vector[i].iov_len;
+    }
+    result = syscall(SYS_preadv2, fd, vector, (long)count, at, 0L, flags | RWF_NOWAIT);
+    if (result == size) {
+      call.cached = true;
+      return end_call(&call, READ, at, result);
+    }
+    call.probed = result >= 0 || errno == EAGAIN; // else the file system does not say
+    errno = error;
+  }
+  ssize_t result = count == 1 && flags == 0
+                       ? syscall(SYS_pread64, fd, vector->iov_base, vector->iov_len, at)
+                       : syscall(SYS_preadv2, fd, vector, (long)count, at, 0L, flags);
+  return end_call(&call, READ, at, result);
+}
+
+#define READ_AT(name, parameters, vector, count, flags) \
+  EXPORTED ssize_t name parameters;                     \
+  EXPORTED ssize_t name parameters {                    \
+    return read_at(fd, vector, count, at, flags);       \
+  }
+
 #define BUFFER int fd, void *buffer, size_t size
 #define CONSTANT int fd, const void *buffer, size_t size
 #define VECTOR int fd, const struct iovec *vector, int count
@@ -25,13 +54,13 @@ _Static_assert(sizeof(long) == 8, "offsets are one argument of a system call");
 
 // clang-format off
 WRAP(read, (BUFFER), READ, AT_POSITION, SYS_read, fd, buffer, size)
-WRAP(pread, (BUFFER, off_t at), READ, at, SYS_pread64, fd, buffer, size, at)
-WRAP(pread64, (BUFFER, off_t at), READ, at, SYS_pread64, fd, buffer, size, at)
 WRAP(readv, (VECTOR), READ, AT_POSITION, SYS_readv, V_ARGUMENTS)
-WRAP(preadv, (VECTOR, off_t at), READ, at, SYS_preadv, V_ARGUMENTS, at, 0L)
-WRAP(preadv64, (VECTOR, off_t at), READ, at, SYS_preadv, V_ARGUMENTS, at, 0L)
-WRAP(preadv2, (VECTOR, off_t at, int flags), READ, at, SYS_preadv2, V_ARGUMENTS, at, 0L, flags)
-WRAP(preadv64v2, (VECTOR, off_t at, int flags), READ, at, SYS_preadv2, V_ARGUMENTS, at, 0L, flags)
+READ_AT(pread, (BUFFER, off_t at), (&(struct iovec){buffer, size}), 1, 0)
+READ_AT(pread64, (BUFFER, off_t at), (&(struct iovec){buffer, size}), 1, 0)
+READ_AT(preadv, (VECTOR, off_t at), vector, count, 0)
+READ_AT(preadv64, (VECTOR, off_t at), vector, count, 0)
+READ_AT(preadv2, (VECTOR, off_t at, int flags), vector, count, flags)
+READ_AT(preadv64v2, (VECTOR, off_t at, int flags), vector, count, flags)
 
 WRAP(write, (CONSTANT), WRITE, AT_POSITION, SYS_write, fd, buffer, size)
 WRAP(pwrite, (CONSTANT, off_t at), WRITE, at, SYS_pwrite64, fd, buffer, size, at)

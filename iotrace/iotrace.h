@@ -189,8 +189,11 @@ struct call {
   uint64_t start_ns;
   uint64_t unsynced; // of a sync
   bool grown;
+  bool probed, cached; // of a read, whether the page cache had it
 };
 struct call begin_call(int descriptor, enum operation operation, off_t offset);
+// Whether a read at an offset is first to be tried without waiting for a device: one in sixteen.
+bool probes(struct call *call);
 // Counts the call, waits for the planted delay, and returns `result`; errno stays as it is.
 ssize_t end_call(const struct call *call, enum operation operation, off_t offset, ssize_t result);
 #define QUEUE_UNKNOWN UINT64_MAX

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 10
+#define PAGE_VERSION 11
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -169,7 +169,8 @@ struct cell {
   uint64_t dirtied_bytes; // syncs: written through the descriptor since its last sync
   uint64_t modelled;      // calls for which a duration was drawn
   uint64_t late;          // of these: the base tier alone took longer
-  uint64_t cached;        // calls that the modelled page cache served
+  uint64_t cached;        // calls that the modelled page cache served; of probed ones, Linux's
+  uint64_t probed;        // reads of no model for which Linux was asked whether it has the pages
 };
 
 struct head {
@@ -210,5 +211,5 @@ struct detail {
 #define CHUNKS_AT (INDEX_AT + INDEX_SLOTS * sizeof(uint32_t))
 #define PAGE_BYTES (CHUNKS_AT + CHUNKS * (uint64_t)sizeof(struct chunk))
 
-_Static_assert(sizeof(struct head) == 64 + 30 * 160, "the reader knows this layout");
+_Static_assert(sizeof(struct head) == 64 + 30 * 168, "the reader knows this layout");
 _Static_assert(sizeof(struct detail) == 24 * (3 * 3072 + 16) * 8, "the reader knows this layout");

@@ -15,6 +15,7 @@
 // A call of the base tier may end later than the modelled device's by what no engine notices.
 #define LATE_NS 2000
 #define MOST_OVERDUE_NS 100000000ULL
+#define PROBED_OF 16
 
 static uint64_t clock_ns(clockid_t clock) {
   struct timespec now;
@@ -225,6 +226,16 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   return end;
 }
 
+bool probes(struct call *call) {
+  if (!call->counted || call->file.part == OTHER || call->file.direct ||
+      models_of_page()->device_of[call->file.part] != 0) {
+    return false;
+  }
+  struct thread *thread = this_thread();
+  call->probed = thread != NULL && random_number(thread) % PROBED_OF == 0;
+  return call->probed;
+}
+
 ssize_t end_call(const struct call *call, enum operation operation, off_t offset,
                  ssize_t result) {
   if (!call->counted) {
@@ -240,6 +251,8 @@ ssize_t end_call(const struct call *call, enum operation operation, off_t offset
   enum part part = call->file.part;
   struct cell *cell = &thread->head->cells[thread->role][part][operation];
   add(&cell->calls, 1);
+  add(&cell->probed, call->probed);
+  add(&cell->cached, call->cached);
   struct access access = {call->descriptor, part, operation, call->file, 0, 0, false, call->grown};
   if (result < 0) {
     add(&cell->errors, 1);

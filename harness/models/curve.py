@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from harness import hdr
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
@@ -34,8 +36,6 @@ from harness.supervise.own_files import make_own, replacing
 FACTORS = (0.0, 1 / 64, 1 / 16, 1 / 4, 1 / 2, 1.0)
 #: The operations that the latency of a part is stated by: the first that waits for the device.
 _MAIN = {"wal": ("sync",), "data": ("read", "sync"), "index": ("read", "sync"), "temp": ("read",)}
-#: Shorter reads are served by the page cache: a device's is never that fast.
-_CACHED_NS = 10_000
 _PAGE_BYTES = 4096
 _HISTOGRAM = "io_duration_ns"
 
@@ -94,7 +94,8 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
         ]
         if not histograms:
             continue
-        histogram = _of_device(hdr.merge(histograms), operation)
+        share = _cached_share(calls, part) if operation == "read" else 0.0
+        histogram = _without_shortest(hdr.merge(histograms), share)
         if histogram is None:
             continue
         size = mean_bytes(calls, part, operation)
@@ -115,13 +116,17 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
     return Shape(part, main, points, means[main], readahead_bytes)
 
 
-def _of_device(histogram: hdr.Histogram, operation: str) -> hdr.Histogram | None:
-    """Leave out the reads that the page cache served."""
-    if operation != "read":
-        return histogram
-    low, _ = histogram.layout.bounds()
-    counts = histogram.counts.copy()
-    counts[low < _CACHED_NS] = 0
+def _cached_share(calls: Sequence[dict[str, Any]], part: Part) -> float:
+    """Return the share of a part's reads that the page cache served, of those that were probed."""
+    reads = [call for call in calls if (call["part"], call["operation"]) == (part, "read")]
+    return sum(call["cached"] for call in reads) / max(1, sum(call["probed"] for call in reads))
+
+
+def _without_shortest(histogram: hdr.Histogram, share: float) -> hdr.Histogram | None:
+    """Leave out the share of the calls that was shortest; None where that is all of them."""
+    left = histogram.total - round(share * histogram.total)
+    longer = np.cumsum(histogram.counts[::-1])[::-1] - histogram.counts  # than those of a bin
+    counts = np.clip(left - longer, 0, histogram.counts)
     return hdr.Histogram(histogram.layout, counts) if counts.any() else None
 
 

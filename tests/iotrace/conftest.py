@@ -42,10 +42,10 @@ def trace(library, place):
 
 @pytest.fixture
 def start(trace, place):
-    def start(program: str, **options) -> subprocess.Popen[str]:
+    def start(program: str, cwd: Path = place, **options) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", f"import os\n{program}"],
-            cwd=place,
+            cwd=cwd,
             env=trace.environment(trace.page.descriptor),
             pass_fds=[trace.page.descriptor],
             stdout=subprocess.PIPE,

@@ -284,3 +284,28 @@ def test_a_killed_process_leaves_its_counts(trace, start):
         assert process.stdout.readline() == "1\n"
         process.send_signal(signal.SIGKILL)
     assert counted(trace, DATA_WRITE, "calls", "bytes") == (1, 7)
+
+
+#: Scattered reads of a file on a disk, none of which reads ahead.
+SCATTERED = """
+fd = os.open("data/table", os.O_RDWR | os.O_CREAT)
+os.posix_fallocate(fd, 0, 16 << 20)
+os.pwrite(fd, bytes(16 << 20), 0)
+os.fsync(fd)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+"""
+#: Sixteen reads of 4 KiB are probed in the mean.
+READS = "[os.pread(fd, 4096, at << 16) for at in range(256)]\n"
+
+
+def test_reads_that_are_probed_tell_whether_linux_has_the_pages(trace, start, tmp_path):
+    (tmp_path / "data").mkdir()
+    trace.directories = {"data": tmp_path / "data"}
+    evict = "os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)\n"
+    for read, share in ((evict + READS * 8, 7 / 8), (evict + READS, 0), (READS, 1)):
+        probed, cached = counted(trace, DATA_READ, "probed", "cached")
+        with start(SCATTERED + read, cwd=tmp_path) as process:
+            assert process.wait() == 0
+        more = counted(trace, DATA_READ, "probed", "cached")
+        assert more[0] > probed
+        assert (more[1] - cached) / (more[0] - probed) == pytest.approx(share, abs=0.15)

@@ -1,5 +1,6 @@
 """Models of devices, their scores, and response curves."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -284,13 +285,14 @@ def test_the_part_to_move_first_gains_most_in_a_family_of_all_parts() -> None:
     assert (family([small])[0].verdict, decided[2].verdict) == ("faster", "no difference")
 
 
-def run_with(**durations_ns: int) -> Any:
-    """A run whose calls of the data took these times, by operation."""
+def run_with(cached: int = 0, **durations_ns: Sequence[int]) -> Any:
+    """A run whose calls of the data took these times; of 5 probed reads, so many were cached."""
     layout = hdr.Layout(1, 10**9, 2)
 
-    def metric(operation: str, duration_ns: int) -> Metric:
+    def metric(operation: str, durations_ns: Sequence[int]) -> Metric:
         counts = np.zeros(layout.counters, dtype=np.int64)
-        counts[np.searchsorted(layout.bounds()[0], duration_ns, "right") - 1] = 9
+        bins = np.searchsorted(layout.bounds()[0], durations_ns, "right") - 1
+        np.add.at(counts, bins, 1)
         labels = {"part": "data", "operation": operation}
         encoded = hdr.Histogram(layout, counts).encode()
         return Metric("io_duration_ns", "ns", "lower", labels, hdr=encoded)
@@ -302,16 +304,28 @@ def run_with(**durations_ns: int) -> Any:
         manifest=SimpleNamespace(
             tiers=[SimpleNamespace(name="ssd", facts=SimpleNamespace(readahead_bytes=None))]
         ),
-        artifact=lambda _: [],
-    )
+        artifact=lambda _: [
+            {"part": "data", "operation": operation, "calls": len(of_operation),
+             "bytes": 0, "dirtied_bytes": 0, "cached": cached, "probed": 5}
+            for operation, of_operation in durations_ns.items()
+        ],
+    )  # fmt: skip
 
 
 def test_the_latency_of_data_is_that_of_reads_or_else_of_syncs() -> None:
-    assert shape_of(run_with(read=90_000, sync=500_000), "data").operation == "read"
-    of_syncs = shape_of(run_with(read=2_000, sync=500_000), "data")  # reads from the page cache
+    syncs = [500_000] * 9
+    assert shape_of(run_with(read=[90_000], sync=syncs), "data").operation == "read"
+    of_syncs = shape_of(run_with(cached=5, read=[2_000], sync=syncs), "data")
     assert of_syncs.operation == "sync" and of_syncs.points.keys() == {"sync"}
     with pytest.raises(RunFailed):
-        shape_of(run_with(read=2_000), "data")
+        shape_of(run_with(cached=5, read=[2_000]), "data")
+
+
+def test_the_shortest_reads_are_those_that_the_page_cache_served() -> None:
+    """Two of five that were probed, however fast the device is."""
+    reads = [3_000] * 40 + [4_000] * 60
+    point = shape_of(run_with(cached=2, read=reads), "data").points["read"]
+    assert point.durations.quantiles[0] == pytest.approx(4_000, rel=0.02)
 
 
 def test_known_models_lie_at_the_ratio_of_both_devices_alone(tmp_path, monkeypatch) -> None:
