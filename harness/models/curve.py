@@ -119,7 +119,8 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
 def _cached_share(calls: Sequence[dict[str, Any]], part: Part) -> float:
     """Return the share of a part's reads that the page cache served, of those that were probed."""
     reads = [call for call in calls if (call["part"], call["operation"]) == (part, "read")]
-    return sum(call["cached"] for call in reads) / max(1, sum(call["probed"] for call in reads))
+    cached, probed = (sum(call[name] for call in reads) for name in ("cached", "probed"))
+    return float(cached / max(1, probed))
 
 
 def _without_shortest(histogram: hdr.Histogram, share: float) -> hdr.Histogram | None:
