@@ -170,7 +170,7 @@ struct cell {
   uint64_t modelled;      // calls for which a duration was drawn
   uint64_t late;          // of these: the base tier alone took longer
   uint64_t cached;        // calls that the modelled page cache served; of probed ones, Linux's
-  uint64_t probed;        // reads of no model for which Linux was asked whether it has the pages
+  uint64_t probed;        // reads of no model that were tried with RWF_NOWAIT
 };
 
 struct head {
