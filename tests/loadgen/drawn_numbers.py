@@ -21,16 +21,30 @@ def assert_uniform(drawn: np.ndarray, low: int, high: int) -> None:
     assert stats.chisquare(counts, expected).pvalue > CHANCE
 
 
+def nurand_weights(a: int, low: int, high: int, c: int) -> np.ndarray:
+    """How many pairs of random numbers give each of NURand(A, low, high); A + 1 is a power of 2.
+
+    A number n gives v where its last bits l are among those of v, with one of 2^|l| numbers up to
+    A: of these the sums over all subsets l, bit by bit.
+    """
+    numbers = np.arange(-(-(high + 1) // (a + 1)) * (a + 1))
+    pairs = np.where((numbers >= low) & (numbers <= high), 1, 0)
+    bits = a.bit_length()
+    for bit in range(bits):
+        pairs[numbers >> bit & 1 == 1] *= 2
+    for bit in range(bits):
+        halves = pairs.reshape(-1, 2, 1 << bit)
+        halves[:, 1] += halves[:, 0]
+    return np.bincount((numbers + c) % (high - low + 1), pairs, minlength=high - low + 1)
+
+
 def assert_nurand(drawn: np.ndarray, a: int, low: int, high: int, c: int) -> None:
     """Counts fit NURand(A, low, high), from its formula (clause 2.1.6).
 
     Rare numbers are taken together, so that each bin counts.
     """
     span = high - low + 1
-    weights = np.zeros(span)
-    numbers = np.arange(low, high + 1)
-    for bits in range(a + 1):
-        weights += np.bincount(((bits | numbers) + c) % span, minlength=span)
+    weights = nurand_weights(a, low, high, c)
     assert drawn.min() >= low
     assert drawn.max() <= high
     order = np.argsort(weights, kind="stable")

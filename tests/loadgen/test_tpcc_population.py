@@ -31,15 +31,15 @@ def packages(directory: Path, table: str) -> list[str]:
 
 def read(directory: Path, table: str) -> Table:
     """Columns of a table, as text."""
-    columns: list[str] = []
-    rows: list[list[str]] = []
+    columns: dict[str, list[str]] = {}
     for package in packages(directory, table):
-        head, *lines = package.removesuffix("\n").split("\n")
-        columns = head.split(", ")
-        rows += [line.split("\t") for line in lines]
-    assert {len(row) for row in rows} == {len(columns)}
-    values = zip(*rows, strict=True)
-    return {name: np.array(column) for name, column in zip(columns, values, strict=True)}
+        head, _, body = package.removesuffix("\n").partition("\n")
+        names = head.split(", ")
+        assert {line.count("\t") for line in body.split("\n")} == {len(names) - 1}
+        cells = body.replace("\n", "\t").split("\t")
+        for place, name in enumerate(names):
+            columns.setdefault(name, []).extend(cells[place :: len(names)])
+    return {name: np.array(column) for name, column in columns.items()}
 
 
 @pytest.fixture(scope="session")

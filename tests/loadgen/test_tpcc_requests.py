@@ -115,18 +115,16 @@ def test_new_order(requests):
 def test_items_of_new_order(requests):
     """NURand items; in one order of a hundred the last one, and only that, is unused."""
     calls, result = requests
-    used: list[int] = []
-    rolled_back = 0
-    for order in calls["new_order"]:
-        *items, last = listed(order, "item_ids")
-        used += items
-        if order["rollback"] == "1":
-            rolled_back += 1
-            assert last > 100_000
-        else:
-            used.append(last)
-    assert_nurand(np.array(used), 8191, 1, 100_000, result["notes"]["c_run"]["ol_i_id"])
-    assert_share(rolled_back, len(calls["new_order"]), 0.01)
+    orders = calls["new_order"]
+    items = np.array(",".join(order["item_ids"] for order in orders).split(","), np.int64)
+    last = np.cumsum(column(orders, "ol_cnt")) - 1
+    assert last[-1] == len(items) - 1
+    unused = last[column(orders, "rollback") == 1]
+    rolled_back = len(unused)
+    assert (items[unused] > 100_000).all()
+    used = np.delete(items, unused)
+    assert_nurand(used, 8191, 1, 100_000, result["notes"]["c_run"]["ol_i_id"])
+    assert_share(rolled_back, len(orders), 0.01)
     assert result["operations"]["new_order"]["rolled_back_count"] == rolled_back
 
 
