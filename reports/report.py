@@ -53,7 +53,7 @@ from reports.conditions import (
 from reports.explain.causes import explanation, file_operations_table
 from reports.explain.ceilings import Ceilings, ceilings
 from reports.explain.comparisons import explained
-from reports.explain.devices import TierSources
+from reports.explain.devices import NO_TIER_SOURCES, TierSources
 from reports.explain.output import (
     ExplainedView,
     ceiling_table,
@@ -104,7 +104,6 @@ _MOST_OVER_TIME = 6
 _MOST_CAUSES, _MOST_PAIRS, _MOST_BARS, _MOST_OPERATIONS = 4, 2, 3, 3
 #: More warnings and ceilings than these are below the verdicts only.
 _MOST_WARNINGS, _MOST_CEILINGS = 6, 4
-NO_TIER_SOURCES = TierSources()
 _UPDATES = {
     "read-modify-write": "reads, changes and writes the record; no concurrent update is lost",
     "blind": "writes a new record and reads nothing",

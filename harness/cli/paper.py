@@ -20,6 +20,7 @@ from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Budget, Estimator
 from harness.experiment.profile import Plan
 from harness.experiment.study import Made, Study
+from harness.models.score import ScoreStore
 from harness.paper.catalogue import Paper, find_paper
 from harness.paper.plan import (
     ENOUGH,
@@ -115,7 +116,7 @@ def run_paper(options: PaperOptions) -> None:
         def answer(made: Made) -> None:
             left_out = {**chosen.left_out, **rule.left_out}
             shown = figure_runs(figures, made.attempts, left_out, request)
-            _write(paper_, shown, options.out, options.json_)
+            _write(paper_, shown, into, options.out, options.json_)
             show.exit_for(made.attempts)
 
         plan = Plan(paper_.name, "", tuple(step.spec for step in rule.steps))
@@ -140,12 +141,15 @@ paper = callback(PaperOptions, run_paper, without=_UNUSED)
 def _write(
     paper: Paper,
     figures: Sequence[FigureRuns],
+    into: Store,
     out: Path,
     json_: bool,
 ) -> None:
+    from reports.explain.devices import TierSources
     from reports.fidelity.page import page_of, write_paper
 
-    page = page_of(paper.name, paper.title, figures, paper.published)
+    sources = TierSources.of(into.runs(), ScoreStore(into.root).all())
+    page = page_of(paper.name, paper.title, figures, paper.published, sources)
     files = write_paper(page, out)
     if json_:
         paths = {form: str(path) for form, path in files.items()}

@@ -121,6 +121,9 @@ class TierSources:
         }
 
 
+NO_TIER_SOURCES = TierSources()
+
+
 def devices_of(run: StoredRun) -> dict[str, str]:
     """Part → tier of a run's placement, with what stands in for it."""
     names = {text.partition(" by ")[0]: text for text in stand_ins(run)}

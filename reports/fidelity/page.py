@@ -18,6 +18,10 @@ from reports.compare import Group
 from reports.conclusions.catalogue import QUERIES, conclusions_of, query_rows
 from reports.conclusions.model import Checked, check_all
 from reports.conclusions.output import conclusion_tables
+from reports.explain.comparisons import explained
+from reports.explain.devices import NO_TIER_SOURCES, TierSources
+from reports.explain.output import ExplainedView, explained_blocks
+from reports.explain.output import to_json as explained_json
 from reports.formatting import (
     NOTHING,
     interval_text,
@@ -139,11 +143,15 @@ def _cell_json(cell: Cell) -> Any:
 
 @dataclass(frozen=True)
 class PaperPage:
-    """A paper's page: its figures and conclusions."""
+    """A paper's page: its figures and conclusions.
+
+    ``explained``: the comparisons of placements in all figures, predicted by the microbenchmark.
+    """
 
     title: str
     figures: tuple[FigureView, ...]
     conclusions: tuple[Checked, ...]
+    explained: ExplainedView
 
     @cached_property
     def emulated(self) -> tuple[str, ...]:
@@ -151,7 +159,8 @@ class PaperPage:
         return tuple(dict.fromkeys(by for figure in self.figures for by in figure.emulated))
 
     def to_json(self) -> dict[str, Any]:
-        return attributes(self, "title", "figures", "conclusions")
+        document = attributes(self, "title", "figures", "conclusions")
+        return document | {"explained": explained_json(self.explained)}
 
 
 #: Columns of comparisons. ``published``: the speed-up by the paper's numbers at the same place.
@@ -171,9 +180,14 @@ _PUBLISHED = ("figure", "engine and placement", "point", "metric", "published", 
 
 
 def page_of(
-    name: str, title: str, figures: Sequence[FigureRuns], published: Path | None = None
+    name: str,
+    title: str,
+    figures: Sequence[FigureRuns],
+    published: Path | None = None,
+    sources: TierSources = NO_TIER_SOURCES,
 ) -> PaperPage:
-    """The page of a paper's figures. ``published``: its numbers, those that come along if None."""
+    """The page of a paper's figures. ``published``: its numbers, those that come along if None;
+    ``sources``: of the tiers that its engines ran on."""
     path = published or published_file(name)
     series = read_published(path) if path.exists() else []
     micro = {run.run_id: run for figure in figures for run in figure.runs if is_micro(run)}
@@ -181,7 +195,11 @@ def page_of(
     rows = paper_rows(devices(usable)) if usable else None
     views = tuple(_view(name, figure, series, rows) for figure in figures)
     every = {run.run_id: run for figure in figures for run in figure.runs}
-    return PaperPage(title, views, tuple(check_all(conclusions_of(name), every.values())))
+    conclusions = tuple(check_all(conclusions_of(name), every.values()))
+    engines = [run for run in every.values() if not is_micro(run)]
+    compared = explained(_panels(engines, "placement"), sources)
+    view = ExplainedView(tuple(row for row in compared if row.moved))
+    return PaperPage(title, views, conclusions, view)
 
 
 def write_paper(page: PaperPage, out: Path) -> Mapping[str, Path]:
@@ -205,6 +223,9 @@ def _blocks(page: PaperPage) -> Iterator[Block]:
     yield Section("Conclusions", tables, "conclusions", "section")
     for number, view in enumerate(page.figures, 1):
         yield Section(view.of.title, [*_figure_blocks(view)], f"figure-{number}", "section")
+    if page.explained.checked:
+        explanations = [*explained_blocks(page.explained, page.explained.picture("predicted"))]
+        yield Section("Microbenchmark and engines", explanations, "explain", "section")
     commands = [view.of.command for view in page.figures if view.of.command]
     yield Section("Commands", [Lines("commands", commands)], "commands", "section")
 
@@ -264,9 +285,9 @@ def _renamed(head: Cells) -> Cells:
     return tuple("published" if cell == "in the paper" else cell for cell in head)
 
 
-def _panels(runs: Sequence[StoredRun]) -> list[Panel]:
+def _panels(runs: Sequence[StoredRun], over: str | None = None) -> list[Panel]:
     usable = [run for run in runs if run.result.status != "failed"]
-    return panels(usable, None, None) if usable else []
+    return panels(usable, over, None) if usable else []
 
 
 def _cells(panel: Panel, group: Group, series: Sequence[PublishedSeries]) -> Cells:

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from explained_runs import baseline_suite
+from explained_runs import tpcc as traced_tpcc
 from micro_runs import KINDS, micro_run, rate, shown, with_suite
 from narrowed import of_kind
 from report_runs import Case, driven, metric, with_artifacts, write
@@ -11,7 +13,9 @@ from report_runs import Case, driven, metric, with_artifacts, write
 from engines._innodb import explain
 from harness.query_plan import ExecutedPlan, Operator
 from harness.store.documents import members
+from harness.store.run_store import Store
 from harness.store.runs import StoredRun
+from reports.explain.devices import TierSources
 from reports.fidelity.page import COMPARED, FigureRuns, page_of, write_paper
 from reports.published import Numbers, plan_metrics, plan_summaries
 from reports.statistics import Missing
@@ -79,6 +83,20 @@ def test_numbers_of_a_modelled_tier_name_the_model_and_its_score(tmp_path: Path)
     assert f"100,000 1/min (MODELLED {mark})" in text
     outcomes = {checked.conclusion.number: checked.why for checked in page.conclusions}
     assert outcomes["7.1 (vii)"] == "modelled"
+
+
+def test_the_page_has_what_the_microbenchmark_predicts_of_the_figures(tmp_path: Path) -> None:
+    """A run that is in two figures is in one comparison."""
+    runs = [traced_tpcc(tmp_path, placement) for placement in ("ssd-both", "pmem-both")]
+    for tier, us in (("ssd", 100.0), ("pmem", 3.0)):
+        baseline_suite(tmp_path, tier, dict.fromkeys(("read", "write", "sync"), us))
+    figures = [table5(*runs), table5(*runs)]
+    assert page_of(PAPER, "The paper", figures).to_json()["explained"]["correlation"]["rows"] == 0
+    sources = TierSources.of(Store(tmp_path).runs(), ())
+    page = page_of(PAPER, "The paper", figures, sources=sources)
+    assert page.to_json()["explained"]["correlation"]["rows"] == 1
+    write_paper(page, tmp_path / "out")
+    assert (tmp_path / "out/figures/predicted.svg").exists()
 
 
 # Costs of single operators of stored plans ----------------------------------------
