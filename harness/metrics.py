@@ -1,4 +1,4 @@
-"""What is shown of workloads, stated once: in ``metrics.yml`` of each workload's folder.
+"""Metrics shown of workloads, stated once: in ``metrics.yml`` of each workload's folder.
 
 Lists of runs, reports, charts, response curves and prices read this table; nothing else names a
 workload's metrics, parameters or checks. ``harness/workloads/metrics.yml`` has those that several

@@ -174,7 +174,7 @@ class PublishedSeries:
 
 def read_published(path: Path, figures: Sequence[str] = ()) -> list[PublishedSeries]:
     """The series of the figures named, of all where none is; UsageError names a bad line."""
-    found: dict[tuple[str, ...], list[PublishedPoint]] = {}
+    by_series: dict[tuple[str, ...], list[PublishedPoint]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
@@ -185,10 +185,10 @@ def read_published(path: Path, figures: Sequence[str] = ()) -> list[PublishedSer
         factor, base_unit = _base(row.unit)
         point = PublishedPoint(row.x, row.y * factor, row.read_off_error * factor, row.derived)
         key = (row.figure, row.series, base_unit, row.metric, row.note)
-        found.setdefault(key, []).append(point)
+        by_series.setdefault(key, []).append(point)
     return [
         PublishedSeries(figure, *_engine_and_arm(series), base_unit, tuple(points), metric, note)
-        for (figure, series, base_unit, metric, note), points in found.items()
+        for (figure, series, base_unit, metric, note), points in by_series.items()
         if figure in figures or not figures
     ]
 
@@ -206,8 +206,8 @@ def _row(text: dict[str, Any], source: str) -> PublishedValue:
             if not math.isfinite(row[column]):
                 raise ValueError("not finite")
         except (ValueError, TypeError) as error:
-            found = f"{column} is {text.get(column)!r}, not a finite number"
-            raise UsageError(source, found) from error
+            context = f"{column} is {text.get(column)!r}, not a finite number"
+            raise UsageError(source, context) from error
     return structs.convert(row, PublishedValue, source)
 
 
@@ -263,14 +263,14 @@ class PublishedRow:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """As in a table: figure, engine and placement, point, metric, published, measured here."""
-        one, point, unit = self.series, self.point, self.series.base_unit
+        """Cells of a table: figure, engine and placement, point, metric, published, measured."""
+        series, point, unit = self.series, self.point, self.series.base_unit
         error = f" ± {_printed(point.error_base, unit)}" if point.error_base else ""
         return (
-            one.figure,
-            f"{one.engine}/{one.arm}",
+            series.figure,
+            f"{series.engine}/{series.arm}",
             point.x,
-            one.metric,
+            series.metric,
             _printed(point.y_base, unit) + error,
             self.measured,
         )
@@ -304,11 +304,11 @@ def _cell(cell: Cell) -> str:
     return ", ".join(map(_number, cell.numbers)) + conditions
 
 
-def _number(one: Number) -> str:
-    ends = [_amount(end, one.unit) for end in (one.value, one.high) if end is not None]
-    value = " to ".join(dict.fromkeys(ends)) if one.value is not None else "none"
-    mark = f" ({number_mark(one.emulated)})" if one.emulated else ""
-    return " ".join(filter(None, (one.name, value))) + mark
+def _number(number: Number) -> str:
+    ends = [_amount(end, number.unit) for end in (number.value, number.high) if end is not None]
+    value = " to ".join(dict.fromkeys(ends)) if number.value is not None else "none"
+    mark = f" ({number_mark(number.emulated)})" if number.emulated else ""
+    return " ".join(filter(None, (number.name, value))) + mark
 
 
 def _amount(value: float, unit: str) -> str:
@@ -318,12 +318,12 @@ def _amount(value: float, unit: str) -> str:
 def published_rows(
     panels: Sequence[Panel], sweeps: Sequence[Sweep], published: Sequence[PublishedSeries]
 ) -> Iterator[PublishedRow]:
-    """Every point of the series, with the median of the arm that has its name."""
+    """Yield the points of the series, with the median of the arm that has its name."""
     for series in published:
         for point in series.points:
-            found = (*_measured(panels, series, point), *_swept(sweeps, series, point))
+            numbers = (*_measured(panels, series, point), *_swept(sweeps, series, point))
             yield PublishedRow(
-                series, point, Numbers(found) if found else Missing("no-counterpart")
+                series, point, Numbers(numbers) if numbers else Missing("no-counterpart")
             )
 
 
@@ -384,21 +384,21 @@ def _of_sides(
 
 def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Number]:
     """The highest median of the arm, over all panels and label sets; not of Memory mode."""
-    own = [panel.arms for panel in panels if panel.engine_name == series.engine]
-    found = [
+    engine_arms = [panel.arms for panel in panels if panel.engine_name == series.engine]
+    medians = [
         (summary.median, arm.emulated)
-        for arm in chain.from_iterable(own)
+        for arm in chain.from_iterable(engine_arms)
         if arm.value == series.arm
         if arm.usable and spec_facts(arm.usable[0]).get("host_mode") != "Memory"
         for summary in _rates(arm, series)
     ]
-    if found:
-        median, emulated = max(found)
+    if medians:
+        median, emulated = max(medians)
         yield Number(median, series.base_unit, emulated)
 
 
 def _rates(arm: Arm, series: PublishedSeries) -> Iterator[Summary]:
-    """Of a metric's label sets; a tier's bandwidth is its bytes over the time of each repeat."""
+    """Yield summaries of a metric's label sets; a tier's bandwidth is its bytes over each time."""
     if not (labels := series.labels) or not series.name.endswith(_PER_S):
         yield from arm.summaries(series.metric).values()
         return
@@ -461,45 +461,49 @@ PLAN_METRICS = frozenset({TABLE_READ, INDEX_LOOKUP, LOOKUP_ROWS, BEHIND_SCAN})
 
 def plan_summaries(runs: Iterable[StoredRun], metric: str) -> dict[Quantity, Summary]:
     """Median and range over the runs' plans, of every label set of one of ``PLAN_METRICS``."""
-    found: dict[Quantity, list[float]] = {}
+    values: dict[Quantity, list[float]] = {}
     if metric in PLAN_METRICS:
         for run in runs:
             for quantity, value in _of_run(run).items():
                 if quantity.name == metric:
-                    found.setdefault(quantity, []).append(value)
-    return {quantity: one for quantity, v in found.items() if (one := summarise(v))}
+                    values.setdefault(quantity, []).append(value)
+    return {quantity: summary for quantity, v in values.items() if (summary := summarise(v))}
 
 
 @lru_cache(maxsize=64)
 def _of_run(run: StoredRun) -> Mapping[Quantity, float]:
-    found: dict[Quantity, float] = {}
+    metrics: dict[Quantity, float] = {}
     for query, document in (run.artifact("plans") or {}).items():
-        found |= plan_metrics(query, from_members(Operator, document["operators"]))
-    return found
+        metrics |= plan_metrics(query, from_members(Operator, document["operators"]))
+    return metrics
 
 
 def plan_metrics(query: str, root: Operator) -> dict[Quantity, float]:
-    """Of an executed plan: times in ns."""
+    """Return the metrics of an executed plan; times in ns."""
     operators = list(root.walk())
-    later_ns = sum(one.time_ns for one in operators if one.kind != "scan")
-    found = {Quantity(BEHIND_SCAN, (("query", query),)): float(later_ns)}
+    later_ns = sum(operator.time_ns for operator in operators if operator.kind != "scan")
+    metrics = {Quantity(BEHIND_SCAN, (("query", query),)): float(later_ns)}
     reads: dict[str, float] = {}
     lookups: dict[str, tuple[float, int, int]] = {}
-    for one in operators:
-        relation = one.relation
-        if one.kind != "scan" or relation is None:
+    for operator in operators:
+        relation = operator.relation
+        if operator.kind != "scan" or relation is None:
             continue
-        if one.lookups:
+        if operator.lookups:
             time_ns, rows, count = lookups.get(relation, (0.0, 0, 0))
-            lookups[relation] = time_ns + one.time_ns, rows + one.rows, count + one.lookups
+            lookups[relation] = (
+                time_ns + operator.time_ns,
+                rows + operator.rows,
+                count + operator.lookups,
+            )
         else:
-            reads[relation] = reads.get(relation, 0.0) + one.time_ns
+            reads[relation] = reads.get(relation, 0.0) + operator.time_ns
     for relation, time_ns in reads.items():
-        found[_of_relation(TABLE_READ, query, relation)] = time_ns
+        metrics[_of_relation(TABLE_READ, query, relation)] = time_ns
     for relation, (time_ns, rows, count) in lookups.items():
-        found[_of_relation(INDEX_LOOKUP, query, relation)] = time_ns / count
-        found[_of_relation(LOOKUP_ROWS, query, relation)] = rows / count
-    return found
+        metrics[_of_relation(INDEX_LOOKUP, query, relation)] = time_ns / count
+        metrics[_of_relation(LOOKUP_ROWS, query, relation)] = rows / count
+    return metrics
 
 
 def _of_relation(name: str, query: str, relation: str) -> Quantity:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Folders without such names so far.
-FOLDERS = ("benchmarks", "engines", "harness", "playbooks", "scripts", "tests")
+FOLDERS = ("benchmarks", "engines", "harness", "playbooks", "reports", "scripts", "tests")
 #: Use the noun of the thing instead: run, metric, match, rows, paths.
 REFUSED = frozenset({"one", "found", "known", "own", "held", "kept"})
 

@@ -110,7 +110,7 @@ def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None
 
 
 def _caption(rows: Sequence[Row]) -> str:
-    """What must be known to read a chart of these rows."""
+    """Return what must be known to read a chart of these rows."""
     resolved = "Filled markers: a difference is resolved (Holm)."
     return (
         "Ratio to the baseline: right of 1 is better. Bars: the interval of each row (95 %, or the "

@@ -122,7 +122,7 @@ def _dress(axes: Axes, low: float, high: float) -> None:
 
 
 def _alt(marks: Sequence[CheckedPrediction], engines: Sequence[str]) -> str:
-    """What both sides range over, by engine and by what predicts."""
+    """Say what both sides range over, by engine and by what predicts."""
     texts = []
     for engine in engines:
         for modelled in (False, True):

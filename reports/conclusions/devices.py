@@ -70,9 +70,9 @@ class Practice(Test, frozen=True):
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         for device in _modules(evidence):
-            for one in practices(device)[self.number - 1].trials:
-                what = f"{device.marked_name}: {one.what}"
-                yield Trial(what, one.ratio, device.emulated)
+            for trial in practices(device)[self.number - 1].trials:
+                what = f"{device.marked_name}: {trial.what}"
+                yield Trial(what, trial.ratio, device.emulated)
 
 
 class Instructions(Test, frozen=True):
@@ -110,8 +110,8 @@ class Instructions(Test, frozen=True):
 
 def _ranked(points: Sequence[Point], kinds: tuple[str, ...]) -> list[Point]:
     """Return the best point of each kind, the best first, by the choosing repeats."""
-    held = ([p for p in points if kind_of(p) == kind] for kind in kinds)
-    tops = [_chosen(one) for one in held if one]
+    by_kind = ([p for p in points if kind_of(p) == kind] for kind in kinds)
+    tops = [_chosen(same_kind) for same_kind in by_kind if same_kind]
     return [tops[at] for at in best_first([point.samples for point in tops])]
 
 
@@ -242,13 +242,13 @@ class PointPairs(Test, frozen=True):
         every = _SIDES[name](evidence) if name in _SIDES else _by_state(evidence, name)
         for sides in every:
             try:
-                found = ratios_of(self.query, sides.over, sides.under)
+                ratios = ratios_of(self.query, sides.over, sides.under)
             except UnderivedError as error:
                 if name not in _SIDES:
                     what = f"{sides.device.marked_name}: {name}"
                     yield Trial(what, error.missing, sides.device.emulated)
                 continue
-            for ratio in found:
+            for ratio in ratios:
                 yield self._trial(ratio, sides, bound)
 
     def _trial(self, ratio: PointRatio, sides: _Sides, bound: float) -> Trial:
@@ -295,7 +295,7 @@ def _rank(state: str) -> float | None:
 def _dimm_bytes(device: Device) -> int:
     """Return the size of the host's DIMMs as the firmware lists them; 0 where they differ."""
     listed = _host(device).get("dimms", ())
-    sizes = {one["size_bytes"] for one in listed if one.get("technology") == "Optane"}
+    sizes = {module["size_bytes"] for module in listed if module.get("technology") == "Optane"}
     return int(sizes.pop()) if len(sizes) == 1 else 0
 
 
@@ -310,19 +310,19 @@ class IndexGain(Test, frozen=True):
     accesses: Having
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        known = [one for one in evidence.devices if ways(one)]
-        for newer, older in permutations(known, 2):
+        of_dimms = [device for device in evidence.devices if ways(device)]
+        for newer, older in permutations(of_dimms, 2):
             if newer.host == older.host:
                 continue
             accesses = _ratios(PairQuery(RATE, self.accesses, every=True), newer, older)
-            gains = grouped((one.over["threads"], one.value) for one in accesses)
-            for one in _ratios(PairQuery(OPERATIONS, every=True), newer, older):
-                a = one.over
+            gains = grouped((access.over["threads"], access.value) for access in accesses)
+            for index_ratio in _ratios(PairQuery(OPERATIONS, every=True), newer, older):
+                a = index_ratio.over
                 least = min(gains.get(a["threads"], ()), default=0.0)
                 if a["index"] and least > 1:
                     flush = a["flush"] or "its own flushes"
                     what = f"{a['index']}, {a['workload']}, {flush}: {newer.name} over {older.name}"
-                    yield _trial(f"{what}, accesses {least:.3g}×", one, least, newer)
+                    yield _trial(f"{what}, accesses {least:.3g}×", index_ratio, least, newer)
 
 
 def _host(device: Device) -> Mapping[str, Any]:
@@ -339,7 +339,7 @@ class PricePerformance(Test, frozen=True):
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
         for dram in filter(is_dram, evidence.devices):
             for device in _modules(evidence):
-                prices = [price_of(one, None) for one in (device, dram)]
+                prices = [price_of(priced, None) for priced in (device, dram)]
                 mine, other = prices
                 if device.host != dram.host or mine is None or other is None:
                     continue
@@ -389,17 +389,17 @@ class BelowDevice(Test, frozen=True):
 
     def _ratios(self, evidence: Evidence) -> dict[str, float]:
         """Return how much better the fast tier's device reads than the slow one's, by read."""
-        found: dict[str, float] = {}
+        ratios: dict[str, float] = {}
         for host in dict.fromkeys(device.host for device in evidence.devices):
             slow, fast = (self._reads(host, tier, evidence) for tier in (self.slow, self.fast))
             both = {name: _quotient(name, fast, slow) for name in fast.keys() & slow.keys()}
-            found |= {name: ratio for name, ratio in both.items() if ratio > 0}
+            ratios |= {name: ratio for name, ratio in both.items() if ratio > 0}
         # Times alone are of 64 bytes on one side and of a page on the other.
-        return found if any(name.startswith("bandwidth") for name in found) else {}
+        return ratios if any(name.startswith("bandwidth") for name in ratios) else {}
 
     def _reads(self, host: str, tier: str, evidence: Evidence) -> dict[str, float]:
         """Return the mean time of a random read, and bandwidths by pattern and threads."""
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for device in evidence.devices:
             if (device.host, device.tier.name if device.tier else device.tier_name) != (host, tier):
                 continue
@@ -407,12 +407,12 @@ class BelowDevice(Test, frozen=True):
             reads = [p for p in points if p["operation"] in ("load", "read") and not p["job"]]
             times = [p for p in reads if p["pattern"] == "random" and p.metric in (DURATION, MEAN)]
             if times:
-                found["latency, random"] = min(p.compared for p in times)
+                values["latency, random"] = min(p.compared for p in times)
             for point in reads:
                 if point.metric == RATE:
                     name = f"bandwidth, {point['pattern']}, {point['threads'] or 1} threads"
-                    found[name] = max(found.get(name, 0.0), point.median)
-        return found
+                    values[name] = max(values.get(name, 0.0), point.median)
+        return values
 
     def _is_of_tables(self, device: Device, point: Point) -> bool:
         suites = {run.run_id: run.spec.params.get("suite") for run in device.runs}
@@ -429,14 +429,14 @@ def _quotient(name: str, fast: Mapping[str, float], slow: Mapping[str, float]) -
     return over[name] / under[name] if under[name] else 0.0
 
 
-def _against(one: SpeedUp, ratios: Mapping[str, float]) -> Trial:
+def _against(speed_up: SpeedUp, ratios: Mapping[str, float]) -> Trial:
     smallest, largest = (pick(ratios.items(), key=lambda item: item[1]) for pick in (min, max))
-    trial = one.trial(smallest[1])
+    trial = speed_up.trial(smallest[1])
     if isinstance(trial.ratio, Missing):
         return trial
     gain = trial.ratio.value
     name, bound = largest if gain > largest[1] else smallest
-    what = f"{one.what}, devices {name} {bound:.3g}×"
+    what = f"{speed_up.what}, devices {name} {bound:.3g}×"
     if smallest[1] < gain <= largest[1]:
-        return Trial(what, Missing("between-device-ratios"), one.emulated)
-    return replace(one.trial(bound), what=what)
+        return Trial(what, Missing("between-device-ratios"), speed_up.emulated)
+    return replace(speed_up.trial(bound), what=what)

@@ -1,4 +1,4 @@
-"""What a tier does alone: service times, by the runs of the suite ``baseline`` on it.
+"""Service times of a tier alone, by the runs of the suite ``baseline`` on it.
 
 A figure is that of a whole call or append without its processor time, which is the processors'
 demand on any tier. Between measured sizes and numbers of threads it is interpolated by logarithms.
@@ -32,7 +32,7 @@ FIGURES: tuple[Figure, ...] = get_args(Figure)
 
 
 class Repeats(Enum):
-    """Which of a measurement's repeats a figure is of."""
+    """Choice of a measurement's repeat that a figure is of."""
 
     FASTEST = "fastest"
     TYPICAL = "typical"
@@ -224,7 +224,7 @@ def _samples(metrics: Sequence[Metric], name: str) -> list[float]:
 
 
 def _standard_error(durations: hdr.Histogram, repeats: int) -> float:
-    """Of the mean of one repeat's calls, as a share of it."""
+    """Return the standard error of the mean of one repeat's calls, as a share of the mean."""
     low, high = durations.layout.bounds()
     squares = float((durations.counts * ((low + high) / 2 - durations.mean) ** 2).sum())
     deviation = math.sqrt(squares / max(1, durations.total))

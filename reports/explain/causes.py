@@ -85,7 +85,7 @@ def article(noun: str) -> str:
 
 @dataclass(frozen=True)
 class Cause:
-    """What makes an operation faster or slower on B than on A; times in ns of a mean operation.
+    """Cause of an operation's being faster or slower on B than on A; in ns of a mean operation.
 
     ``part``, ``operation``: of a file operation; ``wait``: the resource, otherwise. ``a_ns``,
     ``b_ns``: medians of the repeats. ``saved_ns``: A − B; ``share``: of the operation's A − B.
@@ -146,7 +146,7 @@ def explanation(group: Group) -> Explanation:
 
 
 def _beyond_zero(value: Value, sign: int) -> bool:
-    """Whether the interval lies on that side of 0."""
+    """Return whether the interval lies on that side of 0."""
     ends = (value.low, value.high)
     return all(end is not None and sign * end > 0 for end in ends)
 
@@ -270,7 +270,7 @@ def _processor_ns(values: Mapping[Quantity, float]) -> float | None:
 
 @dataclass(frozen=True)
 class _Sides:
-    """What the operations of A and of B took, repeat by repeat; of pairs, pair by pair."""
+    """Times of the operations of A and of B, repeat by repeat; of pairs, pair by pair."""
 
     a: tuple[_Spent, ...]
     b: tuple[_Spent, ...]
@@ -367,8 +367,8 @@ def _arrays(a: Sequence[float], b: Sequence[float]) -> tuple[FloatArray, FloatAr
 def _change(before_ns: float, after_ns: float) -> str:
     """Return ``7.9 → 2.9 ms``; each with its unit where these differ."""
     ends = [format_ns(ns) if ns else "0" for ns in (before_ns, after_ns)]
-    (number, _, own), (_, _, other) = (end.partition(" ") for end in ends)
-    return f"{number if own == other else ends[0]} → {ends[1]}"
+    (number, _, first_unit), (_, _, second_unit) = (end.partition(" ") for end in ends)
+    return f"{number if first_unit == second_unit else ends[0]} → {ends[1]}"
 
 
 # What the report shows of all file operations ----------------------------------------
@@ -392,21 +392,23 @@ class FileOperation:
 
 
 def file_operations(arms: Sequence[Arm]) -> list[FileOperation]:
-    """Every operation that the I/O trace timed, those that take most time first."""
-    found = [(_work(arm.usable), timed_calls(arm.usable)) for arm in arms]
-    if not all(timed and work for work, timed in found):
+    """Return the operations that the I/O trace timed, those that take most time first."""
+    traced = [(_work(arm.usable), timed_calls(arm.usable)) for arm in arms]
+    if not all(timed and work for work, timed in traced):
         return []
     places = dict.fromkeys(
-        (cell.part, cell.operation) for _, timed in found for cell in timed if not cell.background
+        (cell.part, cell.operation) for _, timed in traced for cell in timed if not cell.background
     )
     rows = []
     for part, operation in places:
         by_arm = []
-        for work, timed in found:
-            one = timed.get(Cell(part, operation, "foreground"))
-            by_arm.append((one.calls / work, one.mean_ns) if one else (0.0, 0.0))
+        for work, timed in traced:
+            foreground = timed.get(Cell(part, operation, "foreground"))
+            by_arm.append(
+                (foreground.calls / work, foreground.mean_ns) if foreground else (0.0, 0.0)
+            )
         rows.append(FileOperation(part, operation, by_arm))
-    return sorted(rows, key=lambda one: -one.longest_ns)
+    return sorted(rows, key=lambda operation: -operation.longest_ns)
 
 
 def _work(runs: Sequence[StoredRun]) -> float:
@@ -419,16 +421,16 @@ def file_operations_table(panel: Panel, arms: Sequence[Arm], most: int) -> Table
     load = load_of(panel.workload, panel.params)
     rows = [
         [
-            f"{one.operation} of {PART_WORDS.get(one.part, one.part)}",
+            f"{operation.operation} of {PART_WORDS.get(operation.part, operation.part)}",
             *(
                 f"{significant(calls)} × {format_ns(mean)} = {format_ns(calls * mean)}"
                 if calls
                 else NOTHING
-                for calls, mean in one.by_arm
+                for calls, mean in operation.by_arm
             ),
         ]
-        for one in file_operations(arms)[:most]
-        if one.longest_ns
+        for operation in file_operations(arms)[:most]
+        if operation.longest_ns
     ]
     of = f"{article(load.noun)} {load.noun}" if load else "a run"
     title = f"File I/O of {of} that takes most time: {panel.title}"

@@ -1,4 +1,4 @@
-"""What devices of zero latency could gain at most, from waits and the I/O trace.
+"""Ceilings: what devices of zero latency could gain at most, from waits and the I/O trace.
 
 The mean operation waits for a device as far as its sessions were observed to, or as far as the
 trace timed the calls of its sessions, whichever is more. What may hide more of it counts in full:
@@ -79,7 +79,7 @@ class Waited:
 
     @property
     def blocked_ns(self) -> float:
-        """What was not computed; computing may be spinning for a lock, and the work of a sync."""
+        """Time without computing, which may be spinning for a lock, and the work of a sync."""
         other_ns = self.of(("lock", "buffer")) + self.sync_ns
         return self.latency_ns - max(0.0, self.computed_ns - other_ns)
 
@@ -94,11 +94,11 @@ class Waited:
 
     @property
     def hidden(self) -> dict[str, float]:
-        """What may be due to any device, by where it may hide."""
+        """Time that may be due to any device, by where it may hide."""
         return {name: self.of([name]) for name in _MAY_HIDE} | {"processors": self.contended_ns}
 
     def share(self, devices: Devices) -> float:
-        """Of the latency, what may be due to the devices, as it was seen."""
+        """Share of the latency that may be due to the devices, as it was seen."""
         could_go_ns = self.direct_ns(devices) + sum(self.hidden.values())
         return min(self.blocked_ns, could_go_ns) / self.latency_ns
 
@@ -118,7 +118,7 @@ class Waited:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What devices of zero latency could gain at most.
+    """Ceiling of the gain by devices of zero latency.
 
     ``latency_ns``, ``direct_ns``, ``hidden``: of the mean operation, or summed over queries: its
     duration, what it waits for the devices, and what may hide more of that (lock, buffer, other,
@@ -149,13 +149,13 @@ class Ceiling:
     @property
     def mostly(self) -> str:
         """Where most of that may hide; empty where it is no more than the rest."""
-        name = max(self.hidden, key=lambda one: self.hidden[one])
+        name = max(self.hidden, key=lambda place: self.hidden[place])
         return name if 2 * self.hidden[name] > self.more_ns else ""
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Those of one set of repeats.
+    """Ceilings of one set of repeats.
 
     ``noun``: what the times are of: a transaction, an operation, or queries, whose sum is bounded.
     ``total``: the largest gain first, without devices that nothing waits for; ``by_query``: of
@@ -169,11 +169,11 @@ class Ceilings:
 
     def of(self, devices: Devices) -> Ceiling | None:
         """One of the total's."""
-        return next((one for one in self.total if one.devices == devices), None)
+        return next((ceiling for ceiling in self.total if ceiling.devices == devices), None)
 
 
 def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
-    """Of repeats of one run, without failed ones; None where waits or I/O were not recorded."""
+    """Return the ceilings of repeats of one run that did not fail; None without waits or I/O."""
     with_both = [run for run in runs if _recorded(run)]
     if not with_both:
         return None
@@ -183,11 +183,15 @@ def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
         return Ceilings(noun, rate=rate.by)
     unseen = unseen_parts(with_both)
     waited = [waited_of(run) for run in with_both]
-    keys = sorted({key for one in waited for key in one}, key=natural)
+    keys = sorted({key for run_waits in waited for key in run_waits}, key=natural)
     if load is not None:
-        return Ceilings(noun, tuple(_bounded([one[""] for one in waited if "" in one], unseen)))
+        return Ceilings(
+            noun,
+            tuple(_bounded([run_waits[""] for run_waits in waited if "" in run_waits], unseen)),
+        )
     by_query = {
-        key: tuple(_bounded([one[key] for one in waited if key in one], unseen)) for key in keys
+        key: tuple(_bounded([run_waits[key] for run_waits in waited if key in run_waits], unseen))
+        for key in keys
     }
     return Ceilings(noun, tuple(_summed(by_query)), by_query)
 
@@ -205,7 +209,7 @@ def waited_of(run: StoredRun) -> Mapping[str, Waited]:
         if quantity.name == f"{prefix}wait_ns":
             key = quantity.label("query") or ""
             parts.setdefault(key, {})[quantity.label("resource") or ""] = value
-    found = {}
+    waited = {}
     for key, by_resource in parts.items():
         labels = (("query", key),) if key else ()
         accounted = values.get(Quantity(f"{prefix}wait_accounted_share", labels), 0.0)
@@ -219,26 +223,26 @@ def waited_of(run: StoredRun) -> Mapping[str, Waited]:
         computed_ns = 0.0 if dax else values.get(Quantity(f"{prefix}wait_cpu_ns", labels), 0.0)
         computed_ns = min(latency_ns, computed_ns)
         sync_ns = _sync_ns(run, load.durations) if load else 0.0
-        found[key] = Waited(
+        waited[key] = Waited(
             latency_ns, by_resource, moments, spent, contended_ns, computed_ns, sync_ns
         )
-    return found if load else _with_traced_total(found)
+    return waited if load else _with_traced_total(waited)
 
 
-def _with_traced_total(found: Mapping[str, Waited]) -> dict[str, Waited]:
+def _with_traced_total(by_query: Mapping[str, Waited]) -> dict[str, Waited]:
     """The trace has durations of all queries together: what it saw beyond the waits is divided
     among the queries as their waits are, and as their calls are where there are no waits."""
     made = {}
-    for key, one in found.items():
-        io_ns = dict(one.io_ns)
+    for key, query in by_query.items():
+        io_ns = dict(query.io_ns)
         for devices in DEVICES:
-            waited = one.of(_DIRECT[devices])
+            waited = query.of(_DIRECT[devices])
             if not waited:
                 continue
-            every = [other for other in found.values() if other.of(_DIRECT[devices])]
+            every = [other for other in by_query.values() if other.of(_DIRECT[devices])]
             total = sum(other.io_ns.get(devices, 0.0) for other in every)
             io_ns[devices] = waited * total / sum(other.of(_DIRECT[devices]) for other in every)
-        made[key] = replace(one, io_ns=io_ns)
+        made[key] = replace(query, io_ns=io_ns)
     return made
 
 
@@ -277,34 +281,36 @@ def unseen_parts(runs: Sequence[StoredRun]) -> dict[str, float]:
 
     Bytes that it did not see are of no account where they are few among all of the run's.
     """
-    found: dict[str, float] = {}
+    unseen_shares: dict[str, float] = {}
     for run in runs:
         moved: dict[str, float] = {}
         shares: dict[str, float] = {}
-        for quantity, one in measured(run).items():
+        for quantity, value in measured(run).items():
             part = quantity.label("part") or ""
             if quantity.name == "io_bytes":
-                moved[part] = moved.get(part, 0.0) + (one.value or 0.0)
+                moved[part] = moved.get(part, 0.0) + (value.value or 0.0)
             elif quantity.name == "io_trace_coverage_share":
-                shares[part] = one.value or 0.0
+                shares[part] = value.value or 0.0
         for part, share in shares.items():
             unseen = moved.get(part, 0.0) * (1 / share - 1) if share else math.inf
             if share < _SEEN and unseen > _OF_NO_ACCOUNT * sum(moved.values()):
-                found[part] = min(found.get(part, 1.0), share)
-    return found
+                unseen_shares[part] = min(unseen_shares.get(part, 1.0), share)
+    return unseen_shares
 
 
 def _bounded(repeats: Sequence[Waited], unseen: Mapping[str, float]) -> list[Ceiling]:
-    """Of repeats of one operation: their mean at the upper end of its sampling error, and not
+    """Bound repeats of one operation by their mean, at the upper end of its sampling error, and not
     less than that of any repeat as it was seen."""
     if not repeats:
         return []
     pooled = _pooled(repeats)
-    found = []
+    bounded = []
     for devices in DEVICES:
         if devices != "all" and not pooled.direct_ns(devices):
             continue
-        share: float | None = max(pooled.at_most(devices), *(one.share(devices) for one in repeats))
+        share: float | None = max(
+            pooled.at_most(devices), *(repeat.share(devices) for repeat in repeats)
+        )
         why: Reason | None = None
         low = [part for part in unseen if part in PARTS[devices]]
         if low:
@@ -313,7 +319,7 @@ def _bounded(repeats: Sequence[Waited], unseen: Mapping[str, float]) -> list[Cei
             why = "too few observations"
         elif share is not None and share >= _NO_CEILING:
             why = "nearly all of the time"
-        found.append(
+        bounded.append(
             Ceiling(
                 devices,
                 pooled.latency_ns,
@@ -324,77 +330,89 @@ def _bounded(repeats: Sequence[Waited], unseen: Mapping[str, float]) -> list[Cei
                 min(low, key=lambda part: unseen[part], default=""),
             )
         )
-    return _largest_first(found)
+    return _largest_first(bounded)
 
 
 def _pooled(repeats: Sequence[Waited]) -> Waited:
     n = len(repeats)
-    names = {name for one in repeats for name in one.parts_ns}
+    names = {name for repeat in repeats for name in repeat.parts_ns}
     return Waited(
-        sum(one.latency_ns for one in repeats) / n,
-        {name: sum(one.of([name]) for one in repeats) / n for name in names},
-        sum(one.moments for one in repeats),
-        {d: sum(one.io_ns.get(d, 0.0) for one in repeats) / n for d in DEVICES},
-        sum(one.contended_ns for one in repeats) / n,
-        sum(one.computed_ns for one in repeats) / n,
-        sum(one.sync_ns for one in repeats) / n,
+        sum(repeat.latency_ns for repeat in repeats) / n,
+        {name: sum(repeat.of([name]) for repeat in repeats) / n for name in names},
+        sum(repeat.moments for repeat in repeats),
+        {d: sum(repeat.io_ns.get(d, 0.0) for repeat in repeats) / n for d in DEVICES},
+        sum(repeat.contended_ns for repeat in repeats) / n,
+        sum(repeat.computed_ns for repeat in repeats) / n,
+        sum(repeat.sync_ns for repeat in repeats) / n,
     )
 
 
 def _summed(by_query: Mapping[str, Sequence[Ceiling]]) -> list[Ceiling]:
-    """Of the sum of the query times: a query that has no bound may vanish."""
-    found = []
-    total_ns = sum(next(iter(own)).latency_ns for own in by_query.values() if own)
+    """Return the ceilings of the sum of query times: a query without a bound may vanish."""
+    summed = []
+    total_ns = sum(
+        next(iter(query_ceilings)).latency_ns
+        for query_ceilings in by_query.values()
+        if query_ceilings
+    )
     for devices in DEVICES:
         every = [
-            next((one for one in own if one.devices == devices), None) or _hidden_only(own)
-            for own in by_query.values()
-            if own
+            next((ceiling for ceiling in query_ceilings if ceiling.devices == devices), None)
+            or _hidden_only(query_ceilings)
+            for query_ceilings in by_query.values()
+            if query_ceilings
         ]
-        direct_ns = sum(one.direct_ns for one in every)
+        direct_ns = sum(ceiling.direct_ns for ceiling in every)
         if not every or (devices != "all" and not direct_ns):
             continue
-        without = [one for one in every if one.share is None]
-        could_go = sum(one.latency_ns * (1 if one.share is None else one.share) for one in every)
+        without = [ceiling for ceiling in every if ceiling.share is None]
+        could_go = sum(
+            ceiling.latency_ns * (1 if ceiling.share is None else ceiling.share)
+            for ceiling in every
+        )
         share: float | None = could_go / total_ns
         if share is not None and share >= _NO_CEILING:
             share = None
-        reasons = [one.why for one in without]
-        found.append(
+        reasons = [ceiling.why for ceiling in without]
+        summed.append(
             Ceiling(
                 devices,
                 total_ns,
                 direct_ns,
-                {name: sum(one.hidden[name] for one in every) for name in every[0].hidden},
+                {name: sum(ceiling.hidden[name] for ceiling in every) for name in every[0].hidden},
                 share,
                 _commonest(reasons) if share is None else None,
                 without[0].part if without else "",
                 len(without),
             )
         )
-    return _largest_first(found)
+    return _largest_first(summed)
 
 
 def _commonest(reasons: Sequence[Reason | None]) -> Reason | None:
     return max(reasons, key=reasons.count, default=None) or "nearly all of the time"
 
 
-def _hidden_only(own: Sequence[Ceiling]) -> Ceiling:
-    """Of devices that the query was not seen to wait for: at most as for all of them."""
-    every = next(one for one in own if one.devices == "all")
+def _hidden_only(query_ceilings: Sequence[Ceiling]) -> Ceiling:
+    """Bound devices that the query was not seen to wait for: at most as all of them."""
+    every = next(ceiling for ceiling in query_ceilings if ceiling.devices == "all")
     return replace(every, direct_ns=0.0)
 
 
-def _largest_first(found: Sequence[Ceiling]) -> list[Ceiling]:
+def _largest_first(ceilings: Sequence[Ceiling]) -> list[Ceiling]:
     """All devices together come last."""
     return sorted(
-        found, key=lambda one: (one.devices == "all", -(1.0 if one.share is None else one.share))
+        ceilings,
+        key=lambda ceiling: (
+            ceiling.devices == "all",
+            -(1.0 if ceiling.share is None else ceiling.share),
+        ),
     )
 
 
 def values_of(run: StoredRun) -> dict[Quantity, float]:
-    """Every quantity of a run that has a value."""
-    return {q: one.value for q, one in measured(run).items() if one.value is not None}
+    """Return the quantities of a run that have a value."""
+    return {q: value.value for q, value in measured(run).items() if value.value is not None}
 
 
 def call_ns(run: StoredRun) -> dict[str, dict[tuple[str, str], float]]:
@@ -408,39 +426,41 @@ def call_ns(run: StoredRun) -> dict[str, dict[tuple[str, str], float]]:
     if load is not None:
         count = operations_of(run, load.durations)
         return (
-            {"": {c: one.calls * one.mean_ns / count for c, one in cells.items()}} if count else {}
+            {"": {c: timed.calls * timed.mean_ns / count for c, timed in cells.items()}}
+            if count
+            else {}
         )
-    found: dict[str, dict[tuple[str, str], float]] = {}
+    by_query: dict[str, dict[tuple[str, str], float]] = {}
     for quantity, calls in values_of(run).items():
         if quantity.name != "query_io_calls_count":
             continue
         cell = (quantity.label("part") or "", quantity.label("operation") or "")
-        query = found.setdefault(quantity.label("query") or "", {})
+        query = by_query.setdefault(quantity.label("query") or "", {})
         query[cell] = calls * (cells[cell].mean_ns if cell in cells else 0.0)
-    return found
+    return by_query
 
 
 def _sync_ns(run: StoredRun, durations: str) -> float:
     """Time in syncs of sessions' threads, of a window's mean operation."""
-    syncs = (one for (_, operation), one in _timed(run).items() if operation == "sync")
+    syncs = (timed for (_, operation), timed in _timed(run).items() if operation == "sync")
     count = operations_of(run, durations)
-    return sum(one.calls * one.mean_ns for one in syncs) / count if count else 0.0
+    return sum(timed.calls * timed.mean_ns for timed in syncs) / count if count else 0.0
 
 
 def operations_of(run: StoredRun, durations: str) -> int:
     """The number of operations in a window, by the histograms of their durations."""
-    found = (histogram(m) for m in run.result.metrics if m.name == durations)
-    return sum(one.total for one in found if one is not None)
+    histograms = (histogram(m) for m in run.result.metrics if m.name == durations)
+    return sum(histogram.total for histogram in histograms if histogram is not None)
 
 
 def _timed(run: StoredRun) -> dict[tuple[str, str], Timed]:
     """By part and operation, what the trace timed on sessions' threads."""
-    found: dict[tuple[str, str], Timed] = {}
-    for cell, one in timed_calls([run]).items():
+    by_place: dict[tuple[str, str], Timed] = {}
+    for cell, timed in timed_calls([run]).items():
         if not cell.background:
             place = (cell.part, cell.operation)
-            found[place] = found[place] + one if place in found else one
-    return found
+            by_place[place] = by_place[place] + timed if place in by_place else timed
+    return by_place
 
 
 def _by_devices(spent: Mapping[tuple[str, str], float]) -> dict[Devices, float]:
@@ -458,10 +478,12 @@ def _contended_ns(
     processor time, and the client's, exceed the processor time that was counted.
     """
     if query:
-        own = (("query", query),)
-        spent = [(parts_ns.get("processor", 0.0), values.get(Quantity("query_cpu_ns", own), 0.0))]
+        labels = (("query", query),)
+        spent = [
+            (parts_ns.get("processor", 0.0), values.get(Quantity("query_cpu_ns", labels), 0.0))
+        ]
         spent = [(took, counted / sessions) for took, counted in spent]
-        pressed = Quantity("query_pressure_cpu_some_ns", (("of", "host"), *own))
+        pressed = Quantity("query_pressure_cpu_some_ns", (("of", "host"), *labels))
         at_most_ns = values.get(pressed, latency_ns)
     else:
         counted = {

@@ -57,7 +57,7 @@ class Explained:
 
     @property
     def above_ceiling(self) -> bool:
-        """Whether even the lower end of what was measured is above the ceiling: a mistake.
+        """Return whether even the lower end of what was measured is above the ceiling: a mistake.
 
         Few repeats, whose interval covers less than 95 %, do not show one.
         """
@@ -80,12 +80,12 @@ class Explained:
 
     @property
     def residual(self) -> float | None:
-        """Of the prediction by baselines."""
+        """Return the residual of the prediction by baselines."""
         return self._residual(modelled=False)
 
     @property
     def modelled_residual(self) -> float | None:
-        """Of the prediction by models."""
+        """Return the residual of the prediction by models."""
         return self._residual(modelled=True)
 
     def _residual(self, *, modelled: bool) -> float | None:
@@ -149,15 +149,17 @@ class _Models:
         a, b = group.a.name, group.b.name
         for model in [b] if self._is_model(b) else self._models_of(b):
             for base in (*self._models_of(a), a):
-                found = self._between(base, model)
-                if not isinstance(found, Missing):
-                    return self._stand_ins(base, model), found
+                speed_up = self._between(base, model)
+                if not isinstance(speed_up, Missing):
+                    return self._stand_ins(base, model), speed_up
         return (), Missing("no modelled runs")
 
     def _models_of(self, name: str) -> list[str]:
         """The arms that stand for another arm."""
         tiers = self._stands[name]
-        return [one for one in self._arms if self._is_model(one) and self._stands[one] == tiers]
+        return [
+            other for other in self._arms if self._is_model(other) and self._stands[other] == tiers
+        ]
 
     def _between(self, base: str, model: str) -> Value | Missing:
         """The speed-up between two arms; models of the same tier's name may differ, too."""
@@ -178,15 +180,15 @@ def _ceiling(a: Arm, moved: Sequence[str]) -> Value | Missing:
     devices = devices_that_hold(moved)
     if devices is None:
         return Missing("memory moved" if "memory" in moved else "no part moved")
-    known = ceilings(a.usable)
-    if known is None:
+    bounds = ceilings(a.usable)
+    if bounds is None:
         return Missing("no waits")
-    if known.rate is not None:
+    if bounds.rate is not None:
         return Missing("a rate was set")
-    one = known.of(devices) or known.of("all")
-    if one is None or one.gain is None:
+    ceiling = bounds.of(devices) or bounds.of("all")
+    if ceiling is None or ceiling.gain is None:
         return Missing("no ceiling")
-    return Value(one.gain)
+    return Value(ceiling.gain)
 
 
 def speed_up_of(group: Group) -> Value | Missing:

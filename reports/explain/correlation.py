@@ -1,4 +1,4 @@
-"""How well predicted speed-ups agree with measured ones, over independent comparisons.
+"""Agreement of predicted speed-ups with measured ones, over independent comparisons.
 
 Speed-ups are compared by their logarithms, so that twice and half as fast are equally far from
 one, and no line has to be fitted to them but that through the origin: no change predicted, none
@@ -45,7 +45,7 @@ class CheckedPrediction:
 
 @dataclass(frozen=True)
 class Correlation:
-    """What a prediction is worth over rows that have both, a predicted and a measured speed-up.
+    """Worth of a prediction over rows that have both, a predicted and a measured speed-up.
 
     ``rho``: Spearman's, with its 95 % interval by Fisher's z with the variance of Bonett and Wright
     (Psychometrika 65, 2000); ``p``: two-sided, by permutation, exact up to eight rows. ``slope``:

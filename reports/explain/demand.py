@@ -1,4 +1,4 @@
-"""What the operations of a run demand: calls with their sizes, and processor time.
+"""Demand of a run's operations: calls with their sizes, and processor time.
 
 All of the mean operation of a closed loop, or of each query.
 """
@@ -48,7 +48,7 @@ class FileCalls:
 
     @property
     def moved_bytes(self) -> float:
-        """Of an operation."""
+        """Return the bytes of an operation."""
         return self.calls * self.size_bytes
 
 

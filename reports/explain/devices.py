@@ -1,4 +1,4 @@
-"""What the I/O trace of runs timed, and what other runs of a store say of their tiers."""
+"""Calls that the I/O trace of runs timed, and what other runs of a store say of their tiers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def moved_parts(a: StoredRun, b: StoredRun) -> tuple[str, ...]:
 def devices_that_hold(parts: Collection[str]) -> Devices | None:
     """Return the smallest set of devices that holds all of these; None of nothing, or memory."""
     every: tuple[Devices, ...] = ("log", "data", "all")
-    return next((one for one in every if parts and set(parts) <= PARTS[one]), None)
+    return next((devices for devices in every if parts and set(parts) <= PARTS[devices]), None)
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ _CELL = frozenset(("part", "operation"))
 
 
 def timed_calls(runs: Sequence[StoredRun]) -> dict[Cell, Timed]:
-    """What the trace timed, by cell, over repeats."""
-    found: dict[Cell, Timed] = {}
+    """Return what the trace timed, by cell, over repeats."""
+    by_cell: dict[Cell, Timed] = {}
     for metric in (metric for run in runs for metric in run.result.metrics):
         if metric.name != "io_duration_ns" or not metric.labels.keys() >= _CELL:
             continue
-        if (one := histogram(metric)) is not None and one.total:
-            cell, timed = cell_of(metric.labels), Timed(one.total, one.mean)
-            found[cell] = found[cell] + timed if cell in found else timed
-    return found
+        if (durations := histogram(metric)) is not None and durations.total:
+            cell, timed = cell_of(metric.labels), Timed(durations.total, durations.mean)
+            by_cell[cell] = by_cell[cell] + timed if cell in by_cell else timed
+    return by_cell
 
 
 def cell_of(labels: Labels) -> Cell:
@@ -85,7 +85,7 @@ def cell_of(labels: Labels) -> Cell:
 
 @dataclass(frozen=True)
 class TierSources:
-    """What the other runs of a store say of the tiers of hosts.
+    """Knowledge of hosts' tiers from the other runs of a store.
 
     ``models``: by host and digest of a model, the tier that it is a model of. ``baselines``: by
     host and tier, every run of the suite ``baseline``.

@@ -42,7 +42,7 @@ Tiers = Mapping[str, Baseline]
 
 @dataclass(frozen=True)
 class Law:
-    """What the laws say of a closed loop on some tiers. ``throughput``, ``bounds``: per ns."""
+    """Closed loop on some tiers, by the laws. ``throughput``, ``bounds``: per ns."""
 
     stations: tuple[Station, ...]
     solution: Solution
@@ -50,7 +50,7 @@ class Law:
 
     @property
     def reads_share(self) -> float:
-        """Of an operation's time without queues, waiting for reads."""
+        """Return the share of an operation's time without queues that waits for reads."""
         reads_ns = sum(s.demand_ns for s in self.stations if s.name == "read")
         return reads_ns / sum(s.demand_ns for s in self.stations)
 
@@ -61,7 +61,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What A's trace says beyond the demand.
+    """Facts that A's trace has beyond the demand.
 
     ``commits``: visits to the log of an operation, where each waits until its entry is durable.
     ``reads``, ``syncs``: times that these took on A, over those of its baseline.
@@ -80,7 +80,7 @@ def calibrate(demand: Demand, a: Tiers, repeats: Repeats = Repeats.TYPICAL) -> C
 
 
 def _reads_scale(demand: Demand, a: Tiers, repeats: Repeats) -> float:
-    """Of the reads that reached the device; 1 where no device dominates their time."""
+    """Return the ratio for reads that reached the device; 1 if no device dominates their time."""
     traced_ns = alone_ns = 0.0
     for calls in demand.calls:
         if calls.operation != "read" or calls.cell.background or calls.durations is None:
@@ -249,7 +249,7 @@ class _Network:
         return [*result, self._log(syncs)] if syncs else result
 
     def _figure(self, calls: FileCalls) -> Figure | None:
-        """What a baseline has of calls that sessions make and wait for."""
+        """Return the baseline's measurement of calls that sessions make and wait for."""
         if calls.cell.background:
             return None
         if calls.operation == "read":
@@ -291,7 +291,7 @@ class _Network:
 
 @dataclass(frozen=True)
 class Phases:
-    """What the laws say of queries on some tiers: computing, then waiting for the device.
+    """Queries on some tiers, by the laws: computing, then waiting for the device.
 
     ``overlapped_ns``: the time if each query's device works ahead of the processors, as read-ahead
     has it at best.

@@ -37,7 +37,7 @@ _MEASURED = ("models", "modelled", "modelled_residual", "measured", "residual", 
 
 @dataclass(frozen=True)
 class Fit:
-    """How well speed-ups were predicted, by the tiers' baselines and by runs on models.
+    """Fit of predicted speed-ups, by the tiers' baselines and by runs on models.
 
     ``engine``, ``workload``: of which comparisons; empty of all.
     """
@@ -60,13 +60,13 @@ class Fit:
 
 @dataclass(frozen=True)
 class ExplainedView:
-    """Every comparison of placements, with what explains it."""
+    """Comparisons of placements, with what explains them."""
 
     rows: tuple[Explained, ...]
 
     @cached_property
     def whole(self) -> Fit:
-        """Of all comparisons."""
+        """Return the fit over all comparisons."""
         return Fit.of(self.rows)
 
     @cached_property
@@ -77,7 +77,7 @@ class ExplainedView:
 
     @property
     def checked(self) -> list[CheckedPrediction]:
-        """What was predicted and measured, the modelled predictions too."""
+        """Return what was predicted and measured, the modelled predictions too."""
         return [prediction for row in self.rows for prediction in row.checked]
 
     @property
@@ -145,7 +145,7 @@ def explained_blocks(view: ExplainedView, picture: Drawing | None = None) -> Ite
 
 
 def _fit_blocks(view: ExplainedView) -> Iterator[Block]:
-    """How well speed-ups were predicted, of all comparisons and by engine and workload."""
+    """Show how well speed-ups were predicted, for all and by engine and workload."""
     methods: Sequence[tuple[str, Callable[[Fit], Correlation]]] = (
         ("baselines", lambda fit: fit.correlation),
         ("models", lambda fit: fit.modelled_correlation),
@@ -253,18 +253,18 @@ _NOT_BOUNDED = {
 }
 
 
-def ceiling_text(found: Ceilings) -> Text:
-    """What devices of zero latency would gain at most, in one sentence."""
-    bounded = [one for one in found.total if one.gain is not None]
+def ceiling_text(ceilings: Ceilings) -> Text:
+    """Say in one sentence what devices of zero latency would gain at most."""
+    bounded = [ceiling for ceiling in ceilings.total if ceiling.gain is not None]
     if not bounded:
-        return f"none: {_why(found, found.total[0] if found.total else None)}"
+        return f"none: {_why(ceilings, ceilings.total[0] if ceilings.total else None)}"
     first, *others = bounded
     unbounded = "".join(
-        f"no ceiling for a {_DEVICES[one.devices]} ({_why(found, one)}); "
-        for one in found.total
-        if one.gain is None and one.devices != "all"
+        f"no ceiling for a {_DEVICES[ceiling.devices]} ({_why(ceilings, ceiling)}); "
+        for ceiling in ceilings.total
+        if ceiling.gain is None and ceiling.devices != "all"
     )
-    queries = found.noun == "query"
+    queries = ceilings.noun == "query"
     more = ""
     if first.more_ns > 0.01 * first.latency_ns:
         mostly = f", mostly {_HIDES[first.mostly]}" if first.mostly else ""
@@ -272,58 +272,58 @@ def ceiling_text(found: Ceilings) -> Text:
     return (
         f"{unbounded}a {_DEVICES[first.devices]} of zero latency would gain ",
         Span(f"at most {_gain(first)}"),
-        f"{' in the sum of the query times' if queries else ''}: {_WHO[found.noun]} "
+        f"{' in the sum of the query times' if queries else ''}: {_WHO[ceilings.noun]} "
         f"{share_text(first.direct_ns, first.latency_ns, 'ns')} for "
         f"{'their' if queries else 'its'} {_WAITS[first.devices]}{more}",
         *(
-            f"; a {_DEVICES[one.devices]} at most {_gain(one)}"
-            for one in others
-            if one.devices != "all"
+            f"; a {_DEVICES[ceiling.devices]} at most {_gain(ceiling)}"
+            for ceiling in others
+            if ceiling.devices != "all"
         ),
     )
 
 
-def _gain(one: Ceiling) -> str:
-    return gain_text(one.gain) if one.gain else NOTHING
+def _gain(ceiling: Ceiling) -> str:
+    return gain_text(ceiling.gain) if ceiling.gain else NOTHING
 
 
-def _why(found: Ceilings, one: Ceiling | None) -> str:
+def _why(ceilings: Ceilings, ceiling: Ceiling | None) -> str:
     """Why nothing bounds a gain."""
     reasons = []
-    if found.rate:
-        setter = "a rate was set" if found.rate == "option" else "users think"
+    if ceilings.rate:
+        setter = "a rate was set" if ceilings.rate == "option" else "users think"
         reasons.append(f"{setter}: its latency is queueing, too")
-    elif one is None:
+    elif ceiling is None:
         reasons.append("no operation was observed")
-    elif one.why:
-        hidden = one.mostly and one.hidden[one.mostly] > one.direct_ns
-        mostly = f", mostly {_HIDES[one.mostly]}" if hidden else ""
-        reasons.append(f"{_NOT_BOUNDED[one.why]}{one.part}{mostly}")
-    if one and one.unbounded:
-        reasons.append(f"{one.unbounded} of {len(found.by_query)} queries have no ceiling")
+    elif ceiling.why:
+        hidden = ceiling.mostly and ceiling.hidden[ceiling.mostly] > ceiling.direct_ns
+        mostly = f", mostly {_HIDES[ceiling.mostly]}" if hidden else ""
+        reasons.append(f"{_NOT_BOUNDED[ceiling.why]}{ceiling.part}{mostly}")
+    if ceiling and ceiling.unbounded:
+        reasons.append(f"{ceiling.unbounded} of {len(ceilings.by_query)} queries have no ceiling")
     return "; ".join(reasons)
 
 
 def ceiling_table(arms: Iterable[tuple[str, str, Ceilings]]) -> Iterator[Block]:
     """The ceilings of each engine and workload on each arm."""
     rows = []
-    for where, arm, found in arms:
-        if not found.total:
-            rows.append([where, arm, *[NOTHING] * 4, _why(found, None)])
-        for place, one in enumerate(found.total):
+    for where, arm, ceilings in arms:
+        if not ceilings.total:
+            rows.append([where, arm, *[NOTHING] * 4, _why(ceilings, None)])
+        for place, ceiling in enumerate(ceilings.total):
             hides = [
                 f"{_HIDES[name]} {quantity_text(ns, 'ns')}"
-                for name, ns in one.hidden.items()
-                if ns > 0.001 * one.latency_ns
+                for name, ns in ceiling.hidden.items()
+                if ns > 0.001 * ceiling.latency_ns
             ]
             rows.append(
                 [
                     *(("", "") if place else (where, arm)),
-                    _DEVICES[one.devices],
-                    _gain(one),
-                    share_text(one.direct_ns, one.latency_ns, "ns"),
+                    _DEVICES[ceiling.devices],
+                    _gain(ceiling),
+                    share_text(ceiling.direct_ns, ceiling.latency_ns, "ns"),
                     ", ".join(hides) or NOTHING,
-                    _why(found, one) or NOTHING,
+                    _why(ceilings, ceiling) or NOTHING,
                 ]
             )
     yield Table(

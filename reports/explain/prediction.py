@@ -46,7 +46,7 @@ class Unpredictable(StrEnum):
 
 @dataclass(frozen=True)
 class Predicted:
-    """How many times faster B is than A, by the laws.
+    """Speed-up of B over A, by the laws.
 
     ``low``, ``high``: from the repeats of the baselines and of A, and from how far the law is from
     A. ``bound_low``, ``bound_high``: the asymptotic bounds. ``law_of_a``: what the law gives for A
@@ -229,7 +229,7 @@ def _of_run(queries: Sequence[QueryDemand], tiers: _Tiers) -> _SpeedUp:
 
 
 def _cache_unknown(tiers: _Tiers) -> bool:
-    """Whether reads may be served by a page cache on B, and none was there on A."""
+    """Return whether a page cache may serve reads on B, and none was there on A."""
     return any(tiers.b[part].buffered and not tier.buffered for part, tier in tiers.a.items())
 
 

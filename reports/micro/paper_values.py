@@ -278,7 +278,7 @@ def _dirty_lines(row: PaperRow) -> Numbers:
 
 
 def _counted(row: PaperRow) -> Numbers:
-    """What modules counted of the points with these labels, from the least to the most."""
+    """Return what modules counted of the points with these labels, from the least to the most."""
     points = selected(row.query, row.device)
     if not points:
         raise UnderivedError(

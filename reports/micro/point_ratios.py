@@ -84,21 +84,21 @@ class PointRatio:
 
 
 def _loads(point: Point) -> str:
-    """Whether a point is of loads alone or of stores alone, as an end of a mix is."""
+    """Return whether a point is of loads alone or of stores alone, as an end of a mix is."""
     if point["operation"] == "mixed":
         return {"1": "yes", "0": "no"}.get(point["read_share"], "")
     return "yes" if point["operation"] == "load" else "no"
 
 
 def _store(point: Point) -> str:
-    """Which store it is, of a mix the one in it; of loads there is one."""
+    """Return the kind of store, of a mix the one in it; empty for loads."""
     if point["operation"] == "mixed":
         return "" if point["read_share"] == "1" else point["store"]
     return "" if point["operation"] == "load" else kind_of(point)
 
 
 def _done(point: Point) -> str:
-    """How a page is flushed, or by which instructions a range is accessed."""
+    """Return how a page is flushed, or by which instructions a range is accessed."""
     named = point["method"] or point["writer"] or point["index"]
     return point["method"] if named else kind_of(point)
 
@@ -175,7 +175,7 @@ def ratios_of(query: PairQuery, over: Device, under: Device) -> list[PointRatio]
     ]
     matched = pairs(a, b, *apart)
     named = grouped((name_of(pair[0], query.each), pair) for pair in matched)
-    made = [one for name, same in named.items() for one in _ratios(query, name, same, apart)]
+    made = [ratio for name, same in named.items() for ratio in _ratios(query, name, same, apart)]
     if not made and any(p.histogram and not p.compared for pair in matched for p in pair):
         raise UnderivedError("needs", "operations that take longer than their time stamps")
     if not made:
@@ -206,44 +206,44 @@ def _ratios(
 
 
 def _comparable(pair: Pair) -> bool:
-    """Whether there is a quotient: a duration that the time stamps hide has none on either side."""
+    """Return whether there is a quotient: a duration that time stamps hide has none on a side."""
     over, under = pair
     return bool(under.compared and (over.compared or over.histogram is None))
 
 
 def clear(points: Sequence[Point]) -> Sequence[Point]:
     """These points; UnderivedError where two are equal in all labels, whatever their settings."""
-    held: dict[frozenset[tuple[str, Label]], list[Point]] = {}
+    by_labels: dict[frozenset[tuple[str, Label]], list[Point]] = {}
     for point in points:
         labels = (item for item in point.labels.items() if item[0] not in (*_NAMING, *FOLLOW))
-        held.setdefault(frozenset(labels), []).append(point)
-    for same in held.values():
+        by_labels.setdefault(frozenset(labels), []).append(point)
+    for same in by_labels.values():
         _only(same)
     return points
 
 
 def one_experiment(points: Iterable[Point], *varied: str) -> Sequence[Point]:
-    """Those of the largest experiment that varies these labels, each of its own labels."""
+    """Return the points of the largest experiment that varies these labels, each labelled apart."""
     return clear(largest(points, *varied))
 
 
 def uncached(device: Device, points: Iterable[Point]) -> list[Point]:
-    """Those beyond the caches; UnderivedError where only others were measured."""
+    """Return the points beyond the caches; UnderivedError where only others were measured."""
     measured = list(points)
-    found = beyond_caches(device, measured)
-    if measured and not found:
+    beyond = beyond_caches(device, measured)
+    if measured and not beyond:
         least = format_bytes(CACHES * device.llc_bytes)
         raise UnderivedError("needs", f"a range of {least}, which no cache holds")
-    return found
+    return beyond
 
 
 def with_threads(points: Sequence[Point], threads: int) -> list[Point]:
-    """Those with as many threads; UnderivedError where only others were measured."""
-    found = [p for p in points if p.number("threads") == threads]
-    if points and not found:
+    """Return the points with as many threads; UnderivedError where only others were measured."""
+    with_count = [p for p in points if p.number("threads") == threads]
+    if points and not with_count:
         counts = numbers_text(points, "threads")
         raise UnderivedError("needs", f"{threads} threads, measured with {counts}")
-    return found
+    return with_count
 
 
 def pairs(a: Sequence[Point], b: Sequence[Point], *apart: str) -> list[Pair]:
@@ -301,8 +301,8 @@ def _text(point: Point, label: str) -> str:
 
 def numbers_text(points: Iterable[Point], label: str) -> str:
     """``1, 2, 4``: which numbers of a label there are; ``none``."""
-    found = sorted({p.number(label) for p in points})
-    texts = [f"{n:g}" if n == int(n) else significant(n) for n in found]
+    numbers = sorted({p.number(label) for p in points})
+    texts = [f"{n:g}" if n == int(n) else significant(n) for n in numbers]
     if len(texts) > _MOST_NUMBERS:
         return f"{texts[0]} to {texts[-1]}"
     return ", ".join(texts) or "none"
@@ -322,12 +322,13 @@ def tiers(over: str, under: str, device: Device, others: Sequence[Device]) -> tu
     where it is not there, where several could be it, or where the column's device is that side.
     """
     mine = [
-        one
-        for one in others
-        if one is not device and (one.host, one.state) == (device.host, device.state)
+        candidate
+        for candidate in others
+        if candidate is not device
+        and (candidate.host, candidate.state) == (device.host, device.state)
     ]
     if _ALONE in (over, under):
-        other = _other(device, mine, lambda one: ways(one) == 1, "a single DIMM")
+        other = _other(device, mine, lambda candidate: ways(candidate) == 1, "a single DIMM")
         if (ways(device) or 0) < 2:
             raise UnderivedError("needs", "a tier of interleaved DIMMs")
     else:
@@ -347,12 +348,12 @@ def _other(
         if others:
             raise UnderivedError("other-side", f"{what}, the other side")
         raise UnderivedError("needs", _SECOND_TIER)
-    found = [one for one in others if fits(one)]
-    if not found:
+    fitting = [candidate for candidate in others if fits(candidate)]
+    if not fitting:
         raise UnderivedError("needs", f"{_SECOND_TIER}: {what} of this host")
-    if len(found) > 1:
-        raise UnderivedError("ambiguous", f"{' and '.join(d.name for d in found)} are {what}")
-    return found[0]
+    if len(fitting) > 1:
+        raise UnderivedError("ambiguous", f"{' and '.join(d.name for d in fitting)} are {what}")
+    return fitting[0]
 
 
 def is_dram(device: Device) -> bool:
@@ -377,12 +378,13 @@ def _nodes(device: Device) -> Sequence[dict[str, Any]]:
     return manifests[-1].host["numa_nodes"] if manifests else ()
 
 
-def differ_in(state: str, one: Device, other: Device) -> bool:
-    """Whether two devices are one tier of a host that differs in nothing but this state."""
+def differ_in(state: str, device: Device, other: Device) -> bool:
+    """Return whether two devices are one tier of a host that differs in this state alone."""
     return (
-        (one.host, one.tier and one.tier.name) == (other.host, other.tier and other.tier.name)
-        and one.state != other.state
-        and {**one.state, state: ""} == {**other.state, state: ""}
+        (device.host, device.tier and device.tier.name)
+        == (other.host, other.tier and other.tier.name)
+        and device.state != other.state
+        and {**device.state, state: ""} == {**other.state, state: ""}
     )
 
 
@@ -393,14 +395,14 @@ def ways(device: Device) -> int | None:
 
 def of_dimms(devices: Sequence[Device], host: str, count: int) -> Device:
     """The tier of a host that is interleaved over this many DIMMs; UnderivedError without one."""
-    same = [one for one in devices if one.host == host]
-    found = [one for one in same if ways(one) == count]
-    if not found:
-        raise _needs_dimms(count, sorted(filter(None, {ways(one) for one in same})))
-    if len(found) > 1:
-        names = " and ".join(one.name for one in found)
+    same = [device for device in devices if device.host == host]
+    of_count = [device for device in same if ways(device) == count]
+    if not of_count:
+        raise _needs_dimms(count, sorted(filter(None, {ways(device) for device in same})))
+    if len(of_count) > 1:
+        names = " and ".join(device.name for device in of_count)
         raise UnderivedError("ambiguous", f"{names} have {counted(count, 'DIMM')} each")
-    return found[0]
+    return of_count[0]
 
 
 def check_dimms(device: Device, count: int) -> None:
@@ -411,5 +413,5 @@ def check_dimms(device: Device, count: int) -> None:
 
 
 def _needs_dimms(count: int, here: Sequence[int]) -> UnderivedError:
-    found = ", ".join(map(str, here)) or "none"
-    return UnderivedError("needs", f"a tier of {counted(count, 'DIMM')}, here: {found}")
+    numbers = ", ".join(map(str, here)) or "none"
+    return UnderivedError("needs", f"a tier of {counted(count, 'DIMM')}, here: {numbers}")

@@ -49,7 +49,7 @@ def too_long(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def golden(loaded: Any) -> Any:
-    """Those of the session, with the runs of the stored example."""
+    """Return the session's results, with the runs of the stored example."""
     unpack(loaded.results)
     return loaded
 

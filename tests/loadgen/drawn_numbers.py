@@ -1,4 +1,4 @@
-"""Whether drawn numbers fit their distribution."""
+"""Tests of whether drawn numbers fit their distribution."""
 
 from itertools import pairwise
 

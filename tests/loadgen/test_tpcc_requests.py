@@ -1,4 +1,4 @@
-"""What TPC-C's terminals ask for, by its clauses 2.4.1 to 2.8.1."""
+"""Requests of TPC-C's terminals, by its clauses 2.4.1 to 2.8.1."""
 
 from collections import Counter
 from pathlib import Path

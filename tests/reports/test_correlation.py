@@ -57,7 +57,7 @@ def test_p_of_more_rows_is_near_that_of_student_s_t() -> None:
 
 @pytest.mark.parametrize(("rows", "r"), [(8, 0.8), (24, 0.9)])
 def test_the_interval_has_the_planted_coefficient_in_95_of_100(rows, r):
-    """Of two normal variables with this correlation, Spearman's is 6/π·asin(r/2)."""
+    """Spearman's correlation of two normal variables with this one is 6/π·asin(r/2)."""
     random = np.random.default_rng(5)
     planted = 6 / math.pi * math.asin(r / 2)
     covered = 0

@@ -69,7 +69,7 @@ def test_the_run_has_the_times_of_a_and_the_baselines_the_ratio(tmp_path):
 
 
 def test_the_ends_are_of_the_slowest_and_fastest_repeats(tmp_path):
-    """Of B; and of A, whose own times are those of the run, the ratio to B is smaller or larger."""
+    """B's repeats give the ends; A's own times are the run's, its repeats change the ratio to B."""
     a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
     baseline_suite(tmp_path, "ssd", SSD, repeats=(0.5, 1.0, 1.5))
     baseline_suite(
@@ -177,7 +177,7 @@ def test_a_query_computes_and_then_waits_for_what_was_fetched(tmp_path, fetched,
 
 
 def test_a_query_shares_the_processors_with_other_programs(tmp_path):
-    """Of 80 processors, 79 others leave it one; 160 others leave it 80 / 161."""
+    """79 others leave it one of 80 processors; 160 others leave it 80 / 161."""
     a, b = (query_run(tmp_path, p, fetched=0, others=79 / 80) for p in ("ssd-both", "pmem-both"))
     baseline_suite(tmp_path, "ssd", SSD)
     baseline_suite(tmp_path, "pmem", PMEM)
