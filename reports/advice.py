@@ -55,7 +55,7 @@ class PlannedArm:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the tiers' baselines predict of a placement, over today's, before it is measured.
+    """Prediction of a placement over today's by the tiers' baselines, before it is measured.
 
     ``measured``: its speed-up afterwards; None before.
     """

@@ -123,7 +123,8 @@ def parsed(command: str) -> None:
 @pytest.mark.parametrize(
     "command", [command for command in COMMANDS if command[0] in ("compare", "explain")]
 )
-def test_what_comes_next_is_a_command(command, store, monkeypatch) -> None:
+def test_what_comes_next_is_a_command(command, store, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the command may write its page here
     printed: list[str] = []
 
     def lines(command: str, columns: int) -> list[str]:
