@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import permutations
 from statistics import NormalDist, median
 
@@ -103,10 +104,16 @@ def _p(x: IntArray, y: IntArray) -> float:
     Ranks are doubled and less their mean: whole numbers, whose sums are compared exactly.
     """
     if len(x) <= _EXACT_ROWS:
-        orders = np.array(list(permutations(y)))
+        orders = y[_orders(len(y))]
         return float(np.mean(np.abs(orders @ x) >= abs(x @ y)))
     drawn = np.random.default_rng(_SEED).permuted(np.tile(y, (_DRAWN, 1)), axis=1)
     return (1 + int(np.sum(np.abs(drawn @ x) >= abs(x @ y)))) / (1 + _DRAWN)
+
+
+@cache
+def _orders(rows: int) -> IntArray:
+    """Every order of the places of that many rows."""
+    return np.array(list(permutations(range(rows))))
 
 
 def _through_origin(x: FloatArray, y: FloatArray) -> tuple[float, float]:
