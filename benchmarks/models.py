@@ -108,7 +108,8 @@ def drawn(random: Random, count: int) -> list[str]:
             engine, queries = random.choice(("postgres", "duckdb")), random.sample(range(1, 23), 3)
             cache = random.choice(("cold-per-query", "cold-per-run", "warm"))
             listed = ",".join(map(str, sorted(queries)))
-            case = f"tpch {engine} queries={listed} scale=1 cache={cache}{limit}"
+            scale = random.choice((0.1, 0.3, 1))
+            case = f"tpch {engine} queries={listed} scale={scale} cache={cache}{limit}"
         if case not in (*CASES, *cases):
             cases.append(case)
     return cases
