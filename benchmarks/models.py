@@ -161,12 +161,11 @@ def scores_of(
     host.write_text(f"schema: 1\ntiers:\n  {device.name}: {kind}\n")
     shared = ("--host", str(host), "--results", options.results)
     name = f"benchmark-{device.name}"
-    small = ("-p", "duration=50ms", "-p", "range=16MiB", "--repeats", "1")
-    measured = small if options.smoke else ()
-    make = ("model", "make", name, "--tier", device.name, "--replace", *measured, *shared)
+    small = ("-p", "duration=50ms", "-p", "range=16MiB") if options.smoke else ()
+    repeats = ("--repeats", str(options.repeats))
+    make = ("model", "make", name, "--tier", device.name, "--replace", *small, *repeats, *shared)
     command(HARNESS, *make, cgroup=device.cgroup)
     verify = ("model", "verify", name, "--tier", device.name, *shared, "--json")
-    repeats = ("--repeats", str(options.repeats))
     for case in cases:
         argv = (HARNESS, *verify, *repeats, "--case", case)
         # Status 1: a case that other work disturbed, which is printed.
