@@ -24,6 +24,7 @@ from typing import Any
 
 from smoke import SMOKE, parsed
 
+from harness import structs
 from harness.store.spec import RunSpec, content_hash
 
 BLOCKS = 20
@@ -61,7 +62,7 @@ def write_run(
     run |= {
         "run_id": run_id,
         "spec": spec,
-        "spec_hash": RunSpec.from_json(spec).hash(),
+        "spec_hash": structs.convert(spec, RunSpec, "spec").hash(),
         "experiment": {"name": name, "hash": content_hash(name)},
         "started_unix_ns": started,
     }

@@ -10,13 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from harness.structs import Struct
 
 OperatorKind = Literal["scan", "join", "aggregate", "sort", "other"]
 
 
-@dataclass(frozen=True)
-class Operator:
+_Count = Annotated[int, Meta(ge=0, le=10**18)]
+
+
+class Operator(Struct, frozen=True):
     """One operator of an executed plan.
 
     ``rows``: rows it produced, over all loops and workers.
@@ -28,10 +34,10 @@ class Operator:
     kind: OperatorKind
     name: str
     rows: int
-    time_ns: int
+    time_ns: _Count
     relation: str | None = None
     children: tuple[Operator, ...] = ()
-    lookups: int = 0
+    lookups: _Count = 0
 
     def walk(self) -> Iterator[Operator]:
         """This operator and all below it, parents first."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import (
@@ -26,7 +27,7 @@ from typing import (
 )
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, field
 
 from harness.errors import UsageError, nearest
 
@@ -59,6 +60,11 @@ class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     documented: ClassVar[str] = "docs/profiles.md"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a document of JSON's types: the inverse of :func:`convert`."""
+        document: dict[str, Any] = _lists(msgspec.to_builtins(self, enc_hook=_plain_value))
+        return document
 
 
 class Misfit(ValueError):
@@ -100,10 +106,12 @@ def convert(document: Any, kind: type[T], source: str | Callable[[Where], str]) 
     raise UsageError(place, refusal.context, hint)
 
 
-def to_json(value: msgspec.Struct) -> dict[str, Any]:
-    """Return a struct as a document of JSON's types: the inverse of :func:`convert`."""
-    document: dict[str, Any] = msgspec.to_builtins(value, enc_hook=_plain_value)
-    return document
+def written(default: T) -> T:
+    """Declare a default that documents have, in a struct that leaves other defaults out.
+
+    The struct is of ``omit_defaults``; msgspec compares with no result of a factory.
+    """
+    return field(default_factory=lambda: copy(default))
 
 
 def _plain_value(value: Any) -> Any:
@@ -111,7 +119,14 @@ def _plain_value(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value.item()
 
 
-def json_schema(kind: type[Struct]) -> dict[str, Any]:
+def _lists(value: Any) -> Any:
+    """Return a document with lists in the place of tuples, as it is read again."""
+    if isinstance(value, dict):
+        return {key: _lists(member) for key, member in value.items()}
+    return [*map(_lists, value)] if isinstance(value, list | tuple) else value
+
+
+def json_schema(kind: Any) -> dict[str, Any]:
     """Return the JSON Schema of a document, for other programs."""
     return msgspec.json.schema(kind)
 
@@ -166,13 +181,11 @@ def _problem(value: Any, kind: Any, where: Where) -> _Refusal | None:
     return None
 
 
-def _wrong_key(
-    value: Mapping[str, Any], kind: type[msgspec.Struct], where: Where
-) -> _Refusal | None:
+def _wrong_key(value: Mapping[str, Any], kind: Any, where: Where) -> _Refusal | None:
     """Return the first key that a struct does not have, or lacks; None where there is none."""
     keys = _keys(kind)
     for key in value:
-        if key not in keys:
+        if key not in keys and _is_closed(kind):
             hint = f"valid keys here: {', '.join(sorted(keys))}" if keys else "remove it"
             return _Refusal((*where, key), f"unknown key {key!r}{nearest(key, list(keys))}", hint)
     for key, (key_kind, is_required) in keys.items():
@@ -223,7 +236,7 @@ def _children(value: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
     if isinstance(value, Mapping):
         if _is_struct(kind):
             keys = _keys(kind)
-            yield from ((key, child, keys[key][0]) for key, child in value.items())
+            yield from ((key, child, keys[key][0]) for key, child in value.items() if key in keys)
         elif len(arguments) == 2:
             yield from ((key, child, arguments[1]) for key, child in value.items())
     elif isinstance(value, list | tuple) and origin in (tuple, list) and arguments:
@@ -267,20 +280,33 @@ def _has_shape(kind: Any, value: Any) -> bool:
 
 
 def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or is_dataclass(kind))
+
+
+def _is_closed(kind: Any) -> bool:
+    """Return whether a struct refuses unknown keys; dataclasses do not."""
+    return issubclass(kind, msgspec.Struct) and kind.__struct_config__.forbid_unknown_fields
 
 
 @cache
-def _keys(kind: type[msgspec.Struct]) -> Mapping[str, tuple[Any, bool]]:
+def _keys(kind: Any) -> Mapping[str, tuple[Any, bool]]:
     """Return the type of each key in the document, and whether it is required."""
     hints = get_type_hints(kind, include_extras=True)
+    if is_dataclass(kind):
+        return {
+            member.name: (
+                hints[member.name],
+                member.default is MISSING and member.default_factory is MISSING,
+            )
+            for member in fields(kind)
+        }
     config = kind.__struct_config__
     tag: dict[str, tuple[Any, bool]] = {}
     if config.tag_field is not None:
         tag = {config.tag_field: (Literal[config.tag], True)}
     return tag | {
-        field.encode_name: (hints[field.name], field.required)
-        for field in msgspec.structs.fields(kind)
+        member.encode_name: (hints[member.name], member.required)
+        for member in msgspec.structs.fields(kind)
     }
 
 

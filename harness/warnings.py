@@ -7,44 +7,32 @@ docs/warnings.md lists every code.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cache
+from typing import Annotated
 
+from msgspec import field
+
+from harness.structs import Struct, whole
 from harness.terminal import say
 
 
-@dataclass(frozen=True)
-class RunWarning:
+class RunWarning(Struct, frozen=True):
     """A warning with a stable, kebab-case ``code``.
 
     ``problem``: what is wrong, without measured values: warnings of the same code and problem
     are one. ``context``: the values found. ``hint``: the fix (may be empty).
     """
 
-    code: str
-    problem: str
-    context: str
-    hint: str = ""
+    code: Annotated[str, whole("[a-z][a-z0-9-]*", "stable (docs/warnings.md)")]
+    problem: str = field(name="what")
+    context: str = field(name="found")
+    hint: str = field(name="do", default="")
 
     def __str__(self) -> str:
         """On one line, for a terminal."""
         text = ": ".join(part for part in (self.code, self.problem, self.context) if part)
         return f"{text} ({self.hint})" if self.hint else text
-
-    def to_json(self) -> dict[str, str]:
-        """The entry in a document (schema run, ``uncontrolled``)."""
-        return {
-            "code": self.code,
-            "what": self.problem,
-            "found": self.context,
-            "do": self.hint,
-        }
-
-    @classmethod
-    def from_json(cls, entry: Mapping[str, str]) -> RunWarning:
-        """The inverse of ``to_json``."""
-        return cls(entry.get("code", ""), entry["what"], entry["found"], entry["do"])
 
 
 def unique(warnings: Iterable[RunWarning]) -> list[RunWarning]:

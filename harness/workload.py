@@ -173,8 +173,8 @@ class Session:
     def __post_init__(self) -> None:
         """Cold starts of finished steps are this run's, too."""
         if self.checkpoint is not None:
-            self.residency += [Cached(**entry) for entry in self.checkpoint.collected("residency")]
-            self.not_cold += self.checkpoint.collected("not_cold")
+            self.residency += self.checkpoint.residency
+            self.not_cold += self.checkpoint.not_cold
             self._written = (len(self.residency), len(self.not_cold))
 
     def remember(self, step: str, document: Any) -> None:

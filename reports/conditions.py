@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from msgspec.structs import replace
+
 from harness.sequences import first_of
+from harness.store.host import HostFacts
 from harness.store.result import Cached, Program, RunResult
 from harness.store.runs import StoredRun
 from harness.tiers.linux.model import TierRecord
@@ -339,25 +341,24 @@ def _tier_row(tier: TierRecord) -> Row:
     )
 
 
-def _host_facts(host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    cpu, kernel = host["cpu"], host["kernel"]
-    yield "Host", f"{host['hostname']} ({host['host_id']})"
-    yield "Mode", host["mode"]
-    counts = ", ".join(f"{cpu[name]} {name}" for name in ("sockets", "cores", "threads"))
-    yield "CPU", f"{cpu['model']}, {counts}"
-    yield "Instructions", " ".join(cpu["flags"]) or "none of interest"
-    yield "Microcode", cpu["microcode"] or "unknown"
-    yield "Memory", format_bytes(host["memory_bytes"])
+def _host_facts(host: HostFacts) -> Iterator[tuple[str, str]]:
+    cpu, kernel = host.cpu, host.kernel
+    yield "Host", f"{host.hostname} ({host.host_id})"
+    yield "Mode", host.mode
+    yield "CPU", f"{cpu.model}, {cpu.sockets} sockets, {cpu.cores} cores, {cpu.threads} threads"
+    yield "Instructions", " ".join(cpu.flags) or "none of interest"
+    yield "Microcode", cpu.microcode or "unknown"
+    yield "Memory", format_bytes(host.memory_bytes)
     nodes = (
-        f"node {n['node']}: {format_bytes(n['memory_bytes'])}, CPUs {n['cpus'] or 'none'}"
-        for n in host["numa_nodes"]
+        f"node {n.node}: {format_bytes(n.memory_bytes)}, CPUs {n.cpus or 'none'}"
+        for n in host.numa_nodes
     )
     yield "NUMA", "; ".join(nodes)
-    yield "Kernel", f"{kernel['release']} ({kernel['cmdline']})"
+    yield "Kernel", f"{kernel.release} ({kernel.cmdline})"
     for title, name in _STATES:
-        yield title, _state(host.get(name, "unknown"))
+        yield title, _state(getattr(host, name))
     domains = ", ".join(
-        f"{region}: {domain}" for region, domain in host["persistence_domains"].items()
+        f"{region}: {domain}" for region, domain in host.persistence_domains.items()
     )
     yield "Persistence domain", domains or "no persistent memory"
 

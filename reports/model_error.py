@@ -119,7 +119,7 @@ def _error_of(runs: Sequence[StoredRun], whole: bool) -> ModelError | None:
     if models <= _NO_LATENCY:
         return None
     run = runs[0]
-    host = str(run.manifest.host["host_id"]) if run.manifest else ""
+    host = run.manifest.host.host_id if run.manifest else ""
     times = _device_times(run.directory.parents[1], host, run.spec.engine, run.spec.workload)
     share = 1.0 if whole else _device_share(runs)
     few = len(times) < FEWEST_SCORES

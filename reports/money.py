@@ -379,7 +379,7 @@ def capacity(
             return Capacity(problem="its memory has no limit")
         sizes["memory"] = run.result.memory_bytes or 0
     parts = grouped((places[part], part) for part, size in sizes.items() if size and part in places)
-    host = run.manifest.host["hostname"]
+    host = run.manifest.host.hostname
     shares = []
     for tier, tier_parts in parts.items():
         price = tier_price(host, tier, recorded.get(tier), prices)

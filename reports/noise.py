@@ -69,6 +69,7 @@ def _log_ratios(
 
 
 def _noise(quantity: Quantity, value: Measured, ratios: tuple[float, ...]) -> MetricNoise:
+    assert value.better != "none"  # such quantities decide nothing
     return MetricNoise(quantity.name, value.unit, value.better, dict(quantity.labels), ratios)
 
 

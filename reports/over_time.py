@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import msgspec
+
 from harness import hdr
 from harness.counters import split
-from harness.store.documents import from_members
-from harness.store.result import LatencyPoint, SeriesPoint, TimelineEntry
+from harness.store.artifacts import LatencyPoint, SeriesPoint, TimelineEntry
 from harness.store.runs import StoredRun
 from harness.waits import BACKGROUND
 from reports.arm import Arm
@@ -149,7 +150,7 @@ def _apart(run: StoredRun) -> bool:
 def _done(run: StoredRun) -> Strip | None:
     """Operations per second, as the client counted them; the last interval may be cut off."""
     for noun, documents in (run.artifact("series") or {}).items():
-        points = [from_members(SeriesPoint, document) for document in documents]
+        points = msgspec.convert(documents, list[SeriesPoint])
         intervals = [
             Interval(begin, end, sum(point.counts.values()) * NS_PER_S / (end - begin), end - begin)
             for begin, end, point in _in_window(run, points)
@@ -177,7 +178,7 @@ def _in_window(run: StoredRun, points: Sequence[_Point]) -> list[tuple[float, fl
 def _latencies(run: StoredRun) -> Iterator[Strip]:
     """Percentiles of the most frequent kinds of operation; none of too few operations."""
     for documents in (run.artifact("latencies") or {}).values():
-        points = [from_members(LatencyPoint, document) for document in documents]
+        points = msgspec.convert(documents, list[LatencyPoint])
         counts: Counter[str] = Counter()
         for point in points:
             counts.update({name: operation.count for name, operation in point.operations.items()})
@@ -202,7 +203,7 @@ def _percentiles(
 
 def _spans(run: StoredRun) -> Iterator[Span]:
     for document in run.artifact("timeline") or []:
-        entry = from_members(TimelineEntry, document)
+        entry = msgspec.convert(document, TimelineEntry)
         name, lane = entry.function or "", "refresh"
         if entry.query is not None:
             lane = "queries" if entry.stream is None else f"stream {entry.stream}"

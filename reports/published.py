@@ -28,13 +28,13 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+import msgspec
 from msgspec import Meta
 
 from harness import structs
 from harness.errors import UsageError
 from harness.paper.pair_query import Having, read_metric
 from harness.query_plan import Operator
-from harness.store.documents import from_members
 from harness.store.runs import StoredRun
 from harness.structs import Struct, whole
 from harness.units import GIB, counted, parse_duration_ns, parse_size
@@ -474,7 +474,7 @@ def plan_summaries(runs: Iterable[StoredRun], metric: str) -> dict[Quantity, Sum
 def _of_run(run: StoredRun) -> Mapping[Quantity, float]:
     metrics: dict[Quantity, float] = {}
     for query, document in (run.artifact("plans") or {}).items():
-        metrics |= plan_metrics(query, from_members(Operator, document["operators"]))
+        metrics |= plan_metrics(query, msgspec.convert(document["operators"], Operator))
     return metrics
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from harness.metrics import parameters
 from harness.models.score import ScoreStore, summary
-from harness.store.documents import as_json
+from harness.store.documents import as_json, attributes
+from harness.store.host import NumaNode
 from harness.store.result import Emulated, Manifest
 from harness.store.runs import StoredRun
 from harness.store.spec import HOST_STATE, RunSpec
@@ -290,7 +291,7 @@ def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
 
 def _score_of(run: StoredRun) -> str:
     """How far models were from devices of the run's host and engine."""
-    host = run.manifest.host["host_id"] if run.manifest else ""
+    host = run.manifest.host.host_id if run.manifest else ""
     return _score(run.directory.parents[1], host, run.spec.engine)
 
 
@@ -334,13 +335,15 @@ def facts_of_spec(spec: RunSpec, host_mode: str) -> dict[str, str]:
 
 def _manifest_facts(manifest: Manifest) -> dict[str, str]:
     host, engine = manifest.host, manifest.engine
-    flat = dict(_flatten("host", {name: host[name] for name in _HOST_FACTS if name in host}))
+    flat = dict(_flatten("host", attributes(host, *_HOST_FACTS)))
     # A reboot moves the last kilobytes; a DIMM more or less shows in three digits.
-    flat["host.memory"] = _rounded(host["memory_bytes"])
-    flat |= _flatten("host.numa_nodes", _nodes(host["numa_nodes"]))
+    flat["host.memory"] = _rounded(host.memory_bytes)
+    flat |= _flatten("host.numa_nodes", _nodes(host.numa_nodes))
     for tier in manifest.tiers:
-        described = {"model": tier.model} | vars(tier.facts)
-        of_tier = {name: as_json(described[name]) for name in _TIER_FACTS}
+        of_tier = {
+            name: as_json(getattr(tier if name == "model" else tier.facts, name))
+            for name in _TIER_FACTS
+        }
         flat |= _flatten(f"tier.{tier.name}", of_tier)
     of_engine = ("version", "build", "source", "kind")
     flat |= _flatten("engine", {name: getattr(engine, name) for name in of_engine})
@@ -353,20 +356,18 @@ def _manifest_facts(manifest: Manifest) -> dict[str, str]:
     return flat | {"restore_method": manifest.restore_method}
 
 
-def _nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _nodes(nodes: Sequence[NumaNode]) -> dict[str, str]:
     """By node: its memory, and whether it has processors.
 
     A single node's is the host's: what Linux reports of the node may change under a hypervisor
     while the host's does not.
     """
-    several = sum(bool(node["memory_bytes"]) for node in nodes) > 1
+    several = sum(bool(node.memory_bytes) for node in nodes) > 1
     return {
-        str(node["node"]): (
-            _rounded(node["memory_bytes"])
-            if several or not node["memory_bytes"]
-            else "the host's memory"
+        str(node.node): (
+            _rounded(node.memory_bytes) if several or not node.memory_bytes else "the host's memory"
         )
-        + ("" if node["cpus"] else " without processors")
+        + ("" if node.cpus else " without processors")
         for node in nodes
     }
 

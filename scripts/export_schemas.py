@@ -9,28 +9,47 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from harness.drivers.loadgen.spec import LoadgenResult
 from harness.experiment.profile_document import Profile
 from harness.experiment.tuning import Tuning
 from harness.micro.suite_document import SuiteDocument
+from harness.models.score import Score
 from harness.paper.catalogue import PaperFile
+from harness.store.artifacts import KINDS, MonitorSamples
+from harness.store.calibrations import Calibration, Canary
+from harness.store.checkpoint import AttemptLine, StepLine
 from harness.store.datasets import DatasetRecord
-from harness.structs import Struct, json_schema
+from harness.store.host import HostFacts
+from harness.store.result import Manifest, RunResult
+from harness.store.spec import RunSpec
+from harness.structs import json_schema
 from harness.tiers.hostfile import HostDocument
 from reports.money import PriceList
 from reports.published import PublishedValue
 
-DOCUMENTS: dict[str, type[Struct]] = {
+DOCUMENTS: dict[str, Any] = {
+    "attempt-line": AttemptLine,
+    "calibration": Calibration,
+    "canary": Canary,
     "dataset": DatasetRecord,
+    "host-facts": HostFacts,
     "host-file": HostDocument,
     "loadgen-result": LoadgenResult,
+    "manifest": Manifest,
     "micro-suite": SuiteDocument,
+    "model-score": Score,
+    "monitor-samples": MonitorSamples,
     "paper": PaperFile,
     "prices": PriceList,
     "profile": Profile,
     "published-csv": PublishedValue,
+    "run": RunResult,
+    "run-spec": RunSpec,
+    "step-line": StepLine,
     "tuning": Tuning,
+    **{f"artifact-{name}": kind for name, kind in KINDS.items()},
 }
 
 

@@ -12,8 +12,27 @@ SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
 
 
 def result(writer: RunFolder, status: Any = "complete") -> RunResult:
-    experiment = Experiment("x", "0")
-    return RunResult(writer.run_id, status, SPEC, SPEC.hash(), experiment, 1, 1, "Default")
+    return result_of(writer.run_id, SPEC, status=status)
+
+
+def result_of(run_id: str, spec: RunSpec, **members: Any) -> RunResult:
+    usual: dict[str, Any] = {
+        "status": "complete",
+        "experiment": Experiment("x", "0"),
+        "started_unix_ns": 1,
+        "duration_ns": 1,
+        "host_mode": "Default",
+        "emulated": (),
+        "modelled": (),
+        "uncontrolled": (),
+        "data_bytes": None,
+        "memory_bytes": None,
+        "residency": (),
+        "metrics": (),
+        "checks": (),
+        "error": None,
+    }
+    return RunResult(run_id=run_id, spec=spec, spec_hash=spec.hash(), **usual | members)
 
 
 class Runnable(ResolvedRun):

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from harness import registry
@@ -31,7 +32,7 @@ from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, assumed_overhead_ns
-from harness.experiment.placement import PARTS, TIER_NAME
+from harness.experiment.placement import PARTS
 from harness.experiment.profile import Plan
 from harness.experiment.sequential import Goal
 from harness.experiment.study import Made
@@ -42,7 +43,7 @@ from harness.store.documents import as_json
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, content_hash
 from harness.terminal import say, say_command
-from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
+from harness.tiers.linux.model import DIRECTORY_KINDS, TIER_NAME, Tier
 from harness.units import NS_PER_S, counted, parse_duration_ns
 from harness.workloads.parameters import Parameters, option_text
 
@@ -88,7 +89,7 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     options = _with_models(options)
     requests = stand_ins(options.emulate, options.model)
     with command_environment(options.host, requests, options.quiet) as env:
-        tiers, every_tier, host_id = _faster(options, env.tiers), env.tiers, env.host["host_id"]
+        tiers, every_tier, host_id = _faster(options, env.tiers), env.tiers, env.host.host_id
     parts = _parts(parameters, options)
     if not tiers:
         _by_curve(parameters, options, parts)
@@ -123,7 +124,7 @@ def _expected(
 
     def without_phases(spec: RunSpec) -> str:
         params = {k: v for k, v in spec.params.items() if k not in ("ramp_up", "duration")}
-        return replace(spec, params=params, label=None).series()
+        return msgspec.structs.replace(spec, params=params, label=None).series()
 
     placements: dict[str, dict[str, str]] = {
         spec.placement.name: {

@@ -237,7 +237,7 @@ def _curve(
     if today is not None and whole:
         manifest = real[0].manifest
         assert manifest is not None
-        of_today = MeasuredTier(_tier(real[0], part) or "", str(manifest.host["host_id"]))
+        of_today = MeasuredTier(_tier(real[0], part) or "", manifest.host.host_id)
         made = curve_of(part, shape.operation, measured, today, latencies, marks(shape, of_today))
         if made is not None:
             return made

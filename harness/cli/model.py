@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from harness.cli.common import (
     JsonOption,
@@ -268,7 +269,7 @@ def verify(options: VerifyOptions) -> None:
 
     def study_of(text: str, plan: Plan, env: Environment) -> Study:
         refuse_modelled(f"--tier {tier}", tier, env.tiers)
-        host_id = str(env.host["host_id"])
+        host_id = env.host.host_id
 
         def listed(steps: Sequence[ResolvedRun], earlier: Store) -> None:
             planned.extend(steps)

@@ -108,7 +108,7 @@ def list_rows(steps: Sequence[ResolvedRun], times: Estimator) -> list[dict[str, 
             "host_mode": spec.required_host_mode,
             "why": step.why,
         }
-        rows.append(row | dict(step.details))
+        rows.append({**row, **step.details})
     return rows
 
 
@@ -130,11 +130,11 @@ def forecast(steps: Sequence[ResolvedRun], env: Environment, into: Store, looks:
     from reports.planned_repeats import planned_repeats
 
     specs = [step.spec for step in steps]
-    repeats = planned_repeats(specs, env.host["mode"], looks)
+    repeats = planned_repeats(specs, env.host.mode, looks)
     if not repeats.comparisons:
         return Forecast(repeats, [])
     calibrations = CalibrationStore(into.root).all()
-    host_id = str(env.host["host_id"])
+    host_id = env.host.host_id
     level = repeats.level / repeats.comparisons
     of_engines = [
         expected(latest, spec, repeats.repeats, level)

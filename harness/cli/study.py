@@ -109,7 +109,7 @@ def conduct_experiment(
             if goal is not None:
                 whole = in_this_mode(whole, plan_steps(with_repeats(whole, 1), env, into))
         if goal is not None:
-            whole, rule = sequence_of(whole, goal, env.host["mode"], budget)
+            whole, rule = sequence_of(whole, goal, env.host.mode, budget)
 
         def canary(plan: Plan, steps: Sequence[ResolvedRun]) -> AbstractContextManager[None]:
             from harness.micro.canary import canary
@@ -134,7 +134,7 @@ def _warn_of_a_short_budget(
     blocks = rule.blocks_within(steps, Estimator(earlier.runs()).total_ns)
     if blocks is None:
         return
-    needed = planned_repeats([step.spec for step in steps], env.host["mode"], plan.looks).needed
+    needed = planned_repeats([step.spec for step in steps], env.host.mode, plan.looks).needed
     if needed is not None and blocks < needed:
         warn(
             RunWarning(

@@ -42,7 +42,7 @@ from harness.drivers.result import (
 from harness.errors import RunFailed
 from harness.later import np
 from harness.progress import Progress
-from harness.store.result import LatencyPoint, SeriesPoint
+from harness.store.artifacts import LatencyPoint, SeriesPoint
 from harness.store.spec import JsonObject
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import Credentials, acting_as, open_regular

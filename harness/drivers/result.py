@@ -14,7 +14,7 @@ from typing import Any
 from harness import hdr
 from harness.counters import difference
 from harness.errors import RunFailed
-from harness.store.result import Latency, LatencyPoint, SeriesPoint
+from harness.store.artifacts import Latency, LatencyPoint, SeriesPoint
 from harness.store.spec import JsonObject
 from harness.units import format_ns
 from harness.workload import Session

@@ -29,7 +29,7 @@ from harness.drivers.client_program import (
 from harness.drivers.result import SERIES_NS, DriverResult, Operation, WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import Progress
-from harness.store.result import SeriesPoint
+from harness.store.artifacts import SeriesPoint
 from harness.store.spec import JsonObject
 from harness.workload import Clients
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from harness import paths
+from harness import paths, structs
 from harness.engine import Credentials
 from harness.errors import HarnessError, RunFailed, UsageError, as_failure, interruption
 from harness.experiment.placement import Part
@@ -20,6 +19,7 @@ from harness.host.process_limits import room_to_commit
 from harness.native_programs import native_folders, readable_to
 from harness.progress import Progress, progress_on_stderr
 from harness.store.datasets import DatasetStore
+from harness.store.host import HostFacts
 from harness.supervise import workdirs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
@@ -43,11 +43,11 @@ class Environment:
     """Everything a run needs that is not in its spec.
 
     ``tiers``: verified, by name; an emulated one among them says so itself.
-    ``host``: facts as in the manifest (schema host-facts).
+    ``host``: facts as in the manifest.
     """
 
     tiers: Mapping[str, Tier]
-    host: Mapping[str, Any]
+    host: HostFacts
     credentials: Credentials | None
     engines_prefix: Path
     datasets: DatasetStore
@@ -67,7 +67,7 @@ class Environment:
 
         Less where a control group holds us, or where Linux does not overcommit.
         """
-        limits = (int(self.host["memory_bytes"]), cgroup.own_limit_bytes(), room_to_commit())
+        limits = (self.host.memory_bytes, cgroup.own_limit_bytes(), room_to_commit())
         return min(limit for limit in limits if limit is not None)
 
     @contextmanager
@@ -214,7 +214,7 @@ def open_environment(
     with Supervisor(paths.state_dir()) as supervisor:
         yield Environment(
             tiers=tiers,
-            host=host_facts(tiers.values()),
+            host=structs.convert(host_facts(tiers.values()), HostFacts, "host facts"),
             credentials=credentials,
             engines_prefix=paths.engines_prefix(),
             datasets=DatasetStore(paths.golden_root(data_dir), supervisor.journal),

@@ -27,7 +27,7 @@ def check_repeatable(
             "it failed before there was a manifest",
             "run it again from its command",
         )
-    elsewhere = original.manifest.host["host_id"] != env.host["host_id"]
+    elsewhere = original.manifest.host.host_id != env.host.host_id
     if not trusted and (original.imported or elsewhere):
         raise UsageError(
             f"repro {original.run_id}",

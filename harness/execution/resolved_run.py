@@ -15,6 +15,7 @@ from harness.execution.environment import Environment
 from harness.experiment.placement import Part
 from harness.host.processors import format_cpus
 from harness.store.checkpoint import Attempt
+from harness.store.documents import attributes
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.store.spec import HOST_STATE, Json, JsonObject, RunSpec
@@ -70,8 +71,8 @@ def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment
     """Conditions of a run of any kind; ``cpus``: the processors that it may use, empty for all."""
     return {
         "tiers": [place_of(tier.record) for tier in tiers],
-        "host mode": env.host["mode"],
-        "processors": [env.host["cpu"]["online"], format_cpus(cpus) or None],
+        "host mode": env.host.mode,
+        "processors": [env.host.cpu.online, format_cpus(cpus) or None],
         "harness": [harness.__version__, harness_revision()],
     }
 
@@ -79,9 +80,9 @@ def host_conditions(tiers: Iterable[Tier], cpus: Sequence[int], env: Environment
 def host_state(env: Environment) -> dict[str, Any]:
     """Other state of the host that must not change within an interrupted run."""
     return {
-        "host": env.host["host_id"],
-        "kernel": env.host["kernel"]["release"],
-        "host state": {name: env.host[name] for name in (*HOST_STATE, "memory_bytes")},
+        "host": env.host.host_id,
+        "kernel": env.host.kernel.release,
+        "host state": attributes(env.host, *HOST_STATE, "memory_bytes"),
     }
 
 

@@ -32,6 +32,7 @@ from harness.store.rescue import rescue_path, store_result
 from harness.store.result import (
     Cached,
     Check,
+    Clock,
     Emulated,
     Failure,
     HarnessVersion,
@@ -39,6 +40,7 @@ from harness.store.result import (
     MemoryLimit,
     Metric,
     Program,
+    RestoreMethod,
     Resumption,
     RunResult,
     run_status,
@@ -88,7 +90,7 @@ class Run:
     part_bytes: Mapping[Part, int] = field(default_factory=dict)
     memory_bytes: int | None = None
     dataset: DatasetName | None = None
-    restore_method: str = "none"
+    restore_method: RestoreMethod = "none"
     cap: MemoryCap | None = None
     run_state: Mapping[str, str] = field(default_factory=host_facts_of_run)
     processors: str | None = None
@@ -283,7 +285,7 @@ class Run:
             experiment=self.attempt.experiment,
             started_unix_ns=attempts[0].unix_ns if attempts else self._clocks.realtime_ns,
             duration_ns=time.monotonic_ns() - self._clocks.monotonic_ns,
-            host_mode=self.env.host["mode"],
+            host_mode=self.env.host.mode,
             emulated=tuple(
                 Emulated(tier.name, tier.stand_in) for tier in self.tiers if tier.emulated
             ),
@@ -313,17 +315,14 @@ class Run:
             HarnessVersion(harness.__version__, harness_revision()),
             tuple(self.env.argv),
             self.spec,
-            dict(self.env.host),
+            self.env.host,
             tuple(tier.record for tier in self.tiers),
             program,
             self.dataset,
             self.restore_method,
             MemoryLimit(self.cap.method if self.cap else "none", self.spec.memory_limit_bytes),
             self.run_state,
-            {
-                "monotonic_ns": self._clocks.monotonic_ns,
-                "realtime_ns": self._clocks.realtime_ns,
-            },
+            Clock(self._clocks.monotonic_ns, self._clocks.realtime_ns),
             _tool_versions(),
             self.attempt.conditions,
             # Also of tiers that no part is placed on: unplaced memory costs what DRAM does.
@@ -339,7 +338,7 @@ class Run:
 def _headline(result: RunResult) -> str:
     """``complete, new_orders_per_minute 12345``, for messages."""
     others = ((m.name, m.value) for m in result.metrics if m.better != "none" and m.value)
-    headline = head_of(result.to_json(), {}).result or next(others, None)
+    headline = head_of(result, None).result or next(others, None)
     return f"{result.status}, {headline[0]} {headline[1]:g}" if headline else result.status
 
 

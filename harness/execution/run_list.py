@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 import harness
 from harness import registry
 from harness.errors import UsageError, as_failure, interruption
@@ -48,7 +50,7 @@ def plan_steps(
     runs, checked; by default they are on engines.
     """
     if resolved is None:
-        mode = env.host["mode"]
+        mode = env.host.mode
         checked = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
         resolved = [next(checked) if s.runs_in(mode) else ResolvedRun(s) for s in plan.runs]
     complete = {} if again else complete_runs(store, env, enough)
@@ -93,7 +95,7 @@ def _done(
 
 def _unchanged(run: ResolvedRun, env: Environment, experiment: Experiment) -> dict[str, Any]:
     """Return what must be the same in all of an interrupted command, which may be a look more."""
-    same = replace(experiment, looks=1).to_json()
+    same = msgspec.structs.replace(experiment, looks=1).to_json()
     return {**run.conditions(env), **host_state(env), "experiment": same}
 
 
@@ -221,13 +223,13 @@ def stop_for_mode(steps: Iterable[ResolvedRun], env: Environment) -> None:
     if step is None:
         return
     modes = _modes(step.spec)
-    if env.host["mode"] == "unknown":
+    if env.host.mode == "unknown":
         raise UsageError(
-            f"host mode {modes}", env.host["mode_evidence"], "give the same command as root"
+            f"host mode {modes}", env.host.mode_evidence, "give the same command as root"
         )
     raise UsageError(
         f"host mode {modes}",
-        f"the host is in {env.host['mode']} mode",
+        f"the host is in {env.host.mode} mode",
         f"switch it by {_MODES[modes.partition(' ')[0]]} and a reboot, then give the same "
         "command with --resume: finished runs are kept (`harness runs list`, `harness report`). "
         "On a host that cannot be switched, leave these runs out of a copy of the profile",
@@ -245,7 +247,7 @@ def complete_runs(
     runs: dict[str, list[StoredRun]] = {}
     for stored in store.runs():
         head = stored.head
-        same_host = head.host is not None and head.host.host_id == env.host["host_id"]
+        same_host = head.host is not None and head.host.host_id == env.host.host_id
         if head.status in enough and same_host:
             runs.setdefault(head.spec_hash, []).append(stored)
     return runs

@@ -311,7 +311,7 @@ class _EngineAtWork:
             engine.kind,
             dict(self.resolved.settings),
             dict(config),
-            list(engine.durability_settings),
+            tuple(engine.durability_settings),
         )
 
 

@@ -9,36 +9,50 @@ follows ``data`` too; an unnamed ``memory`` is the default policy.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from harness.errors import UsageError, unknown
+from harness.structs import Misfit, Struct, whole
+from harness.tiers.linux.model import TIER_NAME
 
 Part = Literal["data", "wal", "temp", "index", "memory"]
 PARTS: tuple[Part, ...] = get_args(Part)
 DIRECTORY_PARTS: tuple[Part, ...] = ("data", "wal", "temp", "index")
 
-TIER_NAME = re.compile(r"^[a-z][a-z0-9_]*$")
+#: The name of a tier in documents.
+TierName = Annotated[str, whole("[a-z][a-z0-9_]*", "a tier's name: small letters, digits and _")]
 _BOTH = re.compile(r"^([a-z][a-z0-9_]*)-both$")
 _SPLIT = re.compile(r"^([a-z][a-z0-9_]*)-data-([a-z][a-z0-9_]*)-wal$")
 _HELP = "write ssd-both, ssd-data-pmem-wal, or data=ssd,wal=pmem[,temp=…,index=…,memory=…]"
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(Struct, frozen=True, dict=True):
     """Tier name of every part; ``memory`` is None for the default policy."""
 
     name: str
-    data: str
-    wal: str
-    temp: str
-    index: str
-    memory: str | None = None
-    #: The parts the user named: only these may be refused by an engine that
-    #: cannot place them; the others merely follow ``data``.
-    named: frozenset[Part] = frozenset()
+    data: TierName
+    wal: TierName
+    temp: TierName
+    index: TierName
+    memory: TierName | None
+
+    def __post_init__(self) -> None:
+        """Refuse tiers that its name does not say."""
+        parts = _parts(self.name)
+        for part in PARTS:
+            usual = None if part == "memory" else self.data
+            if self.tier_of(part) != parts.get(part, usual):
+                raise Misfit(f"not the tier that the placement {self.name!r} names", "", part)
+
+    @property
+    def named(self) -> frozenset[Part]:
+        """The parts that the user named.
+
+        Only these may be refused by an engine that cannot place them; the others merely follow
+        ``data``.
+        """
+        return frozenset(_parts(self.name))
 
     def tier_of(self, part: Part) -> str | None:
         """The tier that holds ``part``, None where the default policy holds."""
@@ -53,24 +67,24 @@ class Placement:
     def _tiers(self) -> dict[str, None]:
         return dict.fromkeys(t for p in PARTS if (t := self.tier_of(p)) is not None)
 
-    def to_json(self) -> dict[str, str | None]:
-        """``{name, data, wal, temp, index, memory}`` as in a run's spec."""
-        return {"name": self.name} | {part: self.tier_of(part) for part in PARTS}
+
+def parse_placement(text: str) -> Placement:
+    """A placement from its text form; UsageError (exit 2) where it is not one."""
+    parts = _parts(text)
+    data = parts["data"]
+    wal, temp, index = (parts.get(part, data) for part in DIRECTORY_PARTS[1:])
+    return Placement(text, data, wal, temp, index, parts.get("memory"))
 
 
 @lru_cache(maxsize=1024)
-def parse_placement(text: str) -> Placement:
-    """A placement from its text form; UsageError (exit 2) where it is not one."""
+def _parts(text: str) -> dict[Part, str]:
+    """Return the tier of each part that a placement names; its data's is among them."""
     if match := _BOTH.match(text):
-        return _from_parts(text, {"data": match[1], "wal": match[1]})
+        return {"data": match[1], "wal": match[1]}
     if match := _SPLIT.match(text):
-        return _from_parts(text, {"data": match[1], "wal": match[2]})
-    if "=" in text:
-        return _from_parts(text, _parse_parts(text))
-    raise UsageError(f"placement {text!r}", "not in the placement grammar", _HELP)
-
-
-def _parse_parts(text: str) -> dict[Part, str]:
+        return {"data": match[1], "wal": match[2]}
+    if "=" not in text:
+        raise UsageError(f"placement {text!r}", "not in the placement grammar", _HELP)
     parts: dict[Part, str] = {}
     for item in text.split(","):
         name, _, tier = (piece.strip() for piece in item.partition("="))
@@ -82,19 +96,6 @@ def _parse_parts(text: str) -> dict[Part, str]:
         if name in parts:
             raise UsageError(f"placement {text!r}", f"part {name!r} is named twice", _HELP)
         parts[name] = tier
-    return parts
-
-
-def _from_parts(text: str, parts: Mapping[Part, str]) -> Placement:
     if "data" not in parts:
         raise UsageError(f"placement {text!r}", "the part 'data' is not named", _HELP)
-    data = parts["data"]
-    return Placement(
-        text,
-        data,
-        parts.get("wal", data),
-        parts.get("temp", data),
-        parts.get("index", data),
-        parts.get("memory"),
-        frozenset(parts),
-    )
+    return parts

@@ -97,7 +97,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     if listen is not None:
         addresses = remote_hosts.addresses(outline.client_hosts, listen.host)
     resolved = _RunnableEngineRun(
-        spec=spec,
+        spec=spec.checked,
         factory=factory,
         version=version,
         workload=workload,
@@ -161,7 +161,7 @@ def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[EngineRun]:
         parts = [] if run.external else [*_parts_needed(run), *data]
         work = (work_tier(), "logs and temporary files", _work_bytes(run))
         check_space([*parts, work], smaller=run.params.smaller)
-    return [replace(once[spec.series()], spec=spec) for spec in specs]
+    return [replace(once[spec.series()], spec=spec.checked) for spec in specs]
 
 
 def _work_bytes(resolved: EngineRun) -> int:

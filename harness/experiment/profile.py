@@ -25,6 +25,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from harness import registry
@@ -293,7 +294,7 @@ def expand(
     requests = {_tier(request): request for request in (*fixed.get("emulate", ()), *emulate)}
     models = dict(filter(None, map(requested_model, requests.values())))
     specs = [
-        replace(
+        msgspec.structs.replace(
             _spec(document, _point(document, profile, choice), parameters),
             emulate=tuple(tier for tier in requests if tier not in models),
             models=tuple(f"{tier}={model}" for tier, model in models.items()),
@@ -302,7 +303,7 @@ def expand(
     ]
     specs = [*{spec.hash(): spec for spec in specs}.values()]  # 1024MiB and 1GiB are one value
     runs = tuple(
-        replace(spec, block=block)
+        msgspec.structs.replace(spec, block=block)
         for block in range(int(profile.get("repeats", 1)))
         for spec in (specs if block % 2 == 0 else specs[::-1])
     )

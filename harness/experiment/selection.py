@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from harness import registry
 from harness.errors import RunFailed, UsageError, unknown
 from harness.execution.environment import Environment
@@ -192,7 +194,7 @@ def _name(spec: RunSpec) -> str:
 
 
 def _arm(spec: RunSpec) -> str:
-    return replace(spec, params={}, observe=()).series()
+    return msgspec.structs.replace(spec, params={}, observe=()).series()
 
 
 def _rate(spec: RunSpec, parameter: str) -> float:

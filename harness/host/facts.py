@@ -1,4 +1,4 @@
-"""Host facts as in every manifest (schema host-facts)."""
+"""Host facts as in every manifest (harness.store.host)."""
 
 from __future__ import annotations
 

@@ -10,23 +10,21 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
 
 from harness.host.dimms import memory_devices
 from harness.host.processors import cpu
 from harness.host.tools import run_as_root
 from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.linux.model import MemoryMode
 from harness.tiers.linux.pmem import capacity, is_memmap_dram, regions, resource_table
 from harness.units import format_bytes
-
-Mode = Literal["Default", "AppDirect", "Memory", "Mixed", "unknown"]
 
 
 @dataclass(frozen=True)
 class HostMode:
     """The mode and the evidence for it."""
 
-    mode: Mode
+    mode: MemoryMode
     evidence: str
 
 

@@ -76,7 +76,7 @@ def canary(
     both = before.keys() & after.keys()
     figures = tuple(CanaryBandwidth(*key, before[key], after[key]) for key in sorted(both))
     if figures:
-        into.write(Canary(plan.hash, str(env.host["host_id"]), began, ended, figures))
+        into.write(Canary(plan.hash, env.host.host_id, began, ended, figures))
     if elsewhere is not None:
         raise elsewhere
 

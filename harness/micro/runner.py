@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
+
 from harness import registry
 from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment, work_directory
@@ -404,6 +406,8 @@ class _Execution:
         """Return what each configuration's observer found, and collect the warnings."""
         metrics = []
         for labels, observer in self.observed:
-            metrics += [replace(m, labels={**m.labels, **labels}) for m in observer.result()]
+            metrics += [
+                msgspec.structs.replace(m, labels={**m.labels, **labels}) for m in observer.result()
+            ]
             self.warnings += [w for w in observer.warnings if w not in self.warnings]
         return metrics

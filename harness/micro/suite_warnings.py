@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED, MicroParams

@@ -97,7 +97,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         sync_waits=1 if facts.volatile_cache is False else FLUSHED,
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
-        made_of=MeasuredTier(tier.name, str(run.manifest.host["host_id"])),
+        made_of=MeasuredTier(tier.name, run.manifest.host.host_id),
     )
 
 

@@ -12,10 +12,13 @@ no latency, over what the device adds (DEVICE_TIME).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
+
+from msgspec import Meta
 
 from harness.store.documents import Document, DocumentStore
+from harness.structs import Struct
 from harness.warnings import RunWarning
 
 #: An error beyond it, shown by the interval, contradicts the model.
@@ -26,12 +29,11 @@ DEVICE_TIME = "device_time"
 NOT_KEPT = ("model-not-kept", "other-load", "stolen-while-measuring")
 
 
-@dataclass(frozen=True)
-class ScoredMetric:
+class ScoredMetric(Struct, frozen=True):
     """The ratio of a metric on the modelled tier to that on the tier itself, with its interval."""
 
     name: str
-    ratio: float
+    ratio: Annotated[float, Meta(ge=0)]
     low: float | None
     high: float | None
 
@@ -48,8 +50,7 @@ class ScoredMetric:
         return self.low > 1 + CONTRADICTED or self.high < 1 / (1 + CONTRADICTED)
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(Struct, frozen=True):
     """A quantity of one block: on the tier, on its model, and without any latency."""
 
     name: str
@@ -58,32 +59,30 @@ class Measurement:
     no_latency: float
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A block of a score; ``looks``: how often results may have decided on more of them."""
 
     run_ids: tuple[str, ...]
-    looks: int
+    looks: Annotated[int, Meta(ge=1)]
     measured: tuple[Measurement, ...]
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A block that says nothing of the model, since other work disturbed its runs."""
 
     why: str
     runs: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Score(Document):
-    """One workload on all three; ``pairs`` add up over commands, and none replaces another.
+class Score(Document, frozen=True, tag_field="schema", tag=1):
+    """How far runs on a modelled tier were from runs on the tier itself.
+
+    One workload on all three; ``pairs`` add up over commands, and none replaces another.
 
     ``metrics``: throughput first, then latencies or query times, and the device's time where it is
     shown to take any.
     """
 
-    schema = "model-score"
     host_id: str
     model: str
     digest: str
@@ -91,7 +90,7 @@ class Score(Document):
     engine: str
     workload: str
     case: str
-    unix_ns: int
+    unix_ns: Annotated[int, Meta(ge=0)]
     blocks: tuple[Pair, ...]
     metrics: tuple[ScoredMetric, ...]
     refused: tuple[Refused, ...] = ()

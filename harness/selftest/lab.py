@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from harness import paths, structs
+from harness import paths
 from harness.errors import UsageError
 from harness.execution.data import loaded_dataset
 from harness.execution.engine_run import EngineRun
@@ -147,7 +147,7 @@ class Lab:
         progress = self.environment.progress
         files = digest_files(dataset.content, progress, f"recording {dataset.name}")
         record = msgspec.structs.replace(dataset.record, files=files)
-        write_json_atomically(dataset.directory / "golden.json", structs.to_json(record))
+        write_json_atomically(dataset.directory / "golden.json", record.to_json())
 
 
 @contextmanager

@@ -7,13 +7,15 @@ any experiment: selectors and reports read the other store.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from harness.store.documents import Document, DocumentStore
-from harness.store.result import Better
 from harness.store.run_store import Store
 from harness.store.spec import RunSpec
+from harness.structs import Misfit, Struct, whole
 from harness.warnings import RunWarning
 
 #: Attributes of a run's spec that change its noise, in words.
@@ -33,35 +35,40 @@ _CONDITIONS = {
 }
 
 
-@dataclass(frozen=True)
-class MetricNoise:
-    """``log_ratios``: ln(A/B) of each pair of identical runs; of one metric and label set."""
+_Natural = Annotated[int, Meta(ge=0)]
+
+
+class MetricNoise(Struct, frozen=True):
+    """Noise of one metric and label set."""
 
     name: str
     unit: str
-    better: Better
+    better: Literal["higher", "lower"]
     labels: Mapping[str, str]
-    log_ratios: tuple[float, ...]
+    log_ratios: Annotated[
+        tuple[float, ...],
+        Meta(min_length=1, description="ln(A/B) of each pair of identical runs that has it"),
+    ]
 
 
-@dataclass(frozen=True)
-class Calibration(Document):
-    """Pairs of identical runs (``spec``, of the first), and how they differed.
+class Calibration(Document, frozen=True, tag_field="schema", tag=1):
+    """Pairs of identical runs of one workload on one host, and how they differed: the noise."""
 
-    ``run_ids``: (A, B) of each pair. ``headline``: position in ``metrics``; None: no metric
-    stands for the whole. ``run_duration_ns``: the median. ``warnings``: of the runs.
-    """
-
-    schema = "calibration"
-    calibration_id: str
-    unix_ns: int
+    calibration_id: Annotated[str, whole("[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9._=,-]+")]
+    unix_ns: Annotated[int, Meta(ge=0, description="when it ended")]
     host_id: str
-    spec: RunSpec
-    run_ids: tuple[tuple[str, str], ...]
-    run_duration_ns: int
-    headline: int | None
+    spec: Annotated[RunSpec, Meta(description="of its first run")]
+    run_ids: Annotated[
+        tuple[tuple[str, str], ...],
+        Meta(min_length=1, description="pairs of runs, next to one another: [A, B]"),
+    ]
+    run_duration_ns: Annotated[int, Meta(ge=0, description="median, with the restore of the data")]
+    headline: Annotated[
+        _Natural | None,
+        Meta(description="position of the deciding metric; null: none stands for the whole"),
+    ]
     metrics: tuple[MetricNoise, ...]
-    warnings: tuple[RunWarning, ...] = ()
+    warnings: Annotated[tuple[RunWarning, ...], Meta(description="of its runs, each once")]
 
     @property
     def deciding(self) -> MetricNoise | None:
@@ -82,7 +89,7 @@ class Calibration(Document):
 
     def __post_init__(self) -> None:
         if (self.headline or 0) >= max(1, len(self.metrics)):
-            raise ValueError(f"headline {self.headline} is none of its metrics")
+            raise Misfit(f"{self.headline} is none of its metrics", "", "headline")
 
     @property
     def document_name(self) -> str:
@@ -114,14 +121,18 @@ class CalibrationStore(DocumentStore[Calibration]):
         self.runs = Store(self.folder)
 
 
-@dataclass(frozen=True)
-class CanaryBandwidth:
-    """The bandwidth of one configuration of a tier; ``before``, ``after``: samples, bytes/s."""
+_Samples = Annotated[
+    tuple[Annotated[float, Meta(gt=0)], ...], Meta(min_length=1, description="bytes per second")
+]
+
+
+class CanaryBandwidth(Struct, frozen=True):
+    """The bandwidth of one configuration of a tier."""
 
     tier: str
     configuration: str
-    before: tuple[float, ...]
-    after: tuple[float, ...]
+    before: _Samples
+    after: _Samples
 
     @property
     def key(self) -> tuple[str, str]:
@@ -129,15 +140,13 @@ class CanaryBandwidth:
         return self.tier, self.configuration
 
 
-@dataclass(frozen=True)
-class Canary(Document):
-    """The canary of one execution of an experiment; ``experiment``: hash of its plan."""
+class Canary(Document, frozen=True, tag_field="schema", tag=1):
+    """The same microbenchmarks of a host's tiers before and after an experiment."""
 
-    schema = "canary"
-    experiment: str
+    experiment: Annotated[str, Meta(description="hash of its plan")]
     host_id: str
-    began_unix_ns: int
-    ended_unix_ns: int
+    began_unix_ns: Annotated[int, Meta(ge=0, description="when the first measurements ended")]
+    ended_unix_ns: Annotated[int, Meta(ge=0, description="when the last measurements began")]
     figures: tuple[CanaryBandwidth, ...]
 
     @property

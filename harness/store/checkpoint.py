@@ -22,19 +22,20 @@ import json
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from harness import jsonfile
+from msgspec import Meta
+
+from harness import jsonfile, structs
 from harness.errors import UsageError
-from harness.store import schemas
-from harness.store.documents import as_json
 from harness.store.result import Cached, Experiment
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject
+from harness.structs import Struct
 from harness.supervise import locks
 from harness.warnings import RunWarning, warn
 
@@ -44,6 +45,38 @@ _LOOKS, _LOOK_S = 10, 0.01
 
 #: That of a stored attempt, and of a run that stands alone.
 _NONE = Experiment("", "")
+
+
+class StoredAttempt(Struct, frozen=True):
+    """An attempt as in ``steps.jsonl``."""
+
+    run_id: str
+    unix_ns: int
+    conditions: Annotated[
+        Mapping[str, Any],
+        Meta(description="what must be the same for a run to be resumed"),
+    ]
+    uncontrolled: Annotated[
+        tuple[RunWarning, ...], Meta(description="as in run.json, found when it began")
+    ]
+
+
+class AttemptLine(Struct, frozen=True):
+    """A line of ``steps.jsonl``: a process begins to measure the run."""
+
+    attempt: StoredAttempt
+
+
+class StepLine(Struct, frozen=True):
+    """A line of ``steps.jsonl``: a finished step of a run without a result."""
+
+    step: str
+    document: Annotated[Any, Meta(description="the step's result, as the workload needs it")]
+    residency: Annotated[
+        tuple[Cached, ...],
+        Meta(description="as in run.json, of the cold starts since the previous step"),
+    ]
+    not_cold: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -65,25 +98,11 @@ class Attempt:
     restart: bool = False
     failed: StoredRun | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def line(self) -> AttemptLine:
         """As in ``steps.jsonl``, where ``finished`` follows from the lines before it."""
-        return {
-            "run_id": self.run_id,
-            "unix_ns": self.unix_ns,
-            "conditions": dict(self.conditions or {}),
-            "uncontrolled": [warning.to_json() for warning in self.warnings],
-        }
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any], finished: Sequence[str]) -> Attempt:
-        warnings = [RunWarning.from_json(entry) for entry in document["uncontrolled"]]
-        return cls(
-            document["run_id"],
-            document["unix_ns"],
-            document["conditions"],
-            warnings,
-            tuple(finished),
-        )
+        conditions, warnings = self.conditions or {}, tuple(self.warnings)
+        return AttemptLine(StoredAttempt(self.run_id, self.unix_ns, conditions, warnings))
 
 
 class Checkpoint:
@@ -128,7 +147,7 @@ class Checkpoint:
     @property
     def finished(self) -> list[str]:
         """Names of the finished steps, in their order."""
-        return [line["step"] for line in self._lines if "step" in line]
+        return [line.step for line in self._steps]
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -136,20 +155,32 @@ class Checkpoint:
         attempts: list[Attempt] = []
         finished: list[str] = []
         for line in self._lines:
-            if "step" in line:
-                finished.append(line["step"])
+            if isinstance(line, StepLine):
+                finished.append(line.step)
             else:
-                attempts.append(Attempt.from_json(line["attempt"], finished))
+                made = line.attempt
+                about = (made.run_id, made.unix_ns, made.conditions, made.uncontrolled)
+                attempts.append(Attempt(*about, finished=tuple(finished)))
         return attempts
 
-    def collected(self, name: str) -> list[Any]:
-        """The entries of all lines' lists of that name (``residency``, ``not_cold``)."""
-        return [entry for line in self._lines for entry in line.get(name, ())]
+    @property
+    def residency(self) -> list[Cached]:
+        """Residency at the cold starts of all finished steps."""
+        return [entry for line in self._steps for entry in line.residency]
+
+    @property
+    def not_cold(self) -> list[str]:
+        """Reasons why cold starts of finished steps were not cold."""
+        return [reason for line in self._steps for reason in line.not_cold]
 
     def document(self, step: str) -> Any | None:
         """The result of a step, None where it is not finished."""
-        lines = [line for line in self._lines if line.get("step") == step]
-        return lines[-1]["document"] if lines else None
+        documents = [line.document for line in self._steps if line.step == step]
+        return documents[-1] if documents else None
+
+    @property
+    def _steps(self) -> list[StepLine]:
+        return [line for line in self._lines if isinstance(line, StepLine)]
 
     def why_not_resumed(self, conditions: JsonObject | None) -> str:
         """Why its run cannot be resumed under these conditions (None: unknown); empty if it can."""
@@ -161,7 +192,7 @@ class Checkpoint:
         return f"changed since: {', '.join(changed)}" if changed else ""
 
     def begin(self, attempt: Attempt) -> None:
-        self._append({"attempt": attempt.to_json()})
+        self._append(attempt.line)
 
     def finish(
         self,
@@ -171,20 +202,12 @@ class Checkpoint:
         not_cold: Sequence[str] = (),
     ) -> None:
         """Add a finished step, and what was noted of cold starts since the previous one."""
-        self._append(
-            {
-                "step": step,
-                "document": document,
-                "residency": as_json(list(residency)),
-                "not_cold": list(not_cold),
-            }
-        )
+        self._append(StepLine(step, document, tuple(residency), tuple(not_cold)))
 
-    def _append(self, line: JsonObject) -> None:
+    def _append(self, line: StepLine | AttemptLine) -> None:
         """Where the line cannot be written, it is kept in memory, and written with the next one."""
-        schemas.validate(line, "run-step", source=f"step of {self.path.parent.name}")
-        data = jsonfile.log_line(line)
-        self._lines.append(jsonfile.parse_log_line(data))
+        data = jsonfile.log_line(line.to_json())
+        self._lines.append(_parsed(data, f"step of {self.path.parent.name}"))
         self._pending += data
         try:
             _write(self._descriptor, self._pending, self._end)
@@ -259,11 +282,11 @@ def steps_kept(directory: Path) -> int:
     return sum(line[9:].startswith(b'{"step"') and line.endswith(b"\n") for line in lines)
 
 
-def _read(descriptor: int) -> tuple[list[dict[str, Any]], int]:
+def _read(descriptor: int) -> tuple[list[StepLine | AttemptLine], int]:
     """The whole lines, and where they end; everything after them is cut off."""
     with os.fdopen(os.dup(descriptor), "rb") as stream:
         data = stream.read()
-    lines: list[dict[str, Any]] = []
+    lines: list[StepLine | AttemptLine] = []
     end = 0
     for text in data.splitlines(keepends=True):
         line = _whole(text)
@@ -275,14 +298,20 @@ def _read(descriptor: int) -> tuple[list[dict[str, Any]], int]:
     return lines, end
 
 
-def _whole(text: bytes) -> dict[str, Any] | None:
+def _whole(text: bytes) -> StepLine | AttemptLine | None:
     """The line as it was written; None for anything else."""
     try:
-        line: dict[str, Any] = jsonfile.parse_log_line(text)
-        schemas.validate(line, "run-step", source=FILE)
+        line = _parsed(text, FILE)
     except (ValueError, UsageError):
         return None
     return line if text.endswith(b"\n") else None
+
+
+def _parsed(text: bytes, source: str) -> StepLine | AttemptLine:
+    document = jsonfile.parse_log_line(text)
+    if isinstance(document, dict) and "attempt" in document:
+        return structs.convert(document, AttemptLine, source)
+    return structs.convert(document, StepLine, source)
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> None:

@@ -30,7 +30,7 @@ from msgspec import Meta
 from harness import jsonfile, structs
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress, SilentProgress
-from harness.store.documents import set_members, write_json_atomically
+from harness.store.documents import write_json_atomically
 from harness.store.spec import JsonObject, content_hash
 from harness.structs import Struct
 from harness.supervise import locks
@@ -80,16 +80,12 @@ class DatasetRecord(Struct, frozen=True, tag_field="schema", tag=1, omit_default
     ] = None
 
 
-@dataclass(frozen=True)
-class DatasetName:
+class DatasetName(Struct, frozen=True, omit_defaults=True):
     """A dataset as in a run's manifest: its name, and what its data are."""
 
     key: str
-    fingerprint: JsonObject
+    fingerprint: Mapping[str, Any]
     load_retries: Mapping[str, int] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return set_members(self)
 
 
 @lru_cache(maxsize=8)  # a run reads its dataset's several times
@@ -240,7 +236,7 @@ class DatasetBuilder:
         record = DatasetRecord(
             key, facts, time.time_ns(), files, loaded_in_ns, load_retries or None
         )
-        write_json_atomically(self.partial / "golden.json", structs.to_json(record))
+        write_json_atomically(self.partial / "golden.json", record.to_json())
         shutil.rmtree(self.target, ignore_errors=True)  # a removal that was cut off
         self.partial.rename(self.target)
         self.keeper.release_directory(self.partial)

@@ -1,11 +1,10 @@
-"""Dataclasses as JSON documents, which are stored whole or not at all."""
+"""Dataclasses and structs as JSON documents, which are stored whole or not at all."""
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -13,7 +12,6 @@ from typing import (
     Any,
     ClassVar,
     Generic,
-    Self,
     TypeAlias,
     TypeVar,
     Union,
@@ -23,10 +21,14 @@ from typing import (
     get_type_hints,
 )
 
+from msgspec.structs import replace
+
+from harness import jsonfile, structs
 from harness.errors import RunFailed, UsageError
 from harness.printable import printable
-from harness.store import rescue, schemas
+from harness.store import rescue
 from harness.store.spec import Json
+from harness.structs import Struct
 from harness.supervise.own_files import replacing
 from harness.warnings import RunWarning, warn
 
@@ -47,7 +49,7 @@ def set_members(value: Any) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value of dataclasses, mappings and sequences as JSON."""
+    """Return a value of dataclasses, structs, mappings and sequences as JSON."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if is_dataclass(value):
@@ -111,24 +113,15 @@ def _of_length(values: Sequence[Any], length: int) -> Sequence[Any]:
     return values
 
 
-class Document(ABC):
-    """Base of dataclasses that are stored as documents of the schema ``schema``."""
+class Document(Struct, frozen=True):
+    """Base of documents that have a file of their own in the results directory."""
 
-    schema: ClassVar[str]
+    documented = "docs/results.md"
 
     @property
-    @abstractmethod
     def document_name(self) -> str:
         """The name of its file, without the extension."""
-
-    def to_json(self) -> dict[str, Any]:
-        version = schemas.schema(self.schema)["properties"]["schema"]["const"]
-        return {"schema": version, **members(self)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`; ValueError for members that do not fit together."""
-        return from_members(cls, document)
+        raise NotImplementedError
 
 
 D = TypeVar("D", bound=Document)
@@ -150,7 +143,7 @@ class DocumentStore(Generic[D]):
     def write(self, item: D) -> None:
         """Store it, in place of an earlier one of the same name."""
         document = item.to_json()
-        schemas.validate(document, self.kind.schema, source=item.document_name)
+        structs.convert(document, self.kind, item.document_name)
         path = self.folder / f"{item.document_name}.json"
         rescue.write_result(path, json_bytes(document), item.document_name)
 
@@ -159,7 +152,7 @@ class DocumentStore(Generic[D]):
         documents = []
         for path in sorted(self.folder.glob("*.json")):
             try:
-                documents.append(self.kind.from_json(schemas.read(path, self.kind.schema)))
+                documents.append(structs.convert(jsonfile.read(path), self.kind, str(path)))
             except (OSError, ValueError, UsageError) as error:
                 warn(replace(self.unreadable, context=f"{path}: {error}"))
         return documents

@@ -3,7 +3,7 @@
 ``runs.index`` lies next to the runs and is never the truth: the head of a run counts while the
 documents that it was made from have the same time, size and inode. A line of it is a digest, a run
 id, its stamps and its head; the last one of a run counts. A line that is damaged, or of a release
-with other schemas or types, does not: its run is read again. The file may be removed at any time.
+with other types, does not: its run is read again. The file may be removed at any time.
 Where it cannot be written everything works, slower.
 """
 
@@ -15,21 +15,20 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from harness import jsonfile
 from harness.metrics import metric_files, result_of
-from harness.store import schemas
-from harness.store.documents import from_members
-from harness.store.result import Emulated, Experiment, RunStatus
-from harness.store.spec import JsonObject, RunSpec
+from harness.store.result import Emulated, Experiment, Manifest, RunResult, RunStatus
+from harness.store.spec import RunSpec
+from harness.structs import Struct
 from harness.supervise.own_files import appending, replacing
 
 FILE = "runs.index"
-#: The documents of a run that have a schema of the same name.
+#: The documents of a run that its head is from.
 DOCUMENTS = ("run", "manifest")
 
 #: The file is written again if this number of its lines, and half of them, do not count.
@@ -44,16 +43,14 @@ class Entry:
     head: bytes
 
 
-@dataclass(frozen=True)
-class HostName:
+class HostName(Struct, frozen=True):
     """Name of a host in a list of runs."""
 
     hostname: str
     host_id: str
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(Struct, frozen=True):
     """Fields by which runs are selected and listed. ``host``: None where it is unknown."""
 
     spec: RunSpec
@@ -67,7 +64,7 @@ class Head:
     failed: bool
     resumed: bool
     host: HostName | None
-    result: tuple[str, float] | None
+    result: tuple[str, int | float] | None
 
 
 def stamps_of(directory: Path) -> bytes | None:
@@ -86,23 +83,25 @@ def stamps_of(directory: Path) -> bytes | None:
     return b" ".join(stamps) if stamps[0] != b"-" else None
 
 
-def head_of(run: JsonObject, manifest: JsonObject) -> Head:
-    """Return the head of a run from its valid documents; without a manifest its host is unknown."""
-    host: Any = manifest.get("host")
+def head_of(run: RunResult, manifest: Manifest | None) -> Head:
+    """Return the head of a run from its documents; without a manifest its host is unknown."""
     values: dict[str, float] = {}
-    metrics: Any = run["metrics"]
-    for metric in metrics:
-        if "value" in metric and not metric["labels"]:
-            values.setdefault(metric["name"], metric["value"])
-    return from_members(
-        Head,
-        {
-            **run,
-            "failed": run["error"] is not None,
-            "resumed": bool(run.get("resumed")),
-            "host": host and {"hostname": host["hostname"], "host_id": host["host_id"]},
-            "result": result_of(values),
-        },
+    for metric in run.metrics:
+        if metric.value is not None and not metric.labels:
+            values.setdefault(metric.name, metric.value)
+    return Head(
+        spec=run.spec,
+        spec_hash=run.spec_hash,
+        status=run.status,
+        experiment=run.experiment,
+        started_unix_ns=run.started_unix_ns,
+        host_mode=run.host_mode,
+        emulated=run.emulated,
+        modelled=run.modelled,
+        failed=run.error is not None,
+        resumed=bool(run.resumed),
+        host=HostName(manifest.host.hostname, manifest.host.host_id) if manifest else None,
+        result=result_of(values),
     )
 
 
@@ -156,20 +155,22 @@ def _digest(text: bytes) -> bytes:
 
 @cache
 def _release() -> bytes:
-    """Identify the schemas, how a head is made, and all types that it consists of."""
-    files = (*sorted(schemas.FOLDER.glob("*.json")), Path(__file__), *metric_files())
-    texts = [*(path.read_bytes() for path in files), "\n".join(_types(Head, set())).encode()]
-    return hashlib.blake2b(b"".join(texts), digest_size=16).digest()
+    """Identify how a head is made, and all types that it and its documents consist of."""
+    texts = [path.read_bytes() for path in (Path(__file__), *metric_files())]
+    seen: set[Any] = set()
+    types = [line for kind in (Head, RunResult, Manifest) for line in _types(kind, seen)]
+    return hashlib.blake2b(b"".join([*texts, "\n".join(types).encode()]), digest_size=16).digest()
 
 
 def _types(kind: Any, seen: set[Any]) -> Iterator[str]:
-    """Describe a dataclass, and each type that its fields name."""
+    """Describe a struct or dataclass, and each type that its members name."""
     seen.add(kind)
-    for each in fields(kind):
-        yield f"{kind.__name__}.{each.name}: {each.type}"
-        for name in re.findall(r"\w+", str(each.type)):
+    for member, type_ in vars(kind)["__annotations__"].items():
+        yield f"{kind.__name__}.{member}: {type_}"
+        for name in re.findall(r"\w+", type_):
             named = vars(sys.modules[kind.__module__]).get(name)
-            if is_dataclass(named) and named not in seen:
-                yield from _types(named, seen)
-            elif named is not None and not is_dataclass(named):
+            if is_dataclass(named) or (isinstance(named, type) and issubclass(named, Struct)):
+                if named not in seen:
+                    yield from _types(named, seen)
+            elif named is not None:
                 yield f"{name} = {named}"

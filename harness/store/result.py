@@ -4,59 +4,31 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from harness.store.datasets import DatasetName
-from harness.store.documents import as_json, from_members, members
-from harness.store.spec import RUN_SCHEMA, JsonObject, RunSpec
-from harness.tiers.linux.model import TierRecord
+from harness.store.host import HostFacts
+from harness.store.spec import RUN_SCHEMA, RunSpec
+from harness.structs import Misfit, Struct, whole, written
+from harness.tiers.linux.model import MemoryMode, TierRecord
 from harness.warnings import RunWarning
-
-
-@dataclass(frozen=True)
-class SeriesPoint:
-    """The operations that ended in an interval, by name."""
-
-    monotonic_ns: int
-    counts: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Percentiles of an operation's latency in an interval."""
-
-    count: int
-    p50_ns: float
-    p95_ns: float
-    p99_ns: float
-
-
-@dataclass(frozen=True)
-class LatencyPoint:
-    """The latencies of the operations that ended in an interval, by name."""
-
-    monotonic_ns: int
-    operations: Mapping[str, Latency]
-
-
-@dataclass(frozen=True)
-class TimelineEntry:
-    """Times when a query or a refresh function was submitted, and ended."""
-
-    submitted_ns: int
-    ended_ns: int
-    query: str | None = None
-    stream: str | None = None
-    function: str | None = None
-
 
 Better = Literal["higher", "lower", "none"]
 RunStatus = Literal["complete", "failed", "unknown"]
+RestoreMethod = Literal["copy", "reflink", "none"]
 CheckStatus = Literal["passed", "failed", "unknown"]
 #: The value of a metric's label: a name, a number or a flag.
-Label = str | int | float | bool
+_Finite = Annotated[float, Meta(ge=-1e300, le=1e300, description="a finite number")]
+_Number = int | _Finite
+Label = str | bool | int | _Finite
 Labels = Mapping[str, Label]
+
+_Natural = Annotated[int, Meta(ge=0)]
+_Hash = Annotated[str, whole("[0-9a-f]{16}")]
+#: A time, which a clock that is wrong has after the year 2200.
+_UnixTime = Annotated[int, Meta(ge=0, le=7258118400000000000, description="before the year 2200")]
 
 
 def label_text(label: Label) -> str:
@@ -66,8 +38,7 @@ def label_text(label: Label) -> str:
     return f"{label:.10g}" if isinstance(label, float) else str(label)
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(Struct, frozen=True, omit_defaults=True):
     """One measured quantity; exactly one of ``value``, ``samples`` and ``hdr`` is set.
 
     ``name`` ends in its unit (``query_duration_ns``); ``labels`` distinguish
@@ -75,13 +46,18 @@ class Metric:
     ``hdr``: HdrHistogram V2 compressed, base64.
     """
 
-    name: str
+    name: Annotated[str, whole("[a-z][a-z0-9_]*")]
     unit: str
     better: Better
-    labels: Labels = field(default_factory=dict)
-    value: float | int | None = None
-    samples: tuple[float | int, ...] | None = None
+    labels: Labels = written({})
+    value: _Number | None = None
+    samples: tuple[_Number, ...] | None = None
     hdr: str | None = None
+
+    def __post_init__(self) -> None:
+        forms = [form for form in (self.value, self.samples, self.hdr) if form is not None]
+        if len(forms) != 1:
+            raise Misfit(f"{len(forms)} of value, samples and hdr; expected one of them")
 
     @property
     def median(self) -> float | None:
@@ -90,82 +66,62 @@ class Metric:
             return self.value
         return statistics.median(self.samples)
 
-    def to_json(self) -> dict[str, Any]:
-        """As in run.json: only the form that is set."""
-        base: dict[str, Any] = {
-            "name": self.name,
-            "unit": self.unit,
-            "better": self.better,
-            "labels": dict(self.labels),
-        }
-        if self.value is not None:
-            return base | {"value": self.value}
-        if self.samples is not None:
-            return base | {"samples": list(self.samples)}
-        return base | {"hdr": self.hdr}
 
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Metric:
-        """The inverse of :meth:`to_json`."""
-        samples = tuple(document["samples"]) if "samples" in document else None
-        return cls(**{**document, "samples": samples})
-
-
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One answer to "is it right?"; a check that itself breaks is *unknown*, never passed."""
 
     name: str
     status: CheckStatus
     detail: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class ClosedLoop:
-    """Closed-loop probes from which arrival rates follow: the slowest arm's operations per second.
+class ClosedLoop(Struct, frozen=True):
+    """Closed-loop probes from which arrival rates follow."""
 
-    ``run_ids``: of the probes.
-    """
-
-    lowest_per_s: float
-    run_ids: tuple[str, ...]
+    lowest_per_s: Annotated[
+        float, Meta(gt=0, description="operations per second of the slowest arm")
+    ]
+    run_ids: Annotated[tuple[str, ...], Meta(description="the probes")]
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """The plan that a run belongs to.
-
-    ``hash``: of every spec of the plan. ``several_commands``: plans of several commands under this
-    name are one experiment. ``looks``: at most this often, results decided whether there would be
-    more repeats. ``capacity``: what the arrival rates follow from (harness.experiment.selection).
-    """
+class Experiment(Struct, frozen=True, omit_defaults=True):
+    """The plan that a run belongs to."""
 
     name: str
-    hash: str
-    several_commands: bool = False
-    looks: int = 1
-    capacity: ClosedLoop | None = None
+    hash: Annotated[str, Meta(description="of the plan: every spec of it")]
+    several_commands: Annotated[
+        bool,
+        Meta(
+            description="plans of several commands under this name are one experiment; false: "
+            "the latest plan is the experiment"
+        ),
+    ] = False
+    looks: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="at most this often, results decided whether there would be more "
+            "repeats; 1: never",
+        ),
+    ] = 1
+    capacity: Annotated[
+        ClosedLoop | None,
+        Meta(
+            description="the arrival rate is a share of what the arms do in a closed loop; "
+            "null: it was given"
+        ),
+    ] = None
 
-    def to_json(self) -> dict[str, Any]:
-        """As in run.json: without what has its default."""
-        usual = vars(Experiment(self.name, self.hash))
-        differing = {
-            name: as_json(value) for name, value in vars(self).items() if value != usual[name]
-        }
-        return {"name": self.name, "hash": self.hash, **differing}
 
-
-@dataclass(frozen=True)
-class Emulated:
+class Emulated(Struct, frozen=True):
     """An emulated tier, and what stands in for it."""
 
     tier: str
     by: str
 
 
-@dataclass(frozen=True)
-class Cached:
+class Cached(Struct, frozen=True):
     """Page cache residency of the data and index files at a cold start, with the engine stopped."""
 
     label: str
@@ -174,18 +130,18 @@ class Cached:
     note: str
 
 
-@dataclass(frozen=True)
-class Resumption:
+class Resumption(Struct, frozen=True):
     """Point where a run was interrupted and resumed in another process."""
 
-    unix_ns: int
-    cut_off_run_id: str
-    kept_steps: int
-    after_step: str
+    unix_ns: Annotated[_UnixTime, Meta(description="when it was resumed")]
+    cut_off_run_id: Annotated[
+        str, Meta(description="another run's where that failed under way and is stored")
+    ]
+    kept_steps: _Natural
+    after_step: Annotated[str, Meta(description="the last step that was kept")]
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True, omit_defaults=True):
     """The error of a failed run. ``traceback``: of an exception that the harness did not expect."""
 
     type: str
@@ -197,46 +153,77 @@ class Failure:
     def __str__(self) -> str:
         return f"{self.problem}: {self.context}"
 
-    def to_json(self) -> dict[str, Any]:
-        """As in run.json: without an empty traceback."""
-        return {name: text for name, text in vars(self).items() if text or name != "traceback"}
 
+class RunResult(Struct, frozen=True, kw_only=True, tag_field="schema", tag=RUN_SCHEMA):
+    """The result of one run: run.json.
 
-@dataclass(frozen=True)
-class RunResult:
-    """The result of one run: run.json, whose schema describes each member.
-
-    ``configurations``: of microbenchmarks, each with the hash of its settings that no label states.
+    It is written last, atomically: a directory without it is unfinished.
     """
 
-    run_id: str
+    documented = "docs/results.md"
+
+    run_id: Annotated[str, whole("[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9._=,-]+")]
     status: RunStatus
     spec: RunSpec
-    spec_hash: str
+    spec_hash: _Hash
     experiment: Experiment
-    started_unix_ns: int
-    duration_ns: int
-    host_mode: str
-    emulated: tuple[Emulated, ...] = ()
-    modelled: tuple[str, ...] = ()
-    uncontrolled: tuple[RunWarning, ...] = ()
-    data_bytes: int | None = None
-    part_bytes: Mapping[str, int] = field(default_factory=dict)
-    memory_bytes: int | None = None
-    residency: tuple[Cached, ...] = ()
-    resumed: tuple[Resumption, ...] = ()
-    metrics: tuple[Metric, ...] = ()
-    configurations: Mapping[str, str] = field(default_factory=dict)
-    checks: tuple[Check, ...] = ()
-    error: Failure | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema": RUN_SCHEMA, **members(self)}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> RunResult:
-        """The inverse of :meth:`to_json`, of a valid document; UsageError for a placement."""
-        return from_members(cls, document)
+    started_unix_ns: _UnixTime
+    duration_ns: _Natural
+    host_mode: MemoryMode
+    emulated: tuple[Emulated, ...]
+    modelled: Annotated[
+        tuple[Annotated[str, Meta(min_length=1)], ...],
+        Meta(description="tiers that are devices' models, and the model of each: fast: zero"),
+    ]
+    uncontrolled: tuple[RunWarning, ...]
+    data_bytes: Annotated[
+        _Natural | None,
+        Meta(
+            description="size of the data and index parts after loading: redo log and temporary "
+            "files are left out; external: as the server reports it"
+        ),
+    ]
+    part_bytes: Annotated[
+        Mapping[str, _Natural],
+        Meta(
+            description="capacity used: size of each part's files on its tier, the larger of "
+            "after the restore and at the measured phase's end; files removed before that, such "
+            "as spills, are not in it"
+        ),
+    ] = {}
+    memory_bytes: Annotated[
+        _Natural | None,
+        Meta(
+            description="what the engine and its page cache could use: the cap where there is "
+            "one, else the host's memory"
+        ),
+    ]
+    residency: Annotated[
+        tuple[Cached, ...],
+        Meta(
+            description="page cache residency of the data and index files measured at each cold "
+            "start (mincore), before the engine started"
+        ),
+    ]
+    resumed: Annotated[
+        tuple[Resumption, ...],
+        Meta(
+            description="where the run was interrupted and resumed in another process: finished "
+            "steps are kept, started_unix_ns is the first attempt's, duration_ns the last one's; "
+            "empty: one attempt"
+        ),
+    ] = ()
+    metrics: tuple[Metric, ...]
+    configurations: Annotated[
+        Mapping[str, _Hash],
+        Meta(
+            description="of microbenchmarks: hash of each configuration's settings that no label "
+            "states (durations, counts, processors); equal labels and an equal hash are the same "
+            "work"
+        ),
+    ] = {}
+    checks: tuple[Check, ...]
+    error: Failure | None
 
     @property
     def why_failed(self) -> str:
@@ -264,56 +251,79 @@ def run_status(checks: Sequence[Check]) -> RunStatus:
     return "unknown" if "unknown" in states or not states else "complete"
 
 
-@dataclass(frozen=True)
-class HarnessVersion:
+class HarnessVersion(Struct, frozen=True):
     """``revision``: the commit of a checkout."""
 
     version: str
     revision: str | None = None
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """Program that was measured: an engine, or a microbenchmark's program."""
 
     name: str
     version: str
     build: str
     source: str
-    kind: str = "managed"
-    settings: Mapping[str, str] = field(default_factory=dict)
-    effective_config: Mapping[str, str] = field(default_factory=dict)
-    durability_settings: Sequence[str] = ()
+    kind: Literal["managed", "embedded", "external"] = "managed"
+    settings: Mapping[str, str] = {}
+    effective_config: Mapping[str, str] = {}
+    durability_settings: Annotated[
+        tuple[str, ...],
+        Meta(description="names of those that decide whether a commit survives a loss of power"),
+    ] = ()
 
 
-@dataclass(frozen=True)
-class MemoryLimit:
+class MemoryLimit(Struct, frozen=True):
     """Way in which a limit was enforced (``none``: it was not, or there was none)."""
 
-    method: str
+    method: Literal["none", "cgroup-v1", "cgroup-v2", "systemd-run"]
     limit_bytes: int | None
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """The document of schema manifest, which says what each member is."""
+class Clock(Struct, frozen=True):
+    """Both clocks, read at one moment, to merge clocks across hosts."""
+
+    monotonic_ns: int
+    realtime_ns: int
+
+
+class Manifest(Struct, frozen=True, tag_field="schema", tag=RUN_SCHEMA):
+    """All that is needed to repeat a run: manifest.json."""
+
+    documented = "docs/results.md"
 
     run_id: str
     harness: HarnessVersion
     argv: tuple[str, ...]
     spec: RunSpec
-    host: Mapping[str, Any]
+    host: HostFacts
     tiers: tuple[TierRecord, ...]
     engine: Program
     dataset: DatasetName | None
-    restore_method: str
+    restore_method: RestoreMethod
     memory_cap: MemoryLimit
-    run_state: Mapping[str, str]
-    clock: Mapping[str, int]
+    run_state: Annotated[
+        Mapping[str, str],
+        Meta(description="what the run had of the host that no setting decides; compared"),
+    ]
+    clock: Clock
     tools: Mapping[str, str]
-    conditions: JsonObject | None = None
-    prices_per_gb: Mapping[str, float] = field(default_factory=dict)
-    processors: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema": RUN_SCHEMA, **members(self)}
+    conditions: Annotated[
+        Mapping[str, Any] | None,
+        Meta(
+            description="what had to be the same for the run to be resumed; null: it would not "
+            "have been"
+        ),
+    ] = None
+    prices_per_gb: Annotated[
+        Mapping[str, float],
+        Meta(description="USD for 10^9 bytes of every tier of the host file that has a price"),
+    ] = {}
+    processors: Annotated[
+        str | None,
+        Meta(
+            description="what the spec's cpus stood for here: the processors the engine was held "
+            "to; null: all of them"
+        ),
+    ] = None

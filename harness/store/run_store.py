@@ -32,9 +32,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-from harness import jsonfile
+from harness import jsonfile, structs
 from harness.errors import UsageError
-from harness.store import schemas
 from harness.store.checkpoint import FILE as STEPS_FILE
 from harness.store.checkpoint import Checkpoint, steps_kept, under_way
 from harness.store.documents import (
@@ -119,12 +118,12 @@ class RunFolder:
         UsageError, ValueError or TypeError, before anything is written, for what is no such
         document; RunFailed where they cannot be written: call it again.
         """
-        documents: dict[str, Any] = {"run": result.to_json()}
-        if manifest is not None:
-            documents = {"manifest": manifest.to_json(), **documents}
-        for name, document in documents.items():
-            schemas.validate(document, name, source=f"{name}.json of {self.run_id}")
-        documents = {f"artifacts/{n}": document for n, document in artifacts.items()} | documents
+        documents: dict[str, Any] = {f"artifacts/{name}": artifacts[name] for name in artifacts}
+        for name, document in (("manifest", manifest), ("run", result)):
+            if document is not None:
+                documents[name] = document.to_json()
+                source = f"{name}.json of {self.run_id}"
+                structs.convert(documents[name], type(document), source)
         files = {name: json_bytes(document) for name, document in documents.items()}
         self._release()
         try:
@@ -192,7 +191,7 @@ class Store:
         ``run_id``: of a run that another store has begun.
         """
         document = spec.to_json()
-        schemas.validate(document, "run-spec", source=f"spec of a {spec.workload} run")
+        structs.convert(document, RunSpec, f"spec of a {spec.workload} run")
         self.make()
         stem = self._stem()
         where = spec.placement.name if spec.placement else (spec.label or "external")

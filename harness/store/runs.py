@@ -10,12 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness import hdr, jsonfile
+import msgspec
+
+from harness import hdr, jsonfile, structs
 from harness.errors import HarnessError, UsageError
-from harness.store import schemas
-from harness.store.documents import from_members, members
+from harness.store.artifacts import kind_of
 from harness.store.index import Entry, Head, head_of, stamps_of
-from harness.store.result import Manifest, RunResult
+from harness.store.result import Manifest, Metric, RunResult
 from harness.store.spec import RunSpec
 from harness.tiers.linux.model import TierRecord
 from harness.warnings import RunWarning, warn
@@ -49,35 +50,41 @@ class StoredRun:
         """The results directory that it is in."""
         return self.directory.parents[1]
 
-    @cached_property
+    @property
     def document(self) -> dict[str, Any]:
         """run.json, valid."""
-        return self._document("run", self._bytes("run"))
+        if not self._indexed:
+            self.result  # noqa: B018  it is valid
+        return self._run
 
     @cached_property
     def result(self) -> RunResult:
-        """Contents of run.json; UsageError where its spec names no placement."""
-        return RunResult.from_json(self.document)
+        """Contents of run.json; UsageError where it is not valid."""
+        result = structs.convert(self._run, RunResult, str(self._path("run")))
+        if not self._indexed:
+            self._check_histograms(result.metrics)
+        return result
 
     @property
     def text(self) -> str:
         """run.json as it is stored, valid; not parsed where the index vouches for it."""
-        content = self._bytes("run")
         if not self._indexed:
-            self._document("run", content)
-        return content.decode()
+            self.result  # noqa: B018  it is valid
+        return self._bytes("run").decode()
 
-    @cached_property
+    @property
     def manifest_document(self) -> dict[str, Any]:
         """manifest.json, valid; empty where the run failed before it was known."""
-        if not (self.directory / "manifest.json").exists():
-            return {}
-        return self._document("manifest", self._bytes("manifest"))
+        if not self._indexed:
+            self.manifest  # noqa: B018  it is valid
+        return self._manifest or {}
 
     @cached_property
     def manifest(self) -> Manifest | None:
         """Contents of manifest.json; None where the run failed before it was known."""
-        return from_members(Manifest, self.manifest_document) if self.manifest_document else None
+        if self._manifest is None:
+            return None
+        return structs.convert(self._manifest, Manifest, str(self._path("manifest")))
 
     @property
     def tiers(self) -> Sequence[TierRecord]:
@@ -89,10 +96,10 @@ class StoredRun:
         """Fields that runs are selected by, without reading their documents."""
         if self.entry:
             try:
-                return from_members(Head, jsonfile.parse(self.entry.head))
-            except (HarnessError, AttributeError, LookupError, TypeError, ValueError):
+                return msgspec.convert(jsonfile.parse(self.entry.head), Head)
+            except (HarnessError, ValueError):
                 return StoredRun(self.directory).head  # the index is a cache
-        return head_of(self.document, self.manifest_document)
+        return head_of(self.result, self.manifest)
 
     @property
     def spec(self) -> RunSpec:
@@ -104,7 +111,7 @@ class StoredRun:
         path = self.directory / "artifacts" / f"{name}.json"
         try:
             document = jsonfile.read(path)
-            schemas.validate({name: document}, "artifact", source=str(path))
+            structs.convert(document, kind_of(name), str(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, UsageError) as error:
@@ -112,30 +119,37 @@ class StoredRun:
             return None
         return document
 
+    def _path(self, name: str) -> Path:
+        return self.directory / f"{name}.json"
+
     def _bytes(self, name: str) -> bytes:
         try:
-            return jsonfile.read_bytes(self.directory / f"{name}.json")
+            return jsonfile.read_bytes(self._path(name))
         except (OSError, ValueError) as error:
             raise self._unreadable(name, error) from error
 
-    def _document(self, name: str, content: bytes) -> dict[str, Any]:
-        """The document, valid."""
+    @cached_property
+    def _run(self) -> dict[str, Any]:
+        return self._parsed("run")
+
+    @cached_property
+    def _manifest(self) -> dict[str, Any] | None:
+        return self._parsed("manifest") if self._path("manifest").exists() else None
+
+    def _parsed(self, name: str) -> dict[str, Any]:
         try:
-            document: dict[str, Any] = jsonfile.parse(content)
+            document: dict[str, Any] = jsonfile.parse(self._bytes(name))
         except ValueError as error:
             raise self._unreadable(name, error) from error
-        if not self._indexed:
-            schemas.validate(document, name, source=str(self.directory / f"{name}.json"))
-            self._check_histograms(document.get("metrics", []))
         return document
 
-    def _check_histograms(self, metrics: list[dict[str, Any]]) -> None:
+    def _check_histograms(self, metrics: Sequence[Metric]) -> None:
         for metric in metrics:
-            if "hdr" in metric:
+            if metric.hdr is not None:
                 try:
-                    hdr.decode(metric["hdr"])
+                    hdr.decode(metric.hdr)
                 except ValueError as error:
-                    raise UsageError(f"run {self.run_id}", f"{metric['name']}: {error}") from error
+                    raise UsageError(f"run {self.run_id}", f"{metric.name}: {error}") from error
 
     def _unreadable(self, name: str, error: Exception) -> UsageError:
         return UsageError(f"run {self.run_id}", f"{name}.json cannot be read: {error}")
@@ -150,6 +164,6 @@ class StoredRun:
         stamps = stamps_of(self.directory)
         if stamps is None:
             raise UsageError(f"run {self.run_id}", "it has no result")
-        head = members(head_of(self.document, self.manifest_document))
+        head = head_of(self.result, self.manifest).to_json()
         content = json.dumps(head, separators=(",", ":")).encode()
         return StoredRun(self.directory, Entry(stamps, content))

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from harness.experiment.placement import Placement, parse_placement
-from harness.store import schemas
+from msgspec import Meta
+from msgspec.structs import force_setattr, replace
+
+from harness.experiment.placement import Placement, TierName
+from harness.structs import Struct, whole, written
 
 #: A JSON value: a document's, whose types are those of its schema.
 Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 JsonObject: TypeAlias = Mapping[str, Json]
 
 #: The version of run.json, its spec and its manifest. Runs of another version are not read.
-RUN_SCHEMA: int = schemas.schema("run-spec")["properties"]["schema"]["const"]
+RUN_SCHEMA = 3
 
 #: Monitors that every run has where they work: to request one warns where it does not, and changes
 #: nothing else. Reports know them from here.
@@ -36,10 +38,6 @@ DEFAULT_MONITORS = frozenset(
         "waits",
     }
 )
-
-#: Members of a spec that have been added later: specs without them keep their hashes.
-_ONLY_WHERE_SET = ("no_monitors", "observe", "cpus", "listen", "plant", "models")
-_LISTS = ("emulate", "models", "monitors", "no_monitors", "observe", "plant")
 
 #: What of a host, by its name in a manifest, may be changed at any time and changes times.
 HOST_STATE = (
@@ -70,14 +68,14 @@ def content_hash(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
 
 
-def _json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+_Name = Annotated[str, whole("[a-z][a-z0-9_]*")]
+_Positive = Annotated[int, Meta(ge=1)]
+_Natural = Annotated[int, Meta(ge=0)]
+_Text = Annotated[str, Meta(min_length=1)]
+_MODE = "(Default|AppDirect|Memory|Mixed)"
 
 
-@dataclass(frozen=True)
-class RunSpec:
+class RunSpec(Struct, frozen=True, tag_field="schema", tag=RUN_SCHEMA, omit_defaults=True):
     """One engine × workload × placement × parameters, once.
 
     ``placement`` is None for an external engine only; ``label`` then names what
@@ -87,62 +85,76 @@ class RunSpec:
     ``emulate``: of the tiers that are emulated, those that the placement uses; ``models``: of
     those that are modelled, with their models (``fast=zero``).
     ``required_host_mode`` is None where any will do; ``Default|AppDirect``: one of them.
+    A member that is no :func:`written` one is left out of documents where it has its default.
     """
 
-    workload: str
-    engine: str
+    workload: _Name
+    engine: _Name
     placement: Placement | None
-    params: JsonObject
-    tuning: str = "computed"
-    settings: Mapping[str, str] = field(default_factory=dict)
-    engine_options: Mapping[str, Any] = field(default_factory=dict)
-    threads: int | None = None
-    memory_limit_bytes: int | None = None
-    emulate: tuple[str, ...] = ()
-    required_host_mode: str | None = None
-    label: str | None = None
-    seed: int = 0
-    block: int = 0
-    driver: str = NATIVE
-    #: In addition to the default monitors, and without which of them.
-    monitors: tuple[str, ...] = ()
-    no_monitors: tuple[str, ...] = ()
-    #: Observers, each of an untimed execution of its own.
-    observe: tuple[str, ...] = ()
-    #: Processors the engine may run on (harness.host.processors); None: all of them.
-    cpus: str | None = None
-    #: Where its server listens for clients on other hosts (host.listen_address); None: nowhere.
-    listen: str | None = None
-    #: Delays planted in its file I/O (harness.iotrace.page).
-    plant: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    #: Of tiers of persistent memory, by name: ``one`` DIMM, or ``interleaved``. Checked before a
-    #: run, whose manifest has the tier's facts.
-    required_dimms: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    params: Mapping[str, Any]
+    tuning: str = written("computed")
+    settings: Mapping[str, str] = written({})
+    engine_options: Mapping[str, Any] = written({})
+    threads: _Positive | None = written(None)
+    memory_limit_bytes: _Positive | None = written(None)
+    emulate: tuple[TierName, ...] = written(())
+    required_host_mode: (
+        Annotated[str, whole(rf"{_MODE}([|]{_MODE})*", "one mode, or several joined by |")] | None
+    ) = written(None)
+    label: str | None = written(None)
+    seed: _Natural = written(0)
+    block: _Natural = written(0)
+    driver: str = written(NATIVE)
+    monitors: Annotated[
+        tuple[str, ...], Meta(description="requested in addition to the defaults")
+    ] = written(())
+    no_monitors: Annotated[tuple[str, ...], Meta(description="excluded defaults")] = ()
+    observe: Annotated[
+        tuple[str, ...], Meta(description="observers, each of an untimed execution of its own")
+    ] = ()
+    cpus: Annotated[
+        _Text | None,
+        Meta(
+            description="processors that the engine may run on, as given: 0-7,16-23, socket:0, "
+            "node:0; null: all"
+        ),
+    ] = None
+    listen: Annotated[
+        _Text | None,
+        Meta(
+            description="address of this host on which the server listens, with TLS, for clients "
+            "on other hosts; null: it listens on no network"
+        ),
+    ] = None
+    plant: Annotated[
+        tuple[Annotated[str, Meta(pattern="^(data|wal|temp|index)[.](read|write|sync)=[+]")], ...],
+        Meta(
+            description="delays planted in the engine's file I/O: wal.sync=+200us, jittered "
+            "+200us~50us, or levels +100us/200us/400us"
+        ),
+    ] = ()
+    models: Annotated[
+        tuple[Annotated[str, Meta(pattern="^[a-z][a-z0-9_]*=.")], ...],
+        Meta(description="modelled tiers with their models: fast=zero"),
+    ] = ()
+    required_dimms: Annotated[
+        Mapping[str, str],
+        Meta(
+            description="of tiers of persistent memory: one DIMM, or interleaved; checked before "
+            "a run, whose manifest has the tier's facts, and stored with none"
+        ),
+    ] = {}
 
     def __post_init__(self) -> None:
         used = self.placement.tiers() if self.placement else ()
-        object.__setattr__(self, "emulate", tuple(t for t in self.emulate if t in used))
+        force_setattr(self, "emulate", tuple(t for t in self.emulate if t in used))
         modelled = tuple(m for m in self.models if m.partition("=")[0] in used)
-        object.__setattr__(self, "models", modelled)
+        force_setattr(self, "models", modelled)
 
-    def to_json(self) -> dict[str, Any]:
-        """As in spec.json, run.json and the manifest (schema run-spec)."""
-        members = (field.name for field in fields(self) if field.compare)
-        values = {name: getattr(self, name) for name in members}
-        return {
-            "schema": RUN_SCHEMA,
-            **{n: _json(v) for n, v in values.items() if v or n not in _ONLY_WHERE_SET},
-            "placement": self.placement.to_json() if self.placement else None,
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> RunSpec:
-        """The inverse of :meth:`to_json`, of a valid document; UsageError for a placement."""
-        values = {k: v for k, v in document.items() if k != "schema"}
-        placement = values["placement"]
-        values["placement"] = parse_placement(placement["name"]) if placement else None
-        return cls(**values | {name: tuple(values.get(name, ())) for name in _LISTS})
+    @property
+    def checked(self) -> RunSpec:
+        """The spec as it is stored: without what no run has after its check."""
+        return replace(self, required_dimms={}) if self.required_dimms else self
 
     @property
     def stand_ins(self) -> list[str]:
@@ -188,8 +200,9 @@ class RunSpec:
 
     def hash(self) -> str:
         """Content hash: equal specs, equal hash. A complete run of it is not run again."""
-        return content_hash(self.to_json())
+        return content_hash(self.checked.to_json())
 
     def series(self) -> str:
         """Hash without the block: runs that repeat one another share it."""
-        return content_hash({k: v for k, v in self.to_json().items() if k != "block"})
+        document = self.checked.to_json()
+        return content_hash({k: v for k, v in document.items() if k != "block"})

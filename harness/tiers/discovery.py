@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from harness import paths
 from harness.errors import UsageError
-from harness.experiment.placement import TIER_NAME
 from harness.supervise import workdirs
 from harness.tiers.linux.kernel import LIVE, Kernel
-from harness.tiers.linux.model import Tier, TierClaim, TierFacts
+from harness.tiers.linux.model import TIER_NAME, Tier, TierClaim, TierFacts
 from harness.tiers.linux.mounts import Mount, mounts
 from harness.tiers.linux.numa import Node, nodes
 from harness.tiers.linux.probe import facts_of_devdax, facts_of_directory, facts_of_numa

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations
-from typing import Any
 
 from harness.paper.pair_query import Having, PairQuery
 from harness.sequences import grouped
+from harness.store.host import HostFacts
 from harness.units import format_bytes
 from reports.conclusions.comparisons import SpeedUp, lacking, speed_ups
 from reports.conclusions.model import Evidence, Test
@@ -203,7 +203,8 @@ def _by_dimm_size(evidence: Evidence) -> Iterator[_Sides]:
     """Pair tiers of two hosts that have one model of processor, in one state."""
 
     def others(device: Device) -> tuple[object, ...]:
-        return ways(device), _host(device).get("cpu", {}).get("model"), device.state
+        host = _host(device)
+        return ways(device), host.cpu.model if host else None, device.state
 
     of_dimms = [device for device in evidence.devices if ways(device) and _dimm_bytes(device)]
     for a, b in combinations(of_dimms, 2):
@@ -294,7 +295,8 @@ def _rank(state: str) -> float | None:
 
 def _dimm_bytes(device: Device) -> int:
     """Return the size of the host's DIMMs as the firmware lists them; 0 where they differ."""
-    listed = _host(device).get("dimms", ())
+    host = _host(device)
+    listed = host.dimms if host else ()
     sizes = {module["size_bytes"] for module in listed if module.get("technology") == "Optane"}
     return int(sizes.pop()) if len(sizes) == 1 else 0
 
@@ -325,9 +327,9 @@ class IndexGain(Test, frozen=True):
                     yield _trial(f"{what}, accesses {least:.3g}×", index_ratio, least, newer)
 
 
-def _host(device: Device) -> Mapping[str, Any]:
-    """Return the host as in the manifest; empty where no run has one."""
-    return next((run.manifest.host for run in device.runs if run.manifest), {})
+def _host(device: Device) -> HostFacts | None:
+    """Return the host as in the manifest; None where no run has one."""
+    return next((run.manifest.host for run in device.runs if run.manifest), None)
 
 
 class PricePerformance(Test, frozen=True):

@@ -144,7 +144,7 @@ def processors_of(run: StoredRun) -> int:
         return 1
     if run.manifest.processors:
         return len(cpu_numbers(run.manifest.processors, f"run {run.run_id}"))
-    return int(run.manifest.host["cpu"]["threads"])
+    return run.manifest.host.cpu.threads
 
 
 def file_calls(run: StoredRun, operations: float) -> Iterator[FileCalls]:

@@ -258,10 +258,11 @@ def _key(run: StoredRun) -> _Key:
     mine = {item for item in facts(run).items() if item[0].startswith(f"tier.{tier}.")}
     mine.add((f"tier.{tier}.{_MAIN_MEMORY}", main_memory(run)))
     mine |= {
-        (f"{_STATE}{words}", _state_text(host.get(name))) for name, words in _HOST_STATE.items()
+        (f"{_STATE}{words}", _state_text(getattr(host, name)))
+        for name, words in _HOST_STATE.items()
     }
-    mine.add((f"{_STATE}{_KERNEL}", _state_text(host["kernel"]["release"])))
-    return _Key(str(host["hostname"]), str(host["host_id"]), tier, frozenset(mine))
+    mine.add((f"{_STATE}{_KERNEL}", _state_text(host.kernel.release)))
+    return _Key(host.hostname, host.host_id, tier, frozenset(mine))
 
 
 def _state_text(value: str | bool | None) -> str:

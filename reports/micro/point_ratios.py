@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec import structs
 
 from harness.paper.pair_query import Having, PairQuery, meets
 from harness.sequences import grouped, matched
+from harness.store.host import NumaNode
 from harness.store.result import Label
 from harness.units import counted, format_bytes
 from reports.formatting import significant
@@ -364,7 +364,7 @@ def is_dram(device: Device) -> bool:
     if tier is None or tier.kind != "numa" or device.emulated:
         return False
     nodes = tier.nodes or (tier.node,)
-    with_cpus = {node["node"] for node in _nodes(device) if node["cpus"]}
+    with_cpus = {node.node for node in _nodes(device) if node.cpus}
     return set(nodes) <= with_cpus and {main_memory(run) for run in device.runs} == {"DRAM"}
 
 
@@ -373,9 +373,9 @@ def _is_behind_dram(device: Device) -> bool:
     return is_numa and {main_memory(r) for r in device.runs} == {"Memory"}
 
 
-def _nodes(device: Device) -> Sequence[dict[str, Any]]:
+def _nodes(device: Device) -> Sequence[NumaNode]:
     manifests = [run.manifest for run in device.runs if run.manifest]
-    return manifests[-1].host["numa_nodes"] if manifests else ()
+    return manifests[-1].host.numa_nodes if manifests else ()
 
 
 def differ_in(state: str, device: Device, other: Device) -> bool:

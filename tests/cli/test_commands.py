@@ -14,8 +14,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from harness import structs
 from harness.cli.app import app
-from harness.store import schemas
+from harness.store.result import RunResult
 
 RUN = ["run", "tpch", "--engine", "duckdb", "--engine", "postgres", "--placement", "ssd-both",
        "--placement", "pmem-both", "--emulate", "pmem", "--scale", "0.01",
@@ -31,7 +32,7 @@ def runs(loaded):
 def test_a_run_prints_every_result_as_json_within_the_contract(runs, loaded):
     assert len(runs) == 4
     for run in runs:
-        schemas.validate(run, "run", source=run["run_id"])
+        structs.convert(run, RunResult, run["run_id"])
         assert run["status"] == "complete"
         answers = [c for c in run["checks"] if c["name"] == "answer"]
         assert [c["labels"]["query"] for c in answers] == ["6", "15"]

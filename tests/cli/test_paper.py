@@ -5,6 +5,7 @@ import json
 import math
 from contextlib import nullcontext
 
+import msgspec
 import pytest
 from narrowed import of_kind, present
 from run_values import values
@@ -61,7 +62,7 @@ def test_after_the_switch_the_runs_of_the_other_mode_still_count(stopped, loaded
             monkeypatch.setenv(name, value)
     plan = load_profile(file)
     with progress_on_stderr(True) as progress, open_environment(None, (), progress) as env:
-        switched = dataclasses.replace(env, host={**env.host, "mode": "Memory"})
+        switched = dataclasses.replace(env, host=msgspec.structs.replace(env.host, mode="Memory"))
         memory, default = plan_steps(plan, switched, Store(loaded.results))
     assert memory.runnable and memory.done is None
     assert not default.runnable and default.done is not None

@@ -16,7 +16,7 @@ from harness.drivers.validity import (
     late_counters,
     load_warnings,
 )
-from harness.store.result import SeriesPoint
+from harness.store.artifacts import SeriesPoint
 
 S = 10**9
 NOUNS = Nouns("operation", "user", "--users")

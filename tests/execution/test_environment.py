@@ -43,7 +43,7 @@ def tier() -> Iterator[Path]:
 def environment(tmp_path: Path) -> Iterator[Environment]:
     with Supervisor(tmp_path / "state") as supervisor:
         yield Environment(
-            tiers={}, host={}, credentials=unprivileged(), engines_prefix=tmp_path,
+            tiers={}, host=cast(Any, None), credentials=unprivileged(), engines_prefix=tmp_path,
             datasets=cast(DatasetStore, None), source=cast(DatasetStore, None),
             supervisor=supervisor, progress=SilentProgress(), argv=(),
         )  # fmt: skip

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 from example_run import SPEC
+from msgspec.structs import replace
 
 from harness import registry
 from harness.execution.run_monitors import RunMonitors

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from example_run import SPEC
 
@@ -64,7 +65,7 @@ SSD, PMEM, CXL = (
 )
 FACTS = dict.fromkeys((*HOST_STATE, "memory_bytes"))
 HERE: Any = SimpleNamespace(
-    host=FACTS | {"host_id": "here", "kernel": {"release": "6.1"}},
+    host=SimpleNamespace(**FACTS, host_id="here", kernel=SimpleNamespace(release="6.1")),
     progress=SilentProgress(),
     supervisor=SimpleNamespace(renew=lambda: None),
     datasets=SimpleNamespace(datasets=list),
@@ -162,7 +163,9 @@ def test_any_run_is_done_where_a_complete_one_was_made_under_its_conditions(buil
 
 @pytest.mark.parametrize("placed", [True, False])
 def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed(placed):
-    first = SSD if placed else replace(SSD, placement=None)  # a server of the user's
+    first = (
+        SSD if placed else msgspec.structs.replace(SSD, placement=None)
+    )  # a server of the user's
     plan = Plan("mine", "", (first, CXL))
     before = run(1, first)
     of_plan = {"experiment": plan.experiment.to_json(), "host": "here", "kernel": "6.1"}
@@ -210,8 +213,8 @@ def test_failed_runs_are_tried_again_at_the_end_of_their_block(retries, ends, ex
 
 
 def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
-    bad = [_Made(replace(SSD, block=k), ends=["failed"] * 2) for k in range(3)]
-    good = _Made(replace(PMEM, block=2), ends=["failed", "complete"])
+    bad = [_Made(msgspec.structs.replace(SSD, block=k), ends=["failed"] * 2) for k in range(3)]
+    good = _Made(msgspec.structs.replace(PMEM, block=2), ends=["failed", "complete"])
     runs = attempts([*bad, good], Retries(1))
     assert [len(each_made.ends) for each_made in bad] == [0, 1, 1]
     assert runs[-1].head.status == "complete"
@@ -220,7 +223,7 @@ def test_an_arm_that_fails_in_all_attempts_gets_one_in_later_blocks() -> None:
 # How a run ends -------------------------------------------------------------------
 
 
-ENVIRONMENT: Any = SimpleNamespace(host={"mode": "Default"}, progress=SilentProgress())
+ENVIRONMENT: Any = SimpleNamespace(host=SimpleNamespace(mode="Default"), progress=SilentProgress())
 ATTEMPT = Attempt(experiment=Experiment("x", "0"))
 #: In ns.
 S = 10**9
@@ -395,10 +398,10 @@ def test_another_hosts_run_is_repeated_only_if_it_is_trusted(imported, same_host
     original: Any = SimpleNamespace(
         run_id="R",
         run={"spec_hash": ""},
-        manifest=SimpleNamespace(host={"host_id": "here"}),
+        manifest=SimpleNamespace(host=SimpleNamespace(host_id="here")),
         imported=imported,
     )
-    env: Any = SimpleNamespace(host={"host_id": "here" if same_host else "there"})
+    env: Any = SimpleNamespace(host=SimpleNamespace(host_id="here" if same_host else "there"))
     with pytest.raises(UsageError) if refused else nullcontext():
         check_repeatable(original, env, 0.25, trusted)
 

@@ -1,6 +1,6 @@
 """Profiles expand to specs: purely, in interleaved blocks; parts of plans, and their duration."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from example_run import result
+from msgspec.structs import replace
 
-from harness import registry
+from harness import registry, structs
 from harness.errors import UsageError
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, RunTime
@@ -22,7 +23,6 @@ from harness.experiment.profile import (
     published_of,
 )
 from harness.experiment.selection import installed, only, with_repeats
-from harness.store import schemas
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
@@ -138,7 +138,7 @@ def test_expansion_is_pure_and_specs_have_different_hashes():
 
 def test_a_spec_survives_json():
     for spec in plan_of(PROFILE).runs:
-        assert RunSpec.from_json(spec.to_json()) == spec
+        assert structs.convert(spec.to_json(), RunSpec, "spec") == spec
 
 
 def test_an_emulated_tier_is_in_the_specs_of_placements_that_use_it():
@@ -183,8 +183,7 @@ def test_a_configuration_sets_what_belongs_together():
     ]
     assert len(runs) == 6
     for spec in runs:
-        schemas.validate(spec.to_json(), "run-spec", "spec")
-        assert RunSpec.from_json(spec.to_json()) == spec
+        assert structs.convert(spec.to_json(), RunSpec, "spec") == spec
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ import subprocess
 
 import pytest
 
+from harness import structs
 from harness.errors import RunFailed
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.page import CELL_FIELDS, HEADS_AT, parse_plant
 from harness.models import durations
 from harness.models.device import DeviceModel, Point, models_table
 from harness.models.page_cache import PageCache
-from harness.store import schemas
+from harness.store.artifacts import kind_of
 from harness.supervise.process import process_identity
 
 #: Runs each line that it reads, and prints an empty one.
@@ -57,7 +58,7 @@ class Engine:
 def stored(engine):
     """Return the operations that a run would store, as readers accept them."""
     operations = engine.timed.operations()
-    schemas.validate({"io-operations": operations}, "artifact", source="io-operations")
+    structs.convert(operations, kind_of("io-operations"), "io-operations")
     return operations
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -136,7 +137,7 @@ def test_scores_of_a_case_are_found_again_to_be_added_to(tmp_path: Path) -> None
         scores.write(scored)
     earlier = scores.earlier(score(0.9))
     assert earlier is not None and earlier.blocks == score(0.5).blocks
-    assert scores.earlier(replace(score(0.9), digest="another model")) is None
+    assert scores.earlier(msgspec.structs.replace(score(0.9), digest="another model")) is None
 
 
 def test_an_unreadable_score_is_left_out(tmp_path: Path) -> None:

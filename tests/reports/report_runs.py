@@ -1,4 +1,4 @@
-"""Builds finished runs as real files, written through the store and checked by its schemas.
+"""Builds finished runs as real files, written through the store and checked by its structs.
 
 The times are made up (seeded), shaped after what TPC-H looks like on an SSD and on a
 faster tier: scans gain, compute-bound queries do not, and blocks drift together.
@@ -12,17 +12,18 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+from example_run import result_of
 
-from harness import hdr
+from harness import hdr, structs
 from harness.errors import RunFailed
 from harness.experiment.placement import parse_placement
-from harness.store import schemas
-from harness.store.documents import from_members, write_json_atomically
+from harness.store.documents import write_json_atomically
 from harness.store.result import Cached, Check, Experiment, Manifest, Metric, RunResult
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
@@ -98,22 +99,21 @@ def write(root: Path, case: Case) -> StoredRun:
     spec = RunSpec(**(given | case.spec_changes))
     writer = Store(root).begin(spec)
     manifest = _merged(_manifest(writer.run_id, spec, case), case.manifest_changes)
-    document = from_members(Manifest, manifest).to_json()
-    schemas.validate(document, "manifest", source=writer.run_id)
+    document = structs.convert(manifest, Manifest, writer.run_id).to_json()
     write_json_atomically(writer.directory / "manifest.json", document)
     checks = [Check("answer", "passed", labels={"query": str(q)}) for q in case.queries]
     if case.status == "unknown":
-        checks[0] = replace(checks[0], status="unknown", detail="no reference answer")
+        checks[0] = msgspec.structs.replace(
+            checks[0], status="unknown", detail="no reference answer"
+        )
     failed, metrics = case.status == "failed", case.metrics
-    document = RunResult(
+    document = result_of(
         writer.run_id,
-        case.status,
         spec,
-        spec.hash(),
-        Experiment(case.experiment, f"{_seed(case.experiment):016x}"),
-        STARTED_UNIX_NS + case.block * 600 * 10**9,
+        status=case.status,
+        experiment=Experiment(case.experiment, f"{_seed(case.experiment):016x}"),
+        started_unix_ns=STARTED_UNIX_NS + case.block * 600 * 10**9,
         duration_ns=90 * 10**9,
-        host_mode="Default",
         data_bytes=case.data_bytes,
         memory_bytes=case.memory_bytes,
         residency=tuple(Cached(f"query {q}", 3 << 20, case.data_bytes, "") for q in case.queries),
@@ -125,7 +125,7 @@ def write(root: Path, case: Case) -> StoredRun:
         "error": FAILURE.to_json() if failed else None,
     }
     document = _merged(document, case.run_changes)
-    schemas.validate(document, "run", source=writer.run_id)
+    structs.convert(document, RunResult, writer.run_id)
     write_json_atomically(writer.directory / "run.json", document)
     writer.checkpoint.remove()
     writer.close()
@@ -138,7 +138,8 @@ _numbers = itertools.count(1)
 def with_metrics(run: StoredRun, metrics: Sequence[Mapping[str, Any]]) -> StoredRun:
     """Another run like this one, with these metrics, in memory alone: for many of them."""
     other = StoredRun(run.directory.with_name(f"{run.run_id}-{next(_numbers)}"))
-    result = replace(run.result, metrics=tuple(Metric(**members) for members in metrics))
+    stored_metrics = tuple(Metric(**members) for members in metrics)
+    result = msgspec.structs.replace(run.result, metrics=stored_metrics)
     vars(other).update(result=result, manifest=run.manifest, head=run.head)
     return other
 
@@ -417,7 +418,7 @@ def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:
 
 def _host() -> dict[str, Any]:
     return {
-        "host_id": "a1b2c3d4", "hostname": "lab1", "mode": "Default",
+        "host_id": "a1b2c3d4", "hostname": "lab1", "mode": "Default", "mode_evidence": "",
         "cpu": {"model": "Intel Xeon Gold 6230", "sockets": 2, "cores": 40, "threads": 80,
                 "flags": ["clwb", "avx512f"], "microcode": "0x5003604", "online": "0-79"},
         "kernel": {"release": "6.1.0-25-amd64", "cmdline": "quiet"},
@@ -429,5 +430,5 @@ def _host() -> dict[str, Any]:
         "prefetchers": "enabled", "memory_speed": "2666 MT/s",
         "uncore_frequency": "1200-2400 MHz", "dimm_power_budget": "15000 mW",
         "swap_bytes": 0, "dimms": [], "persistence_domains": {"region0": "memory_controller"},
-        "mounts": [], "virtualised": None,
+        "mounts": [], "virtualised": None, "notes": [],
     }  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import numpy as np
 import pytest
 from narrowed import present
@@ -67,12 +68,15 @@ def test_the_noise_is_that_of_the_latest_calibration(tmp_path: Path) -> None:
     calibration = calibration_of(list(zip(ssd[:2], ssd[2:4], strict=True)))
     (noise,) = calibration.metrics
     ratios = (math.log(1.1), -math.log(1.1))
-    calibrated = replace(calibration, warnings=(), metrics=(replace(noise, log_ratios=ratios),))
+    calibrated = msgspec.structs.replace(
+        calibration, warnings=(), metrics=(msgspec.structs.replace(noise, log_ratios=ratios),)
+    )
     CalibrationStore(tmp_path).write(calibrated)
     assert facts_of(*compare(ssd, pmem).groups)["noise"] == pytest.approx((0.1,))
-    differing = replace(noise, log_ratios=(math.log(1.1),) * 8)
+    differing = msgspec.structs.replace(noise, log_ratios=(math.log(1.1),) * 8)
     changes: dict[str, Any] = {"unix_ns": calibrated.unix_ns + 1, "metrics": (differing,)}
-    later = replace(calibrated, calibration_id=f"{calibrated.calibration_id}-2", **changes)
+    later_id = f"{calibrated.calibration_id}-2"
+    later = msgspec.structs.replace(calibrated, calibration_id=later_id, **changes)
     CalibrationStore(tmp_path).write(later)
     assert facts_of(*compare(ssd, pmem).groups)["noise"][1:] == ("arms-differ",)
 

@@ -28,7 +28,7 @@ def report_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs.append(write(folder, Case(status="unknown", engine="duckdb", **extra)))
     runs.append(
         write(folder, Case(block=3, run_changes={"uncontrolled": [
-            {"what": HOSTILE, "found": "a-very-long-word" * 20, "do": HOSTILE}]}))
+            {"code": "a-code", "what": HOSTILE, "found": "a-very-long-word" * 20, "do": HOSTILE}]}))
     )  # fmt: skip
     return Report(runs, title="Does PMem pay?").write(folder / "report").html
 

@@ -24,7 +24,6 @@ from harness.models.score import Refused, Score, ScoredMetric, ScoreStore
 from harness.paths import source_root
 from harness.printable import PrintableStream
 from harness.progress import SilentProgress
-from harness.store import schemas
 from harness.store.calibrations import (
     Calibration,
     CalibrationStore,
@@ -34,7 +33,9 @@ from harness.store.calibrations import (
     MetricNoise,
 )
 from harness.store.datasets import DatasetRecord, DatasetStore
+from harness.store.result import Manifest, RunResult
 from harness.store.run_store import Store
+from harness.store.spec import RunSpec
 from harness.structs import Struct, convert
 from harness.supervise.journal import Journal
 from harness.warnings import RunWarning
@@ -130,20 +131,15 @@ def test_each_command_is_tried() -> None:
 # The store ------------------------------------------------------------------------------
 
 
-def is_valid(document: Any, schema: str | type[Struct]) -> bool:
+def is_valid(document: Any, schema: type[Struct]) -> bool:
     try:
-        if isinstance(schema, str):
-            schemas.validate(document, schema, source="here")
-        else:
-            convert(document, schema, source="here")
+        convert(document, schema, source="here")
     except UsageError:
         return False
     return True
 
 
-def marked(
-    document: Any, schema: str | type[Struct] | None, every: bool, fits: dict[Any, bool]
-) -> Any:
+def marked(document: Any, schema: type[Struct] | None, every: bool, fits: dict[Any, bool]) -> Any:
     """The document with the mark in each text that may have it.
 
     ``fits``: which members may, by their path, as tried by the schema in an earlier document.
@@ -175,14 +171,14 @@ def marked(
 
 
 #: Of documents, by their name or folder.
-SCHEMAS: dict[str, str | type[Struct]] = {
-    "spec": "run-spec",
-    "run": "run",
-    "manifest": "manifest",
+SCHEMAS: dict[str, type[Struct]] = {
+    "spec": RunSpec,
+    "run": RunResult,
+    "manifest": Manifest,
     "golden": DatasetRecord,
-    "calibrations": "calibration",
-    "canaries": "canary",
-    "scores": "model-score",
+    "calibrations": Calibration,
+    "canaries": Canary,
+    "scores": Score,
 }
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import playbook_modules  # noqa: F401
 import pytest
 from example_run import SPEC
@@ -225,7 +226,7 @@ def calibrations(folder: Path) -> Kind:
     noise = MetricNoise("queries_geomean_ns", "ns", "lower", {}, (0.1, -0.1, 0.02))
     first = "20260101T000000Z-a"
     made = Calibration(first, 1, "h", run.spec, (("a", "b"),) * 3, 9, 0, (noise,), ())
-    for each in (made, replace(made, calibration_id="20260101T000000Z-b")):
+    for each in (made, msgspec.structs.replace(made, calibration_id="20260101T000000Z-b")):
         store.write(each)
 
     def read(path: Path) -> None:

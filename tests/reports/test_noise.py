@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict, replace
 from narrowed import present
 from report_runs import Case, interleaved, metric, write
 from typer.testing import CliRunner
@@ -122,7 +122,7 @@ def test_an_interrupted_calibration_has_its_whole_blocks(tmp_path, monkeypatch, 
     def make_runs(made: Made, rule: StopRule, steps: Sequence[ResolvedRun], *_: Any, **__: Any):
         results = [metric("queries_geomean_ns", value, "lower") for value in (100, 104)]
         for step in steps[: 2 * blocks : 2]:
-            spec = {field.name: getattr(step.spec, field.name) for field in fields(RunSpec)}
+            spec = asdict(step.spec)
             cases = [Case(metrics=[result], spec_changes=spec) for result in results]
             made.batches.append([write(tmp_path, case) for case in cases])
         raise KeyboardInterrupt
@@ -298,7 +298,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(canaries, "_measured", lambda *_: measured.pop(0))
     monkeypatch.setattr(canaries, "_suites", lambda *_: [])
     monkeypatch.setattr(canaries, "_tiers", lambda *_: ["dram"])
-    environment: Any = SimpleNamespace(host={"host_id": "host"})
+    environment: Any = SimpleNamespace(host=SimpleNamespace(host_id="host"))
 
     def run(duration_ns: int, most_ns: int | None = None) -> Any:
         step: Any = SimpleNamespace(done=None, runnable=True, planned_ns=duration_ns)

@@ -124,7 +124,7 @@ HOSTILE = "=x</script><img src=y onerror=alert(1)>$\\frac{1}$|`]"
 
 
 def test_text_from_outside_stays_text(tmp_path: Path) -> None:
-    notes = [{"what": HOSTILE, "found": HOSTILE, "do": HOSTILE}]
+    notes = [{"code": "a-code", "what": HOSTILE, "found": HOSTILE, "do": HOSTILE}]
     changes = {"spec.label": HOSTILE, "uncontrolled": notes}
     case = Case(placement=None, label="x", queries=FEW, plans=False, run_changes=changes)
     run = write(tmp_path, case)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from example_run import Runnable
+from msgspec.structs import asdict
 from narrowed import present
 from report_runs import Case, metric, write
 
@@ -73,7 +74,7 @@ class Host:
             block=spec.block,
             status="failed" if placement == self.fails else "complete",
             metrics=[metric("queries_geomean_ns", value, "lower")],
-            spec_changes={field.name: getattr(spec, field.name) for field in fields(spec)},
+            spec_changes=asdict(spec),
             run_changes={"experiment": self.plan.experiment.to_json()},
         )
         return write(self.root, case)
@@ -287,7 +288,7 @@ def probes(
 ) -> list[StoredRun]:
     made = []
     for spec in plan_at().runs:
-        changes: dict[str, Any] = {field.name: getattr(spec, field.name) for field in fields(spec)}
+        changes: dict[str, Any] = asdict(spec)
         rate = per_minute[present(spec.placement).name]
         values = [metric("transactions_per_minute", rate, "higher")]
         made.append(write(root, Case(status=status, metrics=values, spec_changes=changes)))

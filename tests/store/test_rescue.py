@@ -12,10 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from example_run import SPEC, result
 from narrowed import present
 
+from harness import structs
 from harness.errors import HarnessError, RunFailed
 from harness.execution import run as run_module
 from harness.execution.run import Run
@@ -25,6 +27,7 @@ from harness.store import rescue, run_store
 from harness.store.calibrations import Canary, CanaryBandwidth, CanaryStore
 from harness.store.checkpoint import Attempt, steps_kept
 from harness.store.documents import json_bytes
+from harness.store.host import HostFacts
 from harness.store.result import Check, Experiment, Failure, Metric, Program
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
@@ -43,7 +46,10 @@ ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EDQUOT)
 def env() -> Any:
     """Return the environment that a run needs to be stored."""
     return SimpleNamespace(
-        host=host_facts([]), progress=SilentProgress(), argv=("harness",), tiers={}
+        host=structs.convert(host_facts([]), HostFacts, "here"),
+        progress=SilentProgress(),
+        argv=("harness",),
+        tiers={},
     )
 
 
@@ -152,7 +158,7 @@ def earlier(case: str, env: Any, results: Path) -> None:
         folder.checkpoint.begin(replace(RESUMABLE, run_id=folder.run_id))
         folder.checkpoint.finish("q0", 0)
         failed = result(folder, "failed")
-        folder.finish(replace(failed, error=Failure("RunFailed", "a", "b", "")))
+        folder.finish(msgspec.structs.replace(failed, error=Failure("RunFailed", "a", "b", "")))
         folder.close()
 
 

@@ -7,19 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from example_run import SPEC, result
 from narrowed import present
 
-from harness import jsonfile
+from harness import jsonfile, structs
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Placement, parse_placement
 from harness.store import checkpoint as steps_module
-from harness.store import index, schemas
+from harness.store import index
 from harness.store.checkpoint import FILE, Attempt, Checkpoint, steps_kept, under_way
 from harness.store.documents import write_json_atomically
 from harness.store.index import Index
@@ -85,7 +86,7 @@ def test_a_label_of_any_kind_makes_a_name_that_a_result_may_have(tmp_path):
     spec = RunSpec("tpch", "postgres", None, {"scale": 1}, label="../Lab 3 / räck")
     writer = Store(tmp_path).begin(spec)
     assert writer.directory.parent == tmp_path / "runs"
-    writer.finish(replace(result(writer), spec=spec))
+    writer.finish(msgspec.structs.replace(result(writer), spec=spec))
 
 
 def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_refused(store):
@@ -155,15 +156,15 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(tmp_path, monkeypatc
 
 @pytest.fixture
 def validated(monkeypatch):
-    """The documents that are validated from now on, by schema."""
+    """The types of the documents that are validated from now on."""
     seen = []
-    really = schemas.validate
+    really = structs.convert
 
-    def noted(document: Any, name: str, source: str) -> None:
-        seen.append(name)
-        really(document, name, source)
+    def noted(document: Any, kind: Any, source: str) -> Any:
+        seen.append(kind)
+        return really(document, kind, source)
 
-    monkeypatch.setattr(schemas, "validate", noted)
+    monkeypatch.setattr(structs, "convert", noted)
     return seen
 
 
@@ -238,7 +239,7 @@ def test_an_index_of_a_release_with_other_types_does_not_count(tmp_path, monkeyp
     assert len(Index(tmp_path).entries) == 2
     types = "\n".join(index._types(index.Head, set()))
     for kind in (index.Head, RunSpec, Placement, Experiment, Emulated):
-        name = f"{kind.__name__}.{fields(kind)[0].name}: "
+        name = f"{kind.__name__}.{kind.__struct_fields__[0]}: "
         assert name in types
         with monkeypatch.context() as patch:
             patch.setattr(index, "_types", lambda *_, name=name: [types.replace(name, "x")])
@@ -429,7 +430,7 @@ def failed(store, *names):
     """A run that failed after these steps."""
     writer = cut_off(store, *names)
     error = Failure("RunFailed", "a", "No space left", "")
-    writer.finish(replace(result(writer, "failed"), error=error))
+    writer.finish(msgspec.structs.replace(result(writer, "failed"), error=error))
     writer.close()
     return writer
 

@@ -15,8 +15,9 @@ from harness import hdr
 from harness.drivers.result import DriverResult, Operation, latency_percentiles
 from harness.errors import RunFailed
 from harness.sequences import grouped
+from harness.store.artifacts import SeriesPoint
 from harness.store.documents import set_members
-from harness.store.result import SeriesPoint
+from harness.store.result import Clock
 from harness.store.spec import JsonObject
 from harness.structs import Misfit, Struct
 
@@ -125,13 +126,6 @@ def _share(of: int, processes: int, index: int) -> int:
 
 #: How far apart clients may begin that ran together.
 _APART_NS = 200_000_000
-
-
-class Clock(Struct, frozen=True):
-    """Both clocks, read at one moment, to merge clocks across hosts."""
-
-    monotonic_ns: int
-    realtime_ns: int
 
 
 class ClientOperation(Struct, frozen=True):

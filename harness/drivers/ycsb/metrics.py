@@ -21,7 +21,7 @@ from harness.drivers.ycsb.build import NAME
 from harness.drivers.ycsb.client import Done
 from harness.drivers.ycsb.output_parser import Interval, length_ms, merged_ns, stored
 from harness.errors import RunFailed
-from harness.store.result import LatencyPoint, SeriesPoint
+from harness.store.artifacts import LatencyPoint, SeriesPoint
 from harness.units import NS_PER_S
 
 #: The client's measurements, by the operations of the harness.

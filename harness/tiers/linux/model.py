@@ -6,14 +6,19 @@ nothing is installed.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 #: A ``modelled`` tier is a directory, too; its facts have the kind of the tier below it.
 TierKind = Literal["block", "fsdax", "fs-nodax", "sector", "tmpfs", "devdax", "numa", "modelled"]
 Policy = Literal["bind", "preferred", "interleave"]
+#: Use that a host makes of its persistent memory modules (harness.host.memory_mode).
+MemoryMode = Literal["Default", "AppDirect", "Memory", "Mixed", "unknown"]
 #: Kinds that are a directory on a mounted file system.
 DIRECTORY_KINDS: frozenset[TierKind] = frozenset({"block", "fsdax", "fs-nodax", "sector", "tmpfs"})
+#: The name of a tier: small letters, digits and underscores.
+TIER_NAME = re.compile(r"^[a-z][a-z0-9_]*$")
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,11 @@ class TierFacts:
     persistence_domain: str | None = None  # cpu_cache (eADR), memory_controller (ADR)
     numa_node: int | None = None
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = (self.block_size_bytes, self.size_bytes, self.free_bytes, self.interleave_ways)
+        if any(size is not None and size < 0 for size in sizes):
+            raise ValueError("a size is negative")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from harness.drivers.result import SERIES_NS, DriverResult, Operation
 from harness.drivers.validity import load_warnings
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
-from harness.store.result import SeriesPoint
+from harness.store.artifacts import SeriesPoint
 from harness.store.spec import Json
 from harness.workloads.tpcc.durability import Journal, check_durability
 from harness.workloads.tpcc.params import TpccParams, shares
