@@ -53,6 +53,7 @@ struct thread {
   uint64_t random;
   uint64_t overdue_ns; // of its calls, on a device whose durations are those that an engine saw
   uint64_t wake_ns;    // by which a sleep typically ends late
+  uint64_t rested_ns;  // processor time of the thread at the end of its last modelled call
   uint64_t excess_ns;  // processor time of its calls that was more than theirs on the device
 };
 // The calling thread with its slot and its present role; NULL where no slot is free.

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 11
+#define PAGE_VERSION 12
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -97,6 +97,9 @@ struct device {
   // Of the kernel, for a request: what the base tier's call takes less is used, too. A sync whose
   // processor time is known is not passed on to the base tier.
   uint64_t processor_ns[OPERATIONS];
+  // By how much a request takes longer, and its processor time, after the thread has worked.
+  uint64_t work_longer_ns[OPERATIONS];
+  uint64_t work_processor_ns[OPERATIONS];
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];
@@ -124,7 +127,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2184, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 18 * 8 + 4 * 2184, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 24 * 8 + 4 * 2184, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

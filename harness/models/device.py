@@ -73,6 +73,19 @@ class WriteBuffer:
 
 
 @dataclass(frozen=True)
+class AfterWork:
+    """By how much a call takes longer, and its processor time, after its thread has worked.
+
+    In full after 300 µs of the thread's processor time since its last call, and less after less:
+    what the kernel needs has left the processor's caches, and a device's interrupts come to another
+    processor than the one that the thread has gone to.
+    """
+
+    longer_ns: int
+    processor_ns: int
+
+
+@dataclass(frozen=True)
 class MeasuredTier:
     """The tier of a host that a model was made of."""
 
@@ -94,6 +107,7 @@ class DeviceModel:
     ``fill_ns``: processor time of a page that is not cached: to allocate, insert and copy it.
     ``processor_ns``: the kernel's processor time of a request by operation, of 4 KiB; a sync whose
     processor time is stated is not passed on to the base tier, whose own work would be added.
+    ``after_work``: by operation.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
     or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
     3 where Linux, after its writes, has a worker send a flush (a volatile cache); 1 where there is
@@ -114,6 +128,7 @@ class DeviceModel:
     readahead_bytes: int = DEFAULT_READAHEAD_BYTES
     fill_ns: int = 0
     processor_ns: Mapping[str, int] = field(default_factory=dict)
+    after_work: Mapping[str, AfterWork] = field(default_factory=dict)
     sync_waits: int = FLUSHED
     in_engine: bool = False
     source: str = ""
@@ -136,6 +151,10 @@ class DeviceModel:
                 **attributes(self, "sync_waits", "in_engine"),
                 "burst": dict(self.burst_bytes),
                 "processor": dict(self.processor_ns),
+                "after_work": {
+                    name: attributes(work, "longer_ns", "processor_ns")
+                    for name, work in self.after_work.items()
+                },
                 "write_buffer": self.write_buffer
                 and attributes(self.write_buffer, "size_bytes", "program_bytes", "program_ns"),
                 "readahead": self.readahead_bytes,
@@ -263,6 +282,10 @@ def load_model(path: Path) -> DeviceModel:
         processor_ns={
             name: parse_duration_ns(text) for name, text in value.get("processor", {}).items()
         },
+        after_work={
+            name: AfterWork(*(parse_duration_ns(work[key]) for key in ("longer", "processor")))
+            for name, work in value.get("after_work", {}).items()
+        },
         sync_waits=value.get("sync_waits", FLUSHED),
         in_engine=value.get("in_engine", False),
         source=value["source"],
@@ -355,9 +378,10 @@ def models_table(
 
 def _device(model: DeviceModel, cache: PageCache) -> bytes:
     buffer = model.write_buffer
+    after_work = [model.after_work.get(operation, AfterWork(0, 0)) for operation in OPERATIONS]
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<18Q",
+        "<24Q",
         min(model.parallel, MOST_PARALLEL),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
@@ -374,6 +398,8 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         buffer.program_bytes if buffer else 0,
         buffer.program_ns if buffer else 0,
         *(model.processor_ns.get(operation, 0) for operation in OPERATIONS),
+        *(work.longer_ns for work in after_work),
+        *(work.processor_ns for work in after_work),
     ) + b"".join(_service(model.points.get(operation, ())) for operation in SERVICES)
 
 

@@ -17,6 +17,7 @@ from harness.models.device import (
     GROWN,
     MOST_PARALLEL,
     OPERATIONS,
+    AfterWork,
     DeviceModel,
     MeasuredTier,
     Point,
@@ -42,6 +43,9 @@ _LIMITED_SHARE = 0.8
 #: Of these, calls that take so many times the median waited for the throttle.
 _WAITED = 4
 _PAGE_BYTES = 4096
+#: Ends the name of a measurement of calls after work.
+_AFTER_WORK = "_after_work"
+_NEEDED = (*MEASURED, *(f"{operation}{_AFTER_WORK}" for operation in OPERATIONS))
 #: With fewer calls that did not wait for a throttle, durations of a size are not known.
 _LEAST_SHARE = 0.03
 #: Tier kinds whose files are buffered in the page cache.
@@ -69,7 +73,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     (tier,) = run.manifest.tiers
     metrics = run.result.metrics
     measured = {metric.labels.get("measurement") for metric in metrics}
-    if missing := [name for name in (*MEASURED, "parallel", "cold_read") if name not in measured]:
+    if missing := [name for name in (*_NEEDED, "parallel", "cold_read") if name not in measured]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     facts, buffered = tier.facts, tier.kind in _BUFFERED
@@ -94,6 +98,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         burst_bytes={way: burst for way, burst in bursts.items() if burst},
         fill_ns=_fill_ns(run) if buffered else 0,
         processor_ns=_processor_ns(metrics) if buffered else {},
+        after_work=dict(_after_work(metrics)) if buffered else {},
         sync_waits=1 if facts.volatile_cache is False else FLUSHED,
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
@@ -191,13 +196,28 @@ def _processor_ns(metrics: Sequence[Metric]) -> dict[str, int]:
 
     That of a sync is without the write before it, which a run on the model makes for real.
     """
-    times = {
-        operation: median(_smallest(metrics, "operation_kernel_ns", operation).samples or ())
-        for operation in OPERATIONS
-    }
-    write = _smallest(metrics, "write_call_duration_ns", "sync")
-    times["sync"] = max(0.0, times["sync"] - hdr.decode(write.hdr or "").mean)
-    return {operation: round(time_ns) for operation, time_ns in times.items()}
+    return {operation: _processor_ns_of(metrics, operation) for operation in OPERATIONS}
+
+
+def _after_work(metrics: Sequence[Metric]) -> Iterator[tuple[str, AfterWork]]:
+    """Yield by how much a call of the smallest size takes longer where work comes before it."""
+    for operation in OPERATIONS:
+        after = f"{operation}{_AFTER_WORK}"
+        hot, cold = (
+            hdr.decode(_smallest(metrics, MEASURED[operation], measurement).hdr or "")
+            for measurement in (operation, after)
+        )
+        longer_ns = max(0, round(cold.percentile(50) - hot.percentile(50)))
+        processor_ns = _processor_ns_of(metrics, after) - _processor_ns_of(metrics, operation)
+        yield operation, AfterWork(longer_ns, max(0, processor_ns))
+
+
+def _processor_ns_of(metrics: Sequence[Metric], measurement: str) -> int:
+    time_ns = median(_smallest(metrics, "operation_kernel_ns", measurement).samples or ())
+    if measurement.startswith("sync"):
+        write = _smallest(metrics, "write_call_duration_ns", measurement)
+        time_ns -= hdr.decode(write.hdr or "").mean
+    return max(0, round(time_ns))
 
 
 def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
@@ -242,7 +262,14 @@ def as_yaml(model: DeviceModel) -> str:
 
 def _processor(model: DeviceModel) -> dict[str, Any]:
     stated = {name: _microseconds(ns) for name, ns in model.processor_ns.items()}
-    return {"processor": stated} if stated else {}
+    after_work = {
+        name: {"longer": _microseconds(w.longer_ns), "processor": _microseconds(w.processor_ns)}
+        for name, w in model.after_work.items()
+    }
+    return {
+        **({"processor": stated} if stated else {}),
+        **({"after_work": after_work} if after_work else {}),
+    }
 
 
 def _size(size_bytes: int) -> str:

@@ -8,7 +8,7 @@ from traced_calls import DATA_READ, DATA_SYNC, DATA_WRITE, WAL_SYNC, counted
 
 from harness.drivers.client_program import histogram
 from harness.models import durations
-from harness.models.device import DeviceModel, Point, WriteBuffer
+from harness.models.device import AfterWork, DeviceModel, Point, WriteBuffer
 
 
 @pytest.mark.parametrize("in_engine", [False, True])
@@ -72,6 +72,20 @@ def test_a_sync_with_its_processor_time_uses_it_and_is_not_passed_on(trace, run)
     )
     assert int(used) >= 7_500_000
     assert trace.page.read().histogram(WAL_SYNC, "achieved").max >= 9_000_000
+
+
+def test_a_call_takes_longer_after_the_thread_has_worked(trace, run):
+    """In full after 300 us of its own processor time, of which it uses less between two calls."""
+    model = DeviceModel("disk", "", "published", False, points=constant(read=10, write=1, sync=1))
+    use(trace, replace(model, after_work={"read": AfterWork(300_000_000, 0)}))
+    run(
+        "import time\n" + STORED + "read = lambda: os.pread(fd, 4096, 0)\nread()\nread()\n"
+        "start = time.thread_time_ns()\nwhile time.thread_time_ns() - start < 1e6: pass\nread()"
+    )
+    due = trace.page.read().histogram(DATA_READ, "due")
+    low, _ = due.layout.bounds()
+    assert due.counts[low > 290_000_000].sum() == 2
+    assert due.total == 3
 
 
 def test_durations_are_drawn_from_the_distribution_of_their_size(trace, run):

@@ -11,7 +11,7 @@ from report_runs import Case, driven, histogram, metric, tier_document, write
 
 from harness import hdr
 from harness.experiment.placement import parse_placement
-from harness.models.device import DeviceModel
+from harness.models.device import OPERATIONS, DeviceModel
 from harness.models.make import MEASURED, SUITE
 from harness.store.runs import StoredRun
 
@@ -108,6 +108,16 @@ def device_suite(root: Path, tier: str, us: float, *more: dict[str, Any]) -> Sto
                 metric("operation_kernel_ns", [us * times * US / 4], "lower", **labels),
                 metric("bandwidth_bytes_per_second", [1.2345e9 / us], "higher", **labels),
             ]
+    for operation in OPERATIONS:  # 4 KiB take a tenth longer after work
+        after: dict[str, Any] = {
+            "measurement": f"{operation}_after_work",
+            "access_size_bytes": 4096,
+        }
+        metrics += [
+            metric(MEASURED[operation], calls(us * 1.1, 1000), "lower", **after),
+            metric("operation_kernel_ns", [us * US / 2], "lower", **after),
+            metric("write_call_duration_ns", calls(us / 20, 1000), "lower", **after),
+        ]
     cold: dict[str, Any] = {"measurement": "cold_read", "access_size_bytes": 16384}
     metrics.append(metric(MEASURED["read"], calls(us * 2 + 8, 1000), "lower", **cold))
     of_sync: dict[str, Any] = {"measurement": "sync", "access_size_bytes": 4096}

@@ -12,7 +12,7 @@ from explained_runs import TPCC, US, baseline_suite, device_suite, tpcc
 from narrowed import of_kind, present
 from report_runs import Case, driven, histogram, metric, write
 
-from harness.models.device import DeviceModel, find_model, load_model
+from harness.models.device import OPERATIONS, DeviceModel, find_model, load_model
 from harness.models.make import as_yaml, model_of
 from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.run_store import Store
@@ -158,6 +158,15 @@ def test_a_model_keeps_the_kernel_s_time_of_small_requests(tmp_path):
     of_calls = load_model(path).processor_ns
     # The write before a sync is a call of its own.
     assert of_calls == {"read": 25_000, "write": 25_000, "sync": pytest.approx(20_000, rel=0.01)}
+
+
+def test_a_model_keeps_what_work_before_a_call_adds(tmp_path):
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100), "made")))
+    after_work = load_model(path).after_work
+    assert {work.processor_ns for work in after_work.values()} == {25_000}
+    longer = [after_work[operation].longer_ns for operation in OPERATIONS]
+    assert longer == pytest.approx([10_000] * 3, rel=0.05)
 
 
 # How well speed-ups are predicted -------------------------------------------------
