@@ -187,8 +187,11 @@ def test_a_harness_that_waits_for_a_device_ends_at_its_limit(
     os.mkfifo(tmp_path / "fifo")
     monkeypatch.setenv("HARNESS_SILENCE", "blocked=0.5")
     program, _ = harness_program(BLOCKED_HARNESS, tmp_path / "state", tmp_path / "fifo")
-    assert program.wait(PATIENCE_S) == 1
-    assert eventually(lambda: processes_of(program.pid) == [])
+    try:
+        assert program.wait(PATIENCE_S) == 1
+        assert eventually(lambda: processes_of(program.pid) == [])
+    finally:  # its child in the kernel, which ends then
+        os.close(os.open(tmp_path / "fifo", os.O_RDWR))
 
 
 # Ports ------------------------------------------------------------------------------
