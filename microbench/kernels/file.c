@@ -260,8 +260,10 @@ static void begin(struct mb_thread *thread)
     caller->cpu = CPU_SETSIZE - 1;
     if (sched_getaffinity(0, sizeof caller->cpus, &caller->cpus) != 0)
         tb_fail(&thread->error, "processors: %s", strerror(errno));
-    if (file->touch_bytes)
-        caller->touched = memset(buffers_of(1, file->touch_bytes), 1, file->touch_bytes);
+    if (file->touch_bytes) {
+        caller->touched = buffers_of(1, file->touch_bytes);
+        memset(caller->touched, 1, file->touch_bytes);
+    }
     tb_hdr_init(&caller->calls);
     tb_hdr_init(&caller->syncs);
     if (thread->index == 0) {
