@@ -181,6 +181,7 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
         runner.config.command = [*_DYING_WITH_US, *runner.config.command]
         runner.config.env = _reduced(runner.config.env) | {MARK: supervisor.journal.owner}
         runner.run()
+        supervisor.journal.kill_processes()  # ssh's masters, which would stay (ControlPersist)
         if runner.status == "canceled":
             raise KeyboardInterrupt
         if not listener.outcomes:

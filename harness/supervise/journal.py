@@ -132,12 +132,12 @@ class Journal:
         self._note_done(token)
 
     def kill_processes(self) -> None:
-        """SIGKILL what a killed supervisor has left running; RunFailed where one does not die."""
+        """SIGKILL all processes with our mark or noted here; RunFailed where one does not die."""
         entries = undo.read_notes(str(self.path)).entries
         try:
             undo.kill_noted_processes(entries, lambda: marked_processes(self.owner))
         except undo.UndoFailed as error:
-            raise RunFailed("end what a killed supervisor left running", str(error)) from error
+            raise RunFailed("end what was left running", str(error)) from error
 
     def register_directory(
         self, path: Path, credentials: Credentials | None = None, mode: int = 0o700

@@ -140,6 +140,19 @@ def test_kill_nine_ends_ansible_before_its_directory_goes(tmp_path):
     assert eventually(lambda: not list(workdirs.base().glob("tb-*")))
 
 
+def test_nothing_that_ansible_has_left_outlives_the_command(harness, tmp_path):
+    """As ssh's masters would, whose sockets go with Ansible's directory."""
+    inventory, sleeper = tmp_path / "hosts", tmp_path / "sleeper"
+    sleeper.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nsleep 1000\n")
+    started = f"until [ -e {tmp_path}/started ]; do :; done"
+    inventory.write_text(f"#!/bin/sh\nsetsid {sleeper} >&- 2>&- &\n{started}\necho {{}}\n")
+    for program in (inventory, sleeper):
+        program.chmod(0o755)
+    assert harness("host", "plan", "tune", "--inventory", inventory).code == 2  # it has no host
+    lines = [command_line(stat.id.pid) for stat in all_processes()]
+    assert not [line for line in lines if line.startswith(f"/bin/sh {sleeper}")]
+
+
 def test_of_several_hosts_consent_names_the_host():
     names = ["namespace0.0", "namespace1.0"]
     alone = "--confirm-destroy --destroy namespace0.0 --destroy namespace1.0"
