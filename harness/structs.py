@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
@@ -172,7 +172,10 @@ def _problem(value: Any, kind: Any, where: Where) -> _Refusal | None:
     if _is_struct(kind):
         return _wrong_key(value, kind, where)
     key_kind = next(iter(_arguments(kind)), str)
+    keys = get_args(key_kind) if get_origin(key_kind) is Literal else ()
     for key in value:
+        if keys and key not in keys:
+            return _unknown_key(key, keys, where)
         try:
             msgspec.convert(key, key_kind)
         except msgspec.ValidationError as error:
@@ -186,14 +189,18 @@ def _wrong_key(value: Mapping[str, Any], kind: Any, where: Where) -> _Refusal | 
     keys = _keys(kind)
     for key in value:
         if key not in keys and _is_closed(kind):
-            hint = f"valid keys here: {', '.join(sorted(keys))}" if keys else "remove it"
-            return _Refusal((*where, key), f"unknown key {key!r}{nearest(key, list(keys))}", hint)
+            return _unknown_key(key, keys, where)
     for key, (key_kind, is_required) in keys.items():
         if is_required and key not in value:
             description = _plain(key_kind, None)[1]
             context = f"{_dotted(where)}: the key {key!r} is missing"
             return _Refusal(where, context, f"{key}: {description}" if description else "")
     return None
+
+
+def _unknown_key(key: str, keys: Collection[str], where: Where) -> _Refusal:
+    hint = f"valid keys here: {', '.join(sorted(keys))}" if keys else "remove it"
+    return _Refusal((*where, key), f"unknown key {key!r}{nearest(key, list(keys))}", hint)
 
 
 def _leaf(value: Any, kind: Any, where: Where, description: str) -> _Refusal:

@@ -27,7 +27,6 @@ import yaml
 
 from harness import structs
 from harness.errors import UsageError, unknown
-from harness.store import schemas
 from harness.structs import Where
 from harness.units import GIB, KIB, MIB
 
@@ -155,34 +154,19 @@ def _parsed(text: str, path: str) -> Document:
     return Document(path, value, lines)
 
 
-def load_yaml(path: Path | str, schema: str | None = None) -> Document:
-    """Read a YAML file, and validate it against a schema of harness/schemas if one is named."""
+def load_yaml(path: Path | str) -> Document:
+    """Read a YAML file; UsageError with file and line where it is not YAML."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"file {path}", str(error), "name a readable YAML file") from error
-    document = parse_yaml(text, str(path))
-    if schema is not None:
-        _check_keys(document, document.value, ())
-        schemas.validate(document.value, schema, source=document.at)
-    return document
+    return parse_yaml(text, str(path))
 
 
 def shipped_yaml(path: Path) -> Any:
     """Return the value of a file that the product ships; LibYAML parses it, without positions."""
     with path.open("rb") as file:
         return yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-
-def _check_keys(document: Document, value: Any, where: Where) -> None:
-    """Check that all keys are texts, as JSON's are; documents with a schema need that."""
-    pairs: Any = value.items() if isinstance(value, dict) else ()
-    for key, below in enumerate(value) if isinstance(value, list) else pairs:
-        if isinstance(value, dict) and not isinstance(key, str):
-            raise UsageError(
-                document.at(where), f"the key {key!r} is not a text", f"write it as '{key}'"
-            )
-        _check_keys(document, below, (*where, key))
 
 
 def scalar(text: str) -> Any:

@@ -14,7 +14,9 @@ from typing import Any
 from harness.drivers.loadgen.spec import LoadgenResult
 from harness.experiment.profile_document import Profile
 from harness.experiment.tuning import Tuning
+from harness.micro.key_table import KernelKeys
 from harness.micro.suite_document import SuiteDocument
+from harness.models.device_document import DeviceDocument
 from harness.models.score import Score
 from harness.paper.catalogue import PaperFile
 from harness.store.artifacts import KINDS, MonitorSamples
@@ -34,8 +36,10 @@ DOCUMENTS: dict[str, Any] = {
     "calibration": Calibration,
     "canary": Canary,
     "dataset": DatasetRecord,
+    "device-model": DeviceDocument,
     "host-facts": HostFacts,
     "host-file": HostDocument,
+    "kernel-keys": KernelKeys,
     "loadgen-result": LoadgenResult,
     "manifest": Manifest,
     "micro-suite": SuiteDocument,

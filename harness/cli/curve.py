@@ -32,7 +32,7 @@ from harness.models.curve import (
     shape_of,
     write_points,
 )
-from harness.models.device import MeasuredTier
+from harness.models.device_document import MeasuredTier
 from harness.models.score import CONTRADICTED
 from harness.models.tier import refuse_modelled
 from harness.sequences import grouped

@@ -1,6 +1,6 @@
 """The keys of a suite's jobs, and the parameters of the command line that change them.
 
-The table is harness/store/schemas/micro-keys.json. From it come the suites' reader, the program's
+The table is in :mod:`harness.micro.key_table`. From it come the suites' reader, the program's
 spec, the parameters of ``--param``, the labels of metrics, and the table in docs/micro.md. A kind
 of values checks type and unit; limits, and what must hold between keys, are the program's to check
 (``microbench --check``).
@@ -15,14 +15,18 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from harness import jsonfile
 from harness.errors import UsageError, nearest, unknown
 from harness.host.processors import parse_cpus
 from harness.micro.chains import LINE_BYTES, Chain, Mix
+from harness.micro.key_table import KEY_TABLE, KernelKeys, KeyRow
 from harness.micro.model import Pages
 from harness.native_programs import native_folders
-from harness.store import schemas
 from harness.store.spec import MICRO
+from harness.structs import convert
 from harness.units import format_bytes, parse_size
 from harness.workloads.parameters import (
     Choice,
@@ -172,41 +176,41 @@ class Key:
     label: str | None
 
 
-def _table() -> Mapping[str, Any]:
+def _table() -> KernelKeys:
     """Return all keys; an added kernel has its keys in a file next to its C file."""
-    table: dict[str, Any] = dict(schemas.schema("micro-keys")["properties"])
+    table = dict(KEY_TABLE)
     for file in (
         path for folder in native_folders() for path in sorted(folder.glob("kernels/*.json"))
     ):
-        table["kind"] = {**table["kind"], "enum": [*table["kind"]["enum"], file.stem]}
-        for name, row in jsonfile.read(file).items():
-            definition = table.get(name, {**row, "kinds": []})
-            if "kinds" in definition:  # others are of every kind
-                table[name] = {**definition, "kinds": [*definition["kinds"], file.stem]}
-            if row.get("required") and isinstance(definition.get("required"), list):
-                table[name]["required"] = [*definition["required"], file.stem]
+        kernels = table["kind"]
+        table["kind"] = replace(kernels, enum=(*kernels.enum, file.stem))
+        for name, row in convert(jsonfile.read(file), KernelKeys, str(file)).items():
+            present = table.get(name) or replace(row, kinds=())
+            if present.kinds is not None:  # others are of every kind
+                present = replace(present, kinds=(*present.kinds, file.stem))
+            if row.required and isinstance(present.required, tuple):
+                present = replace(present, required=(*present.required, file.stem))
+            table[name] = present
     return table
 
 
 _TABLE = _table()
-KINDS: tuple[str, ...] = tuple(_TABLE["kind"]["enum"])
+KINDS: tuple[str, ...] = _TABLE["kind"].enum
 
 
-def _key(row: Mapping[str, Any]) -> Key:
-    kinds = tuple(row.get("kinds", KINDS))
-    required = row.get("required", False)
-    words = Choice(tuple(row.get("enum", ())))
-    values, kind = (words.values, words) if words.words else _KINDS[row["values"]]
-    field, attribute = row.get("field", ""), row.get("attribute", "")
+def _key(row: KeyRow) -> Key:
+    kinds = KINDS if row.kinds is None else row.kinds
+    words = Choice(row.enum)
+    values, kind = (words.values, words) if row.enum else _KINDS[row.values]
     return Key(
         kind,
         values,
-        row["description"],
+        row.description,
         kinds,
-        kinds if required is True else tuple(required or ()),
-        field,
-        attribute,
-        row.get("label", attribute or field),
+        row.required if isinstance(row.required, tuple) else kinds if row.required else (),
+        row.field,
+        row.attribute,
+        (row.attribute or row.field) if row.label is UNSET else row.label,
     )
 
 
@@ -222,12 +226,12 @@ LABELS: Mapping[str, str] = {
     **{
         key.field: key.label
         for name, key in KEYS.items()
-        if key.field and key.label and not _TABLE[name].get("reported")
+        if key.field and key.label and not _TABLE[name].reported
     },
 }
 #: Labels of what the program reports of a job, by its name among the facts.
 REPORTED: Mapping[str, str] = {
-    key.field: key.label for name, key in KEYS.items() if key.label and _TABLE[name].get("reported")
+    key.field: key.label for name, key in KEYS.items() if key.label and _TABLE[name].reported
 }
 
 

@@ -22,11 +22,11 @@ from harness.models.device import (
     MOST_PARALLEL,
     OPERATIONS,
     DeviceModel,
-    MeasuredTier,
     Point,
     known_models,
 )
 from harness.models.device import load_model as load_device
+from harness.models.device_document import MeasuredTier
 from harness.models.durations import constant, of_histogram
 from harness.models.make import as_yaml
 from harness.store.runs import StoredRun

@@ -19,6 +19,7 @@ from harness import paths
 from harness.errors import UsageError, unknown
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.later import np
+from harness.models.device_document import DeviceDocument, MeasuredTier
 from harness.models.durations import PROBABILITIES, Durations, constant, of_quantiles
 from harness.models.page_cache import PageCache
 from harness.store.documents import attributes
@@ -41,6 +42,11 @@ ZERO = "zero"
 _LATENCY = "latency:"
 _QUANTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 _SUFFIX = ".yml"
+#: Keys of a file whose values a model has as they are.
+AS_STATED = (
+    *("name", "description", "basis", "source", "made_of", "page_cache", "parallel"),
+    *("sync_waits", "in_engine"),
+)
 #: What each part of an engine does to its files.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "data": OPERATIONS,
@@ -83,14 +89,6 @@ class AfterWork:
 
     longer_ns: int
     processor_ns: int
-
-
-@dataclass(frozen=True)
-class MeasuredTier:
-    """The tier of a host that a model was made of."""
-
-    tier: str
-    host_id: str
 
 
 @dataclass(frozen=True)
@@ -251,74 +249,59 @@ def _constant(name: str) -> DeviceModel:
 
 def load_model(path: Path) -> DeviceModel:
     """Read a model; UsageError with file and line for a value that is not valid."""
-    document = load_yaml(path, "device-model")
-    value = document.value
-    if value["name"] != path.stem and path in known_models().values():
-        context = f"the model is named {value['name']!r}"
+    document = load_yaml(path)
+    value = document.to(DeviceDocument)
+    if value.name != path.stem and path in known_models().values():
+        context = f"the model is named {value.name!r}"
         raise UsageError(document.at(("name",)), context, f"name it {path.stem!r}, as its file")
     points = {
-        operation: tuple(sorted(_points(document, operation), key=lambda p: p.size_bytes))
+        operation: tuple(
+            sorted(_points(document, operation, sizes), key=lambda point: point.size_bytes)
+        )
         for operation in SERVICES
-        if operation in value
+        if (sizes := getattr(value, operation))
     }
-    bandwidth = {
-        direction: parse_size(text.removesuffix("/s"))
-        for direction, text in value.get("bandwidth", {}).items()
-    }
-    return DeviceModel(
-        name=value["name"],
-        description=value["description"],
-        basis=value["basis"],
-        page_cache=value["page_cache"],
-        parallel=value["parallel"],
-        points=points,
-        bandwidth=bandwidth,
-        burst_bytes={name: parse_size(text) for name, text in value.get("burst", {}).items()},
-        write_buffer=_write_buffer(document),
-        readahead_bytes=parse_size(value["readahead"])
-        if "readahead" in value
-        else DEFAULT_READAHEAD_BYTES,
-        fill_ns=parse_duration_ns(value["fill"]) if "fill" in value else 0,
-        processor_ns={
-            name: parse_duration_ns(text) for name, text in value.get("processor", {}).items()
-        },
-        after_work={
-            name: AfterWork(*(parse_duration_ns(work[key]) for key in ("longer", "processor")))
-            for name, work in value.get("after_work", {}).items()
-        },
-        sync_waits=value.get("sync_waits", FLUSHED),
-        in_engine=value.get("in_engine", False),
-        source=value["source"],
-        made_of=MeasuredTier(**value["made_of"]) if "made_of" in value else None,
-    )
-
-
-def _write_buffer(document: Document) -> WriteBuffer | None:
-    value = document.value
-    if "write_buffer" not in value:
-        return None
-    if "write" not in value.get("bandwidth", {}) or "write" in value.get("burst", {}):
+    if value.write_buffer and ("write" not in value.bandwidth or "write" in value.burst):
         context = "a write buffer needs the bandwidth of writes, and is their burst"
         hint = "write bandwidth: {write: …}, and no burst of writes"
         raise UsageError(document.at(("write_buffer",)), context, hint)
-    stated = value["write_buffer"]
-    return WriteBuffer(
-        parse_size(stated["size"]),
-        parse_size(stated["program_size"]),
-        parse_duration_ns(stated["program"]),
+    buffer = value.write_buffer
+    return DeviceModel(
+        **{name: getattr(value, name) for name in AS_STATED},
+        points=points,
+        bandwidth={name: parse_size(text[:-2]) for name, text in value.bandwidth.items()},
+        burst_bytes={name: parse_size(text) for name, text in value.burst.items()},
+        write_buffer=WriteBuffer(
+            parse_size(buffer.size),
+            parse_size(buffer.program_size),
+            parse_duration_ns(buffer.program),
+        )
+        if buffer
+        else None,
+        readahead_bytes=parse_size(value.readahead),
+        fill_ns=parse_duration_ns(value.fill),
+        processor_ns={name: parse_duration_ns(text) for name, text in value.processor.items()},
+        after_work={
+            name: AfterWork(parse_duration_ns(work.longer), parse_duration_ns(work.processor))
+            for name, work in value.after_work.items()
+        },
     )
 
 
-def _points(document: Document, operation: str) -> Iterator[Point]:
-    sizes: Mapping[str, Mapping[str, Any]] = document.value[operation]
+def _points(
+    document: Document, operation: str, sizes: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Point]:
     for size, figures in sizes.items():
-        where = (operation, size)
         try:
             durations = _durations(figures)
         except ValueError as error:
             hint = "write three quantiles such as p50: 90us, or a mean: 90us, or both"
-            raise UsageError(document.at(where), str(error), hint) from error
-        yield Point(parse_size(size), durations, figures.get("source", ""))
+            raise UsageError(document.at((operation, size)), str(error), hint) from error
+        except UsageError as error:
+            raise UsageError(
+                document.at((operation, size)), f"{error.problem}: {error.context}", error.hint
+            ) from error
+        yield Point(parse_size(size), durations, str(figures.get("source", "")))
 
 
 def _durations(figures: Mapping[str, Any]) -> Durations:

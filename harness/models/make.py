@@ -12,6 +12,7 @@ import yaml
 from harness import hdr
 from harness.errors import RunFailed, UsageError
 from harness.models.device import (
+    AS_STATED,
     DEFAULT_READAHEAD_BYTES,
     FLUSHED,
     GROWN,
@@ -19,12 +20,11 @@ from harness.models.device import (
     OPERATIONS,
     AfterWork,
     DeviceModel,
-    MeasuredTier,
     Point,
     model_folders,
 )
+from harness.models.device_document import AfterWorkDocument, DeviceDocument, MeasuredTier
 from harness.models.durations import PROBABILITIES, Durations, of_histogram
-from harness.store.documents import attributes
 from harness.store.rescue import write_result
 from harness.store.result import Metric
 from harness.store.runs import StoredRun
@@ -240,36 +240,24 @@ def _parallel(metrics: Sequence[Metric]) -> int:
 
 def as_yaml(model: DeviceModel) -> str:
     """Return the text of a model's file."""
-    document: dict[str, Any] = {
-        "schema": 1,
-        **attributes(model, "name", "description", "basis", "source", "page_cache"),
+    keys: dict[str, Any] = {
+        **{name: getattr(model, name) for name in AS_STATED},
         "readahead": _size(model.readahead_bytes),
         "fill": f"{model.fill_ns}ns",
-        **_processor(model),
-        **attributes(model, "sync_waits", "in_engine", "parallel"),
+        "processor": {name: _microseconds(ns) for name, ns in model.processor_ns.items()},
+        "after_work": {
+            name: AfterWorkDocument(_microseconds(w.longer_ns), _microseconds(w.processor_ns))
+            for name, w in model.after_work.items()
+        },
+        "bandwidth": {name: f"{rate / 1e6:.0f}MB/s" for name, rate in model.bandwidth.items()},
+        "burst": {name: f"{size / 1e6:.0f}MB" for name, size in model.burst_bytes.items()},
+        **{
+            operation: {_size(point.size_bytes): dict(_durations(point)) for point in points}
+            for operation, points in model.points.items()
+        },
     }
-    if model.made_of:
-        document["made_of"] = attributes(model.made_of, "tier", "host_id")
-    if model.bandwidth:
-        rates = {key: f"{rate / 1e6:.0f}MB/s" for key, rate in model.bandwidth.items()}
-        document["bandwidth"] = rates
-    if model.burst_bytes:
-        document["burst"] = {key: f"{size / 1e6:.0f}MB" for key, size in model.burst_bytes.items()}
-    for operation, points in model.points.items():
-        document[operation] = {_size(p.size_bytes): dict(_durations(p)) for p in points}
+    document = DeviceDocument(**keys).to_json()
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
-
-
-def _processor(model: DeviceModel) -> dict[str, Any]:
-    stated = {name: _microseconds(ns) for name, ns in model.processor_ns.items()}
-    after_work = {
-        name: {"longer": _microseconds(w.longer_ns), "processor": _microseconds(w.processor_ns)}
-        for name, w in model.after_work.items()
-    }
-    return {
-        **({"processor": stated} if stated else {}),
-        **({"after_work": after_work} if after_work else {}),
-    }
 
 
 def _size(size_bytes: int) -> str:

@@ -1,1 +1,1 @@
-"""The store: runs, datasets, and the schemas of every document."""
+"""The store: runs, datasets, and the structs of their documents."""

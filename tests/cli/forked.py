@@ -24,7 +24,7 @@ _IMPORTED = (
     *(f"harness.cli.{name}" for name in ("app", "run", "runs", "data", "results")),
     *(f"engines.{name}.engine" for name in ("duckdb", "postgres", "mysql", "rocksdb")),
     *(f"harness.workloads.{name}.workload" for name in ("tpch", "tpcc", "ycsb")),
-    "jsonschema_rs",
+    "msgspec",
     "numpy",
     "rich.progress",
 )

@@ -20,12 +20,12 @@ from harness.models import durations
 from harness.models.curve import ModelledPoint, Shape, marks, shape_of
 from harness.models.device import (
     DeviceModel,
-    MeasuredTier,
     Point,
     find_model,
     known_models,
     load_model,
 )
+from harness.models.device_document import MeasuredTier
 from harness.models.score import Measurement, Pair, Score, ScoredMetric, ScoreStore, summary
 from harness.store.result import Metric
 from reports.model_error import score_metrics

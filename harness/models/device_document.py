@@ -1,0 +1,138 @@
+"""Device models as files: the keys of a model's YAML, with their types, bounds and help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from harness.structs import Struct, whole, written
+
+_Duration = Annotated[str, whole("([0-9]*[.])?[0-9]+ *(ns|us|ms|s)", "a duration, such as 90us")]
+_Bytes = Annotated[str, whole("([0-9]*[.])?[0-9]+ *[KMGT]i?B", "bytes, such as 20MB")]
+_Rate = Annotated[
+    str, whole("([0-9]*[.])?[0-9]+ *[KMGT]i?B/s", "bytes per second, such as 550MB/s")
+]
+_Operation = Literal["read", "write", "sync"]
+_Direction = Literal["read", "write"]
+_Text = Annotated[str, Meta(min_length=1)]
+#: Three or more quantiles (p50, p99, p99.999), a mean, or both, and where they are from; ``means``
+#: are between each two quantiles, as `harness model make` writes them.
+_Figures = Annotated[
+    Mapping[
+        Annotated[
+            str, whole("p[0-9]+([.][0-9]+)?|mean|means|source", "p50, p99.9, mean or source")
+        ],
+        str | tuple[_Duration, ...],
+    ],
+    Meta(min_length=1, description="quantiles such as p50: 90us, a mean: 90us, or both"),
+]
+_Sizes = Annotated[
+    Mapping[Annotated[str, whole("[0-9]+ *([KMG]i?)?B", "a size, such as 4KiB")], _Figures],
+    Meta(min_length=1, max_length=8, description="durations by size; at most 8 sizes"),
+]
+
+
+class MeasuredTier(Struct, frozen=True):
+    """The tier of a host that a model was made of."""
+
+    tier: str
+    host_id: str
+
+
+class AfterWorkDocument(Struct, frozen=True):
+    """By how much a call takes longer, and its processor time, after its thread worked 300 us."""
+
+    longer: _Duration
+    processor: _Duration
+
+
+class WriteBufferDocument(Struct, frozen=True):
+    """Memory in which the device completes writes, and the bytes that it programs at a time."""
+
+    size: _Bytes
+    program_size: _Bytes
+    program: _Duration
+
+
+class DeviceDocument(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag=1
+):
+    """Service times of a device, one request at a time (profiles/devices)."""
+
+    documented = "docs/models.md"
+    name: Annotated[
+        str,
+        whole("[a-z0-9][a-z0-9-]*", "small letters, digits and dashes, as the file is named"),
+    ]
+    description: Annotated[_Text, Meta(description="the device in a line")]
+    basis: Annotated[
+        Literal["measured", "published", "target"],
+        Meta(
+            description="measured (on a tier), published (measured by others), or target "
+            "(promised by a vendor)"
+        ),
+    ]
+    source: Annotated[_Text, Meta(description="where the figures are from")]
+    page_cache: Annotated[
+        bool,
+        Meta(description="whether files are buffered in memory, as on a block device; false: DAX"),
+    ]
+    readahead: Annotated[
+        str,
+        whole("[0-9]+ *[KM]iB", "the most that Linux reads ahead, such as 128KiB (the default)"),
+    ] = written("128KiB")
+    fill: Annotated[
+        _Duration,
+        Meta(
+            description="processor time of a page of 4 KiB that is not in the page cache, to "
+            "allocate and copy it, such as 1.5us"
+        ),
+    ] = written("0ns")
+    processor: Annotated[
+        Mapping[_Operation, _Duration],
+        Meta(
+            min_length=1,
+            description="the kernel's processor time of a request of 4 KiB, such as sync: 34us",
+        ),
+    ] = field(default_factory=dict)
+    after_work: Annotated[
+        Mapping[_Operation, AfterWorkDocument],
+        Meta(min_length=1, description=AfterWorkDocument.__doc__),
+    ] = field(default_factory=dict)
+    sync_waits: Annotated[
+        Literal[1, 3],
+        Meta(
+            description="how often a sync of dirty pages waits: 3, for its writes, a worker and "
+            "the flush of a volatile cache (the default), or once"
+        ),
+    ] = written(3)
+    in_engine: Annotated[
+        bool,
+        Meta(
+            description="whether the durations are those of an engine's calls, with the copying "
+            "from the page cache and the waiting for processors"
+        ),
+    ] = written(False)
+    parallel: Annotated[
+        int, Meta(ge=1, le=64, description="requests that the device serves at once")
+    ]
+    made_of: MeasuredTier | None = None
+    bandwidth: Annotated[
+        Mapping[_Direction, _Rate],
+        Meta(min_length=1, description="of all requests together, such as read: 2.4GB/s"),
+    ] = field(default_factory=dict)
+    burst: Annotated[
+        Mapping[_Direction, _Bytes],
+        Meta(
+            min_length=1,
+            description="bytes that pass at once after a pause, before the bandwidth limits "
+            "them, such as read: 20MB",
+        ),
+    ] = field(default_factory=dict)
+    write_buffer: WriteBufferDocument | None = None
+    read: _Sizes = field(default_factory=dict)
+    write: _Sizes = field(default_factory=dict)
+    sync: _Sizes = field(default_factory=dict)
+    grown_sync: _Sizes = field(default_factory=dict)
