@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.engine import LoadRequest
+from harness.errors import UsageError
 from harness.progress import SilentProgress
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.statements import query_sql
@@ -48,6 +49,17 @@ def test_it_loads_tpch_and_answers_like_duckdb(engines, lab, tpch_csv, tpch_parq
         engine.stop()
     assert answers["sqlite"] == answers["duckdb"]
     assert len(answers["sqlite"][0]) == 4
+
+
+def test_it_commits_each_statement_and_has_no_settings(engines, lab):
+    engine = lab.started("sqlite", fresh=True)
+    for sql in ("create table t (n integer)", "insert into t values (1)"):
+        connection = engine.connect()
+        connection.execute(sql)
+        connection.close()
+    assert engine.connect().execute("select n from t").rows == [(1,)]
+    with pytest.raises(UsageError):
+        lab.engine("sqlite", {"cache_size": "1"})
 
 
 RUN = "run tpch --engine sqlite --placement ssd-both --scale 0.01 --queries 1,6 --json"

@@ -10,6 +10,7 @@ those of the source files, with the sets' rows added and taken off.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from functools import partial
 from heapq import merge
@@ -223,8 +224,8 @@ def _same(want: Row, have: Row) -> bool:
 
 
 def _equal(want: Scalar, have: Scalar) -> bool:
-    if isinstance(have, str):
-        return isinstance(want, str) and have.rstrip(" ") == want.rstrip(" ")
+    if isinstance(have, str):  # a date may be a text
+        return isinstance(want, str | date) and have.rstrip(" ") == str(want).rstrip(" ")
     if isinstance(have, float):
         return isinstance(want, Decimal) and round(Decimal(have), 2) == want
     return want == have
