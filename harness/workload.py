@@ -359,7 +359,11 @@ class Workload(ABC, Generic[P]):
     def check_engine(
         self, params: P, driver: str, engine: Engine, settings: Mapping[str, str]
     ) -> None:
-        """Raise UsageError for a run that cannot work; the engine is not started."""
+        """Raise UsageError for a run that cannot work: of an engine without SQL, by default.
+
+        The engine is not started.
+        """
+        engine.sql(self.name)
 
     def loaded_bytes(self, params: P) -> int:
         """Return the size of all rows that are loaded, on any engine; 0 if unknown."""

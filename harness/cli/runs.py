@@ -224,18 +224,19 @@ def _params_text(params: JsonObject) -> str:
 
 
 def _value(metric: Metric) -> str:
-    """With its unit; of a histogram some percentiles; empty of samples."""
+    """With its unit; of samples their median, of a histogram some percentiles."""
     if metric.hdr is not None:
         times = hdr.decode(metric.hdr)
         shares = [share for share in (50.0, 95.0, 99.0) if times.total >= hdr.fewest(share)]
         pairs = zip(shares, times.percentiles(shares), strict=True)
         return ", ".join(f"p{share:g} {format_ns(time_ns)}" for share, time_ns in pairs) or "–"
-    if (value := metric.value) is None:
+    if (value := metric.median) is None:
         return ""
+    several = f", median of {len(metric.samples)}" if metric.samples else ""
     if metric.unit == "ns":
-        return format_ns(value)
+        return format_ns(value) + several
     unit = "" if metric.unit == "1" else f" {metric.unit}"
-    return f"{value:,.0f}{unit}" if abs(value) >= 1000 else f"{value:g}{unit}"
+    return (f"{value:,.0f}{unit}" if abs(value) >= 1000 else f"{value:g}{unit}") + several
 
 
 @app.command("rm")

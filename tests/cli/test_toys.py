@@ -24,6 +24,8 @@ def test_it_runs_and_is_checked(loaded: Any, engine: str) -> None:
     assert [check["status"] for check in run["checks"]] == ["passed"]
     (counts,) = [m for m in run["metrics"] if m["name"] == "count_duration_ns"]
     assert len(counts["samples"]) == 3
+    shown = loaded("runs", "show", run["run_id"], **TOYS).out
+    assert "count_duration_ns" in shown and "median of 3" in shown
 
 
 def test_an_engine_without_sql_is_an_error_before_the_run(loaded: Any) -> None:

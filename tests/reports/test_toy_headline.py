@@ -16,7 +16,9 @@ from harness.cli import show
 from harness.errors import UsageError
 from harness.metrics import metrics
 from harness.store.runs import StoredRun
+from reports.compare import compare
 from reports.response import measured_of
+from reports.series import panels
 
 TOYS = str(Path(__file__).parents[1] / "toy_workloads")
 GB = 10**9
@@ -114,3 +116,10 @@ def test_a_key_that_is_none_is_refused_by_name(
         metrics()
     assert "odd/metrics.yml: x_ns" in caught.value.problem
     assert "'rôle'" in caught.value.context
+
+
+def test_its_parameters_need_no_prefix_where_runs_are_compared_over_one(tmp_path):
+    runs = [run for run in counting_runs(tmp_path) if run.spec.where == "ssd-both"]
+    few, many = ([run for run in runs if run.spec.params["rows"] == n] for n in ROWS[:2])
+    assert compare(few, many, over=["rows"]).over == ("params.rows",)
+    assert [panel.over for panel in panels(runs, "rows", None)] == ["params.rows"]

@@ -3,11 +3,9 @@
 Found by ``HARNESS_WORKLOAD_PATH=tests/toy_workloads``.
 """
 
-from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from harness.engine import Engine
 from harness.experiment.placement import Part
 from harness.store.result import Check, Metric
 from harness.units import MIB
@@ -22,11 +20,6 @@ class Counting(Workload[CountingParams]):
     """One table with one column."""
 
     name = "counting"
-
-    def check_engine(
-        self, params: CountingParams, driver: str, engine: Engine, settings: Mapping[str, str]
-    ) -> None:
-        engine.sql("counting")
 
     def data_key(self, params: CountingParams, driver: str) -> dict[str, Any]:
         return {"rows": params.rows}
