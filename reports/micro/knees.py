@@ -28,8 +28,11 @@ from reports.micro.sweeps import access_sizes, queue_depths, thread_counts, wait
 from reports.statistics import Missing, Ratio
 from reports.trials import Trial
 
-#: A knee is where a curve comes so near to its best value.
+#: A knee of a curve of rates is where it comes so near to its best value.
 NEAR = 0.9
+#: A knee of a loaded-latency curve is its last point before a load first waits more than this
+#: multiple of the idle latency.
+TWICE = 2.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Knee(_Shown):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedKnee(_Shown):
-    """Knee of a loaded-latency curve: the last point with at most twice the idle latency."""
+    """The knee of a loaded-latency curve."""
 
     curve: LoadedCurve
 
@@ -153,10 +156,6 @@ def _weakest(ratios: Sequence[Ratio | Missing]) -> Ratio | Missing:
     return max(testable, key=lambda ratio: (not ratio.above, ratio.p))
 
 
-#: The knee: the most bandwidth at which a load waits at most this multiple of the idle latency.
-TWICE = 2.0
-
-
 @dataclass(frozen=True)
 class LoadedPoint:
     """The bandwidth of a load, and the latency of a dependent load during it."""
@@ -185,7 +184,7 @@ class LoadedCurve:
 
     @property
     def knee(self) -> LoadedPoint | None:
-        """The last point before latency first doubles; None where that is at once."""
+        """The knee (``TWICE``); None where the first point is beyond it."""
         last = None
         for point in self.points:
             if self.idle is None or point.latency > TWICE * self.idle.median:

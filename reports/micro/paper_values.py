@@ -4,7 +4,7 @@ The column has the name of a function of ``_READERS``, then words ``name=value``
 (harness.paper.pair_query; ``instructions=store+clwb``: without a fence), and options:
 
 =============  ==============================================================================
-``sides``      the devices of a ratio (``_SIDES``), else both are the row's device
+``sides``      the devices of a ratio (point_ratios), else both are the row's device
 ``each``       labels that name a ratio; of curves those that make a curve of its own
 ``show``       of ratios: ``largest``; of curves the label that is read off
 ``note``       what is said of all the ratios (``_NOTES``)
@@ -38,14 +38,12 @@ from reports.micro.point_ratios import (
     SIZE,
     PointRatio,
     UnderivedError,
-    differ_in,
     name_of,
     numbers_text,
-    of_dimms,
     one_experiment,
     ratios_of,
     selected,
-    tiers,
+    sides_of,
 )
 from reports.micro.sweeps import INSTRUCTIONS, beyond_caches
 from reports.published import Cell, Number, Numbers
@@ -112,69 +110,13 @@ def derived(words: str, arm: str, x: str, device: Device, others: Sequence[Devic
 def _ratio(row: PaperRow) -> Numbers:
     """One point over another that is alike."""
     query = row.query
-    made = ratios_of(query, *_SIDES[query.sides](row))
+    made = ratios_of(query, *sides_of(query, row.arm, row.device, row.others))
     if query.each == (SIZE,):
         made.sort(key=lambda ratio: ratio.over.number(SIZE))
     if row.option("show") == "largest":
         largest = max(made, key=lambda ratio: ratio.value)
         return row.ratios([replace(largest, name="")], largest.name)
     return row.ratios(made, *_NOTES[row.option("note") or query.sides](row, made))
-
-
-def _tiers(row: PaperRow) -> tuple[Device, Device]:
-    over, _, under = row.arm.partition(" over ")
-    return tiers(over, under, row.device, row.others)
-
-
-def _dimms(row: PaperRow) -> tuple[Device, Device]:
-    """``apache_256 6 over 1 dimms``."""
-    _, over, _, under, _ = row.arm.split()
-    a, b = (of_dimms(row.others, row.device.host, int(count)) for count in (over, under))
-    return a, b
-
-
-#: The state of what a host did not let the harness read.
-_UNREADABLE = "unreadable"
-
-
-def _prefetchers(row: PaperRow) -> tuple[Device, Device]:
-    """With prefetchers, and without: below 1 they cost bandwidth (PVLDB 15(11), Figure 13)."""
-    states = _in_states(row, "prefetchers")
-    if set(states) <= {_UNREADABLE}:
-        readable = "prefetchers whose state can be read (root, module msr, no VM)"
-        raise UnderivedError("needs", readable)
-    return _of_states(states, "prefetchers", "enabled", "disabled")
-
-
-def _bus(row: PaperRow) -> tuple[Device, Device]:
-    """``apache_256 2133 over 2666 MT/s``."""
-    _, over, _, under, unit = row.arm.split()
-    return _of_states(
-        _in_states(row, "memory bus"), "a bus of", f"{over} {unit}", f"{under} {unit}"
-    )
-
-
-def _in_states(row: PaperRow, name: str) -> Mapping[str, Device]:
-    """Devices by this state of their host that are alike else."""
-    others = (other for other in row.others if differ_in(name, other, row.device))
-    return {device.state.get(name, _UNREADABLE): device for device in (row.device, *others)}
-
-
-def _of_states(
-    devices: Mapping[str, Device], what: str, over: str, under: str
-) -> tuple[Device, Device]:
-    if missing := [state for state in (over, under) if state not in devices]:
-        raise UnderivedError("needs", f"a run of this tier with {what} {' and '.join(missing)}")
-    return devices[over], devices[under]
-
-
-_SIDES: Mapping[str, Callable[[PaperRow], tuple[Device, Device]]] = {
-    "": lambda row: (row.device, row.device),
-    "tiers": _tiers,
-    "dimms": _dimms,
-    "bus": _bus,
-    "prefetchers": _prefetchers,
-}
 
 
 def _other_pages(row: PaperRow, ratios: Sequence[PointRatio]) -> Sequence[str]:

@@ -1,8 +1,9 @@
-"""Two sides of a ratio, point by point: alike in everything but in what they are compared.
+"""Both sides of a published ratio: their devices, and their points.
 
-The sides are of one device, of two tiers of a host, or of one tier in two states. Nothing is picked
-where two points could stand at the same place: then there is no ratio, and it is said why
-(``UnderivedError``).
+The devices (``sides_of``) are one device, two tiers of a host, or one tier in two states. The
+points (``ratios_of``) are those of the query that are alike in everything but what is compared.
+Nothing is picked where two points could stand at the same place: then there is no ratio, and it is
+said why (``UnderivedError``).
 """
 
 from __future__ import annotations
@@ -307,6 +308,75 @@ def numbers_text(points: Iterable[Point], label: str) -> str:
         return f"{texts[0]} to {texts[-1]}"
     return ", ".join(texts) or "none"
 
+
+# Devices of both sides ----------------------------------------------------------------
+
+
+def sides_of(
+    query: PairQuery, arm: str, device: Device, others: Sequence[Device]
+) -> tuple[Device, Device]:
+    """Return the devices of both sides, of a ratio in the column of ``device``.
+
+    ``arm``: names both sides. ``others``: all devices of the report. UnderivedError where one is
+    missing.
+    """
+    return _SIDES[query.sides](arm, device, others)
+
+
+def _by_tiers(arm: str, device: Device, others: Sequence[Device]) -> tuple[Device, Device]:
+    over, _, under = arm.partition(" over ")
+    return tiers(over, under, device, others)
+
+
+def _by_dimms(arm: str, device: Device, others: Sequence[Device]) -> tuple[Device, Device]:
+    """``apache_256 6 over 1 dimms``."""
+    _, over, _, under, _ = arm.split()
+    a, b = (of_dimms(others, device.host, int(count)) for count in (over, under))
+    return a, b
+
+
+#: The state of what a host did not let the harness read.
+_UNREADABLE = "unreadable"
+
+
+def _by_prefetchers(arm: str, device: Device, others: Sequence[Device]) -> tuple[Device, Device]:
+    """With prefetchers, and without: below 1 they cost bandwidth (PVLDB 15(11), Figure 13)."""
+    states = _in_states("prefetchers", device, others)
+    if set(states) <= {_UNREADABLE}:
+        readable = "prefetchers whose state can be read (root, module msr, no VM)"
+        raise UnderivedError("needs", readable)
+    return _of_states(states, "prefetchers", "enabled", "disabled")
+
+
+def _by_bus(arm: str, device: Device, others: Sequence[Device]) -> tuple[Device, Device]:
+    """``apache_256 2133 over 2666 MT/s``."""
+    _, over, _, under, unit = arm.split()
+    states = _in_states("memory bus", device, others)
+    return _of_states(states, "a bus of", f"{over} {unit}", f"{under} {unit}")
+
+
+def _in_states(name: str, device: Device, others: Sequence[Device]) -> Mapping[str, Device]:
+    """Devices by this state of their host that are alike else."""
+    alike = (device, *(other for other in others if differ_in(name, other, device)))
+    return {each.state.get(name, _UNREADABLE): each for each in alike}
+
+
+def _of_states(
+    devices: Mapping[str, Device], what: str, over: str, under: str
+) -> tuple[Device, Device]:
+    if missing := [state for state in (over, under) if state not in devices]:
+        raise UnderivedError("needs", f"a run of this tier with {what} {' and '.join(missing)}")
+    return devices[over], devices[under]
+
+
+#: By the query's word for what the sides differ in.
+_SIDES: Mapping[str, Callable[[str, Device, Sequence[Device]], tuple[Device, Device]]] = {
+    "": lambda arm, device, others: (device, device),
+    "tiers": _by_tiers,
+    "dimms": _by_dimms,
+    "bus": _by_bus,
+    "prefetchers": _by_prefetchers,
+}
 
 _SECOND_TIER = "a second tier in the report"
 _MEMORY_MODE = "memory_mode"
