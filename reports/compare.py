@@ -227,7 +227,8 @@ def compare(
             "name runs, experiments or selectors that do not overlap",
         )
     run_facts = {run.directory: facts(run) for run in (*kept_a, *kept_b)}
-    matching = find(kept_a, kept_b, run_facts, [dimension(name) for name in over])
+    names = {fact for of_run in run_facts.values() for fact in of_run}
+    matching = find(kept_a, kept_b, run_facts, [dimension(name, names) for name in over])
     if matching.differences and not force:
         raise UsageError(
             "compare A with B",

@@ -209,11 +209,18 @@ DIMENSIONS: dict[str, Dimension] = {
 }
 
 
-def dimension(name: str) -> Dimension:
-    """A named dimension; any other name is taken as a fact compared on its own."""
-    return DIMENSIONS.get(name) or Dimension(
-        name, name, (name + ".*", *_followers(name.removeprefix("settings.")))
-    )
+def dimension(name: str, facts: Collection[str] = ()) -> Dimension:
+    """A named dimension; any other name is taken as a fact (of ``facts``) compared on its own."""
+    if name in DIMENSIONS:
+        return DIMENSIONS[name]
+    fact = fact_named(name, facts)
+    return Dimension(fact, fact, (fact + ".*", *_followers(fact.removeprefix("settings."))))
+
+
+def fact_named(name: str, facts: Collection[str]) -> str:
+    """Return the fact that a name stands for: parameters and settings need no prefix."""
+    names = (name, f"params.{name}", f"settings.{name}")
+    return next((fact for fact in names if fact in facts), name)
 
 
 def other_facts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from harness.store.run_row import KEYS
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.units import parse_size
-from reports.run_configuration import spec_facts
+from reports.run_configuration import fact_named, spec_facts
 
 
 def select(store: Store, *words: str, among: Sequence[StoredRun] | None = None) -> list[StoredRun]:
@@ -131,7 +131,7 @@ def _same_name(runs: Iterable[StoredRun], key: str, value: str, present: Iterabl
     return nearest(value, list(present))
 
 
-def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
+def _pairs(text: str, facts: Collection[str]) -> dict[str, str]:
     """``key=value`` items; a placement's own commas (``data=ssd,wal=pmem``) stay its own.
 
     ``facts``: the parameters and settings that runs have; they need no ``params.``.
@@ -142,8 +142,7 @@ def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
         if separator and key in PARTS and "placement" in pairs:
             pairs["placement"] += f",{item.strip()}"
             continue
-        longer = (f"{kind}.{key}" for kind in ("params", "settings"))
-        key = key if key in KEYS else next((name for name in longer if name in facts), key)
+        key = key if key in KEYS else fact_named(key, facts)
         is_field = key in KEYS or key.startswith(("params.", "settings."))
         if not separator or not is_field:
             names = [*KEYS, *sorted(fact.partition(".")[2] for fact in facts)]

@@ -138,7 +138,7 @@ def panels(
     different conditions are not even then pooled.
     """
     parts = [(over, runs)] if over is not None else list(_parts(runs))
-    made = [panel for dim, part in parts for panel in _panels_of(part, dimension(dim))]
+    made = [panel for dim, part in parts for panel in _panels_of(part, dim)]
     if len(parts) > 1:
         made = [_with_arms_in_title(panel) if panel.over == "arm" else panel for panel in made]
     if baseline is not None:
@@ -170,10 +170,12 @@ def _parts(runs: Sequence[StoredRun]) -> Iterator[tuple[str, Sequence[StoredRun]
         yield compared_dimension(runs), runs
 
 
-def _panels_of(runs: Sequence[StoredRun], dim: Dimension) -> list[Panel]:
+def _panels_of(runs: Sequence[StoredRun], over: str) -> list[Panel]:
     """Put runs into panels, without comparisons."""
     run_facts = {run.directory: facts(run) for run in runs}
-    _check_dimension(dim, run_facts)
+    names = dict.fromkeys(fact for of_run in run_facts.values() for fact in of_run)
+    dim = dimension(over, names)
+    _check_dimension(dim, names)
     all_contexts = _in_order(contexts(sorted(runs, key=_rank), dim, run_facts), runs)
     return [_panel(context, all_contexts, dim, run_facts) for context in all_contexts]
 
@@ -190,15 +192,14 @@ def _with_arms_in_title(panel: Panel) -> Panel:
     return replace(panel, context=(*panel.context, f"arms {names}"))
 
 
-def _check_dimension(dim: Dimension, run_facts: RunFacts) -> None:
+def _check_dimension(dim: Dimension, names: Collection[str]) -> None:
     """Refuse a misspelt dimension, which would put all runs into one arm called "none"."""
-    names = dict.fromkeys(fact for facts in run_facts.values() for fact in facts)
     if dim.name in DIMENSIONS or any(dim.covers(fact, "", "") for fact in names):
         return
     raise UsageError(
         f"a report over {dim.name}",
         f"no run has such a fact{nearest(dim.name, [*DIMENSIONS, *names])}",
-        f"name one of {', '.join(DIMENSIONS)}, params.<name>, settings.<name>",
+        f"name one of {', '.join(DIMENSIONS)}, or a parameter or setting",
     )
 
 
