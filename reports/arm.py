@@ -9,15 +9,13 @@ from harness.store.runs import StoredRun
 from reports.headline import headline
 from reports.run_configuration import emulations, marked
 from reports.values import (
-    Measured,
+    Point,
     Quantity,
-    Summary,
     duration_of,
-    is_ready_made,
+    laid_together,
     limit_of,
     measured,
     measured_together,
-    summarise,
 )
 
 
@@ -53,66 +51,45 @@ class Arm:
         return marked(self.name, self.emulated, bool(self.unknown))
 
     @cached_property
-    def of_each_run(self) -> list[dict[Quantity, Measured]]:
+    def of_each_run(self) -> list[dict[Quantity, Point]]:
         """Return what each usable run measured by itself."""
         return [measured(run) for run in self.usable]
 
     @cached_property
-    def _measured(self) -> list[dict[Quantity, Measured]]:
-        return measured_together(self.usable)
+    def points(self) -> dict[Quantity, Point]:
+        """Return every quantity with the values of its repeats."""
+        return laid_together(
+            item for values in measured_together(self.usable) for item in values.items()
+        )
 
     @cached_property
-    def _values(self) -> dict[str, dict[Quantity, list[float]]]:
-        values: dict[str, dict[Quantity, list[float]]] = {}
-        for metrics in self._measured:
-            for quantity, value in metrics.items():
-                if value.value is not None:
-                    of_metric = values.setdefault(quantity.name, {})
-                    of_metric.setdefault(quantity, []).append(value.value)
-        return values
+    def _by_metric(self) -> dict[str, dict[Quantity, Point]]:
+        by_metric: dict[str, dict[Quantity, Point]] = {}
+        for quantity, point in self.points.items():
+            if point.samples:
+                by_metric.setdefault(quantity.name, {})[quantity] = point
+        return by_metric
 
-    def values(self, metric: str) -> dict[Quantity, list[float]]:
-        """Return the repeats' values of every label set of a metric, in the metric's unit."""
-        return self._values.get(metric, {})
+    def of_metric(self, metric: str) -> dict[Quantity, Point]:
+        """Return the label sets of a metric that have a value."""
+        return self._by_metric.get(metric, {})
 
-    def summaries(self, metric: str) -> dict[Quantity, Summary]:
-        """Return median and range over the repeats, of every label set of a metric."""
-        return {q: summary for q, v in self.values(metric).items() if (summary := summarise(v))}
+    def point(self, quantity: Quantity) -> Point | None:
+        """Return a quantity with its repeats; None where it has no value."""
+        return self.of_metric(quantity.name).get(quantity)
 
-    def limits(self, metric: str) -> dict[Quantity, Summary]:
-        """Return the time limits reached instead of a metric's durations, and how often."""
-        reached = self.summaries(limit_of(metric)) if limit_of(metric) else {}
-        return {Quantity(metric, q.labels): summary for q, summary in reached.items()}
+    def limits(self, metric: str) -> dict[Quantity, Point]:
+        """Return the time limits reached instead of a metric's durations."""
+        reached = self.of_metric(limit_of(metric)) if limit_of(metric) else {}
+        return {Quantity(metric, q.labels): point for q, point in reached.items()}
 
     @property
     def at_limit(self) -> set[Quantity]:
         """Return the quantities whose time limit was reached in some run."""
-        return {q for metrics in self._measured for q in metrics if duration_of(q.name)}
-
-    @cached_property
-    def ready_made(self) -> set[Quantity]:
-        """Return the percentiles that its driver reports ready-made."""
-        return {
-            q for metrics in self._measured for q, value in metrics.items() if is_ready_made(value)
-        }
-
-    def kinds(self) -> dict[Quantity, Measured]:
-        """Return every quantity with unit and direction, of a run that has a value, if one has."""
-        return self._kinds
-
-    @cached_property
-    def _kinds(self) -> dict[Quantity, Measured]:
-        kinds: dict[Quantity, Measured] = {}
-        for run in self._measured:
-            for quantity, value in run.items():
-                if quantity not in kinds or (
-                    kinds[quantity].value is None and value.value is not None
-                ):
-                    kinds[quantity] = value
-        return kinds
+        return {q for q in self.points if duration_of(q.name)}
 
     @cached_property
     def headline(self) -> Quantity | None:
         """Return the quantity that stands for the arm; None where nothing does."""
-        better = {q: value.better for q, value in self.kinds().items() if value.value is not None}
+        better = {q: point.better for q, point in self.points.items() if point.samples}
         return headline(self.usable, self.usable, better).quantity if self.usable else None

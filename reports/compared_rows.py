@@ -14,12 +14,11 @@ from reports.metric_registry import metric_info, metric_title
 from reports.ranks import Pairing
 from reports.statistics import Decision, Missing, Ratio, compare_values
 from reports.values import (
-    Measured,
+    Point,
     Quantity,
     Summary,
     duration_of,
     in_order,
-    is_ready_made,
     limit_of,
     measured_together,
     summarise,
@@ -153,8 +152,8 @@ def executed_again(side: Sequence[StoredRun]) -> int:
 class _SideValues(NamedTuple):
     """A side holds what its compared runs measured, and what all of its runs did."""
 
-    compared: Sequence[Mapping[Quantity, Measured]]
-    every: Sequence[Mapping[Quantity, Measured]]
+    compared: Sequence[Mapping[Quantity, Point]]
+    every: Sequence[Mapping[Quantity, Point]]
 
     def values(self, quantity: Quantity) -> list[float]:
         return [value for run in self.every if (value := _value(run, quantity)) is not None]
@@ -192,12 +191,12 @@ def _row(
         summarise(b.values(quantity)),
         estimate,
         "; ".join(part for part in (note, how) if part),
-        any(is_ready_made(value) for value in values),
+        any(value.ready_made for value in values),
         (at_a, at_b),
     )
 
 
-def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Better) -> bool:
+def _cut_off(run: Mapping[Quantity, Point], quantity: Quantity, better: Better) -> bool:
     """Return whether a time limit stands for this value.
 
     The limit is that of the query itself, or of a query without which there is no total.
@@ -209,5 +208,5 @@ def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Bette
     return any(duration_of(q.name) for q in run)
 
 
-def _value(run: Mapping[Quantity, Measured], quantity: Quantity) -> float | None:
+def _value(run: Mapping[Quantity, Point], quantity: Quantity) -> float | None:
     return run[quantity].value if quantity in run else None

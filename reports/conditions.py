@@ -207,15 +207,15 @@ def durability_section(panels: Sequence[Panel]) -> Iterator[Section]:
 
 def _durability_row(panel: Panel, arm: Arm, checked: Sequence[Sequence[str]]) -> Row:
     passed = sum(set(states) == {"passed"} for states in checked)
-    committed = arm.values("journal_committed_count").items()
+    committed = arm.of_metric("journal_committed_count").items()
     durations = ("recovery_duration_ns", "killed_after_ns")
-    times = (arm.summaries(name).get(Quantity(name)) for name in durations)
+    times = (arm.point(Quantity(name)) for name in durations)
     return (
         panel.title_with_workload,
         arm.marked_name,
         f"{passed} of {len(checked)}",
-        ", ".join(f"{sum(v):.0f} {q.labels_text()}" for q, v in committed) or NOTHING,
-        *(format_ns(summary.median) if summary else NOTHING for summary in times),
+        ", ".join(f"{sum(p.samples):.0f} {q.labels_text()}" for q, p in committed) or NOTHING,
+        *(format_ns(point.median) if point else NOTHING for point in times),
     )
 
 

@@ -20,7 +20,7 @@ from reports.headline import headline
 from reports.metric_registry import metric_info, metric_title
 from reports.resolution import noise_bounds, noise_of, repeats_to_resolve, smallest_difference
 from reports.statistics import ALPHA, Value, ratio_of
-from reports.values import Measured, Quantity, in_order, measured
+from reports.values import Point, Quantity, in_order, measured
 
 #: Numbers of repeats whose smallest difference is shown.
 REPEATS = (3, 5, 7, 10, 15, 20)
@@ -53,12 +53,12 @@ def calibration_of(pairs: Sequence[_Pair]) -> Calibration:
     )
 
 
-def _is_result(value: Measured) -> bool:
+def _is_result(value: Point) -> bool:
     return value.better != "none" and metric_info(value.quantity, value.better).role in _RESULTS
 
 
 def _log_ratios(
-    quantity: Quantity, values: Sequence[tuple[Mapping[Quantity, Measured], ...]]
+    quantity: Quantity, values: Sequence[tuple[Mapping[Quantity, Point], ...]]
 ) -> Iterator[float]:
     """Yield the log ratios of the pairs in which both runs have a positive value."""
     for pair in values:
@@ -68,7 +68,7 @@ def _log_ratios(
             yield math.log(a / b)
 
 
-def _noise(quantity: Quantity, value: Measured, ratios: tuple[float, ...]) -> MetricNoise:
+def _noise(quantity: Quantity, value: Point, ratios: tuple[float, ...]) -> MetricNoise:
     assert value.better != "none"  # such quantities decide nothing
     return MetricNoise(quantity.name, value.unit, value.better, dict(quantity.labels), ratios)
 

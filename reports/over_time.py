@@ -81,7 +81,7 @@ def representative(arm: Arm) -> Timeline | None:
         numbers = sorted(value for value in values.values() if value is not None)
         middle = numbers[(len(numbers) - 1) // 2]
         runs.sort(key=lambda run: _distance(values[run.run_id], middle))
-        by = metric_title(quantity, arm.kinds()[quantity].better)
+        by = metric_title(quantity, arm.points[quantity].better)
     for run in runs:
         run_timeline = timeline(run)
         if run_timeline is not None:

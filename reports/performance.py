@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.metrics import MetricInfo, metrics
 from harness.store.runs import StoredRun
 from reports.metric_registry import metric_info
-from reports.values import Measured, Quantity, measured
+from reports.values import Point, Quantity, measured
 
 _HOUR_NS = 3600e9
 
@@ -36,6 +36,6 @@ def performance(run: StoredRun, metric: str) -> Performance | None:
     return Performance(value, f"{info.inverse} per hour", f"{info.inverse}/h", "1/h")
 
 
-def _count(info: MetricInfo, values: Mapping[Quantity, Measured]) -> int:
+def _count(info: MetricInfo, values: Mapping[Quantity, Point]) -> int:
     """Return how many durations the metric adds up; 1 where it stands for a single one."""
     return sum(quantity.name == info.sum_of for quantity in values) if info.sum_of else 1

@@ -353,13 +353,14 @@ def _measured(
 
 
 def _summaries(arm: Arm, metric: str) -> Mapping[Quantity, Summary]:
-    return arm.summaries(metric) or plan_summaries(arm.usable, metric)
+    points = arm.of_metric(metric).items()
+    return {q: point.summary for q, point in points} or plan_summaries(arm.usable, metric)
 
 
 def _quantities(arm: Arm, series: PublishedSeries, x: str) -> Iterator[Quantity]:
     """Name what a point of the paper is here: its query is a label, or selects this share."""
     if series.metric == "query_duration_ratio":
-        for quantity, share in arm.summaries("query_selected_fraction").items():
+        for quantity, share in arm.of_metric("query_selected_fraction").items():
             # The paper's percentages are cut, not rounded: its 45 is 45.6.
             if str(int(100 * share.median + 1e-6)) == x:
                 yield Quantity(_TIMES, quantity.labels)
@@ -400,7 +401,7 @@ def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Numbe
 def _rates(arm: Arm, series: PublishedSeries) -> Iterator[Summary]:
     """Yield summaries of a metric's label sets; a tier's bandwidth is its bytes over each time."""
     if not (labels := series.labels) or not series.name.endswith(_PER_S):
-        yield from arm.summaries(series.metric).values()
+        yield from (point.summary for point in arm.of_metric(series.metric).values())
         return
     name, kind = series.name.removesuffix(_PER_S), series.name.partition("_")[0]
     rates: dict[Quantity, list[float]] = {}

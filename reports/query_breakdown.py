@@ -122,13 +122,13 @@ def bound_bytes(arm: Arm, query: QueryBreakdown) -> int | None:
     What the query touched beyond the limit was dropped again, in an unknown amount.
     """
     working_set = query.size("working_set")
-    peaks = arm.summaries("memory_cap_peak_bytes").values()
-    tmpfs = arm.summaries("memory_cap_tmpfs_peak_bytes").values()
+    peaks = arm.of_metric("memory_cap_peak_bytes").values()
+    tmpfs = arm.of_metric("memory_cap_tmpfs_peak_bytes").values()
     limit = arm.runs[0].spec.memory_limit_bytes
     if working_set is None or not limit or working_set < _NEAR * limit:
         return None
-    reached = _REACHED * limit + max((summary.high for summary in tmpfs), default=0)
-    return int(limit) if any(peak.high >= reached for peak in peaks) else None
+    reached = _REACHED * limit + max((point.summary.high for point in tmpfs), default=0)
+    return int(limit) if any(peak.summary.high >= reached for peak in peaks) else None
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ def _scaled(operators: Mapping[str, float], duration: Summary | None) -> dict[st
 def _by_query(arm: Arm, metric: str) -> dict[str, Summary]:
     """Summaries of a metric that has the query as its only label."""
     return {
-        quantity.labels[0][1]: summary
-        for quantity, summary in arm.summaries(metric).items()
+        quantity.labels[0][1]: point.summary
+        for quantity, point in arm.of_metric(metric).items()
         if [name for name, _ in quantity.labels] == ["query"]
     }
 
@@ -239,20 +239,20 @@ def _by_query(arm: Arm, metric: str) -> dict[str, Summary]:
 def _by_two(arm: Arm, metric: str, label: str) -> dict[str, dict[str, float]]:
     """query → value of ``label`` → median."""
     medians: dict[str, dict[str, float]] = {}
-    for quantity, summary in arm.summaries(metric).items():
+    for quantity, point in arm.of_metric(metric).items():
         query, other = quantity.label("query"), quantity.label(label)
         if query is not None and other is not None:
-            medians.setdefault(query, {})[other] = summary.median
+            medians.setdefault(query, {})[other] = point.median
     return medians
 
 
 def _traced_writes(arm: Arm) -> dict[str, float]:
     """query → bytes that the engine's own calls wrote, on all parts together."""
     written: dict[str, float] = {}
-    for quantity, summary in arm.summaries("query_io_bytes").items():
+    for quantity, point in arm.of_metric("query_io_bytes").items():
         query = quantity.label("query")
         if query is not None and quantity.label("operation") == "write":
-            written[query] = written.get(query, 0.0) + summary.median
+            written[query] = written.get(query, 0.0) + point.median
     return written
 
 

@@ -480,12 +480,10 @@ def _single(panel: Panel, arm: Arm) -> list[Cell]:
     cells: list[Cell] = [panel.title_with_workload, arm.marked_name]
     if quantity is None:
         return [*cells, "no result", NOTHING, NOTHING, 0]
-    kind, summary = arm.kinds()[quantity], arm.summaries(quantity.name).get(quantity)
-    cells.append(metric_title(quantity, kind.better))
-    if summary is None:
-        return [*cells, NOTHING, NOTHING, 0]
-    median, ends = quantity_text(summary.median, kind.unit), (summary.low, summary.high)
-    return [*cells, median, range_text(*ends, kind.unit), summary.n]
+    point = arm.points[quantity]
+    summary, unit = point.summary, point.unit
+    median, ends = quantity_text(summary.median, unit), range_text(summary.low, summary.high, unit)
+    return [*cells, metric_title(quantity, point.better), median, ends, summary.n]
 
 
 def _panel_blocks(

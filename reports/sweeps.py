@@ -31,7 +31,7 @@ from reports.labels import (
 from reports.metric_registry import metric_info
 from reports.run_configuration import followers, marked, spec_facts
 from reports.series import Panel
-from reports.values import Measured, Quantity, Summary, in_order, mean_durations, summarise
+from reports.values import Point, Quantity, Summary, in_order, laid_together, mean_durations
 
 #: Of two lines of a paper: ``pmem-both over ssd-both``, under the metric's name with this.
 RATIO = "_ratio"
@@ -73,7 +73,7 @@ class Sweep:
 
     engine_title: str
     engine: str
-    measured: Measured
+    measured: Point
     parameter: str
     lines: tuple[Line, ...]
     shared: tuple[str, ...] = ()
@@ -157,8 +157,7 @@ class _Part:
 
     arm: Arm
     value: float
-    summary: Summary
-    measured: Measured
+    point: Point
     facts: Mapping[str, str]
 
 
@@ -171,8 +170,8 @@ def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
         for title in dict.fromkeys(panel.engine for panel in having):
             of_engine = [panel for panel in having if panel.engine == title]
             parts = [part for panel in of_engine for part in _parts(panel, swept)]
-            for quantity in in_order({part.measured.quantity for part in parts}):
-                alike = [part for part in parts if part.measured.quantity == quantity]
+            for quantity in in_order({part.point.quantity for part in parts}):
+                alike = [part for part in parts if part.point.quantity == quantity]
                 all_sweeps += _by_place(of_engine[0], swept, alike)
     return all_sweeps
 
@@ -205,24 +204,21 @@ def side_by_side(all_sweeps: Sequence[Sweep]) -> list[list[Sweep]]:
 
 def _parts(panel: Panel, swept: Swept) -> Iterator[_Part]:
     for arm in panel.arms:
-        for kind, summary in _summaries(arm, swept):
-            if swept.offered and not _is_main(panel.workload, arm.usable, kind.quantity):
+        for quantity, point in _points(arm, swept):
+            if swept.offered and not _is_main(panel.workload, arm.usable, quantity):
                 continue
-            value = _value(arm, swept, kind.quantity)
+            value = _value(arm, swept, quantity)
             if value is not None:
-                yield _Part(arm, value, summary, kind, spec_facts(arm.usable[0]))
+                yield _Part(arm, value, point, spec_facts(arm.usable[0]))
 
 
-def _summaries(arm: Arm, swept: Swept) -> Iterator[tuple[Measured, Summary]]:
-    kinds = arm.kinds()
-    for quantity, summary in arm.summaries(swept.metric).items():
+def _points(arm: Arm, swept: Swept) -> Iterator[tuple[Quantity, Point]]:
+    for quantity, point in arm.of_metric(swept.metric).items():
         if not swept.percentiles or quantity.label("percentile") in swept.percentiles:
-            yield kinds[quantity], summary
-    means = [mean_durations(run, swept.metric) for run in arm.usable] if swept.mean else []
-    for quantity, kind in (means[0] if means else {}).items():
-        values = (run[quantity].value for run in means if quantity in run)
-        if mean := summarise(value for value in values if value is not None):
-            yield kind, mean
+            yield quantity, point
+    if swept.mean:
+        means = (mean_durations(run, swept.metric) for run in arm.usable)
+        yield from laid_together(item for run in means for item in run.items()).items()
 
 
 def _is_main(workload: str, runs: Sequence[StoredRun], quantity: Quantity) -> bool:
@@ -236,7 +232,7 @@ def _value(arm: Arm, swept: Swept, quantity: Quantity) -> float | None:
     if not swept.share:
         number = number_of(text)
         return number[0] if number else None
-    share = arm.summaries(swept.share).get(Quantity(swept.share, quantity.labels))
+    share = arm.point(Quantity(swept.share, quantity.labels))
     return int(100 * share.median + 1e-6) if text is not None and share else None
 
 
@@ -253,7 +249,7 @@ def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sw
         yield Sweep(
             panel.engine,
             panel.engine_name,
-            place_parts[0].measured,
+            place_parts[0].point,
             swept.parameter,
             tuple(_lines(place_parts, swept.parameter)),
             tuple(filter(None, words)),
@@ -293,7 +289,7 @@ def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
                 for f in telling
                 if f.startswith("settings.") and f in facts
             },
-            {p.value: p.summary for p in sorted(alike, key=lambda part: part.value)},
+            {p.value: p.point.summary for p in sorted(alike, key=lambda part: part.value)},
         )
 
 

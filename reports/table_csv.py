@@ -160,7 +160,8 @@ class _OfArm:
         cells = dict.fromkeys(_OF_ARM, "") | {"arm": self._arm.marked_name}
         if quantity is None:
             return cells
-        if summary := self._arm.summaries(quantity.name).get(quantity):
+        if point := self._arm.point(quantity):
+            summary = point.summary
             numbers = {
                 "median": summary.median,
                 "low": summary.low,
@@ -199,9 +200,10 @@ _OF_ARM = (
 
 def _metrics(run: StoredRun, of_arm: _OfArm | None) -> Iterator[dict[str, str]]:
     values = measured(run)
-    for quantity, value in values.items():
-        labels = ";".join(f"{name}={value}" for name, value in quantity.labels)
-        cells = (value.metric, labels, value.unit, value.better, _number(value.value), value.note)
+    for quantity, point in values.items():
+        labels = ";".join(f"{name}={text}" for name, text in quantity.labels)
+        number = _number(point.value)
+        cells = (point.stored_as, labels, point.unit, point.better, number, point.note)
         more = of_arm.cells(quantity) if of_arm else {}
         yield dict(zip(_METRIC, cells, strict=True)) | more
     if not values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from harness.sequences import grouped
@@ -20,7 +20,7 @@ from reports.sweeps import Sweep
 from reports.values import (
     CLIENT_LABELS,
     OF_HISTOGRAM,
-    Measured,
+    Point,
     Quantity,
     Summary,
     duration_of,
@@ -41,11 +41,11 @@ class PanelTables:
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
         self.kinds = _with_limited(
-            {q: kind for arm in panel.arms for q, kind in arm.kinds().items()}
+            {q: kind for arm in panel.arms for q, kind in arm.points.items()}
         )
         self._roles: dict[str, list[Quantity]] = {}
         names = {quantity.name for quantity in self.kinds}
-        of_arms = [{quantity.name for quantity in arm.kinds()} for arm in panel.arms]
+        of_arms = [{quantity.name for quantity in arm.points} for arm in panel.arms]
         for quantity, kind in self.kinds.items():
             of_trace = quantity.name.removeprefix(_WINDOW)
             having = [of_arm for of_arm in of_arms if quantity.name in of_arm]
@@ -96,7 +96,7 @@ class PanelTables:
 
     def _one_sided(self, quantity: Quantity) -> bool:
         """Return whether only the baseline, or only other arms have it."""
-        first, *others = (quantity in arm.kinds() for arm in self._panel.arms)
+        first, *others = (quantity in arm.points for arm in self._panel.arms)
         return bool(others) and first != any(others)
 
     def _one_sided_rows(self) -> Iterator[Block]:
@@ -115,7 +115,8 @@ class PanelTables:
     def _of_sides(self, quantity: Quantity) -> Iterator[list[Cell]]:
         unit = self.kinds[quantity].unit
         for arm in self._panel.arms:
-            if summary := arm.summaries(quantity.name).get(quantity):
+            if point := arm.point(quantity):
+                summary = point.summary
                 ends = range_text(summary.low, summary.high, unit)
                 yield [arm.marked_name, quantity_text(summary.median, unit), ends, summary.n]
 
@@ -125,15 +126,15 @@ class PanelTables:
             quantity
             for arm in self._panel.arms
             for name in {quantity.name for quantity in quantities}
-            for quantity, values in arm.values(name).items()
-            if any(values)
+            for quantity, point in arm.of_metric(name).items()
+            if any(point.samples)
         }
         return [
             quantity
             for quantity in quantities
             if quantity in moved
             or metric_info(quantity, self.kinds[quantity].better).resolution
-            or not any(quantity in arm.values(quantity.name) for arm in self._panel.arms)
+            or not any(arm.point(quantity) for arm in self._panel.arms)
         ]
 
     def _table(
@@ -193,30 +194,31 @@ class _Value:
 
     arm: Arm
     quantity: Quantity
-    measured: Measured
+    kind: Point
     summary: Summary | None
     limit: Summary | None
     note: str
     marks: str
 
     @classmethod
-    def of(cls, arm: Arm, quantity: Quantity, measured: Measured) -> _Value:
-        on_arm = arm.kinds().get(quantity)
+    def of(cls, arm: Arm, quantity: Quantity, kind: Point) -> _Value:
+        point, limit = arm.points.get(quantity), arm.limits(quantity.name).get(quantity)
+        ready_made = point is not None and point.ready_made
         return cls(
             arm,
             quantity,
-            measured,
-            arm.summaries(quantity.name).get(quantity),
-            arm.limits(quantity.name).get(quantity),
-            on_arm.note if on_arm is not None and on_arm.value is None else "",
-            MARK * _by_others(arm, quantity) + READY_MADE_MARK * (quantity in arm.ready_made),
+            kind,
+            point.summary if point and point.samples else None,
+            limit.summary if limit else None,
+            point.note if point and not point.samples else "",
+            MARK * _by_others(arm, quantity) + READY_MADE_MARK * ready_made,
         )
 
     def text(self, with_range: bool) -> str:
         """``503 µs (487 – 511 µs)``: the median and the range of repeats."""
         unit, resolution = (
-            self.measured.unit,
-            metric_info(self.quantity, self.measured.better).resolution,
+            self.kind.unit,
+            metric_info(self.quantity, self.kind.better).resolution,
         )
         if self.summary is None:
             return (
@@ -316,16 +318,15 @@ def _by_others(arm: Arm, quantity: Quantity) -> bool:
     return moved.get(quantity.name, False)
 
 
-def _with_limited(kinds: Mapping[Quantity, Measured]) -> dict[Quantity, Measured]:
+def _with_limited(kinds: Mapping[Quantity, Point]) -> dict[Quantity, Point]:
     """Add the durations of queries that have none anywhere, since they reached their limit."""
     limited = {
         Quantity(duration_of(q.name), q.labels): kind
         for q, kind in kinds.items()
         if duration_of(q.name)
     }
-    return {q: Measured(q, q.name, kind.unit, "lower", None) for q, kind in limited.items()} | {
-        **kinds
-    }
+    undone = {q: replace(kind, better="lower", samples=()) for q, kind in limited.items()}
+    return undone | {**kinds}
 
 
 def sweep_table(sweep: Sweep) -> Table:
@@ -380,7 +381,7 @@ def window_titles(quantities: Sequence[Quantity]) -> list[str]:
 
 def work_done(arms: Sequence[Arm]) -> str:
     """Return the name of a client's unit of work: transaction, operation; empty without any."""
-    names = {quantity.name for arm in arms for quantity in arm.kinds()}
+    names = {quantity.name for arm in arms for quantity in arm.points}
     return next((noun for noun in CLIENT_LABELS if f"{noun}_{_DONE[0]}" in names), "")
 
 
@@ -404,7 +405,7 @@ def per_work(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
     return summary, quotients[0][1]
 
 
-def done_count(values: Mapping[Quantity, Measured], noun: str) -> float:
+def done_count(values: Mapping[Quantity, Point], noun: str) -> float:
     """Transactions committed, only read, or rolled back as they should; operations done."""
     names = {f"{noun}_{count}" for count in _DONE}
     return sum(value.value or 0.0 for q, value in values.items() if q.name in names)

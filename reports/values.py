@@ -1,14 +1,18 @@
-"""A run's measured values: one number per metric and label set."""
+"""Values that runs measured: points, by metric and labels, of one run or of several."""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from harness import hdr
-from harness.store.result import Better, Labels, Metric, label_text
+from harness.errors import UsageError
+from harness.sequences import grouped
+from harness.store.result import Better, Label, Labels, Metric, label_text
 from harness.store.runs import StoredRun
 
 
@@ -31,29 +35,13 @@ class Quantity:
 CLIENT_LABELS = ("transaction", "operation")
 #: What a tier is made of, and what it makes of a job: not what was requested of it.
 _OF_THE_TIER = ("pages", "persistent", "filesystem", "dax", "io_engine")
-#: The label of a mean of durations.
-_STATISTIC = "statistic"
+#: Labels of a percentile and of a mean of durations.
+_PERCENTILE, _STATISTIC = "percentile", "statistic"
 
 
 def _label_text(name: str, value: str) -> str:
     bare = name in (*CLIENT_LABELS, _STATISTIC)
     return value.replace("_", " ") if bare else f"{name} {value}"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One run's value of a quantity. ``value`` is None where there is no single number yet.
-
-    ``metric``: its name in run.json. ``note`` says how the number came about where the
-    run holds more than one, or where its driver reports it ready-made.
-    """
-
-    quantity: Quantity
-    metric: str
-    unit: str
-    better: Better
-    value: float | None
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,49 +62,185 @@ def summarise(values: Iterable[float]) -> Summary | None:
     return Summary(len(ordered), statistics.median(ordered), ordered[0], ordered[-1])
 
 
-def measured(run: StoredRun) -> dict[Quantity, Measured]:
-    """Return every metric of a run, in the order of run.json."""
-    values: dict[Quantity, Measured] = {}
+#: Labels that are no number, and stand for a limit.
+_LIMITS: Mapping[Label, float] = {"unlimited": math.inf, "none": 0.0}
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Observations of one quantity, by one run or by several.
+
+    ``samples``: one a repeat; ``note`` says why there is none, or how they came about. ``encoded``:
+    histograms of durations, which have no samples. ``runs``: their ids; repeats of two points were
+    measured side by side in the same runs alone. ``stored_as``: the metric's name in run.json.
+    ``settings``: the hash of what was set and no label states (harness.micro.labels).
+    ``empty_ns``: what the time stamps themselves take of each duration.
+    """
+
+    metric: str
+    unit: str
+    better: Better
+    labels: Labels
+    samples: tuple[float, ...] = ()
+    encoded: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    stored_as: str = ""
+    note: str = ""
+    settings: str = ""
+    empty_ns: float = 0.0
+
+    @cached_property
+    def quantity(self) -> Quantity:
+        """Return what must be equal for two values to be compared."""
+        return Quantity(self.metric, _comparable(self.labels))
+
+    def alongside(self, other: Point) -> bool:
+        """Return whether repeat k of both was measured in the same block of the same run."""
+        return self.runs == other.runs and len(self.samples) == len(other.samples)
+
+    def __getitem__(self, label: str) -> str:
+        """Return a label as tables show it, empty where there is none."""
+        return label_text(self.labels.get(label, ""))
+
+    @cached_property
+    def histogram(self) -> hdr.Histogram | None:
+        """All repeats together; None where the metric is none of durations."""
+        return hdr.merge(map(_decoded, self.encoded)) if self.encoded else None
+
+    @property
+    def value(self) -> float | None:
+        """Return the median of the repeats; None without any."""
+        return statistics.median(self.samples) if self.samples else None
+
+    @property
+    def median(self) -> float:
+        """Return the median of the repeats; of a histogram, of all durations."""
+        if self.histogram is not None:
+            return float(self.histogram.percentile(50))
+        return statistics.median(self.samples)
+
+    @property
+    def compared(self) -> float:
+        """Return what ratios and papers compare: the mean of durations without time stamps, of all
+        else the median of repeats. 0 of durations that are no longer than the stamps."""
+        if self.histogram is None:
+            return self.median
+        return max(0.0, self.histogram.mean - self.empty_ns)
+
+    @property
+    def summary(self) -> Summary:
+        """How many repeats, their median and range."""
+        return summarise(self.samples) or Summary(1, self.median, self.median, self.median)
+
+    @property
+    def ready_made(self) -> bool:
+        """Return whether it is a percentile that a driver reports ready-made."""
+        return self.note == READY_MADE
+
+    def number(self, label: str) -> float:
+        """Return a label's number: bytes of a size, bytes/s of a rate, ns of a duration.
+
+        Infinity for ``unlimited``, 0 where there is none. UsageError where it is no number.
+        """
+        number = self.number_or_none(label)
+        if number is None:
+            named = f"{label} of {self['configuration'] or self['measurement'] or self.metric}"
+            raise UsageError(
+                f"a card with {', '.join(self.runs)}",
+                f"{named} is {self[label]!r}, which is no number",
+                "leave the run out: name the others, or remove it with harness runs rm",
+            )
+        return number
+
+    def number_or_none(self, label: str) -> float | None:
+        """Return a label's number as :meth:`number` does; None of a name."""
+        value = self.labels.get(label, 0.0)
+        return _LIMITS.get(value) if isinstance(value, str) else float(value)
+
+
+Key = TypeVar("Key")
+
+
+def laid_together(points: Iterable[tuple[Key, Point]]) -> dict[Key, Point]:
+    """Lay the points of each key together: samples and runs follow one another.
+
+    All else is of the first that has a value, if one has.
+    """
+    return {
+        key: _joined(same) if len(same) > 1 else same[0] for key, same in grouped(points).items()
+    }
+
+
+def _joined(points: Sequence[Point]) -> Point:
+    first = next((point for point in points if point.samples), points[0])
+    return replace(
+        first,
+        samples=tuple(sample for point in points for sample in point.samples),
+        encoded=tuple(text for point in points for text in point.encoded),
+        runs=tuple(run_id for point in points for run_id in point.runs),
+    )
+
+
+def stored_points(run: StoredRun) -> Iterator[Point]:
+    """Yield each metric of a run as it is stored, with all of its repeats."""
     for metric in run.result.metrics:
-        for value in _of_metric(metric):
-            values.setdefault(value.quantity, value)
+        samples = (metric.value,) if metric.value is not None else metric.samples or ()
+        yield Point(
+            metric.name,
+            metric.unit,
+            metric.better,
+            metric.labels,
+            tuple(map(float, samples)),
+            () if metric.hdr is None else (metric.hdr,),
+            (run.run_id,),
+            metric.name,
+        )
+
+
+def measured(run: StoredRun) -> dict[Quantity, Point]:
+    """Return every metric of a run with one number at most, in the order of run.json.
+
+    Samples within a run are not repeats of it, so a run counts once, with their median.
+    """
+    values: dict[Quantity, Point] = {}
+    for stored in stored_points(run):
+        for point in _of_stored(stored):
+            values.setdefault(point.quantity, point)
     return values
 
 
 def measured_value(run: StoredRun, quantity: Quantity) -> float | None:
     """Return a run's value; None where it has none."""
-    value = measured(run).get(quantity)
-    return None if value is None else value.value
+    point = measured(run).get(quantity)
+    return None if point is None else point.value
 
 
-def mean_durations(run: StoredRun, metric: str) -> dict[Quantity, Measured]:
+def mean_durations(run: StoredRun, metric: str) -> dict[Quantity, Point]:
     """Return the means of a run's histograms of one metric, as the papers have times.
 
     They are shown, and never compared: a comparison is of percentiles.
     """
-    means: dict[Quantity, Measured] = {}
-    for stored in run.result.metrics:
-        durations = histogram(stored) if stored.name == metric else None
-        if durations is not None and durations.total:
-            labels = (*_comparable(stored.labels), (_STATISTIC, "mean"))
-            quantity = Quantity(metric, labels)
-            means[quantity] = _of_quantity(quantity, stored, durations.mean, "the mean of each run")
-    return means
+    means = (
+        _read(stored, stored.histogram.mean, "the mean of each run", **{_STATISTIC: "mean"})
+        for stored in stored_points(run)
+        if stored.metric == metric and stored.histogram is not None and stored.histogram.total
+    )
+    return {point.quantity: point for point in means}
 
 
-def measured_together(runs: Sequence[StoredRun]) -> list[dict[Quantity, Measured]]:
+def measured_together(runs: Sequence[StoredRun]) -> list[dict[Quantity, Point]]:
     """Return what each repeat of an arm measured, without percentiles that one is too short for.
 
     Else p99.9 of the runs with many durations, next to p99 of all runs, could be the smaller one.
     """
     of_runs = [measured(run) for run in runs]
     few = {
-        quantity: value
+        quantity: point
         for run in reversed(of_runs)
-        for quantity, value in run.items()
-        if value.value is None and quantity.label("percentile")
+        for quantity, point in run.items()
+        if point.value is None and quantity.label(_PERCENTILE)
     }
-    return [{q: few.get(q, value) for q, value in run.items()} for run in of_runs]
+    return [{q: few.get(q, point) for q, point in run.items()} for run in of_runs]
 
 
 _DURATION, _LIMIT = "query_duration_ns", "query_timeout_ns"
@@ -147,7 +271,7 @@ OF_HISTOGRAM = "a percentile of each run's histogram"
 
 #: The end of a name under which a driver without histograms reports percentiles of what another
 #: has a histogram of: they are shown in the rows of that.
-_PERCENTILE, _OF = "_percentile_ns", "_duration_ns"
+_PERCENTILE_NS, _OF = "_percentile_ns", "_duration_ns"
 #: The note on such a value.
 READY_MADE = "reported ready-made by its driver"
 
@@ -163,37 +287,35 @@ def histogram(metric: Metric) -> hdr.Histogram | None:
 
 
 def _comparable(labels: Labels) -> tuple[tuple[str, str], ...]:
-    """Sort labels that the same metric of another tier has, too.
+    """Sort labels that the same metric of another tier has, too; what was read from it comes last.
 
     A suite's are without those that state what the tier is: the two sides that are to be compared
     would differ in them.
     """
     of_suite = "measurement" in labels and "configuration" in labels
+    names = sorted(labels, key=lambda name: (name in (_PERCENTILE, _STATISTIC), name))
     return tuple(
-        sorted(
-            (name, label_text(label))
-            for name, label in labels.items()
-            if not (of_suite and name in _OF_THE_TIER)
-        )
+        (name, label_text(labels[name]))
+        for name in names
+        if not (of_suite and name in _OF_THE_TIER)
     )
 
 
-def _of_metric(metric: Metric) -> Iterator[Measured]:
-    durations = histogram(metric)
+def _of_stored(stored: Point) -> Iterator[Point]:
+    durations = stored.histogram
     if durations is None:
-        yield _measured(metric)
-        return
-    if not durations.total:
-        return
-    name, labels = metric.name, _comparable(metric.labels)
-    for percent, at in zip(PERCENTS, durations.percentiles(PERCENTS), strict=True):
-        quantity = Quantity(name, (*labels, ("percentile", f"{percent:g}")))
-        value, note = _percentile(float(at), percent, durations.total)
-        yield _of_quantity(quantity, metric, value, note)
+        yield _single(stored)
+    elif durations.total:
+        for percent, at in zip(PERCENTS, durations.percentiles(PERCENTS), strict=True):
+            value, note = _percentile(float(at), percent, durations.total)
+            yield _read(stored, value, note, **{_PERCENTILE: f"{percent:g}"})
 
 
-def _of_quantity(quantity: Quantity, metric: Metric, value: float | None, note: str) -> Measured:
-    return Measured(quantity, metric.name, metric.unit, metric.better, value, note)
+def _read(stored: Point, value: float | None, note: str, **labels: str) -> Point:
+    """Return a number that is read from a stored metric."""
+    samples = () if value is None else (value,)
+    named = {**stored.labels, **labels}
+    return replace(stored, labels=named, samples=samples, encoded=(), note=note)
 
 
 def _percentile(value: float, percent: float, total: int) -> tuple[float | None, str]:
@@ -203,34 +325,18 @@ def _percentile(value: float, percent: float, total: int) -> tuple[float | None,
     return value, OF_HISTOGRAM
 
 
-def _measured(metric: Metric) -> Measured:
-    name, labels = metric.name, metric.labels
-    if "stream" in labels and name.startswith("query_"):
+def _single(stored: Point) -> Point:
+    """Return the number that stands for the run among its repeats."""
+    name, note = stored.metric, "" if stored.samples else "no samples"
+    if len(stored.samples) > 1:
+        note = f"median of {len(stored.samples)} samples a run"
+    if "stream" in stored.labels and name.startswith("query_"):
         # A query next to others is not the query alone, though its metric is called the same:
         # no table, chart or family of comparisons may hold both.
         name = IN_STREAMS + name
-    value, note = _one_number(metric)
-    sorted_labels = [*_comparable(labels)]
-    if name.endswith(_PERCENTILE) and "percentile" in labels:
-        name, note = name.removesuffix(_PERCENTILE) + _OF, READY_MADE
-        sorted_labels.sort(key=lambda label: label[0] == "percentile")  # last, as of a histogram
-    return _of_quantity(Quantity(name, tuple(sorted_labels)), metric, value, note)
-
-
-def _one_number(metric: Metric) -> tuple[float | None, str]:
-    """Return the number that stands for the run among its repeats.
-
-    Samples within a run are not repeats of it, so a run counts once, with their median.
-    """
-    if metric.samples is None:
-        return None if metric.value is None else float(metric.value), ""
-    text = f"median of {len(metric.samples)} samples a run"
-    return (None, "no samples") if metric.median is None else (float(metric.median), text)
-
-
-def is_ready_made(value: Measured | None) -> bool:
-    """Return whether it is a percentile that a driver reports ready-made."""
-    return value is not None and value.note == READY_MADE
+    elif name.endswith(_PERCENTILE_NS) and _PERCENTILE in stored.labels:
+        name, note = name.removesuffix(_PERCENTILE_NS) + _OF, READY_MADE
+    return replace(_read(stored, stored.value, note), metric=name)
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -56,11 +56,11 @@ def draw_panel(
     infos = {
         quantity.name: (metric_info(quantity, value.better), bool(quantity.labels))
         for arm in reversed(panel.arms)
-        for quantity, value in reversed(arm.kinds().items())
+        for quantity, value in reversed(arm.points.items())
     }
     charts = [(name, CHARTS[info.chart]) for name, info in metrics().items() if info.chart]
     stated = {metric for metric, _ in charts}
-    for metric in dict.fromkeys(q.name for arm in panel.arms for q in arm.kinds()):
+    for metric in dict.fromkeys(q.name for arm in panel.arms for q in arm.points):
         info, labelled = infos[metric]
         if metric not in stated and labelled and info.role == "detail":
             stem = metric.replace("_", "-")

@@ -25,7 +25,7 @@ from reports.formatting import quantity_text, significant
 from reports.published import PublishedSeries
 from reports.sections import Drawing
 from reports.series import Panel
-from reports.values import Quantity, Summary, in_order
+from reports.values import Point, Quantity, Summary, in_order
 
 #: The room that ticks and the axis's name take below the axes, of the axes' height.
 _BELOW = -0.16
@@ -41,23 +41,22 @@ def bars_on_log_axis(
     Bars: medians; whiskers: range of the repeats. ``published``: the paper's points for
     this panel, drawn as hollow diamonds.
     """
-    summaries = [arm.summaries(metric) for arm in panel.arms]
+    points = [arm.of_metric(metric) for arm in panel.arms]
     limits = [arm.limits(metric) for arm in panel.arms]
-    positive = [
-        s.low for by_quantity in (*summaries, *limits) for s in by_quantity.values() if s.low > 0
-    ]
-    if not positive or not any(summaries):
+    lowest = [min(p.samples) for of_arm in (*points, *limits) for p in of_arm.values()]
+    positive = [value for value in lowest if value > 0]
+    if not positive or not any(points):
         return None
-    quantities = in_order({q for by_quantity in (*summaries, *limits) for q in by_quantity})
-    unit = next(m.unit for a in panel.arms for q, m in a.kinds().items() if q.name == metric)
+    quantities = in_order({q for of_arm in (*points, *limits) for q in of_arm})
+    unit = next(p.unit for of_arm in points for p in of_arm.values())
     published = [series for series in published if series.base_unit == unit]
     with style():
         figure = query_figure(len(quantities), len(panel.arms))
         axes = figure.add_subplot()
-        for index, (arm, by_quantity) in enumerate(zip(panel.arms, summaries, strict=True)):
+        for index, (arm, of_arm) in enumerate(zip(panel.arms, points, strict=True)):
             at, width = bar_places(index, len(panel.arms), len(quantities))
-            places = [x for x, q in zip(at, quantities, strict=True) if q in by_quantity]
-            values = [by_quantity[q] for q in quantities if q in by_quantity]
+            places = [x for x, q in zip(at, quantities, strict=True) if q in of_arm]
+            values = [of_arm[q].summary for q in quantities if q in of_arm]
             _draw_arm(axes, (places, width * 0.94), index, arm, values)
         _draw_limits(axes, quantities, limits)
         _draw_published(axes, quantities, published)
@@ -83,7 +82,7 @@ def _draw_arm(
 
 
 def _draw_limits(
-    axes: Axes, quantities: Sequence[Quantity], limits: Sequence[dict[Quantity, Summary]]
+    axes: Axes, quantities: Sequence[Quantity], limits: Sequence[dict[Quantity, Point]]
 ) -> None:
     """An upward triangle at the limit of every arm that reached it: the time is beyond."""
     points = [
@@ -174,15 +173,15 @@ def _caption(axes: Axes, labels: Sequence[str]) -> str:
 def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """One rate of a run as a bar for each arm, from zero; None where no arm has the metric."""
     quantity = Quantity(metric)
-    summaries = [arm.summaries(metric).get(quantity) for arm in panel.arms]
-    if not any(summaries):
+    points = [arm.point(quantity) for arm in panel.arms]
+    if not any(points):
         return None
     with style():
         figure = new_figure(max(4.6, 1.6 + 0.9 * len(panel.arms)), 3.6)
         axes = figure.add_subplot()
-        for index, (arm, summary) in enumerate(zip(panel.arms, summaries, strict=True)):
-            if summary:
-                _draw_arm(axes, ([index], 0.7), index, arm, [summary])
+        for index, (arm, point) in enumerate(zip(panel.arms, points, strict=True)):
+            if point:
+                _draw_arm(axes, ([index], 0.7), index, arm, [point.summary])
         axes.set_ylim(bottom=0)
         axes.set_xticks([])
         axes.yaxis.set_major_locator(MaxNLocator(6))

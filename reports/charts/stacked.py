@@ -182,8 +182,8 @@ def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawin
 
     def rate(arm: Arm, direction: str, query: str) -> float:
         metric = f"query_dram_{direction}_bytes_per_s"
-        summary = arm.summaries(metric).get(Quantity(metric, (("query", query),)))
-        return summary.median if summary else 0.0
+        point = arm.point(Quantity(metric, (("query", query),)))
+        return point.median if point else 0.0
 
     stacks = Stacks(
         "DRAM bandwidth",
@@ -255,9 +255,9 @@ def _waits(panel: Panel, metric: str) -> dict[Place, dict[str, float]]:
     """Medians over the runs by resource (empty where it has none); of a window, the query is ""."""
     waits: dict[Place, dict[str, float]] = {}
     for arm in panel.arms:
-        for quantity, summary in arm.summaries(metric).items():
+        for quantity, point in arm.of_metric(metric).items():
             place = arm.name, quantity.label("query") or ""
-            waits.setdefault(place, {})[quantity.label("resource") or ""] = summary.median
+            waits.setdefault(place, {})[quantity.label("resource") or ""] = point.median
     return waits
 
 
@@ -427,7 +427,7 @@ def resource_bars(panel: Panel, arms: Sequence[Arm], name: str) -> Drawing | Non
 def _resources(arm: Arm) -> Mapping[str, float]:
     """Medians over the runs, of queries their sum."""
     times: dict[str, float] = {}
-    for quantity, summary in (arm.summaries("wait_ns") or arm.summaries("query_wait_ns")).items():
+    for quantity, point in (arm.of_metric("wait_ns") or arm.of_metric("query_wait_ns")).items():
         resource = quantity.label("resource") or ""
-        times[resource] = times.get(resource, 0.0) + summary.median
+        times[resource] = times.get(resource, 0.0) + point.median
     return times

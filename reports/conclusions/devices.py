@@ -25,7 +25,6 @@ from reports.micro.devices import (
     OPERATIONS,
     RATE,
     Device,
-    Point,
 )
 from reports.micro.instructions import kind_of
 from reports.micro.point_ratios import (
@@ -44,6 +43,7 @@ from reports.micro.prices import price_of
 from reports.micro.sweeps import INSTRUCTIONS, largest
 from reports.statistics import Missing
 from reports.trials import Trial, best_first, tested
+from reports.values import Point
 
 
 def _modules(evidence: Evidence) -> list[Device]:

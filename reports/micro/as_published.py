@@ -18,7 +18,7 @@ from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn
 from reports.charts.curves import x_text
 from reports.formatting import quantity_text
-from reports.micro.devices import Device, Point, best, points_of
+from reports.micro.devices import Device, best, points_of
 from reports.micro.measurements import AXES
 from reports.micro.paper_values import derived
 from reports.micro.point_ratios import UnderivedError, check_dimms, clear, selected
@@ -34,6 +34,7 @@ from reports.published import (
     read_published,
 )
 from reports.statistics import Missing
+from reports.values import Point
 
 #: The quantity of PerMA-Bench's Table 2, and where it stands in a report.
 _PRICED = "price_performance"

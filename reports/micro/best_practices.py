@@ -16,7 +16,7 @@ from typing import Literal
 from harness.units import counted, format_bytes
 from reports.formatting import interval_text, times
 from reports.micro.card_lines import LINE, p_of, rate_text, threads_text, why_not_shown
-from reports.micro.devices import RATE, Device, Point, best
+from reports.micro.devices import RATE, Device, best
 from reports.micro.instructions import CLWB, LOAD, NTSTORE, STORE, sequence_of
 from reports.micro.knees import Knee, LoadedKnee, knees
 from reports.micro.point_ratios import PointRatio
@@ -31,6 +31,7 @@ from reports.micro.sweeps import (
 from reports.sections import Span, Text
 from reports.statistics import Missing
 from reports.trials import Trial, decided, tested
+from reports.values import Point
 
 Outcome = Literal["confirmed", "refuted", "not testable here", "not measured"]
 #: What each practice is tried on, in the order of FAST'20.

@@ -7,8 +7,8 @@ from typing import Any
 
 from harness.units import counted, format_bytes
 from reports.formatting import NOTHING, p_text, quantity_text
-from reports.micro.devices import Point
 from reports.statistics import Ratio
+from reports.values import Point
 
 #: Between the parts of a cell of the card.
 LINE = ";\n"

@@ -6,15 +6,12 @@ come from one run. Samples of the same point in several runs of a device follow 
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from harness import hdr
 from harness.errors import UsageError
 from harness.sequences import grouped
 from harness.store.result import Label, Metric, label_text
@@ -23,7 +20,7 @@ from harness.store.spec import content_hash
 from harness.tiers.linux.model import TierRecord
 from reports.formatting import stand_in_mark
 from reports.run_configuration import emulated_tiers, facts
-from reports.values import Summary, natural
+from reports.values import Point, laid_together, natural, stored_points
 
 WORKLOAD = "micro"
 RATE = "bandwidth_bytes_per_second"
@@ -51,85 +48,8 @@ _HOST_STATE = {
     "dimm_power_budget": "power budget",
 }
 _STATE = "host."
-#: Labels that are no number, and stand for a limit.
-_LIMITS: Mapping[Label, float] = {"unlimited": math.inf, "none": 0.0}
 #: Labels that name a configuration, not what was done in it.
 NAMES = ("measurement", "configuration", "job")
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """One metric of one configuration. ``samples``: one a repeat; ``histogram`` has none.
-
-    ``runs``: their ids. Repeats of two points were measured side by side in the same runs alone.
-    ``settings``: the hash of what was set and no label states (harness.micro.labels).
-    ``empty_ns``: what the time stamps themselves take of each duration.
-    """
-
-    metric: str
-    unit: str
-    better: str
-    labels: Mapping[str, Label]
-    samples: tuple[float, ...] = ()
-    encoded: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
-    settings: str = ""
-    empty_ns: float = 0.0
-
-    def alongside(self, other: Point) -> bool:
-        """Return whether repeat k of both was measured in the same block of the same run."""
-        return self.runs == other.runs and len(self.samples) == len(other.samples)
-
-    def __getitem__(self, label: str) -> str:
-        """Return a label as tables show it, empty where there is none."""
-        return label_text(self.labels.get(label, ""))
-
-    @cached_property
-    def histogram(self) -> hdr.Histogram | None:
-        """All repeats together; None where the metric is none of durations."""
-        return hdr.merge(map(hdr.decode, self.encoded)) if self.encoded else None
-
-    @property
-    def median(self) -> float:
-        """Return the median of the repeats; of a histogram, of all durations."""
-        if self.histogram is not None:
-            return float(self.histogram.percentile(50))
-        return statistics.median(self.samples)
-
-    @property
-    def compared(self) -> float:
-        """Return what ratios and papers compare: the mean of durations without time stamps, of all
-        else the median of repeats. 0 of durations that are no longer than the stamps."""
-        if self.histogram is None:
-            return self.median
-        return max(0.0, self.histogram.mean - self.empty_ns)
-
-    @property
-    def summary(self) -> Summary:
-        """How many repeats, their median and range."""
-        if not self.samples:
-            return Summary(1, self.median, self.median, self.median)
-        return Summary(len(self.samples), self.median, min(self.samples), max(self.samples))
-
-    def number(self, label: str) -> float:
-        """Return a label's number: bytes of a size, bytes/s of a rate, ns of a duration.
-
-        Infinity for ``unlimited``, 0 where there is none. UsageError where it is no number.
-        """
-        number = self.number_or_none(label)
-        if number is None:
-            named = f"{label} of {self['configuration'] or self['measurement'] or self.metric}"
-            raise UsageError(
-                f"a card with {', '.join(self.runs)}",
-                f"{named} is {self[label]!r}, which is no number",
-                "leave the run out: name the others, or remove it with harness runs rm",
-            )
-        return number
-
-    def number_or_none(self, label: str) -> float | None:
-        """Return a label's number as :meth:`number` does; None of a name."""
-        value = self.labels.get(label, 0.0)
-        return _LIMITS.get(value) if isinstance(value, str) else float(value)
 
 
 @dataclass(frozen=True)
@@ -315,54 +235,37 @@ def _tier_name(run: StoredRun) -> str:
     return str(placement.data if placement else run.spec.label or "unknown")
 
 
-def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
-    """Return all metrics of these runs of one device.
+def points_of(runs: Iterable[StoredRun]) -> Iterator[Point]:
+    """Yield the points of these runs of one device.
 
     Repeats of several runs are laid together where all labels, but for the configuration's name,
     and the hash of the settings that no label states are equal. Configurations of one run that
     nothing else distinguishes stay apart.
     """
-    stored: dict[_PointKey, list[_Stored]] = {}
-    for run in runs:
-        whole = content_hash(dict(run.spec.params))
-        alike: Counter[tuple[object, ...]] = Counter()
-        for metric in run.result.metrics:
-            labels = dict(metric.labels)
-            name = label_text(labels.pop("configuration", ""))
-            settings = run.result.configurations.get(name, "") if name else whole
-            work = (metric.name, settings, frozenset(labels.items()))
-            stored.setdefault((*work, alike[work]), []).append((run.run_id, metric))
-            alike[work] += 1
-    for key, repeats in stored.items():
-        same = [metric for _, metric in repeats]
-        first = same[0]
-        samples = [value for metric in same for value in _samples(metric)]
-        encoded = tuple(metric.hdr for metric in same if metric.hdr is not None)
-        if samples or encoded:
-            yield Point(
-                key[0],
-                first.unit,
-                first.better,
-                first.labels,
-                tuple(samples),
-                encoded,
-                tuple(run_id for run_id, _ in repeats),
-                key[1],
-                _empty_ns(stored.get((EMPTY, *key[1:]), ())) if encoded else 0.0,
-            )
+    points = laid_together(item for run in runs for item in _keyed(run))
+    for key, point in points.items():
+        empty = points.get(key._replace(metric=EMPTY)) if point.encoded else None
+        empty_ns = (empty.value if empty else None) or 0.0
+        if point.samples or point.encoded:
+            yield replace(point, settings=key.settings, empty_ns=empty_ns)
 
 
-def _empty_ns(measured: Sequence[_Stored]) -> float:
-    """Return the median of the empty measurements that accompany a histogram; 0 without them."""
-    samples = [value for _, metric in measured for value in _samples(metric)]
-    return statistics.median(samples) if samples else 0.0
+class _PointKey(NamedTuple):
+    """Identity of a point of a device. ``number``: of those that nothing else distinguishes."""
+
+    metric: str
+    settings: str
+    labels: frozenset[tuple[str, Label]]
+    number: int
 
 
-_Stored = tuple[str, Metric]
-_PointKey = tuple[str, str, frozenset[tuple[str, Label]], int]
-
-
-def _samples(metric: Metric) -> Iterator[float]:
-    if metric.value is not None:
-        yield float(metric.value)
-    yield from map(float, metric.samples or ())
+def _keyed(run: StoredRun) -> Iterator[tuple[_PointKey, Point]]:
+    whole = content_hash(dict(run.spec.params))
+    alike: Counter[tuple[object, ...]] = Counter()
+    for point in stored_points(run):
+        labels = dict(point.labels)
+        name = label_text(labels.pop("configuration", ""))
+        settings = run.result.configurations.get(name, "") if name else whole
+        work = (point.metric, settings, frozenset(labels.items()))
+        yield _PointKey(*work, alike[work]), point
+        alike[work] += 1

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.sequences import grouped
-from reports.micro.devices import DURATION, OPERATIONS, Device, Point
+from reports.micro.devices import DURATION, OPERATIONS, Device
 from reports.micro.sweeps import beyond_caches, largest
+from reports.values import Point
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ from reports.micro.card_lines import (
     threads_text,
     why_not_shown,
 )
-from reports.micro.devices import RATE, Device, Point, best
+from reports.micro.devices import RATE, Device, best
 from reports.micro.instructions import Instructions, sequence_of
 from reports.micro.point_ratios import PointRatio
 from reports.micro.sweeps import access_sizes, queue_depths, thread_counts, waits
 from reports.statistics import Missing, Ratio
 from reports.trials import Trial
+from reports.values import Point
 
 #: A knee of a curve of rates is where it comes so near to its best value.
 NEAR = 0.9

@@ -26,7 +26,6 @@ from reports.micro.devices import (
     RATE,
     WRITE_RATIO,
     Device,
-    Point,
     best,
 )
 from reports.micro.instructions import sequence_of
@@ -42,7 +41,7 @@ from reports.micro.sweeps import (
     varying_labels,
 )
 from reports.sections import Drawing
-from reports.values import Summary, natural
+from reports.values import Point, Summary, natural
 
 #: Swept axes with their titles and units, the first that is swept is taken where several
 #: have as many values.

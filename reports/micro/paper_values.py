@@ -30,7 +30,7 @@ from harness.paper.pair_query import PairQuery, read_words
 from harness.sequences import grouped
 from harness.units import format_bytes
 from reports.formatting import TIMES
-from reports.micro.devices import DURATION, OPERATIONS, RATE, Device, Point, best
+from reports.micro.devices import DURATION, OPERATIONS, RATE, Device, best
 from reports.micro.instructions import flushed_line
 from reports.micro.knees import near_best
 from reports.micro.point_ratios import (
@@ -48,6 +48,7 @@ from reports.micro.point_ratios import (
 from reports.micro.sweeps import INSTRUCTIONS, beyond_caches
 from reports.published import Cell, Number, Numbers
 from reports.statistics import Missing
+from reports.values import Point
 
 _OPTIONS = ("show", "note", "choose")
 _WRITE_BACK = re.compile(r"^rp_(\d+),wp_\1_(cache|nocache)$")

@@ -19,11 +19,12 @@ from harness.store.host import NumaNode
 from harness.store.result import Label
 from harness.units import counted, format_bytes
 from reports.formatting import significant
-from reports.micro.devices import NAMES, NEAR_NODES, WRITE_RATIO, Device, Point, best, main_memory
+from reports.micro.devices import NAMES, NEAR_NODES, WRITE_RATIO, Device, best, main_memory
 from reports.micro.instructions import kind_of
 from reports.micro.sweeps import CACHES, FOLLOW, beyond_caches, largest
 from reports.statistics import Missing, Ratio
 from reports.trials import best_first, tested
+from reports.values import Point
 
 Pair = tuple[Point, Point]
 #: What memory of one tier lies on, and that of another cannot: reported where it differs.

@@ -12,7 +12,7 @@ from harness.units import NS_PER_S, counted, format_bytes, format_ns
 from reports.formatting import NOTHING, quantity_text
 from reports.micro.best_practices import card_trials
 from reports.micro.card_lines import LINE, Finding, threads_text
-from reports.micro.devices import DURATION, EMPTY, LATENCY, MEAN, RATE, Device, Point, best
+from reports.micro.devices import DURATION, EMPTY, LATENCY, MEAN, RATE, Device, best
 from reports.micro.instructions import Instructions, flushed_line, indexes, policy_of, sequence_of
 from reports.micro.knees import (
     Knee,
@@ -24,6 +24,7 @@ from reports.micro.knees import (
 )
 from reports.micro.measurements import percentile
 from reports.micro.sweeps import CACHES, beyond_caches, largest, persists, varying_labels
+from reports.values import Point
 
 #: The percentile by which tails are compared.
 _TAIL = 99.99

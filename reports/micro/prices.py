@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from harness.errors import UsageError
 from harness.units import GIB
 from reports.formatting import NOTHING, significant
-from reports.micro.devices import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
+from reports.micro.devices import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, best
 from reports.micro.instructions import LOAD, NTSTORE, Instructions, sequence_of
 from reports.micro.sweeps import beyond_caches, experiments
 from reports.money import RECORDED_SOURCE, Price, PriceList, tier_price
+from reports.values import Point
 
 #: What Section 4.4.1 models: two buckets of 256 bytes read and two lines flushed (Dash), three
 #: nodes of 512 bytes read (FAST+FAIR). The suites have smaller and larger ones too.

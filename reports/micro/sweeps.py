@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from harness.sequences import grouped
 from harness.store.result import Label
-from reports.micro.devices import LATENCY, NAMES, RATE, Device, Point
+from reports.micro.devices import LATENCY, NAMES, RATE, Device
+from reports.values import Point
 
 #: Labels that say what is done in an access.
 INSTRUCTIONS = ("operation", "flush", "fence")

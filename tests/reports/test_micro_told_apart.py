@@ -17,7 +17,7 @@ from harness.store.result import Label
 from harness.store.runs import StoredRun
 from reports.micro.as_published import paper_rows
 from reports.micro.best_practices import practices
-from reports.micro.devices import RATE, Device, Point, devices
+from reports.micro.devices import RATE, Device, devices
 from reports.micro.knees import access_size_knees, curves
 from reports.micro.measurements import card_drawing, measurements
 from reports.micro.point_ratios import pairs
@@ -26,7 +26,7 @@ from reports.micro.prices import COLUMNS
 from reports.micro.report import write_cards
 from reports.micro.sweeps import experiments, thread_counts
 from reports.statistics import Missing
-from reports.values import measured
+from reports.values import Point, measured
 
 
 def _reads(gb_per_s: float, **labels: Any) -> dict[str, Any]:

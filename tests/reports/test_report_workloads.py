@@ -120,7 +120,7 @@ def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path
                          manifest_changes=changes))  # fmt: skip
     (panel,) = panels(runs, "placement", None)
     assert {
-        (len(arm.runs), arm.summaries("new_orders_per_minute")[Quantity("new_orders_per_minute")].n)
+        (len(arm.runs), arm.points[Quantity("new_orders_per_minute")].summary.n)
         for arm in panel.arms
     } == {(2, 2)}
     assert all("block_size_bytes" in arm.name for arm in panel.arms), panel.arms
