@@ -81,11 +81,12 @@ static json_t *threads_of(const struct mb_repeat *repeat, const struct mb_job *j
             continue;
         json_array_append_new(
             threads,
-            json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu", worker->thread.cpu,
+            json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu", worker->thread.cpu,
                       "begin_ns", tb_integer(worker->begin_ns), "end_ns", tb_integer(worker->end_ns),
                       "operations", tb_integer(done->operations), "read_bytes",
                       tb_integer(done->read_bytes), "written_bytes", tb_integer(done->written_bytes),
-                      "cpu_ns", tb_integer(worker->cpu_ns), "minor_faults",
+                      "cpu_ns", tb_integer(worker->cpu_ns), "excluded_cpu_ns",
+                      tb_integer(done->excluded_cpu_ns), "minor_faults",
                       tb_integer(worker->faults.minor), "major_faults",
                       tb_integer(worker->faults.major)));
     }

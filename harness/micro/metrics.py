@@ -57,7 +57,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Thread:
-    """Work of a thread from its own begin to its own end."""
+    """Work of a thread from its own begin to its own end.
+
+    ``excluded_cpu_ns``: processor time of what came between operations, which is not in ``cpu_ns``.
+    """
 
     cpu: int
     begin_ns: int
@@ -68,6 +71,7 @@ class Thread:
     operations: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
+    excluded_cpu_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -295,6 +299,8 @@ def _metrics(job_results: JobResults, labels: Labels) -> Iterator[Metric]:
         )
     if kind == FILE:
         yield sampled("operation_kernel_ns", "ns", "lower", map(_cpu_ns, job_results.repeats))
+        between = [_between_ns(repeat) for repeat in job_results.repeats]
+        yield from [sampled("between_processor_ns", "ns", "lower", between)] * any(between)
     calls = {"write_call_hdr": "write_call", "sync_hdr": str(job_results.job.keys.get("sync"))}
     for fact, call in calls.items():
         histograms = [text for r in job_results.repeats if (text := r.facts.get(fact))]
@@ -312,6 +318,12 @@ def _metrics(job_results: JobResults, labels: Labels) -> Iterator[Metric]:
 def _cpu_ns(repeat: JobRepeat) -> float:
     """Return the processor time of an operation: of calls, nearly all of it is Linux's own."""
     return sum(t.cpu_ns for t in repeat.threads) / sum(t.operations for t in repeat.threads)
+
+
+def _between_ns(repeat: JobRepeat) -> float:
+    """Return the processor time of what comes before an operation."""
+    excluded_ns = sum(t.excluded_cpu_ns for t in repeat.threads)
+    return excluded_ns / sum(t.operations for t in repeat.threads)
 
 
 def _of_mix(

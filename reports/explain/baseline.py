@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from statistics import median
 from typing import Literal, get_args
@@ -45,7 +45,7 @@ class Calls:
 
     ``call_ns``: their mean time in each repeat; ``processor_ns``: of it, computing. ``error``: the
     standard error of the mean of one repeat's calls, as a share. ``shortest_ns``: only one call in
-    twenty was shorter.
+    twenty was shorter. ``between_ns``: the processor time of work before a call.
     """
 
     size_bytes: int
@@ -54,6 +54,7 @@ class Calls:
     processor_ns: float
     error: float
     shortest_ns: float
+    between_ns: float = 0.0
 
     def total_ns(self, repeats: Repeats = Repeats.TYPICAL) -> float:
         """The mean time of a call in one of the repeats.
@@ -76,12 +77,15 @@ class Calls:
 class Baseline:
     """The figures of one tier. ``measurements``: by what they are of.
 
-    ``buffered``: whether its files are in the page cache.
+    ``buffered``: whether its files are in the page cache. ``after_work``: of calls before each of
+    which memory is used, by the number of threads, the processor time of both, less that of the
+    call alone.
     """
 
     tier: str
     measurements: Mapping[Figure, tuple[Calls, ...]]
     buffered: bool
+    after_work: Mapping[Figure, Mapping[int, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tier: str, runs: Sequence[StoredRun]) -> Baseline | None:
@@ -93,7 +97,21 @@ class Baseline:
         if not all(measurements.values()):
             return None
         kinds = {record.kind for run in runs for record in run.tiers}
-        return cls(tier, measurements, bool(kinds & BUFFERED))
+        loops = cls(tier, measurements, bool(kinds & BUFFERED))
+        after_work: dict[Figure, dict[int, float]] = {}
+        for figure, name in _AFTER_WORK.items():
+            for calls in _calls(name, runs):
+                if calls.between_ns:
+                    alone_ns = loops.processor_ns(figure, calls.size_bytes)
+                    extra_ns = calls.between_ns + calls.processor_ns - alone_ns
+                    after_work.setdefault(figure, {})[calls.threads] = extra_ns
+        return replace(loops, after_work=after_work)
+
+    def after_work_ns(self, figure: Figure, customers: int) -> float | None:
+        """Return the processor time of work before a call, and by how much more the call has;
+        None where it was not measured."""
+        measured = self.after_work.get(figure)
+        return _between(customers, measured) if measured else None
 
     def waiting_ns(
         self, figure: Figure, size_bytes: float, repeats: Repeats = Repeats.TYPICAL
@@ -162,6 +180,11 @@ _MEASUREMENTS: Mapping[Figure, tuple[str, ...]] = {
     "write": ("page_flush",),
 }
 
+_AFTER_WORK: Mapping[Figure, str] = {
+    "read": "page_read_after_work",
+    "append": "log_append_after_work",
+}
+
 
 def _between(at: float, figures: Mapping[int, float]) -> float:
     """Interpolate by logarithms; outside, the figure of the nearest."""
@@ -216,6 +239,7 @@ def _calls(name: str, runs: Sequence[StoredRun]) -> Iterable[Calls]:
             median(computing) if computing else 0.0,
             _standard_error(merged, len(rates)),
             merged.percentile(5),
+            median(between) if (between := _samples(metrics, "between_processor_ns")) else 0.0,
         )
 
 

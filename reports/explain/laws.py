@@ -241,12 +241,22 @@ class _Network:
             if _is_commit(calls):
                 syncs.append(calls)
             else:
+                processor_ns += made * self._after_work_ns(figure, calls.part)
                 devices[self.b[calls.part].tier, figure].append((made, calls))
         demand = self.demand
+        if syncs:
+            processor_ns += self.calibration.commits * self._after_work_ns("append", _LOG)
         computing_ns = max(_LEAST_COMPUTED * demand.processor_ns, processor_ns)
         result = [processors(computing_ns, demand.processors, demand.others, demand.customers)]
         result += [self._device(figure, visits) for (_, figure), visits in devices.items()]
         return [*result, self._log(syncs)] if syncs else result
+
+    def _after_work_ns(self, figure: Figure, part: str) -> float:
+        """By how much more work takes before a call on B than on A."""
+        on_a, on_b = (
+            tiers[part].after_work_ns(figure, self.demand.customers) for tiers in (self.a, self.b)
+        )
+        return 0.0 if on_a is None or on_b is None else on_b - on_a
 
     def _figure(self, calls: FileCalls) -> Figure | None:
         """Return the baseline's measurement of calls that sessions make and wait for."""

@@ -146,12 +146,14 @@ def baseline_suite(
     kernel_us: float = 0.0,
     repeats: tuple[float, ...] = (1.0,),
     block: int = 0,
+    after_work_us: float = 0.0,
 ) -> StoredRun:
     """A run of the suite ``baseline`` on a tier where a read, a write or an append with its sync
     takes that long, for any size and any number of threads, times ``repeats`` in each repeat.
-    ``kernel_us``: of it, processor time."""
+    ``kernel_us``: of it, processor time; ``after_work_us``: of work before an append."""
     metrics = []
-    for measurement, (call, size) in BASELINE_CALLS.items():
+    after = {"log_append_after_work": ("sync", 8192)} if after_work_us else {}
+    for measurement, (call, size) in (BASELINE_CALLS | after).items():
         us = call_us[call]
         for threads in (1, 16):
             labels: dict[str, Any] = {
@@ -166,6 +168,9 @@ def baseline_suite(
                 metric("operation_duration_ns", calls(us, 1000), "lower", **labels),
                 metric("operation_kernel_ns", [kernel_us * US], "lower", **labels),
             ]
+            if measurement in after:
+                between = [after_work_us * US]
+                metrics.append(metric("between_processor_ns", between, "lower", **labels))
     here = {"host.host_id": "a1b2c3d4"}
     return micro_run(root, metrics, tier=tier, suite="baseline", manifest_changes=here,
                      block=block)  # fmt: skip

@@ -59,6 +59,15 @@ def test_processor_time_of_calls_is_that_of_the_tier(tmp_path):
     assert law.value == pytest.approx(on_a / on_b, rel=1e-3)
 
 
+def test_work_after_a_call_that_waits_takes_longer(tmp_path):
+    """The work before a commit takes 80 µs on A and 50 µs on B, so a transaction 30 µs less."""
+    a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
+    baseline_suite(tmp_path, "ssd", SSD, after_work_us=80.0)
+    baseline_suite(tmp_path, "pmem", PMEM, after_work_us=50.0)
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    assert law.value == pytest.approx((590 + 409) / (590 - 30 + 4 + 0.3), rel=1e-3)
+
+
 def test_the_run_has_the_times_of_a_and_the_baselines_the_ratio(tmp_path):
     """A's syncs took half as long as in its baseline, so B's are taken to do so, too."""
     a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
