@@ -295,7 +295,11 @@ class Session:
 
     def evict(self, label: str) -> None:
         """Evict the stopped engine's files, and note what of its data is still cached."""
-        real = [path for path in self.engine.files() if not _below(path, self.modelled)]
+        real = [
+            path
+            for path in self.engine.files()
+            if not any(path.is_relative_to(folder) for folder in self.modelled)
+        ]
         if self.timed_io is not None:
             self.timed_io.evict()
         evict(real, self.user)
@@ -314,10 +318,6 @@ class Session:
                 if cached.resident_bytes is not None
                 else f"{label}: not known ({cached.note})"
             )
-
-
-def _below(path: Path, folders: Sequence[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def _cold(cached: Residency) -> bool | None:

@@ -173,17 +173,13 @@ def _parse(text: str) -> _Iterator:
         if match["last"] or match["never"]:
             node.last_row_ms = float(match["last"] or 0)
             node.rows, node.loops = float(match["rows"] or 0), int(match["loops"] or 0)
-        if (relation := _RELATION.search(node.operation)) and _is_access(node.operation):
+        if (relation := _RELATION.search(node.operation)) and _kind(node.operation, ()) == "scan":
             node.table = relation["table"]
         del above[depth:]
         above[-1].inputs.append(node)
         above.append(node)
     roots = above[0].inputs
     return roots[0] if len(roots) == 1 else above[0]
-
-
-def _is_access(operation: str) -> bool:
-    return _kind(operation, ()) == "scan"
 
 
 # MariaDB's ANALYZE FORMAT=JSON ----------------------------------------------------

@@ -68,7 +68,11 @@ def translate(document: list[dict[str, Any]], duration_ns: int) -> ExecutedPlan:
         "engine_duration_ns": round((planning + execution) * _NS_PER_MS),
         "planning_ns": round(planning * _NS_PER_MS),
         "execution_ns": round(execution * _NS_PER_MS),
-        "buffers": _buffers(top["Plan"]),
+        # Of the whole statement: the root's counts are inclusive.
+        "buffers": {
+            f"{name.lower().replace(' ', '_')}_blocks": int(top["Plan"].get(f"{name} Blocks", 0))
+            for name in _BUFFERS
+        },
         "settings": top.get("Settings", {}),
     }
     if io := _io(root):
@@ -236,14 +240,6 @@ def _name(plan: dict[str, Any]) -> str:
     if subplan := plan.get("Subplan Name"):
         details.append(subplan)
     return " ".join(parts) + (f" ({', '.join(details)})" if details else "")
-
-
-def _buffers(plan: dict[str, Any]) -> dict[str, int]:
-    """Blocks accessed by the whole statement (the root's counts are inclusive)."""
-    return {
-        f"{name.lower().replace(' ', '_')}_blocks": int(plan.get(f"{name} Blocks", 0))
-        for name in _BUFFERS
-    }
 
 
 def _io(root: _Node) -> dict[str, int]:

@@ -68,7 +68,9 @@ def server_version(options: EngineOptions) -> EngineVersion:
         with _connect(dsn) as connection:
             row = connection.execute("SELECT current_setting('server_version'), version()")
             version, banner = row.fetchone() or ("", "")
-            source = f"DSN {_identity(connection.info)}"
+            # As connected, which distinguishes two values of $HARNESS_DSN.
+            info = connection.info
+            source = f"DSN host={info.host} port={info.port} dbname={info.dbname}"
     except psycopg.Error as error:
         raise UsageError(
             f"external PostgreSQL at {_address(dsn)}",
@@ -76,11 +78,6 @@ def server_version(options: EngineOptions) -> EngineVersion:
             "check the DSN, the server and its pg_hba.conf",
         ) from error
     return EngineVersion("postgres", version.split()[0], banner, source)
-
-
-def _identity(info: psycopg.ConnectionInfo) -> str:
-    """Server and database as connected, which distinguishes two values of $HARNESS_DSN."""
-    return f"host={info.host} port={info.port} dbname={info.dbname}"
 
 
 def _may_set_logging(connection: psycopg.Connection[Any]) -> bool:

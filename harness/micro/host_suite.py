@@ -17,7 +17,7 @@ from harness.micro.chains import LINE_BYTES
 from harness.micro.external_tools import WRITES_CACHED
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED, MicroParams, chosen
-from harness.micro.model import FILE, Axis, Job, Measurement, Numa, Pages, Place, Suite
+from harness.micro.model import FILE, Axis, Job, Measurement, Pages, Place, Suite
 from harness.micro.suite_warnings import LEFT_OUT, warnings_of
 from harness.native_programs import index_library
 from harness.units import counted, format_bytes
@@ -357,7 +357,7 @@ def _too_many_threads(
 ) -> _Misfit | None:
     for each in measurements:
         for numa in ("near", "far"):
-            processors = _processors(capacity, numa)
+            processors = len(capacity.near if numa == "near" else capacity.far)
             jobs = (job for job in each.jobs if job.numa == numa and job.kind != FILE)
             threads = sum(job.threads for job in jobs)
             if threads > processors:
@@ -367,10 +367,6 @@ def _too_many_threads(
                 )
                 return _Misfit(each, context)
     return None
-
-
-def _processors(capacity: HostCapacity, numa: Numa) -> int:
-    return len(capacity.near if numa == "near" else capacity.far)
 
 
 def _too_many_bytes(measurements: Sequence[Measurement], capacity: HostCapacity) -> _Misfit | None:

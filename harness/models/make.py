@@ -97,7 +97,9 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         bandwidth={} if in_memory else bandwidth,
         burst_bytes={way: burst for way, burst in bursts.items() if burst},
         fill_ns=_fill_ns(run) if buffered else 0,
-        processor_ns=_processor_ns(metrics) if buffered else {},
+        processor_ns={operation: _processor_ns(metrics, operation) for operation in OPERATIONS}
+        if buffered
+        else {},
         after_work=dict(_after_work(metrics)) if buffered else {},
         sync_waits=1 if facts.volatile_cache is False else FLUSHED,
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
@@ -191,14 +193,6 @@ def _fill_ns(run: StoredRun) -> int:
     return max(0, round(longer_ns / (size_bytes / _PAGE_BYTES)))
 
 
-def _processor_ns(metrics: Sequence[Metric]) -> dict[str, int]:
-    """Return the kernel's processor time of an operation of the smallest size, one at a time.
-
-    That of a sync is without the write before it, which a run on the model makes for real.
-    """
-    return {operation: _processor_ns_of(metrics, operation) for operation in OPERATIONS}
-
-
 def _after_work(metrics: Sequence[Metric]) -> Iterator[tuple[str, AfterWork]]:
     """Yield by how much a call of the smallest size takes longer where work comes before it."""
     for operation in OPERATIONS:
@@ -208,11 +202,15 @@ def _after_work(metrics: Sequence[Metric]) -> Iterator[tuple[str, AfterWork]]:
             for measurement in (operation, after)
         )
         longer_ns = max(0, round(cold.percentile(50) - hot.percentile(50)))
-        processor_ns = _processor_ns_of(metrics, after) - _processor_ns_of(metrics, operation)
+        processor_ns = _processor_ns(metrics, after) - _processor_ns(metrics, operation)
         yield operation, AfterWork(longer_ns, max(0, processor_ns))
 
 
-def _processor_ns_of(metrics: Sequence[Metric], measurement: str) -> int:
+def _processor_ns(metrics: Sequence[Metric], measurement: str) -> int:
+    """Return the kernel's processor time of an operation of the smallest size, one at a time.
+
+    That of a sync is without the write before it, which a run on the model makes for real.
+    """
     time_ns = median(_smallest(metrics, "operation_kernel_ns", measurement).samples or ())
     if measurement.startswith("sync"):
         write = _smallest(metrics, "write_call_duration_ns", measurement)

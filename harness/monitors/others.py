@@ -85,7 +85,7 @@ class OthersMonitor(Monitor):
         if self._shares is None:
             return ()
         others, stolen = self._shares
-        processors = _processors(self._kernel)
+        processors = len(re.findall(r"^cpu\d", self._kernel.read("/proc/stat") or "", re.M)) or 1
         warnings = []
         if others * processors > min(_MOST_PROCESSORS, _MOST_SHARE * processors):
             warnings.append(
@@ -151,10 +151,6 @@ class OthersMonitor(Monitor):
                 return True
             pid = parents.get(pid, 0)
         return False
-
-
-def _processors(kernel: Kernel) -> int:
-    return len(re.findall(r"^cpu\d", kernel.read("/proc/stat") or "", re.M)) or 1
 
 
 MONITOR = OthersMonitor

@@ -351,7 +351,8 @@ def choose(cells: Sequence[Cell], budget_ns: int, times: Estimator) -> Chosen:
     seen: set[str] = set()
     spent = unknown = 0
     for cell in sorted(cells, key=_place):
-        fresh = _without(cell, seen)
+        # Figures share runs: those of an earlier cell are not made again.
+        fresh = replace(cell, parts=tuple(part for part in cell.parts if part.hash not in seen))
         if not fresh.to_do:
             continue
         cost = fresh.estimate_ns(times)
@@ -371,11 +372,6 @@ def _place(cell: Cell) -> tuple[bool, int, int, int]:
     """In the order of the module; all tiers of a suite belong to the first turn."""
     turn = 0 if cell.alone else cell.turn
     return cell.single, turn, cell.entry, cell.turn
-
-
-def _without(cell: Cell, seen: set[str]) -> Cell:
-    """The cell without runs that another cell makes: figures share some."""
-    return replace(cell, parts=tuple(part for part in cell.parts if part.hash not in seen))
 
 
 # The runs -----------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
             inventory=str(request.inventory.absolute()) if request.inventory else None,
             limit=request.limit,
             extravars=dict(request.variables),
-            cmdline=_command_line(request),
+            cmdline=" ".join([*(["--check"] if request.check else []), *request.arguments]) or None,
             envvars=_environment(folder, private),
             event_handler=listener.handle,
             quiet=True,
@@ -189,11 +189,6 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
                 f"run {request.playbook}", _last_line(runner), "name an inventory with --inventory"
             )
     return list(listener.outcomes.values())
-
-
-def _command_line(request: PlaybookRun) -> str | None:
-    arguments = [*(["--check"] if request.check else []), *request.arguments]
-    return " ".join(arguments) or None
 
 
 def _environment(folder: Path, private: Path) -> dict[str, str]:

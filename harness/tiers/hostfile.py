@@ -140,7 +140,11 @@ class _Tier(Struct, frozen=True):
         """Check that the place fits the kind."""
         fitting = _PLACES.get(self.kind, ("path",))
         hint = f"a {self.kind} tier is placed by {' or '.join(fitting)}"
-        places = [key for key in ("path", "device", "node", "nodes", "on") if self._has(key)]
+        places = [
+            key
+            for key in ("path", "device", "node", "nodes", "on")
+            if getattr(self, key) is not None
+        ]
         policy = ("policy",) if self.policy else ()
         for key in (*places, *policy):
             if key not in (*fitting, *(("policy",) if self.kind == "numa" else ())):
@@ -149,9 +153,6 @@ class _Tier(Struct, frozen=True):
             raise Misfit(f"the tier has {' and '.join(places) or 'no place'}", hint)
         if len(set(self.nodes or ())) < len(self.nodes or ()):
             raise Misfit("a node is given twice", "name each node once", "nodes")
-
-    def _has(self, key: str) -> bool:
-        return getattr(self, key) is not None
 
     def claim(self, name: str, source: str) -> TierClaim:
         """Return the tier as the rest of the harness knows it."""

@@ -296,7 +296,11 @@ def _verify_numa(claim: TierClaim, kernel: Kernel) -> Tier:
     result = {node.node: node for node in nodes(kernel)}
     for number in claim.nodes:
         if number not in result:
-            raise _wrong(claim, f"the kernel has no node {number}", _known_nodes(list(result)))
+            raise _wrong(
+                claim,
+                f"the kernel has no node {number}",
+                f"nodes here: {', '.join(str(number) for number in result) or 'none'}",
+            )
         if not result[number].memory_bytes:
             raise _wrong(
                 claim,
@@ -304,10 +308,6 @@ def _verify_numa(claim: TierClaim, kernel: Kernel) -> Tier:
                 "online it (daxctl online-memory), or name another node",
             )
     return Tier(claim, _sum_nodes([facts_of_numa(number, kernel) for number in claim.nodes]))
-
-
-def _known_nodes(numbers: Sequence[int]) -> str:
-    return f"nodes here: {', '.join(str(number) for number in numbers) or 'none'}"
 
 
 def _sum_nodes(facts: Sequence[TierFacts]) -> TierFacts:

@@ -72,7 +72,9 @@ class Words:
         """Read one line; of a failure, also its continuation."""
         text = line.strip()
         if self.failure is not None:
-            self._read_more(text)
+            self.failure_complete = self.failure_complete or text.startswith("Vuser ")
+            if text and not self.failure_complete:
+                self.failure = f"{self.failure} {text}"
             return
         if match := _ERROR.match(text):
             self.failure = next((part for part in match.groups() if part), text)
@@ -80,11 +82,6 @@ class Words:
             self.complete = True
         elif match := _USER.match(text):
             self._read_user(int(match[1]), match[2].strip())
-
-    def _read_more(self, text: str) -> None:
-        self.failure_complete = self.failure_complete or text.startswith("Vuser ")
-        if text and not self.failure_complete:
-            self.failure = f"{self.failure} {text}"
 
     def _read_user(self, user: int, said: str) -> None:
         if match := _FAILED.match(said):

@@ -190,18 +190,15 @@ class _Window:
         deadline = time.monotonic() + limit_s
         while not self.talk.over and self.talk.words.failure is None:
             self.talk.listen()
-            self._tick()
+            now = time.monotonic()
+            self.task.advance(now - self._told)
+            self._told = now
             if phase is not None and self.talk.words.phase == phase:
                 self._enter(phase)
                 return
             if time.monotonic() > deadline:
                 raise self.talk.failed(f"it hangs: {_awaited(phase)} after {limit_s:g} s")
         self.talk.expect(phase is None, "it ended before its time")
-
-    def _tick(self) -> None:
-        now = time.monotonic()
-        self.task.advance(now - self._told)
-        self._told = now
 
     def _enter(self, phase: Literal["measuring", "ending"]) -> None:
         """Read our clock and HammerDB's processor time before the caller reads its counters."""

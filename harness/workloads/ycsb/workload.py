@@ -56,7 +56,7 @@ from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode, Verified
 from harness.drivers.result import DriverResult, WindowCallbacks, WindowCounters
 from harness.drivers.validity import Nouns
-from harness.engine import Engine, TaskTimes
+from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.store.result import Check
@@ -303,7 +303,10 @@ class Ycsb(DrivenWorkload[YcsbParams]):
             ],
             warnings=list(_own_warnings(params, driven)),
             engine=driven.engine_text,
-            background=_background(tasks),
+            background={
+                task: [{"begin_ns": begin, "end_ns": end} for begin, end in times]
+                for task, times in tasks.items()
+            },
         )
 
 
@@ -319,13 +322,6 @@ def check_found(driven: DriverResult) -> Check:
     counts = ", ".join(f"{count:,} of {name}" for name, count in missed.items() if count)
     detail = f"records that are there were not found: {counts}" if counts else ""
     return Check("not_found", "failed" if counts else "passed", detail)
-
-
-def _background(tasks: TaskTimes) -> dict[str, Any]:
-    return {
-        task: [{"begin_ns": begin, "end_ns": end} for begin, end in times]
-        for task, times in tasks.items()
-    }
 
 
 def _expect_work(params: YcsbParams, driven: DriverResult) -> None:
