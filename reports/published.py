@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -40,6 +40,7 @@ from harness.structs import Struct, whole
 from harness.units import GIB, counted, parse_duration_ns, parse_size
 from reports.arm import Arm
 from reports.formatting import NOTHING, number_mark, quantity_text
+from reports.pair_sides import arms_of, lines_of
 from reports.run_configuration import spec_facts
 from reports.sections import Block, Table
 from reports.series import Panel
@@ -343,10 +344,8 @@ def _measured(
     for panel in panels:
         if panel.engine_name != series.engine:
             continue
-        by_name = {arm.value: arm for arm in reversed(panel.arms)}
-        if not by_name.keys() >= {*series.sides}:
+        if not (arms := arms_of(panel, series.sides)):
             continue
-        arms = [by_name[side] for side in series.sides]
         for quantity in _quantities(arms[0], series, point.x):
             summaries = [_summaries(arm, quantity.name).get(quantity) for arm in arms]
             yield from _of_sides(summaries, arms, series.base_unit)
@@ -425,23 +424,9 @@ def _swept(
     for sweep in sweeps:
         metric = sweep.metric + RATIO * (len(series.sides) - 1)
         if (series.engine, series.metric) == (sweep.engine, metric):
-            for sides in _lines(sweep, series.sides, int(point.x)):
+            for sides in lines_of(sweep, series.sides, int(point.x)):
                 lines = [line for line, _ in sides]
                 yield from _of_sides([line.points.get(at) for line, at in sides], lines, sweep.unit)
-
-
-def _lines(sweep: Sweep, sides: Sequence[str], value: int) -> Iterator[Sequence[tuple[Line, int]]]:
-    """The lines of an arm or of a ratio, each with the value of the parameter that is read.
-
-    ``pmem-both over ssd-both`` are two arms at the same value; ``pmem-both over threads=16``
-    is one arm at two values.
-    """
-    parameter, _, other = sides[-1].partition("=")
-    if f"params.{parameter}" == sweep.parameter and other.isdigit():
-        yield from (((line, value), (line, int(other))) for line in sweep.meant_by(sides[0]))
-    else:
-        of_sides = ([(line, value) for line in sweep.meant_by(side)] for side in sides)
-        yield from product(*of_sides)
 
 
 def published_points(

@@ -1,8 +1,9 @@
 """Pair queries: which observations are the two sides of a ratio, and which are alike.
 
 An observation is a run, or a point of a microbenchmark: it has labels (a run's are the keys of a
-selector) and values of metrics. A paper's conclusions state queries in YAML, the column ``derived``
-of its ``published.csv`` in words, the command line in selectors of both sides (reports.select).
+selector, a point also has those of its device) and values of metrics. A paper's conclusions state
+queries in YAML, the column ``derived`` of its ``published.csv`` in words. How the observations of
+both sides are found is reports/pair_sides.py.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from harness.structs import Struct
 #: Patterns of labels by name: shell patterns, of which several are separated by ``|``.
 Having: TypeAlias = Mapping[str, str]
 Names: TypeAlias = tuple[str, ...]
-_SIDES = ("over", "under")
+_OF_SIDES = ("over", "under")
 _LISTS = ("apart", "each", "varied")
 
 
@@ -47,9 +48,14 @@ class PairQuery(Struct, frozen=True):
     every: Annotated[
         bool, Meta(description="each pair is a ratio of its own, whatever its name")
     ] = False
-    sides: Annotated[
-        str, Meta(description="which devices are side A and B; one device where it is left out")
+    more: Annotated[
+        str, Meta(description="label of devices, or the metric, of which side A has more")
     ] = ""
+
+    @property
+    def sides(self) -> tuple[Having, Having]:
+        """Return all labels of side A, and of side B."""
+        return {**self.labels, **self.over}, {**self.labels, **self.under}
 
     @property
     def differing(self) -> Names:
@@ -80,7 +86,7 @@ def read_words(words: Mapping[str, str], source: str) -> PairQuery:
     members: dict[str, Any] = {"labels": {}}
     for word, text in words.items():
         side, _, label = word.partition(".")
-        if side in _SIDES:
+        if side in _OF_SIDES:
             members.setdefault(side, {})[label] = text
         elif word in _LISTS:
             members[word] = text.split(",")

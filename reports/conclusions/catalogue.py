@@ -26,11 +26,9 @@ from reports.conclusions.comparisons import (
 from reports.conclusions.devices import (
     BelowDevice,
     IndexGain,
-    Instructions,
     PointPairs,
     Practice,
     PricePerformance,
-    Unflushed,
 )
 from reports.conclusions.model import AnyOf, Conclusion, Evidence, Test
 from reports.formatting import NOTHING, interval_text, times
@@ -49,8 +47,6 @@ _TESTS: Mapping[str, type[Test]] = {
     "below-device": BelowDevice,
     "practice": Practice,
     "index-gain": IndexGain,
-    "instructions": Instructions,
-    "unflushed": Unflushed,
     "price-performance": PricePerformance,
 }
 
@@ -77,7 +73,9 @@ def _test(value: Mapping[str, Any]) -> Test:
     query = structs.convert(members, PairQuery, kind)
     if not query.metric:
         return RunPairs(query)
-    return PointPairs(msgspec.structs.replace(query, each=query.each or WHOLE, every=True))
+    return PointPairs(
+        msgspec.structs.replace(query, each=query.each or WHOLE, every=not query.varied)
+    )
 
 
 # What a paper says of single queries, next to each query's speed-up here --------------------

@@ -22,8 +22,8 @@ from reports.compare import Group, compare
 from reports.compared_rows import Row
 from reports.conclusions.model import Evidence, Test
 from reports.labels import in_words
-from reports.matching import find
 from reports.metric_registry import metric_info
+from reports.pair_sides import run_matches
 from reports.run_configuration import (
     Dimension,
     dimension,
@@ -110,36 +110,27 @@ def _present(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def speed_ups(query: PairQuery, evidence: Evidence) -> Iterator[SpeedUp]:
-    """Yield the speed-up of side A over side B for each series that both have."""
-    over, under = (having(evidence.of_engines, side) for side in _sides(query))
-    yield from _speed_ups(under, over, query.differing, evidence)
-
-
-def _sides(query: PairQuery) -> tuple[Having, Having]:
-    return {**query.labels, **query.over}, {**query.labels, **query.under}
-
-
-def _speed_ups(
-    a: Sequence[StoredRun], b: Sequence[StoredRun], over: Sequence[str], evidence: Evidence
+def speed_ups(
+    query: PairQuery, evidence: Evidence, runs: Sequence[StoredRun] | None = None
 ) -> Iterator[SpeedUp]:
-    """Yield the speed-up of B over A for each series that both have."""
-    if not a or not b:
-        return
+    """Yield the speed-up of side A over side B for each series that both have.
+
+    ``runs``: those among which it is looked for (all).
+    """
+    over, neighbours = query.differing, evidence.of_engines
     dims = [dimension(name) for name in over]
-    for match in find(a, b, evidence.run_facts, dims).matches:
+    for match in run_matches(query, neighbours if runs is None else runs, evidence.run_facts):
         key = other_facts(spec_facts(match.a[0]), dims)
         what = _in_words(match.a[0], dims)
-        runs = (*match.a, *match.b)
-        neighbours, only = evidence.of_engines, _deciding(runs)
+        sides = (*match.a, *match.b)
         try:
-            made = compare(match.a, match.b, over, neighbours=neighbours, only=only)
+            made = compare(match.a, match.b, over, neighbours=neighbours, only=_deciding(sides))
         except UsageError as error:
-            yield SpeedUp(key, what, emulations(runs), Missing(error.context))
+            yield SpeedUp(key, what, emulations(sides), Missing(error.context))
             continue
         (group,) = made.groups
         names = f"{what}: {group.b.name} against {group.a.name}"
-        yield SpeedUp(key, names, emulations(runs), group)
+        yield SpeedUp(key, names, emulations(sides), group)
 
 
 def _refusal(group: Group) -> Missing | None:
@@ -177,7 +168,7 @@ def _in_words(run: StoredRun, dims: Sequence[Dimension]) -> str:
 def lacking(evidence: Evidence, *queries: PairQuery) -> Iterator[str]:
     """Yield the sides of queries that no run has, in the words of a selector."""
     for query in queries:
-        for side in reversed(_sides(query)):
+        for side in reversed(query.sides):
             if not having(evidence.of_engines, side):
                 yield _runs_with(side)
 
@@ -274,19 +265,15 @@ class FewerOfMost(Test, frozen=True):
         counts = sorted({_number(run, dim.fact) or 0 for run in runs})
         if len(counts) < 2:
             return
-        most = [run for run in runs if _number(run, dim.fact) == counts[-1]]
         if counts[-1] < _CROWD:
             what = f"{_in_words(runs[0], [dim])}: {in_words(dim.fact, str(counts[-1]))}"
             yield Trial(what, Missing("few-threads"), emulations(runs))
             return
-        fewer = [run for run in runs if _number(run, dim.fact) != counts[-1]]
-        candidates = [
-            speed_up
+        queries = (
+            PairQuery(over={dim.fact: f"{count}"}, under={dim.fact: f"{counts[-1]}"})
             for count in counts[:-1]
-            for speed_up in _speed_ups(
-                most, [r for r in fewer if _number(r, dim.fact) == count], (dim.name,), evidence
-            )
-        ]
+        )
+        candidates = [each for query in queries for each in speed_ups(query, evidence, runs)]
         with_repeats = [speed_up for speed_up in candidates if all(speed_up.repeats[:2])]
         if with_repeats:
             sides = (speed_up.repeats[:2] for speed_up in with_repeats)

@@ -21,10 +21,11 @@ from reports.formatting import quantity_text
 from reports.micro.devices import Device, best, points_of
 from reports.micro.measurements import AXES
 from reports.micro.paper_values import derived
-from reports.micro.point_ratios import UnderivedError, check_dimms, clear, selected
+from reports.micro.point_ratios import clear
 from reports.micro.prices import price_of
 from reports.micro.sweeps import varying_labels
 from reports.money import PriceList
+from reports.pair_sides import UnderivedError, devices_in_column, selected
 from reports.published import (
     Cell,
     Number,
@@ -187,13 +188,13 @@ def _measured(
 ) -> Cell:
     """The device's own value of the same metric and labels at the same place."""
     if point.derived:
-        return derived(point.derived, series.arm, point.x, device, every)
+        return derived(point.derived, point.x, device, every)
     over_dimms = (paper, series.figure) == _OVER_DIMMS
+    of_device = {"dimms": point.x} if over_dimms else {}
+    query = PairQuery(series.name, {**series.labels, **of_device})
     try:
-        points = selected(PairQuery(series.name, series.labels), device)
+        points = selected(query, devices_in_column(query, device, ()).over)
         at_place = [p for p in points if over_dimms or _is_at(p, point.x)]
-        if over_dimms:
-            check_dimms(device, int(point.x))
         if not at_place or at_place[0].unit != series.base_unit:
             return Missing("no-counterpart")
         clear(at_place)

@@ -48,6 +48,8 @@ _HOST_STATE = {
     "dimm_power_budget": "power budget",
 }
 _STATE = "host."
+#: Labels of devices by the state of their host.
+STATES = tuple(words.replace(" ", "_") for words in (*_HOST_STATE.values(), _KERNEL))
 #: Labels that name a configuration, not what was done in it.
 NAMES = ("measurement", "configuration", "job")
 

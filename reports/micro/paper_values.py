@@ -4,15 +4,14 @@ The column has the name of a function of ``_READERS``, then words ``name=value``
 (harness.paper.pair_query; ``instructions=store+clwb``: without a fence), and options:
 
 =============  ==============================================================================
-``sides``      the devices of a ratio (point_ratios), else both are the row's device
 ``each``       labels that name a ratio; of curves those that make a curve of its own
 ``show``       of ratios: ``largest``; of curves the label that is read off
 ``note``       what is said of all the ratios (``_NOTES``)
 ``choose``     the points of a curve whose labels are shown (``_CHOICES``)
 =============  ==============================================================================
 
-Both sides are of one experiment and of the same accesses (reports.micro.point_ratios), a curve is
-of the largest experiment (reports.micro.sweeps). Where a paper's sentence leaves something open,
+How both sides of a ratio are found is reports/pair_sides.py; a curve is of the largest experiment
+(reports.micro.sweeps). Where a paper's sentence leaves something open,
 every value that it could mean is shown; what cannot be derived says what is missing.
 """
 
@@ -33,19 +32,16 @@ from reports.formatting import TIMES
 from reports.micro.devices import DURATION, OPERATIONS, RATE, Device, best
 from reports.micro.instructions import flushed_line
 from reports.micro.knees import near_best
-from reports.micro.point_ratios import (
+from reports.micro.point_ratios import PointRatio, name_of, one_experiment, ratios_of
+from reports.micro.sweeps import INSTRUCTIONS, beyond_caches
+from reports.pair_sides import (
     PAGES,
     SIZE,
-    PointRatio,
     UnderivedError,
-    name_of,
+    devices_in_column,
     numbers_text,
-    one_experiment,
-    ratios_of,
     selected,
-    sides_of,
 )
-from reports.micro.sweeps import INSTRUCTIONS, beyond_caches
 from reports.published import Cell, Number, Numbers
 from reports.statistics import Missing
 from reports.values import Point
@@ -66,7 +62,6 @@ class PaperRow:
 
     query: PairQuery
     options: Mapping[str, str]
-    arm: str
     x: str
     device: Device
     others: Sequence[Device] = ()
@@ -90,14 +85,14 @@ class PaperRow:
         )
 
 
-def derived(words: str, arm: str, x: str, device: Device, others: Sequence[Device]) -> Cell:
+def derived(words: str, x: str, device: Device, others: Sequence[Device]) -> Cell:
     """The device's own value, or why there is none."""
     reader, _, rest = words.partition(" ")
     if not reader or reader == "needs":
         return Missing("needs", rest) if reader else Missing("not-derived")
     pairs = dict(word.split("=", 1) for word in rest.split())
     options = {name: pairs.pop(name) for name in _OPTIONS if name in pairs}
-    row = PaperRow(read_words(pairs, f"derived {words!r}"), options, arm, x, device, others)
+    row = PaperRow(read_words(pairs, f"derived {words!r}"), options, x, device, others)
     try:
         cell = _READERS[reader](row)
     except UnderivedError as error:
@@ -111,13 +106,14 @@ def derived(words: str, arm: str, x: str, device: Device, others: Sequence[Devic
 def _ratio(row: PaperRow) -> Numbers:
     """One point over another that is alike."""
     query = row.query
-    made = ratios_of(query, *sides_of(query, row.arm, row.device, row.others))
+    devices = devices_in_column(query, row.device, row.others)
+    made = ratios_of(query, devices.over, devices.under)
     if query.each == (SIZE,):
         made.sort(key=lambda ratio: ratio.over.number(SIZE))
     if row.option("show") == "largest":
         largest = max(made, key=lambda ratio: ratio.value)
         return row.ratios([replace(largest, name="")], largest.name)
-    return row.ratios(made, *_NOTES[row.option("note") or query.sides](row, made))
+    return row.ratios(made, *_NOTES[row.option("note")](row, made))
 
 
 def _other_pages(row: PaperRow, ratios: Sequence[PointRatio]) -> Sequence[str]:
@@ -145,11 +141,7 @@ def _flushed_line(row: PaperRow, ratios: Sequence[PointRatio]) -> Sequence[str]:
 
 
 _NOTES: Mapping[str, Callable[[PaperRow, Sequence[PointRatio]], Sequence[str]]] = {
-    "": lambda row, ratios: (),
-    "bus": lambda row, ratios: (),
-    "dimms": lambda row, ratios: (),
-    "prefetchers": lambda row, ratios: (),
-    "tiers": _other_pages,
+    "": _other_pages,
     "threads": _best_of_threads,
     "entry_bytes": _entry_sizes,
     "flushed_line": _flushed_line,

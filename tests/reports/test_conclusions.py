@@ -273,7 +273,8 @@ def test_sizes_of_dimms_are_compared_between_hosts(tmp_path: Path) -> None:
         labels: dict[str, Any] = {"pattern": "random", "access_size_bytes": 256, "threads": 16}
         point = rate("random_reads", gb_per_s, **KINDS["load"], **labels)
         ways = other.pop("ways", 6)
-        tier = numa_tier("pmem") | {"facts": tier_facts("fsdax", interleave_ways=ways)}
+        facts = tier_facts("fsdax", interleave_ways=ways)
+        tier = numa_tier("pmem") | {"kind": "fsdax", "facts": facts}
         module = {"source": "smbios", "technology": "Optane", "size_bytes": size_gib << 30}
         changes = {"tiers": [tier], "host.dimms": [module] * ways, **other}
         return micro_run(tmp_path, [point], host=name, manifest_changes=changes)

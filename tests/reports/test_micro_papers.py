@@ -82,7 +82,7 @@ def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None
     assert page["pmem, best_threads", "store+clwb"] == 8
     assert page["pmem_ni load over ntstore, bandwidth_ratio", "best"] == 4.0
     assert page["pmem_ni 8 over 1 threads, bandwidth_ratio", "ntstore"] == 0.667
-    needed = Missing("needs", "a second tier in the report: a single DIMM of this host")
+    needed = Missing("needs", "a tier with dimms 1, here: none")
     assert page["pmem over pmem_ni, bandwidth_ratio", "load"] == needed
 
 
@@ -168,6 +168,7 @@ def test_the_bandwidths_of_figure_4_are_of_its_own_accesses(tmp_path: Path) -> N
 
 
 ARM = "apache_256 enabled over disabled, slower_access_size"
+OTHER_SIDE = Missing("other-side", "the other side")
 
 
 def reads(root: Path, state: str, by_size: Mapping[int, float], **manifest: Any) -> StoredRun:
@@ -184,8 +185,9 @@ def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Pa
         reads(tmp_path, "disabled", {256: 10, 512: 20, 1024: 20}),
     )
     expected = {"256 B": 1.0, "512 B": 0.9, "1 KiB": 0.75}  # 10/10, 18/20, 15/20
-    assert list(page[ARM, "16"].values()) == [expected] * 2
-    few = page[ARM, "32"]["pmem (prefetchers enabled)"]
+    on, off = (f"pmem (prefetchers {state})" for state in ("enabled", "disabled"))
+    assert page[ARM, "16"] == {on: expected, off: OTHER_SIDE}
+    few = page[ARM, "32"][on]
     assert few == Missing("needs", "32 threads, measured with 16")
     row = page["barlow_256 disabled over enabled, operations_ratio", "64"]
     assert all("Viper" in cell.context for cell in row.values())
@@ -194,9 +196,12 @@ def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Pa
 @pytest.mark.parametrize(
     ("states", "expected"),
     [
-        (["enabled"], "a run of this tier with prefetchers disabled"),
-        (["enabled", "disabled: L2"], "a run of this tier with prefetchers disabled"),
-        (["unreadable"], "prefetchers whose state can be read (root, module msr, no VM)"),
+        (["enabled"], "a tier with prefetchers disabled, here: enabled"),
+        (["enabled", "disabled: L2"], "a tier with prefetchers disabled, here: enabled"),
+        (
+            ["unreadable"],
+            "a tier with prefetchers enabled and one with prefetchers disabled, here: unreadable",
+        ),
     ],
 )
 def test_without_both_states_the_missing_one_is_named(tmp_path, states, expected):
@@ -210,8 +215,8 @@ def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) 
         reads(tmp_path, "disabled", {512: 20}, **{"host.memory_speed": "2133 MT/s"}),
     )
     assert set(page[ARM, "16"].values()) == {
-        Missing("needs", f"a run of this tier with prefetchers {state}")
-        for state in ("disabled", "enabled")
+        Missing("needs", f"a tier with prefetchers {state}, here: {here}")
+        for state, here in (("disabled", "enabled"), ("enabled", "disabled"))
     }
 
 
@@ -233,9 +238,10 @@ BUS_READS = ("dram 2133 over 2666 MT/s, bandwidth_ratio", "bandwidth")
 def test_two_speeds_of_the_memory_bus_are_laid_next_to_the_papers(tmp_path: Path) -> None:
     slow, fast = at_speed(tmp_path, "2133 MT/s", 9.9, 80), at_speed(tmp_path, "2666 MT/s", 10, 100)
     page = cells(slow, fast)
-    assert {*page[BUS_WRITES].values()} == {0.99} and {*page[BUS_READS].values()} == {0.8}
+    assert {*page[BUS_WRITES].values()} == {0.99, OTHER_SIDE}
+    assert {*page[BUS_READS].values()} == {0.8, OTHER_SIDE}
     (cell,) = cells(fast)[BUS_WRITES].values()
-    assert cell == Missing("needs", "a run of this tier with a bus of 2133 MT/s")
+    assert cell == Missing("needs", "a tier with memory_bus 2133, here: 2666 MT/s")
 
 
 def test_ranges_that_a_cache_holds_are_no_device_s(tmp_path: Path) -> None:
@@ -245,7 +251,8 @@ def test_ranges_that_a_cache_holds_are_no_device_s(tmp_path: Path) -> None:
         return with_artifacts(run, {"microbench": of_cpu})
 
     page = cells(cached("2133 MT/s"), cached("2666 MT/s"))[BUS_WRITES]
-    assert {*page.values()} == {Missing("needs", "a range of 128 MiB, which no cache holds")}
+    needed = Missing("needs", "a range of 128 MiB, which no cache holds")
+    assert {*page.values()} == {needed, OTHER_SIDE}
 
 
 def dimms(
@@ -275,9 +282,9 @@ WRITES = ("apache_256 6 over 1 dimms, bandwidth_ratio", "ntstore")
 def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> None:
     page = cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
     of_one, of_six = page[READS, "1"], page[READS, "6"]
-    assert [*of_one.values()] == [5.37, Missing("needs", "a tier of 1 DIMM, here: 6")]  # 5 GiB/s
-    assert [*of_six.values()] == [Missing("needs", "a tier of 6 DIMMs, here: 1"), 42.9]
-    assert set(page[WRITES].values()) == {8.0}
+    assert [*of_one.values()] == [5.37, Missing("needs", "a tier with dimms 1, here: 6")]  # 5 GiB/s
+    assert [*of_six.values()] == [Missing("needs", "a tier with dimms 6, here: 1"), 42.9]
+    assert set(page[WRITES].values()) == {OTHER_SIDE, 8.0}
 
 
 # Persistence policies of indexes, of made-up points -------------------------------

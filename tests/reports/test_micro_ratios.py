@@ -73,26 +73,27 @@ def test_time_stamps_are_no_part_of_a_ratio(tmp_path, dram, expected):
     assert cells(near, slow)[OVER_DRAM]["pmem"] == expected
 
 
+OTHER_SIDE = Missing("other-side", "the other side")
 #: DRAM's loads, and those of PMem.
 NEAR, SLOW = (100, 80), (300, 160)
 OVER_DRAM = ("pmem over dram, operation_duration_ratio", "load")
 GUIDE = ("empirical-guide", "sec3.2")
+NEEDS_DRAM = Missing("needs", "a tier with medium dram, here: other")
+NEEDS_OTHER = Missing("needs", "a tier with medium other, here: dram")
 
 
 def test_loads_of_pmem_are_over_those_of_the_hosts_dram(tmp_path: Path) -> None:
     dram, pmem = _on_dram(tmp_path, _loads(*NEAR), *GUIDE), _of(tmp_path, _loads(*SLOW), *GUIDE)
     page = cells(dram, pmem)
     assert page[OVER_DRAM] == {
-        "dram": Missing("other-side", "DRAM, the other side"),
+        "dram": OTHER_SIDE,
         "pmem": {"random": 3.0, "sequential": 2.0},  # 300/100, 160/80
     }
     gap = {"dram": 1.25, "pmem": 1.88}  # 100/80, 300/160 = 1.875
     assert page["dram random over sequential, operation_duration_ratio", "load"] == gap
     assert page["pmem random over sequential, operation_duration_ratio", "load"] == gap
-    needed = Missing("needs", "a second tier in the report: DRAM of this host")
-    assert cells(pmem)[OVER_DRAM] == {"pmem": needed}
-    (lacking,) = cells(dram)[OVER_DRAM].values()
-    assert lacking.code == "needs" and "tier" in lacking.context
+    assert cells(pmem)[OVER_DRAM] == {"pmem": NEEDS_DRAM}
+    assert cells(dram)[OVER_DRAM] == {"dram": NEEDS_OTHER}
 
 
 def test_another_hosts_dram_is_no_other_side(tmp_path: Path) -> None:
@@ -101,8 +102,8 @@ def test_another_hosts_dram_is_no_other_side(tmp_path: Path) -> None:
         _of(tmp_path, _loads(*SLOW), *GUIDE, host="lab1"),
     )
     assert page[OVER_DRAM] == {
-        "lab1: pmem": Missing("needs", "a second tier in the report: DRAM of this host"),
-        "lab2: dram": Missing("needs", "a second tier in the report"),
+        "lab1: pmem": NEEDS_DRAM,
+        "lab2: dram": NEEDS_OTHER,
     }
 
 
@@ -116,7 +117,7 @@ def test_which_of_two_tiers_is_dram_their_nodes_tell(tmp_path: Path) -> None:
     near, memory = run("near", 0, 100), run("memory", 2, 250)
     assert cells(near, memory)[OVER_DRAM]["memory"] == {"random": 2.5, "sequential": 2.5}
     two = cells(near, run("twin", 0, 100), memory)[OVER_DRAM]
-    assert two["memory"] == Missing("ambiguous", "near and twin are DRAM")
+    assert two["memory"] == Missing("ambiguous", "near and twin are the other side")
 
 
 def test_two_tiers_that_were_measured_otherwise_have_no_ratio(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_interleaved_dimms_are_over_one_alone_by_their_facts(tmp_path: Path) -> 
     arm = "pmem over pmem_ni, bandwidth_ratio"
     assert page[arm, "load"]["six"] == 5.8  # 29/5
     assert page[arm, "store"]["six"] == {"ntstore": 5.6}  # 11.2/2
-    assert page[arm, "load"]["one"] == Missing("other-side", "a single DIMM, the other side")
+    assert page[arm, "load"]["one"] == OTHER_SIDE
 
 
 def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -> None:
@@ -165,15 +166,17 @@ def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -
                       run_changes={"host_mode": "Memory"})  # fmt: skip
     pmem = _of(tmp_path, [latency("chase", 300.0)], *figure)
     page = cells(dram, memory, pmem)
-    other = Missing("other-side", "DRAM, the other side")
     plain, cached = "dram (main memory DRAM)", "dram (main memory Memory)"
-    in_memory, in_none = (Missing("other-side", f"in {what}Memory mode") for what in ("", "no "))
+    in_memory, in_none = (
+        Missing("needs", f"a tier with medium {a} and one with medium dram, here: {b}")
+        for a, b in (("other", "memory_mode"), ("memory_mode", "other"))
+    )
     assert page["pmem over dram, latency_ratio", "random"] == {
-        plain: other, cached: in_memory, "pmem": 3.0,
+        plain: OTHER_SIDE, cached: in_memory, "pmem": 3.0,
     }  # fmt: skip
     over = ("memory_mode over dram, latency_ratio", "random")
-    assert page[over] == {plain: other, cached: 1.12, "pmem": in_none}
-    assert cells(dram, pmem)[over]["pmem"] == Missing("needs", "a run in Memory mode")
+    assert page[over] == {plain: OTHER_SIDE, cached: 1.12, "pmem": in_none}
+    assert cells(dram, pmem)[over]["pmem"] == in_none
 
 
 def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:

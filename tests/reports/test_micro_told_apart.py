@@ -20,11 +20,11 @@ from reports.micro.best_practices import practices
 from reports.micro.devices import RATE, Device, devices
 from reports.micro.knees import access_size_knees, curves
 from reports.micro.measurements import card_drawing, measurements
-from reports.micro.point_ratios import pairs
 from reports.micro.preferences import findings
 from reports.micro.prices import COLUMNS
 from reports.micro.report import write_cards
 from reports.micro.sweeps import experiments, thread_counts
+from reports.pair_sides import pairs
 from reports.statistics import Missing
 from reports.values import Point, measured
 
