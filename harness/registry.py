@@ -47,11 +47,14 @@ class _Entries:
         folders = extension_folders(self._variable) if self._variable else []
         self._package.__path__[:] = [*self._own, *map(str, folders)]
 
-    def places(self, file: str = "") -> Iterator[Path]:
-        """Folders with the file, or modules: the package's own first; a name is taken once."""
+    def places(self, file: str = "", name: str | None = None) -> Iterator[Path]:
+        """Folders with the file, or modules, or those of a name: the package's own first; a name
+        is taken once.
+        """
         seen: set[str] = set()
-        for root in self._package.__path__:
-            for path in sorted(Path(root).iterdir()) if Path(root).is_dir() else ():
+        for root in map(Path, self._package.__path__):
+            paths = root.iterdir() if root.is_dir() else ()
+            for path in sorted(path for path in paths if name in (None, path.name)):
                 if not path.name.startswith("_") and path.name not in seen:
                     seen.add(path.name)
                     if (
@@ -66,9 +69,7 @@ class _Entries:
         self.extend()
         module = f".{Path(self._file).stem}" if self._file else ""
         entries: list[Any] = []
-        for place in self.places():
-            if folder not in (None, place.name):
-                continue
+        for place in self.places(name=folder):
             try:
                 imported = importlib.import_module(f"{self._package.__name__}.{place.stem}{module}")
                 entries.append(getattr(imported, self._attribute))

@@ -24,7 +24,7 @@ from harness.units import NS_PER_S
 
 def least_ns(spec: RunSpec) -> int:
     """Ramp-up and window of a client's load: the same for every size of the data."""
-    if spec.workload not in registry.all_parameters():  # a suite of microbenchmarks
+    if not registry.all_parameters(spec.workload):  # a suite of microbenchmarks
         return 0
     outline = registry.parameters_of(spec).outline()
     return outline.ramp_up_ns + outline.window_ns
@@ -61,6 +61,8 @@ class Estimator:
     def __init__(self, earlier: Iterable[StoredRun] = (), datasets: Sequence[Dataset] = ()) -> None:
         self._datasets = datasets
         self._alike: dict[str, list[StoredRun]] = {}
+        self._durations: dict[str, list[int]] = {}
+        self._overheads: dict[str, list[int]] = {}
         for stored in earlier:
             spec = stored.spec
             for key in (spec.series(), _kind(spec)):
@@ -76,12 +78,17 @@ class Estimator:
         if step.planned_ns is not None:
             return RunTime(step.planned_ns, "assumptions") if step.planned_ns else None
         spec = step.spec
-        if same := _durations_ns(self._alike.get(spec.series(), [])):
+        series, kind = spec.series(), _kind(spec)
+        if series not in self._durations:
+            self._durations[series] = _durations_ns(self._alike.get(series, []))
+        if same := self._durations[series]:
             return RunTime(round(median(same)), "earlier runs")
         shortest = least_ns(spec)
         if not shortest:
             return None
-        if overhead := _durations_ns(self._alike.get(_kind(spec), []), beyond_least=True):
+        if kind not in self._overheads:
+            self._overheads[kind] = _durations_ns(self._alike.get(kind, []), beyond_least=True)
+        if overhead := self._overheads[kind]:
             return RunTime(shortest + round(median(overhead)), "earlier runs")
         return RunTime(shortest + assumed_overhead_ns(step.copied_bytes), "assumptions")
 
