@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from harness.engine import Credentials, Engine, MemoryPolicy, Process, ProcessStarter
 from harness.experiment.placement import Part
+from harness.host import free_memory
 from harness.host.footprint import Footprint
 from harness.host.page_cache import Residency, evict, residency
 from harness.iotrace.intervals import TimedIo
@@ -318,6 +319,9 @@ class Session:
                 if cached.resident_bytes is not None
                 else f"{label}: not known ({cached.note})"
             )
+        if free_memory.is_given_back():
+            files = residency(self.engine.files(), self.apart, self.user)
+            free_memory.take_back(files.total_bytes, self.progress)
 
 
 def _cold(cached: Residency) -> bool | None:

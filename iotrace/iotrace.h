@@ -191,6 +191,7 @@ struct call {
   uint64_t unsynced; // of a sync
   bool grown;
   bool probed, cached; // of a read, whether the page cache had it
+  long preempted; // of a direct call on a modelled device: how often the thread had been before
 };
 struct call begin_call(int descriptor, enum operation operation, off_t offset);
 // Whether a read at an offset is first to be tried without waiting for a device: one in sixteen.

@@ -75,6 +75,27 @@ static bool take(uint64_t *free_at, uint64_t seen, uint64_t start, uint64_t ns, 
                                      __ATOMIC_RELAXED);
 }
 
+// By how much a read takes longer, as other requests are under way as it comes.
+static uint64_t longer_at_depth(const struct device *device, const struct state *state,
+                                uint64_t start) {
+  if (device->depth_longer_ns[1] == 0 && device->depth_longer_ns[MODEL_DEPTHS - 1] == 0) {
+    return 0;
+  }
+  uint64_t servers = device->servers < MODEL_SERVERS ? device->servers : MODEL_SERVERS, depth = 1;
+  for (size_t i = 0; i < servers; i++) {
+    depth += __atomic_load_n(&state->free_at[i], __ATOMIC_RELAXED) > start;
+  }
+  depth = depth < MODEL_SERVERS ? depth : MODEL_SERVERS;
+  unsigned below = 63 - (unsigned)__builtin_clzll(depth);
+  uint64_t base = 1ULL << below, longer = device->depth_longer_ns[below];
+  if (depth == base) {
+    return longer;
+  }
+  double share = (double)(depth - base) / (double)base;
+  return (uint64_t)((double)longer +
+                    share * ((double)device->depth_longer_ns[below + 1] - (double)longer));
+}
+
 static uint64_t serve(const struct device *device, struct state *state, uint64_t start,
                       uint64_t service_ns) {
   uint64_t servers = device->servers < MODEL_SERVERS ? device->servers : MODEL_SERVERS;
@@ -147,6 +168,7 @@ static uint64_t request(struct thread *thread, unsigned number, unsigned operati
   bool writes = operation != READ, bursts = device->burst_bytes[writes] != 0;
   uint64_t service_ns = draw(thread, &device->service[operation], bytes,
                              bursts ? 0 : device->ps_per_byte[writes]);
+  service_ns += operation == READ ? longer_at_depth(device, state, start) : 0;
   uint64_t transfer_ns = (uint64_t)((double)bytes * (double)device->ps_per_byte[writes] / 1000.0);
   uint64_t turns = (bytes + TURN_BYTES - 1) / TURN_BYTES;
   if (turns > later(service_ns, transfer_ns) / SHORTEST_TURN_NS) {

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 12
+#define PAGE_VERSION 13
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -58,6 +58,7 @@ _Static_assert(sizeof(struct header) == 256 + 384, "the reader knows this layout
 #define MODEL_POINTS 8
 #define MODEL_QUANTILES 17
 #define MODEL_SERVERS 64
+#define MODEL_DEPTHS 7
 #define MODEL_BYTES 65536
 #define SERVICES (OPERATIONS + 1)
 
@@ -100,6 +101,8 @@ struct device {
   // By how much a request takes longer, and its processor time, after the thread has worked.
   uint64_t work_longer_ns[OPERATIONS];
   uint64_t work_processor_ns[OPERATIONS];
+  // By how much a read takes longer where 1, 2, 4 … 64 requests are under way, itself included.
+  uint64_t depth_longer_ns[MODEL_DEPTHS];
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];
@@ -127,7 +130,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2184, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 24 * 8 + 4 * 2184, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 31 * 8 + 4 * 2184, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.
@@ -171,7 +174,7 @@ struct cell {
   uint64_t queued;      // these others, summed over such calls
   uint64_t dirtied_bytes; // syncs: written through the descriptor since its last sync
   uint64_t modelled;      // calls for which a duration was drawn
-  uint64_t late;          // of these: the base tier alone took longer
+  uint64_t late_ns;       // by which the base tier alone took longer than these
   uint64_t cached;        // calls that the modelled page cache served; of probed ones, Linux's
   uint64_t probed;        // reads of no model that were tried with RWF_NOWAIT
 };

@@ -1,5 +1,6 @@
 // Counting one call, and its planted delay.
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "iotrace.h"
@@ -109,6 +110,19 @@ uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
   return now;
 }
 
+static long times_preempted(void) {
+  struct rusage usage;
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+// By how much the base tier alone took longer than the modelled device would have. A thread that had
+// to give its processor up within a direct call, which a disk in memory carries out on it, would have
+// waited for a processor on a device, too.
+static uint64_t late_by(const struct call *call, uint64_t end, uint64_t due) {
+  bool late = end > due + LATE_NS;
+  return late && !(call->file.direct && times_preempted() != call->preempted) ? end - due : 0;
+}
+
 struct call begin_call(int descriptor, enum operation operation, off_t offset) {
   struct call call = {0};
   if (page == NULL) {
@@ -123,6 +137,9 @@ struct call begin_call(int descriptor, enum operation operation, off_t offset) {
     } else if (operation == SYNC) { // what is written meanwhile may be left to the next one
       call.unsynced = take_unsynced(descriptor);
       call.grown = take_grown(descriptor);
+    }
+    if (call.file.direct && models_of_page()->device_of[call.file.part] != 0) {
+      call.preempted = times_preempted();
     }
     call.start_ns = now_ns();
   }
@@ -226,7 +243,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   struct distribution *distribution =
       &thread->detail->distributions[thread->role][access->part][access->operation];
   add(&cell->modelled, 1);
-  add(&cell->late, end > due.end_ns + LATE_NS);
+  add(&cell->late_ns, late_by(call, end, due.end_ns));
   add(&distribution->due[counter_of(due.end_ns - call->start_ns)], 1);
   if (due.as_engine_saw) {
     due.end_ns = settle_overdue(thread, end, due.end_ns);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from harness.host import processors
+from harness.host import free_memory, processors
 from harness.host.cpu_quota import cpu_quotas
 from harness.tiers.linux import ext4
 from harness.tiers.linux.kernel import LIVE, Kernel
@@ -40,6 +40,10 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
     "virtual-machine": (
         "the host is a virtual machine",
         "use bare metal, or repeat in blocks and trust paired differences only",
+    ),
+    "memory-given-back": (
+        "the virtual machine gives free memory back to its hypervisor",
+        "request a machine without free page reporting (a balloon device that keeps memory)",
     ),
     "stolen-cpu-time": (
         "the hypervisor takes processor time",
@@ -156,6 +160,8 @@ def _stolen_share(kernel: Kernel) -> float | None:
 
 
 def _of_memory(kernel: Kernel, pinned: bool) -> Iterator[_Found]:
+    if free_memory.is_given_back(kernel):
+        yield "memory-given-back", "virtio_balloon reports free pages"
     if processors.thp(kernel) == "always":
         yield "transparent-huge-pages", "khugepaged merges pages in the background"
     swap_bytes = kernel.meminfo().get("SwapTotal", 0)

@@ -29,7 +29,8 @@ from harness.warnings import RunWarning
 
 #: Below this share of a part's bytes, the run has a warning.
 COMPLETE_SHARE = 0.95
-#: Above this share of calls that took longer than on the modelled device, a run has a warning.
+#: Above this share of the time on the modelled device that the tier below took more, a run has a
+#: warning.
 MOST_LATE = 0.01
 _QUANTILES = (1, 10, 50, 90, 99)
 _URING = "anon_inode:[io_uring]"
@@ -202,14 +203,15 @@ class TimedIo:
                     f"{part} on {model.name}: accesses to mapped files take no time of the device",
                     "do not rely on the run, or have the engine read its files",
                 )
-            made = sum(spent.value(cell, "modelled") for cell in cells() if cell.part == part)
-            late = sum(spent.value(cell, "late") for cell in cells() if cell.part == part)
-            if made and late / made > MOST_LATE:
+            late_ns = sum(spent.value(cell, "late_ns") for cell in cells() if cell.part == part)
+            due = [spent.histogram(cell, "due") for cell in cells() if cell.part == part]
+            due_ns = sum(drawn.mean * drawn.total for drawn in due if drawn is not None)
+            if late_ns > MOST_LATE * due_ns:
                 yield RunWarning(
                     "model-not-kept",
                     "the tier below a modelled one was too slow",
-                    f"{part} on {model.name}: {late / made:.1%} of {made} calls took longer than "
-                    "on the modelled device",
+                    f"{part} on {model.name}: the tier below took {late_ns / due_ns:.1%} more time "
+                    "than the modelled device",
                     "put the tier on a faster one, or leave the host idle",
                 )
 

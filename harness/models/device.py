@@ -33,6 +33,8 @@ GROWN = "grown_sync"
 SERVICES = (*OPERATIONS, GROWN)
 #: As in iotrace/page.h.
 MOST_SIZES, MOST_PARALLEL = 8, 64
+#: Depths 2, 4, 8 … MOST_PARALLEL.
+MOST_DEPTHS = 6
 #: Waits of a sync on a device with a volatile cache: for the writes, a worker, and the flush.
 FLUSHED = 3
 #: Linux's own, where no rule of udev sets another.
@@ -105,7 +107,8 @@ class DeviceModel:
     ``fill_ns``: processor time of a page that is not cached: to allocate, insert and copy it.
     ``processor_ns``: the kernel's processor time of a request by operation, of 4 KiB; a sync whose
     processor time is stated is not passed on to the base tier, whose own work would be added.
-    ``after_work``: by operation.
+    ``after_work``: by operation. ``depth_longer_ns``: by how much a read takes longer where 2, 4,
+    8 and so on requests are under way, itself included; linear between them.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
     or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
     3 where Linux, after its writes, has a worker send a flush (a volatile cache); 1 where there is
@@ -127,6 +130,7 @@ class DeviceModel:
     fill_ns: int = 0
     processor_ns: Mapping[str, int] = field(default_factory=dict)
     after_work: Mapping[str, AfterWork] = field(default_factory=dict)
+    depth_longer_ns: tuple[int, ...] = ()
     sync_waits: int = FLUSHED
     in_engine: bool = False
     source: str = ""
@@ -153,6 +157,7 @@ class DeviceModel:
                     name: attributes(work, "longer_ns", "processor_ns")
                     for name, work in self.after_work.items()
                 },
+                "depth": list(self.depth_longer_ns),
                 "write_buffer": self.write_buffer
                 and attributes(self.write_buffer, "size_bytes", "program_bytes", "program_ns"),
                 "readahead": self.readahead_bytes,
@@ -285,6 +290,7 @@ def load_model(path: Path) -> DeviceModel:
             name: AfterWork(parse_duration_ns(work.longer), parse_duration_ns(work.processor))
             for name, work in value.after_work.items()
         },
+        depth_longer_ns=tuple(map(parse_duration_ns, value.longer_at_depth)),
     )
 
 
@@ -362,9 +368,11 @@ def models_table(
 def _device(model: DeviceModel, cache: PageCache) -> bytes:
     buffer = model.write_buffer
     after_work = [model.after_work.get(operation, AfterWork(0, 0)) for operation in OPERATIONS]
+    deepest = model.depth_longer_ns[-1:] or (0,)
+    beyond = deepest * (MOST_DEPTHS - max(1, len(model.depth_longer_ns)))
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<24Q",
+        "<31Q",
         min(model.parallel, MOST_PARALLEL),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
@@ -383,6 +391,9 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         *(model.processor_ns.get(operation, 0) for operation in OPERATIONS),
         *(work.longer_ns for work in after_work),
         *(work.processor_ns for work in after_work),
+        0,
+        *(model.depth_longer_ns or (0,)),
+        *beyond,
     ) + b"".join(_service(model.points.get(operation, ())) for operation in SERVICES)
 
 

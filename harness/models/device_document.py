@@ -118,6 +118,15 @@ class DeviceDocument(
     parallel: Annotated[
         int, Meta(ge=1, le=64, description="requests that the device serves at once")
     ]
+    longer_at_depth: Annotated[
+        tuple[_Duration, ...],
+        Meta(
+            min_length=1,
+            max_length=6,
+            description="by how much a read takes longer where 2, 4, 8 and so on requests are "
+            "under way, itself included",
+        ),
+    ] = ()
     made_of: MeasuredTier | None = None
     bandwidth: Annotated[
         Mapping[_Direction, _Rate],

@@ -43,6 +43,8 @@ _LIMITED_SHARE = 0.8
 #: Of these, calls that take so many times the median waited for the throttle.
 _WAITED = 4
 _PAGE_BYTES = 4096
+#: More requests under way do not raise the rate where it is this share of the highest one.
+_OF_HIGHEST_RATE = 0.95
 #: Ends the name of a measurement of calls after work.
 _AFTER_WORK = "_after_work"
 _NEEDED = (*MEASURED, *(f"{operation}{_AFTER_WORK}" for operation in OPERATIONS))
@@ -77,6 +79,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     facts, buffered = tier.facts, tier.kind in _BUFFERED
+    parallel, depth_longer_ns = _depths(metrics)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
     bursts = {
@@ -92,7 +95,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         description=f"tier {tier.name}: {device}, {facts.filesystem}",
         basis="measured",
         page_cache=buffered,
-        parallel=MOST_PARALLEL if in_memory else _parallel(metrics),
+        parallel=MOST_PARALLEL if in_memory else parallel,
         points=points,
         bandwidth={} if in_memory else bandwidth,
         burst_bytes={way: burst for way, burst in bursts.items() if burst},
@@ -101,6 +104,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         if buffered
         else {},
         after_work=dict(_after_work(metrics)) if buffered else {},
+        depth_longer_ns=() if in_memory else depth_longer_ns,
         sync_waits=1 if facts.volatile_cache is False else FLUSHED,
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
@@ -225,15 +229,22 @@ def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
     )
 
 
-def _parallel(metrics: Sequence[Metric]) -> int:
-    """Little's law: requests under way are the rate times the duration of one alone."""
-    fewest = min(
-        _of(metrics, "operation_duration_ns", "parallel"),
-        key=lambda metric: int(metric.labels["threads"]),
+def _depths(metrics: Sequence[Metric]) -> tuple[int, tuple[int, ...]]:
+    """Return the requests that the device serves at once, and how much longer they make a read.
+
+    Requests are served at once as long as one more raises the rate.
+    """
+    means_ns = {
+        int(metric.labels["threads"]): hdr.decode(metric.hdr or "").mean
+        for metric in _of(metrics, "operation_duration_ns", "parallel")
+    }
+    rates = {threads: threads / mean_ns for threads, mean_ns in sorted(means_ns.items())}
+    enough = _OF_HIGHEST_RATE * max(rates.values())
+    parallel = next(threads for threads, rate in rates.items() if rate >= enough)
+    alone_ns = means_ns[min(means_ns)]
+    return parallel, tuple(
+        max(0, round(means_ns[threads] - alone_ns)) for threads in rates if 1 < threads <= parallel
     )
-    mean_ns = hdr.decode(fewest.hdr or "").mean
-    rate = _largest(metrics, "operations_per_second", ("parallel",))
-    return max(1, min(MOST_PARALLEL, int(rate * mean_ns / 1e9 + 0.5)))
 
 
 def as_yaml(model: DeviceModel) -> str:
@@ -247,6 +258,7 @@ def as_yaml(model: DeviceModel) -> str:
             name: AfterWorkDocument(_microseconds(w.longer_ns), _microseconds(w.processor_ns))
             for name, w in model.after_work.items()
         },
+        "longer_at_depth": tuple(map(_microseconds, model.depth_longer_ns)),
         "bandwidth": {name: f"{rate / 1e6:.0f}MB/s" for name, rate in model.bandwidth.items()},
         "burst": {name: f"{size / 1e6:.0f}MB" for name, size in model.burst_bytes.items()},
         **{

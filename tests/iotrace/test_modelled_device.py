@@ -119,6 +119,25 @@ def test_requests_wait_for_a_free_server_in_virtual_time(trace, run):
     assert due.max > 25_000_000  # queued after at least one other one
 
 
+def test_a_read_takes_longer_where_others_are_under_way(trace, run):
+    """Of three, which all begin within the 200 ms of the first: 0, 100 and 150 ms longer."""
+    model = DeviceModel("disk", "", "published", False, 4, constant(read=200_000))
+    use(trace, replace(model, depth_longer_ns=(100_000_000, 200_000_000)))
+    threads = (
+        "import threading\ngate = threading.Barrier(3)\n"
+        "def work(): gate.wait(); os.pread(fd, 4096, 0)\n"
+        "readers = [threading.Thread(target=work) for _ in range(3)]\n"
+        "for reader in readers: reader.start()\nfor reader in readers: reader.join()"
+    )
+    run(STORED + threads)
+    due = trace.page.read().histogram(DATA_READ, "due")
+    low, high = due.layout.bounds()
+    assert [
+        due.counts[(low > least) & (high < most)].sum()
+        for least, most in ((190e6, 210e6), (290e6, 310e6), (340e6, 360e6))
+    ] == [1, 1, 1]
+
+
 def test_bandwidth_limits_what_all_requests_move(trace, run):
     model = DeviceModel("disk", "", "published", False, 64, constant(read=1), {"read": 100 * MIB})
     use(trace, model)
