@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from harness import jsonfile
@@ -172,5 +173,5 @@ def _types(kind: Any, seen: set[Any]) -> Iterator[str]:
             if is_dataclass(named) or (isinstance(named, type) and issubclass(named, Struct)):
                 if named not in seen:
                     yield from _types(named, seen)
-            elif named is not None:
+            elif named is not None and not isinstance(named, FunctionType):  # has an address
                 yield f"{name} = {named}"

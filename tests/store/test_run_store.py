@@ -248,6 +248,17 @@ def test_an_index_of_a_release_with_other_types_does_not_count(tmp_path, monkeyp
     index._release.cache_clear()
 
 
+def test_an_index_counts_in_another_process(tmp_path):
+    stored(Store(tmp_path), 2)
+    Store(tmp_path).runs()
+    program = (
+        "import sys; from pathlib import Path; from harness.store.index import Index; "
+        "print(len(Index(Path(sys.argv[1])).entries))"
+    )
+    argv = [sys.executable, "-c", program, str(tmp_path)]
+    assert subprocess.run(argv, check=True, capture_output=True, text=True).stdout == "2\n"
+
+
 def test_an_index_of_any_size_counts_and_is_appended_to(tmp_path, monkeypatch):
     monkeypatch.setattr(jsonfile, "MOST_BYTES", 1000)
     run = stored(Store(tmp_path), 20)[0]
