@@ -214,7 +214,7 @@ def paired(
         why = f"only {len(pairs)} of {min(len(a), len(b))} repeats ran in one plan and block"
     elif pairs:
         why = _overlapping(pairs) or _apart(pairs, (*a, *b, *neighbours))
-    elif {_plan(run) for run in a} & {_plan(run) for run in b}:
+    elif {block_of(run)[0] for run in a} & {block_of(run)[0] for run in b}:
         why = "they have no block in common"
     else:
         why = "they come from different experiments, so their repeats did not run side by side"
@@ -293,11 +293,7 @@ def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:
 
 def block_of(run: StoredRun) -> tuple[str, int]:
     """The plan of a run, and its block there."""
-    return _plan(run), run.spec.block
-
-
-def _plan(run: StoredRun) -> str:
-    return str(run.result.experiment.hash)
+    return run.head.experiment.hash, run.spec.block
 
 
 def _began(run: StoredRun) -> int:

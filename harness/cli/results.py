@@ -77,6 +77,7 @@ def compare(
     from reports.compare import compare as compared
     from reports.compare_output import comparison_page, to_json
     from reports.continuous_integration import tests_of, tests_of_runs, write_junit
+    from reports.matching import block_of
     from reports.page import print_blocks, render
     from reports.select import select
 
@@ -87,8 +88,8 @@ def compare(
     above = parse_share(fail_above) if fail_above is not None else None
     where = store(results)
     sides = select(where, a, *(runs or ())), select(where, b, *(runs or ()))
-    blocks = {_block(stored) for side in sides for stored in side}
-    neighbours = [stored for stored in where.runs() if _block(stored) in blocks]
+    blocks = {block_of(stored) for side in sides for stored in side}
+    neighbours = [stored for stored in where.runs() if block_of(stored) in blocks]
     failed = {s.run_id: s.result.why_failed for s in sides[1] if s.result.status == "failed"}
     if above is not None and len(failed) == len(sides[1]):
         if junit is not None:
@@ -115,11 +116,6 @@ def compare(
             file.write(render("Comparison", list(comparison_page(comparison)), "md"))
     if above is not None and any(test.failure for test in tests):
         raise typer.Exit(1)
-
-
-def _block(stored: StoredRun) -> tuple[str, int]:
-    """The block of its plan, whose runs say how long it took."""
-    return stored.head.experiment.hash, stored.spec.block
 
 
 def explain(
