@@ -37,7 +37,6 @@ from reports.sections import (
     badge,
     note,
 )
-from reports.statistics import Ratio
 from reports.values import Quantity
 
 
@@ -278,15 +277,11 @@ def remarks(row: Row, notes: bool = False) -> Iterator[str]:
 def repeats_text(row: Row) -> str:
     """``6``, ``6, 5`` or ``6 of 11`` repeats of a row with an estimate."""
     assert row.estimate is not None
-    unresolved = row.verdict == "not resolvable" and row.decision
-    return _repeats(row.estimate) + (
-        f" of {row.decision.repeats_needed}" if unresolved and row.decision else ""
-    )
-
-
-def _repeats(estimate: Ratio) -> str:
-    paired = estimate.pairing == "paired"
-    return str(estimate.n_a) if paired else f"{estimate.n_a}, {estimate.n_b}"
+    n_a, n_b = row.estimate.n_a, row.estimate.n_b
+    repeats = f"{n_a}" if row.estimate.pairing == "paired" else f"{n_a}, {n_b}"
+    if row.verdict == "not resolvable" and row.decision:
+        return f"{repeats} of {row.decision.repeats_needed}"
+    return repeats
 
 
 def rate_text(group: Group) -> str:

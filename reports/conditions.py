@@ -148,10 +148,11 @@ def panel_warnings(panel: Panel) -> Iterator[RunWarning]:
                 "answers-unknown", "† wrong answers are possible", f"{where}: {arm.name}"
             )
         if arm.at_limit:
+            limited = ", ".join(quantity.labels_text() for quantity in in_order(arm.at_limit))
             yield RunWarning(
                 "time-limit-reached",
                 "a query that reached its time limit has no time, and its run no totals",
-                f"{where}: {arm.name}: {_limited(arm)}",
+                f"{where}: {arm.name}: {limited}",
             )
     if fitting := [_ratio(run.result) for run in panel.runs if _fits(run.result)]:
         yield RunWarning(
@@ -159,10 +160,6 @@ def panel_warnings(panel: Panel) -> Iterator[RunWarning]:
             "repeated reads come from DRAM on every tier",
             f"{where}: {_either(fitting)} (data : memory)",
         )
-
-
-def _limited(arm: Arm) -> str:
-    return ", ".join(quantity.labels_text() for quantity in in_order(arm.at_limit))
 
 
 def _fits(run: RunResult) -> bool:

@@ -295,8 +295,10 @@ def what_was_run(
         values = [(side, _values(fact, run_facts)) for side, run_facts in decided]
         alike = len({value for _, value in values}) == 1
         text = values[0][1] if alike else "; ".join(f"{side}: {value}" for side, value in values)
-        shown.append((_called(fact), text))
-    return (*shown, ("repeats", _repeats(sides)))
+        plain = fact.removeprefix("params.").removeprefix("settings.").replace("_", " ")
+        shown.append((_NAMES.get(fact, plain), text))
+    counts = ((name, sum(run.result.status != "failed" for run in runs)) for name, runs in sides)
+    return (*shown, ("repeats", "; ".join(f"{name}: {count}" for name, count in counts)))
 
 
 def essential_facts(workload: str, dims: Sequence[Dimension]) -> list[str]:
@@ -321,11 +323,6 @@ def _ordered(names: Sequence[str]) -> Iterator[str]:
     yield from (name for name in names if name not in placed)
 
 
-def _called(fact: str) -> str:
-    label = _NAMES.get(fact)
-    return label or fact.removeprefix("params.").removeprefix("settings.").replace("_", " ")
-
-
 def _values(fact: str, run_facts: Sequence[Mapping[str, str]]) -> str:
     return " or ".join(dict.fromkeys(_text(fact, facts.get(fact)) for facts in run_facts))
 
@@ -339,10 +336,3 @@ def _text(fact: str, value: str | None) -> str:
     if value in (None, "null"):
         return "none"
     return {"true": "yes", "false": "no", "[]": "none"}.get(str(value), plain_text(str(value)))
-
-
-def _repeats(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> str:
-    """Return how many runs of each side have a result."""
-    return "; ".join(
-        f"{name}: {sum(run.result.status != 'failed' for run in runs)}" for name, runs in sides
-    )

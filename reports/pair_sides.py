@@ -287,16 +287,13 @@ def _place(point: Point, apart: Sequence[str]) -> tuple[object, ...]:
 
 def only(points: Sequence[Point]) -> Point:
     """Return the single point; UnderivedError where there are several."""
-    if len(points) > 1:
-        raise UnderivedError("ambiguous", _ambiguous(points))
-    return points[0]
-
-
-def _ambiguous(points: Sequence[Point]) -> str:
+    if len(points) == 1:
+        return points[0]
     names = list(dict.fromkeys(p["configuration"] for p in points))
+    why = f"{' and '.join(names)} are distinguished by no label"
     if len(names) == 1:
-        return f"{names[0]} was set differently in several runs, report one of them"
-    return f"{' and '.join(names)} are distinguished by no label"
+        why = f"{names[0]} was set differently in several runs, report one of them"
+    raise UnderivedError("ambiguous", why)
 
 
 def _difference(a: Sequence[Point], b: Sequence[Point], apart: Sequence[str]) -> str:

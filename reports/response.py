@@ -278,7 +278,7 @@ def measurements(
     compresses, or a device that is not there, changes.
     """
     runs = (tier, model, no_latency)
-    values = {"throughput": [_throughput(run) for run in runs]}
+    values = {"throughput": [rate.value if rate else None for rate in map(throughput_of, runs)]}
     for percentile in _PERCENTILES:
         values[f"p{percentile}"] = [_latency(run, percentile) for run in runs]
     values["cpu_per_operation"] = [_cpu_ns(run) for run in runs]
@@ -287,11 +287,6 @@ def measurements(
         for name, of_runs in values.items()
         if all(of_runs)
     )
-
-
-def _throughput(run: StoredRun) -> float | None:
-    rate = throughput_of(run)
-    return rate.value if rate else None
 
 
 def _cpu_ns(run: StoredRun) -> float | None:

@@ -370,7 +370,8 @@ def contexts(runs: Sequence[StoredRun], dim: Dimension, run_facts: RunFacts) -> 
         shared = [fact for fact in mixed if not dim.covers(fact, None, None)]
         sets = _split(alike, partial(_only, shared, run_facts))
         for index, part in enumerate(sets):
-            facts = dict(sorted(key)) | {f: _first(part, f, run_facts) for f in shared}
+            of_part = _facts_of(part, run_facts)
+            facts = dict(sorted(key)) | {f: of_part.get(f, "(absent)") for f in shared}
             made.append(Context(tuple(part), facts, tuple(mixed.values()) if index == 0 else ()))
     return made
 
@@ -444,7 +445,3 @@ def _only(names: Sequence[str], run_facts: RunFacts, run: StoredRun) -> Facts:
 def _facts_of(runs: Sequence[StoredRun], run_facts: RunFacts) -> Facts:
     usable = next((run for run in runs if run.result.status != "failed"), runs[0])
     return run_facts[usable.directory]
-
-
-def _first(runs: Sequence[StoredRun], fact: str, run_facts: RunFacts) -> str:
-    return _facts_of(runs, run_facts).get(fact, "(absent)")

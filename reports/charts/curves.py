@@ -118,7 +118,9 @@ def draw(
                 _legend(axes, plot)
                 labelled.append(names)
             if plot.title != title:
-                _title_in_lines(axes, plot.title)
+                # Above its axes, in lines that end before the neighbour's begin.
+                lines = wrap(plot.title, int(_EACH_IN * _TITLE_PER_IN), break_on_hyphens=False)
+                axes.set_title("\n".join(lines), fontsize="medium", loc="left")
         heading_above(figure, marked(title, emulated, unknown=False))
         down = -(-len(plots) // ACROSS)
         figure.set_figheight(figure.get_figheight() + down * max(map(_legend_in, plots)))
@@ -230,12 +232,6 @@ def _legend_lines(name: str) -> list[str]:
             lines.append("")
         lines[-1] += piece
     return [line.rstrip() for line in lines]
-
-
-def _title_in_lines(axes: Axes, text: str) -> None:
-    """Above its axes, in lines that end before the neighbour's begin."""
-    lines = wrap(text, int(_EACH_IN * _TITLE_PER_IN), break_on_hyphens=False)
-    axes.set_title("\n".join(lines), fontsize="medium", loc="left")
 
 
 def _dress_x(axes: Axes, plot: Plot) -> None:

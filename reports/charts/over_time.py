@@ -168,7 +168,7 @@ def _draw_spans(axes: Axes, timeline: Timeline, lanes: Sequence[str]) -> None:
         lane = lanes.index(span.lane)
         begin, length = _seconds(timeline, span.begin_ns), (span.end_ns - span.begin_ns) / _NS_PER_S
         axes.broken_barh([(begin, length)], (lane - 0.4, 0.8), color=ARM_COLOURS[4], linewidth=0.5)
-        middle = _middle(span)
+        middle = (span.begin_ns + span.end_ns) / 2
         if span.name and middle - last.get(span.lane, -2 * apart + timeline.first_ns) >= apart:
             axes.text(
                 _seconds(timeline, middle),
@@ -184,10 +184,6 @@ def _draw_spans(axes: Axes, timeline: Timeline, lanes: Sequence[str]) -> None:
     axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.grid(visible=False)
     axes.tick_params(length=0)
-
-
-def _middle(span: Span) -> float:
-    return (span.begin_ns + span.end_ns) / 2
 
 
 def _text(value: float, unit: str) -> str:

@@ -6,9 +6,9 @@ card (reports.micro.best_practices), with the verdicts that they have there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import permutations
+from itertools import filterfalse, permutations
 
 from harness.paper.pair_query import Having, PairQuery
 from harness.sequences import grouped
@@ -35,11 +35,6 @@ from reports.trials import Trial, best_first, tested
 from reports.values import Point
 
 
-def _modules(evidence: Evidence) -> list[Device]:
-    """Return the devices that are not DRAM: the papers' advice is about these."""
-    return [device for device in evidence.devices if not is_dram(device)]
-
-
 class Practice(Test, frozen=True):
     """Tests one of FAST'20's best practices, as the card does."""
 
@@ -47,15 +42,10 @@ class Practice(Test, frozen=True):
     number: int
 
     def trials(self, evidence: Evidence, bound: float) -> Iterator[Trial]:
-        for device in _modules(evidence):
+        for device in filterfalse(is_dram, evidence.devices):
             for trial in practices(device)[self.number - 1].trials:
                 what = f"{device.marked_name}: {trial.what}"
                 yield Trial(what, trial.ratio, device.emulated)
-
-
-def _chosen(points: Sequence[Point]) -> Point:
-    """Return the best of these rates, by the repeats that do not test it."""
-    return points[best_first([point.samples for point in points])[0]]
 
 
 def _ratios(query: PairQuery, over: Device, under: Device) -> list[PointRatio]:
@@ -159,7 +149,8 @@ def _priced(
     both = [selected(PairQuery(RATE, labels), side) for side in (device, dram)]
     if not all(both):
         return
-    a, b = (_chosen(points) for points in both)
+    # The best of each side, by the repeats that do not test it.
+    a, b = (points[best_first([p.samples for p in points])[0]] for points in both)
     chosen = max(map(len, both)) > 1
     priced = [value * cheaper for value in a.samples]
     ratio = tested(priced, b.samples, bound, paired=False, chosen=chosen)

@@ -273,16 +273,13 @@ def _view(
         wanted = {f"{name} {printed}" for printed in figure.published}
         micro_rows = tuple(row for row in micro.rows if row[0] in wanted)
         if micro_rows:
-            return FigureView(figure, _renamed(micro.head), micro_rows, notes=notes)
+            head = ("published" if cell == "in the paper" else cell for cell in micro.head)
+            return FigureView(figure, tuple(head), micro_rows, notes=notes)
     made = _panels([run for run in figure.runs if not is_micro(run)])
     rows = tuple(row.cells for row in published_rows(made, sweeps(made), figure_series))
     groups = tuple(_cells(panel, group, figure_series) for panel in made for group in panel.groups)
     queries = query_rows(name, figure.title, figure.runs)
     return FigureView(figure, _PUBLISHED, rows, (*groups, *_singles(made)), notes, queries)
-
-
-def _renamed(head: Cells) -> Cells:
-    return tuple("published" if cell == "in the paper" else cell for cell in head)
 
 
 def _panels(runs: Sequence[StoredRun], over: str | None = None) -> list[Panel]:
