@@ -46,7 +46,7 @@ from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
 from harness.units import NS_PER_S
 from harness.workload import Clients, Loading, Session
-from harness.workloads.parameters import Duration
+from harness.workloads.kinds import Duration
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
 from harness.workloads.ycsb.workload import Loadgen

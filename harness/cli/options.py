@@ -24,16 +24,8 @@ from harness.cli.common import (
 )
 from harness.errors import UsageError, nearest, unknown
 from harness.micro.keys import MicroParams
-from harness.workloads.parameters import (
-    Choice,
-    Count,
-    Flag,
-    Number,
-    Parameter,
-    Parameters,
-    Time,
-    option_text,
-)
+from harness.workloads.kinds import Choice, Count, Flag, Number, Time
+from harness.workloads.parameters import Parameter, Parameters, option_text
 
 #: Of a parameter of the callback; the options' dataclass has names of its own.
 _OWN = "own_"

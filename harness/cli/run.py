@@ -42,7 +42,8 @@ from harness.store.documents import attributes
 from harness.store.spec import RunSpec
 from harness.terminal import say
 from harness.units import parse_share
-from harness.workloads.parameters import Count, Number, Parameters, Time
+from harness.workloads.kinds import Count, Number, Time
+from harness.workloads.parameters import Parameters
 from harness.yamlfile import Document, scalar
 
 #: Kinds of parameters of which a list is a sweep.

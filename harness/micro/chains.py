@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.errors import UsageError, nearest
-from harness.workloads.parameters import Number
+from harness.workloads.kinds import Number
 
 #: PerMA-Bench's persist instructions: operation, flush and fence (PVLDB 15(11), §3.3).
 PERSIST: Mapping[str, Mapping[str, str]] = {

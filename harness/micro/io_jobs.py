@@ -23,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+
+from msgspec import Meta
 
 from harness.errors import UsageError
 from harness.micro.keys import Direct, Patterns, Size, chosen
@@ -31,7 +33,8 @@ from harness.store.result import Label, label_text
 from harness.store.spec import Json, JsonObject
 from harness.structs import Where
 from harness.units import MIB, format_bytes
-from harness.workloads.parameters import Choice, Count, Duration, Flag, Parameters, Time, parameter
+from harness.workloads.kinds import Duration, Time
+from harness.workloads.parameters import Parameters, parameter
 from harness.yamlfile import Document
 
 Operation = Literal["read", "write"]
@@ -55,16 +58,18 @@ class IoKeys(Parameters):
 
     workload = "fio"
 
-    operation: Operation = parameter(Choice(("read", "write")), help="required")
-    pattern: Pattern = parameter(Choice(("sequential", "random")), help="required")
-    access_bytes: int = parameter(Size(1 << 30), name="access", help="bytes of a call (required)")
-    queue_depth: int = parameter(Count(1024), 1, help="calls under way, of each thread")
-    threads: int = parameter(Count(1024), 1, help="each with a part of the file")
-    sync: Sync = parameter(
-        Choice(("none", "fsync", "fdatasync", "dsync")), "none", help="after each write"
+    operation: Operation = parameter(help="required")
+    pattern: Pattern = parameter(help="required")
+    access_bytes: Annotated[int, Size(1 << 30)] = parameter(
+        name="access", help="bytes of a call (required)"
     )
-    direct: DirectWord = parameter(Direct(), "auto", help="past the page cache")
-    appends: bool = parameter(Flag(), False, help="to a new file of each thread")
+    queue_depth: Annotated[int, Meta(ge=1, le=1024)] = parameter(
+        1, help="calls under way, of each thread"
+    )
+    threads: Annotated[int, Meta(ge=1, le=1024)] = parameter(1, help="each with a part of the file")
+    sync: Sync = parameter("none", help="after each write")
+    direct: Annotated[DirectWord, Direct()] = parameter("auto", help="past the page cache")
+    appends: bool = parameter(False, help="to a new file of each thread")
 
     def resolve(self) -> Self:
         """Refuse keys that are incomplete or contradict each other."""
@@ -150,12 +155,16 @@ class FioParams(Parameters):
     workload = "fio"
     aliases = {"runtime": "duration"}  # noqa: RUF012
 
-    size_bytes: int = parameter(
-        Size(unit=WRITTEN_BYTES), "1GiB", name="size", help="the file, in whole MiB"
+    size_bytes: Annotated[int, Size(unit=WRITTEN_BYTES)] = parameter(
+        "1GiB", name="size", help="the file, in whole MiB"
     )
-    duration: Duration = parameter(Time(1_000_000), "2s", help="of each configuration and repeat")
-    only: tuple[str, ...] | None = parameter(Patterns(), help="configurations")
-    measurements: tuple[IoJob, ...] = parameter(_Measurements(), {}, help="keys of each, by name")
+    duration: Annotated[Duration, Time(1_000_000)] = parameter(
+        "2s", help="of each configuration and repeat"
+    )
+    only: Annotated[tuple[str, ...], Patterns()] | None = parameter(help="configurations")
+    measurements: Annotated[tuple[IoJob, ...], _Measurements()] = parameter(
+        {}, help="keys of each, by name"
+    )
 
     @property
     def jobs(self) -> list[IoJob]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Annotated, Self
+
+from msgspec import Meta
 
 from harness import jsonfile
 from harness.errors import RunFailed, UsageError
@@ -23,7 +25,7 @@ from harness.store.result import Check, Label, Labels, Metric
 from harness.store.spec import content_hash
 from harness.tiers.linux.model import Tier
 from harness.units import format_bytes
-from harness.workloads.parameters import Count, Parameters, parameter
+from harness.workloads.parameters import Parameters, parameter
 
 #: ioping's own: the first request after a pause is not like the others.
 _IGNORED = 1
@@ -37,12 +39,18 @@ class Ioping(Parameters, MeasuringProgram):
     workload = name = "ioping"
     aliases = {"size": "working_set"}  # noqa: RUF012
 
-    requests: int = parameter(Count(1_000_000), 2000, help="of each case and repeat")
+    requests: Annotated[int, Meta(ge=1, le=1_000_000)] = parameter(
+        2000, help="of each case and repeat"
+    )
     #: More than Linux moves at once ioping does not take (2 GiB less a page).
-    access_bytes: int = parameter(Size(1 << 30), "4KiB", name="access", help="of a request")
+    access_bytes: Annotated[int, Size(1 << 30)] = parameter(
+        "4KiB", name="access", help="of a request"
+    )
     #: Of 0 bytes ioping would make sizes of its own.
-    working_set_bytes: int = parameter(Size(), "256MiB", name="working_set", help="of the file")
-    only: tuple[str, ...] | None = parameter(Patterns(), help="configurations")
+    working_set_bytes: Annotated[int, Size()] = parameter(
+        "256MiB", name="working_set", help="of the file"
+    )
+    only: Annotated[tuple[str, ...], Patterns()] | None = parameter(help="configurations")
 
     @property
     def cases(self) -> list[tuple[str, str]]:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from harness import jsonfile
@@ -28,17 +28,8 @@ from harness.native_programs import native_folders
 from harness.store.spec import MICRO
 from harness.structs import convert
 from harness.units import format_bytes, parse_size
-from harness.workloads.parameters import (
-    Choice,
-    Count,
-    Duration,
-    Flag,
-    Kind,
-    Number,
-    Parameters,
-    Time,
-    parameter,
-)
+from harness.workloads.kinds import Choice, Count, Duration, Flag, Kind, Number, Time
+from harness.workloads.parameters import Parameters, parameter
 from harness.yamlfile import evaluate, is_expression
 
 Variables = Mapping[str, float]
@@ -310,39 +301,39 @@ class MicroParams(Parameters):
     workload = MICRO
     aliases = {"runtime": "duration", "size": "range"}  # noqa: RUF012
 
-    threads: int | None = parameter(
-        Count(1_000_000), help="Most threads.", option=True, default_text=_SUITES
+    threads: Annotated[int, Meta(ge=1, le=1_000_000)] | None = parameter(
+        help="Most threads.", option=True, default_text=_SUITES
     )
-    duration: Duration | None = parameter(
-        Time(1), help="Duration of each measurement.", option=True, default_text=_SUITES
+    duration: Annotated[Duration, Time(1)] | None = parameter(
+        help="Duration of each measurement.", option=True, default_text=_SUITES
     )
     warm_up: Duration | None = parameter(
-        Time(), help="Time before each measurement.", option=True, default_text=_SUITES
+        help="Time before each measurement.", option=True, default_text=_SUITES
     )
-    operations: int | None = parameter(
-        Count(10**15), help="Most operations of a measurement.", option=True, default_text=_SUITES
+    operations: Annotated[int, Meta(ge=1, le=10**15)] | None = parameter(
+        help="Most operations of a measurement.", option=True, default_text=_SUITES
     )
-    cpus: str | None = parameter(
-        _Cpus(), help="Processors to use.", option=True, default_text="all"
+    cpus: Annotated[str, _Cpus()] | None = parameter(
+        help="Processors to use.", option=True, default_text="all"
     )
-    only: tuple[str, ...] | None = parameter(
-        Patterns(), help="Measurements or configurations.", default_text="all"
+    only: Annotated[tuple[str, ...], Patterns()] | None = parameter(
+        help="Measurements or configurations.", default_text="all"
     )
-    range_bytes: int | None = parameter(
-        Size(), name="range", help="Largest range of a job.", default_text=_SUITES
+    range_bytes: Annotated[int, Size()] | None = parameter(
+        name="range", help="Largest range of a job.", default_text=_SUITES
     )
-    pages: Pages | None = parameter(
-        Choice(("huge", "base")), help="Pages of DRAM.", default_text=_SUITES
+    pages: Pages | None = parameter(help="Pages of DRAM.", default_text=_SUITES)
+    isa: Annotated[str, KEYS["isa"].kind] | None = parameter(
+        help="Instruction set.", default_text=_SUITES
     )
-    isa: str | None = parameter(KEYS["isa"].kind, help="Instruction set.", default_text=_SUITES)
-    index_library: str | None = parameter(
-        _Library(), help="Library that replaces each index.", option=True, default_text=_SUITES
+    index_library: Annotated[str, _Library()] | None = parameter(
+        help="Library that replaces each index.", option=True, default_text=_SUITES
     )
-    key: int | None = parameter(
-        Size(), help="Bytes of a key of the library's index.", default_text="8 B"
+    key: Annotated[int, Size()] | None = parameter(
+        help="Bytes of a key of the library's index.", default_text="8 B"
     )
-    value: int | None = parameter(
-        Size(), help="Bytes of a value of the library's index.", default_text="8 B"
+    value: Annotated[int, Size()] | None = parameter(
+        help="Bytes of a value of the library's index.", default_text="8 B"
     )
 
 

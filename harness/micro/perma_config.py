@@ -21,7 +21,7 @@ from harness.micro.chains import (
     chain_text,
 )
 from harness.units import GIB, MIB, suffixed_number
-from harness.workloads.parameters import Choice, Kind
+from harness.workloads.kinds import Choice, Kind
 
 _SIZE = re.compile(r"\d+[kKmMgG]?")
 _YES, _NO = ("yes", "y", "true", "on"), ("no", "n", "false", "off")

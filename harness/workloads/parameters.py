@@ -1,30 +1,30 @@
 """Typed parameters of a workload, stated once.
 
 Each workload has a frozen dataclass derived from :class:`Parameters`, in its ``params.py``. A
-field's metadata (:func:`parameter`) holds type and bounds (a :class:`Kind`), default, help and
-command-line option. From it come validation, the sub-command of ``harness run``, the table in the
-workload's docs page, and the JSON of run specs and of the native client.
+field's type states its values and their bounds (:mod:`harness.workloads.kinds`); its metadata
+(:func:`parameter`) default, help and command-line option. From these come validation, the
+sub-command of ``harness run``, the table in the workload's docs page, and the JSON of run specs
+and of the native client.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+
+from msgspec import Meta
 
 from harness.errors import UsageError, nearest
 from harness.store.spec import NATIVE, Json, JsonObject
-from harness.units import parse_duration_ns
+from harness.workloads.kinds import Duration, Kind, Texts, Time, kind_of
 from harness.yamlfile import scalar
 
 CacheMode = Literal["cold-per-query", "cold-per-run", "warm"]
 
 SHORTEST_WINDOW_NS = 10**9
-_LONGEST_NS = 7 * 24 * 3600 * 10**9
-_UNITS = (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
 _METADATA = "parameter"
 #: Of a parameter that client programs call the same.
 _SAME = "="
@@ -36,24 +36,6 @@ class ParameterError(UsageError):
     def __init__(self, parameter: str, problem: str, context: str, hint: str) -> None:
         super().__init__(problem, context, hint)
         self.parameter = parameter
-
-
-@dataclass(frozen=True)
-class Duration:
-    """A duration with one text form: ``90s`` and ``1.5m`` are both ``90s``."""
-
-    ns: int
-
-    @property
-    def seconds(self) -> float:
-        """The duration in seconds."""
-        return self.ns / 1e9
-
-    def __str__(self) -> str:
-        if self.ns == 0:
-            return "0s"
-        unit, size = next(((u, s) for u, s in _UNITS if self.ns % s == 0), ("ns", 1))
-        return f"{self.ns // size}{unit}"
 
 
 @dataclass(frozen=True)
@@ -73,150 +55,6 @@ class Outline:
     client_hosts: tuple[str, ...] = ()
     clients: int = 1
     stall_timeout_ns: int = 0
-
-
-# Kinds of values ------------------------------------------------------------------
-
-
-class Kind(Protocol):
-    """The type and bounds of a parameter."""
-
-    @property
-    def values(self) -> str:
-        """The accepted values, for help and docs."""
-
-    def parse(self, name: str, value: Any) -> Any:
-        """Convert a JSON value; UsageError if it is not accepted."""
-
-
-@dataclass(frozen=True)
-class Count:
-    """A whole number from ``least`` to ``most``."""
-
-    most: int
-    least: int = 1
-
-    @property
-    def values(self) -> str:
-        return f"{self.least:,} to {self.most:,}"
-
-    def parse(self, name: str, value: Any) -> int:
-        whole = isinstance(value, float) and value.is_integer()
-        if isinstance(value, bool) or not (isinstance(value, int) or whole):
-            context = "not a whole number"
-        elif not self.least <= value <= self.most:
-            context = "out of range"
-        else:
-            return int(value)
-        raise UsageError(f"{name} {value!r}", context, f"choose a whole number from {self.values}")
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number from ``least`` to ``most``; with ``open_ended`` exclusive of both."""
-
-    least: float = 0
-    most: float = math.inf
-    open_ended: bool = False
-    unit: str = ""
-
-    @property
-    def values(self) -> str:
-        unit = f" {self.unit}" if self.unit else ""
-        if self.most == math.inf:
-            return f"{'>' if self.open_ended else '>='} {self.least:g}{unit}"
-        between = f"{self.least:g} to {self.most:,.10g}"
-        return f"{between}{', exclusive' if self.open_ended else ''}{unit}"
-
-    def parse(self, name: str, value: Any) -> int | float:
-        if not is_number(value):
-            context = "not a number"
-        elif (value < self.least or value > self.most) or (
-            self.open_ended and value in (self.least, self.most)
-        ):
-            context = "out of range"
-        else:
-            return int(value) if value == int(value) else float(value)
-        raise UsageError(f"{name} {value!r}", context, f"choose a number: {self.values}")
-
-
-@dataclass(frozen=True)
-class Flag:
-    """True or false."""
-
-    values = "true, false"
-
-    def parse(self, name: str, value: Any) -> bool:
-        if isinstance(value, bool):
-            return value
-        raise UsageError(f"{name} {value!r}", "neither true nor false", "choose true or false")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of several words."""
-
-    words: tuple[str, ...]
-
-    @property
-    def values(self) -> str:
-        return ", ".join(self.words)
-
-    def parse(self, name: str, value: Any) -> str:
-        if value in self.words:
-            return str(value)
-        raise UsageError(
-            f"{name} {value!r}",
-            f"not a valid {name}{nearest(str(value), self.words)}",
-            f"choose {self.values}",
-        )
-
-
-@dataclass(frozen=True)
-class Time:
-    """A duration with its unit, 7 days at most."""
-
-    least_ns: int = 0
-
-    @property
-    def values(self) -> str:
-        return f"{Duration(self.least_ns)} to {Duration(_LONGEST_NS)}"
-
-    def parse(self, name: str, value: Any) -> Duration:
-        try:
-            nanoseconds = parse_duration_ns(str(value)) if value != 0 else 0
-        except UsageError as error:
-            raise UsageError(f"{name} {value!r}", error.context, error.hint) from error
-        if not self.least_ns <= nanoseconds <= _LONGEST_NS:
-            raise UsageError(
-                f"{name} {value!r}", "out of range", f"choose from {self.values} (7 days)"
-            )
-        return Duration(nanoseconds)
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Texts of a list, or of a text with commas, that each match ``pattern``.
-
-    ``wrong``, ``hint``: what is wrong with one that does not, and what to write.
-    """
-
-    values: str
-    pattern: str
-    wrong: str
-    hint: str
-
-    def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        words = value.split(",") if isinstance(value, str) else value
-        for word in words if isinstance(words, list | tuple) else [words]:
-            if not isinstance(word, str) or not re.fullmatch(self.pattern, word.strip()):
-                raise UsageError(f"{name} {word!r}", self.wrong, self.hint)
-        return tuple(word.strip() for word in words)
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a JSON value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # Parameters ------------------------------------------------------------------------
@@ -259,7 +97,6 @@ def option_text(name: str) -> str:
 
 
 def parameter(
-    kind: Kind,
     default: Json = None,
     *,
     help: str,
@@ -271,22 +108,30 @@ def parameter(
     native: bool | str = False,
     repeats: bool = False,
 ) -> Any:
-    """Declare a field of a :class:`Parameters` class; see :class:`Parameter`.
+    """Declare a field of a :class:`Parameters` class, whose type states its values.
 
-    ``native``: True if client programs call it the same.
+    See :class:`Parameter`. ``native``: True if client programs call it the same.
     """
     text = default_text or _text(default)
     sent = _SAME if native is True else native or ""
-    declared = Parameter(
-        kind, help, default, derive, text, option, name, "", omit_unset, sent, repeats
+    declared = partial(
+        Parameter,
+        help=help,
+        default=default,
+        derive=derive,
+        default_text=text,
+        has_option=option,
+        omit_unset=omit_unset,
+        repeats=repeats,
     )
-    return field(metadata={_METADATA: declared})
+    return field(metadata={_METADATA: (declared, name, sent)})
 
 
-# Parameters of several workloads.
+# Parameters of several workloads: the types of some, and what else they share.
 
-client_hosts = partial(
-    parameter,
+#: Hosts of client processes.
+Hosts = Annotated[
+    tuple[str, ...],
     Texts(
         "HOST,…",
         # Never one that ssh would take for an option.
@@ -294,6 +139,18 @@ client_hosts = partial(
         "not a host as ssh takes it",
         "write host, user@host, or ssh://user@host:port",
     ),
+]
+#: Client processes.
+Clients = Annotated[int, Meta(ge=1, le=64)]
+#: Length of a measurement window, and of a time without an answer.
+Window = Annotated[Duration, Time(SHORTEST_WINDOW_NS)]
+#: Time limit of one query.
+Seconds = Annotated[float, Meta(gt=0, extra={"unit": "s"})]
+#: Untimed executions.
+Warmups = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+client_hosts = partial(
+    parameter,
     default=[],
     default_text="this host",
     help="Hosts of the client processes, by ssh (docs/provisioning.md).",
@@ -301,57 +158,54 @@ client_hosts = partial(
 )
 clients = partial(
     parameter,
-    Count(64),
     derive=lambda params: max(1, len(params.client_hosts)),
     default_text="1 per client host",
     help="Client processes.",
 )
-ramp_up = partial(parameter, Time(), option=True, help="Time before the measurement window.")
+ramp_up = partial(parameter, option=True, help="Time before the measurement window.")
 duration = partial(
     parameter,
-    Time(SHORTEST_WINDOW_NS),
     option=True,
     help="Length of the measurement window.",
 )
 stall_timeout = partial(
     parameter,
-    Time(SHORTEST_WINDOW_NS),
     default_text="the window, at least 2m",
     help="Time without an answer on any connection after which the run fails.",
     omit_unset=True,
 )
 cache = partial(
     parameter,
-    Choice(("cold-per-query", "cold-per-run", "warm")),
     option=True,
     help="Cache state before each query or run (VLDB 2023 §3).",
 )
 query_timeout = partial(
     parameter,
-    Number(open_ended=True, unit="s"),
     name="query_timeout",
     option=True,
     help="Time limit of one query, in seconds; a query over it has no time.",
 )
 plans = partial(
     parameter,
-    Flag(),
     option=True,
     help="Explain each query in a second, untimed execution.",
 )
 warmups = partial(
     parameter,
-    Count(1_000_000, least=0),
     derive=lambda params: 1 if params.cache == "warm" else 0,
     default_text="1 if warm, else 0",
     help="Untimed executions before each timed one.",
 )
 
 
+def per_second(noun: str) -> Meta:
+    """Bound a rate of ``noun``, such as transactions."""
+    return Meta(gt=0, extra={"unit": f"{noun}/s"})
+
+
 def rate(noun: str, omit_unset: bool = False) -> Any:
-    """Declare the arrival rate of ``noun``, such as transactions."""
+    """Declare the arrival rate of ``noun``."""
     return parameter(
-        Number(open_ended=True, unit=f"{noun}/s"),
         option=True,
         default_text="none: closed loop",
         help=f"Open-loop arrival rate, in {noun} per second.",
@@ -486,11 +340,12 @@ class Parameters:
 
 
 def _declarations(cls: type[Parameters]) -> Iterator[Parameter]:
+    hints = get_type_hints(cls, include_extras=True)
     for item in fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
-        parameter: Parameter = item.metadata[_METADATA]
-        name = parameter.name or item.name
-        native = name if parameter.native == _SAME else parameter.native
-        yield replace(parameter, name=name, field=item.name, native=native)
+        declared, name, native = item.metadata[_METADATA]
+        name = name or item.name
+        native = name if native == _SAME else native
+        yield declared(kind_of(hints[item.name]), name=name, field=item.name, native=native)
 
 
 def unknown(

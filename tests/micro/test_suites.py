@@ -18,7 +18,7 @@ from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, KIB, MIB
-from harness.workloads.parameters import Duration
+from harness.workloads.kinds import Duration
 from reports.micro.as_published import PERMA_FIGURES, published_file
 from reports.published import read_published
 

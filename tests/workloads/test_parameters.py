@@ -5,23 +5,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pytest
+from msgspec import Meta
 
 from harness.errors import UsageError
-from harness.workloads.parameters import (
-    Choice,
-    Count,
-    Duration,
-    Flag,
-    Number,
-    ParameterError,
-    Parameters,
-    Texts,
-    Time,
-    parameter,
-)
+from harness.workloads.kinds import Choice, Count, Duration, Flag, Number, Texts, Time
+from harness.workloads.parameters import ParameterError, Parameters, parameter
 from harness.workloads.tpcc.params import TpccParams, _MixKind
 from harness.workloads.tpch.params import TpchParams, _Dates, _Queries, _Scale
 from harness.workloads.ycsb.params import YcsbParams, _CoreKind
@@ -34,15 +25,18 @@ class PingParams(Parameters):
     workload: ClassVar[str] = "ping"
     aliases: ClassVar[dict[str, str]] = {"hosts": "targets"}
 
-    targets: int = parameter(Count(100), 4, option=True, help="Pinged hosts.", native=True)
-    probes: int = parameter(
-        Count(1000),
+    targets: Annotated[int, Meta(ge=1, le=100)] = parameter(
+        4, option=True, help="Pinged hosts.", native=True
+    )
+    probes: Annotated[int, Meta(ge=1, le=1000)] = parameter(
         derive=lambda params: 2 * params.targets,
         default_text="2 per target",
         help="Probes under way.",
     )
-    pause: Duration = parameter(Time(), "1500ms", option=True, help="Time between probes.")
-    ttl: int | None = parameter(Count(255), help="Hops.", name="ip.ttl", omit_unset=True)
+    pause: Duration = parameter("1500ms", option=True, help="Time between probes.")
+    ttl: Annotated[int, Meta(ge=1, le=255)] | None = parameter(
+        help="Hops.", name="ip.ttl", omit_unset=True
+    )
 
 
 def test_a_default_may_follow_from_other_parameters():

@@ -7,7 +7,9 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
 
 from harness.drivers.client_program import Script
 from harness.errors import UsageError, unknown
@@ -15,17 +17,8 @@ from harness.store.spec import NATIVE
 from harness.supervise.user_files import read_text
 from harness.units import NS_PER_S
 from harness.workloads import parameters
-from harness.workloads.parameters import (
-    CacheMode,
-    Choice,
-    Count,
-    Duration,
-    Outline,
-    Parameters,
-    Texts,
-    check_warmups,
-    parameter,
-)
+from harness.workloads.kinds import Duration, Texts
+from harness.workloads.parameters import CacheMode, Outline, Parameters, check_warmups, parameter
 from harness.workloads.sql.folder import read_folder
 
 _USERS_PER_THREAD, _MOST_THREADS = 16, 8
@@ -62,42 +55,44 @@ class Digests:
 class ClientParams(Parameters):
     """Parameters that take effect with a script alone."""
 
-    script: tuple[str, ...] = parameter(
+    script: Annotated[
+        tuple[str, ...],
         _Scripts(
             "FILE[@WEIGHT], or a bundled script of sysbench",
             rf"[a-z][a-z0-9_]*|{_FILE}",
             "neither a file with a weight nor a script of sysbench",
             "write new_order.sql@10, my.lua or oltp_read_write",
         ),
+    ] = parameter(
         default_text="none",
         option=True,
         help="Script of --driver pgbench (FILE@WEIGHT) or sysbench (its name, or FILE.lua).",
         repeats=True,
         omit_unset=True,
     )
-    define: tuple[str, ...] = parameter(
+    define: Annotated[
+        tuple[str, ...],
         Texts(
             "NAME=VALUE",
             "[A-Za-z_][A-Za-z0-9_-]*=[A-Za-z0-9_.:+-]*",
             "not a name and a plain value",
             "write tables=4",
         ),
+    ] = parameter(
         default_text="none",
         option=True,
         help="Variable of pgbench's scripts, or option of sysbench's: NAME=VALUE.",
         repeats=True,
         omit_unset=True,
     )
-    users: int | None = parameter(
-        Count(10_000),
+    users: Annotated[int, Meta(ge=1, le=10_000)] | None = parameter(
         derive=lambda params: 8 if params.script else None,
         default_text="8",
         option=True,
         help="Connections that run scripts, each in turn (pgbench -c).",
         omit_unset=True,
     )
-    client_threads: int | None = parameter(
-        Count(1_024),
+    client_threads: Annotated[int, Meta(ge=1, le=1_024)] | None = parameter(
         derive=lambda params: (
             min(_MOST_THREADS, -(-params.users // _USERS_PER_THREAD)) if params.users else None
         ),
@@ -105,31 +100,30 @@ class ClientParams(Parameters):
         help="Threads of pgbench (-j); sysbench has one for each user.",
         omit_unset=True,
     )
-    rate: float | None = parameters.rate("transactions", omit_unset=True)
+    rate: Annotated[float, parameters.per_second("transactions")] | None = parameters.rate(
+        "transactions", omit_unset=True
+    )
     ramp_up: Duration | None = parameters.ramp_up(
         derive=lambda params: "1m" if params.script else None, default_text="1m", omit_unset=True
     )
-    duration: Duration | None = parameters.duration(
+    duration: parameters.Window | None = parameters.duration(
         derive=lambda params: "3m" if params.script else None, default_text="3m", omit_unset=True
     )
     protocol: Literal["simple", "extended", "prepared"] | None = parameter(
-        Choice(("simple", "extended", "prepared")),
         derive=lambda params: "prepared" if params.script else None,
         default_text="prepared",
         option=True,
         help="How statements are sent (pgbench -M).",
         omit_unset=True,
     )
-    max_tries: int | None = parameter(
-        Count(1_000_000),
+    max_tries: Annotated[int, Meta(ge=1, le=1_000_000)] | None = parameter(
         derive=lambda params: 1 if params.script else None,
         default_text="1",
         option=True,
         help="Tries of a transaction with a serialization failure or deadlock (pgbench).",
         omit_unset=True,
     )
-    script_digest: str | None = parameter(
-        Digests(),
+    script_digest: Annotated[str, Digests()] | None = parameter(
         derive=lambda params: digest(scripts(params)) if params.script else None,
         default_text="computed",
         help="Digest of the scripts.",
@@ -221,37 +215,36 @@ class SqlParams(ClientParams):
         "sysbench": "scripts in Lua, on data of a folder or of the script's own prepare",
     }
 
-    folder: str = parameter(
-        _Folder(),
+    folder: Annotated[str, _Folder()] = parameter(
         default_text="none: required",
         option=True,
         help="Folder with tables.sql, load/ and queries/ (docs/your-own-workload.md).",
     )
-    queries: tuple[str, ...] = parameter(
+    queries: Annotated[
+        tuple[str, ...],
         _Queries(
             "names of files in queries/, each once",
             ".+",
             "not a list of queries, each once",
             "name them: top,by_day",
         ),
+    ] = parameter(
         default_text="all",
         option=True,
         help="Queries to run, in this order: top,by_day.",
         omit_unset=True,
     )
     cache: CacheMode = parameters.cache(default="cold-per-query")
-    query_timeout_s: float | None = parameters.query_timeout()
+    query_timeout_s: parameters.Seconds | None = parameters.query_timeout()
     plans: bool = parameters.plans(default=True)
     keep_answers: Literal["digest", "none"] | None = parameter(
-        Choice(("digest", "none")),
         default_text="the first 1,000 rows",
         option=True,
         help="Store of each answer a digest, or nothing, instead of rows.",
         omit_unset=True,
     )
-    warmups: int = parameters.warmups()
-    content: str = parameter(
-        Digests(2),
+    warmups: parameters.Warmups = parameters.warmups()
+    content: Annotated[str, Digests(2)] = parameter(
         derive=lambda params: read_folder(Path(params.folder)).content if params.folder else None,
         default_text="computed",
         help="Digests of the folder's data, and of its queries, answers and check.",

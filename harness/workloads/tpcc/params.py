@@ -5,21 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from msgspec import Meta
 
 from harness.errors import UsageError, nearest
 from harness.workloads import parameters
-from harness.workloads.parameters import (
-    Choice,
-    Count,
-    Duration,
-    Flag,
-    Outline,
-    Parameters,
-    check_clients,
-    is_number,
-    parameter,
-)
+from harness.workloads.kinds import Duration, is_number
+from harness.workloads.parameters import Outline, Parameters, check_clients, parameter
 
 #: The five transactions, by the names that statements, metrics and labels have.
 TRANSACTIONS = ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -114,70 +107,62 @@ class TpccParams(Parameters):
         "query_seed": "data_seed",
     }
 
-    warehouses: int = parameter(
+    warehouses: Annotated[int, Meta(ge=1, le=1_000_000)] = parameter(
         # w_id is a 32-bit integer in every schema; a million warehouses are 100 TB.
-        Count(1_000_000),
         10,
         option=True,
         help="Number of warehouses, of 100 to 150 MB each.",
         native=True,
     )
     test: Literal["throughput", "durability"] = parameter(
-        Choice(("throughput", "durability")),
         "throughput",
         option=True,
         help="Throughput, or durability: kill the server, look for committed transactions.",
     )
-    users: int = parameter(
-        Count(10_000_000),
+    users: Annotated[int, Meta(ge=1, le=10_000_000)] = parameter(
         derive=_users,
         default_text=f"{_USERS}; with think time {TERMINALS_PER_WAREHOUSE} per warehouse",
         option=True,
         help="Emulated users (the specification's terminals).",
     )
-    think_time: bool = parameter(
-        Flag(), False, option=True, help="Keying and think times of clause 5.2.5."
+    think_time: bool = parameter(False, option=True, help="Keying and think times of clause 5.2.5.")
+    rate: Annotated[float, parameters.per_second("transactions")] | None = parameters.rate(
+        "transactions"
     )
-    rate: float | None = parameters.rate("transactions")
     ramp_up: Duration = parameters.ramp_up(default="2m")
-    duration: Duration = parameters.duration(default="3m")
+    duration: parameters.Window = parameters.duration(default="3m")
     home: Literal["all", "fixed"] = parameter(
-        Choice(("all", "fixed")),
         derive=lambda params: "fixed" if params.think_time else "all",
         default_text="all; fixed with think time",
         help="Warehouse of a transaction: any of all (VLDB 2023 §5.1), or the user's own "
         "(clause 5.2.2).",
         native=True,
     )
-    mix: Mix = parameter(
-        _MixKind(),
+    mix: Annotated[Mix, _MixKind()] = parameter(
         "deck",
         help="Cards of clause 5.2.4.2, or weights by transaction (in a profile).",
         native=True,
     )
-    connections: int = parameter(
-        Count(100_000),
+    connections: Annotated[int, Meta(ge=1, le=100_000)] = parameter(
         derive=_connections,
         default_text=f"users; at most {_SHARED_CONNECTIONS} with think time",
         help="Connections that the users share.",
     )
-    client_hosts: tuple[str, ...] = parameters.client_hosts()
-    clients: int = parameters.clients()
-    client_threads: int = parameter(
-        Count(1_024),
+    client_hosts: parameters.Hosts = parameters.client_hosts()
+    clients: parameters.Clients = parameters.clients()
+    client_threads: Annotated[int, Meta(ge=1, le=1_024)] = parameter(
         derive=lambda params: event_loops(params.connections / params.clients),
         default_text=f"1 per {_CONNECTIONS_PER_THREAD} connections; at least {_FEWEST_THREADS}",
         help="Event loops of a client process.",
     )
-    isolation: str | None = parameter(
-        Choice(("read-committed", "repeatable-read", "serializable")),
+    isolation: Literal["read-committed", "repeatable-read", "serializable"] | None = parameter(
         default_text="the engine's",
         help="Isolation level of every transaction.",
         omit_unset=True,
     )
-    stall_timeout: Duration | None = parameters.stall_timeout()
-    data_seed: int = parameter(
-        Count(2**32 - 1, least=0), 1, help="Seed of the population (clause 4.3).", native=True
+    stall_timeout: parameters.Window | None = parameters.stall_timeout()
+    data_seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] = parameter(
+        1, help="Seed of the population (clause 4.3).", native=True
     )
 
     def resolve(self) -> TpccParams:

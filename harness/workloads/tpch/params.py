@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
 
 from harness.errors import UsageError
 from harness.store.spec import Json
 from harness.workloads import parameters
-from harness.workloads.parameters import (
-    CacheMode,
-    Choice,
-    Count,
-    Flag,
-    Number,
-    Outline,
-    Parameters,
-    check_warmups,
-    is_number,
-    parameter,
-)
+from harness.workloads.kinds import Number, is_number
+from harness.workloads.parameters import CacheMode, Outline, Parameters, check_warmups, parameter
 from harness.workloads.tpch.qgen import QUERIES, SEEDS
 from harness.workloads.tpch.refresh_data import LARGEST_SET
 from harness.workloads.tpch.tables import OFFICIAL_SCALES, keys_are_unique
@@ -141,14 +133,12 @@ class TpchParams(Parameters):
     smaller = "a smaller --scale"
     aliases: ClassVar[Mapping[str, str]] = {"warehouses": "scale", "users": "streams"}
 
-    scale: float = parameter(
-        _Scale(),
+    scale: Annotated[float, _Scale()] = parameter(
         1,
         option=True,
         help="Scale factor; TPC itself defines 1, 10, 30, 100 … only.",
     )
-    queries: tuple[int, ...] = parameter(
-        _Queries(),
+    queries: Annotated[tuple[int, ...], _Queries()] = parameter(
         list(QUERIES),
         default_text="all",
         option=True,
@@ -158,27 +148,24 @@ class TpchParams(Parameters):
         derive=lambda params: "cold-per-run" if params.test in CONCURRENT else "cold-per-query",
         default_text="cold-per-query; cold-per-run for concurrent streams",
     )
-    query_seed: int | None = parameter(
-        Count(SEEDS[-1]),
+    query_seed: Annotated[int, Meta(ge=1, le=SEEDS[-1])] | None = parameter(
         default_text="validation values",
         option=True,
         help="Seed of random query parameters, as in qgen -r SEED.",
     )
-    query_timeout_s: float | None = parameters.query_timeout()
+    query_timeout_s: parameters.Seconds | None = parameters.query_timeout()
     plans: bool = parameters.plans(
         derive=lambda params: params.test not in CONCURRENT,
         default_text="true; false for concurrent streams",
     )
-    warmups: int = parameters.warmups()
+    warmups: parameters.Warmups = parameters.warmups()
     test: Test = parameter(
-        Choice(("queries", "power", "throughput", "both")),
         "queries",
         option=True,
         help="One stream of --queries, or TPC's power test, throughput test or both.",
     )
-    streams: int | None = parameter(
+    streams: Annotated[int, Meta(ge=1, le=LARGEST_SET - 1)] | None = parameter(
         # With the pair of a power test as many refresh sets as there are.
-        Count(LARGEST_SET - 1),
         derive=_streams,
         default_text="the minimum of clause 5.3.4",
         option=True,
@@ -186,20 +173,17 @@ class TpchParams(Parameters):
         omit_unset=True,
     )
     refresh: bool | None = parameter(
-        Flag(),
         derive=lambda params: None if params.test == "queries" else True,
         default_text="true",
         option=True,
         help="Refresh functions in power and throughput tests.",
         omit_unset=True,
     )
-    refresh_batch_orders: int | None = parameter(
-        Count(10**9),
+    refresh_batch_orders: Annotated[int, Meta(ge=1, le=10**9)] | None = parameter(
         default_text="a whole function",
         help="Orders of one transaction of a refresh function.",
     )
-    q6_dates: tuple[str, str] | None = parameter(
-        _Dates(),
+    q6_dates: Annotated[tuple[str, str], _Dates()] | None = parameter(
         help="Interval of l_shipdate, the only predicate of query 6 then (VLDB 2023, Fig 4).",
         omit_unset=True,
     )

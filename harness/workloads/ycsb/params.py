@@ -11,22 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
 
 from harness.errors import UsageError
 from harness.store.spec import Json, JsonObject
 from harness.workloads import parameters
-from harness.workloads.parameters import (
-    Choice,
-    Count,
-    Duration,
-    Flag,
-    Number,
-    Outline,
-    Parameters,
-    check_clients,
-    parameter,
-)
+from harness.workloads.kinds import Choice, Duration
+from harness.workloads.parameters import Outline, Parameters, check_clients, parameter
 from harness.workloads.ycsb.properties import CORE_CLASS, OFFICIAL, PropertyReader
 
 #: The operations, by the names that statements, metrics and labels have.
@@ -83,10 +76,6 @@ class _CoreKind:
 _native = partial(parameter, native=True)
 
 
-def _proportion(default: float, operations: str) -> Any:
-    return _native(Number(), default, help=f"Weight of {operations}.")
-
-
 @dataclass(frozen=True, kw_only=True)
 class YcsbParams(Parameters):
     """YCSB core workloads a to f: records by key; throughput and latency."""
@@ -107,112 +96,113 @@ class YcsbParams(Parameters):
         "warehouses": "records",
     }
 
-    core: str | None = parameter(
-        _CoreKind(),
+    core: Annotated[str, _CoreKind()] | None = parameter(
         name="workload",
         default_text="a, unless proportions are given",
         option=True,
         help="Core workload: its proportions and distributions (SoCC 2010).",
     )
-    records: int = parameter(
-        Count(_MOST),
+    records: Annotated[int, Meta(ge=1, le=_MOST)] = parameter(
         1_000_000,
         option=True,
         native=OFFICIAL["records"],
         help="Number of records, of about 1.1 kB each.",
     )
-    operations: int | None = parameter(
-        Count(_MOST),
+    operations: Annotated[int, Meta(ge=1, le=_MOST)] | None = parameter(
         native=OFFICIAL["operations"],
         default_text="none: the duration bounds the window",
         option=True,
         help="Operations of the measurement window.",
     )
-    insertstart: int = _native(Count(_MOST, least=0), 0, help="Number of the first loaded record.")
-    insertcount: int | None = _native(
-        Count(_MOST), default_text="all", help="Number of loaded records."
+    insertstart: Annotated[int, Meta(ge=0, le=_MOST)] = _native(
+        0, help="Number of the first loaded record."
     )
-    fieldcount: int = _native(Count(64), 10, help="Fields of a record.")
-    fieldlength: int = _native(Count(1_000_000), 100, help="Bytes of a field.")
-    minfieldlength: int = _native(
-        Count(1_000_000), 1, help="Least bytes of a field whose length varies."
+    insertcount: Annotated[int, Meta(ge=1, le=_MOST)] | None = _native(
+        default_text="all", help="Number of loaded records."
     )
-    zeropadding: int = _native(Count(100), 1, help="Least digits of a key.")
-    minscanlength: int = _native(Count(1_000_000), 1, help="Least records of a scan.")
-    maxscanlength: int = _native(
-        Count(1_000_000),
+    fieldcount: Annotated[int, Meta(ge=1, le=64)] = _native(10, help="Fields of a record.")
+    fieldlength: Annotated[int, Meta(ge=1, le=1_000_000)] = _native(100, help="Bytes of a field.")
+    minfieldlength: Annotated[int, Meta(ge=1, le=1_000_000)] = _native(
+        1, help="Least bytes of a field whose length varies."
+    )
+    zeropadding: Annotated[int, Meta(ge=1, le=100)] = _native(1, help="Least digits of a key.")
+    minscanlength: Annotated[int, Meta(ge=1, le=1_000_000)] = _native(
+        1, help="Least records of a scan."
+    )
+    maxscanlength: Annotated[int, Meta(ge=1, le=1_000_000)] = _native(
         1000,
         default_text="1000; 100 in workload e",
         help="Most records of a scan.",
     )
-    threads: int = parameter(
-        Count(10_000),
+    threads: Annotated[int, Meta(ge=1, le=10_000)] = parameter(
         8,
         option=True,
         help="Client threads: concurrent operations, each on its own connection.",
     )
-    client_hosts: tuple[str, ...] = parameters.client_hosts()
-    clients: int = parameters.clients()
-    client_threads: int | None = parameter(
-        Count(1_024),
+    client_hosts: parameters.Hosts = parameters.client_hosts()
+    clients: parameters.Clients = parameters.clients()
+    client_threads: Annotated[int, Meta(ge=1, le=1_024)] | None = parameter(
         default_text="1 per 16 connections",
         help="Event loops of a client process.",
     )
-    data_seed: int = _native(Count(2**32 - 1, least=0), 1, help="Seed of the records' values.")
-    readallfields: bool = _native(Flag(), True, help="Read all fields of a record, or one.")
-    writeallfields: bool = _native(Flag(), False, help="Update all fields of a record, or one.")
-    verify_reads: bool = _native(Flag(), False, help="Check every read: value, key and version.")
+    data_seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] = _native(
+        1, help="Seed of the records' values."
+    )
+    readallfields: bool = _native(True, help="Read all fields of a record, or one.")
+    writeallfields: bool = _native(False, help="Update all fields of a record, or one.")
+    verify_reads: bool = _native(False, help="Check every read: value, key and version.")
     dataintegrity: bool = parameter(
-        Flag(), False, help="Official client: write values that it can check by themselves."
+        False, help="Official client: write values that it can check by themselves."
     )
-    readproportion: float = _proportion(0.95, "reads")
-    updateproportion: float = _proportion(0.05, "updates")
-    insertproportion: float = _proportion(0, "inserts")
-    scanproportion: float = _proportion(0, "scans")
-    readmodifywriteproportion: float = _proportion(0, "read-modify-writes")
-    hotspotdatafraction: float = _native(
-        Number(most=1), 0.2, help="Hotspot: share of the records that are hot."
+    readproportion: Annotated[float, Meta(ge=0)] = _native(0.95, help="Weight of reads.")
+    updateproportion: Annotated[float, Meta(ge=0)] = _native(0.05, help="Weight of updates.")
+    insertproportion: Annotated[float, Meta(ge=0)] = _native(0, help="Weight of inserts.")
+    scanproportion: Annotated[float, Meta(ge=0)] = _native(0, help="Weight of scans.")
+    readmodifywriteproportion: Annotated[float, Meta(ge=0)] = _native(
+        0, help="Weight of read-modify-writes."
     )
-    hotspotopnfraction: float = _native(
-        Number(most=1), 0.8, help="Hotspot: share of the operations on hot records."
+    hotspotdatafraction: Annotated[float, Meta(ge=0, le=1)] = _native(
+        0.2, help="Hotspot: share of the records that are hot."
     )
-    exponential_frac: float = _native(
-        Number(most=1),
+    hotspotopnfraction: Annotated[float, Meta(ge=0, le=1)] = _native(
+        0.8, help="Hotspot: share of the operations on hot records."
+    )
+    exponential_frac: Annotated[float, Meta(ge=0, le=1)] = _native(
         0.8571428571,
         name="exponential.frac",
         help="Exponential: share of the records, the newest, that the percentile covers.",
     )
-    fieldlengthdistribution: str = _native(
-        Choice(("constant", "uniform", "zipfian")),
+    fieldlengthdistribution: Literal["constant", "uniform", "zipfian"] = _native(
         "constant",
         help="Distribution of field lengths.",
     )
-    requestdistribution: str = _native(
-        Choice(("zipfian", "uniform", "latest", "hotspot", "sequential", "exponential")),
+    requestdistribution: Literal[
+        "zipfian", "uniform", "latest", "hotspot", "sequential", "exponential"
+    ] = _native(
         "uniform",
         default_text="uniform; the core workload's",
         help="Distribution of requested keys.",
     )
-    insertorder: str = _native(
-        Choice(("hashed", "ordered")), "hashed", help="Keys: hashed, or in the order of insertion."
+    insertorder: Literal["hashed", "ordered"] = _native(
+        "hashed", help="Keys: hashed, or in the order of insertion."
     )
-    scanlengthdistribution: str = _native(
-        Choice(("uniform", "zipfian")), "uniform", help="Distribution of scan lengths."
+    scanlengthdistribution: Literal["uniform", "zipfian"] = _native(
+        "uniform", help="Distribution of scan lengths."
     )
-    update: str = _native(
-        Choice(("read-modify-write", "blind", "merge")),
+    update: Literal["read-modify-write", "blind", "merge"] = _native(
         "read-modify-write",
         option=True,
         help="Update on a key-value engine.",
     )
-    exponential_percentile: float = _native(
-        Number(most=100, open_ended=True),
+    exponential_percentile: Annotated[float, Meta(gt=0, lt=100)] = _native(
         95,
         name="exponential.percentile",
         help="Exponential: percentage of the operations on the newest records.",
     )
-    rate: float | None = parameters.rate("operations")
-    duration: Duration | None = parameters.duration(
+    rate: Annotated[float, parameters.per_second("operations")] | None = parameters.rate(
+        "operations"
+    )
+    duration: parameters.Window | None = parameters.duration(
         derive=lambda params: None if params.operations is not None else "60s",
         default_text="1m, or until --operations are done",
     )
@@ -220,7 +210,7 @@ class YcsbParams(Parameters):
         derive=lambda params: "0s" if params.duration is None else "2m",
         default_text="2m; 0s with --operations",
     )
-    stall_timeout: Duration | None = parameters.stall_timeout()
+    stall_timeout: parameters.Window | None = parameters.stall_timeout()
 
     @classmethod
     def presets(cls, given: JsonObject) -> JsonObject:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, nearest
-from harness.workloads.parameters import Count, Number, Parameter
+from harness.workloads.kinds import Count, Number
+from harness.workloads.parameters import Parameter
 from harness.yamlfile import scalar
 
 #: The class that the official files name as ``workload``.

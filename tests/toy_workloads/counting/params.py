@@ -1,8 +1,11 @@
 """Parameters of the toy workload."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from harness.workloads.parameters import Count, Outline, Parameters, parameter
+from msgspec import Meta
+
+from harness.workloads.parameters import Outline, Parameters, parameter
 
 
 @dataclass(frozen=True)
@@ -12,8 +15,12 @@ class CountingParams(Parameters):
     workload = "counting"
     smaller = "fewer --rows"
 
-    rows: int = parameter(Count(10**9), 1000, help="Rows of the table.", option=True)
-    times: int = parameter(Count(10**6), 3, help="Number of counts.", option=True)
+    rows: Annotated[int, Meta(ge=1, le=10**9)] = parameter(
+        1000, help="Rows of the table.", option=True
+    )
+    times: Annotated[int, Meta(ge=1, le=10**6)] = parameter(
+        3, help="Number of counts.", option=True
+    )
 
     def outline(self) -> Outline:
         return Outline(cache="cold-per-run", connections=1)
