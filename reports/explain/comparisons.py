@@ -9,7 +9,7 @@ in common and no row follows from others. They share the baseline's runs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harness.errors import UsageError
@@ -19,6 +19,7 @@ from reports.compare import Group, compare
 from reports.explain.ceilings import ceilings
 from reports.explain.correlation import CheckedPrediction
 from reports.explain.devices import TierSources, devices_that_hold, moved_parts
+from reports.explain.marks import Mark, mark_of
 from reports.explain.prediction import NotPredicted, Predicted, predict
 from reports.run_configuration import modelled_tiers
 from reports.series import Panel
@@ -38,7 +39,8 @@ class Explained:
     on B, or in which delays were planted. ``ceiling``: the largest speed-up that devices of zero
     latency could give to what moved. ``predicted``: the speed-up by A's runs and the baselines of
     the tiers; ``modelled``: by runs on ``models`` (and on what else is not real); ``measured``: by
-    runs on the devices. ``rests_on``: what the certainty of the comparison rests on.
+    runs on the devices. ``rests_on``: what the certainty of the comparison rests on. ``mark``: what
+    the prediction misses, if that is much.
     """
 
     engine: str
@@ -54,6 +56,7 @@ class Explained:
     modelled: Value | Missing
     measured: Value | Missing
     rests_on: tuple[Fact, ...] = ()
+    mark: Mark | None = None
 
     @property
     def above_ceiling(self) -> bool:
@@ -116,7 +119,7 @@ class _Models:
         a, b = self._arms[group.a.name], self._arms[group.b.name]
         moved = moved_parts(a.usable[0], b.usable[0])
         models, modelled = self._modelled(group)
-        return Explained(
+        row = Explained(
             self.panel.engine_name,
             self.panel.workload,
             self.panel.title_with_workload,
@@ -131,6 +134,7 @@ class _Models:
             Missing("modelled") if self._is_model(a.name, b.name) else speed_up_of(group),
             group.rests_on,
         )
+        return replace(row, mark=mark_of(a.usable, b.usable, row.residual))
 
     @cached_property
     def _arms(self) -> Mapping[str, Arm]:

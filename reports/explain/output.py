@@ -104,6 +104,7 @@ def to_json(view: ExplainedView) -> dict[str, Any]:
             attributes(row, *_COLUMNS)
             | {"predicted": _predicted_json(row.predicted)}
             | attributes(row, *_MEASURED)
+            | {"mark": attributes(row.mark, "mechanism", "a", "b", "text") if row.mark else None}
             for row in view.rows
         ],
         **attributes(view.whole, "correlation", "modelled_correlation"),
@@ -190,6 +191,7 @@ def _explained_cells(row: Explained) -> list[str]:
     modelled = _cell(row.modelled)
     modelled += f" {number_mark(row.models)}" if row.models else ""
     residual = NOTHING if row.residual is None else f"{100 * row.residual:+.0f} %"
+    residual += f"; {row.mark.text}" if row.mark else ""
     compared = f"{row.b} against {row.a}"
     predicted = _predicted_cell(row.predicted)
     return [row.where, compared, ceiling, predicted, modelled, _cell(row.measured), residual]
@@ -205,7 +207,9 @@ _WHY_MISSING: Mapping[str, str] = {
 }
 _WHY_NOT_PREDICTED: Mapping[str, str] = {
     "no-part-moved": "no part is on another tier",
-    "memory-without-counter": "no counter of memory accesses",
+    "memory-without-counter": "no counter of stalls at memory",
+    "memory-not-placed": "memory has no tier on one side",
+    "memory-and-files": "memory moved, and files too",
     "delays-planted": "delays were planted",
     "modelled": "the device is not here",
     "rate-set": "a rate was set",

@@ -20,9 +20,11 @@ from reports.explain.ceilings import unseen_parts
 from reports.explain.demand import Demand, QueryDemand, demand_of, queries_of
 from reports.explain.devices import TierSources, devices_of, host_of, timed_calls
 from reports.explain.laws import calibrate, closed_loop, query_sum
+from reports.explain.memory import MEMORY, chase_ns, memory_speed_ups
 from reports.explain.queueing import Bounds
 from reports.headline import headline
 from reports.run_configuration import modelled_tiers
+from reports.stalls import per_operation
 from reports.statistics import Value
 
 #: Of an operation's time, reads that may be served by a page cache or not.
@@ -34,6 +36,8 @@ class Unpredictable(StrEnum):
 
     NO_PART_MOVED = "no-part-moved"
     MEMORY_WITHOUT_COUNTER = "memory-without-counter"
+    MEMORY_NOT_PLACED = "memory-not-placed"
+    MEMORY_AND_FILES = "memory-and-files"
     DELAYS_PLANTED = "delays-planted"
     MODELLED = "modelled"
     RATE_SET = "rate-set"
@@ -50,7 +54,8 @@ class Predicted:
 
     ``low``, ``high``: from the repeats of the baselines and of A, and from how far the law is from
     A. ``bound_low``, ``bound_high``: the asymptotic bounds. ``law_of_a``: what the law gives for A
-    itself, as a share of what A measured: 0.93 is 7 % too little.
+    itself, as a share of what A measured: 0.93 is 7 % too little; None of memory, whose law has A's
+    cycles as they are.
     """
 
     value: float
@@ -58,7 +63,7 @@ class Predicted:
     high: float
     bound_low: float
     bound_high: float
-    law_of_a: float
+    law_of_a: float | None
 
     @property
     def speed_up(self) -> Value:
@@ -94,12 +99,35 @@ def predict_on(
     before = a.usable[0]
     if why := next(_refused(a, devices), None):
         return NotPredicted(why)
+    if devices_of(before).get(MEMORY) != devices.get(MEMORY):
+        return _of_memory(a, host, devices.get(MEMORY), sources)
     tiers = _Tiers.of(before, host, devices, sources)
     if isinstance(tiers, NotPredicted):
         return tiers
     load = load_of(before.spec.workload, before.spec.params)
     laws = _of_operations(a, load, tiers) if load else _of_queries(a, tiers)
     return laws if isinstance(laws, NotPredicted) else _summary(laws)
+
+
+def _of_memory(
+    a: Arm, host: str, tier: str | None, sources: TierSources
+) -> Predicted | NotPredicted:
+    """Return the same of memory on another node, of runs whose stalls were counted."""
+    before = a.usable[0]
+    on_a = devices_of(before).get(MEMORY)
+    if on_a is None or tier is None:
+        return NotPredicted(Unpredictable.MEMORY_NOT_PLACED)
+    places = ((host_of(before), on_a), (host, tier))
+    sides = [chase_ns(sources.baselines.get(place, ())) for place in places]
+    missing = tuple(name for (_, name), side in zip(places, sides, strict=True) if not side)
+    if missing:
+        return NotPredicted(Unpredictable.NO_BASELINE, missing)
+    speed_ups = memory_speed_ups(a.usable, *sides)
+    value = median(speed_up.value for speed_up in speed_ups)
+    low = min(speed_up.low for speed_up in speed_ups)
+    high = max(speed_up.high for speed_up in speed_ups)
+    # Without any wait, the value; where an operation only waits, no change.
+    return Predicted(value, low, high, min(low, 1.0), max(high, 1.0), None)
 
 
 def _refused(a: Arm, devices: Mapping[str, str]) -> Iterator[Unpredictable]:
@@ -111,16 +139,20 @@ def _refused(a: Arm, devices: Mapping[str, str]) -> Iterator[Unpredictable]:
         yield Unpredictable.DELAYS_PLANTED
     if not moved:
         yield Unpredictable.NO_PART_MOVED
-    if "memory" in moved:
-        yield Unpredictable.MEMORY_WITHOUT_COUNTER
     if modelled_tiers(before):
         yield Unpredictable.MODELLED
+    if headline(a.usable, a.usable, {}).rate is not None:
+        yield Unpredictable.RATE_SET
+    if MEMORY in moved:
+        if len(moved) > 1:
+            yield Unpredictable.MEMORY_AND_FILES
+        if not any(map(per_operation, a.usable)):
+            yield Unpredictable.MEMORY_WITHOUT_COUNTER
+        return
     if all(metric.name != "io_calls_count" for metric in before.result.metrics):
         yield Unpredictable.NO_TRACE
     if any(part in moved for part in unseen_parts(a.usable)):
         yield Unpredictable.PART_NOT_TRACED
-    if headline(a.usable, a.usable, {}).rate is not None:
-        yield Unpredictable.RATE_SET
 
 
 @dataclass(frozen=True)
