@@ -19,9 +19,9 @@ from reports.values import (
     Summary,
     duration_of,
     in_order,
+    laid_together,
     limit_of,
     measured_together,
-    summarise,
 )
 
 Verdict = Literal[
@@ -150,18 +150,21 @@ def executed_again(side: Sequence[StoredRun]) -> int:
 
 
 class _SideValues(NamedTuple):
-    """A side holds what its compared runs measured, and what all of its runs did."""
+    """Values of a side: of each compared run, and of all of its runs together."""
 
     compared: Sequence[Mapping[Quantity, Point]]
-    every: Sequence[Mapping[Quantity, Point]]
+    points: Mapping[Quantity, Point]
 
-    def values(self, quantity: Quantity) -> list[float]:
-        return [value for run in self.every if (value := _value(run, quantity)) is not None]
+    def summary(self, quantity: Quantity) -> Summary | None:
+        """Return median and range over all runs; None where none has a value."""
+        point = self.points.get(quantity)
+        return point.summary if point and point.samples else None
 
 
 def _values_of(runs: Sequence[StoredRun], every: Sequence[StoredRun]) -> _SideValues:
-    metrics_by_run = dict(zip((run.run_id for run in every), measured_together(every), strict=True))
-    return _SideValues([metrics_by_run[run.run_id] for run in runs], list(metrics_by_run.values()))
+    by_run = dict(zip((run.run_id for run in every), measured_together(every), strict=True))
+    points = laid_together(item for values in by_run.values() for item in values.items())
+    return _SideValues([by_run[run.run_id] for run in runs], points)
 
 
 def _row(
@@ -187,8 +190,8 @@ def _row(
         quantity,
         kind.unit,
         kind.better,
-        summarise(a.values(quantity)),
-        summarise(b.values(quantity)),
+        a.summary(quantity),
+        b.summary(quantity),
         estimate,
         "; ".join(part for part in (note, how) if part),
         any(value.ready_made for value in values),
