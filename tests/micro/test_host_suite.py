@@ -53,8 +53,8 @@ def refused(requested, here, **limits: object) -> UsageError:
 def test_more_threads_than_processors_are_refused_with_the_number_that_fits():
     error = refused(THREADS, capacity(2))
     assert error.problem == "mine.yml:6, m/threads=8"
-    assert "8 threads, and 2 processors near the tier" in error.context
-    assert error.hint == "add -p threads=2 (leaves out 2 of 4 configurations)"
+    assert "8 threads" in error.context and "2 processors" in error.context
+    assert "-p threads=2 " in error.hint and "2 of 4" in error.hint
     bounded = suite_on(THREADS, capacity(2), overrides(threads=2))
     assert names(bounded) == ["m/threads=1", "m/threads=2"]
     assert reported(THREADS, capacity(2), overrides(threads=2)) == {

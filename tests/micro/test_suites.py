@@ -263,7 +263,7 @@ def test_parameters_of_the_command_line_are_read_with_their_units():
     limits = overrides(duration="2s", range="64MiB", only="a,b*", threads="3")
     assert (limits.duration, limits.range_bytes, limits.only, limits.threads) == (
         Duration(2 * 10**9), 64 * MIB, ("a", "b*"), 3)  # fmt: skip
-    with pytest.raises(UsageError, match="did you mean 'duration'"):
+    with pytest.raises(UsageError, match="'duration'"):
         overrides(durration="2s")
     with pytest.raises(UsageError, match="not a duration"):
         overrides(duration="2")

@@ -124,7 +124,7 @@ def test_a_finished_file_system_is_kept_though_its_making_is_on_record():
 
 def test_other_block_sizes_are_a_file_system_made_again_by_consent():
     desired = replace(REGION0, dax=False, block_size=1024)
-    assert "mounted at /mnt/pmem0" in refused(plan_changes(ours(), desired))["namespace0.0"]
+    assert "/mnt/pmem0" in refused(plan_changes(ours(), desired))["namespace0.0"]
     for size, destroyed in ((4096, ("namespace0.0",)), (1024, ())):
         content = Content(True, "ext4", "tierbench", "aa-1", block_size=size)
         users = {"namespace0.0": NamespaceUsers(content)}
@@ -162,7 +162,8 @@ def test_a_region_without_labels_is_named_with_what_labels_would_cost():
 def test_a_region_without_labels_and_with_a_file_system_is_refused():
     users = {"namespace0.0": filesystem("xfs", "theirs")}
     changes = plan_changes(state_of("blank-labels", users), REGION0)
-    assert "/dev/pmem0 has xfs labelled 'theirs'" in refused(changes)["namespace0.0"]
+    why = refused(changes)["namespace0.0"]
+    assert "/dev/pmem0" in why and "'theirs'" in why
     assert "write-labels" not in [step.do for step in changes.steps]
 
 
@@ -190,7 +191,7 @@ def test_what_is_somebodys_is_refused_by_name_whatever_is_confirmed(users, words
 def test_a_namespace_that_somebody_named_and_a_disabled_region_are_refused():
     """The recording's namespace1.0 has the name bench1 in its label."""
     changes = plan_changes(two_fsdax(), SECTOR1)
-    assert refused(changes)["namespace1.0"] == "its label is 'bench1', not ours"
+    assert "'bench1'" in refused(changes)["namespace1.0"]
     changes = plan_changes(state_of("fresh-labels", disabled_regions=("region0",)), REGION0)
     assert "it is disabled" in refused(changes)["region0"]
 
@@ -199,7 +200,7 @@ def test_a_disabled_namespace_is_refused_but_for_a_run_that_was_cut_off():
     unread = {"namespace0.0": NamespaceUsers(Content(False, why="it is disabled"))}
     state = with_first(two_fsdax(unread), enabled=False, block=None, mode="raw")
     lost = state.inventory.namespaces[0]
-    assert "cannot be read: it is disabled" in refused(plan_changes(state, REGION0))["namespace0.0"]
+    assert "it is disabled" in refused(plan_changes(state, REGION0))["namespace0.0"]
     approved = replace(state, record=Record(approved={"namespace0.0": str(lost.uuid)}))
     assert plan_changes(approved, REGION0).destroys == ("namespace0.0",)
 
@@ -220,12 +221,12 @@ def test_a_mount_point_that_is_taken_is_refused(place, words):
 def test_somebodys_line_of_fstab_is_refused():
     state = state_of("fresh-labels", fstab="LABEL=x /mnt/pmem0 xfs rw 0 0\n")
     refusal = refused(plan_changes(state, REGION0))["/mnt/pmem0"]
-    assert "'LABEL=x /mnt/pmem0 xfs rw 0 0', not ours" in refusal
+    assert "'LABEL=x /mnt/pmem0 xfs rw 0 0'" in refusal
 
 
 def test_our_mounted_namespace_is_not_taken_away_under_a_mode_of_another_kind():
     changes = plan_changes(ours(), DesiredState("sector", regions=("region0",)))
-    assert "it is mounted at /mnt/pmem0" in refused(changes)["namespace0.0"]
+    assert "/mnt/pmem0" in refused(changes)["namespace0.0"]
     assert "run teardown.yml first" in changes.refusals[0].do
 
 
@@ -292,7 +293,7 @@ def test_a_goal_that_waits_is_ours_or_refused():
     """Ours needs a restart only."""
     waits = state_of("fresh-labels", goals=replace(IN_APP_DIRECT, pending=True), boot_id="one")
     changes = plan_changes(waits, GOAL)
-    assert "another goal is pending, not ours" in refused(changes)["goal"]
+    assert list(refused(changes)) == ["goal"] and changes.steps == ()
     record = Record(requested_goal="PersistentMemoryType=AppDirectNotInterleaved", goal_boot="one")
     changes = plan_changes(replace(waits, record=record), GOAL)
     assert planned_steps(changes) == [("reboot", "host")] and changes.refusals == ()
@@ -306,7 +307,7 @@ def test_a_goal_that_the_firmware_did_not_carry_out_is_not_asked_for_again_and_a
     record = Record(requested_goal="MemoryMode=100", goal_boot="one")
     state = state_of("fresh-labels", goals=goals, record=record, boot_id="two")
     changes = plan_changes(state, DesiredState("memory-mode"))
-    assert "was requested and the host restarted" in refused(changes)["goal"]
+    assert list(refused(changes)) == ["goal"]
     assert "2LM" in changes.refusals[0].do
 
 

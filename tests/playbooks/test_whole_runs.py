@@ -123,7 +123,7 @@ def test_another_namespace_under_a_confirmed_name_is_not_destroyed(host):
     host.after_the_plan(lambda: host.spaces.update({"namespace0.0": another}))
     outcome = provision(host, mode="sector")
     assert host.spaces["namespace0.0"].uuid == "another"
-    assert "no longer the namespace that was confirmed" in outcome.failures[0].why
+    assert [each.object for each in outcome.failures] == ["namespace0.0"]
 
 
 def test_a_step_that_shows_no_effect_fails(host):
@@ -454,7 +454,7 @@ def test_a_teardown_notices_the_loss_and_says_what_is_gone(provisioned):
     assert losses(refused)
     outcome = carried_out(provisioned.teardown(BOTH))
     assert losses(outcome)
-    assert "region0: its earlier namespaces are not on record" in " ".join(outcome.notes)
+    assert any(note.startswith("region0: ") for note in outcome.notes)
     assert provisioned.spaces == {}
     assert provisioned.files.fstab.read_text() == "# mine\n"
 

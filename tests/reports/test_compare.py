@@ -128,7 +128,7 @@ def test_runs_of_one_side_must_agree_too(tmp_path: Path) -> None:
     a, b = sides(tmp_path, 2)
     late = {"host.kernel.release": "6.9"}
     a.append(write(tmp_path, Case(block=2, manifest_changes=late, **SMALL)))
-    with pytest.raises(UsageError, match=r"host\.kernel\.release: A has 6\.1.* and 6\.9"):
+    with pytest.raises(UsageError, match=r"host\.kernel\.release.*6\.1.*6\.9"):
         compare(a, b)
 
 
@@ -153,7 +153,7 @@ def test_the_same_tier_name_on_another_namespace_is_found(tmp_path: Path) -> Non
     xfs = tier_document("ssd")
     xfs["facts"]["filesystem"] = "xfs"
     b = [write(tmp_path, Case(manifest_changes={"tiers": [xfs]}, **SMALL))]
-    with pytest.raises(UsageError, match=r"tier\.ssd\.filesystem: ext4 against xfs"):
+    with pytest.raises(UsageError, match=r"tier\.ssd\.filesystem.*ext4.*xfs"):
         compare(a, b)
 
 

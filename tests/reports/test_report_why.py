@@ -70,7 +70,7 @@ def test_operator_times_are_scaled_to_the_measured_time_and_marked(tmp_path: Pat
     breakdown = query_breakdowns(panel.arms[0])["6"]
     assert breakdown.kinds == {"scan": 2.0 * S, "join": 2.0 * S}
     assert breakdown.fit and breakdown.fit.lowest == 2.0 and not breakdown.fit.fits
-    assert breakdown.fit.why == "the profiled execution took 2.00 times as long as the timed one"
+    assert "2.00 times" in breakdown.fit.why
     files, _ = report(runs, tmp_path)
     assert ">a*<" in drawing(files, "operators.svg")
     assert "Plans of 1 of 2 queries add up" in files.markdown.read_text(encoding="utf-8")
@@ -82,8 +82,8 @@ def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_ad
     slow = query("6", 4.0, 1.0)[:2]
     slow += [metric("plan_operator_ns", t * S, query="6", operator=k) for k, t in kinds.items()]
     runs = two(tmp_path, slow, query("6", 2.0, 1.0))
-    assert plan_sums(runs[0])["6"] == (0.6, "40 % of the profiled execution lies outside the "
-                                            "operators: undivided 40 %")  # fmt: skip
+    share, why = plan_sums(runs[0])["6"]
+    assert share == 0.6 and why.endswith(": undivided 40 %")
     (panel,) = panels(runs, "placement", None)
     breakdown = query_breakdowns(panel.arms[0])["6"]
     assert breakdown.kinds == {kind: took * S for kind, took in kinds.items()}
@@ -132,7 +132,7 @@ def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
     ]
     files, html = report([*runs, *limited], tmp_path)
     assert ", limit reached in 2" in html  # of four runs two have a time
-    assert "the time limit was reached in 2 of 8 runs" in html
+    assert "2 of 8 runs" in html
     table = {(r["query"], r["arm"]): r for r in csv_rows(present(files.queries_csv))}
     assert table["6", "pmem-both"]["ratio_to_baseline"] == ""
     assert table["6", "ssd-both"]["runs_at_limit"] == "2"
@@ -168,7 +168,7 @@ def test_no_verdict_is_read_from_the_runs_that_were_fast_enough(tmp_path: Path) 
     by_name = {(row.quantity.name, row.quantity.label("query")): row for row in group.rows}
     for total in ("queries_geomean_ns", "queries_duration_ns"):
         assert by_name[total, None].estimate is None
-        assert by_name[total, None].note == "the time limit was reached in 1 of 14 runs"
+        assert "1 of 14 runs" in present(by_name[total, None].note)
     assert by_name["query_duration_ns", "1"].estimate is not None
     assert group.verdict == "not resolvable" and group.deciding is None
     (whole,) = compare(a[:6], b[:6]).groups

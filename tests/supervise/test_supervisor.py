@@ -161,7 +161,7 @@ def test_memory_policy_holds_from_the_first_page(supervisor):
 
 
 def test_an_impossible_memory_policy_is_an_error(supervisor):
-    with pytest.raises(RunFailed, match=r"memory policy.*set_mempolicy\(bind, nodes 63\)"):
+    with pytest.raises(RunFailed, match=r"set_mempolicy\(bind, nodes 63\)"):
         supervisor.spawn(["true"], memory=MemoryPolicy("bind", (63,)))
 
 
@@ -233,9 +233,9 @@ def test_without_its_supervisor_a_run_fails_and_nothing_is_left(state, tmp_path)
         assert eventually(lambda: len(processes_of(os.getpid())) >= 6)
         os.kill(supervisor.pid, signal.SIGKILL)
         os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOWAIT)  # it is left to be told of
-        with pytest.raises(RunFailed, match="was killed by signal 9"):
+        with pytest.raises(RunFailed, match="signal 9"):
             process.wait(PATIENCE_S)
-        with pytest.raises(RunFailed, match="was killed by signal 9"):
+        with pytest.raises(RunFailed, match="signal 9"):
             supervisor.spawn(["true"])
         assert eventually(lambda: not alive(process.id))  # the kernel's doing
     assert processes_of(os.getpid()) == []
