@@ -180,8 +180,9 @@ class Comparison:
             group.against(1 / (1 + above)) if group.loses() is None else None
             for group in self.groups
         ]
-        tested = iter(decide([ratio for ratio in ratios if ratio is not None]))
-        beyond = [ratio is not None and _is_below(next(tested)) for ratio in ratios]
+        tested = decide([ratio for ratio in ratios if ratio is not None])
+        below = (ratio.shown and not ratio.above for ratio in tested)
+        beyond = [ratio is not None and next(below) for ratio in ratios]
         return [group.loses() or worse for group, worse in zip(self.groups, beyond, strict=True)]
 
     def inconclusive(self, above: float) -> list[bool]:
@@ -193,10 +194,6 @@ class Comparison:
             not worse and not group.excludes(above)
             for group, worse in zip(self.groups, self.regressed(above), strict=True)
         ]
-
-
-def _is_below(ratio: Ratio) -> bool:
-    return ratio.shown and not ratio.above
 
 
 def compare(

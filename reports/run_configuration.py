@@ -214,7 +214,9 @@ def dimension(name: str, facts: Collection[str] = ()) -> Dimension:
     if name in DIMENSIONS:
         return DIMENSIONS[name]
     fact = fact_named(name, facts)
-    return Dimension(fact, fact, (fact + ".*", *_followers(fact.removeprefix("settings."))))
+    setting = fact.removeprefix("settings.")
+    of_engine = (f"engine.settings.{setting}", f"engine.config.{setting}")
+    return Dimension(fact, fact, (f"{fact}.*", f"settings.{setting}", *of_engine))
 
 
 def fact_named(name: str, facts: Collection[str]) -> str:
@@ -256,10 +258,6 @@ def swept_facts(sides: Iterable[Iterable[Facts]], over: Iterable[Dimension]) -> 
     shared = frozenset.intersection(*map(frozenset, taken)) if len(taken) > 1 else frozenset()
     values = Counter(fact for fact, _ in shared)
     return frozenset(fact for fact, number in values.items() if number > 1)
-
-
-def _followers(setting: str) -> tuple[str, ...]:
-    return (f"settings.{setting}", f"engine.settings.{setting}", f"engine.config.{setting}")
 
 
 def emulated_tiers(run: StoredRun) -> list[Emulated]:

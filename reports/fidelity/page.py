@@ -110,12 +110,9 @@ class FigureView:
     @property
     def measured(self) -> int:
         """Return how many published numbers have a number of this host next to them."""
-        cells = (row[self._first :] for row in self.rows)
+        first = self.head.index("published") + 1 if self.rows else 0
+        cells = (row[first:] for row in self.rows)
         return sum(any(not isinstance(cell, Missing) for cell in row) for row in cells)
-
-    @property
-    def _first(self) -> int:
-        return self.head.index("published") + 1 if self.rows else 0
 
     def to_json(self) -> dict[str, Any]:
         return {
