@@ -6,7 +6,7 @@ All of the mean operation of a closed loop, or of each query.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.hdr import Histogram
@@ -73,7 +73,8 @@ class QueryDemand:
     """A query that runs alone, on ``processors`` where ``others`` compute, too.
 
     ``sessions``: that share its work; ``reads``: by part, the engine's calls and their bytes;
-    ``fetched_bytes``: that the kernel read from storage for it.
+    ``fetched_bytes``: that the kernel read from storage for it; ``ahead``: by part, the share of
+    reads through the page cache that continue others, so that the kernel reads ahead of them.
     """
 
     query: str
@@ -84,6 +85,7 @@ class QueryDemand:
     sessions: float
     reads: Mapping[str, tuple[float, float]]
     fetched_bytes: float
+    ahead: Mapping[str, float] = field(default_factory=dict)
 
 
 def demand_of(run: StoredRun, load: Load) -> Demand | None:
@@ -113,6 +115,7 @@ def queries_of(run: StoredRun) -> list[QueryDemand]:
     queries = {q.label("query") or "" for q in values if q.name == "query_duration_ns"}
     processors = processors_of(run)
     others = values.get(Quantity("other_cpu_share"), 0.0) * processors
+    ahead = _read_ahead(run)
     demands = []
     for query in sorted(queries - {""}, key=natural):
         of_query = (("query", query),)
@@ -132,10 +135,30 @@ def queries_of(run: StoredRun) -> list[QueryDemand]:
         fetched = values.get(Quantity("query_io_read_bytes", of_query), 0.0)
         demands.append(
             QueryDemand(
-                query, duration_ns, processor_ns, processors, others, sessions, reads, fetched
+                query,
+                duration_ns,
+                processor_ns,
+                processors,
+                others,
+                sessions,
+                reads,
+                fetched,
+                ahead,
             )
         )
     return demands
+
+
+def _read_ahead(run: StoredRun) -> dict[str, float]:
+    """Return the share of each part's reads that the kernel may read ahead of, over all queries."""
+    stored: list[dict[str, Any]] = run.artifact("io-operations") or []
+    shares = {}
+    for counters in stored:
+        cell, calls = cell_of(counters), counters["calls"]
+        if cell.operation == "read" and not cell.background and calls:
+            cached = 1 - min(1.0, counters["direct"] / calls)
+            shares[cell.part] = cached * min(1.0, counters["sequential"] / calls)
+    return shares
 
 
 def processors_of(run: StoredRun) -> int:

@@ -332,18 +332,24 @@ def _query_phases(query: QueryDemand, a: Tiers, b: Tiers, repeats: Repeats) -> t
     """Computing, and waiting for the device.
 
     Of a tier whose files are in the page cache, the device reads what the kernel fetched, which is
-    divided among the parts as the engine's reads are.
+    divided among the parts as the engine's reads are. Reads that continue others do not wait one by
+    one there: the kernel fetches what follows while the query computes, as fast as the device can.
     """
     sessions = max(1, round(query.sessions))
     read_bytes = sum(size for _, size in query.reads.values())
     fetched = min(1.0, query.fetched_bytes / read_bytes) if read_bytes else 0.0
-    processor_ns, waiting_ns = query.processor_ns, 0.0
+    processor_ns, waiting_ns, fetching_ns = query.processor_ns, 0.0, 0.0
     for part, (calls, size) in query.reads.items():
         made = calls * (fetched if a[part].buffered else 1.0)
         on_a, on_b = (tiers[part].processor_ns("read", size / calls) for tiers in (a, b))
-        processor_ns += made * (on_b - on_a)
+        ahead = query.ahead.get(part, 0.0)
+        processor_ns += made * (1 - ahead if a[part].buffered else 1.0) * (on_b - on_a)
+        if b[part].buffered:
+            fetching_ns += made * ahead * (size / calls) / b[part].bandwidth("read")
+            made *= 1 - ahead
         speed = b[part].speeds("read", size / calls, sessions)[-1]
         waiting_ns += made * b[part].waiting_ns("read", size / calls, repeats) / speed
     computing_ns = max(_LEAST_COMPUTED * query.processor_ns, processor_ns)
     shared = processors(computing_ns, query.processors, query.others, sessions)
-    return shared.demand_ns / shared.speed(sessions), waiting_ns
+    took_ns = shared.demand_ns / shared.speed(sessions)
+    return took_ns, waiting_ns + max(0.0, fetching_ns - took_ns)

@@ -185,6 +185,19 @@ def test_a_query_computes_and_then_waits_for_what_was_fetched(tmp_path, fetched,
     assert law.law_of_a == pytest.approx(4 / (1 + waiting_s), rel=1e-3)
 
 
+@pytest.mark.parametrize(("direct", "waiting_s"), [(0, 0.5), (1000, 3.0)])
+def test_the_kernel_reads_ahead_of_a_scan(tmp_path, direct, waiting_s):
+    """16 threads of the baseline read 1 MiB each in 24 ms: 1,000 of them take 1.5 s, of which the
+    query computes for 1 s. Past the page cache, nothing is read ahead."""
+    a, b = (query_run(tmp_path, p) for p in ("ssd-both", "pmem-both"))
+    counters = log_syncs("foreground", 1000) | {"operation": "read", "part": "data"}
+    with_artifacts(a, {"io-operations": [counters | {"sequential": 1000, "direct": direct}]})
+    baseline_suite(tmp_path, "ssd", SSD | {"read": 24_000.0 if not direct else 3000.0})
+    baseline_suite(tmp_path, "pmem", PMEM | {"read": 0.001})
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    assert law.law_of_a == pytest.approx(4 / (1 + waiting_s), rel=1e-2)
+
+
 def test_a_query_shares_the_processors_with_other_programs(tmp_path):
     """79 others leave it one of 80 processors; 160 others leave it 80 / 161."""
     a, b = (query_run(tmp_path, p, fetched=0, others=79 / 80) for p in ("ssd-both", "pmem-both"))
