@@ -302,7 +302,11 @@ def _read_benchmark(benchmark: Mapping[str, Any], where: str) -> _Found:
         measurement = Measurement(
             name,
             tuple(job_of(part, config) for part, config in parts.items()),
-            tuple(_axes(configs, keys)),
+            tuple(
+                Axis(part, key, str(configs[part].get(key, "")))
+                for part, swept in keys.items()
+                for key in swept
+            ),
         )
         memory = next(iter(configs.values()))
         device = (str(memory["memory_type"]), str(memory.get("emulated", "")))
@@ -314,12 +318,6 @@ def _read_config(config: Mapping[str, Any], where: str) -> PermaConfig:
     if isinstance(settings.get("run_time"), float):  # ours may end within a second
         settings["run_time"] = round(settings["run_time"])
     return PermaConfig(**{key: read_value(key, value, where) for key, value in settings.items()})
-
-
-def _axes(configs: Mapping[str, Any], keys: Mapping[str, Sequence[str]]) -> Iterator[Axis]:
-    for part, swept in keys.items():
-        for key in swept:
-            yield Axis(part, key, str(configs[part].get(key, "")))
 
 
 def _read_metrics(measurement: Measurement, results: Mapping[str, Any]) -> Iterator[Metric]:

@@ -104,7 +104,8 @@ def _build(binding: YcsbBinding, folder: Path, progress: Progress) -> None:
             _run_maven(maven, binding.built_with, work)
         tree = work / "tree"
         tree.mkdir()
-        for archive in _archives(work):
+        built = work / "binding" / "target"
+        for archive in (*built.glob("*.jar"), *(built / "dependency").glob("*.jar")):
             shutil.copyfile(archive, tree / archive.name)
         _check(tree)
         for path in (tree, *tree.iterdir()):
@@ -129,11 +130,6 @@ def _run_maven(maven: Path, properties: Mapping[str, str], work: Path) -> None:
         "check the network and Maven's settings.xml (it comes from Maven Central), then run it "
         "again",
     )
-
-
-def _archives(work: Path) -> list[Path]:
-    binding = work / "binding" / "target"
-    return [*binding.glob("*.jar"), *(binding / "dependency").glob("*.jar")]
 
 
 def _check(tree: Path) -> None:

@@ -144,12 +144,9 @@ def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> Residency:
             file = _FILE.search(line)
             if file and not _SHARED.match(file.group(1)):
                 continue
-            _add(line, shared if file else anonymous)
+            totals = shared if file else anonymous
+            size = _PAGE_SIZE.search(line)
+            page_bytes = int(size.group(1)) * 1024 if size else 4096
+            for node, pages in _NODE_PAGES.findall(line):
+                totals[int(node)] = totals.get(int(node), 0) + int(pages) * page_bytes
     return Residency(anonymous, shared)
-
-
-def _add(line: str, totals: dict[int, int]) -> None:
-    size = _PAGE_SIZE.search(line)
-    page_bytes = int(size.group(1)) * 1024 if size else 4096
-    for node, pages in _NODE_PAGES.findall(line):
-        totals[int(node)] = totals.get(int(node), 0) + int(pages) * page_bytes
