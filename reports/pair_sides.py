@@ -132,7 +132,7 @@ def device_pairs(query: PairQuery, devices: Sequence[Device]) -> Iterator[Device
             and all(of_a.get(label) == of_b.get(label) for label in {*of_a, *of_b} - aside)
             and any(of_a.get(label) != of_b.get(label) for label in compared)
             and (query.more not in _DEVICE_LABELS or _is_more(of_a, of_b, query.more))
-            and (query.more != query.metric or i < j)
+            and (not query.more or query.more != query.metric or i < j)
         ):
             yield DevicePair(a, b, tuple(compared))
 

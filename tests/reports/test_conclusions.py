@@ -356,3 +356,15 @@ def test_what_never_degrades_holds_of_each_trial(tmp_path, worst, outcome):
         document["samples"] *= 2
     result = checked("bento", "5", [micro_run(tmp_path, metrics)])
     assert (len(result.tested), result.outcome) == (3, outcome)
+
+
+def test_reads_for_the_price_of_a_gb_are_over_those_of_dram(tmp_path: Path) -> None:
+    read = rate("reads", 8.0, pattern="random", operation="load", access_size_bytes=256, threads=1)
+    runs = []
+    for name, price in (("dram", 16.0), ("pmem", 4.0)):
+        kind = "numa" if name == "dram" else "fsdax"
+        tier = numa_tier(name) | {"kind": kind, "facts": tier_facts(kind), "price_per_gb": price}
+        changes = {"tiers": [tier]}
+        runs.append(micro_run(tmp_path, [read], tier=name, manifest_changes=changes))
+    result = checked("perma-bench", "6", runs)
+    assert [trial.to_json()["ratio"] for trial in result.tested] == [pytest.approx(4.0)]
