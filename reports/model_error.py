@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.models.score import DEVICE_TIME, NOT_KEPT, Pair, Score, ScoredMetric, ScoreStore
 from harness.store.runs import StoredRun
 from reports.explain.ceilings import ceilings
 from reports.explain.devices import devices_that_hold
 from reports.run_configuration import modelled_tiers
-from reports.statistics import ALPHA, Missing, compare_values
+from reports.statistics import Missing, compare_values
 
-THROUGHPUT = "throughput"
 #: Without scores on this host, the device's time of a model may be off by this factor: as much as
 #: the largest of the project's own (BENCHMARKS.md), and a little more.
 ASSUMED = 1.5
@@ -25,11 +22,10 @@ ASSUMED = 1.5
 FEWEST_SCORES = 3
 #: Of no device: their runs measure a ceiling.
 _NO_LATENCY = {"zero", "latency:0us"}
-_RESAMPLES = 1000
 
 
 def score_metrics(blocks: Sequence[Pair]) -> list[ScoredMetric]:
-    """Return the ratios of all blocks together: throughput, latencies, the device's time."""
+    """Return the ratios of all blocks together: throughput, latencies, the time of calls."""
     names = dict.fromkeys(m.name for block in blocks for m in block.measured)
     metrics = []
     for name in names:
@@ -40,33 +36,7 @@ def score_metrics(blocks: Sequence[Pair]) -> list[ScoredMetric]:
         )
         if not isinstance(ratio, Missing):
             metrics.append(ScoredMetric(name, ratio.value, ratio.low, ratio.high))
-    device_time = _device_time(blocks)
-    return [*metrics, device_time] if device_time else metrics
-
-
-def _device_time(blocks: Sequence[Pair]) -> ScoredMetric | None:
-    """Return the time that the model adds to no latency, over that which the device adds.
-
-    By the means over the blocks, with an interval of resampled blocks (percentile bootstrap, of a
-    fixed seed). None unless each block is slower on the device than without any latency: of what
-    does not wait, nothing is scored.
-    """
-    measured = [m for block in blocks for m in block.measured if m.name == THROUGHPUT]
-    if not measured:
-        return None
-    tier, model, without = (
-        1 / np.array([getattr(m, side) for m in measured])
-        for side in ("tier", "model", "no_latency")
-    )
-    if not (tier > without).all():
-        return None
-    ratio = float((model - without).mean() / (tier - without).mean())
-    if len(measured) < 2:
-        return ScoredMetric(DEVICE_TIME, max(ratio, 0.0), None, None)
-    chosen = np.random.default_rng(0).integers(0, len(measured), (_RESAMPLES, len(measured)))
-    resampled = (model - without)[chosen].mean(axis=1) / (tier - without)[chosen].mean(axis=1)
-    low, high = np.percentile(resampled, [100 * ALPHA / 2, 100 * (1 - ALPHA / 2)])
-    return ScoredMetric(DEVICE_TIME, max(ratio, 0.0), max(0.0, float(low)), float(high))
+    return metrics
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from harness import hdr
 from harness.metrics import load_of, standing_for
-from harness.models.score import Measurement
+from harness.models.score import DEVICE_TIME, Measurement
 from harness.store.documents import attributes
 from harness.store.runs import StoredRun
 from reports.compared_rows import Verdict, interim_analyses_of
@@ -269,24 +270,41 @@ def _where_lost(places: Sequence[float], times: Sequence[float]) -> float:
 _PERCENTILES = ("50", "99")
 
 
-def measurements(
-    tier: StoredRun, model: StoredRun, no_latency: StoredRun
-) -> tuple[Measurement, ...]:
-    """Return what the three runs of a block measured, of what all of them have.
+def measurements(tier: StoredRun, model: StoredRun) -> tuple[Measurement, ...]:
+    """Return what the two runs of a block measured, of what both of them have.
 
-    Throughput, latencies, and the engine's processor time of an operation, which a base that
-    compresses, or a device that is not there, changes.
+    Throughput, latencies, the engine's processor time of an operation, which a base that
+    compresses, or a device that is not there, changes; and the time of the engine's calls.
     """
-    runs = (tier, model, no_latency)
+    runs = (tier, model)
     values = {"throughput": [rate.value if rate else None for rate in map(throughput_of, runs)]}
     for percentile in _PERCENTILES:
         values[f"p{percentile}"] = [_latency(run, percentile) for run in runs]
     values["cpu_per_operation"] = [_cpu_ns(run) for run in runs]
+    values[DEVICE_TIME] = list(_call_times(tier, model))
     return tuple(
-        Measurement(name, *(value for value in of_runs if value))
-        for name, of_runs in values.items()
-        if all(of_runs)
+        Measurement(name, on_tier, on_model)
+        for name, (on_tier, on_model) in values.items()
+        if on_tier and on_model
     )
+
+
+def _call_times(tier: StoredRun, model: StoredRun) -> tuple[float, float]:
+    """Return how long the foreground's calls took, each kind of them as often as on the tier."""
+    of_tier, of_model = _calls(tier), _calls(model)
+    kinds = of_tier.keys() & of_model.keys()
+    return (
+        sum(of_tier[kind].total * of_tier[kind].mean for kind in kinds),
+        sum(of_tier[kind].total * of_model[kind].mean for kind in kinds),
+    )
+
+
+def _calls(run: StoredRun) -> dict[tuple[str, str], hdr.Histogram]:
+    return {
+        (str(metric.labels["part"]), str(metric.labels["operation"])): hdr.decode(metric.hdr)
+        for metric in run.result.metrics
+        if metric.name == "io_duration_ns" and metric.hdr and metric.labels["role"] == "foreground"
+    }
 
 
 def _cpu_ns(run: StoredRun) -> float | None:

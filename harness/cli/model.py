@@ -252,7 +252,7 @@ class VerifyOptions(CommonOptions):
 
 
 def verify(options: VerifyOptions) -> None:
-    """Score a model: the same runs on the tier, on its model, and without any latency."""
+    """Score a model: the same runs on the tier and on its model."""
     from harness.cli.run_list import plan_json, print_run_list
     from harness.cli.show import exit_for
     from harness.cli.study import conduct
@@ -299,12 +299,12 @@ def verify(options: VerifyOptions) -> None:
         raise typer.Exit(1)
 
 
-#: The tiers of a case: the model, and the same base without any latency.
-_MODELLED, _NO_LATENCY = "modelled", "no_latency"
+#: The tier of a case that is the model.
+_MODELLED = "modelled"
 
 
 def _plan(text: str, options: VerifyOptions) -> Plan:
-    """Return the runs of a case on the tier, on its model, and without any latency."""
+    """Return the runs of a case on the tier and on its model."""
     from harness import registry
     from harness.cli.run import RunOptions, plan_of
 
@@ -322,8 +322,8 @@ def _plan(text: str, options: VerifyOptions) -> Plan:
     settings = [f"{name}={value}" for name, value in given.items() if name not in workload_params]
     runs = RunOptions(
         engine=[engine],
-        placement=[f"{name}-both" for name in (options.tier, _MODELLED, _NO_LATENCY)],
-        model=[f"{_MODELLED}={options.model}", f"{_NO_LATENCY}=latency:0us"],
+        placement=[f"{name}-both" for name in (options.tier, _MODELLED)],
+        model=[f"{_MODELLED}={options.model}"],
         emulate=options.emulate,
         pairs=short_phases(parameters, workload_params),
         set_=settings,
@@ -355,13 +355,12 @@ def _score(
     why = disturbed(finished)
     blocks, refused = [], []
     for block, arms in sorted(by_block.items()):
-        runs = [arms.get(name) for name in (tier, _MODELLED, _NO_LATENCY)]
-        ids = tuple(run.run_id for run in runs if run)
+        ids = tuple(run.run_id for run in arms.values())
         if block in why:
             refused.append(Refused(why[block], ids))
-        elif runs[0] and runs[1] and runs[2]:
-            looks = interim_analyses_of(*([run] for run in runs if run))
-            blocks.append(Pair(ids, looks, measurements(runs[0], runs[1], runs[2])))
+        elif (on_tier := arms.get(tier)) and (on_model := arms.get(_MODELLED)):
+            looks = interim_analyses_of([on_tier], [on_model])
+            blocks.append(Pair(ids, looks, measurements(on_tier, on_model)))
     if not blocks and not refused:
         raise RunFailed(f"score {model.name}", f"no block of runs of {text!r} is complete")
     workload, engine = text.split()[:2]
@@ -412,7 +411,7 @@ def _print_scores(scores: Sequence[Score]) -> None:
         for refused in score.refused:
             say(f"{score.case}: not scored, {refused.why}: {', '.join(refused.runs)}")
         if score.metrics and score.metric(DEVICE_TIME) is None:
-            say(f"{score.case}: no time of the device is shown, so its model is not scored")
+            say(f"{score.case}: no calls on the device are known, so its model is not scored")
 
 
 app.command("verify")(callback(VerifyOptions, verify, without=("param", *_UNUSED)))

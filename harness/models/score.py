@@ -1,12 +1,12 @@
 """Scores of models: how far runs on a modelled tier are from runs on the tier itself.
 
-A score compares a tier that this host has with a model of it: the same workload on the tier, on the
-model, and on a model of no latency with the same base, in blocks. What a model predicts for a
-device that is not there can be trusted as far as that.
+A score compares a tier that this host has with a model of it: the same workload on the tier and on
+the model, in blocks. What a model predicts for a device that is not there can be trusted as far as
+that.
 
 Throughput alone does not carry over: where an operation hardly waits for the device, any model of
-it looks right. So the time that the device takes of an operation is scored: what the model adds to
-no latency, over what the device adds (DEVICE_TIME).
+it looks right. So the duration of the engine's calls is scored, each kind of call as often as on
+the tier (DEVICE_TIME).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.warnings import RunWarning
 
 #: An error beyond it, shown by the interval, contradicts the model.
 CONTRADICTED = 0.25
-#: The name of the scored metric of the time that the device takes.
+#: The name of the scored metric of how long the engine's calls take.
 DEVICE_TIME = "device_time"
 #: Warnings of runs in which the host, and not the model, decided how long calls took.
 NOT_KEPT = ("model-not-kept", "other-load", "stolen-while-measuring")
@@ -51,12 +51,11 @@ class ScoredMetric(Struct, frozen=True):
 
 
 class Measurement(Struct, frozen=True):
-    """A quantity of one block: on the tier, on its model, and without any latency."""
+    """A quantity of one block: on the tier, and on its model."""
 
     name: str
     tier: float
     model: float
-    no_latency: float
 
 
 class Pair(Struct, frozen=True):
@@ -77,10 +76,9 @@ class Refused(Struct, frozen=True):
 class Score(Document, frozen=True, tag_field="schema", tag=1):
     """How far runs on a modelled tier were from runs on the tier itself.
 
-    One workload on all three; ``pairs`` add up over commands, and none replaces another.
+    One workload on both; ``pairs`` add up over commands, and none replaces another.
 
-    ``metrics``: throughput first, then latencies or query times, and the device's time where it is
-    shown to take any.
+    ``metrics``: throughput first, then latencies or query times, and the time of calls.
     """
 
     host_id: str

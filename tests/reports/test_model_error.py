@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explained_runs import tpcc
+from explained_runs import PARTS_US, tpcc, tpcc_metrics
+from report_runs import Case, write
 
 from harness.models.device import find_model
 from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compare_output import to_json
+from reports.response import measurements
 
 MODEL = "nvme-970-pro"
 Sides = tuple[list[StoredRun], list[StoredRun]]
@@ -100,3 +102,16 @@ def test_no_verdict_rests_on_a_run_that_did_not_keep_its_model(tmp_path) -> None
     assert {row["ratio"] for row in document["rows"]} == {None}
     assert any(warning["code"] == "model-not-kept" for warning in document["warnings"])
     assert document["why"] == []
+
+
+def test_calls_of_a_model_are_timed_as_often_as_the_device_had_them(tmp_path):
+    """Syncs take twice as long, and are half as many; reads are as fast, and twice as many."""
+
+    def run(syncs: tuple[int, float], reads: tuple[int, float], block: int) -> StoredRun:
+        timed = {("wal", "sync"): syncs, ("data", "read"): reads}
+        return write(tmp_path, Case(block=block, metrics=tpcc_metrics(60_000, PARTS_US, timed)))
+
+    device, model = run((100, 400.0), (300, 100.0), 0), run((50, 800.0), (600, 100.0), 1)
+    times = {m.name: m for m in measurements(device, model)}["device_time"]
+    assert times.tier == pytest.approx(70e6, rel=0.01)
+    assert times.model == pytest.approx(110e6, rel=0.01)
