@@ -4,7 +4,8 @@
 
 Four devices: the disk; ext4 on a loop device over a tmpfs; ext4 on a loop device on the disk,
 throttled to a tenth of the disk's rates, and another one to 300 requests a second (blkio of cgroup
-v1). Of each a model is made, and the same runs are made on the device and on its model, in blocks. Half of the cases are fixed, half are drawn from a seed, which is printed.
+v1). Of each a model is made, and the same runs are made on the device and on its model, in blocks.
+Half of the cases are fixed, half are drawn from a seed, which is printed.
 Printed: of each case the errors, of all of them the median and the largest, and what was not
 scored, with the reason. The bar: a median of at most 5 % of throughput, none above 15 % unmarked,
 p99 within 25 %, processor time of an operation within 5 %.
