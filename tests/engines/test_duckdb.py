@@ -174,7 +174,7 @@ def test_timeout_and_errors_leave_the_connection_usable(started):
     connection = started.connect()
     with pytest.raises(QueryTimeout):
         connection.execute("select count(*) from range(10000000000) t(i)", timeout_s=0.05)
-    with pytest.raises(RunFailed, match='column "nope" was not found'):
+    with pytest.raises(RunFailed, match="nope"):
         connection.execute("select nope")
     assert connection.execute("select 1", timeout_s=60).rows == [(1,)]
 
@@ -256,7 +256,7 @@ def test_load_and_plan(started, tpch_parquet):
 
 def test_wrong_row_count_is_a_failure(started, tpch_parquet):
     counts = tpch_parquet.row_counts | {"nation": 26}
-    with pytest.raises(RunFailed, match="load 26 rows into nation: 25 were loaded"):
+    with pytest.raises(RunFailed, match=r"26 .*nation.*25 "):
         started.bulk_load(
             LoadRequest(started.sql("tpch"), tpch_parquet.files, counts, SilentProgress())
         )

@@ -260,7 +260,7 @@ SERVER: Any = SimpleNamespace(kind="managed", name="some server")
 
 
 def test_more_users_than_the_host_has_tasks_are_refused_before_anything_is_loaded() -> None:
-    with pytest.raises(UsageError, match="process or thread for each") as refused:
+    with pytest.raises(UsageError) as refused:
         check_connections(10_000_000, SERVER, {}, "users or connections")
     assert "users or connections" in refused.value.hint
     check_connections(10, SERVER, {}, "users or connections")

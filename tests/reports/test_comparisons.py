@@ -241,8 +241,8 @@ def test_a_block_resumed_days_later_is_no_pair(tmp_path: Path) -> None:
     new = [at(tmp_path, 2 * MINUTE, "pmem-both"), at(tmp_path, 3 * DAY, "pmem-both", block=1)]
     group = compare(old, new).groups[0]
     assert group.pairing == "unpaired"
-    assert "in 1 of 2 blocks the two did not run side by side" in group.why_unpaired
-    assert "block 1: started 3.0 days apart, at most 19.0 min would do" in group.why_unpaired
+    assert "1 of 2 blocks" in group.why_unpaired
+    assert "3.0 days" in group.why_unpaired and "19.0 min" in group.why_unpaired
     assert compare(old[:1], new[:1]).groups[0].pairing == "paired"
 
 
@@ -318,7 +318,7 @@ def test_an_experiment_that_grew_keeps_its_runs(tmp_path, capsys):
     store = Store(tmp_path)
     chosen = _chosen(store, [], "grow")
     assert {run.run_id for run in chosen} == {run.run_id for run in (*first, *later)}
-    assert "1 of 5 runs of grow are left out" in capsys.readouterr().err
+    assert "1 of 5 runs" in capsys.readouterr().err
     of_a = {run.run_id for run in _chosen(store, [], "grow@" + "a" * 16)}
     assert of_a == {run.run_id for run in (*first, gone)}
     a, b = (

@@ -103,7 +103,7 @@ def test_price_and_break_even_are_of_the_median_capacity_of_the_runs(tmp_path: P
 def test_a_tier_without_a_price_still_has_one_at_which_it_pays(tmp_path: Path) -> None:
     runs = [*tpcc(tmp_path, "ssd-both", 10_000), *tpcc(tmp_path, "pmem-both", 20_000)]
     _, fast = rows(runs, prices(ssd=0.4))
-    assert fast.price is None and fast.note == "no price of pmem" and fast.break_even is not None
+    assert fast.price is None and "pmem" in fast.note and fast.break_even is not None
     assert fast.break_even.value == pytest.approx(0.8) and fast.break_even.now is None
 
 
@@ -141,7 +141,7 @@ def test_where_an_arm_places_memory_the_others_pay_for_their_dram(tmp_path: Path
     assert cxl.break_even.value == pytest.approx((0.9 * base.price.median - 40) / limit_gb)
 
     base, cxl = rows(runs, prices(ssd=0.4, cxl=1.0))
-    assert base.price is None and base.note == "no price of dram" and cxl.break_even is None
+    assert base.price is None and "dram" in base.note and cxl.break_even is None
 
     changes: dict[str, Any] = {"manifest_changes": {"prices_per_gb": {"dram": 5.0}}}
     recorded = [*tpcc(tmp_path / "b", "ssd-both", 10_000, **changes),

@@ -297,7 +297,7 @@ def _generators():
 
 def test_a_generator_that_stops_early_is_not_believed():
     short = ROWS_001 | {"customer": 1_499}
-    with pytest.raises(RunFailed, match="customer has 1499 rows, not 1500"):
+    with pytest.raises(RunFailed, match=r"customer.* 1499 .*1500"):
         data._verify(0.01, short)
     with pytest.raises(RunFailed, match="not 6001215"):
         data._verify(1, {"lineitem": 6_001_214})
