@@ -2,8 +2,8 @@
 
 Of an operation's cycles on A, those in which execution stalled while a load missed the last cache
 take longer on B as its latency is longer (kernel ``chase`` of the suite ``baseline``); all others
-do not. That a stall scales with the latency is what Spa measures (Melody, ASPLOS 2025). The time of
-an operation is that of its cycles: the processors decide.
+do not. The counters are those of Spa (Melody, ASPLOS 2025), which compares two measured arms; that
+stalls of A alone scale with the latency is supposed, and that the processors decide.
 """
 
 from __future__ import annotations
