@@ -105,7 +105,7 @@ class Histogram:
     layout: Layout
     counts: Counts
 
-    @property
+    @functools.cached_property
     def total(self) -> int:
         """The number of recorded values."""
         return int(self.counts.sum())
@@ -237,6 +237,8 @@ def merge(histograms: Iterable[Histogram]) -> Histogram:
     several = list(histograms)
     if len(layouts := {histogram.layout for histogram in several}) != 1:
         raise ValueError(f"histograms of {len(layouts)} layouts cannot be merged")
+    if len(several) == 1:
+        return several[0]
     return Histogram(several[0].layout, np.sum([histogram.counts for histogram in several], axis=0))
 
 
