@@ -230,6 +230,7 @@ class _EngineAtWork:
             tiers=self.record.tiers,
             cgroup=cap.v2_path if cap is not None else None,
             io_trace=lambda: self.trace if self.trace and self.trace.on else None,
+            external=self.resolved.external,
         )
 
     def _load_external(self) -> None:

@@ -32,7 +32,8 @@ class MonitorContext:
     ``processes``: the processes that work for the engine at that moment. ``waits``: makes the
     engine's view of its sessions, or None; None outside of a run. ``tiers``: those in use, each
     once. ``cgroup``: the run's control group of version 2; None without one. ``io_trace``: that of
-    the engine's file I/O, or None; None outside of a run.
+    the engine's file I/O, or None; None outside of a run. ``external``: the engine is a server of
+    the user's own, whose processes are not the harness's.
     """
 
     processes: Callable[[], Sequence[ProcessId]] = tuple
@@ -40,6 +41,7 @@ class MonitorContext:
     tiers: Sequence[Tier] = ()
     cgroup: Path | None = None
     io_trace: Callable[[], IoTrace | None] | None = None
+    external: bool = False
 
 
 class Monitor(ABC):

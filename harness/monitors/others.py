@@ -50,8 +50,6 @@ class OthersMonitor(Monitor):
         self._kernel = kernel
         self._own = os.getpid() if harness_pid is None else harness_pid
         self._ends: list[_Ticks] = []
-        #: A server that is not the harness's own would count as another program.
-        self._whole = context.waits is None
 
     def preflight(self) -> RunWarning | None:
         if self._kernel.read("/proc/stat") is not None:
@@ -59,12 +57,10 @@ class OthersMonitor(Monitor):
         return RunWarning("others-not-counted", "others are not counted", "no /proc/stat")
 
     def start(self) -> None:
-        self._whole |= bool(self._context.processes())
         self._ends = [self._read()]
 
     def stop(self) -> None:
         if self._ends:
-            self._whole |= bool(self._context.processes())
             self._ends.append(self._read())
 
     def series(self) -> Mapping[str, Any]:
@@ -109,8 +105,8 @@ class OthersMonitor(Monitor):
 
     @property
     def _shares(self) -> tuple[float, float] | None:
-        """Shares of others and of the hypervisor; None if a server outside of the harness works."""
-        if len(self._ends) < 2 or not self._whole:
+        """Shares of others and of the hypervisor; None where an external server is among others."""
+        if len(self._ends) < 2 or self._context.external:
             return None
         first, last = self._ends[0], self._ends[-1]
         total = last.total - first.total

@@ -334,9 +334,7 @@ def ticks(root: Path, stat: str, processes: dict[int, tuple[int, int, int]]) -> 
 )
 def test_what_others_use_is_neither_the_harness_s_nor_the_kernel_s(tmp_path, others, stolen, codes):
     """On two processors: of 200 ticks, 0.1 processors are 10."""
-    monitor = OthersMonitor(
-        MonitorContext(processes=lambda: [own_identity()]), Kernel(tmp_path), 10
-    )
+    monitor = OthersMonitor(MonitorContext(waits=lambda: None), Kernel(tmp_path), 10)
     # Harness, a server whose backends end, a thread of the kernel, and another program.
     before = {10: (1, 0, 0), 11: (10, 0, 0), 2: (0, 0, 0), 3: (2, 0, 0), 50: (1, 1000, 0)}
     ticks(tmp_path, "1000 0 0 0 0 0 0 0", before)
@@ -351,7 +349,7 @@ def test_what_others_use_is_neither_the_harness_s_nor_the_kernel_s(tmp_path, oth
 
 
 def test_a_server_of_the_user_s_own_is_no_other_program(tmp_path) -> None:
-    monitor = OthersMonitor(MonitorContext(waits=lambda: None), Kernel(tmp_path), 10)
+    monitor = OthersMonitor(MonitorContext(external=True), Kernel(tmp_path), 10)
     for busy in (0, 100):
         ticks(tmp_path, f"{busy} 0 0 {busy} 0 0 0 0", {10: (1, 0, 0)})
         (monitor.stop if busy else monitor.start)()
