@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,6 +29,7 @@ from harness.errors import RunFailed, UsageError, unknown
 from harness.experiment.profile import published_of
 from harness.models.score import ScoreStore
 from harness.store.calibrations import CalibrationStore
+from harness.store.documents import as_json
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.store.spec import MICRO
@@ -138,6 +140,7 @@ def explain(
     from reports.explain.comparisons import explained
     from reports.explain.devices import TierSources
     from reports.explain.output import ExplainedView, explain_page, to_json
+    from reports.fidelity.expectations import expected_blocks, measured_expectations
     from reports.micro.devices import is_micro
     from reports.page import print_blocks, write_page
     from reports.sections import marked_title
@@ -164,16 +167,18 @@ def explain(
         )
     view = ExplainedView(tuple(rows))
     answers = [(panel.title_with_workload, group) for panel in made for group in panel.groups]
+    expected = measured_expectations(made, filter(is_micro, every))
     files: dict[str, str | None] = {}
     if out is not None:
-        page = explain_page(view, answers, view.picture("predicted"))
+        drawn = explain_page(view, answers, view.picture("predicted"))
+        page = chain(drawn, expected_blocks(expected))
         title = marked_title("Device and engine", [text for row in rows for text in row.emulated])
         picture, *_ = map(str, (*write_page(out, "explain", title, page), ""))
         files = {"page": str((out / "explain.html").absolute()), "picture": picture or None}
     if json_:
-        print_json({**to_json(view), **files})
+        print_json({**to_json(view), "expected": as_json(expected), **files})
         return
-    print_blocks(explain_page(view, answers))
+    print_blocks([*explain_page(view, answers), *expected_blocks(expected)])
     for name, file in files.items():
         if file:
             say(f"{name}: {file}")

@@ -101,6 +101,20 @@ class PaperQueries(Struct, frozen=True):
     statements: Annotated[tuple[QueryStatement, ...], Meta(min_length=1)]
 
 
+class DeviceExpectation(Struct, frozen=True):
+    """Engines' figures that a paper compares with what its microbenchmarks let expect.
+
+    Both are ratios of rows of published.csv, whose labels are figure, engine, arm, at (its x) and
+    those of the metric; without ``over`` and ``under`` a row is itself a ratio.
+    """
+
+    number: Annotated[str, Meta(description="the paper's section")]
+    statement: Annotated[str, Meta(min_length=1, description="the paper's words")]
+    device: Annotated[PairQuery, Meta(description="the ratio of the microbenchmark")]
+    engine: Annotated[PairQuery, Meta(description="the ratios of the engine, one or several")]
+    command: Annotated[str, Meta(description="what measures both")]
+
+
 class PaperFile(Struct, frozen=True, tag_field="schema", tag=1):
     """Profiles and suites that repeat a paper's figures, and its conclusions."""
 
@@ -115,6 +129,7 @@ class PaperFile(Struct, frozen=True, tag_field="schema", tag=1):
     ]
     conclusions: Annotated[tuple[StatedConclusion, ...], Meta(min_length=1)] = ()
     queries: PaperQueries | None = None
+    expectations: Annotated[tuple[DeviceExpectation, ...], Meta(min_length=1)] = ()
 
 
 CaptionState = Literal["measured", "stand-in", "impossible here"]

@@ -22,6 +22,7 @@ from reports.explain.comparisons import explained
 from reports.explain.devices import NO_TIER_SOURCES, TierSources
 from reports.explain.output import ExplainedView, explained_blocks
 from reports.explain.output import to_json as explained_json
+from reports.fidelity.expectations import Expected, cell_json, expected_blocks, expected_of
 from reports.formatting import (
     NOTHING,
     interval_text,
@@ -124,7 +125,7 @@ class FigureView:
             **attributes(self.of, "differs", "missing"),
             "left_out": [{"what": what, "why": why} for what, why in self.of.left_out],
             "published": [
-                {name: _cell_json(cell) for name, cell in zip(self.head, row, strict=True)}
+                {name: cell_json(cell) for name, cell in zip(self.head, row, strict=True)}
                 for row in self.rows
             ],
             "comparisons": [dict(zip(COMPARED, row, strict=True)) for row in self.compared],
@@ -132,23 +133,19 @@ class FigureView:
         }
 
 
-def _cell_json(cell: Cell) -> Any:
-    if isinstance(cell, Missing):
-        return {"missing": cell.code, "context": cell.context}
-    return as_json(cell)
-
-
 @dataclass(frozen=True)
 class PaperPage:
     """A paper's page: its figures and conclusions.
 
-    ``explained``: the comparisons of placements in all figures, predicted by the microbenchmark.
+    ``explained``: the comparisons of placements in all figures, predicted by the microbenchmark;
+    ``expected``: the engines' ratios that the paper compares with its own microbenchmarks.
     """
 
     title: str
     figures: tuple[FigureView, ...]
     conclusions: tuple[Checked, ...]
     explained: ExplainedView
+    expected: tuple[Expected, ...] = ()
 
     @cached_property
     def emulated(self) -> tuple[str, ...]:
@@ -156,7 +153,7 @@ class PaperPage:
         return tuple(dict.fromkeys(by for figure in self.figures for by in figure.emulated))
 
     def to_json(self) -> dict[str, Any]:
-        document = attributes(self, "title", "figures", "conclusions")
+        document = attributes(self, "title", "figures", "conclusions", "expected")
         return document | {"explained": explained_json(self.explained)}
 
 
@@ -194,9 +191,10 @@ def page_of(
     every = {run.run_id: run for figure in figures for run in figure.runs}
     conclusions = tuple(check_all(conclusions_of(name), every.values()))
     engines = [run for run in every.values() if not is_micro(run)]
-    compared = explained(_panels(engines, "placement"), sources)
-    view = ExplainedView(tuple(row for row in compared if row.moved))
-    return PaperPage(title, views, conclusions, view)
+    made = _panels(engines, "placement")
+    view = ExplainedView(tuple(row for row in explained(made, sources) if row.moved))
+    expected = expected_of(name, made, [*micro.values()])
+    return PaperPage(title, views, conclusions, view, expected)
 
 
 def write_paper(page: PaperPage, out: Path) -> Mapping[str, Path]:
@@ -220,8 +218,10 @@ def _blocks(page: PaperPage) -> Iterator[Block]:
     yield Section("Conclusions", tables, "conclusions", "section")
     for number, view in enumerate(page.figures, 1):
         yield Section(view.of.title, [*_figure_blocks(view)], f"figure-{number}", "section")
+    explanations = [*expected_blocks(page.expected)]
     if page.explained.checked:
-        explanations = [*explained_blocks(page.explained, page.explained.picture("predicted"))]
+        explanations += explained_blocks(page.explained, page.explained.picture("predicted"))
+    if explanations:
         yield Section("Microbenchmark and engines", explanations, "explain", "section")
     commands = [view.of.command for view in page.figures if view.of.command]
     yield Section("Commands", [Lines("commands", commands)], "commands", "section")

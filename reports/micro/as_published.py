@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from harness.errors import UsageError
@@ -158,6 +159,29 @@ def _rows(
             quantity_text(point.y_base, series.base_unit) + error,
             *measured,
         )
+
+
+def number_of_tier(
+    paper: str, series: PublishedSeries, point: PublishedPoint, devices: Sequence[Device]
+) -> Number | Missing:
+    """The number of the tier that the series names; of several, their mean, as papers print it."""
+    every = [_repeating(device, paper, (series.figure,)) for device in devices]
+    of_tier = [d for d in every if d.runs and _tier(d) == series.arm]
+    if len(of_tier) != 1:
+        hosts = " and ".join(device.name for device in of_tier)
+        return Missing("ambiguous", hosts) if of_tier else Missing("not-measured")
+    cell = _measured(paper, series, point, of_tier[0], every)
+    if isinstance(cell, Missing):
+        return cell
+    numbers = cell.numbers if isinstance(cell, Numbers) else ()
+    values = [number.value for number in numbers if number.value is not None]
+    if not values:
+        return Missing("no-counterpart")
+    return Number(fmean(values), series.base_unit, of_tier[0].emulated)
+
+
+def _tier(device: Device) -> str:
+    return device.tier.name if device.tier else device.tier_name
 
 
 def _priced(device: Device, prices: PriceList | None) -> Missing:
