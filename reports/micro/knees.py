@@ -1,7 +1,9 @@
 """Knees: from where on a curve is near its best; up to which load a dependent load waits little.
 
-A knee is read off medians. It is tested as well: that the curve is there, and that one step
-before it is not. Both must hold, so the weaker one stands for it (an intersection of two tests).
+A knee is read off medians, and tested: of rates, that the curve is near its best there and not
+one step before it; of loaded latency, that a load waits at most ``TWICE`` as long as idle at the
+knee and at each point before it, and longer at each point after it. All must hold, so the weakest
+test stands for the knee (an intersection).
 """
 
 from __future__ import annotations
@@ -140,13 +142,16 @@ def _knee(what: str, points: Sequence[Point], axis: str) -> Knee:
 
 
 def _of_loaded(curve: LoadedCurve, idle: Point) -> Ratio | Missing:
-    place = curve.points.index(curve.knee) if curve.knee else -1
-    ratios = []
-    if curve.knee:
-        ratios.append(PointRatio(idle, curve.knee.wait).tested(1 / TWICE))
-    if place + 1 < len(curve.points):
-        ratios.append(PointRatio(curve.points[place + 1].wait, idle).tested(TWICE))
-    return _weakest(ratios)
+    """Test every point, so that p needs no correction although the knee is chosen.
+
+    In truth, some point is the first that is beyond the bound, and some point the last within it.
+    A wrong knee is shown only if one of these two is shown to lie on the wrong side, whichever knee
+    was chosen, and each has one wrong side of its two-sided test.
+    """
+    place = curve.points.index(curve.knee) + 1 if curve.knee else 0
+    within = [PointRatio(idle, point.wait).tested(1 / TWICE) for point in curve.points[:place]]
+    beyond = [PointRatio(point.wait, idle).tested(TWICE) for point in curve.points[place:]]
+    return _weakest([*within, *beyond])
 
 
 def _weakest(ratios: Sequence[Ratio | Missing]) -> Ratio | Missing:

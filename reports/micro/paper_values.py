@@ -254,7 +254,7 @@ def _at_threads_of(top: Point, points: Sequence[Point]) -> list[Point]:
     return [p for p in points if p["threads"] == top["threads"]]
 
 
-def _knee(points: Sequence[Point]) -> Sequence[Point]:
+def _smallest_near_best(points: Sequence[Point]) -> Sequence[Point]:
     """The smallest size near the best of the best thread count."""
     top = best(points)
     near = near_best(_at_threads_of(top, points), top)
@@ -291,7 +291,7 @@ def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> Se
 
 _CHOICES: Mapping[str, Callable[[Sequence[Point]], Sequence[Point]]] = {
     "best": lambda points: [best(points)],
-    "knee": _knee,
+    "smallest_near_best": _smallest_near_best,
     "held": _held,
     "peaks": lambda points: _outstanding(points, 1),
     "dips": lambda points: _outstanding(points, -1),

@@ -16,9 +16,9 @@ from harness.micro.suite import known_suites, load_suite
 from harness.store.result import Label
 from harness.store.runs import StoredRun
 from reports.micro.as_published import paper_rows
-from reports.micro.best_practices import practices
+from reports.micro.best_practices import card_trials, practices
 from reports.micro.devices import RATE, Device, devices
-from reports.micro.knees import access_size_knees, curves
+from reports.micro.knees import LoadedKnee, access_size_knees, curves
 from reports.micro.measurements import card_drawing, measurements
 from reports.micro.preferences import findings
 from reports.micro.prices import COLUMNS
@@ -310,6 +310,19 @@ def test_loaded_latency_of_two_suites_is_no_curve(tmp_path: Path) -> None:
     (curve,) = curves(device)
     assert present(curve.idle).samples[0] == 100
     assert [p.wait.samples[0] for p in curve.points] == [110, 190, 400]
+
+
+@pytest.mark.parametrize("later", [{}, {9.0: 500.0}, {9.0: 150.0}])
+def test_a_knee_of_loaded_latency_claims_every_point_and_needs_no_correction(
+    tmp_path: Path, later: Mapping[float, float]
+) -> None:
+    loads = _loaded(1 << 30, 100, {2.0: 110, 4.0: 190, 8.0: 400, **later})
+    (device,) = devices([micro_run(tmp_path, loads)])
+    (knee,) = card_trials(device).knees
+    assert isinstance(knee, LoadedKnee)
+    assert present(knee.curve.knee).wait.samples[0] == 190
+    assert present(knee.known).p == 2 / 2**11
+    assert knee.shown is (150 not in later.values())
 
 
 # What the caches hold -----------------------------------------------------------
