@@ -3,21 +3,23 @@
 Lists of runs, reports, charts, response curves and prices read this table; nothing else names a
 workload's metrics, parameters or checks. ``harness/workloads/metrics.yml`` has those that several
 workloads share. A folder of ``$HARNESS_WORKLOAD_PATH`` may have such a file, too. A metric that no
-file states is named by its form (``reports.metric_registry``).
+file states has a title and role by its form (``reports.metric_registry``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeAlias
 
-from harness.errors import UsageError, unknown
+from msgspec import field
+
 from harness.paths import extension_folders
 from harness.store.spec import MICRO, JsonObject
+from harness.structs import Misfit, Struct, convert
 
 FILE = "metrics.yml"
 _VARIABLE = "HARNESS_WORKLOAD_PATH"
@@ -31,18 +33,34 @@ Role = Literal["headline", "detail", "part", "counter", "breakdown", "mark"]
 #: Where one metric stands for a run: in a list, on a response curve, for its price.
 Purpose = Literal["result", "curve", "price"]
 _EVERYWHERE: tuple[Purpose, ...] = ("result", "curve", "price")
+#: What draws a metric: functions of ``reports.charts``.
+Chart = Literal[
+    "rates",
+    "times",
+    "operation-waits",
+    "query-waits",
+    "operators",
+    "tiers",
+    "working-set",
+    "bandwidth",
+]
+_Names: TypeAlias = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class MetricInfo:
+class _Part(Struct, frozen=True):
+    """Base of the parts of a file."""
+
+    documented = "docs/adding-a-workload.md"
+
+
+class MetricInfo(_Part, frozen=True):
     """Title of a metric, its role, and the label that its parts are distinguished by (``axis``).
 
     ``resolution``: the step that it is counted in, in its unit; 0 where that is finer than shown.
     ``short``: its name in the terminal's tables, which list only metrics that have one.
     ``stands_for``: where it stands for the run, unless an earlier headline does; None: everywhere,
     of a headline. ``inverse``: what is done in that time (``queries``), of a duration that stands
-    for performance; ``sum_of``: the metric whose values the duration adds up. ``chart``: one of
-    ``reports.charts``.
+    for performance; ``sum_of``: the metric whose values the duration adds up.
     """
 
     title: str
@@ -50,14 +68,13 @@ class MetricInfo:
     axis: str | None = None
     resolution: float = 0.0
     short: str = ""
-    stands_for: Sequence[Purpose] | None = None
+    stands_for: tuple[Purpose, ...] | None = None
     inverse: str = ""
     sum_of: str = ""
-    chart: str = ""
+    chart: Chart | None = None
 
 
-@dataclass(frozen=True)
-class Swept:
+class Swept(_Part, frozen=True):
     """A metric and the parameter that it is shown over, as a fact of the spec.
 
     ``place``: another parameter, whose values have a place of their own each, side by side;
@@ -70,14 +87,13 @@ class Swept:
     metric: str
     parameter: str
     place: str = ""
-    percentiles: tuple[str, ...] = ()
+    percentiles: _Names = ()
     mean: bool = False
     share: str = ""
     offered: bool = False
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(_Part, frozen=True):
     """A load that a client offers to a server, at a rate that may be set.
 
     ``users``: the parameter with the number of users; ``rate``: that which sets the rate.
@@ -100,19 +116,17 @@ class Load:
     only_with: str = ""
 
 
-@dataclass(frozen=True)
-class ParameterInfo:
+class ParameterInfo(_Part, frozen=True):
     """Words for a parameter, and the parameters that follow from it unless they are set.
 
     ``words``: its name in sentences where its own is another program's, or has several meanings.
     """
 
     words: str = ""
-    implies: Sequence[str] = ()
+    implies: _Names = ()
 
 
-@dataclass(frozen=True)
-class WorkloadInfo:
+class WorkloadInfo(_Part, frozen=True):
     """Static facts of a workload.
 
     ``essential``: parameters without which a number of the workload means nothing. ``brief``: more
@@ -121,16 +135,33 @@ class WorkloadInfo:
     """
 
     title: str
-    essential: Sequence[str] = ()
-    brief: Sequence[str] = ()
+    essential: _Names = ()
+    brief: _Names = ()
     load: Load | None = None
-    sweeps: Sequence[Swept] = ()
-    checks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sweeps: tuple[Swept, ...] = ()
+    checks: Mapping[str, _Names] = field(default_factory=dict)
+
+
+class _File(WorkloadInfo, frozen=True):
+    """One file. A shared one is about no workload, and has no title.
+
+    ``counters``: titles of counters of a query and of the window alike.
+    """
+
+    title: str = ""
+    metrics: Mapping[str, MetricInfo] = field(default_factory=dict)
+    parameters: Mapping[str, ParameterInfo] = field(default_factory=dict)
+    counters: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        of_workload = (self.essential, self.brief, self.load, self.sweeps, self.checks)
+        if not self.title and any(of_workload):
+            raise Misfit("the workload has no title", "name it: title: WORKLOAD")
 
 
 @dataclass(frozen=True)
 class _Stated:
-    """All files together. ``counters``: titles of counters of a query and of the window alike."""
+    """All files together."""
 
     metrics: Mapping[str, MetricInfo]
     workloads: Mapping[str, WorkloadInfo]
@@ -204,52 +235,23 @@ def _stated(_folders: str | None) -> _Stated:
     counters: dict[str, str] = {}
     for path in metric_files():
         stated = _read(path)
-        counters |= stated.pop("counters", {})
-        for name, value in stated.pop("metrics", {}).items():
-            metrics.setdefault(name, _checked(MetricInfo, value, f"{path}: {name}"))
-        for name, value in stated.pop("parameters", {}).items():
+        counters |= stated.counters
+        for name, metric in stated.metrics.items():
+            metrics.setdefault(name, metric)
+        for name, info in stated.parameters.items():
             earlier = parameters.get(name, ParameterInfo())
-            info = _checked(ParameterInfo, value, f"{path}: {name}")
             implied = dict.fromkeys((*earlier.implies, *info.implies))
             parameters[name] = ParameterInfo(earlier.words or info.words, tuple(implied))
-        if stated:
+        if stated.title:
             name = MICRO if path == _MICRO else path.parent.name
-            workloads.setdefault(name, _workload_info(stated, path))
+            workloads.setdefault(name, stated)
     return _Stated(metrics, workloads, parameters, counters)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    from harness.yamlfile import parse_yaml, shipped_yaml  # takes long to import
+def _read(path: Path) -> _File:
+    """Read a file; UsageError with the line and the nearest name for what does not fit."""
+    from harness.yamlfile import load_yaml, shipped_yaml  # takes long to import
 
     if path.is_relative_to(Path(__file__).parent):
-        value = shipped_yaml(path)
-    else:
-        value = parse_yaml(path.read_text(), str(path)).value
-    if not isinstance(value, dict):
-        raise UsageError(str(path), "not a mapping", "see docs/adding-a-workload.md")
-    return dict(value)
-
-
-def _workload_info(value: Mapping[str, Any], path: Path) -> WorkloadInfo:
-    load, sweeps, where = value.get("load"), value.get("sweeps", ()), str(path)
-    parts = {
-        "load": load and _checked(Load, load, f"{where}: load"),
-        "sweeps": tuple(_checked(Swept, each, f"{where}: sweeps") for each in sweeps),
-    }
-    return _checked(WorkloadInfo, {**value, **parts}, where)
-
-
-S = TypeVar("S", MetricInfo, ParameterInfo, Swept, Load, WorkloadInfo)
-
-
-def _checked(kind: type[S], value: Any, where: str) -> S:
-    """Return the dataclass of a mapping; UsageError for unknown and missing keys."""
-    members = [each.name for each in fields(kind)]
-    for key in value if isinstance(value, dict) else [str(value)]:
-        if key not in members:
-            raise unknown(where, f"{key!r} is no key", key, members)
-    arguments: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
-    try:
-        return kind(**arguments)
-    except TypeError as error:
-        raise UsageError(where, str(error), "see docs/adding-a-workload.md") from error
+        return convert(shipped_yaml(path), _File, lambda where: load_yaml(path).at(where))
+    return load_yaml(path).to(_File)

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Literal
 
 from harness import hdr
-from harness.metrics import Load, load_of
+from harness.metrics import Load, load_of, metrics
 from harness.store.result import Better
 from harness.store.runs import StoredRun
 from harness.store.spec import Json
@@ -95,13 +95,20 @@ def headline(
         return _latency((*a, *b), comparable, rate)
     roles = {q: metric_info(q, better).role for q, better in comparable.items() if better != "none"}
     heads = headline_first([q for q, role in roles.items() if role == "headline"])
-    if heads:
+    if heads and heads[0].name in metrics():
         return Headline(heads[0])
-    # A total that a run lacks, since queries reached their limit there, has no ratio; nor does
-    # one of many parts stand for the whole.
-    parts = [q for q, role in roles.items() if role in ("detail", "part")]
-    limited = any(duration_of(q.name) for run in (*a, *b) for q in measured(run))
-    return Headline(parts[0] if len(parts) == 1 and not limited else None)
+    # Nothing takes the place of a stated headline that has no ratio, or of a total that a run
+    # lacks, since queries reached their limit there; nor does one of many results stand for all.
+    if any(_has_headline(q.name) for run in (*a, *b) for q in measured(run)):
+        return NONE
+    results = heads or [q for q, role in roles.items() if role in ("detail", "part")]
+    return Headline(results[0] if len(results) == 1 else None)
+
+
+def _has_headline(metric: str) -> bool:
+    """Return whether a run with this metric has a stated headline, or would without a limit."""
+    info = metrics().get(metric)
+    return bool(duration_of(metric) or (info and info.role == "headline"))
 
 
 def _latency(

@@ -1,4 +1,4 @@
-"""Titles and roles of what a run measured; a metric that no file states is named by its form."""
+"""Titles and roles of what a run measured; those that no file states have them by their form."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from harness.metrics import metrics
+from harness.metrics import Chart, metrics
 from reports.charts.bars import bars_on_log_axis, rate_bars
 from reports.charts.forest import speedups
 from reports.charts.stacked import (
@@ -31,7 +31,7 @@ Draw = Callable[[Panel, str, str, str], Drawing | None]
 
 
 #: What draws each chart, by the end of its file's name.
-CHARTS: Mapping[str, Mapping[str, Draw]] = {
+CHARTS: Mapping[Chart, Mapping[str, Draw]] = {
     "rates": {"rate": rate_bars},
     "times": {"times": bars_on_log_axis, "speedups": speedups},
     "operation-waits": {"waits": operation_waits},

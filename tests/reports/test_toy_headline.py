@@ -6,7 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from narrowed import present
@@ -14,8 +14,9 @@ from report_runs import interleaved, metric
 
 from harness.cli import show
 from harness.errors import UsageError
-from harness.metrics import metrics
+from harness.metrics import Chart, metrics
 from harness.store.runs import StoredRun
+from reports.charts import CHARTS
 from reports.compare import compare
 from reports.response import measured_of
 from reports.series import panels
@@ -105,17 +106,30 @@ def test_its_parameters_have_words_and_its_checks_a_column(
     assert all("1/1 right" in row for row in rows)
 
 
-def test_a_key_that_is_none_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("wrong", "names"),
+    [
+        ("rôle: headline", ("'rôle'", "'role'")),
+        ("role: headlin", ("metrics.x_ns.role", "'headline'")),
+        ("role: detail, chart: rate", ("metrics.x_ns.chart", "'rates'")),
+        ("role: headline, stands_for: [results]", ("stands_for.0", "'result'")),
+    ],
+)
+def test_what_a_file_misstates_is_refused_with_line_and_nearest_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str, names: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "odd"
     folder.mkdir()
-    (folder / "metrics.yml").write_text("metrics: {x_ns: {title: x, rôle: headline}}\n")
+    (folder / "metrics.yml").write_text(f"metrics:\n  x_ns: {{title: x, {wrong}}}\n")
     monkeypatch.setenv("HARNESS_WORKLOAD_PATH", str(tmp_path))
     with pytest.raises(UsageError) as caught:
         metrics()
-    assert "odd/metrics.yml: x_ns" in caught.value.problem
-    assert "'rôle'" in caught.value.context
+    assert caught.value.problem.endswith("odd/metrics.yml:2")
+    assert all(name in caught.value.context for name in names), caught.value.context
+
+
+def test_every_chart_that_a_file_may_name_is_drawn() -> None:
+    assert set(CHARTS) == set(get_args(Chart))
 
 
 def test_its_parameters_need_no_prefix_where_runs_are_compared_over_one(tmp_path):
@@ -123,3 +137,26 @@ def test_its_parameters_need_no_prefix_where_runs_are_compared_over_one(tmp_path
     few, many = ([run for run in runs if run.spec.params["rows"] == n] for n in ROWS[:2])
     assert compare(few, many, over=["rows"]).over == ("params.rows",)
     assert [panel.over for panel in panels(runs, "rows", None)] == ["params.rows"]
+
+
+@pytest.mark.parametrize(
+    ("values", "deciding"),
+    [
+        ({"counts_per_second": 3.0, "a_new_rate": 5.0}, "counts_per_second"),
+        ({"counts_per_second": 0.0, "a_new_rate": 5.0}, None),  # it has no ratio
+        ({"a_new_rate": 5.0}, "a_new_rate"),
+        ({"a_new_rate": 5.0, "another_rate": 7.0}, None),
+    ],
+)
+def test_a_metric_that_no_file_states_decides_only_where_it_is_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, float], deciding: str | None
+) -> None:
+    monkeypatch.setenv("HARNESS_WORKLOAD_PATH", TOYS)
+    a, b = interleaved(
+        tmp_path,
+        lambda place, block: [metric(name, value, "higher") for name, value in values.items()],
+        spec_changes={"workload": "counting", "params": {"rows": 1000, "times": 3}},
+    )
+    (group,) = compare(a, b).groups
+    quantity = group.headline.quantity
+    assert (quantity and quantity.name) == deciding
