@@ -58,10 +58,15 @@ def command(*words: str, cgroup: Path | None = None, may_fail: bool = False) -> 
     argv = list(words)
     if cgroup is not None:
         argv = ["sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh", *argv]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode and not (may_fail and done.stdout):
-        raise SystemExit(f"{' '.join(words)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    return done.stdout
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        output, errors = process.communicate()
+    except KeyboardInterrupt:
+        process.communicate()  # it was interrupted, too, and stops what uses the device
+        raise
+    if process.returncode and not (may_fail and output):
+        raise SystemExit(f"{' '.join(words)}\n{output[-2000:]}\n{errors[-2000:]}")
+    return output
 
 
 @contextmanager

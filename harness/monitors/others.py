@@ -27,7 +27,10 @@ _KTHREADD = 2
 
 @dataclass(frozen=True)
 class _Ticks:
-    """Clock ticks since boot, over all processors; ``harness``: of the harness's processes."""
+    """Clock ticks since boot, over all processors; ``harness``: of the harness's processes.
+
+    ``kernel``: of the kernel's threads there are, of which idle ones end, and their ticks with them.
+    """
 
     monotonic_ns: int
     total: int
@@ -50,6 +53,8 @@ class OthersMonitor(Monitor):
         self._kernel = kernel
         self._own = os.getpid() if harness_pid is None else harness_pid
         self._ends: list[_Ticks] = []
+        #: At both ends, the ticks of each of the kernel's threads.
+        self._threads: list[Mapping[int, int]] = []
 
     def preflight(self) -> RunWarning | None:
         if self._kernel.read("/proc/stat") is not None:
@@ -57,11 +62,12 @@ class OthersMonitor(Monitor):
         return RunWarning("others-not-counted", "others are not counted", "no /proc/stat")
 
     def start(self) -> None:
-        self._ends = [self._read()]
+        self._ends, self._threads = [], []
+        self._read()
 
     def stop(self) -> None:
         if self._ends:
-            self._ends.append(self._read())
+            self._read()
 
     def series(self) -> Mapping[str, Any]:
         """The ticks at both ends."""
@@ -112,12 +118,12 @@ class OthersMonitor(Monitor):
         total = last.total - first.total
         if total <= 0:
             return None
-        others = (
-            (last.busy - first.busy) - (last.harness - first.harness) - (last.kernel - first.kernel)
-        )
+        before, after = self._threads[0], self._threads[-1]
+        of_kernel = sum(ticks - before.get(pid, 0) for pid, ticks in after.items())
+        others = (last.busy - first.busy) - (last.harness - first.harness) - of_kernel
         return max(0.0, others / total), max(0.0, (last.stolen - first.stolen) / total)
 
-    def _read(self) -> _Ticks:
+    def _read(self) -> None:
         now = time.monotonic_ns()
         head = (self._kernel.read("/proc/stat") or "").partition("\n")[0].split()
         user, nice, system, idle, iowait, irq, softirq, steal, *_ = (
@@ -131,14 +137,16 @@ class OthersMonitor(Monitor):
                 parents[int(name)] = int(fields[1])
                 # With the time of children that have ended.
                 used[int(name)] = sum(map(int, fields[11:15]))
-        return _Ticks(
-            now,
-            user + nice + system + idle + iowait + irq + softirq + steal,
-            user + nice + system,
-            steal,
-            sum(ticks for pid, ticks in used.items() if self._descends(pid, self._own, parents)),
-            sum(ticks for pid, ticks in used.items() if self._descends(pid, _KTHREADD, parents)),
+        threads = {
+            pid: ticks for pid, ticks in used.items() if self._descends(pid, _KTHREADD, parents)
+        }
+        of_harness = sum(
+            ticks for pid, ticks in used.items() if self._descends(pid, self._own, parents)
         )
+        total = user + nice + system + idle + iowait + irq + softirq + steal
+        busy = user + nice + system
+        self._ends.append(_Ticks(now, total, busy, steal, of_harness, sum(threads.values())))
+        self._threads.append(threads)
 
     @staticmethod
     def _descends(pid: int, ancestor: int, parents: Mapping[int, int]) -> bool:

@@ -1,6 +1,7 @@
 """Monitors of Linux's own files, of the I/O trace and of waits."""
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -346,6 +347,17 @@ def test_what_others_use_is_neither_the_harness_s_nor_the_kernel_s(tmp_path, oth
     shares = {metric.name: metric.value for metric in monitor.metrics()}
     assert shares == {"other_cpu_share": others / 200, "stolen_cpu_share": stolen / 200}
     assert {warning.code for warning in monitor.warnings()} == codes
+
+
+def test_a_thread_of_the_kernel_that_has_ended_leaves_its_time_to_nobody(tmp_path) -> None:
+    """Its 500 ticks, of before, are no program's; a new one's 30 are the kernel's."""
+    monitor = OthersMonitor(MonitorContext(), Kernel(tmp_path), 10)
+    ticks(tmp_path, "1000 0 0 0 0 0 0 0", {10: (1, 0, 0), 2: (0, 0, 0), 3: (2, 500, 0)})
+    monitor.start()
+    shutil.rmtree(tmp_path / "proc/3")
+    ticks(tmp_path, "1030 0 0 170 0 0 0 0", {10: (1, 0, 0), 2: (0, 0, 0), 4: (2, 30, 0)})
+    monitor.stop()
+    assert {metric.value for metric in monitor.metrics()} == {0.0}
 
 
 def test_a_server_of_the_user_s_own_is_no_other_program(tmp_path) -> None:
