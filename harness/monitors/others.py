@@ -29,7 +29,7 @@ _KTHREADD = 2
 class _Ticks:
     """Clock ticks since boot, over all processors; ``harness``: of the harness's processes.
 
-    ``kernel``: of the kernel's threads there are, of which idle ones end, and their ticks with them.
+    ``kernel``: of the kernel's threads that there are; idle ones end, and their ticks with them.
     """
 
     monotonic_ns: int
