@@ -2,9 +2,9 @@
 
 Two seconds after pages of a 2 MiB block are freed, Linux tells the balloon device of the block
 (mm/page_reporting.c), and the hypervisor takes the memory. The next use of each page waits for the
-hypervisor, 7 us a page on the host of BENCHMARKS.md: a cold scan, whose pages were evicted
-before, used three times the processor time of the same scan in memory that was just freed. A
-server in use has no memory free for that long; so what a cold start freed is taken back first.
+hypervisor, some 6.5 us a page of 4 KiB on the host of BENCHMARKS.md: a cold scan of 944 MB used
+1.5 s of processor time in place of 0.1 s in memory that was just freed. A server in use has no
+memory free for that long; so what a cold start freed is taken back first.
 """
 
 from __future__ import annotations
