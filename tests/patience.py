@@ -1,5 +1,8 @@
-"""Time limit of tests that wait for what must come."""
+"""Time limit of tests that wait for what must come, and what they wait for most."""
 
+import os
+import select
+import signal
 import time
 from collections.abc import Callable
 
@@ -15,3 +18,16 @@ def eventually(condition: Callable[[], object]) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def kill(pid: int) -> None:
+    """Kill a process, also of another parent, and return once it holds no file, lock or memory.
+
+    A child of this process is left to be reaped.
+    """
+    process = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        assert select.select([process], [], [], PATIENCE_S)[0], f"process {pid} does not die"
+    finally:
+        os.close(process)

@@ -3,7 +3,6 @@
 import itertools
 import os
 import secrets
-import signal
 import socket
 import threading
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ import pytest
 from lab import Lab, execute
 from narrowed import of_kind
 from open_files import LOOPBACK, listening, seen_below
-from patience import eventually
+from patience import eventually, kill
 
 from engines._settings import NOT_RECORDED
 from engines.spark.configuration import AUTHENTICATE, Installation, recorded
@@ -568,18 +567,18 @@ def test_a_query_outlives_a_killed_executor_though_not_the_worker(again, cluster
     tasks = again.counters()["spark_tasks_count"]
     thread.start()
     assert eventually(lambda: again.counters()["spark_tasks_count"] > tasks)
-    kill(cluster)
+    kill_executors(cluster)
     assert thread.is_alive()
     thread.join()
     assert outcome == [(7,)]
     cluster.parts[1].kill()
-    kill(cluster)
+    kill_executors(cluster)
     with pytest.raises(RunFailed) as ended:
         execute(again, sql)
     assert "executor" in ended.value.context
 
 
-def kill(cluster: Cluster) -> None:
+def kill_executors(cluster: Cluster) -> None:
     for process in executors(cluster):
         with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+            kill(process)

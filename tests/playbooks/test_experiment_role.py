@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S, eventually
+from patience import PATIENCE_S, eventually, kill
 from scratch import open_directory
 
 from harness.paths import data_folder
@@ -182,7 +182,7 @@ def _killed(fleet: Fleet) -> int:
     processes = _running(fleet)
     for process in processes:
         with suppress(ProcessLookupError):
-            os.kill(process, 9)
+            kill(process)
     return len(processes)
 
 

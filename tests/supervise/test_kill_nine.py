@@ -8,7 +8,7 @@ import time
 
 import pytest
 from narrowed import present
-from patience import PATIENCE_S, eventually
+from patience import PATIENCE_S, eventually, kill
 from started_processes import processes_of
 
 from harness.supervise.journal import left_behind, recover
@@ -58,6 +58,11 @@ def start(base, harness_program, patient_daemon):
     return started
 
 
+def supervisor_of(program):
+    (daemon,) = [s.id.pid for s in descendants(program.pid) if s.parent == program.pid]
+    return daemon
+
+
 def assert_clean(base, harness_pid):
     assert eventually(lambda: not list((base / "state").glob("*.journal"))), "journal pending"
     assert processes_of(harness_pid) == []
@@ -94,8 +99,7 @@ def test_killed_together_with_its_supervisor(base, start):
     """The next harness finds the journal and undoes what is left."""
     program = start()
     assert program.stdout.readline() == "running\n"
-    (daemon,) = [s.id.pid for s in descendants(program.pid) if s.parent == program.pid]
-    os.kill(daemon, signal.SIGKILL)
+    kill(supervisor_of(program))
     program.kill()
     program.wait()
     assert (base / "place" / "data" / "1").exists()
@@ -109,8 +113,7 @@ def test_what_was_left_is_listed_before_it_is_undone(base, start):
     program = start()
     assert program.stdout.readline() == "running\n"
     assert left_behind(base / "state") == []
-    (daemon,) = [s.id.pid for s in descendants(program.pid) if s.parent == program.pid]
-    os.kill(daemon, signal.SIGKILL)
+    kill(supervisor_of(program))
     program.kill()
     program.wait()
     (left,) = left_behind(base / "state")
@@ -125,7 +128,7 @@ def test_killed_while_its_supervisor_is_stopped(base, start):
     """The next harness ends the supervisor, and with it the old server, before it measures."""
     program = start()
     assert program.stdout.readline() == "running\n"
-    (daemon,) = [s.id.pid for s in descendants(program.pid) if s.parent == program.pid]
+    daemon = supervisor_of(program)
     os.kill(daemon, signal.SIGSTOP)
     assert eventually(lambda: present(process_stat(daemon)).state == "T")
     program.kill()
@@ -147,7 +150,7 @@ def test_a_fork_that_keeps_the_socket_does_not_keep_the_servers(base, start):
         assert eventually(lambda: not (base / "place").exists())
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(fork, signal.SIGKILL)
+            kill(fork)
     assert_clean(base, program.pid)
 
 

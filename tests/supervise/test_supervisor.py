@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from narrowed import present
-from patience import PATIENCE_S, eventually
+from patience import PATIENCE_S, eventually, kill
 from started_processes import processes_of
 
 from harness.engine import MemoryPolicy
@@ -231,8 +231,7 @@ def test_without_its_supervisor_a_run_fails_and_nothing_is_left(state, tmp_path)
         directory = supervisor.journal.register_directory(tmp_path / "work")
         process = supervisor.spawn(["sh", "-c", DAEMONISING])
         assert eventually(lambda: len(processes_of(os.getpid())) >= 6)
-        os.kill(supervisor.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOWAIT)  # it is left to be told of
+        kill(supervisor.pid)
         with pytest.raises(RunFailed, match="signal 9"):
             process.wait(PATIENCE_S)
         with pytest.raises(RunFailed, match="signal 9"):
@@ -249,7 +248,7 @@ def test_after_its_supervisor_was_killed_the_next_run_has_another(state, tmp_pat
         first = supervisor.pid
         supervisor.spawn(["sh", "-c", DAEMONISING])
         assert eventually(lambda: len(processes_of(os.getpid())) >= 6)
-        os.kill(first, signal.SIGKILL)
+        kill(first)
         with pytest.raises(RunFailed):
             supervisor.spawn(["true"])
         supervisor.renew()
@@ -468,7 +467,7 @@ def test_a_server_killed_by_another_process_leaves_none_once_its_client_was_star
     server = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
     posix, number = _made(server)
     client = supervisor.spawn([sys.executable, "-c", "import time; time.sleep(1000)"])
-    os.kill(server.pid, signal.SIGKILL)
+    kill(server.pid)
     assert server.wait(PATIENCE_S) == -signal.SIGKILL
     server.kill()
     client.kill()
