@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from msgspec import Meta
 
+from harness import jsonfile
 from harness.errors import UsageError
 from harness.workloads.kinds import Choice, Count, Duration, Flag, Number, Texts, Time
 from harness.workloads.parameters import ParameterError, Parameters, parameter
@@ -157,3 +159,15 @@ def test_the_tables_of_the_docs_are_those_of_the_parameters():
         [sys.executable, script, "--check"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+def test_the_exported_schema_accepts_what_the_workload_accepts(tmp_path):
+    script = Path(__file__).parents[2] / "scripts" / "export_schemas.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True)
+    for params in (TpccParams, TpchParams, YcsbParams):
+        schema = jsonfile.read(tmp_path / f"params-{params.workload}.json")
+        jsonschema.validate(params.from_mapping({}).to_json(), schema)
+    schema = jsonfile.read(tmp_path / "params-tpcc.json")
+    for wrong in ({"warehouses": 0}, {"users": "many"}, {"warehouse": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
