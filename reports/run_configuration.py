@@ -65,6 +65,8 @@ _TIER_FACTS = (
     "persistence_domain",
     "numa_node",
 )
+#: Of a tier of memory nodes, as it is claimed.
+_NUMA_CLAIM = ("nodes", "policy", "weights")
 _HOST_FACTS = (
     "host_id",
     "cpu",
@@ -349,6 +351,8 @@ def _manifest_facts(manifest: Manifest) -> dict[str, str]:
             name: as_json(getattr(tier if name == "model" else tier.facts, name))
             for name in _TIER_FACTS
         }
+        if tier.kind == "numa":
+            of_tier |= {name: as_json(getattr(tier, name)) for name in _NUMA_CLAIM}
         flat |= _flatten(f"tier.{tier.name}", of_tier)
     of_engine = ("version", "build", "source", "kind")
     flat |= _flatten("engine", {name: getattr(engine, name) for name in of_engine})

@@ -18,8 +18,9 @@ from harness.warnings import RunWarning
 
 #: A process that ran before its policy was set may have a few pages elsewhere.
 _BOUND_SHARE = 0.99
-#: Least share of a node in an interleaved memory, as a part of an even share: below the first the
-#: memory is interleaved but unevenly, below the second it is not interleaved.
+#: Of an interleaved memory: how near a node's share is to that by the weights, as the smaller part
+#: of the greater. Below the first the memory is interleaved but unevenly, and up to the second it
+#: is not interleaved, or by other weights.
 _EVEN, _UNEVEN = 0.9, 0.5
 
 
@@ -31,7 +32,8 @@ def memory_check(policy: MemoryPolicy, residency: Residency) -> Check:
     shares = residency.shares()
     listed = ", ".join(f"node {node} {share:.2%}" for node, share in sorted(shares.items()))
     nodes = ", ".join(map(str, policy.nodes))
-    detail = f"{policy.mode} to node {nodes}: of {total} bytes, {listed}"
+    by = f" by {':'.join(map(str, policy.weights))}" if policy.weights else ""
+    detail = f"{policy.mode} to node {nodes}{by}: of {total} bytes, {listed}"
     return Check("memory-policy", _memory_status(policy, shares), detail)
 
 
@@ -41,9 +43,14 @@ def _memory_status(policy: MemoryPolicy, shares: dict[int, float]) -> CheckStatu
     if policy.mode == "preferred" and not bound:
         # Linux takes another node where this one is full: the policy was kept, the placement not.
         return "unknown" if sum(there) >= _UNEVEN else "failed"
-    if policy.mode == "interleave" and bound:
-        least = min(there) * len(there)
-        return "passed" if least >= _EVEN else "unknown" if least >= _UNEVEN else "failed"
+    if policy.mode == "weighted" and not policy.weights:
+        return "unknown"
+    if policy.mode in ("interleave", "weighted") and bound:
+        weights = policy.weights or (1,) * len(there)
+        shares_due = [weight / sum(weights) for weight in weights]
+        pairs = zip(there, shares_due, strict=True)
+        near = min(min(share, due) / max(share, due) for share, due in pairs)
+        return "passed" if near >= _EVEN else "unknown" if near > _UNEVEN else "failed"
     return "passed" if bound else "failed"
 
 

@@ -90,7 +90,8 @@ def place_of(tier: TierRecord) -> list[Json]:
     """Properties that decide the speed of a tier."""
     facts = tier.facts
     return [
-        *(tier.name, tier.kind, tier.path, tier.device, tier.node, tier.emulates),
+        *(tier.name, tier.kind, tier.path, tier.device, tier.emulates),
+        *([*tier.nodes], tier.policy, [*tier.weights]),
         None if tier.model is None else dict(vars(tier.model)),
         *(facts.filesystem, facts.device, facts.dax),
     ]

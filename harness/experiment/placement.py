@@ -4,17 +4,24 @@
 ``part=tier,part=tier``. Tier names have no dash, so the three forms cannot be
 confused. Unnamed ``index`` and ``temp`` follow ``data``; an unnamed ``wal``
 follows ``data`` too; an unnamed ``memory`` is the default policy.
+
+``memory`` is a tier (with its policy in the host file), ``policy:tier[=weight],…``, or the nodes
+of a socket: ``memory=cxl``, ``memory=weighted:dram=3,cxl=1``, ``memory=socket:0``. A list of
+tiers ends where a part begins: no tier of a list has a part's name.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Literal, get_args
 
 from harness.errors import UsageError, unknown
 from harness.structs import Misfit, Struct, whole
-from harness.tiers.linux.model import TIER_NAME
+from harness.tiers.linux.model import TIER_NAME, Policy
 
 Part = Literal["data", "wal", "temp", "index", "memory"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -25,17 +32,49 @@ TierName = Annotated[str, whole("[a-z][a-z0-9_]*", "a tier's name: small letters
 _BOTH = re.compile(r"^([a-z][a-z0-9_]*)-both$")
 _SPLIT = re.compile(r"^([a-z][a-z0-9_]*)-data-([a-z][a-z0-9_]*)-wal$")
 _HELP = "write ssd-both, ssd-data-pmem-wal, or data=ssd,wal=pmem[,temp=…,index=…,memory=…]"
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+#: Nodes by the processors near them, written as processors are (harness.host.processors).
+_NODES = re.compile(r"(?:socket|node):\d{1,4}")
+#: Of Linux's weighted interleaving.
+LARGEST_WEIGHT = 255
+_MEMORY_HELP = (
+    "write data=ssd,memory=cxl, memory=interleave:dram,cxl, memory=weighted:dram=3,cxl=1, or "
+    "memory=socket:0"
+)
+#: The memory of a placement in documents.
+MemoryText = Annotated[
+    str,
+    whole(
+        rf"[a-z][a-z0-9_]*|{_NODES.pattern}|({'|'.join(POLICIES)}):[a-z][a-z0-9_=,]*",
+        "a tier, policy:tier,tier (with weights, tier=3), or socket:0",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class MemoryPlace:
+    """Where a process's memory comes from.
+
+    ``tiers``: names, in their order; ``policy``: None for that of the tier in the host file.
+    ``weights``: one for each tier, empty where none are stated. ``nodes``: ``socket:0`` in place
+    of tiers.
+    """
+
+    tiers: tuple[str, ...] = ()
+    policy: Policy | None = None
+    weights: tuple[int, ...] = ()
+    nodes: str = ""
 
 
 class Placement(Struct, frozen=True, dict=True):
-    """Tier name of every part; ``memory`` is None for the default policy."""
+    """Tier name of every part; ``memory`` as written, None for the default policy."""
 
     name: str
     data: TierName
     wal: TierName
     temp: TierName
     index: TierName
-    memory: TierName | None
+    memory: MemoryText | None
 
     def __post_init__(self) -> None:
         """Refuse tiers that its name does not say."""
@@ -59,13 +98,20 @@ class Placement(Struct, frozen=True, dict=True):
         tier: str | None = getattr(self, part)
         return tier
 
+    @property
+    def memory_place(self) -> MemoryPlace | None:
+        """Where memory comes from; None for the default policy."""
+        return None if self.memory is None else parse_memory(self.memory)
+
     def tiers(self) -> list[str]:
         """Tiers that are used, each once, in the order of the parts."""
         return [*self._tiers]
 
     @cached_property
     def _tiers(self) -> dict[str, None]:
-        return dict.fromkeys(t for p in PARTS if (t := self.tier_of(p)) is not None)
+        of_files = (getattr(self, part) for part in DIRECTORY_PARTS)
+        place = self.memory_place
+        return dict.fromkeys((*of_files, *(place.tiers if place else ())))
 
 
 def parse_placement(text: str) -> Placement:
@@ -86,12 +132,15 @@ def _parts(text: str) -> dict[Part, str]:
     if "=" not in text:
         raise UsageError(f"placement {text!r}", "not in the placement grammar", _HELP)
     parts: dict[Part, str] = {}
-    for item in text.split(","):
+    for item in _items(text):
         name, _, tier = (piece.strip() for piece in item.partition("="))
         if name not in PARTS:
             context = f"{name!r} is not a part"
             raise unknown(f"placement {text!r}", context, name, PARTS, "the parts are {}")
-        if not TIER_NAME.match(tier):
+        if name == "memory":
+            with _in_placement(text):
+                parse_memory(tier)
+        elif not TIER_NAME.match(tier):
             raise UsageError(f"placement {text!r}", f"{tier!r} is not a tier name", _HELP)
         if name in parts:
             raise UsageError(f"placement {text!r}", f"part {name!r} is named twice", _HELP)
@@ -99,3 +148,70 @@ def _parts(text: str) -> dict[Part, str]:
     if "data" not in parts:
         raise UsageError(f"placement {text!r}", "the part 'data' is not named", _HELP)
     return parts
+
+
+def _items(text: str) -> list[str]:
+    """Split a placement into its parts: a list of memory's tiers stays together."""
+    items: list[str] = []
+    for item in text.split(","):
+        name, _, value = (piece.strip() for piece in item.partition("="))
+        listed = bool(items) and re.match(r"\s*memory\s*=[^=]*:", items[-1]) is not None
+        if not listed or (name in PARTS and value and not value.isdigit()):
+            items.append(item)
+        elif name in PARTS:
+            raise UsageError(
+                f"placement {text!r}",
+                f"{item.strip()!r} after a list of memory's tiers: {name!r} is a part, and no tier "
+                "of a list may have its name",
+                f"give the tier another name in the host file, or complete the part: {name}=TIER",
+            )
+        else:
+            items[-1] = f"{items[-1].strip()},{name}{'=' if '=' in item else ''}{value}"
+    return items
+
+
+@contextmanager
+def _in_placement(text: str) -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(
+            f"placement {text!r}", f"{error.problem}: {error.context}", error.hint
+        ) from error
+
+
+@lru_cache(maxsize=1024)
+def parse_memory(text: str) -> MemoryPlace:
+    """Where memory comes from, by its text; UsageError where it is no such text."""
+    if TIER_NAME.match(text):
+        return MemoryPlace((text,))
+    if _NODES.fullmatch(text):
+        return MemoryPlace(nodes=text)
+    problem = f"memory={text}"
+    policy, colon, listed = text.partition(":")
+    if not colon:
+        raise UsageError(problem, f"{text!r} is not a tier name", _MEMORY_HELP)
+    if policy not in POLICIES:
+        context = f"{policy!r} is not a memory policy"
+        raise unknown(problem, context, policy, POLICIES, "the policies are {}")
+    names, weights = [], []
+    for item in listed.split(","):
+        name, equals, weight = item.partition("=")
+        if not TIER_NAME.match(name):
+            raise UsageError(problem, f"{name!r} is not a tier name", _MEMORY_HELP)
+        if equals and policy != "weighted":
+            raise UsageError(problem, f"{policy} takes no weights", "write memory=weighted:…")
+        if equals and not (weight.isdecimal() and 1 <= int(weight) <= LARGEST_WEIGHT):
+            context = f"the weight of {name!r} must be a number from 1 to {LARGEST_WEIGHT}"
+            raise UsageError(problem, f"{context} (got {weight!r})", _MEMORY_HELP)
+        names.append(name)
+        weights += [int(weight)] if equals else []
+    if len(set(names)) < len(names):
+        raise UsageError(problem, "a tier is named twice", "name each tier once")
+    if weights and len(weights) < len(names):
+        raise UsageError(
+            problem,
+            "only some of the tiers have a weight",
+            "give each tier a weight, or none of them (then Linux computes the weights)",
+        )
+    return MemoryPlace(tuple(names), policy, tuple(weights))

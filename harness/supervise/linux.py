@@ -22,8 +22,10 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
-#: MPOL_* of set_mempolicy(2); preferring several nodes is MPOL_PREFERRED_MANY (Linux 5.15).
-_MPOL = {"preferred": 1, "bind": 2, "interleave": 3}
+#: MPOL_* of set_mempolicy(2); preferring several nodes is MPOL_PREFERRED_MANY (Linux 5.15), and
+#: weighted interleaving is of Linux 6.9. ``tiered``: bound, with MPOL_F_NUMA_BALANCING (5.12),
+#: without which Linux moves no page of a bound process.
+_MPOL = {"preferred": 1, "bind": 2, "interleave": 3, "weighted": 6, "tiered": 2 | 1 << 13}
 _MPOL_PREFERRED_MANY = 5
 _SET_MEMPOLICY = {
     "x86_64": 238,

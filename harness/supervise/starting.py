@@ -9,20 +9,24 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
 
 from harness.errors import RunFailed
 from harness.supervise import channel, silence
 from harness.supervise.lifeline import Lifeline
 from harness.supervise.process import ProcessId
+from harness.tiers.linux.model import Policy
 
 
 @dataclass(frozen=True)
 class MemoryPolicy:
-    """Nodes where a process's memory may come from (set_mempolicy(2))."""
+    """Nodes where a process's memory may come from (set_mempolicy(2)).
 
-    mode: Literal["bind", "preferred", "interleave"]
+    ``weights``: of weighted interleaving, one for each node; empty: the kernel's.
+    """
+
+    mode: Policy
     nodes: tuple[int, ...]
+    weights: tuple[int, ...] = ()
 
 
 #: Of ``spawn``: a network of the process's own, where only root's processes reach it.

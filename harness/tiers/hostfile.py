@@ -111,7 +111,7 @@ class _Tier(Struct, frozen=True):
     nodes: (
         Annotated[
             tuple[_Node, ...],
-            Meta(min_length=1, description="NUMA node numbers, to interleave over"),
+            Meta(min_length=1, description="NUMA node numbers, to spread memory over"),
         ]
         | None
     ) = None
@@ -119,7 +119,20 @@ class _Tier(Struct, frozen=True):
         Annotated[
             Policy,
             Meta(
-                description="bind (only there), preferred (there first), or interleave (over nodes)"
+                description="bind (only there), preferred (there first), interleave (in turn), "
+                "weighted (in turn, by weights), or tiered (nodes from fast to slow, between which "
+                "Linux moves pages)"
+            ),
+        ]
+        | None
+    ) = None
+    weights: (
+        Annotated[
+            tuple[Annotated[int, Meta(ge=1, le=255)], ...],
+            Meta(
+                min_length=2,
+                description="pages that each of nodes gets in a turn, of policy weighted [computed "
+                "by Linux from the nodes' bandwidths]",
             ),
         ]
         | None
@@ -145,14 +158,19 @@ class _Tier(Struct, frozen=True):
             for key in ("path", "device", "node", "nodes", "on")
             if getattr(self, key) is not None
         ]
-        policy = ("policy",) if self.policy else ()
-        for key in (*places, *policy):
-            if key not in (*fitting, *(("policy",) if self.kind == "numa" else ())):
+        of_memory = ("policy", "weights")
+        stated = [key for key in of_memory if getattr(self, key) is not None]
+        for key in (*places, *stated):
+            if key not in (*fitting, *(of_memory if self.kind == "numa" else ())):
                 raise Misfit(f"it is not valid with kind {self.kind}", hint, key)
         if len(places) > 1 or (not places and self.kind != "modelled"):
             raise Misfit(f"the tier has {' and '.join(places) or 'no place'}", hint)
         if len(set(self.nodes or ())) < len(self.nodes or ()):
             raise Misfit("a node is given twice", "name each node once", "nodes")
+        if self.weights and self.policy != "weighted":
+            raise Misfit("only policy: weighted has weights", "write policy: weighted", "weights")
+        if self.weights and len(self.weights) != len(self.nodes or ()):
+            raise Misfit("there must be a weight for each of nodes", "nodes: [0, 2]", "weights")
 
     def claim(self, name: str, source: str) -> TierClaim:
         """Return the tier as the rest of the harness knows it."""
@@ -164,6 +182,7 @@ class _Tier(Struct, frozen=True):
             device=self.device,
             nodes=self.nodes or (() if self.node is None else (self.node,)),
             policy=self.policy,
+            weights=self.weights or (),
             price_per_gb=self.price_per_gb,
             emulates=self.emulates,
             source=source,

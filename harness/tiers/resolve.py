@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError, nearest
-from harness.experiment.placement import DIRECTORY_PARTS, PARTS, Part, Placement
+from harness.experiment.placement import DIRECTORY_PARTS, Part, Placement
+from harness.host.processors import cpu_numbers, package_of
 from harness.sequences import grouped
 from harness.tiers.discovery import nearest_existing
-from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.linux.model import DIRECTORY_KINDS, Tier, TierClaim
+from harness.tiers.linux.numa import Node, nodes
+from harness.tiers.verify import verify
 from harness.units import format_bytes
 
 #: File systems without a device and without memory of their own.
@@ -34,25 +39,74 @@ _OF_THE_KERNEL = frozenset(
 
 
 def resolve(
-    placement: Placement, tiers: Mapping[str, Tier]
+    placement: Placement, tiers: Mapping[str, Tier], kernel: Kernel = LIVE
 ) -> tuple[Mapping[Part, Tier], MemoryPolicy | None]:
     """The tier of every part that has one, and the memory policy (None: the default).
 
     UsageError for a name that no tier has, and for a tier of the wrong sort: a
-    directory part needs a mounted file system, ``memory`` a NUMA node.
+    directory part needs a mounted file system, ``memory`` NUMA nodes.
     """
-    result: dict[Part, Tier] = {}
-    for part in PARTS:
-        name = placement.tier_of(part)
-        if name is not None:
-            result[part] = _tier(placement, part, name, tiers)
-    memory = result.get("memory")
-    return result, None if memory is None else memory_policy(memory)
+    result: dict[Part, Tier] = {
+        part: _tier(placement, part, placement.tier_of(part) or "", tiers)
+        for part in DIRECTORY_PARTS
+    }
+    memory = _memory(placement, tiers, kernel)
+    if memory is None:
+        return result, None
+    return {**result, "memory": memory}, memory_policy(memory)
 
 
 def memory_policy(tier: Tier) -> MemoryPolicy:
     """The policy of a numa tier; ``bind`` where its claim names none."""
-    return MemoryPolicy(tier.claim.policy or "bind", tier.claim.nodes)
+    return MemoryPolicy(tier.claim.policy or "bind", tier.claim.nodes, tier.claim.weights)
+
+
+def _memory(placement: Placement, tiers: Mapping[str, Tier], kernel: Kernel) -> Tier | None:
+    """The tier of memory; of several tiers, or of a socket, one that is made of their nodes."""
+    place = placement.memory_place
+    if place is None:
+        return None
+    of_memory = [_tier(placement, "memory", name, tiers) for name in place.tiers]
+    if place.policy is None and of_memory:
+        return of_memory[0]
+    numbers, weights = _nodes_near(place.nodes, kernel), tuple[int, ...]()
+    for tier, weight in zip_longest(of_memory, place.weights):
+        numbers += tier.claim.nodes
+        weights += (weight,) * len(tier.claim.nodes) if weight else ()
+    if len(set(numbers)) < len(numbers):
+        context = f"the nodes are {', '.join(map(str, numbers))}"
+        problem = f"placement {placement.name!r} names a memory node twice"
+        raise UsageError(problem, context, "name tiers of different nodes (harness doctor)")
+    claim = TierClaim(
+        f"{placement.memory}", "numa", nodes=numbers, policy=place.policy or "bind", weights=weights
+    )
+    return verify(claim, kernel=kernel)
+
+
+def _nodes_near(text: str, kernel: Kernel) -> tuple[int, ...]:
+    """Nodes with memory of ``socket:0`` or ``node:0``, as numactl --membind; none of no text."""
+    if not text:
+        return ()
+    kind, _, number = text.partition(":")
+    with_memory = [node for node in nodes(kernel) if node.memory_bytes]
+    result = tuple(
+        node.node
+        for node in with_memory
+        if int(number) in (_sockets(node, kernel) if kind == "socket" else {node.node})
+    )
+    if not result:
+        listed = ", ".join(str(node.node) for node in with_memory)
+        raise UsageError(
+            f"memory={text}",
+            f"there is no such {kind} with memory of its own",
+            f"nodes with memory here: {listed or 'none'}",
+        )
+    return result
+
+
+def _sockets(node: Node, kernel: Kernel) -> set[int]:
+    cpus = cpu_numbers(node.cpus, f"processors of node {node.node}") if node.cpus else ()
+    return {package_of(cpu, kernel) for cpu in cpus}
 
 
 def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]) -> Tier:

@@ -287,11 +287,11 @@ def _verify_devdax(claim: TierClaim, kernel: Kernel) -> Tier:
 def _verify_numa(claim: TierClaim, kernel: Kernel) -> Tier:
     if not claim.nodes:
         raise _wrong(claim, "kind numa without a node", "add node: 1")
-    if claim.policy == "interleave" and len(claim.nodes) < 2:
+    if claim.policy in ("interleave", "weighted", "tiered") and len(claim.nodes) < 2:
         raise _wrong(
             claim,
-            "interleave over a single node",
-            "write nodes: [0, 2], or policy: bind",
+            f"{claim.policy} over a single node",
+            "name several nodes, or use policy bind",
         )
     result = {node.node: node for node in nodes(kernel)}
     for number in claim.nodes:

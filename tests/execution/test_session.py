@@ -174,6 +174,9 @@ def test_an_observer_follows_queries_and_windows():
         ("interleave", (0, 1), {0: 1000}, "failed"),
         ("interleave", (0, 1), {0: 400, 1: 400, 2: 200}, "failed"),
         ("bind", (1,), {}, "unknown"),
+        ("tiered", (0, 2), {0: 900, 2: 100}, "passed"),
+        ("tiered", (0, 2), {0: 900, 1: 100}, "failed"),
+        ("weighted", (0, 2), {0: 750, 2: 250}, "unknown"),  # no weights are known
     ],
 )
 def test_memory_is_where_the_placement_says(mode, nodes, pages, status):
@@ -181,6 +184,24 @@ def test_memory_is_where_the_placement_says(mode, nodes, pages, status):
     assert check.status == status
     for node, count in pages.items():
         assert f"node {node} {count / sum(pages.values()):.2%}" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("pages", "status"),
+    [
+        ({0: 750, 2: 250}, "passed"),
+        ({0: 770, 2: 230}, "passed"),
+        ({0: 800, 2: 200}, "unknown"),
+        ({0: 900, 2: 100}, "failed"),
+        ({0: 250, 2: 750}, "failed"),
+        ({0: 500, 2: 500}, "failed"),
+        ({0: 700, 1: 60, 2: 240}, "failed"),
+    ],
+)
+def test_weighted_memory_has_its_shares(pages, status):
+    check = memory_check(MemoryPolicy("weighted", (0, 2), (3, 1)), Residency({}, pages))
+    assert check.status == status
+    assert "by 3:1" in check.detail
 
 
 def engine(*processes: ProcessId) -> Any:

@@ -317,6 +317,12 @@ def test_anything_else_is_refused_naming_the_line(text, problem):
         # The unnamed follow data.
         ("data=ssd, temp=pmem_log, memory=cxl", "ssd ssd pmem_log ssd", "cxl",
          ["ssd", "pmem_log", "cxl"]),
+        # A list of memory's tiers ends where a part begins.
+        ("data=ssd,memory=weighted:dram=3, cxl=1,wal=pmem", "ssd pmem ssd ssd",
+         "weighted:dram=3,cxl=1", ["ssd", "pmem", "dram", "cxl"]),
+        ("memory=tiered:dram,cxl,data=ssd", "ssd ssd ssd ssd", "tiered:dram,cxl",
+         ["ssd", "dram", "cxl"]),
+        ("data=ssd,memory=socket:0", "ssd ssd ssd ssd", "socket:0", ["ssd"]),
     ],
 )  # fmt: skip
 def test_a_placement_puts_each_part_on_a_tier(text, parts, memory, tiers):
@@ -345,6 +351,29 @@ def test_what_is_not_a_placement_is_refused_with_what_to_write(text, problem):
     assert problem in refused.value.context
     assert refused.value.exit_code == 2
     assert "data" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("data=ssd,memory=dram,cxl", "'cxl' is not a part"),
+        ("data=ssd,memory=weighted:dram=3,wal=1", "'wal' is a part"),
+        ("data=ssd,memory=interleave:dram,wal", "'wal' is a part"),
+        ("data=ssd,memory=weighted:dram=3,wla=pmem", "from 1 to 255 (got 'pmem')"),
+        ("data=ssd,memory=weighted:dram=0,cxl=1", "from 1 to 255 (got '0')"),
+        ("data=ssd,memory=weighted:dram=3,cxl", "only some of the tiers have a weight"),
+        ("data=ssd,memory=interleave:dram=3,cxl=1", "interleave takes no weights"),
+        ("data=ssd,memory=interleave:dram,dram", "named twice"),
+        ("data=ssd,memory=weigthed:dram=3", "did you mean 'weighted'?"),
+        ("data=ssd,memory=socket:x", "'socket' is not a memory policy"),
+    ],
+)
+def test_memory_that_is_ambiguous_or_in_no_grammar_is_refused(text, problem):
+    with pytest.raises(UsageError) as refused:
+        parse_placement(text)
+    assert refused.value.problem == f"placement {text!r}"
+    assert problem in refused.value.context
+    assert refused.value.hint
 
 
 # Parts of a plan ------------------------------------------------------------------

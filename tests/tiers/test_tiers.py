@@ -114,6 +114,7 @@ def test_numa_claims(nvdimms: RecordedKernel) -> None:
         (TierClaim("far", "numa", nodes=(9,)), "node 9"),
         (TierClaim("far", "numa"), "without a node"),
         (TierClaim("far", "numa", nodes=(3,), policy="interleave"), "interleave"),
+        (TierClaim("far", "numa", nodes=(3,), policy="tiered"), "tiered over a single node"),
     ):
         with pytest.raises(UsageError, match=problem):
             verify(claim, kernel=nvdimms)
@@ -175,6 +176,47 @@ def test_a_placement_gets_the_tier_of_each_part_and_a_memory_policy() -> None:
     assert resolve(parse_placement("data=ssd,memory=mixed"), TIERS)[1] == MemoryPolicy(
         "interleave", (0, 2)
     )
+
+
+NODES = {
+    "ssd": tier("ssd", path="/ssd"),
+    "dram": tier("dram", "numa", nodes=(0, 1), policy="bind"),
+    "far": tier("far", "numa", nodes=(3,)),
+}
+
+
+@pytest.mark.parametrize(
+    ("memory", "policy"),
+    [
+        ("weighted:dram=3,far=1", MemoryPolicy("weighted", (0, 1, 3), (3, 3, 1))),
+        ("weighted:dram,far", MemoryPolicy("weighted", (0, 1, 3))),
+        ("preferred:far", MemoryPolicy("preferred", (3,))),
+        ("tiered:dram,far", MemoryPolicy("tiered", (0, 1, 3))),
+        ("socket:1", MemoryPolicy("bind", (1,))),
+        ("node:3", MemoryPolicy("bind", (3,))),
+        ("interleave:far", "interleave over a single node"),
+        ("weighted:dram=1,far=1,ssd=1", "can only be bound to a NUMA node"),
+        ("weighted:dram=1,fra=1", "no such tier: 'fra' (did you mean 'far'?)"),
+        ("interleave:dram,far,mixed", "the nodes are 0, 1, 3, 0, 3"),
+        ("socket:2", "there is no such socket"),
+    ],
+)
+def test_memory_of_several_tiers_or_of_a_socket(
+    nvdimms: RecordedKernel, memory: str, policy: MemoryPolicy | str
+) -> None:
+    """On a recorded host: node 3 is memory without processors. The sockets are hand-written."""
+    for cpu in (0, 1):
+        package = f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"
+        write(nvdimms.root, package, str(cpu))
+    mixed = tier("mixed", "numa", nodes=(0, 3))
+    placement = parse_placement(f"data=ssd,memory={memory}")
+    if isinstance(policy, MemoryPolicy):
+        tiers, resolved = resolve(placement, NODES, nvdimms)
+        assert (tiers["memory"].name, resolved) == (memory, policy)
+    else:
+        with pytest.raises(UsageError) as refused:
+            resolve(placement, {**NODES, "mixed": mixed}, nvdimms)
+        assert policy in refused.value.context
 
 
 @pytest.mark.parametrize(
@@ -316,6 +358,12 @@ def test_a_host_file_names_tiers_with_prices_and_lines(tmp_path: Path) -> None:
         ),
         ("  a: {kind: block, path: /x, policy: bind}\n", 3, "tiers.a.policy: it is not"),
         ("  a: {kind: numa, node: 1, nodes: [0, 1]}\n", 3, "has node and nodes"),
+        ("  a: {kind: numa, nodes: [0, 1], weights: [3, 1]}\n", 3, "only policy: weighted"),
+        (
+            "  a: {kind: numa, nodes: [0, 1, 2], policy: weighted, weights: [3, 1]}\n",
+            3,
+            "a weight for each",
+        ),
         ("  a: {kind: block, path: /x\n", 4, "expected"),
     ],
 )

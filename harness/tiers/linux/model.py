@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 #: A ``modelled`` tier is a directory, too; its facts have the kind of the tier below it.
 TierKind = Literal["block", "fsdax", "fs-nodax", "sector", "tmpfs", "devdax", "numa", "modelled"]
-Policy = Literal["bind", "preferred", "interleave"]
+Policy = Literal["bind", "preferred", "interleave", "weighted", "tiered"]
 #: Use that a host makes of its persistent memory modules (harness.host.memory_mode).
 MemoryMode = Literal["Default", "AppDirect", "Memory", "Mixed", "unknown"]
 #: Kinds that are a directory on a mounted file system.
@@ -29,8 +29,10 @@ class TierClaim:
     kind: TierKind
     path: str | None = None  # directory kinds
     device: str | None = None  # devdax
-    nodes: tuple[int, ...] = ()  # numa: one, or several to interleave over
+    nodes: tuple[int, ...] = ()  # numa: one, or several to spread over
     policy: Policy | None = None  # numa
+    #: Of a weighted policy, one for each node; empty: the kernel's.
+    weights: tuple[int, ...] = ()
     price_per_gb: float | None = None  # USD per 10⁹ bytes
     #: Set by ``--emulate pmem``: this tier stands in for what it is not.
     emulates: str | None = None
@@ -103,6 +105,7 @@ class TierRecord:
     node: int | None
     nodes: tuple[int, ...] = ()
     policy: Policy | None = None
+    weights: tuple[int, ...] = ()
     price_per_gb: float | None = None
     source: str = ""
     facts: TierFacts
