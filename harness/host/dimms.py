@@ -15,6 +15,7 @@ from typing import Any
 from harness import jsonfile
 from harness.host.processors import UNREADABLE
 from harness.host.tools import run_as_root
+from harness.tiers.linux import cxl
 from harness.tiers.linux.kernel import LIVE, Kernel
 
 _DMI = "/sys/firmware/dmi/tables/DMI"
@@ -86,13 +87,14 @@ def parse_power_budget(text: str) -> str:
 
 
 def dimms(kernel: Kernel) -> list[dict[str, Any]]:
-    """The inventory for the manifest: NVDIMMs of the kernel, then the firmware's modules."""
+    """The inventory for the manifest: NVDIMMs and CXL devices, then the firmware's modules."""
     modules = memory_devices(kernel)
     result = nvdimms(kernel)
     if kernel is LIVE and result:
         done = run_as_root("ndctl", "list", "--dimms", "--health", "--firmware", "--idle")
         reported = parse_ndctl_dimms(done.stdout if done else "")
         result = [reported.get(dimm["dev"], {}) | dimm for dimm in result]
+    result += [{"source": "cxl"} | asdict(device) for device in cxl.memory_devices(kernel)]
     return result + [{"source": "smbios"} | asdict(module) for module in modules or []]
 
 
@@ -117,10 +119,14 @@ def parse_ndctl_dimms(text: str) -> dict[str, dict[str, Any]]:
 
 
 def nvdimms(kernel: Kernel) -> list[dict[str, Any]]:
-    """NVDIMMs as /sys/bus/nd has them: device, NFIT unique id, vendor, firmware flags."""
+    """NVDIMMs as /sys/bus/nd has them: device, NFIT unique id, vendor, firmware flags.
+
+    A CXL device with persistent memory is there, too, without an NFIT: it is no NVDIMM.
+    """
     result: list[dict[str, Any]] = []
     for name in kernel.names("/sys/bus/nd/devices"):
-        if not name.startswith("nmem"):
+        bus = kernel.path(f"/sys/bus/nd/devices/{name}").resolve().parent
+        if not name.startswith("nmem") or kernel.read(bus / "provider") == "CXL":
             continue
         nfit = f"/sys/bus/nd/devices/{name}/nfit"
         attributes = ("id", "vendor", "device", "serial", "formats", "flags")

@@ -14,6 +14,7 @@ from harness.host.memory_mode import host_mode
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes
+from harness.tiers.linux.persistence import domain_of_region
 from harness.tiers.linux.pmem import regions
 
 _CPU = ("model", "sockets", "cores", "threads", "flags", "microcode", "online")
@@ -52,7 +53,7 @@ def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, A
         "swap_bytes": memory.get("SwapTotal", 0),
         "dimms": dimms(kernel),
         "persistence_domains": {
-            region.name: region.persistence_domain or "unknown" for region in regions(kernel)
+            region.name: domain_of_region(region, kernel).ends for region in regions(kernel)
         },
         "mounts": [_mount(tier) for tier in tiers if tier.facts.mount_point],
         "virtualised": processors.virtualised(kernel),

@@ -73,7 +73,11 @@ def _from_resources(resources: MemoryResources, source: str) -> HostMode:
 def _from_kernel(kernel: Kernel, *, firmware_read: bool) -> HostMode:
     """Without ipmctl and Optane modules in the firmware table: regions, and a memory-side cache."""
     caches = _memory_side_caches(kernel)
-    pmem = [region for region in regions(kernel) if region.type == "pmem" and region.size_bytes]
+    pmem = [
+        region
+        for region in regions(kernel)
+        if region.type == "pmem" and region.size_bytes and not region.is_cxl
+    ]
     if pmem:
         names = ", ".join(f"{r.name} {format_bytes(r.size_bytes or 0)}" for r in pmem)
         dram = ", which is DRAM set aside by memmap=" * any(is_memmap_dram(r, kernel) for r in pmem)

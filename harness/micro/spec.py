@@ -13,7 +13,8 @@ from harness.micro.host_suite import TargetKey, library_of, target_of, target_si
 from harness.micro.model import FILE, Job, Measurement
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 
-_DOMAINS = {"cpu_cache": "eadr", "memory_controller": "adr"}
+#: Of the program: the processors' caches are to be flushed (adr), or survive (eadr).
+_DOMAINS = {"cpu_cache": "eadr", "memory_controller": "adr", "cxl_device": "adr"}
 #: After the name of a measurement: which of the interleaved blocks it belongs to.
 BLOCK = "#"
 

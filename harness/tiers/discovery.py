@@ -170,7 +170,7 @@ def _dax_devices(kernel: Kernel) -> Iterator[Tier]:
 
 
 def _memory_nodes(kernel: Kernel) -> Iterator[Tier]:
-    """``dram`` for nodes with CPUs, ``cxl`` or ``farmem`` for nodes of memory only."""
+    """``dram`` for nodes with CPUs; ``cxl``, ``hbm`` or ``farmem`` for nodes of memory only."""
     for node in nodes(kernel):
         if not node.memory_bytes:
             continue
@@ -184,8 +184,11 @@ def _memory_nodes(kernel: Kernel) -> Iterator[Tier]:
 def _node_name(node: Node) -> tuple[str, tuple[str, ...]]:
     if node.cpus:
         return "dram", ()
-    if node.backing and "CXL" in node.backing:
-        return "cxl", (f"named cxl because it has no CPUs and its memory is {node.backing}",)
+    if node.kind == "cxl":
+        why = node.backing or "in a window of CXL addresses"
+        return "cxl", (f"named cxl because it has no CPUs and its memory is {why}",)
+    if node.kind == "hbm":
+        return "hbm", ("named hbm because firmware promises more bandwidth than that of DRAM",)
     why = node.backing or "of unknown kind (CXL, HBM, or another host's)"
     return "farmem", (f"named farmem because it has no CPUs; its memory is {why}",)
 

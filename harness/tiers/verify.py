@@ -19,6 +19,7 @@ from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
 from harness.tiers.linux.mounts import mounts
 from harness.tiers.linux.numa import nodes
+from harness.tiers.linux.persistence import UNKNOWN
 from harness.tiers.linux.probe import (
     MEMMAP_NOTE,
     facts_of_devdax,
@@ -254,9 +255,10 @@ def directory_warnings(facts: TierFacts) -> list[str]:
 
 
 def _domain_warnings(facts: TierFacts) -> list[str]:
-    if facts.persistence_domain != "unknown":
+    if UNKNOWN not in (facts.persistence_domain or "").split(", "):
         return []
-    return ["the platform reports no persistence domain: flushed data may not be durable"]
+    why = f" ({facts.persistence_source})"
+    return [f"where persistence ends is not known{why}: flushed data may not be durable"]
 
 
 # Devices and nodes ---------------------------------------------------------------
@@ -317,6 +319,7 @@ def _sum_nodes(facts: Sequence[TierFacts]) -> TierFacts:
     return replace(
         facts[0],
         numa_node=None,
+        memory_kind=", ".join(dict.fromkeys(each.memory_kind or "unknown" for each in facts)),
         size_bytes=sum(each.size_bytes or 0 for each in facts),
         free_bytes=sum(each.free_bytes or 0 for each in facts),
         device_model=None,

@@ -74,8 +74,11 @@ class TierFacts:
     namespace_alignment_bytes: int | None = None
     region: str | None = None
     interleave_ways: int | None = None
-    persistence_domain: str | None = None  # cpu_cache (eADR), memory_controller (ADR)
+    #: cpu_cache (eADR), memory_controller (ADR), cxl_device (GPF), none, unknown; and what says so.
+    persistence_domain: str | None = None
+    persistence_source: str | None = None
     numa_node: int | None = None
+    memory_kind: str | None = None  # of memory nodes: dram, cxl, pmem, hbm, unknown; or several
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

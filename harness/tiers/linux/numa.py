@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
+from . import cxl, memory
 from .kernel import LIVE, Kernel
 
 _NODES = "/sys/devices/system/node"
+#: Kind of a node's memory. ``dram``: of a node with processors; ``pmem``: persistent memory modules
+#: as system-ram; ``unknown``: of a node without processors, and nothing says what it is.
+NodeKind = Literal["dram", "cxl", "pmem", "hbm", "unknown", "none"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +21,7 @@ class Node:
     """One NUMA node. ``cpus``: a list as in sysfs (``0-3,8``), empty for memory only.
 
     ``distances``: to every online node in their order, 10 is local (ACPI SLIT).
-    ``backing``: kind of its memory, if known, for nodes without CPUs.
+    ``backing``: the DAX devices that are part of its memory, and their origin; None without any.
     """
 
     node: int
@@ -25,6 +30,7 @@ class Node:
     cpus: str
     distances: tuple[int, ...]
     backing: str | None = None
+    kind: NodeKind = "unknown"
 
 
 def nodes(kernel: Kernel) -> list[Node]:
@@ -34,7 +40,15 @@ def nodes(kernel: Kernel) -> list[Node]:
         for name in kernel.names(_NODES)
         if (match := re.fullmatch(r"node(\d+)", name))
     ]
-    return [_node(number, kernel) for number in sorted(numbers)]
+    every = [_node(number, kernel) for number in sorted(numbers)]
+    promised = {node.node: _promised(node.node, kernel) for node in every}
+    dram = [promised[node.node] for node in every if node.cpus and node.memory_bytes]
+    return [
+        replace(node, kind="hbm")
+        if node.kind == "unknown" and _is_hbm(promised[node.node], dram)
+        else node
+        for node in every
+    ]
 
 
 def _node(number: int, kernel: Kernel) -> Node:
@@ -42,13 +56,75 @@ def _node(number: int, kernel: Kernel) -> Node:
     meminfo = kernel.read(f"{folder}/meminfo") or ""
     cpus = kernel.read(f"{folder}/cpulist") or ""
     distances = (kernel.read(f"{folder}/distance") or "").split()
+    size = _meminfo_bytes(meminfo, "MemTotal")
+    origins = _origins(number, kernel)
     return Node(
         node=number,
-        memory_bytes=_meminfo_bytes(meminfo, "MemTotal"),
+        memory_bytes=size,
         free_bytes=_meminfo_bytes(meminfo, "MemFree"),
         cpus=cpus,
         distances=tuple(int(distance) for distance in distances),
-        backing=None if cpus else _backing(number, kernel),
+        backing="; ".join(f"{name}, {_ORIGINS[origin]}" for name, origin in origins.items())
+        or None,
+        kind=_kind(number, size, cpus, set(origins.values()), kernel),
+    )
+
+
+def _kind(number: int, size: int, cpus: str, origins: set[str | None], kernel: Kernel) -> NodeKind:
+    """The kind by its DAX devices, else by the window of CXL addresses that it is in."""
+    if not size:
+        return "none"
+    if cpus:
+        return "dram"
+    if origins == {"nvdimm"}:
+        return "pmem"
+    if origins == {"cxl"} or (not origins & {"nvdimm", "cxl"} and _in_window(number, kernel)):
+        return "cxl"
+    return "unknown"
+
+
+def _in_window(number: int, kernel: Kernel) -> bool:
+    """Return whether all of a node's addresses are in a window that firmware has for CXL memory.
+
+    Firmware that configures devices itself hands their memory over like any other.
+    """
+    ranges = memory.addresses(number, kernel)
+    windows = [
+        (window.start, window.start + window.size_bytes)
+        for window in cxl.windows(kernel)
+        if window.start is not None
+    ]
+    return bool(ranges) and all(
+        any(start <= first and last <= end for start, end in windows) for first, last in ranges
+    )
+
+
+#: Latency of HBM over that of DRAM, at most: CXL memory that is as wide has more.
+_HBM_LATENCY = 1.5
+
+
+def _promised(number: int, kernel: Kernel) -> tuple[int, int] | None:
+    """Read bandwidth (MB/s) and latency (ns) from the nearest processors, by firmware."""
+    classes = memory.hmat(number, kernel)
+    near = classes.get("access1") or classes.get("access0")
+    if near is None or not near.read_bandwidth_mb_per_s or not near.read_latency_ns:
+        return None
+    return near.read_bandwidth_mb_per_s, near.read_latency_ns
+
+
+def _is_hbm(node: tuple[int, int] | None, dram: Iterable[tuple[int, int] | None]) -> bool:
+    """Return whether a node has more bandwidth than any with processors, and about their latency.
+
+    All by firmware (HMAT); without a figure of one of them, nothing is said.
+    """
+    others = list(dram)
+    return (
+        node is not None
+        and bool(others)
+        and all(
+            other is not None and node[0] > other[0] and node[1] <= _HBM_LATENCY * other[1]
+            for other in others
+        )
     )
 
 
@@ -57,16 +133,16 @@ def _meminfo_bytes(meminfo: str, name: str) -> int:
     return int(match.group(1)) * 1024 if match else 0
 
 
-def _backing(number: int, kernel: Kernel) -> str | None:
-    """The DAX device that was given to the kernel as this node's memory."""
+def _origins(number: int, kernel: Kernel) -> dict[str, str | None]:
+    """The DAX devices that were given to the kernel as this node's memory, and their origins."""
+    origins = {}
     for name in kernel.names("/sys/bus/dax/devices"):
         device = kernel.path(f"/sys/bus/dax/devices/{name}")
-        if kernel.read_int(device / "target_node") != number:
-            continue
-        if not (device / "driver").exists() or (device / "driver").resolve().name != "kmem":
-            continue
-        return f"{name}, {_ORIGINS[dax_origin(name, kernel)]}"
-    return None
+        driver = device / "driver"
+        given = driver.exists() and driver.resolve().name == "kmem"
+        if given and kernel.read_int(device / "target_node") == number:
+            origins[name] = dax_origin(name, kernel)
+    return origins
 
 
 _ORIGINS = {
@@ -78,26 +154,27 @@ _ORIGINS = {
 
 
 def dax_origin(name: str, kernel: Kernel) -> str | None:
-    """Origin of a DAX device, by its parent in sysfs: nvdimm, cxl or soft-reserved.
+    """Origin of a DAX device, by its parents in sysfs: nvdimm, cxl or soft-reserved.
 
-    ``ndbus0/region0/dax0.1`` (drivers/nvdimm), ``region0/dax_region0`` (drivers/cxl/core/region.c),
-    ``hmem.0`` (drivers/dax/hmem: what firmware marks as special purpose).
+    ``ndbus0/region0/dax0.1`` (drivers/nvdimm); ``region0/dax_region0``, and for a persistent region
+    ``nvdimm-bridge0/ndbus0/region0`` (drivers/cxl); ``hmem.0`` (drivers/dax/hmem: what firmware
+    marks as special purpose).
     """
-    tree = str(kernel.path(f"/sys/bus/dax/devices/{name}").resolve())
-    if "/ndbus" in tree:
-        return "nvdimm"
-    if "/dax_region" in tree or "cxl" in tree:
+    device = kernel.path(f"/sys/bus/dax/devices/{name}").resolve()
+    if cxl.region_above(device, kernel):
         return "cxl"
-    return "soft-reserved" if "/hmem" in tree else None
+    parents = [directory.name for directory in device.parents]
+    if any(re.fullmatch(r"ndbus\d+", parent) for parent in parents):
+        return "nvdimm"
+    return "soft-reserved" if any(parent.startswith("hmem") for parent in parents) else None
 
 
 def latency_note(number: int, kernel: Kernel) -> str | None:
     """Latency that the firmware promises of the node (ACPI HMAT), for its nearest initiator."""
-    folder = f"{_NODES}/node{number}/access0/initiators"
-    latency = kernel.read_int(f"{folder}/read_latency")
-    bandwidth = kernel.read_int(f"{folder}/read_bandwidth")
-    if not latency and not bandwidth:
+    promised = _promised(number, kernel)
+    if promised is None:
         return None
+    bandwidth, latency = promised
     return f"firmware (HMAT) promises {latency} ns read latency, {bandwidth} MB/s read bandwidth"
 
 

@@ -19,6 +19,7 @@ NamespaceMode = Literal["fsdax", "sector", "raw", "devdax"]
 _CLAIM = re.compile(r"^(namespace|btt|pfn|dax)\d+\.\d+$")
 _DEVICES = "/sys/bus/nd/devices"
 _REGION = re.compile(r"^region\d+$")
+_BUS = re.compile(r"^ndbus\d+$")
 _CLAIM_MODES: dict[str, NamespaceMode] = {
     "namespace": "raw",
     "btt": "sector",
@@ -36,10 +37,10 @@ _KERNEL_MODES: dict[str, NamespaceMode] = {
 
 @dataclass(frozen=True)
 class Region:
-    """A pmem region: an interleave set of NVDIMMs.
+    """A pmem region: an interleave set of NVDIMMs, or of CXL devices.
 
     ``persistence_domain``: ``memory_controller`` (ADR), ``cpu_cache`` (eADR).
-    ``provider``: ``ACPI.NFIT``, ``e820`` (legacy, or DRAM reserved by ``memmap=``).
+    ``provider``: ``ACPI.NFIT``, ``e820`` (legacy, or DRAM reserved by ``memmap=``), ``CXL``.
     """
 
     name: str
@@ -50,6 +51,11 @@ class Region:
     dimms: tuple[str, ...]
     provider: str | None
     type: str
+
+    @property
+    def is_cxl(self) -> bool:
+        """Return whether it is on CXL devices, not on memory modules."""
+        return self.provider == "CXL"
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ def namespace_of(device: Path, kernel: Kernel) -> Namespace | None:
     """
     chain = [device, *device.parents]
     below = [(chain[at], chain[at + 1]) for at in range(len(chain) - 1)]
-    claim, region = next(((c, r) for c, r in below if _REGION.match(r.name)), (None, None))
+    on_bus = ((c, r) for c, r in below if _REGION.match(r.name) and _BUS.match(r.parent.name))
+    claim, region = next(on_bus, (None, None))  # a volatile CXL region is on no nvdimm bus
     if region is None or claim is None:
         return None
     match = _CLAIM.match(claim.name)
@@ -148,9 +155,10 @@ def _node(value: int | None) -> int | None:
 
 
 def _dimm(mapping: Path, kernel: Kernel) -> str:
-    """``nmem0 (8680-56341200)``: the device and its NFIT unique id."""
+    """``nmem0 (8680-56341200)``: the device and its NFIT unique id, or a CXL device's serial."""
     name = (kernel.read(mapping) or "").partition(",")[0]
-    identity = kernel.read(f"{_DEVICES}/{name}/nfit/id") if name else None
+    identities = (kernel.read(f"{_DEVICES}/{name}/{bus}/id") for bus in ("nfit", "cxl") if name)
+    identity = next(filter(None, identities), None)
     return f"{name} ({identity})" if identity else name
 
 

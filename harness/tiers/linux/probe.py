@@ -13,10 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from .block import Disk, Stack, btrfs_members, stack_of
+from .cxl import cxl_regions, memory_devices, region_above
 from .kernel import LIVE, Kernel
 from .model import TierFacts, TierKind
 from .mounts import Mount, mount_of
-from .numa import latency_note, nodes
+from .numa import dax_origin, latency_note, nodes
+from .persistence import (
+    NOT_STATED,
+    PersistenceDomain,
+    domain_of_cxl_region,
+    domain_of_region,
+)
 from .pmem import Namespace, is_memmap_dram, namespace_of
 
 _MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs"})
@@ -122,7 +129,7 @@ def _with_namespaces(facts: TierFacts, disks: Sequence[Disk], kernel: Kernel) ->
         note = "only part of the file system is persistent memory: counted as block"
         return replace(facts, notes=(*facts.notes, note))
     modes = list(dict.fromkeys(namespace.mode for namespace in pmem))
-    domains = dict.fromkeys(n.region.persistence_domain or "unknown" for n in pmem)
+    domain = _joined([domain_of_region(namespace.region, kernel) for namespace in pmem])
     regions = dict.fromkeys(namespace.region.name for namespace in pmem)
     return replace(
         facts,
@@ -133,10 +140,18 @@ def _with_namespaces(facts: TierFacts, disks: Sequence[Disk], kernel: Kernel) ->
         namespace_alignment_bytes=_common([namespace.alignment_bytes for namespace in pmem]),
         region=", ".join(regions),
         interleave_ways=_common([namespace.region.interleave_ways for namespace in pmem]),
-        persistence_domain=", ".join(domains),
+        persistence_domain=domain.ends,
+        persistence_source=domain.source,
         numa_node=_common([namespace.region.numa_node for namespace in pmem]),
         notes=(*facts.notes, *_pmem_notes(pmem, kernel)),
     )
+
+
+def _joined(domains: Sequence[PersistenceDomain]) -> PersistenceDomain:
+    """The domains of all namespaces as one: each end and each source once."""
+    ends = dict.fromkeys(domain.ends for domain in domains)
+    sources = dict.fromkeys(domain.source for domain in domains)
+    return PersistenceDomain(", ".join(ends), "; ".join(sources))
 
 
 def _pmem_kind(modes: Sequence[str], dax: bool | None) -> TierKind:
@@ -148,7 +163,7 @@ def _pmem_kind(modes: Sequence[str], dax: bool | None) -> TierKind:
 def _pmem_notes(pmem: Sequence[Namespace], kernel: Kernel) -> list[str]:
     if any(is_memmap_dram(namespace.region, kernel) for namespace in pmem):
         return [MEMMAP_NOTE]
-    return []
+    return ["on CXL memory"] if any(namespace.region.is_cxl for namespace in pmem) else []
 
 
 #: Such a tier is emulated: verification looks for this note.
@@ -176,7 +191,8 @@ def facts_of_devdax(device: str, kernel: Kernel = LIVE) -> TierFacts:
     )
     namespace = namespace_of(sysfs, kernel)
     if namespace is None:
-        return replace(facts, notes=(*facts.notes, "not on an NVDIMM: CXL or soft-reserved memory"))
+        return _without_namespace(facts, sysfs, kernel)
+    domain = domain_of_region(namespace.region, kernel)
     return replace(
         facts,
         device_model=", ".join(namespace.region.dimms) or None,
@@ -184,9 +200,37 @@ def facts_of_devdax(device: str, kernel: Kernel = LIVE) -> TierFacts:
         namespace_mode=namespace.mode,
         region=namespace.region.name,
         interleave_ways=namespace.region.interleave_ways,
-        persistence_domain=namespace.region.persistence_domain,
+        persistence_domain=domain.ends,
+        persistence_source=domain.source,
         numa_node=namespace.region.numa_node,
         notes=(*facts.notes, *_pmem_notes([namespace], kernel)),
+    )
+
+
+def _without_namespace(facts: TierFacts, sysfs: Path, kernel: Kernel) -> TierFacts:
+    """Add what is known of a DAX device on no NVDIMM: its CXL region, or its origin."""
+    name = region_above(sysfs, kernel)
+    region = next((each for each in cxl_regions(kernel) if each.name == name), None)
+    if region is None:
+        origin = {"cxl": "on CXL memory", "soft-reserved": "special-purpose memory"}
+        note = origin.get(dax_origin(sysfs.name, kernel) or "", "of unknown origin")
+        domain = NOT_STATED
+        return replace(
+            facts,
+            persistence_domain=domain.ends,
+            persistence_source=domain.source,
+            notes=(*facts.notes, note),
+        )
+    serials = {device.name: device.serial for device in memory_devices(kernel)}
+    domain = domain_of_cxl_region(region, kernel)
+    return replace(
+        facts,
+        device_model=", ".join(f"{each} ({serials.get(each)})" for each in region.devices) or None,
+        region=region.name,
+        interleave_ways=region.interleave_ways,
+        persistence_domain=domain.ends,
+        persistence_source=domain.source,
+        notes=(*facts.notes, f"on CXL memory, {region.mode or 'of unknown mode'}"),
     )
 
 
@@ -205,6 +249,7 @@ def facts_of_numa(node: int, kernel: Kernel = LIVE) -> TierFacts:
         size_bytes=result.memory_bytes,
         free_bytes=result.free_bytes,
         numa_node=node,
+        memory_kind=result.kind,
         device_model=result.backing,
         notes=tuple(notes),
     )
